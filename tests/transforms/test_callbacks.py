@@ -338,6 +338,18 @@ def test_values_that_are_late_or_fail() -> None:
             gs.pure_callback(log, None, failing)
 
 
+def test_values_that_have_failed_fail_their_callbacks_and_not_the_program() -> None:
+    with testing.runtime(backend="host", host_devices=8):
+        x = gs.device_put(VALUE, gs.NamedSharding(mesh(), P("x")))
+        failing, gate = testing.gated(x, error=ValueError("planned"))
+        gate.open()
+        with pytest.raises(gs.errors.ExecutionError):
+            failing.block_until_ready()
+        gs.debug.callback(print, failing)
+        with pytest.raises(CallbackError, match="planned"):
+            gs.effects_barrier()
+
+
 def test_callbacks_may_call_callbacks_and_use_arrays() -> None:
     log = Log()
 
@@ -412,6 +424,12 @@ def test_call_with_device() -> None:
     assert made["n"].tolist() == [0] * 8
 
 
+def twice(v: Any) -> Any:
+    two = gs.numpy.full((), 2.0)
+    assert two.sharding is not None  # it belongs to no mapped function
+    return v * two
+
+
 def test_late_devices_and_several_threads() -> None:
     for seed in seeds(some(30, 300)):
         with testing.simulated(
@@ -430,7 +448,7 @@ def test_late_devices_and_several_threads() -> None:
                 def body(block: Any) -> Any:
                     gs.debug.callback(log, block)
                     block = block + 1
-                    more = gs.pure_callback(lambda v: v * 2, Shape((2, 3), float), block)
+                    more = gs.pure_callback(twice, Shape((2, 3), float), block)
                     block[0] = 0
                     gs.debug.callback(log, block)
                     return more
