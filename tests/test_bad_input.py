@@ -4354,6 +4354,106 @@ def refused(
 HERE = "test_bad_input.py:"
 """A line of a user's own."""
 
+SCALAR = gs.ShapeDtypeStruct((), "float64")
+
+CALLBACKS: dict[str, Case] = {
+    "callback that is none": refused(
+        lambda w: gs.debug.callback(3, w.x), ArgumentTypeError, TypeError, "callback=3", "function"
+    ),
+    "arguments without a callback": refused(
+        lambda w: gs.debug.callback(x=w.x), ArgumentTypeError, TypeError, "['x'] without", "first"
+    ),
+    "callback with random keys": refused(
+        lambda w: gs.debug.callback(print, {"a": random.key(0)}),
+        ArgumentTypeError, TypeError, "debug.callback: argument [0][0]['a']", "key_data",
+    ),
+    "callback of a deleted array": refused(
+        lambda w: gs.debug.callback(print, w.gone), DeletedArrayError, RuntimeError, "was deleted"
+    ),
+    "format without an argument": refused(
+        lambda w: gs.debug.print("{x}", w.x), ArgumentError, ValueError, "fmt='{x}'", "1 argument"
+    ),
+    "format that leaves an argument": refused(
+        lambda w: gs.debug.print("text", x=w.x), ArgumentError, ValueError, "['x']", "f-string"
+    ),
+    "callback that is forbidden to read": refused(
+        lambda w: forbidden(lambda: gs.debug.print("{}", w.x)),
+        TransferGuardError, RuntimeError, "copy_to_host_async()",
+    ),
+    "pure_callback of no function": refused(
+        lambda w: gs.pure_callback(None, SCALAR), ArgumentTypeError, TypeError, "callback=None"
+    ),
+    "pure_callback of text": refused(
+        lambda w: gs.pure_callback(len, SCALAR, "text"),
+        ArgumentTypeError, TypeError, "argument [0][0] is a str",
+    ),
+    "pure_callback without a shape": refused(
+        lambda w: gs.pure_callback(len, {"n": int}, w.x),
+        ArgumentTypeError, TypeError, "result_shape_dtypes['n'] is a type", "ShapeDtypeStruct",
+    ),
+    "pure_callback with another vmap_method": refused(
+        lambda w: gs.pure_callback(len, SCALAR, w.x, vmap_method="loop"),
+        ArgumentError, ValueError, "vmap_method='loop'", "'sequential'",
+    ),
+    "pure_callback in vmap without a vmap_method": refused(
+        lambda w: gs.vmap(lambda x: gs.pure_callback(np.sum, SCALAR, x))(w.x),
+        UnsupportedError, NotImplementedError, "vmap_method is None", "sequential",
+    ),
+    "pure_callback to a place in shard_map": refused(
+        mapped(lambda x: gs.pure_callback(np.sum, SCALAR, x, sharding=gs.P())),
+        UnsupportedError, NotImplementedError, "sharding=", "leave it out",
+    ),
+    "io_callback in order under vmap": refused(
+        lambda w: gs.vmap(lambda x: gs.io_callback(np.sum, SCALAR, x, ordered=True))(w.x),
+        ArgumentError, ValueError, "ordered=True", "vmap",
+    ),
+    "pure_callback that raises": refused(
+        mapped(lambda x: gs.pure_callback(lambda v: v[9], SCALAR, x)),
+        errors.CallbackError, RuntimeError, "raised IndexError", "index 9", HERE,
+    ),
+    "pure_callback that gives another shape": refused(
+        lambda w: gs.pure_callback(lambda v: {"a": v[0]}, {"a": SCALAR}, w.x),
+        errors.CallbackError, RuntimeError, "float32[6] for result['a']", "float64[]", HERE,
+    ),
+    "pure_callback that gives another type": refused(
+        mapped(lambda x: gs.pure_callback(lambda v: np.float32(v.sum()), SCALAR, x)),
+        errors.CallbackError, RuntimeError, "gave float32[]", "declared as float64[]", HERE,
+    ),
+    "pure_callback that gives another structure": refused(
+        lambda w: gs.pure_callback(lambda v: {"a": v}, {"b": SCALAR}, w.x),
+        errors.CallbackError, RuntimeError, "gave results [\"['a']\"], and [\"['b']\"] are", HERE,
+    ),
+    "io_callback that gives what was not said": refused(
+        lambda w: gs.io_callback(lambda v: v, None, w.x),
+        errors.CallbackError, RuntimeError, "gave results [''], and [] are declared", HERE,
+    ),
+    "callback that raises": refused(
+        lambda w: [gs.debug.callback(lambda v: v[9], w.x), gs.effects_barrier()],
+        errors.CallbackError, RuntimeError, "debug.callback", "raised IndexError", HERE,
+    ),
+    "barrier in a callback": refused(
+        lambda w: [gs.debug.callback(gs.effects_barrier), gs.effects_barrier()],
+        errors.CallbackError, RuntimeError, "ReentrantCallError", "waits for all callbacks",
+    ),
+    "tap of no function": refused(
+        lambda w: legacy.id_tap("text", w.x), ArgumentTypeError, TypeError, "id_tap", "'text'"
+    ),
+    "tap of text": refused(
+        lambda w: legacy.id_print({"a": "text"}), ArgumentTypeError, TypeError, "['a'] is a str"
+    ),
+    "call of what raises": refused(
+        lambda w: legacy.call(lambda v: v[9], w.x, result_shape=SCALAR),
+        errors.CallbackError, RuntimeError, "function of call", "IndexError", HERE,
+    ),
+}  # fmt: skip
+
+
+def forbidden(call: Callable[[], Any]) -> Any:
+    """Call what copies to the host where that is forbidden."""
+    with gs.transfer_guard_device_to_host("disallow_explicit"):
+        return call()
+
+
 MAPPED: dict[str, Case] = {
     "shard_map of a class": refused(
         lambda w: gs.shard_map(dict, w.mesh, gs.P(), gs.P()),
@@ -4395,7 +4495,7 @@ MAPPED: dict[str, Case] = {
     ),
     "in_specs that is no prefix": refused(
         lambda w: gs.shard_map(abs, w.mesh, (gs.P(), gs.P()), gs.P())(w.x),
-        TreeError, ValueError, "in_specs", "the arguments",
+        TreeError, ValueError, "in_specs", "args is",
     ),
     "dim that axes do not divide": refused(
         mapped(lambda a: a, (None, "x")),
@@ -4427,7 +4527,7 @@ MAPPED: dict[str, Case] = {
     ),
     "out_specs that is no prefix": refused(
         lambda w: gs.shard_map(lambda x: (x, x), w.mesh, gs.P("x"), (gs.P("x"),))(w.x),
-        TreeError, ValueError, "out_specs", "the results",
+        TreeError, ValueError, "out_specs", "the result is",
     ),
     "shard_map over axes that are mapped already": refused(
         mapped(lambda x: gs.shard_map(abs, None, gs.P(), gs.P())(x)),
@@ -4648,19 +4748,11 @@ MAPPED: dict[str, Case] = {
     ),
     "pmap compiled for another shape": refused(
         lambda w: gs.pmap(lambda a: a).lower(w.x).compile()(w.x[:, :2]),
-        ArgumentTypeError, TypeError, "0: float32[8, 6] is float32[8, 2]", "lower it for these",
+        ArgumentTypeError, TypeError, "float32[8, 2]", "lower it for these",
     ),
-    "pmap compiled for other arguments": refused(
-        lambda w: gs.pmap(lambda a: a).lower(w.x).compile()(w.x, w.x),
-        ArgumentTypeError, TypeError, "compiled for arguments", "lower it for these",
-    ),
-    "program of a pmap": refused(
-        lambda w: gs.pmap(lambda a: a).lower(w.x).as_text(),
-        errors.UnsupportedError, NotImplementedError, "as_text is of a program",
-    ),
-    "compiled pmap in a function": refused(
-        mapped(lambda a: gs.pmap(lambda b: b).lower(np.ones(4)).compile()(np.ones(4))),
-        errors.MeshError, ValueError, "use vmap here",
+    "pmap lowered for lengths that differ": refused(
+        lambda w: gs.pmap(lambda a, b: a).lower(w.x, gs.ShapeDtypeStruct((5,), "f4")),
+        ArgumentError, ValueError, "8 in dim 0 of argument a", "5 in dim 0 of argument b",
     ),
     "tiles that do not divide": refused(
         lambda w: legacy.vtile(lambda a: a, 1, 1, 4)(w.x),
@@ -4696,6 +4788,7 @@ TABLE: dict[str, Case] = {
         "mesh": MESHES,
         "sharding": SHARDINGS,
         "mapped": MAPPED,
+        "callbacks": CALLBACKS,
         "placement": PLACEMENTS,
         "making": MAKING,
         "array": ARRAYS,

@@ -90,10 +90,8 @@ def visualize_array_sharding(arr: Array, **kw: Any) -> None:
       ArgumentTypeError: it is no array.
     """
     if not isinstance(arr, Array):
-        raise ArgumentTypeError(
-            f"arr={arr!r} must be a gpushard.Array; place it with gpushard.device_put",
-            argument="arr",
-            type=type(arr),
+        raise ArgumentTypeError.refusing(
+            "arr", arr, "must be a gpushard.Array; place it with gpushard.device_put"
         )
     visualize_sharding(arr.shape, _sharding(arr), **kw)
 
@@ -125,10 +123,8 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], Any]) -
                 type=type(leaf),
             )
     if not callable(callback):
-        raise ArgumentTypeError(
-            f"callback={callback!r} must be a function that takes a sharding",
-            argument="callback",
-            type=type(callback),
+        raise ArgumentTypeError.refusing(
+            "callback", callback, "must be a function that takes a sharding"
         )
     for array in arrays:
         callback(_sharding(array))
@@ -142,28 +138,18 @@ def _checked(
     shape: Any, sharding: Any, scale: float, min_width: int, max_width: int
 ) -> tuple[int, ...]:
     if not isinstance(sharding, Sharding):
-        raise ArgumentTypeError(
-            f"sharding={sharding!r} must be a Sharding, such as NamedSharding(mesh, P('x'))",
-            argument="sharding",
-            type=type(sharding),
+        raise ArgumentTypeError.refusing(
+            "sharding", sharding, "must be a Sharding, such as NamedSharding(mesh, P('x'))"
         )
     try:
         sizes = tuple(operator.index(size) for size in shape)
     except TypeError:
-        raise ArgumentTypeError(
-            f"shape={shape!r} must be a tuple of integers", argument="shape", shape=shape
-        ) from None
+        raise ArgumentTypeError.refusing("shape", shape, "must be a tuple of integers") from None
     if min(sizes, default=0) < 0:
-        raise ArgumentError(
-            f"shape={shape!r} has a negative size; use sizes of 0 and more",
-            argument="shape",
-            shape=shape,
-        )
+        raise ArgumentError.refusing("shape", shape, "has a negative size; use sizes of 0 and more")
     for name, value in (("scale", scale), ("min_width", min_width), ("max_width", max_width)):
         if not value > 0:
-            raise ArgumentError(
-                f"{name}={value!r} must be greater than 0", argument=name, value=value
-            )
+            raise ArgumentError.refusing(name, value, "must be greater than 0")
     return sizes
 
 

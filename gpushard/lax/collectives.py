@@ -31,12 +31,10 @@ from gpushard.transforms.named_dims import (
 )
 from gpushard.transforms.signature import check_axis, check_leaf
 
-# fmt: off
 __all__ = [
     "all_gather", "all_to_all", "axis_index", "axis_size", "pbroadcast", "pmax", "pmean", "pmin",
     "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes",
-]
-# fmt: on
+]  # fmt: skip
 
 AxisName: TypeAlias = Hashable
 """The name of an axis, or a tuple of names."""
@@ -412,10 +410,8 @@ def _pairs(perm: Any, size: int) -> tuple[tuple[int, int], ...]:
     try:
         pairs = tuple((operator.index(of), operator.index(to)) for of, to in perm)
     except (TypeError, ValueError):
-        raise ArgumentTypeError(
-            f"ppermute: perm={perm!r} must be pairs of integers, such as [(0, 1), (1, 0)]",
-            argument="perm",
-            value=perm,
+        raise ArgumentTypeError.refusing(
+            "perm", perm, "must be pairs of integers, such as [(0, 1), (1, 0)]", "ppermute"
         ) from None
     for side, what in enumerate(("sends", "receives")):
         own = [pair[side] for pair in pairs]

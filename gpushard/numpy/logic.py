@@ -17,12 +17,10 @@ from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import host_data, is_number
 from gpushard.numpy.public import public
 
-# fmt: off
 __all__ = [
     "allclose", "array_equal", "array_equiv", "isclose", "iscomplex", "iscomplexobj",
     "isneginf", "isposinf", "isreal", "isrealobj", "isscalar",
-]
-# fmt: on
+]  # fmt: skip
 
 
 @public(operands=2)

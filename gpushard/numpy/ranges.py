@@ -93,10 +93,8 @@ def _number(x: Any, name: str, argument: str) -> Any:
     elif isinstance(x, Array) and not x.ndim:
         x = x.dtype.type(concrete(x, "arange").item())
     if not is_number(x) or np.asarray(x).dtype.kind not in "?biufc":
-        raise ArgumentTypeError(
-            f"{name}: {argument}={x!r} must be a number; of an array take float(x) or int(x)",
-            argument=argument,
-            value=x,
+        raise ArgumentTypeError.refusing(
+            argument, x, "must be a number; of an array take float(x) or int(x)", name
         )
     return x
 

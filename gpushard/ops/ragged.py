@@ -66,9 +66,6 @@ def selected(
         an array of `count` elements for each result.
       results: their types, and how they are laid out in the end.
       name: of the operation, for errors.
-
-    Raises:
-      OutOfMemoryError: a device has no room.
     """
     runtime, tiling = mask.runtime, mask.tiling
     held = holdings(tiling.assignment)

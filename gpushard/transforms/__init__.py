@@ -4,6 +4,7 @@
 - `named_dims`: values with named dims in front, and the interpreter that does operations on them.
 - `placed_dims`: how dims of arrays become named dims, and back, without a copy.
 - `collectives`: what moves elements along named dims.
+- `callbacks`: functions on the host, called with what mapped functions see.
 - `signature`: arguments of functions that are transformed.
 - `stages`: what is known of a call before it is done.
 - `shard_map`, `vmap`, `pmap`, `soft_pmap`: what users call; each says where named dims live.

@@ -131,7 +131,7 @@ def in_groups(x: Mapped, names: Names, groups: Groups, function: Callable[..., M
     axes: Sequence[str | None] = (None, None)
     order = tuple(element for group in groups.members for element in group)
     if name.axes is not None:
-        mesh, *axes = _regrouped(value.sharding.mesh, name.axes[0], groups.members)
+        mesh, *axes = _regrouped(value._sharding.mesh, name.axes[0], groups.members)
     two = tuple(
         NamedDim(None, n, name.order + number / 4, None if axis is None else (axis,), mesh)
         for number, (n, axis) in enumerate(zip(parts, axes, strict=True))
@@ -152,7 +152,7 @@ def in_groups(x: Mapped, names: Names, groups: Groups, function: Callable[..., M
         value = bind(RESHAPE, (value,), (shape,))
         value = _reordered(value, at, tuple(np.argsort(order).tolist()))
     else:
-        value = _on(value, x._value.sharding.mesh, shape, at, [name.place or ()], gone=2)
+        value = _on(value, x._value._sharding.mesh, shape, at, [name.place or ()], gone=2)
     return mapped(value, names, made._frame, made._source)
 
 
@@ -221,7 +221,7 @@ def _on(
     value: Any, mesh: Mesh, shape: tuple[int, ...], at: int, places: list[Any], gone: int = 1
 ) -> Any:
     """Return an array over another mesh of its devices, with other dims for one or two of its."""
-    own = [value.sharding.spec.axes(dim) for dim in range(value.ndim)]
+    own = [value._sharding.spec.axes(dim) for dim in range(value.ndim)]
     own[at : at + gone] = places
     sharding = NamedSharding(mesh, P(*[entry or None for entry in own]))
     return relabel(value, sharding.tiling(shape), sharding)

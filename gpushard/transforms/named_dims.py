@@ -88,7 +88,9 @@ class Frame:
       label: gives the name of an argument by its number, for errors.
     """
 
-    __slots__ = ("_before", "bound", "brings", "depth", "is_open", "label", "mesh", "outer", "what")
+    __slots__ = (
+        "_before", "bound", "brings", "depth", "dims", "is_open", "label", "mesh", "outer", "what",
+    )  # fmt: skip
 
     brings: bool
     depth: int
@@ -102,6 +104,8 @@ class Frame:
         self.label = label
         self.bound: dict[Hashable, Names] = {}
         """The named dims that collectives find: one for a name, or several, major to minor."""
+        self.dims: Names = ()
+        """All named dims of this call."""
         self.is_open = True
         self.brings = self.outer is not None and self.outer.brings
         """Whether values may lie on another mesh than that of the call, and have to be brought."""
@@ -115,6 +119,7 @@ class Frame:
     ) -> NamedDim:
         """Make a named dim of this call, which collectives find; the last one of several."""
         made = NamedDim(name, size, next(_orders), axes, self.mesh, place)
+        self.dims = (*self.dims, made)
         if name is not None:
             self.bound[name] = (*self.bound.get(name, ()), made)
         return made
@@ -173,10 +178,8 @@ def find(axis: Any, function: str) -> Names:
                 axis=name,
             )
         if own[0] in found:
-            raise ArgumentError(
-                f"{function}: axis_name={axis!r} names {name!r} twice; give each once",
-                argument="axis_name",
-                axis=name,
+            raise ArgumentError.refusing(
+                "axis_name", axis, f"names {name!r} twice; give each once", function, axis=name
             )
         found += own
     return tuple(found)
@@ -203,7 +206,7 @@ class Mapped(Traced):
         varies = ", ".join(map(repr, self._names))
         value = f"is one for each of {varies}" if varies else "has not been computed"
         if self._source is None:
-            return "no argument", value
+            return "axis_index or a collective" if varies else "no argument", value
         frame, number = self._source
         return f"{frame.label(number)} of the {frame.what}", value
 
@@ -368,6 +371,7 @@ class NamedDims:
 NAMED_DIMS = NamedDims()
 
 Mapped.interpreter = NAMED_DIMS  # type: ignore[attr-defined]
+Mapped.__name__ = "Array"  # in messages of Python's own
 
 
 def _wrapped(made: Any, names: Names, frame: Frame, source: Source) -> Any:
@@ -399,7 +403,7 @@ def as_mapped(x: Any, frame: Frame) -> Mapped:
 def brought(x: Mapped, mesh: Any) -> Mapped:
     """Return a value on the mesh of a call; other dims than named ones are whole there."""
     value = x._value
-    if not value._committed or getattr(value.sharding, "mesh", None) is mesh:
+    if not value._committed or getattr(value._sharding, "mesh", None) is mesh:
         return x
     sharding = NamedSharding(mesh, P(*[name.place or None for name in x._names]))
     value = value._moved(sharding, "a value of the function around this one")
@@ -428,8 +432,8 @@ def spread(x: Mapped, names: Names) -> Mapped:
     if x._names == names:
         return x
     value, mesh = x._value, cast("Any", x._frame.mesh)
-    if isinstance(value.sharding, NamedSharding) and x._names:
-        mesh = value.sharding.mesh
+    if isinstance(value._sharding, NamedSharding) and x._names:
+        mesh = value._sharding.mesh
     lead: Shape = tuple([name.size if name in x._names else 1 for name in names])
     if len(x._names) < len(names):
         entries: list[Any] = [(0, 1, n) for n in value.shape]
@@ -457,7 +461,7 @@ def element_along(x: Mapped, names: Sequence[NamedDim], number: int = 0) -> Mapp
 
 def sharding_without(x: Mapped, names: Sequence[NamedDim]) -> NamedSharding | None:
     """Return how a value lies that has lost some names: as it does, whole along their axes."""
-    own = x._value.sharding
+    own = x._value._sharding
     if not isinstance(own, NamedSharding) or not any(name.place for name in names):
         return None
     gone = [x._names.index(name) for name in names]
@@ -487,7 +491,7 @@ def sharding_of(value: Any, names: Names, mesh: Mesh | None) -> NamedSharding | 
     """
     if mesh is None or not any(name.place for name in names):
         return None
-    own = value.sharding
+    own = value._sharding
     taken = {axis for name in names for axis in name.place or ()}
     entries: list[Any] = [name.place or () for name in names]
     for dim in range(len(names), value.ndim):

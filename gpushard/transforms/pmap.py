@@ -5,17 +5,19 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from gpushard import tree
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.values import is_traced
 from gpushard.placement.defaults import local_devices
 from gpushard.runtime.current import current
 from gpushard.runtime.runtime import Device, Runtime
-from gpushard.transforms.named_dims import Mapped, frames
+from gpushard.transforms.jit import jit
+from gpushard.transforms.named_dims import frames
 from gpushard.transforms.signature import check_function, is_array, title
 from gpushard.transforms.stacked import Opened, StackedFrame
-from gpushard.transforms.stages import Lowered, stand_in, with_static
+from gpushard.transforms.stages import Lowered
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -54,7 +56,7 @@ def pmap(
 
     Returns:
       The function of arrays that have the dim; its results are in a `PmapSharding`. Its `lower`
-      checks a call and does not do it.
+      is that of `jit`.
 
     Raises:
       ArgumentTypeError: an argument has a type that cannot be used; fun is no function.
@@ -99,22 +101,22 @@ def pmap(
     @functools.wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
         own, fixed, gone = opened(args, kwargs)
-        result = own.run(with_static(fun, fixed) if fixed else fun, out_axes)
+        result = own.run(_with_static(fun, fixed) if fixed else fun, out_axes)
         for n in gone:
             for leaf in tree.leaves(args[n]):
-                if type(leaf) is not Mapped and is_array(leaf):  # those of a call around go on
+                if is_array(leaf) and not is_traced(leaf):  # those of a call around go on
                     leaf.delete()
         return result
 
     def lower(*args: Any, **kwargs: Any) -> Lowered:
-        """Check a call, and return what can be known of it without doing it.
+        """Return the call as a traced function, as `jit` makes it, without doing it.
 
         Args:
           *args: as for a call; a `ShapeDtypeStruct` may stand for an array.
           **kwargs: likewise.
         """
-        _, fixed, gone = opened(*tree.map(stand_in, (args, kwargs)))
-        return Lowered(call, what, args, kwargs, fixed, gone)
+        traced = jit(call, static_argnums=static, donate_argnums=donated)
+        return cast("Lowered", traced.lower(*args, **kwargs))
 
     call.lower = lower  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]
@@ -224,6 +226,18 @@ def _without_static(
     for n, value in fixed.items():
         _check_static(value, n, what)
     return tuple([arg for n, arg in enumerate(args) if n not in fixed]), fixed, gone
+
+
+def _with_static(function: Callable[..., Any], fixed: dict[int, Any]) -> Callable[..., Any]:
+    """Return a function of the arguments that are not static; those are by their numbers."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        every = list(args)
+        for n, value in fixed.items():
+            every.insert(n, value)
+        return function(*every, **kwargs)
+
+    return call
 
 
 def _check_static(value: Any, number: int, what: str) -> None:

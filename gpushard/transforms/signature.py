@@ -22,10 +22,8 @@ def check_function(f: Any, name: str) -> None:
       ArgumentTypeError: it is none, or a class.
     """
     if not callable(f) or isinstance(f, type):
-        raise ArgumentTypeError(
-            f"{name}: f={f!r} must be a function; wrap a class as lambda *args: C(*args)",
-            argument="f",
-            value=f,
+        raise ArgumentTypeError.refusing(
+            "f", f, "must be a function; wrap a class as lambda *args: C(*args)", name
         )
 
 
@@ -104,10 +102,8 @@ def check_axis(axis: Any, ndim: int, what: str, argument: str, arg: str) -> int:
       ArgumentError: the array has no such axis.
     """
     if not isinstance(axis, int | np.integer) or isinstance(axis, bool):
-        raise ArgumentTypeError(
-            f"{what}: {argument}={axis!r} for {arg} must be an integer or None",
-            argument=argument,
-            value=axis,
+        raise ArgumentTypeError.refusing(
+            argument, axis, f"for {arg} must be an integer or None", what
         )
     if not -ndim <= axis < ndim:
         hint = "pass None for what is not mapped" if not ndim else "count from 0, or from -1 back"
@@ -196,9 +192,7 @@ def mapped_leaves(
         ):
             return list(args), list(in_axes), _alone
     leaves, structure = tree.flatten((args, kwargs))
-    axes = tree.broadcast_prefix(
-        in_axes, args, lambda x: x is None, names=("in_axes", "the arguments")
-    )
+    axes = tree.broadcast_prefix(in_axes, args, lambda x: x is None, names=("in_axes", "args"))
     axes += [0] * (len(leaves) - len(axes))
     return leaves, axes, lambda inside: tree.unflatten(structure, inside)
 
@@ -213,7 +207,7 @@ def each_result(out: Any, out_axes: Any, outside: Callable[[Any, Any, str], Any]
         return outside(out, out_axes, "the result")
     leaves, structure = tree.flatten(out)
     axes = tree.broadcast_prefix(
-        out_axes, out, lambda x: x is None, names=("out_axes", "the results")
+        out_axes, out, lambda x: x is None, names=("out_axes", "the result")
     )
     paths = ["".join(map(str, path)) for path in structure.leaf_paths()]
     made = [

@@ -1,12 +1,15 @@
 """Dims with an element, or a chunk of elements, for each of several devices: where pmap's lie.
 
 The devices of `pmap` are a line, those of a `pmap` in it a grid: an axis for each, which only this
-module knows. A call does not know of calls within it, which bring what they meet to their grid.
+module knows. A call does not know of calls within it, which bring what they meet to their grid. An
+argument may lie on such a grid already: then the call works there, and results go back to the line
+if no call within it has asked for more.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
@@ -31,7 +34,15 @@ from gpushard.geometry.sharding_spec import (
 from gpushard.geometry.tiling import Tiling
 from gpushard.ops.rule import Splits
 from gpushard.placement.device_put import device_put
-from gpushard.transforms.named_dims import Frame, Mapped, Names, as_mapped, mapped, spread
+from gpushard.transforms.named_dims import (
+    Frame,
+    Mapped,
+    Names,
+    as_mapped,
+    innermost,
+    mapped,
+    spread,
+)
 from gpushard.transforms.placed_dims import relabel
 from gpushard.transforms.signature import (
     check_axis,
@@ -58,11 +69,13 @@ class StackedFrame(Frame):
       size: how many elements are mapped.
       devices: to choose from; for the outermost call.
       chunked: whether a device may have several of these elements.
+      ahead: sizes of further axes that calls within may have; for the outermost call.
     """
 
-    __slots__ = ("axis", "pool")
+    __slots__ = ("axis", "pool", "used")
 
     pool: tuple[Any, ...]
+    used: int  # how many axes calls are mapped over; of the outermost call
 
     def __init__(
         self,
@@ -72,21 +85,26 @@ class StackedFrame(Frame):
         devices: Sequence[Any],
         *,
         chunked: bool = False,
+        ahead: Shape = (),
     ) -> None:
         super().__init__(what, None, label)
         around = [frame for frame in self._around() if isinstance(frame, StackedFrame)]
         self.pool = around[0].pool if around else tuple(devices)
         self.axis = f"{_CHUNKS if chunked else 'pmap'} {len(around)}"
+        self.used = 1
         before: tuple[tuple[str, int], ...] = ()
         if around and around[0].mesh is not None:
+            after = around[0].mesh.axis_sizes[len(around) :]
             before = tuple(around[0].mesh.shape.items())[: len(around)]
+            ahead = after[1:] if after[:1] == (size,) else ()
+            around[-1].used = max(around[-1].used, len(around) + 1)
         elif self.mesh is not None:
             raise MeshError(
                 f"{what}: the function around it is mapped over the mesh {dict(self.mesh.shape)}, "
                 "whose devices have their work; use vmap here",
                 argument="fun",
             )
-        self.mesh = _grid(self.pool, before, self.axis, size, what, chunked)
+        self.mesh = _grid(self.pool, before, (self.axis, size), ahead, what, chunked)
         for frame in self._around() if around else ():
             frame.mesh = self.mesh
             frame.brings = True
@@ -110,13 +128,15 @@ class StackedFrame(Frame):
 def _grid(
     devices: tuple[Any, ...],
     before: tuple[tuple[str, int], ...],
-    axis: str,
-    size: int,
+    own: tuple[str, int],
+    ahead: Shape,
     what: str,
     chunked: bool,
 ) -> Mesh:
-    """Return the first devices in a grid that has one axis more."""
-    count = math.prod(n for _, n in before)
+    """Return the first devices in a grid: axes that are there, one of a call, further ones."""
+    axis, size = own
+    sizes, names = [n for _, n in before], [name for name, _ in before]
+    count = math.prod(sizes)
     most = len(devices) // count
     if chunked and size > most:
         if not most or size % most:
@@ -137,9 +157,12 @@ def _grid(
             size=size,
             devices=len(devices),
         )
-    sizes, names = [n for _, n in before], [name for name, _ in before]
-    grid = np.array(devices[: count * size], object).reshape((*sizes, size))
-    return Mesh(grid, (*names, axis))
+    return _mesh(devices, (*sizes, size, *ahead), (*names, axis))
+
+
+def _mesh(devices: tuple[Any, ...], sizes: Shape, names: tuple[str, ...] = ()) -> Mesh:
+    grid = np.array(devices[: math.prod(sizes)], object).reshape(sizes)
+    return Mesh(grid, (*names, *[f"pmap {n}" for n in range(len(names), len(sizes))]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,6 +233,39 @@ def listed(mesh: Mesh, sharding: NamedSharding, shape: Shape) -> PmapSharding:
     return PmapSharding(list(mesh.assignment), spec)
 
 
+@functools.lru_cache(maxsize=1024)
+def gridded(sharding: PmapSharding) -> NamedSharding:
+    """Return how an array lies over the grid of its devices: what `listed` made a list of."""
+    spec = sharding.sharding_spec
+    axes = {
+        entry.axis: f"pmap {n}"
+        for n, entry in enumerate(spec.mesh_mapping)
+        if isinstance(entry, ShardedAxis)
+    }
+    cuts = itertools.count()
+    entries: list[Any] = []
+    for entry in spec.sharding:
+        pieces = len(entry.chunks) if isinstance(entry, Chunked) else isinstance(entry, Unstacked)
+        entries.append(tuple([axes[next(cuts)] for _ in range(pieces)]) or None)
+    return NamedSharding(_mesh(tuple(sharding.devices.flat), spec.mesh_shape), P(*entries))
+
+
+def _ahead(
+    leaves: Sequence[Any], dims: Sequence[int | None], size: int, devices: tuple[Any, ...]
+) -> Shape:
+    """Return the sizes of further axes of a grid on which an argument has its elements already."""
+    for x, dim in zip(leaves, dims, strict=True):
+        lies = getattr(x, "_sharding", None)
+        if dim is None or type(lies) is not PmapSharding or lies.num_devices <= size:
+            continue
+        own = gridded(lies)
+        first, *ahead = own.mesh.axis_sizes
+        there = tuple(lies.devices.flat) == devices[: lies.num_devices]
+        if there and first == size and own.spec.axes(dim) == ("pmap 0",):
+            return tuple(ahead)
+    return ()
+
+
 def stacked(x: Any, axis: int | None, names: Names, frame: StackedFrame, number: int) -> Any:
     """Return what a function sees of an argument, a dim of which has elements for devices."""
     source: Any = (frame, number)
@@ -228,11 +284,15 @@ def stacked(x: Any, axis: int | None, names: Names, frame: StackedFrame, number:
     at = len(outer) + axis
     shape = (*x.shape[:at], *x.shape[at + 1 :])
     sizes = tuple([name.size for name in names])
-    none: Splits = ((),) * (len(shape) - len(outer))
-    way = _way(mesh, frame.axis, sizes, shape, lead, axis, none)
+    kept: Splits = ((),) * (len(shape) - len(outer))
+    if is_array(x) and frame.axis != mesh.axis_names[-1]:
+        others = _elements(x, len(outer), mesh)
+        others = others[:axis] + others[axis + 1 :]
+        kept = tuple([axes if axes != (frame.axis,) else () for axes in others])
+    way = _way(mesh, frame.axis, sizes, shape, lead, axis, kept)
     if not is_array(x):
         x = device_put(x, way.whole)
-    elif x._held().tiling is not way.whole_tiling and x.sharding != way.outside:
+    elif x._held().tiling is not way.whole_tiling and x._sharding != way.outside:
         x = x._moved(way.whole, "pmap")
     value = relabel(x, way.named_tiling, way.named, inside=True)
     return mapped(value, outer + names, frame, source)
@@ -245,6 +305,9 @@ def unstacked(x: Mapped, axis: int | None, names: Names, frame: StackedFrame) ->
     value = as_mapped(spread(x, outer + names) if axis is not None else x, frame)._value
     ahead = len(outer) + (0 if axis is None else len(names))
     kept = _elements(value, ahead, mesh)
+    if frame.outer is None and frame.used < len(mesh.axis_names):
+        mesh = _mesh(frame.pool, mesh.axis_sizes[: frame.used])
+        kept = tuple([axes if set(axes) <= set(mesh.axis_names) else () for axes in kept])
     lead = tuple([name.place or () for name in outer])
     if axis is None:
         sharding = NamedSharding(mesh, P(*[entry or None for entry in (*lead, *kept)]))
@@ -270,7 +333,9 @@ def _elements(value: Any, ahead: int, mesh: Mesh) -> Splits:
 
     Others are brought together.
     """
-    own = value.sharding
+    own = value._sharding
+    if type(own) is PmapSharding:
+        own = gridded(own)
     found: list[tuple[str, ...]] = []
     for dim in range(ahead, value.ndim):
         axes = own.spec.axes(dim) if isinstance(own, NamedSharding) and own.mesh is mesh else ()
@@ -319,7 +384,12 @@ class Opened:
                 size=size,
             )
         self._fun = fun
-        self.frame = frame = StackedFrame(what, label, size, devices, chunked=every is None)
+        ahead: Shape = ()
+        if innermost() is None and every is not None:
+            ahead = _ahead(self.leaves, self._dims, size, devices)
+        self.frame = frame = StackedFrame(
+            what, label, size, devices, chunked=every is None, ahead=ahead
+        )
         self._names: Names = (frame.name(axis, frame.count, (frame.axis,)),)
         if every is None:
             self._names = (*self._names, frame.name(axis, size // frame.count))

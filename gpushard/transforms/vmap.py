@@ -124,7 +124,7 @@ def inner(x: Any, axis: int | None, name: NamedDim, frame: Frame, number: int) -
     if name.place is None:
         return mapped(value, names, frame, source)
     sharding = sharding_of(value, names, frame.mesh)
-    if sharding is not None and value.sharding != sharding:
+    if sharding is not None and value._sharding != sharding:
         value = value._moved(sharding, "vmap")
     return mapped(value, names, frame, source)
 

@@ -235,7 +235,7 @@ def test_an_array_is_drawn_and_inspected_unread(monkeypatch: pytest.MonkeyPatch)
         gs.debug.visualize_array_sharding(x, scale=0.5)
         monkeypatch.undo()
         gs.debug.inspect_array_sharding({"a": x, "b": [x[0]]}, callback=found.append)
-    assert out.getvalue().count("CPU") == 8
+    assert out.getvalue().count(gs.default_backend().upper()) == 8
     assert found == [x.sharding, x[0].sharding]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import itertools
 from typing import Any
 
 import ml_dtypes
@@ -15,7 +16,7 @@ from gpushard.errors import ArgumentTypeError
 from gpushard.ops.row import Row
 from gpushard.testing.runtime import using
 from tests.gpu.device import CUPY_LACKS, SPLITS, make_driver, make_gpu_runtime, needs_gpu
-from tests.ops.cases import FORMS, Case, cases, moves
+from tests.ops.cases import FORMS, Case, Form, cases, moves
 from tests.share import some
 
 pytestmark = needs_gpu
@@ -28,11 +29,16 @@ ROWS = [row for row in FORMS if not row.name.startswith("random.") and row.name 
 CLOSE = {"e": 1e-2, "f": 1e-5, "F": 1e-5}
 
 
-def case_of(row: Row, char: str) -> tuple[Case, Any] | None:
-    """A call of a row with operands of a type, and what the host gives; None if it refuses."""
+def types_of(form: Form) -> str:
+    return form.dtypes.ljust(len(form.operands), form.dtypes[-1])
+
+
+def case_of(row: Row, chars: str) -> tuple[Case, Any] | None:
+    """A call of a row with operands of types in turn, and its results; None if it is refused."""
     form = FORMS[row][0]
     whole = set(form.dtypes) <= set("?bl")  # other integers are positions
-    own = "".join(char if whole or c in "dDfF" else c for c in form.dtypes)
+    turn = itertools.cycle(chars)
+    own = "".join(next(turn) if whole or c in "dDfF" else c for c in types_of(form))
     if form.scalars:
         return None  # their types are those of the form
     before = FORMS[row]
@@ -60,6 +66,20 @@ def test_types_are_computed_or_refused(row: Row) -> None:
                     found[0].run(mesh)
             else:
                 found[0].check(mesh, close=CLOSE.get(char, 1e-6))
+
+
+SEVERAL = [
+    row for row in ROWS if sum(c in "dD" for c in types_of(FORMS[row][0])) > 1 and not moves(row)
+]
+
+
+@pytest.mark.parametrize("chars", ["fd", "df"])
+@pytest.mark.parametrize("row", SEVERAL, ids=lambda row: row.name)
+def test_operands_of_two_types_are_computed_in_the_wider_one(row: Row, chars: str) -> None:
+    with using(make_gpu_runtime(make_driver("cupy"), SPLITS[0])):
+        found = case_of(row, chars)
+        if found is not None:
+            found[0].check(gs.make_mesh((1, 1), ("a", "b")), close=1e-9)
 
 
 @pytest.mark.parametrize(

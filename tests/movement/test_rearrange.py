@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import math
 import tracemalloc
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.planning import maps
 from gpushard.movement.planning.digits import cut_blocks
 from gpushard.movement.planning.maps import Side, reshape
-from gpushard.movement.rearrange import rearrange, rearrange_plan_for
+from gpushard.movement.rearrange import plan_for, rearrange
 from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.deferred import deferred, gated
@@ -138,10 +139,11 @@ def check(
     peaks = [d.account.peak - n for d, n in zip(runtime.devices, used, strict=True)]
     assert sum(grown) == sum(peaks) == written
     if how.piece is None:
-        plan = rearrange_plan_for(sources, how, tiling)
+        plan = plan_for(sources, how, tiling)[0]
         assert plan.written == {m: one.written * itemsize for m, one in bound.items()}
         assert plan.received == {m: one.received * itemsize for m, one in bound.items()}
         assert f"{plan.bytes_written:,} bytes" in plan.explain()
+        assert repr(plan).startswith(f"<Plan: {plan.verb} ") and len(repr(plan)) < 400
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -218,7 +220,7 @@ def test_runs_in_equal_steps_are_joined() -> None:
     with testing.runtime(host_domains=8):
         x = gs.device_put(numbers((10000, 7), "int32"), spread("x", "y"))._live()
         how = reshape((10000, 7), (7, 10000))
-        assert rearrange_plan_for([x], how, spread("x", "y").tiling((7, 10000))).copies_made < 300
+        assert plan_for([x], how, spread("x", "y").tiling((7, 10000)))[0].copies_made < 300
 
 
 def test_what_several_shards_view_is_useful_once() -> None:
@@ -251,7 +253,7 @@ def test_plans_are_kept_whatever_the_constant() -> None:
             result = gs.Array(rearrange([x], how, tiling, fill=fill), sharding)
             expected = np.pad(data, ((2, 0), (1, 1)), constant_values=fill)
             assert np.array_equal(np.asarray(result), expected)
-            plans.add(rearrange_plan_for([x], how, tiling))
+            plans.add(plan_for([x], how, tiling)[0])
         assert len(plans) == 1 and runtime.plans.nbytes >= plans.pop().nbytes
 
 
@@ -347,7 +349,7 @@ def test_out_of_reach_no_byte_is_received_and_no_memory_taken_that_is_not_planne
         ):
             sharding = gs.NamedSharding(new.mesh, P(*new.spec[: len(how.shape)]))
             tiling = sharding.tiling(how.shape)
-            plan = rearrange_plan_for(sources, how, tiling)
+            plan = plan_for(sources, how, tiling)[0]
             x.wait()
             y.wait()
             runtime.devices[0].memory_stats()
@@ -435,6 +437,28 @@ def test_boxes_of_a_space_are_where_their_elements_are(operation: str, data: st.
                 point = tuple((boxes.begin[:, n] + at).tolist())
                 found[place] = np.ravel_multi_index(point, part.write.space) if point else 0
         assert np.array_equal(found, expected)
+
+
+@examples(100)
+@given(
+    sizes=st.lists(st.integers(2, 4), min_size=2, max_size=4).map(tuple),
+    data=st.data(),
+)
+def test_points_that_follow_one_another_in_memory_are_one_box(sizes, data):
+    digits = data.draw(st.permutations(range(len(sizes))))
+    ends = [sorted(data.draw(st.sets(st.integers(0, n), min_size=2, max_size=2))) for n in sizes]
+    side = Side(sizes, tuple((0, (digit,)) for digit in digits), (tuple(range(len(sizes))),))
+    boxes = cut_blocks(side, *np.array([ends[digit] for digit in digits]).T[..., None])
+    block = np.arange(math.prod(sizes)).reshape(sizes)[tuple(itertools.starmap(slice, ends))]
+    points = block.transpose(digits).ravel()
+    count, last, step = 0, (-2, 0), None
+    for point, place in zip(np.sort(points).tolist(), np.argsort(points).tolist(), strict=True):
+        if point == last[0] + 1 and step in (None, place - last[1]):
+            step = place - last[1]
+        else:
+            count, step = count + 1, None
+        last = point, place
+    assert len(boxes.block) == count
 
 
 @pytest.mark.parametrize("shape", [(8,), (2, 3, 4)])

@@ -176,11 +176,15 @@ def test_a_call_that_leaves_out_an_owner_is_caught(row: Row) -> None:
     )  # or they are moved first
 
 
+def avals_of(case: Case) -> list[Aval]:
+    arrays = (*case.arrays, *map(np.asarray, case.form.scalars))
+    return [Aval(a.shape, a.dtype) for a in arrays]
+
+
 def rules_of(row: Row) -> Iterator[Rule]:
     """Yield the rules of a row's cases, if it does more than move data."""
     for case in () if moves(row) else cases(row):
-        arrays = (*case.arrays, *map(np.asarray, case.form.scalars))
-        yield row.rule_for([Aval(a.shape, a.dtype) for a in arrays], case.params)
+        yield row.rule_for(avals_of(case), case.params)
 
 
 def _free(rule: Rule) -> bool:
@@ -190,8 +194,7 @@ def _free(rule: Rule) -> bool:
 
 def _splits_whole(case: Case) -> bool:
     """Whether a dim is split that must be whole, and that nothing else keeps from being split."""
-    arrays = (*case.arrays, *map(np.asarray, case.form.scalars))
-    rule = case.row.rule_for([Aval(a.shape, a.dtype) for a in arrays], case.params)
+    rule = case.row.rule_for(avals_of(case), case.params)
     free = rule.whole if reduce_of(case.row) else rule.whole.difference(rule.reduced)
     return any(
         axis is not None and factor in free
@@ -229,6 +232,27 @@ def test_a_factor_that_is_split_though_it_must_be_whole_is_caught(row: Row) -> N
         return dataclasses.replace(row.rule_for(avals, params), whole=frozenset())
 
     assert _is_caught(_broken(row, rule=free), row)
+
+
+@pytest.mark.parametrize("row", [row for row in FORMS if not moves(row)], ids=lambda row: row.name)
+def test_factors_are_as_long_as_the_dims_that_have_them(row: Row) -> None:
+    def pairs(factors: Any, avals: Any) -> Iterator[tuple[int, int]]:
+        for own, aval in zip(factors, avals, strict=True):
+            for factor, n in zip(own, aval.shape, strict=True):
+                assert factor is not None or n == 1
+                if factor is not None:
+                    yield factor, n
+
+    for case in cases(row):
+        avals = avals_of(case)
+        rule = row.rule_for(avals, case.params)
+        given = dict(pairs(rule.operands, avals))
+        assert all(rule.sizes[factor] == n for factor, n in pairs(rule.operands, avals))
+        for factor, n in pairs(rule.results, row.infer(avals, case.params)):
+            if factor not in rule.whole:  # one that no operand has is made by who knows where
+                assert rule.sizes[factor] == n
+                assert factor in given or row.positional
+        assert rule.whole.issubset(range(len(rule.sizes)))
 
 
 def test_dims_that_an_update_replaces_as_a_whole_pass_through() -> None:

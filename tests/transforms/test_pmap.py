@@ -39,7 +39,7 @@ BODIES: list[Callable[[Any], Any]] = [
     lambda x: lax.ppermute(x, "i", [(0, 1), (1, 0)]),
     lambda x: lax.pmax(x, "i") - lax.pmin(x, "i"),
     lambda x: gs.numpy.ones(3),
-    lambda x: lax.pbroadcast(x, "i", 1).sum(0),
+    lambda x: lax.pbroadcast(x, "i", 1).sum(0, keepdims=True),
     lambda x: lax.psum_scatter(
         gs.numpy.concatenate([x] * lax.axis_size("i")), "i", tiled=True, scatter_dimension=0
     ),
@@ -140,6 +140,59 @@ def test_pmap_of_pmap_is_vmap_of_vmap(number: int) -> None:
     if number == 0:
         assert made.sharding.sharding_spec.sharding[:2] == (Unstacked(2), Unstacked(2))
         assert made.sharding.num_devices == 4
+
+
+@pytest.mark.parametrize("number", range(len(NESTED)))
+@pytest.mark.parametrize("deep", [1, 2, 3])
+def test_pmap_of_pmap_takes_arguments_however_they_lie(number: int, deep: int) -> None:
+    value = np.random.default_rng(number).random((2, 2, 2, 3))
+    body = NESTED[number]
+
+    def same(x: Any) -> Any:
+        return x + 0
+
+    for _ in range(deep):
+        same = gs.pmap(same)
+    laid = same(value)
+    assert laid.sharding.num_devices == 2**deep
+    f = gs.pmap(lambda x: body(gs.pmap, x), "i")
+    made, want = f(laid), f(value)
+    equal(made, want)
+    assert made.sharding == want.sharding or deep == 3
+    assert made.sharding.device_set == want.sharding.device_set
+    equal(laid, value)
+
+
+def test_results_lie_on_a_line_where_no_pmap_within_asks_for_more() -> None:
+    value = np.arange(48.0).reshape(2, 2, 2, 6)
+    grid = gs.pmap(gs.pmap(lambda x: x + 0))(value)
+    for f in (
+        gs.pmap(lambda x: x * 2),
+        gs.pmap(lambda x: x[::-1] * 2, out_axes=1),
+        gs.pmap(lambda x: lax.psum(x, "i"), "i", out_axes=None),
+        gs.pmap(lambda x: x.sum((0, 2)), devices=gs.devices()[:2]),
+        gs.pmap(lambda x: x * 2, devices=gs.devices()[2:4]),
+        gs.pmap(gs.pmap(lambda x: x * 2, axis_size=2, in_axes=1)),
+        gs.pmap(lambda x: x + 1, in_axes=1),
+        gs.soft_pmap(lambda x: x + 1),
+    ):
+        made, want = f(grid), f(value)
+        equal(made, want)
+        assert made.sharding == want.sharding
+
+
+def test_results_of_pmap_of_pmap_go_to_the_next_call_without_a_copy() -> None:
+    with testing.runtime(host_devices=8, host_domains=8):
+        f = gs.pmap(gs.pmap(lambda x: x + lax.psum(x.sum(), ("i", "j")), "j"), "i")
+        x = f(np.ones((4, 2, 64)))
+        with gs.debug.count_traffic() as traffic:
+            for _ in range(3):
+                x = f(x)
+        assert traffic.bytes_received == 3 * 2 * 7 * 8
+        same = gs.pmap(gs.pmap(lambda x: x))(x)
+        assert [s.data.unsafe_buffer_pointer() for s in same.addressable_shards] == [
+            s.data.unsafe_buffer_pointer() for s in x.addressable_shards
+        ]
 
 
 def test_maps_of_other_kinds_in_and_around_pmap() -> None:
@@ -335,6 +388,29 @@ def test_pmap_of_pmap_with_all_parameters() -> None:
     total = value.sum((0, 2))[None, :, None] + np.arange(2)[:, None, None]
     equal(named["z"], value + total)
     equal(same, value)
+
+
+def test_a_lowered_call_is_that_of_jit() -> None:
+    def body(x: Any, k: int, t: Any, *, z: Any) -> Any:
+        return x * k + t["a"] + z + lax.psum(x, "i")
+
+    f = gs.pmap(
+        body, "i", in_axes=(0, None), static_broadcasted_argnums=1, donate_argnums=0, axis_size=4
+    )
+    value = CUBE[:, :, 0]
+    abstract, z = (gs.ShapeDtypeStruct(value.shape, value.dtype) for _ in range(2))
+    lowered = f.lower(abstract, 3, {"a": 1.0}, z=z)
+    (x, t), named = lowered.args_info
+    assert (x.shape, x.dtype, x.donated) == ((4, 3), value.dtype, True)
+    assert not t["a"].donated and not named["z"].donated
+    assert lowered.donate_argnums == (0,) and lowered.out_info.shape == (4, 3)
+    x = gs.device_put(value)
+    made = lowered.compile()(x, 3, {"a": 1.0}, z=value)
+    equal(made, value * 4 + 1 + value.sum(0))
+    assert x.is_deleted() and isinstance(made.sharding, PmapSharding)
+    calls: list[Any] = []
+    gs.pmap(lambda x: calls.append(x.shape) or x).lower(abstract)
+    assert calls == [(3,)]
 
 
 def test_an_exception_in_a_body_gives_nothing_up() -> None:

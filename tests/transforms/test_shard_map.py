@@ -30,12 +30,14 @@ def mesh_of(axes: dict[str, int]) -> gs.Mesh:
 
 
 def random_spec(rng: np.random.Generator, axes: dict[str, int], ndim: int) -> Any:
-    """Return a spec that names some axes."""
+    """Return a spec that names some axes, and may be shorter than there are dims."""
     entries: list[list[str]] = [[] for _ in range(ndim)]
     for axis in rng.permutation(list(axes)).tolist():
         at = int(rng.integers(ndim + 1))
         if at < ndim:
             entries[at].append(axis)
+    while entries and not entries[-1] and rng.random() < 0.7:
+        entries.pop()
     return P(*[tuple(names) or None for names in entries])
 
 

@@ -22,7 +22,7 @@ from gpushard.movement.rearrange import rearrange
 from gpushard.movement.reshard import move, move_window, window_to
 from gpushard.movement.update import Overlay, overlay_of, overlay_of_single, rewrite, touched_by
 from gpushard.ops.choose import sharding_of
-from gpushard.ops.committed import common_memory, frame_of, is_committed
+from gpushard.ops.committed import common_devices, common_memory, is_committed
 from gpushard.ops.operand import (
     Hosted,
     Operand,
@@ -144,11 +144,6 @@ class Movement:
             for n, x in enumerate(arrays)
             if isinstance(x, Hosted)
         ]
-        self._elsewhere = [
-            (n, x.tiling)
-            for n, x in enumerate(inside)
-            if isinstance(x, Sharded) and x is not arrays[n]
-        ]
         self._window: Window | None = None
         if self._starts:
             assert isinstance(inside[0], Sharded)
@@ -166,12 +161,10 @@ class Movement:
     ) -> list[ShardedBuffer]:
         """Move the data; numbers are the starts of a part, or the constant for new elements."""
         sources: Any = operands
-        if self._hosted or self._elsewhere:
+        if self._hosted:
             sources = list(operands)
             for n, tiling in self._hosted:
                 sources[n] = placed(self.runtime, sources[n], tiling)
-            for n, tiling in self._elsewhere:
-                sources[n] = move(sources[n], tiling, name=self.name)
         if isinstance(self._how, Piece):
             starts = tuple(numbers)
             if self._window is not None:
@@ -183,12 +176,12 @@ class Movement:
 
 
 def _moved_sharding(move: Move, case: Case, arrays: Sequence[Operand]) -> Sharding:
-    frame = frame_of(case.row.name, arrays)
+    common = common_devices(case.row.name, arrays)
     params, shape = case.params, case.results[0].shape
-    if frame.single is not None:
-        return frame.single
+    if common.single is not None:
+        return common.single
     shapes = [x.aval.shape for x in arrays]
-    mesh, rule = pinned_meshes(case, frame)[0], case.rule
+    mesh, rule = pinned_meshes(case, common)[0], case.rule
     splits = [nearest_axes(x, mesh) for x in arrays]
     if move.splits is not None:
         found = move.splits(shapes, params, splits[0], mesh.shape)

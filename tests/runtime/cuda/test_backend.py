@@ -70,9 +70,11 @@ def test_many_boxes_go_by_one_table_for_each_stream() -> None:
         gc.collect()
         runtime.run_locked(runtime.domains[0].pool.trim)
         runtime.backend._launches.collect()
+        events = len(runtime.backend._events.free[0])
         driver.synchronize_gpu(0)
         runtime.backend._launches.collect()
         assert used.free == used.total, "a table is never given back"
+        assert len(runtime.backend._events.free[0]) > events, "nor the event behind its last launch"
 
 
 def test_one_launch_for_each_receiving_gpu() -> None:
@@ -258,10 +260,10 @@ def test_values_are_fetched_ahead() -> None:
         read = x._data.host
         with read._lock:
             pass
-        runtime.backend._prefetcher.put(_Note(fetched).note)
+        runtime.backend.prefetch(_Note(fetched).note)
         assert not fetched.wait(0)  # its owner is gone
         kept = _Note(fetched)
-        runtime.backend._prefetcher.put(kept.note)
+        runtime.backend.prefetch(kept.note)
         assert fetched.wait(60)
         assert read._array is not None, "nobody has fetched the value"
         driver.calls.clear()

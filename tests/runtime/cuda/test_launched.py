@@ -11,8 +11,13 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard.array.array import ConcreteArray
 from gpushard.config import Settings
 from gpushard.errors import ExecutionError, OutOfMemoryError
+from gpushard.movement.buffer import ShardedBuffer, devices_of
+from gpushard.movement.execute import launch_of
+from gpushard.movement.reshard import plan_for
+from gpushard.runtime.backend import Reducing
 from gpushard.runtime.checking.checker import Checker
 from gpushard.runtime.cuda import backend
 from gpushard.runtime.cuda.backend import CudaBackend
@@ -22,6 +27,7 @@ from gpushard.testing.runtime import using
 from tests.runtime.cuda.fake_driver import FakeDriver
 
 VALUE = np.arange(24.0 * 6).reshape(24, 6)
+KINDS = ("device", "pinned_host", "unpinned_host")
 
 
 @contextlib.contextmanager
@@ -133,18 +139,28 @@ def test_parts_of_a_gpu_that_are_divided_have_launches_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("limit", [None, 1 << 16])
-def test_every_device_pays_for_its_shard_until_that_is_gone(limit: int | None) -> None:
+@pytest.mark.parametrize("make", [lambda x: x + x, lambda x: x[:, 1:5]], ids=["sum", "part"])
+def test_every_device_pays_for_its_shard_until_that_is_gone(make: Any, limit: int | None) -> None:
     with cuda(memory_limit=limit) as (runtime, _):
         x = split()
         before = [d.memory_stats()["bytes_in_use"] for d in runtime.devices]
-        y = x + x
+        y = make(x)
         during = [d.memory_stats()["bytes_in_use"] for d in runtime.devices]
-        assert [b - a for a, b in zip(before, during, strict=True)] == [VALUE.nbytes // 8] * 8
+        value = make(VALUE)
+        assert [b - a for a, b in zip(before, during, strict=True)] == [value.nbytes // 8] * 8
+        memories = {shard.claims[0].memory for shard in map(buffer_of, y.addressable_shards)}
+        assert len(memories) == (1 if limit is None else 8)
         kept = y.addressable_data(3)
-        del y
-        assert np.array_equal(np.asarray(kept), VALUE[9:12] * 2)
+        del y, memories
+        assert np.array_equal(np.asarray(kept), value[9:12])
         del kept
         assert [d.memory_stats()["bytes_in_use"] for d in runtime.devices] == before
+
+
+def buffer_of(shard: gs.Shard) -> ShardedBuffer:
+    data = shard.data
+    assert isinstance(data, ConcreteArray)
+    return data._live()
 
 
 def test_a_full_quota_refuses_and_changes_nothing() -> None:
@@ -223,3 +239,50 @@ def test_several_results_in_one_memory_keep_it_until_the_last_is_gone() -> None:
         assert np.array_equal(np.asarray(rest), VALUE % 4)
         del rest, others
         assert runtime.devices[0].memory_stats()["bytes_in_use"] == before
+
+
+DOUBLE = np.dtype(np.float64)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "calls", "length"),
+    [
+        ((3, 32), (-1,), (3, 3), 32),
+        ((3, 31), (-1,), (3, 3), None),
+        ((3, 1 << 14), (-1,), (3,), 1 << 14),
+        ((3, (1 << 14) + 1), (-1,), (3,), None),
+        ((5, 4, 8), (-1, -2), (5,), 32),
+        ((5, 4, 8), (-2,), (40,), None),
+        ((64,), (), (64,), None),
+        ((3, 32), (-1,), (3, 2), None),
+        ((0, 32), (-1,), (0, 0), None),
+        ((1 << 31, 32), (-1,), (1 << 31,), None),
+        (((1 << 31) - 1, 32), (-1,), ((1 << 31) - 1,), 32),
+    ],
+)
+def test_rows_of_dims_in_order_are_reduced_if_all_calls_have_as_many(
+    shape: Any, axes: Any, calls: Any, length: int | None
+) -> None:
+    function = Reducing(np.sum, axes, {})
+    assert backend._row_length(function, [shape], [DOUBLE], calls) == length
+    assert backend._row_length(function, [shape, shape], [DOUBLE], calls) is None
+    assert backend._row_length(function, [shape], [DOUBLE, DOUBLE], calls) is None
+
+
+@pytest.mark.parametrize("gpus", [1, 2])
+@pytest.mark.parametrize("kinds", list(itertools.product(KINDS, repeat=2)))
+def test_what_moves_goes_by_the_stream_that_is_for_it(gpus: int, kinds: tuple[str, str]) -> None:
+    with cuda(gpus, 2) as (runtime, _):
+        source, target = (
+            gs.NamedSharding(gs.make_mesh((2 * gpus,), "x"), gs.P(*spec), memory_kind=kind)
+            for spec, kind in zip((("x",), ()), kinds, strict=True)
+        )
+        plan = plan_for(gs.device_put(VALUE, source)._live(), target.tiling(VALUE.shape))
+        streams = launch_of(plan).streams
+        domains = {of.domain for of in devices_of(plan.destination)}
+        assert streams.keys() == {domain.index for domain in domains}
+        for domain in domains:
+            expected = domain.feed if kinds == ("pinned_host", "device") else domain.copy
+            if gpus == 1 and kinds == ("device", "device"):
+                expected = runtime.devices[0].stream  # in turn with what computes there
+            assert streams[domain.index] is expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -69,3 +70,17 @@ def test_between_kinds_of_memory(name: str, back: bool, kind: str) -> None:
             result = rearrange([x] * len(how.sources), how, sharding.tiling(how.shape), fill=-9)
             value = np.asarray(gs.Array(result, sharding))
             assert np.array_equal(value, expected)
+
+
+@pytest.mark.parametrize(
+    "kinds", list(itertools.product(["device", "pinned_host", "unpinned_host"], repeat=2))
+)
+def test_arrays_of_several_kinds_of_memory_are_joined_by_one_movement(kinds: Any) -> None:
+    with cuda(gpus=2, partitions=2):
+        mesh = gs.make_mesh((4,), "x")
+        sources = [
+            gs.device_put(DATA, gs.NamedSharding(mesh, P("x"), memory_kind=k)) for k in kinds
+        ]
+        made = gs.numpy.concatenate(sources)
+        assert made.sharding.memory_kind == (kinds[0] if len(set(kinds)) == 1 else "device")
+        assert np.array_equal(np.asarray(made), np.concatenate([DATA, DATA]))
