@@ -56,7 +56,7 @@ def pmap(
 
     Returns:
       The function of arrays that have the dim; its results are in a `PmapSharding`. Its `lower`
-      checks a call and does not do it.
+      is that of `jit`.
 
     Raises:
       ArgumentTypeError: an argument has a type that cannot be used; fun is no function.
@@ -234,6 +234,18 @@ def _without_static(
     for n, value in fixed.items():
         _check_static(value, n, what)
     return tuple([arg for n, arg in enumerate(args) if n not in fixed]), fixed, gone
+
+
+def _with_static(function: Callable[..., Any], fixed: dict[int, Any]) -> Callable[..., Any]:
+    """Return a function of the arguments that are not static; those are by their numbers."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        every = list(args)
+        for n, value in fixed.items():
+            every.insert(n, value)
+        return function(*every, **kwargs)
+
+    return call
 
 
 def _check_static(value: Any, number: int, what: str) -> None:
