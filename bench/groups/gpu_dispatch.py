@@ -21,8 +21,8 @@ from bench.driver_calls import Meter, find_meter, shown
 CUPY = "CuPy"
 SIZE = 16
 """Of both dims: only calls shall take time, and what a software GPU computes, caches."""
-CALLS = 40
-"""Calls of a sample, fewer than queues of CUDA hold."""
+CALLS = 12
+"""Calls of a sample, fewer than queues of CUDA hold, and so few that others seldom interrupt it."""
 
 Function = Callable[[Any, Any, Any], Any]
 """Takes a namespace and two arrays."""
