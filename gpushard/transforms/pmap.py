@@ -236,18 +236,6 @@ def _without_static(
     return tuple([arg for n, arg in enumerate(args) if n not in fixed]), fixed, gone
 
 
-def _with_static(function: Callable[..., Any], fixed: dict[int, Any]) -> Callable[..., Any]:
-    """Return a function of the arguments that are not static; those are by their numbers."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        every = list(args)
-        for n, value in fixed.items():
-            every.insert(n, value)
-        return function(*every, **kwargs)
-
-    return call
-
-
 def _check_static(value: Any, number: int, what: str) -> None:
     try:
         hash(value)

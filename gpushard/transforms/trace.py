@@ -22,7 +22,7 @@ from gpushard.errors import TracedValueError
 from gpushard.functions.checks import place_tiling
 from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
-from gpushard.movement.buffer import ShardedBuffer, devices_of, relabelled
+from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.reshard import Mover
 from gpushard.ops.aval import Aval
 from gpushard.ops.bind import creating
@@ -34,6 +34,7 @@ from gpushard.placement.device_put import device_put
 from gpushard.runtime.runtime import Runtime
 from gpushard.transforms.executable import array_of, var_of
 from gpushard.transforms.graph import Graph, Step, Var
+from gpushard.transforms.placed_dims import relabelled
 from gpushard.transforms.traced import Traced, user_line
 from gpushard.typing import HostArray
 
