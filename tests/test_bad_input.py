@@ -4715,6 +4715,71 @@ MAPPED: dict[str, Case] = {
         lambda w: gs.pmap(lambda a: a, out_axes=None)(w.x),
         ArgumentError, ValueError, "differs between devices", HERE,
     ),
+    "shard_map whose specs are longer than the ranks of several": refused(
+        lambda w: gs.shard_map(
+            lambda a, b, c: a, w.mesh, (gs.P("x", None, None), gs.P("x"), gs.P("x", "y")), gs.P("x")
+        )(w.x, w.x, w.small),
+        ArgumentError, ValueError, "argument a of shape (8, 6)", "argument c of shape (8,)",
+        "one entry per dim",
+    ),
+    "pmap of a static argument given by name": refused(
+        lambda w: gs.pmap(lambda a, k: a, static_broadcasted_argnums=1)(w.x, k=2),
+        ArgumentError, ValueError, "static_broadcasted_argnums has 1", "by its position",
+    ),
+    "pmap that gives up what is not there": refused(
+        lambda w: gs.pmap(lambda a: a, donate_argnums=(0, 2))(w.x),
+        ArgumentError, ValueError, "donate_argnums has 2", "1 positional",
+    ),
+    "pmap that gives up a static argument": refused(
+        lambda w: gs.pmap(lambda a, k: a, static_broadcasted_argnums=1, donate_argnums=1)(w.x, 2),
+        ArgumentError, ValueError, "argument 1 is static, and donated", "only arrays",
+    ),
+    "pmap that gives up an argument by name": refused(
+        lambda w: gs.pmap(lambda a: a, donate_argnums="a"),
+        ArgumentTypeError, TypeError, "donate_argnums='a'", "the number",
+    ),
+    "pmap with another shape for all processes": refused(
+        lambda w: gs.pmap(lambda a: a, global_arg_shapes=((8, 6),))(w.x),
+        ArgumentError, ValueError, "global_arg_shapes has (8, 6)", "the function sees (6,)",
+    ),
+    "pmap with no shape for all processes": refused(
+        lambda w: gs.pmap(lambda a: a, global_arg_shapes=(6.5,))(w.x),
+        ArgumentError, ValueError, "global_arg_shapes has 6.5", "give that shape, or None",
+    ),
+    "pmap lowered for too many": refused(
+        lambda w: gs.pmap(lambda a: a).lower(gs.ShapeDtypeStruct((9,), "f4")),
+        errors.NoDeviceError, ValueError, "9 devices, there are 8", "soft_pmap",
+    ),
+    "pmap compiled for another shape": refused(
+        lambda w: gs.pmap(lambda a: a).lower(w.x).compile()(w.x[:, :2]),
+        ArgumentTypeError, TypeError, "float32[8, 2], compiled for float32[8, 6]",
+    ),
+    "pmap compiled for other arguments": refused(
+        lambda w: gs.pmap(lambda a: a).lower(w.x).compile()(w.x, w.x),
+        ArgumentTypeError, TypeError, "compiled for", "call it as it was lowered",
+    ),
+    "compiled pmap in a function": refused(
+        mapped(lambda a: gs.pmap(lambda b: b).lower(np.ones(4)).compile()(np.ones(4))),
+        ArgumentTypeError, TypeError, "lower it", "outside",
+    ),
+    "tiles that do not divide": refused(
+        lambda w: legacy.vtile(lambda a: a, 1, 1, 4)(w.x),
+        ArgumentError, ValueError, "dim 1 of argument a", "6 elements", "4 tiles",
+    ),
+    "tiles of no argument": refused(
+        lambda w: legacy.vtile(lambda a: a, None)(w.x),
+        ArgumentError, ValueError, "no argument is cut", "tile_size=",
+    ),
+    "tiles of no number": refused(
+        lambda w: legacy.vtile(lambda a: a, tile_size="2"),
+        ArgumentTypeError, TypeError, "tile_size='2'", "positive integer",
+    ),
+    "groups in chunks that overlap": refused(
+        lambda w: gs.soft_pmap(
+            lambda a: gs.lax.psum(a, "i", axis_index_groups=[[*range(9)], [*range(8, 16)]]), "i"
+        )(np.ones(16)),
+        ArgumentError, ValueError, "overlap in [8]", "16 elements",
+    ),
     "soft_pmap in chunks that differ": refused(
         lambda w: gs.soft_pmap(lambda a: a)(np.ones(12)),
         ArgumentError, ValueError, "12 elements", "8 devices", "pad it",

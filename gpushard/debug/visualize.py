@@ -13,6 +13,7 @@ from gpushard.debug.terminal import lines_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.pictures import ColorMap, picture
 from gpushard.geometry.sharding import Sharding
+from gpushard.transforms.named_dims import Mapped, sharding_within
 from gpushard.tree import leaves
 
 __all__ = ["inspect_array_sharding", "visualize_array_sharding", "visualize_sharding"]
@@ -92,11 +93,14 @@ def visualize_array_sharding(arr: Array, **kw: Any) -> None:
         raise ArgumentTypeError.refusing(
             "arr", arr, "must be a gpushard.Array; place it with gpushard.device_put"
         )
-    visualize_sharding(arr.shape, arr.sharding, **kw)
+    visualize_sharding(arr.shape, _sharding(arr), **kw)
 
 
 def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], Any]) -> None:
     """Call a function with the sharding of each array of a tree.
+
+    In a function that is mapped this is how the dims which it sees are laid out: those of a block
+    lie whole on each device, but for axes that `shard_map` does not map over.
 
     Args:
       value: a tree of arrays.
@@ -123,7 +127,11 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], Any]) -
             "callback", callback, "must be a function that takes a sharding"
         )
     for array in arrays:
-        callback(array.sharding)
+        callback(_sharding(array))
+
+
+def _sharding(x: Array) -> Sharding:
+    return sharding_within(x) if isinstance(x, Mapped) else x.sharding
 
 
 def _checked(

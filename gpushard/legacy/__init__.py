@@ -36,6 +36,7 @@ from gpushard.legacy.device_array import (
 from gpushard.legacy.global_device_array import GlobalDeviceArray, mesh
 from gpushard.legacy.host_callback import barrier_wait, call, id_print, id_tap
 from gpushard.legacy.shard_args import shard_args, shard_aval
+from gpushard.legacy.vtile import vtile
 from gpushard.placement.per_device import device_put_replicated, device_put_sharded, replicate
 
 __all__ = [
@@ -45,7 +46,7 @@ __all__ = [
     "device_put_sharded", "id_print", "id_tap", "make_device_array", "make_sharded_device_array",
     "mesh", "mesh_sharding_specs",
     "partitioned_sharding_spec", "pmap_sharding_spec", "replicate", "shard_args", "shard_aval",
-    "spec_to_indices", "tile_aval_nd", "untile_aval_nd",
+    "spec_to_indices", "tile_aval_nd", "untile_aval_nd", "vtile",
 ]  # fmt: skip
 
 

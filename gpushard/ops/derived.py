@@ -142,29 +142,32 @@ class _InFront:
             dataclasses.replace(aval, shape=shape)
             for aval, shape in zip(avals, shapes, strict=True)
         ]
-        body = make(xp, aligned, stack.params)
+        body, sites = make(xp, aligned, stack.params), int(self._row.positional)
+        ranked = [front for front, aval in zip(fronts, avals, strict=True) if aval.shape]
+        indices = [None if front is None else _index(front) for front in fronts]
 
-        def views(operands: Sequence[Any]) -> list[Any]:
-            found = [
-                x if front is None else x.reshape(_in_front(front, x.shape, 1))
-                for x, front in zip(operands, fronts, strict=True)
+        def kernel(*given: Any, **out: Any) -> Any:
+            site, operands = given[:sites], given[sites:]
+            if site:
+                starts = iter(ranked)
+                found = [start and _in_front(next(starts), start, 0) for start in site[0].operands]
+                site = (dataclasses.replace(site[0], operands=tuple(found)),)
+            views = [
+                x if index is None else x[index] for x, index in zip(operands, indices, strict=True)
             ]
             if whole:
                 shapes = self._shapes(fronts, whole, [np.shape(x) for x in operands])
                 for number in whole:
-                    found[number] = xp.broadcast_to(found[number], shapes[number])
-            return found
+                    views[number] = xp.broadcast_to(views[number], shapes[number])
+            return body(*site, *views, **out)
 
-        if not self._row.positional:
-            return lambda *operands, **out: body(*views(operands), **out)
-        ranked = [front for front, aval in zip(fronts, avals, strict=True) if aval.shape]
+        def of_two(x: Any, y: Any, **out: Any) -> Any:  # as most are, and in half the time
+            return body(x if first is None else x[first], y if second is None else y[second], **out)
 
-        def placed(site: Site, *operands: Any, **out: Any) -> Any:
-            of = iter(ranked)
-            starts = tuple([start and _in_front(next(of), start, 0) for start in site.operands])
-            return body(Site(starts, site.result, site.shape), *views(operands), **out)
-
-        return placed
+        if len(indices) != 2 or sites or whole:
+            return kernel
+        first, second = indices
+        return of_two
 
     def _shapes(
         self, fronts: Sequence[_Front | None], whole: Sequence[int], shapes: Sequence[Shape]
@@ -249,6 +252,12 @@ def _in_front(front: _Front | None, shape: Shape, other: int) -> Shape:
         return shape
     places, count = front
     return (*[other if place is None else shape[place] for place in places], *shape[count:])
+
+
+def _index(front: _Front) -> tuple[Any, ...]:
+    """Return what gives a view with these dims in front; blocks may differ in shape."""
+    places, _ = front
+    return (*[None if place is None else slice(None) for place in places], ...)
 
 
 def _each(results: Any) -> tuple[Any, ...]:

@@ -15,13 +15,12 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from gpushard.array.array import Array
+from gpushard.array.array import Array, ConcreteArray
 from gpushard.errors import ArgumentError, TracedValueError, UnboundAxisError
 from gpushard.functions.values import is_value
 from gpushard.geometry.mesh import Mesh
@@ -32,6 +31,7 @@ from gpushard.ops.bind import bind, bind_plain, creating
 from gpushard.ops.derived import derived
 from gpushard.ops.programs.move import Replace
 from gpushard.ops.row import Params, Row
+from gpushard.ops.scalars import KINDS
 from gpushard.ops.table.movement import BROADCAST_TO, RESHAPE, index
 from gpushard.placement.device_put import device_put
 from gpushard.transforms.traced import Traced, user_line
@@ -88,7 +88,9 @@ class Frame:
       label: gives the name of an argument by its number, for errors.
     """
 
-    __slots__ = ("bound", "brings", "depth", "dims", "is_open", "label", "mesh", "outer", "what")
+    __slots__ = (
+        "_before", "bound", "brings", "depth", "dims", "is_open", "label", "mesh", "outer", "what",
+    )  # fmt: skip
 
     brings: bool
     depth: int
@@ -122,16 +124,15 @@ class Frame:
             self.bound[name] = (*self.bound.get(name, ()), made)
         return made
 
-    @contextmanager
-    def entered(self) -> Iterator[None]:
+    def __enter__(self) -> None:
         """Have operations without operands, and collectives, in this call."""
-        inside, around = _innermost.set(self), creating.set(NAMED_DIMS)
-        try:
-            yield
-        finally:
-            self.is_open = False
-            creating.reset(around)
-            _innermost.reset(inside)
+        self._before: Any = _innermost.set(self), creating.set(NAMED_DIMS)
+
+    def __exit__(self, *error: object) -> None:
+        self.is_open = False
+        inside, around = self._before
+        creating.reset(around)
+        _innermost.reset(inside)
 
 
 _orders = itertools.count()
@@ -349,7 +350,8 @@ class NamedDims:
                     else tuple([names.index(name) for name in mine])
                 )
             else:
-                values.append(_lifted(arg, mesh) if is_value(arg) else arg)
+                known = type(arg) not in KINDS and is_value(arg)
+                values.append(_lifted(arg, mesh) if known else arg)
                 dims.append(())
         own_row = derived(row, tuple(dims), tuple([name.place for name in names]))
         return _wrapped(bind(own_row, values, params), names, frame, source)
@@ -393,7 +395,7 @@ def as_mapped(x: Any, frame: Frame) -> Mapped:
     if type(x) is Mapped:
         x._check_open()
         return brought(x, frame.mesh) if frame.brings else x
-    if not isinstance(x, Array):
+    if type(x) is not ConcreteArray and not isinstance(x, Array):
         x = device_put(x, None if frame.mesh is None else NamedSharding(frame.mesh, P()))
     return mapped(_lifted(x, frame.mesh), (), frame, None)
 
@@ -465,6 +467,18 @@ def sharding_without(x: Mapped, names: Sequence[NamedDim]) -> NamedSharding | No
     gone = [x._names.index(name) for name in names]
     axes = [own.spec.axes(dim) for dim in range(x._value.ndim) if dim not in gone]
     return own.with_spec(P(*[each or None for each in axes]))
+
+
+def sharding_within(x: Mapped) -> Sharding:
+    """Return how the dims that a function sees of a value are laid out."""
+    x._check_open()
+    own, lead = x._value.sharding, len(x._names)
+    if not lead:
+        return cast("Sharding", own)
+    if isinstance(own, NamedSharding):
+        axes = [own.spec.axes(dim) or None for dim in range(lead, x._value.ndim)]
+        return own.with_spec(P(*axes))
+    return cast("Sharding", own.beside)
 
 
 def sharding_of(value: Any, names: Names, mesh: Mesh | None) -> NamedSharding | None:

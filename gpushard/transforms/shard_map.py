@@ -108,13 +108,16 @@ def _wrapped(
         if specs is None or len(specs) != len(args) or not all(map(is_array, args)):
             leaves, specs = specs_of(args, in_specs, "in_specs", "args")
         inside: Any = []
-        for number, (leaf, spec) in enumerate(zip(leaves, specs, strict=True)):
-            check_leaf_spec(leaf, spec, own, manual, (what, "in_specs"), frame.label, number)
+        every = list(zip(leaves, specs, strict=True))
+        for number, (leaf, spec) in enumerate(every):
+            check_leaf_spec(
+                leaf, spec, own, manual, (what, "in_specs"), frame.label, number, every=every
+            )
             inside.append(entered(leaf, spec, dims, frame, number))
         if leaves is not args:
             inside = tree.unflatten(tree.structure(args), inside)
         whole = {key: tree.map(lambda x: as_mapped(x, frame), x) for key, x in kwargs.items()}
-        with frame.entered():
+        with frame:
             out = f(*inside, **whole)
             return _results(f, out, out_specs, dims, frame, check)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array.array import Array
+from gpushard import tree
 from gpushard.errors import ArgumentError, MeshError, NoDeviceError
 from gpushard.frozen import dataclass
 from gpushard.geometry.listed_sharding import PmapSharding
@@ -49,11 +49,15 @@ from gpushard.transforms.signature import (
     check_leaf,
     checked,
     each_result,
+    is_array,
     labelled,
     mapped_leaves,
     place_of,
 )
 from gpushard.typing import Shape
+
+_CHUNKS = "soft_pmap"
+"""What begins the names of axes on which devices have chunks, be it of one element each."""
 
 
 class StackedFrame(Frame):
@@ -86,13 +90,13 @@ class StackedFrame(Frame):
         super().__init__(what, None, label)
         around = [frame for frame in self._around() if isinstance(frame, StackedFrame)]
         self.pool = around[0].pool if around else tuple(devices)
-        self.axis = f"pmap {len(around)}"
+        self.axis = f"{_CHUNKS if chunked else 'pmap'} {len(around)}"
         self.used = 1
-        before: tuple[int, ...] = ()
+        before: tuple[tuple[str, int], ...] = ()
         if around and around[0].mesh is not None:
-            grid = around[0].mesh.axis_sizes
-            before, after = grid[: len(around)], grid[len(around) :]
-            ahead = after[1:] if after[:1] == (size,) else ()
+            grid = tuple(around[0].mesh.shape.items())
+            before, after = grid[: len(around)], [n for _, n in grid[len(around) :]]
+            ahead = tuple(after[1:]) if after[:1] == [size] else ()
             around[-1].used = max(around[-1].used, len(around) + 1)
         elif self.mesh is not None:
             raise MeshError(
@@ -100,7 +104,7 @@ class StackedFrame(Frame):
                 "whose devices have their work; use vmap here",
                 argument="fun",
             )
-        self.mesh = _grid(self.pool, before, size, ahead, what, chunked)
+        self.mesh = _grid(self.pool, before, self.axis, size, ahead, what, chunked)
         for frame in self._around() if around else ():
             frame.mesh = self.mesh
             frame.brings = True
@@ -122,10 +126,16 @@ class StackedFrame(Frame):
 
 @functools.lru_cache(maxsize=256)
 def _grid(
-    devices: tuple[Any, ...], before: Shape, size: int, ahead: Shape, what: str, chunked: bool
+    devices: tuple[Any, ...],
+    before: tuple[tuple[str, int], ...],
+    axis: str,
+    size: int,
+    ahead: Shape,
+    what: str,
+    chunked: bool,
 ) -> Mesh:
-    """Return the first devices in a grid."""
-    count = int(np.prod(before, dtype=int))
+    """Return the first devices in a grid that has an axis after others, and maybe some more."""
+    count = math.prod(n for _, n in before)
     most = len(devices) // count
     if chunked and size > most:
         if not most or size % most:
@@ -146,12 +156,12 @@ def _grid(
             size=size,
             devices=len(devices),
         )
-    return _mesh(devices, (*before, size, *ahead))
+    return _mesh(devices, (*[n for _, n in before], size, *ahead), (*[x for x, _ in before], axis))
 
 
-def _mesh(devices: tuple[Any, ...], sizes: Shape) -> Mesh:
+def _mesh(devices: tuple[Any, ...], sizes: Shape, names: tuple[str, ...] = ()) -> Mesh:
     grid = np.array(devices[: math.prod(sizes)], object).reshape(sizes)
-    return Mesh(grid, tuple(f"pmap {n}" for n in range(len(sizes))))
+    return Mesh(grid, (*names, *[f"pmap {n}" for n in range(len(names), len(sizes))]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +210,7 @@ def _way(
 
 
 def listed(mesh: Mesh, sharding: NamedSharding, shape: Shape) -> PmapSharding:
-    """Return how an array over the grid lies, as a list of devices: dims of one element each go."""
+    """Return how an array over the grid lies, as a list of devices: dims that `pmap` maps go."""
     cuts: dict[str, int] = {}
     dims: list[Any] = []
     for dim, n in enumerate(shape):
@@ -210,7 +220,8 @@ def listed(mesh: Mesh, sharding: NamedSharding, shape: Shape) -> PmapSharding:
             continue
         (axis,) = axes
         cuts[axis] = len(cuts)
-        dims.append(Unstacked(n) if n == mesh.shape[axis] else Chunked(mesh.shape[axis]))
+        elements = n == mesh.shape[axis] and not axis.startswith(_CHUNKS)
+        dims.append(Unstacked(n) if elements else Chunked(mesh.shape[axis]))
     spec = ShardingSpec(
         dims,
         [
@@ -260,12 +271,12 @@ def stacked(x: Any, axis: int | None, names: Names, frame: StackedFrame, number:
     mesh = frame.mesh
     assert mesh is not None
     if axis is None:
-        if not isinstance(x, Array):
+        if not is_array(x):
             return x
         own = as_mapped(x, frame)
         return mapped(own._value, own._names, frame, own._source or source)
     outer: Names = ()
-    if isinstance(x, Mapped):
+    if type(x) is Mapped:
         x = as_mapped(x, frame)
         x, outer, source = x._value, x._names, x._source or source
     lead = tuple([name.place or () for name in outer])
@@ -273,12 +284,12 @@ def stacked(x: Any, axis: int | None, names: Names, frame: StackedFrame, number:
     shape = (*x.shape[:at], *x.shape[at + 1 :])
     sizes = tuple([name.size for name in names])
     kept: Splits = ((),) * (len(shape) - len(outer))
-    if isinstance(x, Array) and frame.axis != mesh.axis_names[-1]:
+    if is_array(x) and frame.axis != mesh.axis_names[-1]:
         others = _elements(x, len(outer), mesh)
         others = others[:axis] + others[axis + 1 :]
         kept = tuple([axes if axes != (frame.axis,) else () for axes in others])
     way = _way(mesh, frame.axis, sizes, shape, lead, axis, kept)
-    if not isinstance(x, Array):
+    if not is_array(x):
         x = device_put(x, way.whole)
     elif x._held().tiling is not way.whole_tiling and x._sharding != way.outside:
         x = x._moved(way.whole, "pmap")
@@ -294,7 +305,8 @@ def unstacked(x: Mapped, axis: int | None, names: Names, frame: StackedFrame) ->
     ahead = len(outer) + (0 if axis is None else len(names))
     kept = _elements(value, ahead, mesh)
     if frame.outer is None and frame.used < len(mesh.axis_names):
-        mesh = _mesh(frame.pool, mesh.axis_sizes[: frame.used])
+        used = frame.used
+        mesh = _mesh(frame.pool, mesh.axis_sizes[:used], mesh.axis_names[:used])
         kept = tuple([axes if set(axes) <= set(mesh.axis_names) else () for axes in kept])
     lead = tuple([name.place or () for name in outer])
     if axis is None:
@@ -332,66 +344,100 @@ def _elements(value: Any, ahead: int, mesh: Mesh) -> Splits:
     return tuple(found)
 
 
-def mapped_call(
-    fun: Any,
-    what: str,
-    given: tuple[tuple[Any, ...], dict[str, Any]],
-    axes: tuple[Any, Any],
-    axis_name: Hashable,
-    axis_size: int | None,
-    pool: tuple[tuple[Any, ...], bool | None],
-    run: Callable[[StackedFrame, Any, Any], Any],
-) -> Any:
-    """Call a function that is mapped over devices.
+class Opened:
+    """A call of a function that is mapped over devices, whose arguments were checked.
 
     Args:
       fun: the function.
       what: what errors call it.
       given: its arguments.
-      axes: their mapped dims, and those of the results.
-      axis_name: the name of the dim.
-      axis_size: how long it is, if that is said.
+      in_axes: their mapped dims.
+      axis: the name of the dim.
+      size: how long it is, if that is said.
       pool: devices, and whether all of them are to be used; None where each may have several
         elements.
-      run: calls the function in a frame.
     """
-    args, kwargs = given
-    in_axes, out_axes = axes
-    leaves, own, together = mapped_leaves(args, kwargs, in_axes)
-    label = labelled(fun, args, kwargs)
-    leaves, dims, size = checked(leaves, own, axis_size, label, (what, "in_axes"))
-    if pool[1] and len(pool[0]) != size:
-        raise ArgumentError(
-            f"{what}: devices= has {len(pool[0])} devices for an axis of {size} elements; give one "
-            "for each",
-            argument="devices",
-            devices=len(pool[0]),
-            size=size,
+
+    __slots__ = ("_dims", "_fun", "_names", "_together", "frame", "leaves")
+
+    def __init__(
+        self,
+        fun: Any,
+        what: str,
+        given: tuple[tuple[Any, ...], dict[str, Any]],
+        in_axes: Any,
+        axis: Hashable,
+        size: int | None,
+        pool: tuple[tuple[Any, ...], bool | None],
+    ) -> None:
+        args, kwargs = given
+        leaves, own, self._together = mapped_leaves(args, kwargs, in_axes)
+        label = labelled(fun, args, kwargs)
+        self.leaves, self._dims, size = checked(leaves, own, size, label, (what, "in_axes"))
+        devices, every = pool
+        if every and len(devices) != size:
+            raise ArgumentError(
+                f"{what}: devices= has {len(devices)} devices for an axis of {size} elements; give "
+                "one for each",
+                argument="devices",
+                devices=len(devices),
+                size=size,
+            )
+        self._fun = fun
+        ahead: Shape = ()
+        if innermost() is None and every is not None:
+            ahead = _ahead(self.leaves, self._dims, size, devices)
+        self.frame = frame = StackedFrame(
+            what, label, size, devices, chunked=every is None, ahead=ahead
         )
-    ahead: Shape = ()
-    if innermost() is None and pool[1] is not None:
-        ahead = _ahead(leaves, dims, size, pool[0])
-    frame = StackedFrame(what, label, size, pool[0], chunked=pool[1] is None, ahead=ahead)
-    names: Names = (frame.name(axis_name, frame.count, (frame.axis,)),)
-    if pool[1] is None:
-        names = (*names, frame.name(axis_name, size // frame.count))
-    inside = [
-        stacked(leaf, dim, names, frame, number)
-        for number, (leaf, dim) in enumerate(zip(leaves, dims, strict=True))
-    ]
-    with frame.entered():
-        out = run(frame, *together(inside))
-        return each_result(
-            out, out_axes, lambda x, axis, arg: _result(fun, x, axis, names, frame, arg)
+        self._names: Names = (frame.name(axis, frame.count, (frame.axis,)),)
+        if every is None:
+            self._names = (*self._names, frame.name(axis, size // frame.count))
+
+    def check_shapes(self, args: Any, shapes: Any) -> None:
+        """Check that what the function sees of arguments has the shapes that are said."""
+        said = tree.broadcast_prefix(
+            shapes, args, _is_shape, names=("global_arg_shapes", "the arguments")
         )
+        for number, (shape, dim) in enumerate(zip(said, self._dims, strict=False)):
+            full = np.shape(self.leaves[number])
+            own = full if dim is None else (*full[:dim], *full[dim + 1 :])
+            if shape is not None and (not _is_shape(shape) or tuple(shape) != own):
+                raise ArgumentError(
+                    f"{self.frame.what}: global_arg_shapes has {shape!r} for "
+                    f"{self.frame.label(number)}, of which the function sees {own}; one process "
+                    "has all of it, so give that shape, or None",
+                    argument="global_arg_shapes",
+                    value=shape,
+                    shape=own,
+                )
+
+    def run(self, call: Callable[..., Any], out_axes: Any) -> Any:
+        """Call a function with what it sees of the arguments, and return its results as arrays."""
+        frame, names, fun = self.frame, self._names, self._fun
+        numbered = enumerate(zip(self.leaves, self._dims, strict=True))
+        inside = [stacked(leaf, dim, names, frame, number) for number, (leaf, dim) in numbered]
+        args, kwargs = self._together(inside)
+        with frame:
+            return each_result(
+                call(*args, **kwargs),
+                out_axes,
+                lambda x, axis, arg: _result(fun, x, axis, names, frame, arg),
+            )
+
+
+def _is_shape(x: Any) -> bool:
+    return x is None or (type(x) is tuple and all(type(n) is int for n in x))
 
 
 def _result(fun: Any, x: Any, axis: Any, names: Names, frame: StackedFrame, arg: str) -> Any:
-    check_leaf(x, frame.what, arg)
+    if type(x) is not Mapped:
+        check_leaf(x, frame.what, arg)
     x = as_mapped(x, frame)
     if axis is not None:
-        at = check_axis(axis, len(x._shape) + 1, frame.what, "out_axes", arg)
-        return unstacked(x, at, names, frame)
+        if axis != 0 or type(axis) is not int:
+            axis = check_axis(axis, len(x._shape) + 1, frame.what, "out_axes", arg)
+        return unstacked(x, axis, names, frame)
     if set(names) & set(x._names):
         raise ArgumentError(
             f"{frame.what} ({place_of(fun)}): out_axes=None for {arg}, which differs between "

@@ -5,7 +5,7 @@ import itertools
 import math
 import re
 import sys
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -194,6 +194,37 @@ def test_too_many_blocks_leave_out_the_middle() -> None:
     assert sorted(text for _, text in down) == sorted([*map(str, range(14)), "...", "99"])
 
 
+def test_long_labels_have_as_many_lines_as_they_need() -> None:
+    lines = shown((3, 3), Scattered(), scale=0.1).splitlines()
+    drawn = [read_ids(text) for _, text in regions("\n".join(lines[1:]))]
+    assert sorted(map(min, drawn)) == [100, 106, 107]
+    assert {device: min(ids) for ids in drawn for device in ids} == Scattered.first
+
+
+class Numbered(NamedTuple):
+    id: int
+
+
+class Scattered(Sharding):
+    """One block has devices in a row, the others every second one: their labels are longer."""
+
+    first: ClassVar = {n: 100 if n < 106 else 106 + n % 2 for n in range(100, 118)}
+    device_set = frozenset(map(Numbered, first))  # type: ignore[assignment]
+
+    def devices_indices_map(self, global_shape):  # type: ignore[no-untyped-def]
+        rows = {100: slice(0, 1), 106: slice(1, 2), 107: slice(2, 3)}
+        return {Numbered(n): (rows[first], slice(None)) for n, first in self.first.items()}
+
+
+@pytest.mark.parametrize(
+    ("color", "code"),
+    [((0, 0, 0), 16), ((0, 0, 1), 21), ((0, 1, 0), 46), ((1, 0, 0), 196), ((1, 1, 1), 231)],
+)
+def test_colors_are_those_of_the_cube_of_256(color: tuple[int, ...], code: int) -> None:
+    text = shown((8, 8), NamedSharding(CUBE, P("x")), Terminal(), color_map=lambda _: color)
+    assert set(re.findall(r"48;5;(\d+);", text)) == {str(code)}
+
+
 def test_colors_only_where_they_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
@@ -242,3 +273,38 @@ def test_an_array_is_drawn_and_inspected_unread(monkeypatch: pytest.MonkeyPatch)
 def test_one_device_is_one_block() -> None:
     texts = [text for _, text in regions(shown((3, 3), SingleDeviceSharding("lonely"))[1:])]
     assert "0" in texts
+
+
+def test_functions_that_are_mapped_are_shown_what_they_see() -> None:
+    found: list[Any] = []
+
+    def look(x: Any) -> Any:
+        gs.debug.inspect_array_sharding({"x": x}, callback=found.append)
+        gs.debug.visualize_array_sharding(x)
+        return x
+
+    with gs.testing.runtime(host_devices=8):
+        mesh = gs.make_mesh((4, 2), ("x", "y"))
+        value = np.arange(64.0).reshape(8, 8)
+        x = gs.device_put(value, NamedSharding(mesh, P("x", "y")))
+        gs.shard_map(look, mesh, P("x", "y"), P("x", "y"))(x)
+        gs.shard_map(look, mesh, P("x"), P("x"), axis_names={"x"})(x)
+        gs.shard_map(look, mesh, P(), P(), axis_names={"x"})(x)
+        assert found == [
+            NamedSharding(mesh, P(None, None)),
+            NamedSharding(mesh, P(None, "y")),
+            NamedSharding(mesh, P(None, "y")),
+        ]
+        gs.vmap(look)(x)
+        assert found[3:] == [NamedSharding(mesh, P("y"))]
+        gs.vmap(look)(gs.device_put(value, gs.devices()[3]))
+        assert found[4:] == [SingleDeviceSharding(gs.devices()[3])]
+        gs.pmap(look)(value)
+        assert found[5].is_fully_replicated and found[5].device_set == set(gs.devices())
+        gs.vmap(look)(gs.pmap(lambda x: x)(value))
+        assert found[6].is_fully_replicated and found[6].device_set == set(gs.devices())
+        leaked: list[Any] = []
+        gs.vmap(lambda x: leaked.append(x) or x)(x)
+        with pytest.raises(gs.errors.TracedValueError, match="has returned"):
+            gs.debug.inspect_array_sharding(leaked, callback=found.append)
+    assert len(found) == 7

@@ -147,7 +147,8 @@ def test_soft_pmap_is_vmap_in_chunks() -> None:
         made = gs.soft_pmap(body, "i")(value)
         equal(made, want)
         spec = made.sharding.sharding_spec.sharding[0]
-        assert spec == (Chunked(8) if size > 8 else Unstacked(size))
+        assert spec == Chunked(min(size, 8))
+        equal(made.addressable_data(0), want[: max(1, size // 8)])
     total = gs.soft_pmap(lambda x: lax.psum(x, "i"), "i", 0, None)(np.arange(16.0))
     assert float(total) == 120
     assert int(gs.soft_pmap(lambda x: x * lax.psum(1, "i"), "i")(np.ones(16, int))[3]) == 16
@@ -342,9 +343,49 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         r"test_pmap.py:\d+\): out_axes=None for the result",
     ),
     "global": (
-        lambda: gs.pmap(lambda x: x, global_arg_shapes=((4,),)),
+        lambda: gs.pmap(lambda x: x, global_arg_shapes=((3, 4),))(CUBE),
+        ValueError,
+        r"global_arg_shapes has \(3, 4\) for argument x of shape \(4, 3, 2\), .* sees \(3, 2\)",
+    ),
+    "global, no shape": (
+        lambda: gs.pmap(lambda x: x, global_arg_shapes=("a",))(CUBE),
+        ValueError,
+        "global_arg_shapes has 'a'",
+    ),
+    "global, other arguments": (
+        lambda: gs.pmap(lambda x: x, global_arg_shapes=((3, 2), None))(CUBE),
         ValueError,
         "global_arg_shapes",
+    ),
+    "static beyond": (
+        lambda: gs.pmap(lambda x, k: x, static_broadcasted_argnums=1)(CUBE, k=1),
+        ValueError,
+        "static_broadcasted_argnums has 1, and the call 1 positional",
+    ),
+    "donated beyond": (
+        lambda: gs.pmap(lambda x: x, donate_argnums=-2)(CUBE),
+        ValueError,
+        "donate_argnums has -2, and the call 1 positional",
+    ),
+    "static and donated": (
+        lambda: gs.pmap(lambda x, k: x, static_broadcasted_argnums=1, donate_argnums=-1)(CUBE, 1),
+        ValueError,
+        "argument 1 is static, and donated",
+    ),
+    "donated name": (
+        lambda: gs.pmap(lambda x: x, donate_argnums="x"),
+        TypeError,
+        "donate_argnums='x' must be the number",
+    ),
+    "groups of two names": (
+        lambda: gs.pmap(
+            lambda x: gs.pmap(
+                lambda y: lax.psum(y, ("i", "j"), axis_index_groups=[[0, 1], [2, 3]]), "j"
+            )(x),
+            "i",
+        )(np.ones((2, 2))),
+        ValueError,
+        "are of one axis, axis_name means 2",
     ),
     "backend": (lambda: gs.pmap(lambda x: x, backend="tpu")(CUBE), ValueError, "backend='tpu'"),
     "in shard_map": (
@@ -370,6 +411,52 @@ def test_bad_arguments_are_refused(name: str) -> None:
         call()
     assert isinstance(caught.value, gs.errors.GpushardError)
     equal(gs.pmap(lambda x: x + 1)(CUBE), CUBE + 1)
+
+
+def test_shapes_that_all_processes_see_are_those_of_one() -> None:
+    f = gs.pmap(lambda x, y: x + y, in_axes=(1, None), global_arg_shapes=((4, 2), None))
+    equal(f(CUBE, 1.0), np.moveaxis(CUBE, 1, 0) + 1)
+    equal(gs.pmap(lambda t: t["a"], global_arg_shapes=({"a": (3, 2)},))({"a": CUBE}), CUBE)
+
+
+def test_pmap_of_pmap_with_all_parameters() -> None:
+    """The inner ones' arguments that are given up are values of the outer, and go on."""
+    value = np.random.default_rng(0).random((2, 3, 4))
+
+    def inner(x: Any, k: int, y: Any, *, z: Any) -> Any:
+        return x * k + y, {"z": z + lax.psum(x, ("i", "j")) + lax.axis_index("i")}
+
+    def outer(x: Any, times: int) -> Any:
+        f = gs.pmap(
+            inner, "j", in_axes=(1, None), out_axes=(0, {"z": -1}), static_broadcasted_argnums=(1,),
+            donate_argnums=0, axis_size=4, backend=gs.default_backend(),
+            global_arg_shapes=((3,), None),
+        )  # fmt: skip
+        made, named = f(x, times, 1.0, z=x.T)
+        return made, named, x
+
+    x = gs.device_put(value)
+    f = gs.pmap(
+        outer, "i", static_broadcasted_argnums=-1, donate_argnums=-2, devices=gs.devices()[::-1],
+        axis_size=None, out_axes=(1, 0, 0),
+    )  # fmt: skip
+    with pytest.raises(gs.errors.ArgumentError, match="8 devices for an axis of 2"):
+        f(x, 3)
+    assert not x.is_deleted()
+    f = gs.pmap(outer, "i", static_broadcasted_argnums=-1, donate_argnums=-2, out_axes=(1, 0, 0))
+    made, named, same = f(x, 3)
+    assert x.is_deleted()
+    equal(made, np.moveaxis(value.swapaxes(1, 2) * 3 + 1, 0, 1))
+    total = value.sum((0, 2))[None, :, None] + np.arange(2)[:, None, None]
+    equal(named["z"], value + total)
+    equal(same, value)
+
+
+def test_an_exception_in_a_body_gives_nothing_up() -> None:
+    x = gs.device_put(CUBE)
+    with pytest.raises(ZeroDivisionError):
+        gs.pmap(lambda x: x / (1 // 0), donate_argnums=0)(x)
+    equal(x, CUBE)
 
 
 def test_late_devices() -> None:
