@@ -21,14 +21,14 @@ class Access:
     stream: Stream | None
     """The stream of the item; None for the host."""
 
-    tick: int
-    """The item."""
-
-    part: int
-    """The part of the buffer that the item is about; see `Runtime.submit`."""
-
     place: str
     """What it is and where it was submitted, for people."""
+
+    tick: int = 0
+    """The item."""
+
+    part: int = 0
+    """The part of the buffer that the item is about; see `Runtime.submit`."""
 
     def is_of(self, stream: Stream, tick: int) -> bool:
         """Whether it is that of an item."""
