@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.ops.remainders import remainder
 from gpushard.ops.search import search
 from gpushard.ops.select import select
 
@@ -285,7 +286,7 @@ KINDS = [
     Kind("x - v, rows", lambda o: o.x - o.v),
     Kind("x < y", lambda o: o.x < o.y, blocks=True),
     Kind("i == 7", lambda o: o.i == 7, blocks=True),
-    Kind("i % 7", lambda o: o.i % 7, blocks=True),
+    Kind("i % 7", lambda o: o.i % 7, blocks=lambda o: remainder(o.i, np.int32(7))),
     Kind("i & 12", lambda o: o.i & 12, blocks=True),
     Kind(
         "where",

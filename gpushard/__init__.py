@@ -77,16 +77,17 @@ from gpushard.runtime.runtime import Device
 __all__ = [
     "AbstractMesh", "Array", "Device", "Format", "Layout", "Mesh", "NamedSharding", "P",
     "PartitionSpec", "Plan", "Settings", "ShapeDtypeStruct", "Shard", "Sharding",
-    "SingleDeviceSharding", "block_until_ready", "configure", "create_device_mesh",
+    "SingleDeviceSharding", "block_until_ready", "clear_caches", "configure", "create_device_mesh",
     "default_backend", "default_device", "device_count", "device_get", "device_put",
-    "device_put_replicated", "device_put_sharded", "devices", "empty_cache", "errors",
-    "from_dlpack", "gather_guard", "get_mesh", "live_arrays", "load", "local_device_count",
-    "local_devices", "make_array_from_callback", "make_array_from_process_local_data",
-    "make_array_from_single_device_arrays", "make_mesh", "map_shards", "num_addressable_indices",
-    "pmap", "prefetch", "process_count", "process_index", "register_placeable", "replicate",
-    "reshard", "save", "set_mesh", "shard_map", "soft_pmap", "transfer_guard",
-    "transfer_guard_device_to_device", "transfer_guard_device_to_host",
-    "transfer_guard_host_to_device", "tree", "use_mesh", "vmap",
+    "device_put_replicated", "device_put_sharded", "devices", "disable_jit", "effects_barrier",
+    "empty_cache", "errors", "eval_shape", "from_dlpack", "gather_guard", "get_mesh", "io_callback",
+    "jit", "live_arrays", "load", "local_device_count", "local_devices", "log_compiles",
+    "make_array_from_callback", "make_array_from_process_local_data",
+    "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "map_shards",
+    "num_addressable_indices", "pmap", "prefetch", "process_count", "process_index",
+    "pure_callback", "register_placeable", "replicate", "reshard", "save", "set_mesh", "shard_map",
+    "soft_pmap", "transfer_guard", "transfer_guard_device_to_device",
+    "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree", "use_mesh", "vmap",
 ]
 # fmt: on
 
@@ -107,17 +108,26 @@ _MODULES = (
 _FROM = {
     "device_put_replicated": "gpushard.placement.per_device",
     "device_put_sharded": "gpushard.placement.per_device",
+    "effects_barrier": "gpushard.transforms.callbacks",
     "empty_cache": "gpushard.placement.prefetch",
     "from_dlpack": "gpushard.interop",
+    "io_callback": "gpushard.transforms.callbacks",
     "load": "gpushard.placement.npy",
     "map_shards": "gpushard.interop",
     "prefetch": "gpushard.placement.prefetch",
+    "pure_callback": "gpushard.transforms.callbacks",
     "replicate": "gpushard.placement.per_device",
     "save": "gpushard.placement.npy",
     "pmap": "gpushard.transforms.pmap",
     "shard_map": "gpushard.transforms.shard_map",
     "soft_pmap": "gpushard.transforms.pmap",
     "vmap": "gpushard.transforms.vmap",
+    "clear_caches": "gpushard.transforms.jit",
+    "disable_jit": "gpushard.transforms.jit",
+    "eval_shape": "gpushard.transforms.jit",
+    "jit": "gpushard.transforms.jit",
+    "log_compiles": "gpushard.transforms.jit",
+    "make_jaxpr": "gpushard.transforms.jit",
 }
 """Where names are that few programs use."""
 
@@ -135,12 +145,17 @@ if TYPE_CHECKING:
     from gpushard.interop import from_dlpack as from_dlpack
     from gpushard.interop.map_shards import map_shards as map_shards
     from gpushard.placement.npy import load, save
-    from gpushard.placement.per_device import (
-        device_put_replicated,
-        device_put_sharded,
-        replicate,
-    )
+    from gpushard.placement.per_device import device_put_replicated, device_put_sharded, replicate
     from gpushard.placement.prefetch import empty_cache, prefetch
+    from gpushard.transforms.callbacks import effects_barrier as effects_barrier
+    from gpushard.transforms.callbacks import io_callback as io_callback
+    from gpushard.transforms.callbacks import pure_callback as pure_callback
+    from gpushard.transforms.jit import clear_caches as clear_caches
+    from gpushard.transforms.jit import disable_jit as disable_jit
+    from gpushard.transforms.jit import eval_shape as eval_shape
+    from gpushard.transforms.jit import jit as jit
+    from gpushard.transforms.jit import log_compiles as log_compiles
+    from gpushard.transforms.jit import make_jaxpr as make_jaxpr
     from gpushard.transforms.pmap import pmap as pmap
     from gpushard.transforms.pmap import soft_pmap as soft_pmap
     from gpushard.transforms.shard_map import shard_map as shard_map
@@ -151,6 +166,8 @@ else:  # a type checker would take it for a module that has every name
         """Import what is first used now, so that importing gpushard stays fast."""
         if name == "multihost_utils":  # as JAX calls it
             name = "multihost"
+        if name == "stages":
+            return importlib.import_module("gpushard.transforms.stages")
         if name in _MODULES:
             return importlib.import_module(f"{__name__}.{name}")
         if name in _FROM:
@@ -168,4 +185,4 @@ promise(
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_MODULES})
+    return sorted({*__all__, *_MODULES, "stages"})

@@ -82,6 +82,16 @@ class BoundedCache(Generic[V]):
             finally:
                 self._changing = False
 
+    def get_or_make(
+        self, key: Hashable, make: Callable[P, Any], *how: P.args, **more: P.kwargs
+    ) -> V:
+        """Return the value under `key`; what is not there is made, and kept."""
+        value = self.get(key)
+        if value is None:
+            value = make(*how, **more)
+            self.put(key, value, value.nbytes)
+        return value
+
     def _put(self, key: Hashable, value: V, nbytes: int) -> None:
         if self._torn:
             self.nbytes = sum(entry.nbytes for entry in self._entries.values())
@@ -147,10 +157,7 @@ def remembering(limit: int) -> Callable[[Callable[P, S]], Callable[P, S]]:
         @functools.wraps(function)
         def remembered(*args: P.args, **kwargs: P.kwargs) -> S:
             key = (function, args, *kwargs.items())
-            value: S | None = kept.get(key)
-            if value is None:
-                value = function(*args, **kwargs)
-                kept.put(key, value, value.nbytes)
+            value: S = kept.get_or_make(key, function, *args, **kwargs)
             return value
 
         remembered.kept = kept  # type: ignore[attr-defined]

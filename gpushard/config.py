@@ -119,6 +119,10 @@ class Settings:
     """An operation that moves more bytes than this because the shardings of its operands disagree
     is what `gather_guard` watches for."""
 
+    compiler: str = "cc"
+    """The C compiler for kernels of traced functions on the host; they are NumPy's functions, in
+    tiles, where it is empty, or there is none of that name."""
+
     check: bool = False
     """Watch every use of memory and raise `RaceError` where two are not ordered; slow."""
 
@@ -131,26 +135,25 @@ class Settings:
             value = getattr(self, name)
             if value not in choices and not (name == "backend" and value is None):
                 known = ", ".join(choices)
-                raise _refused(name, value, f"{name}={value!r} is unknown; use one of {known}")
+                raise ConfigurationError.refusing(name, value, f"is unknown; use one of {known}")
         for name in _FLAGS:
             value = getattr(self, name)
             if not isinstance(value, bool):
-                raise _refused(name, value, f"{name}={value!r} must be True or False")
+                raise ConfigurationError.refusing(name, value, "must be True or False")
         _check_gpus(self.gpus)
         _check_partitions(self.partitions, self.gpus)
         for name, least in _LEAST.items():
             value = getattr(self, name)
             needed = value is not None or name not in _MAY_BE_NONE
             if needed and not _is_integer(value, least):
-                why = f"{name}={value!r} must be an integer of at least {least}"
-                raise _refused(name, value, why)
+                why = f"must be an integer of at least {least}"
+                raise ConfigurationError.refusing(name, value, why)
         if self.host_devices % self.host_domains:
-            raise _refused(
-                "host_domains",
-                self.host_domains,
-                f"host_domains={self.host_domains} does not divide host_devices="
-                f"{self.host_devices}; every domain needs the same number of devices",
+            why = (
+                f"does not divide host_devices={self.host_devices}; every domain needs the same "
+                "number of devices"
             )
+            raise ConfigurationError.refusing("host_domains", self.host_domains, why)
 
     @property
     def shared_bytes(self) -> int:
@@ -186,7 +189,7 @@ class Settings:
                     fields[name] = parse(text)
                 except ValueError:
                     why = f"{variable}={text!r} cannot be read; give {_EXPECTS[parse]}"
-                    raise _refused(variable, text, why) from None
+                    raise ConfigurationError(why, argument=variable, value=text) from None
         return cls(**fields)
 
 
@@ -248,34 +251,28 @@ def _is_integer(value: object, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-def _refused(name: str, value: object, why: str) -> ConfigurationError:
-    return ConfigurationError(why, argument=name, value=value)
-
-
 def _check_gpus(gpus: object) -> None:
     if gpus is None:
         return
     if not isinstance(gpus, tuple) or not gpus or not all(_is_integer(gpu, 0) for gpu in gpus):
-        raise _refused(
-            "gpus",
-            gpus,
-            f"gpus={gpus!r} must be a tuple of at least one integer of at least 0, such as (0, 2), "
-            "or None for all GPUs",
+        why = (
+            "must be a tuple of at least one integer of at least 0, such as (0, 2), or None for "
+            "all GPUs"
         )
+        raise ConfigurationError.refusing("gpus", gpus, why)
     if len(set(gpus)) < len(gpus):
-        why = f"gpus={gpus!r} names a GPU more than once; name each once, and divide it with "
-        raise _refused("gpus", gpus, why + "partitions")
+        why = "names a GPU more than once; name each once, and divide it with partitions"
+        raise ConfigurationError.refusing("gpus", gpus, why)
 
 
 def _check_partitions(partitions: object, gpus: tuple[int, ...] | None) -> None:
     counts = partitions if isinstance(partitions, tuple) else (partitions,)
     if not counts or not all(_is_integer(n, 1) and n <= MOST_PARTITIONS for n in counts):
-        raise _refused(
-            "partitions",
-            partitions,
-            f"partitions={partitions!r} must be an integer from 1 to {MOST_PARTITIONS}, or a tuple "
-            "with such an integer for each GPU, such as (2, 1)",
+        why = (
+            f"must be an integer from 1 to {MOST_PARTITIONS}, or a tuple with such an integer for "
+            "each GPU, such as (2, 1)"
         )
+        raise ConfigurationError.refusing("partitions", partitions, why)
     if gpus is not None and isinstance(partitions, tuple):
         check_partition_count(partitions, len(gpus))
 

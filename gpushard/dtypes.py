@@ -42,9 +42,7 @@ _EXAMPLES: tuple[tuple[str, Any], ...] = (
     ("f", np.float32),
     ("c", np.complex64),
 )
-_ORDER = "buifc"
-"""Kinds, each of which becomes the ones after it."""
-
+_ORDER = "buifc"  # kinds, each of which becomes the ones after it
 _NUMBERS = (bool, int, float, complex)
 
 
@@ -168,10 +166,8 @@ def check_casting(casting: Any) -> None:
       ArgumentError: it has not.
     """
     if casting not in _CASTINGS:
-        raise ArgumentError(
-            f"casting={casting!r} is unknown; use one of {', '.join(_CASTINGS)}",
-            argument="casting",
-            value=casting,
+        raise ArgumentError.refusing(
+            "casting", casting, f"is unknown; use one of {', '.join(_CASTINGS)}"
         )
 
 

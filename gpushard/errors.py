@@ -12,7 +12,7 @@ that programs need not parse text.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from numpy.linalg import LinAlgError
 
@@ -28,6 +28,20 @@ class GpushardError(Exception):
     def __init__(self, message: str, **facts: Any) -> None:
         super().__init__(message)
         self.facts = facts
+
+    @classmethod
+    def refusing(
+        cls, argument: str, value: object, why: str, function: str = "", **facts: Any
+    ) -> Self:
+        """Return the error of an argument whose value is refused; its facts have both.
+
+        >>> error = ArgumentError.refusing("k", 7, "is out of range; use 0 to 4", "topk", size=4)
+        >>> error, error.argument, error.value, error.k
+        (ArgumentError('topk: k=7 is out of range; use 0 to 4'), 'k', 7, 7)
+        """
+        message = f"{function}: {argument}={value!r} {why}".removeprefix(": ")
+        own = {"argument": argument, "value": value, "type": type(value), argument: value}
+        return cls(message, **(own | facts))
 
     def __getattr__(self, name: str) -> Any:
         if name != "facts" and name in self.facts:
@@ -156,6 +170,13 @@ class TransferGuardError(GpushardError, RuntimeError):
 
 class ExecutionError(GpushardError, RuntimeError):
     """Work that an array's value depends on failed; the cause is chained."""
+
+
+class CallbackError(GpushardError, RuntimeError):
+    """A callback failed, or gave what it was not to give; what it raised is chained.
+
+    `others` has the errors of callbacks that failed before, where one barrier is for several.
+    """
 
 
 class DeviceLostError(ExecutionError):

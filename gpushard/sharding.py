@@ -16,13 +16,11 @@ from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.placement.defaults import get_mesh, use_mesh
 from gpushard.placement.device_put import reshard
 
-# fmt: off
 __all__ = [
     "AbstractMesh", "AxisType", "GSPMDSharding", "Mesh", "NamedSharding", "P", "PartitionSpec",
     "PmapSharding", "Sharding", "SingleDeviceSharding", "get_mesh", "reshard", "set_mesh",
     "use_mesh",
-]
-# fmt: on
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

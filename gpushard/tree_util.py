@@ -42,7 +42,6 @@ register_pytree_with_keys = tree.register_node_with_keys
 
 _C = TypeVar("_C", bound=Any)
 
-# fmt: off
 __all__ = [
     "DictKey", "FlattenedIndexKey", "GetAttrKey", "KeyEntry", "KeyPath", "PyTreeDef", "SequenceKey",
     "all_leaves", "keystr", "register_dataclass", "register_pytree_node",
@@ -50,8 +49,7 @@ __all__ = [
     "tree_broadcast", "tree_flatten", "tree_flatten_with_path", "tree_leaves",
     "tree_leaves_with_path", "tree_map", "tree_map_with_path", "tree_reduce", "tree_structure",
     "tree_transpose", "tree_unflatten", "treedef_children", "treedef_is_leaf", "treedef_tuple",
-]
-# fmt: on
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

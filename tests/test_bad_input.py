@@ -4354,6 +4354,106 @@ def refused(
 HERE = "test_bad_input.py:"
 """A line of a user's own."""
 
+SCALAR = gs.ShapeDtypeStruct((), "float64")
+
+CALLBACKS: dict[str, Case] = {
+    "callback that is none": refused(
+        lambda w: gs.debug.callback(3, w.x), ArgumentTypeError, TypeError, "callback=3", "function"
+    ),
+    "arguments without a callback": refused(
+        lambda w: gs.debug.callback(x=w.x), ArgumentTypeError, TypeError, "['x'] without", "first"
+    ),
+    "callback with random keys": refused(
+        lambda w: gs.debug.callback(print, {"a": random.key(0)}),
+        ArgumentTypeError, TypeError, "debug.callback: argument [0][0]['a']", "key_data",
+    ),
+    "callback of a deleted array": refused(
+        lambda w: gs.debug.callback(print, w.gone), DeletedArrayError, RuntimeError, "was deleted"
+    ),
+    "format without an argument": refused(
+        lambda w: gs.debug.print("{x}", w.x), ArgumentError, ValueError, "fmt='{x}'", "1 argument"
+    ),
+    "format that leaves an argument": refused(
+        lambda w: gs.debug.print("text", x=w.x), ArgumentError, ValueError, "['x']", "f-string"
+    ),
+    "callback that is forbidden to read": refused(
+        lambda w: forbidden(lambda: gs.debug.print("{}", w.x)),
+        TransferGuardError, RuntimeError, "copy_to_host_async()",
+    ),
+    "pure_callback of no function": refused(
+        lambda w: gs.pure_callback(None, SCALAR), ArgumentTypeError, TypeError, "callback=None"
+    ),
+    "pure_callback of text": refused(
+        lambda w: gs.pure_callback(len, SCALAR, "text"),
+        ArgumentTypeError, TypeError, "argument [0][0] is a str",
+    ),
+    "pure_callback without a shape": refused(
+        lambda w: gs.pure_callback(len, {"n": int}, w.x),
+        ArgumentTypeError, TypeError, "result_shape_dtypes['n'] is a type", "ShapeDtypeStruct",
+    ),
+    "pure_callback with another vmap_method": refused(
+        lambda w: gs.pure_callback(len, SCALAR, w.x, vmap_method="loop"),
+        ArgumentError, ValueError, "vmap_method='loop'", "'sequential'",
+    ),
+    "pure_callback in vmap without a vmap_method": refused(
+        lambda w: gs.vmap(lambda x: gs.pure_callback(np.sum, SCALAR, x))(w.x),
+        UnsupportedError, NotImplementedError, "vmap_method is None", "sequential",
+    ),
+    "pure_callback to a place in shard_map": refused(
+        mapped(lambda x: gs.pure_callback(np.sum, SCALAR, x, sharding=gs.P())),
+        UnsupportedError, NotImplementedError, "sharding=", "leave it out",
+    ),
+    "io_callback in order under vmap": refused(
+        lambda w: gs.vmap(lambda x: gs.io_callback(np.sum, SCALAR, x, ordered=True))(w.x),
+        ArgumentError, ValueError, "ordered=True", "vmap",
+    ),
+    "pure_callback that raises": refused(
+        mapped(lambda x: gs.pure_callback(lambda v: v[9], SCALAR, x)),
+        errors.CallbackError, RuntimeError, "raised IndexError", "index 9", HERE,
+    ),
+    "pure_callback that gives another shape": refused(
+        lambda w: gs.pure_callback(lambda v: {"a": v[0]}, {"a": SCALAR}, w.x),
+        errors.CallbackError, RuntimeError, "float32[6] for result['a']", "float64[]", HERE,
+    ),
+    "pure_callback that gives another type": refused(
+        mapped(lambda x: gs.pure_callback(lambda v: np.float32(v.sum()), SCALAR, x)),
+        errors.CallbackError, RuntimeError, "gave float32[]", "declared as float64[]", HERE,
+    ),
+    "pure_callback that gives another structure": refused(
+        lambda w: gs.pure_callback(lambda v: {"a": v}, {"b": SCALAR}, w.x),
+        errors.CallbackError, RuntimeError, "gave results [\"['a']\"], and [\"['b']\"] are", HERE,
+    ),
+    "io_callback that gives what was not said": refused(
+        lambda w: gs.io_callback(lambda v: v, None, w.x),
+        errors.CallbackError, RuntimeError, "gave results [''], and [] are declared", HERE,
+    ),
+    "callback that raises": refused(
+        lambda w: [gs.debug.callback(lambda v: v[9], w.x), gs.effects_barrier()],
+        errors.CallbackError, RuntimeError, "debug.callback", "raised IndexError", HERE,
+    ),
+    "barrier in a callback": refused(
+        lambda w: [gs.debug.callback(gs.effects_barrier), gs.effects_barrier()],
+        errors.CallbackError, RuntimeError, "ReentrantCallError", "waits for all callbacks",
+    ),
+    "tap of no function": refused(
+        lambda w: legacy.id_tap("text", w.x), ArgumentTypeError, TypeError, "id_tap", "'text'"
+    ),
+    "tap of text": refused(
+        lambda w: legacy.id_print({"a": "text"}), ArgumentTypeError, TypeError, "['a'] is a str"
+    ),
+    "call of what raises": refused(
+        lambda w: legacy.call(lambda v: v[9], w.x, result_shape=SCALAR),
+        errors.CallbackError, RuntimeError, "function of call", "IndexError", HERE,
+    ),
+}  # fmt: skip
+
+
+def forbidden(call: Callable[[], Any]) -> Any:
+    """Call what copies to the host where that is forbidden."""
+    with gs.transfer_guard_device_to_host("disallow_explicit"):
+        return call()
+
+
 MAPPED: dict[str, Case] = {
     "shard_map of a class": refused(
         lambda w: gs.shard_map(dict, w.mesh, gs.P(), gs.P()),
@@ -4386,6 +4486,10 @@ MAPPED: dict[str, Case] = {
     "in_specs with an axis twice": refused(
         mapped(lambda a: a, ("x", "x")), ArgumentError, ValueError, "'x', 2 times", "each once"
     ),
+    "in_specs with a dim that is left open": refused(
+        mapped(lambda a: a, (gs.P.UNCONSTRAINED,)),
+        ArgumentError, ValueError, "in_specs has PartitionSpec(UNCONSTRAINED)", "or None",
+    ),
     "in_specs with an auto axis": refused(
         mapped(lambda a: a, ("y",), auto={"y"}), ArgumentError, ValueError, "'y', which is in auto"
     ),
@@ -4395,7 +4499,7 @@ MAPPED: dict[str, Case] = {
     ),
     "in_specs that is no prefix": refused(
         lambda w: gs.shard_map(abs, w.mesh, (gs.P(), gs.P()), gs.P())(w.x),
-        TreeError, ValueError, "in_specs", "the arguments",
+        TreeError, ValueError, "in_specs", "args is",
     ),
     "dim that axes do not divide": refused(
         mapped(lambda a: a, (None, "x")),
@@ -4427,7 +4531,7 @@ MAPPED: dict[str, Case] = {
     ),
     "out_specs that is no prefix": refused(
         lambda w: gs.shard_map(lambda x: (x, x), w.mesh, gs.P("x"), (gs.P("x"),))(w.x),
-        TreeError, ValueError, "out_specs", "the results",
+        TreeError, ValueError, "out_specs", "the result is",
     ),
     "shard_map over axes that are mapped already": refused(
         mapped(lambda x: gs.shard_map(abs, None, gs.P(), gs.P())(x)),
@@ -4611,6 +4715,71 @@ MAPPED: dict[str, Case] = {
         lambda w: gs.pmap(lambda a: a, out_axes=None)(w.x),
         ArgumentError, ValueError, "differs between devices", HERE,
     ),
+    "shard_map whose specs are longer than the ranks of several": refused(
+        lambda w: gs.shard_map(
+            lambda a, b, c: a, w.mesh, (gs.P("x", None, None), gs.P("x"), gs.P("x", "y")), gs.P("x")
+        )(w.x, w.x, w.small),
+        ArgumentError, ValueError, "argument a of shape (8, 6)", "argument c of shape (8,)",
+        "one entry per dim",
+    ),
+    "pmap of a static argument given by name": refused(
+        lambda w: gs.pmap(lambda a, k: a, static_broadcasted_argnums=1)(w.x, k=2),
+        ArgumentError, ValueError, "static_broadcasted_argnums has 1", "by its position",
+    ),
+    "pmap that gives up what is not there": refused(
+        lambda w: gs.pmap(lambda a: a, donate_argnums=(0, 2))(w.x),
+        ArgumentError, ValueError, "donate_argnums has 2", "1 positional",
+    ),
+    "pmap that gives up a static argument": refused(
+        lambda w: gs.pmap(lambda a, k: a, static_broadcasted_argnums=1, donate_argnums=1)(w.x, 2),
+        ArgumentError, ValueError, "argument 1 is static, and donated", "only arrays",
+    ),
+    "pmap that gives up an argument by name": refused(
+        lambda w: gs.pmap(lambda a: a, donate_argnums="a"),
+        ArgumentTypeError, TypeError, "donate_argnums='a'", "the number",
+    ),
+    "pmap with another shape for all processes": refused(
+        lambda w: gs.pmap(lambda a: a, global_arg_shapes=((8, 6),))(w.x),
+        ArgumentError, ValueError, "global_arg_shapes has (8, 6)", "the function sees (6,)",
+    ),
+    "pmap with no shape for all processes": refused(
+        lambda w: gs.pmap(lambda a: a, global_arg_shapes=(6.5,))(w.x),
+        ArgumentError, ValueError, "global_arg_shapes has 6.5", "give that shape, or None",
+    ),
+    "pmap lowered for too many": refused(
+        lambda w: gs.pmap(lambda a: a).lower(gs.ShapeDtypeStruct((9,), "f4")),
+        errors.NoDeviceError, ValueError, "9 devices, there are 8", "soft_pmap",
+    ),
+    "pmap compiled for another shape": refused(
+        lambda w: gs.pmap(lambda a: a).lower(w.x).compile()(w.x[:, :2]),
+        ArgumentTypeError, TypeError, "float32[8, 2], compiled for float32[8, 6]",
+    ),
+    "pmap compiled for other arguments": refused(
+        lambda w: gs.pmap(lambda a: a).lower(w.x).compile()(w.x, w.x),
+        ArgumentTypeError, TypeError, "compiled for", "call it as it was lowered",
+    ),
+    "compiled pmap in a function": refused(
+        mapped(lambda a: gs.pmap(lambda b: b).lower(np.ones(4)).compile()(np.ones(4))),
+        ArgumentTypeError, TypeError, "lower it", "outside",
+    ),
+    "tiles that do not divide": refused(
+        lambda w: legacy.vtile(lambda a: a, 1, 1, 4)(w.x),
+        ArgumentError, ValueError, "dim 1 of argument a", "6 elements", "4 tiles",
+    ),
+    "tiles of no argument": refused(
+        lambda w: legacy.vtile(lambda a: a, None)(w.x),
+        ArgumentError, ValueError, "no argument is cut", "tile_size=",
+    ),
+    "tiles of no number": refused(
+        lambda w: legacy.vtile(lambda a: a, tile_size="2"),
+        ArgumentTypeError, TypeError, "tile_size='2'", "positive integer",
+    ),
+    "groups in chunks that overlap": refused(
+        lambda w: gs.soft_pmap(
+            lambda a: gs.lax.psum(a, "i", axis_index_groups=[[*range(9)], [*range(8, 16)]]), "i"
+        )(np.ones(16)),
+        ArgumentError, ValueError, "overlap in [8]", "16 elements",
+    ),
     "soft_pmap in chunks that differ": refused(
         lambda w: gs.soft_pmap(lambda a: a)(np.ones(12)),
         ArgumentError, ValueError, "12 elements", "8 devices", "pad it",
@@ -4627,6 +4796,7 @@ TABLE: dict[str, Case] = {
         "mesh": MESHES,
         "sharding": SHARDINGS,
         "mapped": MAPPED,
+        "callbacks": CALLBACKS,
         "placement": PLACEMENTS,
         "making": MAKING,
         "array": ARRAYS,

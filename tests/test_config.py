@@ -40,6 +40,7 @@ def test_defaults() -> None:
         "plan_cache_bytes": 64 << 20,
         "relay_bytes": 2 << 20,
         "large_move_bytes": 64 << 20,
+        "compiler": "cc",
         "check": False,
         "enable_checks": False,
     }

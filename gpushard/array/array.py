@@ -18,7 +18,7 @@ from gpushard.array.methods import Methods
 from gpushard.array.pickling import rebuild
 from gpushard.array.protocols import Protocols
 from gpushard.array.shard import Shards
-from gpushard.array.text import describe
+from gpushard.array.text import describe, describe_deleted
 from gpushard.array.views import is_called_by_library, view
 from gpushard.errors import ArgumentError, ArgumentTypeError, GpushardError
 from gpushard.functions.checks import sharding_at
@@ -53,6 +53,8 @@ class Array(Shards, Conversions, Protocols, Methods):
     _shape: Shape
     _dtype: np.dtype[Any]
     _weak_type: bool
+    _sharding: Sharding
+    _committed: bool
 
     def __new__(cls, *args: Any, **named: Any) -> Any:
         """Make an array that has its data, as `pathlib.Path` makes paths of a platform."""
@@ -195,10 +197,8 @@ class Array(Shards, Conversions, Protocols, Methods):
           ArgumentError: a stream was given.
         """
         if stream is not None:
-            raise ArgumentError(
-                f"stream={stream!r} must be None; the library orders its own work",
-                argument="stream",
-                stream=stream,
+            raise ArgumentError.refusing(
+                "stream", stream, "must be None; the library orders its own work"
             )
         sharding = sharding_at(device)
         return self._moved(sharding, "x.to_device(device)")
@@ -400,7 +400,7 @@ class ConcreteArray(Handle, Array, Concrete):
 
     def __repr__(self) -> str:
         if is_gone(self._data):
-            return f"Array(deleted, shape={self._shape}, dtype={self._dtype.name})"
+            return describe_deleted(self._shape, self._dtype)
         check_transfer(DEVICE_TO_HOST, "repr(x)", explicit=False)
         return describe(self._live(), self._sharding, self.weak_type)
 

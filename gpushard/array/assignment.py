@@ -112,11 +112,7 @@ def _touched(data: Data, parsed: ParsedIndex) -> Touched:
     """Return which blocks an index touches."""
     buffer, plans = data.buffer, data.runtime.plans
     key = ("at", buffer.tiling, buffer.dtype.itemsize, parsed)
-    found: Touched | None = plans.get(key)
-    if found is None:
-        found = touched_by(buffer, index_piece(parsed.entries))
-        plans.put(key, found, found.nbytes)
-    return found
+    return plans.get_or_make(key, lambda: touched_by(buffer, index_piece(parsed.entries)))
 
 
 def _replace(x: Handle, overlay: Overlay) -> None:
@@ -160,11 +156,7 @@ def _exported(data: Data) -> tuple[ShardedBuffer, ...]:
 
 
 def _try_in_place(
-    x: Handle,
-    touched: Touched,
-    write: Callable[[ShardedBuffer], object],
-    *,
-    at_once: bool = False,
+    x: Handle, touched: Touched, write: Callable[[ShardedBuffer], object], *, at_once: bool = False
 ) -> bool:
     """Write an array's blocks if nobody else can see them, and say whether that was so.
 

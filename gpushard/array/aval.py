@@ -67,10 +67,8 @@ class ShapeDtypeStruct:
             object.__setattr__(self, "dtype", as_dtype(self.dtype))
         if self.sharding is not None:
             if not isinstance(self.sharding, Sharding):
-                raise ArgumentTypeError(
-                    f"ShapeDtypeStruct: sharding={self.sharding!r} must be a Sharding, or None",
-                    argument="sharding",
-                    type=type(self.sharding),
+                raise ArgumentTypeError.refusing(
+                    "sharding", self.sharding, "must be a Sharding, or None", "ShapeDtypeStruct"
                 )
             self.sharding.tiling(self.shape)  # refuses shapes that it does not fit
 

@@ -13,8 +13,7 @@ from gpushard.errors import ArgumentError, ArrayIndexError, ExportError
 from gpushard.functions.concrete import concrete
 from gpushard.movement.buffer import ShardedBuffer
 
-_WRITABLE = 1
-"""What `inspect.BufferFlags.WRITABLE` is in Python 3.12."""
+_WRITABLE = 1  # what `inspect.BufferFlags.WRITABLE` is in Python 3.12
 
 
 class Conversions(abc.ABC):
@@ -66,11 +65,7 @@ class Conversions(abc.ABC):
           ArgumentError: it is none of these.
         """
         if order not in ("C", "F", "A", "K", None):
-            raise ArgumentError(
-                f'tobytes: order={order!r} is unknown; use "C" or "F"',
-                argument="order",
-                order=order,
-            )
+            raise ArgumentError.refusing("order", order, 'is unknown; use "C" or "F"', "tobytes")
         return concrete(self, "x.tobytes()", explicit=False).tobytes(order)
 
     def __buffer__(self, flags: int, /) -> memoryview:

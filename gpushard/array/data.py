@@ -43,12 +43,11 @@ class Data(Holder):
         self.buffer = buffer
         self.exported = exported
         self.runtime = runtime
+        # The value on the host, or on its way there.
         self.host: HostArray | HostRead | StagedRead | None = None
-        """The value on the host, or on its way there."""
-        self.shards: KnownShards | None = None
-        """The shards that were asked for."""
+        self.shards: KnownShards | None = None  # the shards that were asked for
+        # Of positions, the one that needs the longest dim to be in bounds, once that is known.
         self.furthest: int | None = None
-        """Of positions, the one that needs the longest dim to be in bounds, once that is known."""
 
     @property
     def tiling(self) -> Tiling:
@@ -105,8 +104,8 @@ class ShardData:
     def __init__(self, data: Data, sharding: Sharding) -> None:
         self.data = data
         self.sharding = sharding
+        # By identity; some may have got another value since.
         self.arrays: WeakValueDictionary[int, Handle] = WeakValueDictionary()
-        """By identity; some may have got another value since."""
 
     def delete(self) -> None:
         """Delete the arrays that still have this value."""
@@ -130,10 +129,9 @@ class KnownShards(Holder):
         self, buffer: ShardedBuffer, sharding: Sharding, make: Callable[[Data, Sharding], Handle]
     ) -> None:
         self.buffer: ShardedBuffer | None = buffer  # type: ignore[assignment]
-        self.tiling = buffer.tiling
-        """Which device holds what."""
+        self.tiling = buffer.tiling  # which device holds what
+        # The shards that were asked for as arrays, by position.
         self.arrays: dict[int, ShardData] = {}
-        """The shards that were asked for as arrays, by position."""
         self._dtype, self._runtime = buffer.dtype, buffer.runtime
         self.sharding, self._make = sharding, make
 
@@ -207,8 +205,7 @@ class Detached:
         self.lock = lock
         self.data = data
         self.thread = threading.get_ident()
-        self.torn = False
-        """Whether the thread is known not to have got through."""
+        self.torn = False  # whether the thread is known not to have got through
 
     def wait(self) -> None:
         """Wait for the writer, unless that is this thread: a signal handler or a finalizer."""
@@ -265,8 +262,7 @@ class Origin:
     __slots__ = ("_array", "shape")
 
     def __init__(self, array: Handle) -> None:
-        self.shape = array._shape
-        """Of the array, which may be gone."""
+        self.shape = array._shape  # of the array, which may be gone
         self._array: ref[Handle] | None = ref(array)
 
     def array(self) -> Handle | None:
@@ -282,20 +278,11 @@ class Origin:
 class View(NamedTuple):
     """How an array was taken from another one."""
 
-    origin: Origin
-    """The other one."""
-
-    row: Row | None
-    """By which operation; None where it is the same."""
-
+    origin: Origin  # the other one
+    row: Row | None  # by which operation; None where it is the same
     params: Params
-    """Its parameters."""
-
-    older: View | None
-    """How the other one was taken."""
-
-    depth: int
-    """How many steps there are."""
+    older: View | None  # how the other one was taken
+    depth: int  # how many steps there are
 
 
 class Handle:

@@ -57,7 +57,7 @@ class Eager:
                 numbers.append(arg)
                 key.append(arg.dtype)
             else:
-                data = _host_data(row, arg)
+                data = host_data(row, arg)
                 buffers.append(data)
                 key += (data.shape, data.dtype)
         cached = tuple(key)
@@ -146,7 +146,7 @@ def _moved_meanwhile(operands: Sequence[Operand], buffers: Sequence[Any]) -> boo
     return any(x.tiling is not buffer.tiling for x, buffer in zip(placed, arrays, strict=True))
 
 
-def _host_data(row: Row, arg: Any) -> HostArray:
+def host_data(row: Row, arg: Any) -> HostArray:
     """Return an operand that is on the host as a NumPy array."""
     if isinstance(arg, Array):  # of a subclass
         raise ArgumentTypeError(f"{row.name}: subclasses of Array are not supported", argument="x")

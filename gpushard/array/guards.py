@@ -51,11 +51,7 @@ def transfer_guard(level: str) -> Iterator[None]:
 @contextlib.contextmanager
 def _guard(direction: str, level: str) -> Iterator[None]:
     if level not in _LEVELS:
-        raise ArgumentError(
-            f"level={level!r} is unknown; use one of {', '.join(_LEVELS)}",
-            argument="level",
-            level=level,
-        )
+        raise ArgumentError.refusing("level", level, f"is unknown; use one of {', '.join(_LEVELS)}")
     token = _guards[direction].set(level)
     try:
         yield

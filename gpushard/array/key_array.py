@@ -24,7 +24,7 @@ _ELEMENT = np.dtype(np.uint64)
 _COMPARES = ("equal", "not_equal")
 
 
-class _OfKeys:
+class OfKeys:
     """What operations on keys do: those that move elements, or compare them, take them as such."""
 
     level = 1
@@ -40,11 +40,14 @@ class _OfKeys:
             if isinstance(ufunc, np.ufunc):
                 refuse(ufunc.__name__)
         numbers = row.beside_keys or frozenset()
-        if any(isinstance(x, KeyArray) == (n in numbers) for n, x in enumerate(args)):
+        if any(is_keys(x) == (n in numbers) for n, x in enumerate(args)):
             refuse(f"{row.name} of keys and numbers")
         elements = [x if n in numbers else elements_of(x) for n, x in enumerate(args)]
         result = bind(row, elements, params, out_sharding)
         return result if compares else keys_of(result)
+
+
+OF_KEYS = OfKeys()
 
 
 class KeyArray(ConcreteArray):
@@ -69,7 +72,7 @@ class KeyArray(ConcreteArray):
 
     __slots__ = ()
     __array_ufunc__ = None  # type: ignore[assignment]
-    interpreter = _OfKeys()
+    interpreter = OF_KEYS
 
     def __init__(self, buffer: ShardedBuffer, sharding: Sharding, **how: bool) -> None:
         super().__init__(buffer, sharding, **how)

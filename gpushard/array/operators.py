@@ -162,7 +162,9 @@ class Operators(Value):
         return bind(_DIVMOD, (other, self)) if _is_operand(other) else NotImplemented
 
     def __matmul__(self, other: Any) -> Self:
-        return matmul(self, other) if _is_operand(other) else NotImplemented
+        if type(other) is type(self) or _is_operand(other):
+            return matmul(self, other)
+        return NotImplemented
 
     def __rmatmul__(self, other: Any) -> Self:
         return matmul(other, self) if _is_operand(other) else NotImplemented

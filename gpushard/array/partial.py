@@ -10,6 +10,7 @@ import numpy as np
 from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.data import KnownShards
 from gpushard.array.html import array_html
+from gpushard.array.text import describe_deleted
 from gpushard.errors import AddressError
 from gpushard.functions.concrete import Concrete
 from gpushard.geometry.sharding import Sharding
@@ -134,7 +135,7 @@ class PartialArray(Array, Concrete):
 
     def __repr__(self) -> str:
         if self.is_deleted():
-            return f"Array(deleted, shape={self._shape}, dtype={self._dtype.name})"
+            return describe_deleted(self._shape, self._dtype)
         return f"Array(shape={self._shape}, dtype={self._dtype.name}, sharding={self._sharding!r})"
 
     __str__ = __repr__

@@ -13,8 +13,7 @@ from gpushard.functions.values import Value
 from gpushard.geometry.memory_kind import device_of
 from gpushard.typing import Device, Index
 
-A = TypeVar("A")
-"""The class of the array."""
+A = TypeVar("A")  # the class of the array
 
 
 class Shard(Generic[A]):
@@ -32,11 +31,7 @@ class Shard(Generic[A]):
     __slots__ = ("_data", "_device", "_index", "_made", "_replica_id")
 
     def __init__(
-        self,
-        device: Device,
-        index: Index,
-        replica_id: int,
-        data: A | Callable[[], A] | None,
+        self, device: Device, index: Index, replica_id: int, data: A | Callable[[], A] | None
     ) -> None:
         self._device = device
         self._index = index

@@ -12,7 +12,7 @@ from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.host import blocks_of, read_host
 from gpushard.runtime.backend import HOST_DOMAIN
-from gpushard.typing import HostArray
+from gpushard.typing import HostArray, Shape
 
 
 def describe(buffer: ShardedBuffer, sharding: Sharding, weak_type: bool) -> str:
@@ -30,6 +30,11 @@ def describe(buffer: ShardedBuffer, sharding: Sharding, weak_type: bool) -> str:
     line = "\n" + " " * len("Array(")
     text += (line if wide else " ") + suffix
     return f"{text[:-1]},{line}sharding={sharding!r})" if sharding.num_devices > 1 else text
+
+
+def describe_deleted(shape: Shape, dtype: np.dtype[Any]) -> str:
+    """Return the `repr` of an array that has no data any more."""
+    return f"Array(deleted, shape={shape}, dtype={dtype.name})"
 
 
 def array_text(buffer: ShardedBuffer, prefix: str = "", separator: str = " ") -> str:

@@ -24,12 +24,8 @@ from gpushard.ops.table.movement import INDEX, RESHAPE, TRANSPOSE, index_of
 from gpushard.ops.table.movement import index as index_part
 from gpushard.typing import HostArray, Shape
 
-LIBRARIES = ("scipy", "sklearn")
-"""Packages whose code counts on views."""
-
-_DEEPEST = 16
-"""So many steps are remembered from an array to what it was taken from."""
-
+LIBRARIES = ("scipy", "sklearn")  # packages whose code counts on views
+_DEEPEST = 16  # so many steps are remembered from an array to what it was taken from
 _KNOWS_COPY = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
 """Whether this NumPy has 2.1's way to reshape without a copy; from 2.5 on the older one is gone."""
 
@@ -39,17 +35,17 @@ Steps: TypeAlias = Sequence[tuple[Row | None, Params]]
 
 def view(x: Any, row: Row | None, params: Params = ()) -> Any:
     """Return what an operation takes from an array, which remembers it; or another handle."""
-    made: Handle = _step(x, row, params)
+    other: Handle = _step(x, row, params)
     # What has no dims is a number to NumPy, and what an interpreter made has no `_shape`.
-    if getattr(made, "_shape", ()):
+    if getattr(other, "_shape", ()):
         older = x._view
         depth = 1 if older is None else older.depth + 1
         if depth > _DEEPEST:
             older, depth = None, 1
         if x._origin is None:
             x._origin = Origin(x)
-        made._view = View(x._origin, row, params, older, depth)
-    return made
+        other._view = View(x._origin, row, params, older, depth)
+    return other
 
 
 def _step(x: Handle, row: Row | None, params: Params) -> Handle:
@@ -120,10 +116,10 @@ def assigned(x: Handle, index: Any, value: Any) -> list[tuple[Handle, Handle]]:
 def _ways(x: Handle) -> Iterator[tuple[Handle, list[tuple[Row | None, Params]]]]:
     """Yield the arrays that are there of which an array is a view, and by which steps."""
     chain: list[View] = []
-    found = x._view
-    while found is not None:
-        chain.append(found)
-        found = found.older
+    step = x._view
+    while step is not None:
+        chain.append(step)
+        step = step.older
     if not chain:
         return
     steps = [(view.row, view.params) for view in reversed(chain)]
@@ -178,17 +174,17 @@ def _without_a_copy(memory: HostArray, shape: Shape) -> HostArray:
 
 def _with_part(x: Handle, steps: Steps, index: Any, value: Any) -> Handle:
     """Return an array after an assignment to a part of what some steps take from it."""
-    made: Any
+    copied: Any
     if not steps:
-        made = copy.copy(x)
-        made[index] = value
-        return made
+        copied = copy.copy(x)
+        copied[index] = value
+        return copied
     (row, params), *rest = steps
     new = _with_part(_taken(x, steps[:1]), rest, index, value)
     if row is INDEX:
-        made = copy.copy(x)
-        made[index_of(params[0])] = new
-        return made
+        copied = copy.copy(x)
+        copied[index_of(params[0])] = new
+        return copied
     if row is TRANSPOSE:
         axes = np.argsort([axis % len(x._shape) for axis in params[0]]) - len(x._shape)
         new = bind(TRANSPOSE, (new,), (tuple(axes.tolist()),))

@@ -30,14 +30,9 @@ _LAYOUT = 19  # characters
 class Components:
     """Principal components of rows."""
 
-    variances: gs.Array
-    """The variance along each component, descending, shape (k,)."""
-
-    scores: gs.Array
-    """The rows in terms of the components, shape (rows, k)."""
-
-    total: float
-    """The variance along all components."""
+    variances: gs.Array  # the variance along each component, descending, shape (k,)
+    scores: gs.Array  # the rows in terms of the components, shape (rows, k)
+    total: float  # the variance along all components
 
 
 def as_rows(x: gs.Array) -> gs.Array | str:

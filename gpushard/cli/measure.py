@@ -20,23 +20,12 @@ _LARGEST_COPY = 256 << 20
 class Measurement:
     """One reshard; the bytes are those of one run, the time that of the fastest."""
 
-    moved: int
-    """Bytes that were copied, as the backend counted them."""
-
-    moved_bound: int
-    """The fewest bytes that any plan could write."""
-
-    received: int
-    """Of the bytes moved, those that came from another memory domain."""
-
-    received_bound: int
-    """The fewest bytes that domains could receive from others."""
-
-    seconds: float
-    """How long it took."""
-
-    plain_seconds: float
-    """How long NumPy takes to copy as many bytes between warm arrays."""
+    moved: int  # bytes that were copied, as the backend counted them
+    moved_bound: int  # the fewest bytes that any plan could write
+    received: int  # of the bytes moved, those that came from another memory domain
+    received_bound: int  # the fewest bytes that domains could receive from others
+    seconds: float  # how long it took
+    plain_seconds: float  # how long NumPy takes to copy as many bytes between warm arrays
 
     @staticmethod
     def header(across: bool) -> str:

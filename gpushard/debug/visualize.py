@@ -13,6 +13,7 @@ from gpushard.debug.terminal import lines_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.pictures import ColorMap, picture
 from gpushard.geometry.sharding import Sharding
+from gpushard.transforms.named_dims import Mapped, sharding_within
 from gpushard.tree import leaves
 
 __all__ = ["inspect_array_sharding", "visualize_array_sharding", "visualize_sharding"]
@@ -89,16 +90,17 @@ def visualize_array_sharding(arr: Array, **kw: Any) -> None:
       ArgumentTypeError: it is no array.
     """
     if not isinstance(arr, Array):
-        raise ArgumentTypeError(
-            f"arr={arr!r} must be a gpushard.Array; place it with gpushard.device_put",
-            argument="arr",
-            type=type(arr),
+        raise ArgumentTypeError.refusing(
+            "arr", arr, "must be a gpushard.Array; place it with gpushard.device_put"
         )
-    visualize_sharding(arr.shape, arr.sharding, **kw)
+    visualize_sharding(arr.shape, _sharding(arr), **kw)
 
 
 def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], Any]) -> None:
     """Call a function with the sharding of each array of a tree.
+
+    In a function that is mapped this is how the dims which it sees are laid out: those of a block
+    lie whole on each device, but for axes that `shard_map` does not map over.
 
     Args:
       value: a tree of arrays.
@@ -121,41 +123,33 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], Any]) -
                 type=type(leaf),
             )
     if not callable(callback):
-        raise ArgumentTypeError(
-            f"callback={callback!r} must be a function that takes a sharding",
-            argument="callback",
-            type=type(callback),
+        raise ArgumentTypeError.refusing(
+            "callback", callback, "must be a function that takes a sharding"
         )
     for array in arrays:
-        callback(array.sharding)
+        callback(_sharding(array))
+
+
+def _sharding(x: Array) -> Sharding:
+    return sharding_within(x) if isinstance(x, Mapped) else x.sharding
 
 
 def _checked(
     shape: Any, sharding: Any, scale: float, min_width: int, max_width: int
 ) -> tuple[int, ...]:
     if not isinstance(sharding, Sharding):
-        raise ArgumentTypeError(
-            f"sharding={sharding!r} must be a Sharding, such as NamedSharding(mesh, P('x'))",
-            argument="sharding",
-            type=type(sharding),
+        raise ArgumentTypeError.refusing(
+            "sharding", sharding, "must be a Sharding, such as NamedSharding(mesh, P('x'))"
         )
     try:
         sizes = tuple(operator.index(size) for size in shape)
     except TypeError:
-        raise ArgumentTypeError(
-            f"shape={shape!r} must be a tuple of integers", argument="shape", shape=shape
-        ) from None
+        raise ArgumentTypeError.refusing("shape", shape, "must be a tuple of integers") from None
     if min(sizes, default=0) < 0:
-        raise ArgumentError(
-            f"shape={shape!r} has a negative size; use sizes of 0 and more",
-            argument="shape",
-            shape=shape,
-        )
+        raise ArgumentError.refusing("shape", shape, "has a negative size; use sizes of 0 and more")
     for name, value in (("scale", scale), ("min_width", min_width), ("max_width", max_width)):
         if not value > 0:
-            raise ArgumentError(
-                f"{name}={value!r} must be greater than 0", argument=name, value=value
-            )
+            raise ArgumentError.refusing(name, value, "must be greater than 0")
     return sizes
 
 

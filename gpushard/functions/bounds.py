@@ -26,9 +26,7 @@ Positions: TypeAlias = Any
 MODES = ("fill", "drop", "clip", "wrap", "promise_in_bounds")
 """What may be done with positions out of bounds, rather than raise."""
 
-INDEX = np.dtype(np.int64)
-"""The type of positions."""
-
+INDEX = np.dtype(np.int64)  # the type of positions
 _MINIMUM = ufunc_row(np.minimum)
 
 

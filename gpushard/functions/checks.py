@@ -30,15 +30,9 @@ def as_shape(shape: Any, argument: str = "shape") -> Shape:
     except TracedValueError:
         raise
     except (TypeError, AttributeError, ValueError):
-        raise ArgumentTypeError(
-            f"{argument}={shape!r} must be a tuple of integers", argument=argument, value=shape
-        ) from None
+        raise ArgumentTypeError.refusing(argument, shape, "must be a tuple of integers") from None
     if min(result, default=0) < 0:
-        raise ArgumentError(
-            f"{argument}={result} has a negative size; sizes start at 0",
-            argument=argument,
-            value=result,
-        )
+        raise ArgumentError.refusing(argument, result, "has a negative size; sizes start at 0")
     return result
 
 
@@ -53,10 +47,8 @@ def as_dtype(dtype: Any, argument: str = "dtype") -> np.dtype[Any]:
         own: np.dtype[Any] = np.dtype(named(dtype) if known else dtype)
     except (TypeError, ValueError):
         dtype = getattr(dtype, "dtype", dtype)
-        raise ArgumentTypeError(
-            f"{argument}={dtype!r} is no dtype; use one of NumPy's, such as 'float32'",
-            argument=argument,
-            value=dtype,
+        raise ArgumentTypeError.refusing(
+            argument, dtype, "is no dtype; use one of NumPy's, such as 'float32'"
         ) from None
     return check_dtype(own, argument)
 
@@ -83,10 +75,8 @@ def sharding_at(device: Any) -> Sharding:
     if isinstance(device, Sharding):
         return device
     if not isinstance(device, Device):
-        raise ArgumentTypeError(
-            f"device={device!r} must be one of gpushard.devices(), or a Sharding",
-            argument="device",
-            value=device,
+        raise ArgumentTypeError.refusing(
+            "device", device, "must be one of gpushard.devices(), or a Sharding"
         )
     return SingleDeviceSharding(device)
 
@@ -105,18 +95,14 @@ def integer(value: Any, name: str, argument: str) -> int:
     except TracedValueError:
         raise
     except TypeError:
-        raise ArgumentTypeError(
-            f"{name}: {argument}={value!r} must be an integer", argument=argument, value=value
-        ) from None
+        raise ArgumentTypeError.refusing(argument, value, "must be an integer", name) from None
 
 
 def count(number: Any, name: str, argument: str) -> int:
     """Return a non-negative integer."""
     value = integer(number, name, argument)
     if value < 0:
-        raise ArgumentError(
-            f"{name}: {argument}={value} must not be negative", argument=argument, value=value
-        )
+        raise ArgumentError.refusing(argument, value, "must not be negative", name)
     return value
 
 
@@ -126,18 +112,14 @@ def correction_of(ddof: Any, correction: Any, name: str) -> Any:
     try:
         return taken if isinstance(taken, int) else float(taken)
     except (TypeError, ValueError):
-        raise ArgumentTypeError(
-            f"{name}: correction={taken!r} must be a number", argument="correction", value=taken
-        ) from None
+        raise ArgumentTypeError.refusing("correction", taken, "must be a number", name) from None
 
 
 def check_order(order: Any) -> None:
     """Check that elements are asked for in row-major order, the only one there is."""
     if order not in ("C", "A", "K", None):
-        raise ArgumentError(
-            f'order={order!r} is not supported; elements are in row-major order, "C"',
-            argument="order",
-            order=order,
+        raise ArgumentError.refusing(
+            "order", order, 'is not supported; elements are in row-major order, "C"'
         )
 
 
@@ -186,18 +168,12 @@ def number_of(value: Any, dtype: np.dtype[Any], name: str, argument: str) -> Any
                 return np.asarray(value).astype(dtype)[()]
         return element(value, dtype)
     except OverflowError:
-        raise ArgumentRangeError(
-            f"{name}: {argument}={value!r} does not fit {dtype}; choose another dtype",
-            argument=argument,
-            number=value,
-            dtype=dtype,
+        raise ArgumentRangeError.refusing(
+            argument, value, f"does not fit {dtype}; choose another dtype", name, dtype=dtype
         ) from None
     except (TypeError, ValueError):
-        raise ArgumentTypeError(
-            f"{name}: {argument}={value!r} must be a number that {dtype} can hold",
-            argument=argument,
-            value=value,
-            dtype=dtype,
+        raise ArgumentTypeError.refusing(
+            argument, value, f"must be a number that {dtype} can hold", name, dtype=dtype
         ) from None
 
 

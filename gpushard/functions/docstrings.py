@@ -11,11 +11,9 @@ from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# fmt: off
 _ARRAYS = (
     "A", "a", "ar", "arr", "array", "ary", "b", "filt", "m", "v", "val", "x", "x1", "x2", "z",
-)
-# fmt: on
+)  # fmt: skip
 
 COMMON = {
     **dict.fromkeys(_ARRAYS, "an array."),

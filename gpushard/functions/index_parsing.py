@@ -36,32 +36,19 @@ _POSITIONS = "positions"
 class ParsedIndex:
     """An index without its arrays. Pure."""
 
-    of: Shape
-    """Shape of the array."""
-
+    of: Shape  # shape of the array
+    # The basic index that comes first; whole along the dims that arrays index.
     entries: tuple[Entry, ...]
-    """The basic index that comes first; whole along the dims that arrays index."""
-
-    shape: Shape
-    """Shape of what it selects."""
-
-    everything: bool
-    """Whether that is the array as it is."""
-
+    shape: Shape  # shape of what it selects
+    everything: bool  # whether that is the array as it is
+    # The dims of the array that index arrays index, one for each; -1 for new ones.
     dims: tuple[int, ...] = ()
-    """The dims of the array that index arrays index, one for each; -1 for new ones."""
-
+    # How index arrays, all in bounds, index what `entries` select.
     indexed: Indexed = Indexed((), 0)
-    """How index arrays, all in bounds, index what `entries` select."""
-
-    unchecked: Indexed = Indexed((), 0)
-    """The same where positions may be out of bounds."""
-
-    masks: tuple[bool, ...] = ()
-    """Which of its arrays are masks."""
-
+    unchecked: Indexed = Indexed((), 0)  # the same where positions may be out of bounds
+    masks: tuple[bool, ...] = ()  # which of its arrays are masks
+    # Whether there is one mask, which has dims, and nothing else but slices.
     only_mask: bool = False
-    """Whether there is one mask, which has dims, and nothing else but slices."""
 
 
 def parse(

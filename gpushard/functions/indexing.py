@@ -142,7 +142,8 @@ def positions(
             at.append(array)
         else:
             at.append(inside(array, shape[dim], mode))
-    indexed = parsed.indexed if mode is None or mode == "wrap" else parsed.unchecked
+    in_bounds = mode in (None, "clip", "wrap")
+    indexed = parsed.indexed if in_bounds else parsed.unchecked
     if len(at) > 1:
         selected_shape(indexed, parsed.shape, at)
     return at, indexed
@@ -392,10 +393,8 @@ def _nonzero(x: Any, size: Any, fill_value: Any, name: str) -> tuple[Any, ...]:
     except TracedValueError:
         raise
     except TypeError:
-        raise ArgumentTypeError(
-            f"{name}: fill_value={fill_value!r} must be an integer, or a tuple of them",
-            argument="fill_value",
-            value=fill_value,
+        raise ArgumentTypeError.refusing(
+            "fill_value", fill_value, "must be an integer, or a tuple of them", name
         ) from None
     if len(fills) != x.ndim:
         raise ArgumentError(

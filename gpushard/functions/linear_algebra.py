@@ -71,8 +71,8 @@ def dot(
 
 def shape_of(x: Any) -> Shape:
     """Return the shape of an operand: an array, or what NumPy makes one of."""
-    shape: Shape = x.shape if hasattr(x, "shape") else np.shape(x)
-    return shape
+    shape: Shape | None = getattr(x, "shape", None)
+    return np.shape(x) if shape is None else shape
 
 
 def in_types(

@@ -79,11 +79,8 @@ def permute_dims(a: Array, axes: Any = None, *, out_sharding: Any = None) -> Arr
         several = axes if isinstance(axes, tuple) or not np.ndim(axes) else tuple(axes)
         order = from_end(several, a.ndim, "transpose", "axes")
     if len(order) != a.ndim:
-        raise ArgumentError(
-            f"transpose: axes={axes} must name each of the {a.ndim} dims",
-            argument="axes",
-            axes=axes,
-            ndim=a.ndim,
+        raise ArgumentError.refusing(
+            "axes", axes, f"must name each of the {a.ndim} dims", "transpose", ndim=a.ndim
         )
     return view(a, movement.TRANSPOSE, (order,), out_sharding)
 

@@ -151,9 +151,7 @@ def searchsorted(
     """
     check_hint("searchsorted", "method", method, METHODS)
     if side not in ("left", "right"):
-        raise ArgumentError(
-            f'searchsorted: side={side!r} must be "left" or "right"', argument="side", side=side
-        )
+        raise ArgumentError.refusing("side", side, 'must be "left" or "right"', "searchsorted")
     operands = (a, v) if sorter is None else (a, v, sorter)
     return bind(searching.SEARCHSORTED, operands, (side,), out_sharding)
 
@@ -168,10 +166,8 @@ def along(name: str, x: Any, axis: Any) -> tuple[Any, int]:
 def _check(name: str, kind: Any, order: Any, kinds: Sequence[Any]) -> None:
     check_choice(name, "kind", kind, kinds)
     if order is not None:
-        raise ArgumentError(
-            f"{name}: order={order!r} names fields, and arrays here have none; leave it out",
-            argument="order",
-            order=order,
+        raise ArgumentError.refusing(
+            "order", order, "names fields, and arrays here have none; leave it out", name
         )
 
 
@@ -187,8 +183,8 @@ def _place(kth: Any, size: int, name: str) -> int:
     except TracedValueError:
         raise
     except TypeError:
-        raise ArgumentTypeError(
-            f"{name}: kth={kth!r} must be an integer, or several", argument="kth", kth=kth
+        raise ArgumentTypeError.refusing(
+            "kth", kth, "must be an integer, or several", name
         ) from None
     if not -size <= place < size:
         raise ArgumentError(

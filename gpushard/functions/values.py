@@ -74,7 +74,7 @@ def wanted(out_sharding: Any, *xs: Any) -> Sharding | None:
     Returns:
       The sharding; None if nothing is wanted, or if only the result can say what is meant.
     """
-    if isinstance(out_sharding, Sharding):
+    if out_sharding is None or isinstance(out_sharding, Sharding):
         return out_sharding
     if isinstance(out_sharding, PartitionSpec):
         for x in xs:

@@ -38,10 +38,8 @@ class Layout:
     def __post_init__(self) -> None:
         """Reject what is no permutation."""
         if sorted(self.major_to_minor) != list(range(len(self.major_to_minor))):
-            raise ArgumentError(
-                f"major_to_minor={self.major_to_minor} must name each dim from 0 once",
-                argument="major_to_minor",
-                value=self.major_to_minor,
+            raise ArgumentError.refusing(
+                "major_to_minor", self.major_to_minor, "must name each dim from 0 once"
             )
 
 

@@ -16,12 +16,7 @@ from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.op_sharding import OpSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import GridSharding, Sharding
-from gpushard.geometry.sharding_spec import (
-    Replicated,
-    ShardedAxis,
-    ShardingSpec,
-    Unstacked,
-)
+from gpushard.geometry.sharding_spec import Replicated, ShardedAxis, ShardingSpec, Unstacked
 from gpushard.geometry.tiling import Assignment, Tiling
 from gpushard.typing import Device, Shape, shown_as
 
@@ -140,10 +135,8 @@ class PmapSharding(ListedSharding):
         self, devices: Any, sharding_spec: ShardingSpec, *, memory_kind: str | None = None
     ) -> None:
         if not isinstance(sharding_spec, ShardingSpec):
-            raise ArgumentTypeError(
-                f"sharding_spec={sharding_spec!r} must be a ShardingSpec",
-                argument="sharding_spec",
-                value=sharding_spec,
+            raise ArgumentTypeError.refusing(
+                "sharding_spec", sharding_spec, "must be a ShardingSpec"
             )
         needed = len(sharding_spec.blocks().T)
         super().__init__(devices, sharding_spec, needed, memory_kind)
@@ -167,9 +160,7 @@ class PmapSharding(ListedSharding):
         ShardingSpec((None, Unstacked(size=2)), (ShardedAxis(axis=0),))
         """
         if not isinstance(shape, tuple | list):
-            raise ArgumentTypeError(
-                f"shape={shape!r} must be a tuple of integers", argument="shape", value=shape
-            )
+            raise ArgumentTypeError.refusing("shape", shape, "must be a tuple of integers")
         ndim = len(shape)
         if sharded_dim is None:
             if devices is None:
@@ -181,11 +172,8 @@ class PmapSharding(ListedSharding):
             replicas = Replicated(device_grid(devices).size)
             return cls(devices, ShardingSpec([None] * ndim, [replicas]))
         if sharded_dim not in range(-ndim, ndim):
-            raise ArgumentError(
-                f"sharded_dim={sharded_dim!r} is no dim of shape {tuple(shape)}",
-                argument="sharded_dim",
-                sharded_dim=sharded_dim,
-                shape=tuple(shape),
+            raise ArgumentError.refusing(
+                "sharded_dim", sharded_dim, f"is no dim of shape {tuple(shape)}", shape=tuple(shape)
             )
         entries: list[Unstacked | None] = [None] * ndim
         entries[sharded_dim] = Unstacked(shape[sharded_dim])
@@ -250,19 +238,13 @@ class GSPMDSharding(ListedSharding):
     """
 
     def __init__(
-        self,
-        devices: Any,
-        op_sharding: OpSharding | str,
-        *,
-        memory_kind: str | None = None,
+        self, devices: Any, op_sharding: OpSharding | str, *, memory_kind: str | None = None
     ) -> None:
         if isinstance(op_sharding, str):
             op_sharding = OpSharding.from_string(op_sharding)
         if not isinstance(op_sharding, OpSharding):
-            raise ArgumentTypeError(
-                f"op_sharding={op_sharding!r} must be an OpSharding, or its text",
-                argument="op_sharding",
-                value=op_sharding,
+            raise ArgumentTypeError.refusing(
+                "op_sharding", op_sharding, "must be an OpSharding, or its text"
             )
         tiled = op_sharding.type is OpSharding.Type.OTHER
         super().__init__(

@@ -20,10 +20,8 @@ def checked_kind(kind: str | None) -> str:
     if kind is None:
         return "device"
     if kind not in MEMORY_KINDS:
-        raise ArgumentError(
-            f"memory_kind={kind!r} is unknown; use one of {', '.join(MEMORY_KINDS)}",
-            argument="memory_kind",
-            kind=kind,
+        raise ArgumentError.refusing(
+            "memory_kind", kind, f"is unknown; use one of {', '.join(MEMORY_KINDS)}", kind=kind
         )
     return kind
 

@@ -32,10 +32,8 @@ def _axis_names(axis_names: Any, ndim: int, argument: str = "axis_names") -> tup
                 name=name,
             )
     if len(set(names)) != len(names):
-        raise MeshError(
-            f"{argument}={names!r} repeats a name; give every axis a name of its own",
-            argument=argument,
-            names=names,
+        raise MeshError.refusing(
+            argument, names, "repeats a name; give every axis a name of its own", names=names
         )
     if len(names) != ndim:
         raise MeshError(
@@ -68,20 +66,18 @@ def _check_axis_types(axis_types: Any, names: tuple[str, ...]) -> None:
     """
     if axis_types is None:
         return
-    given = (axis_types,) if isinstance(axis_types, AxisType) else tuple(axis_types)
-    if not all(isinstance(kind, AxisType) for kind in given):
-        raise ArgumentTypeError(
-            f"axis_types={given!r} must be of gpushard.sharding.AxisType, one for each axis",
-            argument="axis_types",
-            value=given,
+    kinds = (axis_types,) if isinstance(axis_types, AxisType) else tuple(axis_types)
+    if not all(isinstance(kind, AxisType) for kind in kinds):
+        raise ArgumentTypeError.refusing(
+            "axis_types", kinds, "must be of gpushard.sharding.AxisType, one for each axis"
         )
-    if len(given) != len(names):
+    if len(kinds) != len(names):
         raise MeshError(
-            f"axis_types={given!r} has {len(given)} types for the {len(names)} axes {names}; give "
+            f"axis_types={kinds!r} has {len(kinds)} types for the {len(names)} axes {names}; give "
             "one per axis",
             argument="axis_types",
             names=names,
-            axis_types=given,
+            axis_types=kinds,
         )
 
 
@@ -296,10 +292,8 @@ class Mesh:
         names = (axes,) if isinstance(axes, str) else tuple(axes)
         unknown = [name for name in names if name not in self.axis_names]
         if unknown or len(set(names)) != len(names):
-            raise MeshError(
-                f"axes={names!r} must be distinct axes of the mesh {dict(self.shape)}",
-                argument="axes",
-                axes=names,
+            raise MeshError.refusing(
+                "axes", names, f"must be distinct axes of the mesh {dict(self.shape)}"
             )
         at_zero = self.devices[tuple(slice(None) if n in names else 0 for n in self.axis_names)]
         kept = [name for name in self.axis_names if name in names]
@@ -340,8 +334,8 @@ class set_mesh:
 
     def __init__(self, mesh: Mesh) -> None:
         if not isinstance(mesh, Mesh):
-            raise ArgumentTypeError(
-                f"mesh={mesh!r} must be a Mesh of devices, such as make_mesh gives", argument="mesh"
+            raise ArgumentTypeError.refusing(
+                "mesh", mesh, "must be a Mesh of devices, such as make_mesh gives"
             )
         self._mesh = mesh
         self._before = _current.get()
@@ -427,14 +421,10 @@ def _sizes(sizes: Any, argument: str) -> Shape:
     try:
         result = tuple(map(operator.index, [sizes] if np.ndim(sizes) == 0 else sizes))
     except (TypeError, ValueError):
-        raise ArgumentTypeError(
-            f"{argument}={sizes!r} must be integers", argument=argument, value=sizes
-        ) from None
+        raise ArgumentTypeError.refusing(argument, sizes, "must be integers") from None
     if any(size < 1 for size in result):
-        raise MeshError(
-            f"{argument}={result} must be positive; leave out axes that you do not need",
-            argument=argument,
-            sizes=result,
+        raise MeshError.refusing(
+            argument, result, "must be positive; leave out axes that you do not need", sizes=result
         )
     return result
 

@@ -41,9 +41,7 @@ class NamedSharding(GridSharding):
         self, mesh: Mesh | AbstractMesh, spec: PartitionSpec, *, memory_kind: str | None = None
     ) -> None:
         if not isinstance(mesh, Mesh | AbstractMesh):
-            raise ArgumentTypeError(
-                f"mesh={mesh!r} must be a Mesh or an AbstractMesh", argument="mesh"
-            )
+            raise ArgumentTypeError.refusing("mesh", mesh, "must be a Mesh or an AbstractMesh")
         if not isinstance(spec, PartitionSpec):
             raise ArgumentTypeError(
                 f"spec={spec!r} must be a PartitionSpec, such as P('{mesh.axis_names[0]}')"

@@ -65,10 +65,8 @@ class OpSharding:
             self.type = _Type(type)
             self.last_tile_dims = tuple(map(_Type, last_tile_dims))
         except ValueError:
-            raise ArgumentTypeError(
-                f"type={type!r} and last_tile_dims={last_tile_dims!r} must be of OpSharding.Type",
-                argument="type",
-                value=type,
+            raise ArgumentTypeError.refusing(
+                "type", type, f"and last_tile_dims={last_tile_dims!r} must be of OpSharding.Type"
             ) from None
         self.tile_assignment_dimensions = _integers(tile_assignment_dimensions, "dimensions")
         self.tile_assignment_devices = _integers(tile_assignment_devices, "devices")
@@ -80,10 +78,8 @@ class OpSharding:
         kind, devices = self.type, self.tile_assignment_devices
         dims = self.tile_assignment_dimensions
         if kind is _Type.MAXIMAL and (len(devices) != 1 or dims not in ((), (1,))):
-            raise ArgumentError(
-                f"tile_assignment_devices={devices} must be the one device of a MAXIMAL sharding",
-                argument="tile_assignment_devices",
-                devices=devices,
+            raise ArgumentError.refusing(
+                "tile_assignment_devices", devices, "must be the one device of a MAXIMAL sharding"
             )
         if kind not in (_Type.OTHER, _Type.MAXIMAL) and (dims or devices):
             raise ArgumentError(
@@ -241,7 +237,7 @@ class OpSharding:
         OpSharding.from_string('{devices=[2,1,2]<=[4] last_tile_dim_replicate}')
         """
         if not isinstance(text, str):
-            raise ArgumentTypeError(f"text={text!r} must be a string", argument="text", value=text)
+            raise ArgumentTypeError.refusing("text", text, "must be a string")
         return _Parser(text).read_all()
 
 
@@ -261,8 +257,8 @@ def _iota(devices: tuple[int, ...]) -> tuple[Shape, tuple[int, ...]] | None:
     slowest_first = sorted(axes, reverse=True) or [(1, 1)]
     grid = tuple(size for _, size in slowest_first)
     order = tuple(slowest_first.index(axis) for axis in reversed(axes)) or (0,)
-    made = np.arange(n).reshape(grid).transpose(order).ravel()
-    return (grid, order) if made.tolist() == list(devices) else None
+    numbers = np.arange(n).reshape(grid).transpose(order).ravel()
+    return (grid, order) if numbers.tolist() == list(devices) else None
 
 
 _TOKENS = re.compile(r"\s*(?:\d+|<=|[{}\[\](),=]|[A-Za-z_]\w*)")
@@ -289,20 +285,20 @@ class _Parser:
     def _next(self) -> str:
         """Go on, and return the token that was passed."""
         passed = self.token
-        found = _TOKENS.match(self.text, self.at)
-        if found is None and self.text[self.at :].strip():
+        match = _TOKENS.match(self.text, self.at)
+        if match is None and self.text[self.at :].strip():
             self.token = self.text[self.at :].lstrip()[0]
             self.start = self.text.index(self.token, self.at)
             raise self._error("a word, a number or punctuation")
-        self.token = found.group().lstrip() if found else ""
-        self.at = found.end() if found else len(self.text)
+        self.token = match.group().lstrip() if match else ""
+        self.at = match.end() if match else len(self.text)
         self.start = self.at - len(self.token)
         return passed
 
     def _error(self, wanted: str) -> ParseError:
-        found = repr(self.token) if self.token else "the end"
+        token = repr(self.token) if self.token else "the end"
         return ParseError(
-            f"text={self.text!r} has {found} at position {self.start}, where {wanted} should be",
+            f"text={self.text!r} has {token} at position {self.start}, where {wanted} should be",
             argument="text",
             position=self.start,
             text=self.text,
@@ -338,11 +334,8 @@ class _Parser:
         try:
             sharding = OpSharding(**fields)
         except (ArgumentError, ArgumentTypeError) as error:
-            raise ParseError(
-                f"text={self.text!r} has no sharding at position {start}: {error}",
-                argument="text",
-                position=start,
-                text=self.text,
+            raise ParseError.refusing(
+                "text", self.text, f"has no sharding at position {start}: {error}", position=start
             ) from error
         self._next()
         return sharding

@@ -30,12 +30,9 @@ _TURN = (math.sqrt(5) - 1) / 2
 class Block:
     """A part of an array that is held as one."""
 
-    box: tuple[Range, ...]
-    """Start and stop in each dim."""
-    devices: tuple[Device, ...]
-    """Those that hold it."""
-    ids: tuple[int, ...]
-    """Their ids; positions in the sharding where devices have none."""
+    box: tuple[Range, ...]  # start and stop in each dim
+    devices: tuple[Device, ...]  # those that hold it
+    ids: tuple[int, ...]  # their ids; positions in the sharding where devices have none
 
     @property
     def label(self) -> str:
@@ -48,10 +45,8 @@ class Block:
 class Panel:
     """The blocks within one part of the dims before the last two."""
 
-    leading: tuple[Range, ...]
-    """Start and stop of these dims."""
-    blocks: tuple[Block, ...]
-    """What lies there."""
+    leading: tuple[Range, ...]  # start and stop of these dims
+    blocks: tuple[Block, ...]  # what lies there
 
     @property
     def title(self) -> str:
@@ -63,12 +58,9 @@ class Panel:
 class Picture:
     """A sharding of one shape, as people look at it."""
 
-    shape: Shape
-    """Shape of the array."""
-    panels: tuple[Panel, ...]
-    """In order of what they show; none where there are no elements."""
-    idle: tuple[int, ...]
-    """Ids of devices that hold no element."""
+    shape: Shape  # shape of the array
+    panels: tuple[Panel, ...]  # in order of what they show; none where there are no elements
+    idle: tuple[int, ...]  # ids of devices that hold no element
 
 
 def picture(sharding: Sharding, shape: Shape) -> Picture:

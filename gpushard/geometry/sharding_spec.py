@@ -436,11 +436,8 @@ def pmap_sharding_spec(
     inner = partitioned_sharding_spec(npart, parts, sharded_aval)
     nrep, axis_size = _positive(nrep, "nrep"), _positive(axis_size, "axis_size")
     if nrep % axis_size:
-        raise ShardingError(
-            f"nrep={nrep} must be a multiple of axis_size={axis_size}",
-            argument="nrep",
-            nrep=nrep,
-            axis_size=axis_size,
+        raise ShardingError.refusing(
+            "nrep", nrep, f"must be a multiple of axis_size={axis_size}", axis_size=axis_size
         )
     replicas = _replicas(nrep // axis_size)
     if map_axis is None:
@@ -595,12 +592,10 @@ def _part(number: int, dim: tuple[int, int, Chunked | Unstacked | None]) -> int 
 
 def _positive(number: Any, argument: str) -> int:
     if isinstance(number, bool) or not hasattr(number, "__index__"):
-        raise ArgumentTypeError(
-            f"{argument}={number!r} must be an integer", argument=argument, value=number
-        )
+        raise ArgumentTypeError.refusing(argument, number, "must be an integer")
     value = int(number.__index__())
     if value < 1:
-        raise ShardingError(f"{argument}={value} must be positive", argument=argument, value=value)
+        raise ShardingError.refusing(argument, value, "must be positive")
     return value
 
 

@@ -52,8 +52,8 @@ class Assignment:
         self.devices = devices
         self.counts = counts
         self.blocks = blocks
+        # How many blocks each device's box takes in each dim; None for a grid: one.
         self.spans: IntArray | None = None
-        """How many blocks each device's box takes in each dim; None for a grid: one."""
 
     @property
     def ndim(self) -> int:
@@ -102,8 +102,8 @@ class Assignment:
     @functools.cached_property
     def replicas(self) -> list[int]:
         """The same as Python's integers."""
-        found: list[int] = self.replica_ids.tolist()
-        return found
+        ids: list[int] = self.replica_ids.tolist()
+        return ids
 
 
 def replica_numbers(keys: IntArray) -> IntArray:
@@ -135,8 +135,8 @@ class Tiling:
         self.shape = shape
         self.assignment = assignment
         self.edges = edges
+        # The devices again, once those who use them have checked that they hold data.
         self.places: Any = None
-        """The devices again, once those who use them have checked that they hold data."""
 
     @classmethod
     def regular(cls, shape: Shape, assignment: Assignment) -> Tiling:

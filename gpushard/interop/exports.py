@@ -47,7 +47,7 @@ def capsule(
     wanted = None if dl_device is None else _pair(dl_device, "dl_device", "(1, 0) for the CPU")
     version = (0, 0) if max_version is None else _pair(max_version, "max_version", "(1, 0)")
     if not (copy is None or isinstance(copy, bool)):
-        raise ArgumentTypeError(f"copy={copy!r} must be True, False or None", argument="copy")
+        raise ArgumentTypeError.refusing("copy", copy, "must be True, False or None")
     _check_dtype(x)
     versioned = version >= (1, 0)
     if wanted == (dlpack.CPU, 0) and copy is not False and x.sharding.num_devices > 1:
@@ -59,10 +59,8 @@ def capsule(
     if wanted == own and own[0] != dlpack.CPU:
         return _device_capsule(x, _consumer(stream), max_version, copy=bool(copy))
     if own[0] == dlpack.CPU and stream is not None:
-        raise ArgumentError(
-            f"stream={stream!r} must be None: the array is on the CPU, where there are no streams",
-            argument="stream",
-            stream=stream,
+        raise ArgumentError.refusing(
+            "stream", stream, "must be None: the array is on the CPU, where there are no streams"
         )
     if wanted != (dlpack.CPU, 0) or (wanted != own and copy is False):
         raise ExportError(
@@ -173,10 +171,8 @@ def _consumer(stream: Any) -> int:
     if stream is None:
         return _LEGACY_STREAM
     if isinstance(stream, bool) or not isinstance(stream, int) or stream < -1 or stream == 0:
-        raise ArgumentError(
-            f"stream={stream!r} must be None, -1, 1, 2 or the address of a CUDA stream",
-            argument="stream",
-            stream=stream,
+        raise ArgumentError.refusing(
+            "stream", stream, "must be None, -1, 1, 2 or the address of a CUDA stream"
         )
     return stream
 
@@ -186,10 +182,8 @@ def _pair(value: Any, argument: str, example: str) -> tuple[int, int]:
         first, second = value
         return int(first), int(second)
     except (TypeError, ValueError):
-        raise ArgumentTypeError(
-            f"{argument}={value!r} must be a pair of integers, such as {example}",
-            argument=argument,
-            value=value,
+        raise ArgumentTypeError.refusing(
+            argument, value, f"must be a pair of integers, such as {example}"
         ) from None
 
 

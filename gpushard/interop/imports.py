@@ -86,7 +86,7 @@ def _own(x: Array, device: Device | Sharding | None, copy: bool | None) -> Array
 def import_array(x: Any, sharding: Sharding | None, copy: bool | None, what: str) -> Array:
     """Return an array over a producer's memory."""
     if not (copy is None or isinstance(copy, bool)):
-        raise ArgumentTypeError(f"copy={copy!r} must be True, False or None", argument="copy")
+        raise ArgumentTypeError.refusing("copy", copy, "must be True, False or None")
     place = _place_of(x)
     home = sharding or SingleDeviceSharding(_device_for(place))
     if place[0] in dlpack.HOST_KINDS:

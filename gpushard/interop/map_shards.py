@@ -82,25 +82,16 @@ def map_shards(f: Callable[..., Any], *arrays: Array, out: Any, sharding: Any = 
 class _Declared:
     """An output that is to be made."""
 
-    dtype: np.dtype[Any]
-    """Type of the elements."""
-
-    sharding: Sharding
-    """How it is laid out."""
-
-    tiling: Tiling
-    """The same for its shape."""
-
-    chosen: bool
-    """Whether the declaration itself names the sharding."""
+    dtype: np.dtype[Any]  # type of the elements
+    sharding: Sharding  # how it is laid out
+    tiling: Tiling  # the same for its shape
+    chosen: bool  # whether the declaration itself names the sharding
 
 
 def _check_call(f: Any, arrays: Sequence[Any]) -> None:
     if not callable(f):
-        raise ArgumentTypeError(
-            f"f={f!r} must be a function of local arrays that writes its outputs in place",
-            argument="f",
-            type=type(f),
+        raise ArgumentTypeError.refusing(
+            "f", f, "must be a function of local arrays that writes its outputs in place"
         )
     for position, array in enumerate(arrays):
         if not isinstance(array, Array):

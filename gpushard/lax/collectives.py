@@ -31,12 +31,10 @@ from gpushard.transforms.named_dims import (
 )
 from gpushard.transforms.signature import check_axis, check_leaf
 
-# fmt: off
 __all__ = [
     "all_gather", "all_to_all", "axis_index", "axis_size", "pbroadcast", "pmax", "pmean", "pmin",
     "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes",
-]
-# fmt: on
+]  # fmt: skip
 
 AxisName: TypeAlias = Hashable
 """The name of an axis, or a tuple of names."""
@@ -135,9 +133,9 @@ def _reduced(row: Row, x: Mapped, names: Names, groups: Groups | None, extra: An
     if groups is None:
         return collectives.reduced(row, x, names, extra)
     if groups.size is None:
-        return unequal(row, x, names[0], groups)
+        return unequal(row, x, names, groups)
     return in_groups(
-        x, names[0], groups, lambda x, member: collectives.reduced(row, x, (member,), extra)
+        x, names, groups, lambda x, member: collectives.reduced(row, x, (member,), extra)
     )
 
 
@@ -345,11 +343,7 @@ def axis_index(axis_name: AxisName) -> Any:
     Raises:
       UnboundAxisError: no function around maps over that name.
     """
-    names = find(axis_name, "axis_index")
-    total: Any = np.int32(0)
-    for name in names:
-        total = total * np.int32(name.size) + collectives.numbers(name)
-    return total
+    return collectives.numbers(find(axis_name, "axis_index"))
 
 
 def axis_size(axis_name: AxisName) -> int:
@@ -384,14 +378,14 @@ def _done(
     """Do something with a value and an axis, or in each of its groups."""
     if groups is None:
         return function(x, names)
-    return in_groups(x, names[0], groups, lambda x, member: function(x, (member,)))
+    return in_groups(x, names, groups, lambda x, member: function(x, (member,)))
 
 
 def _size(names: Names, groups: Groups | None) -> Any:
     """Return the size of an axis, or of its groups: for each element where that differs."""
     if groups is None:
         return math.prod(name.size for name in names)
-    return groups.size or sizes_of(names[0], groups)
+    return groups.size or sizes_of(names, groups)
 
 
 def _dim(axis: Any, ndim: int, function: str, argument: str) -> int:
@@ -416,10 +410,8 @@ def _pairs(perm: Any, size: int) -> tuple[tuple[int, int], ...]:
     try:
         pairs = tuple((operator.index(of), operator.index(to)) for of, to in perm)
     except (TypeError, ValueError):
-        raise ArgumentTypeError(
-            f"ppermute: perm={perm!r} must be pairs of integers, such as [(0, 1), (1, 0)]",
-            argument="perm",
-            value=perm,
+        raise ArgumentTypeError.refusing(
+            "perm", perm, "must be pairs of integers, such as [(0, 1), (1, 0)]", "ppermute"
         ) from None
     for side, what in enumerate(("sends", "receives")):
         own = [pair[side] for pair in pairs]

@@ -34,23 +34,20 @@ from gpushard.legacy.device_array import (
     make_sharded_device_array,
 )
 from gpushard.legacy.global_device_array import GlobalDeviceArray, mesh
+from gpushard.legacy.host_callback import barrier_wait, call, id_print, id_tap
 from gpushard.legacy.shard_args import shard_args, shard_aval
-from gpushard.placement.per_device import (
-    device_put_replicated,
-    device_put_sharded,
-    replicate,
-)
+from gpushard.legacy.vtile import vtile
+from gpushard.placement.per_device import device_put_replicated, device_put_sharded, replicate
 
-# fmt: off
 __all__ = [
     "ArrayMapping", "Chunked", "DeviceArray", "GSPMDSharding", "GlobalDeviceArray", "NoSharding",
     "OpSharding", "PmapSharding", "Replicated", "ShardedAxis", "ShardedDeviceArray",
-    "ShardingSpec", "Unstacked", "device_put_replicated", "device_put_sharded",
-    "make_device_array", "make_sharded_device_array", "mesh", "mesh_sharding_specs",
+    "ShardingSpec", "Unstacked", "barrier_wait", "call", "device_put_replicated",
+    "device_put_sharded", "id_print", "id_tap", "make_device_array", "make_sharded_device_array",
+    "mesh", "mesh_sharding_specs",
     "partitioned_sharding_spec", "pmap_sharding_spec", "replicate", "shard_args", "shard_aval",
-    "spec_to_indices", "tile_aval_nd", "untile_aval_nd",
-]
-# fmt: on
+    "spec_to_indices", "tile_aval_nd", "untile_aval_nd", "vtile",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

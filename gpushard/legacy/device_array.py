@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from gpushard.array.array import Array, ConcreteArray
+from gpushard.array.array import Array
 from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.array.data import Data, is_gone
 from gpushard.errors import ArgumentTypeError, DeletedShardsError, ShardingError
 from gpushard.geometry.listed_sharding import PmapSharding
-from gpushard.geometry.sharding_spec import (
-    ShardingSpec,
-    pmap_sharding_spec,
-    spec_to_indices,
-)
+from gpushard.geometry.sharding_spec import ShardingSpec, pmap_sharding_spec, spec_to_indices
 from gpushard.legacy.face import Face, Kind
-from gpushard.placement.make_array import make_array_from_single_device_arrays
+from gpushard.placement.make_array import device_of_array, make_array_from_single_device_arrays
 from gpushard.runtime.runtime import Device
 
 
@@ -84,13 +80,13 @@ class ShardedDeviceArray(Face, metaclass=Kind):
             sharding_spec, device_buffers = None, sharding_spec
         _check_aval(aval)
         if not isinstance(device_buffers, Sequence):
-            raise ArgumentTypeError(
-                f"device_buffers={device_buffers!r} must be a list with an Array for each device",
-                argument="device_buffers",
-                type=type(device_buffers),
+            raise ArgumentTypeError.refusing(
+                "device_buffers", device_buffers, "must be a list with an Array for each device"
             )
         spec = _rows(aval) if sharding_spec is None else sharding_spec
-        devices = [_device_of(n, buffer) for n, buffer in enumerate(device_buffers)]
+        devices = [
+            device_of_array(buffer, "device_buffers", n) for n, buffer in enumerate(device_buffers)
+        ]
         sharding = PmapSharding(devices, spec)
         known = spec_to_indices(aval.shape, spec)
         if indices is not None and tuple(map(_as_tuple, indices)) != known:
@@ -182,7 +178,7 @@ def make_device_array(aval: ShapeDtypeStruct, device: Device | None, device_buff
     False
     """
     _check_aval(aval)
-    there = _device_of(0, device_buffer)
+    there = device_of_array(device_buffer, "device_buffers", 0)
     if device is not None and device != there:
         raise ShardingError(
             f"device={device!r}, and device_buffer is on {there!r}; move it first, with "
@@ -224,11 +220,7 @@ def make_sharded_device_array(
 
 def _check_aval(aval: Any) -> None:
     if not isinstance(aval, ShapeDtypeStruct):
-        raise ArgumentTypeError(
-            f"aval={aval!r} must be a ShapeDtypeStruct(shape, dtype)",
-            argument="aval",
-            type=type(aval),
-        )
+        raise ArgumentTypeError.refusing("aval", aval, "must be a ShapeDtypeStruct(shape, dtype)")
 
 
 def _rows(aval: ShapeDtypeStruct) -> ShardingSpec:
@@ -240,26 +232,6 @@ def _rows(aval: ShapeDtypeStruct) -> ShardingSpec:
         )
     n = aval.shape[0]
     return pmap_sharding_spec(n, n, 1, None, ShapeDtypeStruct(aval.shape[1:], aval.dtype), 0)
-
-
-def _device_of(position: int, buffer: Any) -> Device:
-    if not isinstance(buffer, ConcreteArray):
-        raise ArgumentTypeError(
-            f"device_buffers[{position}] is a {type(buffer).__name__}; each must be an Array on "
-            "one device, place it with device_put(x, device)",
-            argument="device_buffers",
-            position=position,
-            type=type(buffer),
-        )
-    devices = list(buffer.devices())
-    if len(devices) != 1:
-        raise ShardingError(
-            f"device_buffers[{position}] lies on {len(devices)} devices; each must lie on one",
-            argument="device_buffers",
-            position=position,
-            devices=len(devices),
-        )
-    return devices[0]
 
 
 def _as_tuple(index: Any) -> tuple[Any, ...]:

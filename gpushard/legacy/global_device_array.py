@@ -238,6 +238,11 @@ class GlobalDeviceArray(Face, metaclass=Kind):
             f"mesh_axes={self._mesh_axes})"
         )
 
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return object.__format__(self, spec)
+
 
 def mesh(devices: Any, axis_names: str | Sequence[str]) -> Mesh:
     """Return a mesh, which is the current one within `with`.
@@ -266,9 +271,7 @@ def _placement(shape: Any, mesh: Any, axes: Any) -> tuple[Shape, NamedSharding]:
     """Return what a shape, a mesh and names of its axes say."""
     sizes = as_shape(shape, "global_shape")
     if not isinstance(mesh, Mesh):
-        raise ArgumentTypeError(
-            f"global_mesh={mesh!r} must be a Mesh of devices", argument="global_mesh"
-        )
+        raise ArgumentTypeError.refusing("global_mesh", mesh, "must be a Mesh of devices")
     if isinstance(axes, str) or not isinstance(axes, Sequence):
         raise ArgumentTypeError(
             f"mesh_axes={axes!r} must be a sequence with a mesh axis, a tuple of them, or None for "

@@ -66,18 +66,13 @@ def shard_aval(size: int, axis: int, aval: ShapeDtypeStruct) -> ShapeDtypeStruct
     (3,)
     """
     if not isinstance(aval, ShapeDtypeStruct):
-        raise ArgumentTypeError(
-            f"aval={aval!r} must be a ShapeDtypeStruct(shape, dtype); nothing else has shards",
-            argument="aval",
-            type=type(aval),
+        raise ArgumentTypeError.refusing(
+            "aval", aval, "must be a ShapeDtypeStruct(shape, dtype); nothing else has shards"
         )
     shape = aval.shape
     if not 0 <= axis < len(shape):
-        raise ArgumentError(
-            f"axis={axis} is no dim of a value of {len(shape)} dims, shape {shape}",
-            argument="axis",
-            axis=axis,
-            shape=shape,
+        raise ArgumentError.refusing(
+            "axis", axis, f"is no dim of a value of {len(shape)} dims, shape {shape}", shape=shape
         )
     if shape[axis] != size:
         raise ArgumentError(

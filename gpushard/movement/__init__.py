@@ -12,4 +12,8 @@ Whatever moves data makes a `Plan`, and one executor runs it:
     update          a part of an array replaced, in place or by new blocks; `ownership` says which
     host            copies between shards and the host
     collectives     all_reduce, reduce_scatter, all_gather, all_to_all, permute
+
+All raise `OutOfMemoryError` where a device has no room, and then nothing has changed, and
+`ShardingError` where arrays and shardings are of different runtimes. Where the host has to wait it
+raises `ExecutionError` if the work that should have made a value failed.
 """

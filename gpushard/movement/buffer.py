@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, ClassVar, cast
 
@@ -14,7 +17,7 @@ from gpushard.movement.planning.aliasing import ALIGNMENT
 from gpushard.runtime.backend import WorkFailure
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.runtime import Device, MemorySpace, Place, Runtime
-from gpushard.typing import LocalArray
+from gpushard.typing import LocalArray, Shape
 
 
 @dataclasses.dataclass(slots=True)
@@ -24,32 +27,16 @@ class ShardedBuffer:
     Every shard is dense in row-major order and aligned to 16 bytes.
     """
 
-    tiling: Tiling
-    """Which device holds what."""
-
-    dtype: np.dtype[Any]
-    """Type of the elements."""
-
-    values: list[LocalArray]
-    """Local array of each device."""
-
-    claims: list[Claim]
-    """Claim on the memory of each local array."""
-
-    settled: bool = False
-    """Whether everything is known to be there; a shortcut for `is_ready`."""
-
-    root: int = -1
-    """What `root_nbytes` gave, or -1: it does not change, as shards do not."""
-
+    tiling: Tiling  # which device holds what
+    dtype: np.dtype[Any]  # type of the elements
+    values: list[LocalArray]  # local array of each device
+    claims: list[Claim]  # claim on the memory of each local array
+    settled: bool = False  # whether everything is known to be there; a shortcut for `is_ready`
+    root: int = -1  # what `root_nbytes` gave, or -1: it does not change, as shards do not
+    # The array of another library whose address was handed out, and which keeps the memory.
     lent: Any = None
-    """The array of another library whose address was handed out, and which keeps the memory."""
-
-    apart: bool | None = None
-    """What `are_apart` gave; None if nobody asked."""
-
-    ever_lent: ClassVar[bool] = False
-    """Whether any buffer's was, in this process."""
+    apart: bool | None = None  # what `are_apart` gave; None if nobody asked
+    ever_lent: ClassVar[bool] = False  # whether any buffer's was, in this process
 
     @property
     def runtime(self) -> Runtime:
@@ -65,10 +52,31 @@ class ShardedBuffer:
 
     @property
     def root_nbytes(self) -> int:
-        """Bytes of the largest root allocation that is more than a shard; 0 if there is none."""
+        """Bytes of the largest root allocation that is more than a shard; 0 if there is none.
+
+        Of one that several blocks lie in, each counts for the share that it is of what is here.
+        """
         if self.root < 0:
-            self.root = max(map(_larger_root, self.values, self.claims))
+            self.root = max(map(_larger_root, self.values, self.claims, self._lying_there()))
         return self.root
+
+    def _lying_there(self) -> list[int]:
+        """Return for each shard how many bytes of its root allocation all shards take together."""
+        nbytes = [value.nbytes for value in self.values]
+        if len(set(map(id, self.claims))) == len(nbytes):
+            return nbytes
+        address = self.runtime.backend.address
+        roots = [claim.memory for claim in self.claims]
+        blocks: dict[Memory, dict[int, int]] = {root: {} for root in roots}
+        for value, root, size in zip(self.values, roots, nbytes, strict=True):
+            if size:
+                blocks[root][address(value)] = size
+        together = {}
+        for root, sizes in blocks.items():
+            total = sum(sizes.values())
+            aligned = root.nbytes - total < ALIGNMENT * len(sizes)  # nothing else is between them
+            together[root] = root.nbytes if aligned else total
+        return [together[root] for root in roots]
 
     def are_apart(self) -> bool:
         """Whether no two blocks that differ lie in the same memory, as those of `tile` do."""
@@ -143,11 +151,13 @@ class ShardedBuffer:
                 self.claims[position] = claim
 
 
-def _larger_root(value: LocalArray, claim: Claim) -> int:
+def _larger_root(value: LocalArray, claim: Claim, together: int) -> int:
     """Return the bytes of the root allocation of a shard if the shard is only a part of it."""
     root = claim.memory.nbytes
     if root and not claim.memory.capacity:  # shares the claim of small blocks that own their bytes
         root = value.nbytes if value.base is None else value.base.nbytes
+    elif together:
+        root = root * value.nbytes // together
     return root if root > value.nbytes else 0
 
 
@@ -180,6 +190,37 @@ def _checked_devices(tiling: Tiling) -> tuple[Place, ...]:
             argument="sharding",
         )
     return devices
+
+
+def relabelled(buffer: ShardedBuffer, tiling: Tiling) -> ShardedBuffer:
+    """Return the same elements on the same devices, in blocks of other shapes, without a copy."""
+    values, claims, own = buffer.values, buffer.claims, buffer.tiling
+    if tiling is own:
+        return buffer
+    if tiling.devices != own.devices:  # the same ones in another order
+        at = {device: position for position, device in enumerate(own.devices)}
+        order = [at[device] for device in tiling.devices]
+        values, claims = [values[n] for n in order], [claims[n] for n in order]
+    shapes = tiling.shard_shapes
+    if values and shapes.count(shapes[0]) == len(shapes):  # they had one shape, too
+        values = list(map(_reshape(values[0].shape, shapes[0]), values))
+    else:
+        values = [value.reshape(shape) for value, shape in zip(values, shapes, strict=True)]
+    return ShardedBuffer(tiling, buffer.dtype, values, claims, buffer.settled)
+
+
+@functools.lru_cache(maxsize=1024)
+def _reshape(old: Shape, new: Shape) -> Callable[[Any], Any]:
+    """Return what gives a block another shape: for dims of one element in front that is an index.
+
+    An index takes a third less time than a reshape.
+    """
+    more = len(new) - len(old)
+    if new == (1,) * more + old:
+        return operator.itemgetter((*(None,) * more, ...))
+    if old == (1,) * -more + new:
+        return operator.itemgetter((*(0,) * -more, ...))
+    return operator.methodcaller("reshape", new)
 
 
 def claim_nothing(device: Place) -> Claim:

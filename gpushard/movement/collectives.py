@@ -31,16 +31,16 @@ merged, laid out like the pieces of a row."""
 
 def tiling_over(devices: Sequence[Place], shape: Shape, split: int | None) -> Tiling:
     """Return the tiling that splits one dim, or none, over devices; cached."""
+    how = tuple(devices), shape, split
     plans: BoundedCache[Tiling] = devices[0].device.runtime.plans
-    key = ("tiling over", tuple(devices), shape, split)
-    tiling = plans.get(key)
-    if tiling is None:
-        blocks, counts = np.zeros((len(shape), len(devices)), np.int64), [1] * len(shape)
-        if split is not None:
-            blocks[split], counts[split] = np.arange(len(devices)), len(devices)
-        tiling = Tiling.regular(shape, Assignment(tuple(devices), tuple(counts), blocks))
-        plans.put(key, tiling, tiling.nbytes)
-    return tiling
+    return plans.get_or_make((_tiling_over, *how), _tiling_over, *how)
+
+
+def _tiling_over(devices: tuple[Place, ...], shape: Shape, split: int | None) -> Tiling:
+    blocks, counts = np.zeros((len(shape), len(devices)), np.int64), [1] * len(shape)
+    if split is not None:
+        blocks[split], counts[split] = np.arange(len(devices)), len(devices)
+    return Tiling.regular(shape, Assignment(devices, tuple(counts), blocks))
 
 
 def rows_of(
@@ -62,11 +62,7 @@ def rows_of(
 def all_gather(
     rows: ShardedBuffer, devices: Sequence[Place] | None = None, name: str = "all_gather"
 ) -> ShardedBuffer:
-    """Return the rows of all members on each device; by default on each member.
-
-    Raises:
-      OutOfMemoryError: a device has no room; nothing has changed. So it is with all collectives.
-    """
+    """Return the rows of all members on each device; by default on each member."""
     everywhere = tiling_over(devices or devices_of(rows.tiling), rows.tiling.shape, None)
     return move(rows, everywhere, name=name)
 

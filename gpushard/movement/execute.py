@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.errors import ExecutionError, OutOfMemoryError
+from gpushard.errors import ExecutionError, OutOfMemoryError, ShardingError
 from gpushard.frozen import dataclass
 from gpushard.geometry.free_boxes import tiling_of_boxes
 from gpushard.geometry.tiling import Tiling
@@ -24,7 +24,8 @@ from gpushard.movement.host import alias_host, box_of, from_host, read_host
 from gpushard.movement.host_staging import PARTS_PER_STEP, Staged, claim_slots
 from gpushard.movement.plan import FLAT, Plan, Step
 from gpushard.movement.planning.aliasing import COPY, EMPTY, VIEW
-from gpushard.runtime.memory import Claim, Memory
+from gpushard.runtime.memory import Account, Claim, Memory, packed
+from gpushard.runtime.pool import Pool
 from gpushard.runtime.runtime import Place, Runtime
 from gpushard.runtime.stream import Stream
 from gpushard.typing import HostArray, Index, LocalArray, Shape
@@ -36,34 +37,48 @@ class Targets:
 
     values: list[LocalArray]
     claims: list[Claim]
-    inline: bool
-    """Whether the caller runs the steps; otherwise they were given to streams."""
+    inline: bool  # whether the caller runs the steps; otherwise they were given to streams
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """One memory for all blocks of a plan."""
+
+    pool: Pool
+    """Where it comes from."""
+
+    charges: tuple[tuple[Account, int], ...]
+    """Who pays for each block, and for how many bytes."""
+
+    shapes: tuple[Shape, ...]
+    """Shapes of the blocks."""
+
+    starts: tuple[int, ...]
+    """Where they begin in it."""
+
+    nbytes: int
+    """Bytes of it."""
+
+    stream: Stream
+    """The stream that writes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
     """What a runtime has to say to a plan; kept with it."""
 
-    places: Sequence[Place]
-    """The devices of the result, or the memories beside them."""
-
+    places: Sequence[Place]  # the devices of the result, or the memories beside them
+    # Whether the host makes the copies, as no stream can reach the memory on one side.
     by_host: bool
-    """Whether the host makes the copies, as no stream can reach the memory on one side."""
-
-    within: bool
-    """Whether all is the same kind of memory."""
-
-    streams: dict[int, Stream]
-    """The stream that writes each memory domain."""
-
-    staged: bool
-    """Whether some step reads what its domain cannot reach."""
-
-    few: bool
-    """Whether the caller runs the steps, if what they read is there."""
-
+    within: bool  # whether all is the same kind of memory
+    streams: dict[int, Stream]  # the stream that writes each memory domain
+    staged: bool  # whether some step reads what its domain cannot reach
+    few: bool  # whether the caller runs the steps, if what they read is there
+    # Counts all blocks, where they are so small that each owns its bytes.
     claim: Callable[[], Claim] | None
-    """Counts all blocks, where they are so small that each owns its bytes."""
+
+    shared: Shared | None
+    """The memory of all blocks, where these are small and streams write them, in one domain."""
 
 
 def launch_of(plan: Plan) -> Launch:
@@ -82,23 +97,76 @@ def _make_launch(plan: Plan) -> Launch:
     domains = [runtime.domains[domain] for domain in plan.writers]
     settings, claim = runtime.settings, None
     nbytes = plan.bytes_written if plan.in_place else plan.total
-    few = nbytes <= settings.shared_bytes and runtime.backend.host_readable
+    readable = runtime.backend.host_readable
+    few = nbytes <= settings.shared_bytes and readable
     if few and not by_host and plan.allocations and plan.largest < settings.small_bytes:
         charges = tuple((places[home].account, n) for home, _, n in plan.allocations)
         claim = functools.partial(runtime.claim_at_once, first.domain.pool, charges, plan.total)
     streams = {domain.index: domain.feed if up else domain.copy for domain in domains}
-    if kinds == {kind} == {"device"} and not runtime.backend.host_readable:
+    if kinds == {kind} == {"device"} and not readable:
         taking_part = {*places}.union(*map(devices_of, plan.sources))
         chips = {place.domain for place in taking_part}
         if len(taking_part if settings.partition_mode == "green" else chips) == 1:
             streams = {first.domain.index: first.device.stream}  # in turn with what computes there
-    return Launch(places, by_host, kinds == {kind}, streams, bool(plan.staging), few, claim)
+    staged = bool(plan.staging)
+    shared = None if readable or by_host or staged else _shared(plan, places, streams)
+    return Launch(places, by_host, kinds == {kind}, streams, staged, few, claim, shared)
 
 
-def through_host(plan: Plan, runtime: Runtime) -> Plan:
-    """Let a plan know which domains reach one another, and what there is for those that do not."""
+def _shared(plan: Plan, places: Sequence[Place], streams: dict[int, Stream]) -> Shared | None:
+    """Return one memory for all blocks of a plan, if they are several small ones in one domain."""
+    runtime, blocks = places[0].device.runtime, plan.allocations
+    if len(plan.writers) > 1 or len(blocks) < 2 or plan.largest >= runtime.settings.small_bytes:
+        return None
+    first = places[blocks[0][0]]
+    if first.domain.pool.is_limited:
+        return None
+    starts, nbytes = packed(n for _, _, n in blocks)
+    charges = tuple((places[home].account, n) for home, _, n in blocks)
+    shapes = tuple(shape for _, shape, _ in blocks)
+    return Shared(first.domain.pool, charges, shapes, starts, nbytes, streams[first.memory_domain])
+
+
+def kept_plan(
+    runtime: Runtime,
+    make: Callable[..., Plan],
+    how: tuple[Any, ...],
+    sources: Sequence[ShardedBuffer] = (),
+) -> Plan:
+    """Return what a planner makes of the runtime, `how` and the roots of sources; kept.
+
+    How much memory the sources keep alive is looked at only where the plan depends on it.
+    """
+    plans, key = runtime.plans, (make, how)
+    known: Plan | None = plans.get(key)
+    if known is not None and not known.kept.by_roots:
+        return known
+    roots = tuple([source.root_nbytes for source in sources])
+    plan: Plan | None = plans.get((key, roots))
+    if plan is None:
+        plan = new_plan(runtime, make, *how, roots)
+        if plan.kept.by_roots:
+            plans.put((key, roots), plan, plan.nbytes)
+        if known is None:
+            plans.put(key, plan, plan.nbytes)
+    return plan
+
+
+def new_plan(runtime: Runtime, make: Callable[..., Plan], *how: Any) -> Plan:
+    """Make a plan, and tell it which domains reach one another, and what there is for others."""
+    plan = make(runtime, *how)
     plan.reaches, plan.pinned_bytes = runtime.backend.reaches, runtime.settings.pinned_bytes
     return plan
+
+
+def check_runtime(runtime: Runtime, *tilings: Tiling) -> None:
+    """Check that all arrays are on devices of one runtime."""
+    if any([devices_of(tiling)[0].runtime is not runtime for tiling in tilings]):
+        raise ShardingError(
+            "the sharding names devices of another runtime than the array's, and arrays of "
+            "different runtimes do not mix; take all from one gpushard.devices()",
+            argument="sharding",
+        )
 
 
 def run(
@@ -115,7 +183,7 @@ def run(
       OutOfMemoryError: a device has no room; nothing has changed.
       ExecutionError: the work that should have made a value failed; only by the host, who waits.
     """
-    runtime, launch = sources[0].runtime, plan.launch or launch_of(plan)
+    launch: Launch = plan.launch or launch_of(plan)
     if launch.by_host:
         for source in sources:
             source.wait()
@@ -123,7 +191,7 @@ def run(
             return _through_host(plan, sources[0])
     if not plan.allocations:
         return _assembled(plan, launch, sources, Targets([], [], True))
-    settled = launch.claim is not None
+    runtime, settled = sources[0].runtime, launch.claim is not None
     for source in sources:
         settled = settled and (source.settled or source.is_settled())
     if launch.claim is not None and settled:
@@ -160,6 +228,12 @@ def _allocated(
     runtime: Runtime, plan: Plan, launch: Launch, dtype: np.dtype[Any], inline: bool
 ) -> Targets:
     """Make memory for all blocks of a plan; inside `commit`."""
+    shared = launch.shared
+    if shared is not None:
+        claim = runtime.claim_shared(shared.pool, shared.charges, shared.nbytes, shared.stream)
+        kinds = tuple([(shape, dtype) for shape in shared.shapes])
+        views = runtime.backend.views(claim.memory.raw, shared.starts, kinds)
+        return Targets(list(views), [claim] * len(kinds), False)
     places, blocks = launch.places, plan.allocations
     streams, view = launch.streams, runtime.backend.view
     claims = [

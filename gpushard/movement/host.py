@@ -34,39 +34,19 @@ from gpushard.typing import HostArray, Index, LocalArray, Shape
 class Blocks:
     """The distinct (memory domain, block) pairs of a tiling, for copies from and to the host."""
 
-    homes: list[int]
-    """Position of the device that is charged for each pair."""
-
-    shapes: list[Shape]
-    """Shape of each pair's block."""
-
-    indices: list[Index]
-    """Slices of the global array that it holds."""
-
-    volumes: list[int]
-    """Elements of it."""
-
-    of_device: list[int]
-    """The pair of each device."""
-
-    sharers: list[list[int]]
-    """For each distinct block, the pairs that hold it."""
-
-    distinct: list[int]
-    """For each distinct block that is not empty, one of them."""
-
-    whole: int | None
-    """One of them that is the whole array."""
-
+    homes: list[int]  # position of the device that is charged for each pair
+    shapes: list[Shape]  # shape of each pair's block
+    indices: list[Index]  # slices of the global array that it holds
+    volumes: list[int]  # elements of it
+    of_device: list[int]  # the pair of each device
+    sharers: list[list[int]]  # for each distinct block, the pairs that hold it
+    distinct: list[int]  # for each distinct block that is not empty, one of them
+    whole: int | None  # one of them that is the whole array
+    # (device, index within its shard, index of the global array) of copies that read every element
+    # once.
     fetches: list[tuple[int, Index, Index]]
-    """(device, index within its shard, index of the global array) of copies that read every
-    element once."""
-
-    largest: int
-    """Elements of the largest block."""
-
-    total: int
-    """Elements of all of them."""
+    largest: int  # elements of the largest block
+    total: int  # elements of all of them
 
 
 _blocks: weakref.WeakKeyDictionary[Tiling, Blocks] = weakref.WeakKeyDictionary()
@@ -111,8 +91,7 @@ def _make_blocks(tiling: Tiling) -> Blocks:
 class _Reader:
     """Stands for the host where copies to it are planned."""
 
-    memory_domain: int
-    """One that no device has."""
+    memory_domain: int  # one that no device has
 
 
 def _fetches_of_boxes(tiling: Tiling) -> list[tuple[int, Index, Index]]:
@@ -159,9 +138,6 @@ def from_host(
 
     `read` is called once for every distinct box that is not empty; of what it gave at most
     `batch_nbytes` are held before they are copied.
-
-    Raises:
-      OutOfMemoryError: a device has no room.
     """
     blocks = blocks_of(tiling)
     staged = _is_staged(runtime, tiling, blocks.total * dtype.itemsize)
@@ -185,9 +161,6 @@ def alias_host(
     """Make shards refer to host data where it is dense and aligned, and copy the rest.
 
     The data must not change while the result lives.
-
-    Raises:
-      OutOfMemoryError: a device has no room for the rest.
     """
     blocks = blocks_of(tiling)
     boxes = [box_of(source, index) for index in blocks.indices]
@@ -322,9 +295,6 @@ class HostRead:
         A fetch that is stuck behind fetches of values that are still to be computed is left alone
         and the value read directly: a read never waits for work that it does not depend on. So is
         one that failed.
-
-        Raises:
-          ExecutionError: the work that should have written it failed.
         """
         self._source.wait()
         if self._memory is None:
@@ -366,9 +336,6 @@ def read_host(buffer: ShardedBuffer) -> HostArray:
 
     Every element is copied once; a value that lies whole on a device that the host can read
     is not copied at all.
-
-    Raises:
-      ExecutionError: the work that should have written it failed.
     """
     buffer.wait()
     runtime, tiling = buffer.runtime, buffer.tiling

@@ -30,11 +30,8 @@ from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Stream
 from gpushard.typing import HostArray, LocalArray
 
-PARTS_PER_STEP = 1 << 20
-"""More than the parts in which one step is written."""
-
-IN_FLIGHT = 2
-"""How many chunks of each domain are on their way while the host copies another one."""
+PARTS_PER_STEP = 1 << 20  # more than the parts in which one step is written
+IN_FLIGHT = 2  # how many chunks of each domain are on their way while the host copies another one
 
 
 def chunk_bytes(runtime: Runtime) -> int:
@@ -207,11 +204,8 @@ def _distinct(group: Sequence[Move[Memory]]) -> list[Memory]:
 class Slots:
     """Page-locked memory through which others read one domain; they use it in turns."""
 
-    nbytes: int
-    """Bytes of the largest chunk."""
-
-    turns: Iterator[Claim]
-    """One slot after the other, again and again."""
+    nbytes: int  # bytes of the largest chunk
+    turns: Iterator[Claim]  # one slot after the other, again and again
 
 
 def claim_slots(runtime: Runtime, plan: Plan) -> dict[int, Slots]:
@@ -248,16 +242,13 @@ class Staged:
 
     runtime: Runtime
     step: Step
-    stream: Stream
-    """The stream that writes the step's blocks."""
-
+    stream: Stream  # the stream that writes the step's blocks
     name: str
     operands: Sequence[LocalArray]
     memories: Sequence[Memory]
     until: Mapping[Memory, int]
     slots: dict[int, Slots]
-    far: set[int]
-    """The domains that it reads and cannot reach."""
+    far: set[int]  # the domains that it reads and cannot reach
 
     def submit(self, writes: Sequence[Memory]) -> int:
         """Give the copies of the step to streams; inside `commit`; return the tick of the last one.

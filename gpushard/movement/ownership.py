@@ -27,8 +27,7 @@ COUNTS_ARE_EXACT = (
 )
 """Whether this interpreter counts references, and does so exactly."""
 
-_FEW = 16
-"""So many claims are counted one by one faster than all at once."""
+_FEW = 16  # so many claims are counted one by one faster than all at once
 
 
 class Holder:

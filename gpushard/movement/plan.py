@@ -39,9 +39,7 @@ Table = tuple[int, StridedCopies]
 Fill = tuple[int, View]
 """(wanted pair, or operand; the part of it that gets the constant)."""
 
-FLAT = 4
-"""A view that no index of its dims selects."""
-
+FLAT = 4  # a view that no index of its dims selects
 Slot = tuple[int, int, Any]
 """(ALIAS, VIEW, COPY, EMPTY or FLAT; the operand, or the number of a new block; for a view, its
 index in the operand, or the slice of its elements in a row)."""
@@ -65,27 +63,17 @@ class Copied(Protocol):
 class Step:
     """What is written in one memory domain: one item of its copy stream."""
 
-    domain: int
-    """The memory domain."""
-
-    part: int
-    """0 for the first step that writes its blocks, more for those that add to them."""
-
+    domain: int  # the memory domain
+    part: int  # 0 for the first step that writes its blocks, more for those that add to them
+    # What gets the constant, after what the phases write; what these read is not among it.
     fills: tuple[Fill, ...]
-    """What gets the constant, after what the phases write; what these read is not among it."""
-
+    # They run one after the other; a later one may use what an earlier one wrote.
     phases: tuple[Phase, ...]
-    """They run one after the other; a later one may use what an earlier one wrote."""
-
-    reads: tuple[int, ...]
-    """Operands that must be there: shards, and blocks that other steps write."""
-
-    writes: tuple[int, ...]
-    """Operands that it writes."""
-
+    reads: tuple[int, ...]  # operands that must be there: shards, and blocks that other steps write
+    writes: tuple[int, ...]  # operands that it writes
+    # (operand, step) for each block of another domain that it reads: what it reads of it is there
+    # after that step of the plan; later ones may add to it.
     after: tuple[tuple[int, int], ...] = ()
-    """(operand, step) for each block of another domain that it reads: what it reads of it is there
-    after that step of the plan; later ones may add to it."""
 
 
 @dataclass(frozen=True)
@@ -96,17 +84,10 @@ class Staging:
     more chunks than slots these are used in rounds.
     """
 
-    slots: int
-    """How many slots there are."""
-
-    slot_bytes: int
-    """Bytes of each."""
-
-    chunk_bytes: int
-    """Bytes of the largest chunk: no more, unless a slot cannot be as small."""
-
-    chunks: int
-    """How many chunks there are at least."""
+    slots: int  # how many slots there are
+    slot_bytes: int  # bytes of each
+    chunk_bytes: int  # bytes of the largest chunk: no more, unless a slot cannot be as small
+    chunks: int  # how many chunks there are at least
 
     @property
     def nbytes(self) -> int:
@@ -119,11 +100,10 @@ class Staging:
         return -(-self.chunks // self.slots)
 
 
-_SLOTS = 4
-"""So many slots of a domain keep packing and unpacking apart."""
+_SLOTS = 4  # so many slots of a domain keep packing and unpacking apart
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(eq=False, repr=False)
 class Plan:
     """How an array is made of others, or a part of one replaced. The planners make them."""
 
@@ -169,6 +149,21 @@ class Plan:
 
     launch: Any = None
     """What the executor keeps with it."""
+
+    def __repr__(self) -> str:
+        return (
+            f"<Plan: {self._summary}, with {self.bytes_written:,} bytes written and "
+            f"{self.bytes_received:,} received from other domains; explain() says more>"
+        )
+
+    @property
+    def _summary(self) -> str:
+        shapes = " and ".join(str(tiling.shape) for tiling in self.sources)
+        return (
+            f"{self.verb} {shapes} on {len(self.source.devices)} devices to "
+            f"{self.destination.shape} on {len(self.destination.devices)} devices in "
+            f"{len(self.domains)} memory domains"
+        )
 
     @property
     def source(self) -> Tiling:
@@ -409,11 +404,8 @@ class Plan:
         """Describe the plan in a few lines of text."""
         counts = np.bincount(self.kept.kind, minlength=len(_KINDS)).tolist()
         blocks = ", ".join(f"{n} {name}" for n, name in zip(counts, _KINDS, strict=True) if n)
-        shapes = " and ".join(str(tiling.shape) for tiling in self.sources)
         lines = [
-            f"{self.verb} {shapes} on {len(self.source.devices)} devices to "
-            f"{self.destination.shape} on {len(self.destination.devices)} devices in "
-            f"{len(self.domains)} memory domains",
+            self._summary,
             f"  blocks, once per domain: {blocks}",
             f"  written: {self.bytes_written:,} bytes, "
             + ("with what stays of new blocks" if self.verb == "update" else "the least possible"),
@@ -497,8 +489,7 @@ class _Group:
 
     phases: dict[int, list[Copy]]
     reads: set[int]
-    others: dict[int, int]
-    """Blocks of other domains that are read, with these domains."""
+    others: dict[int, int]  # blocks of other domains that are read, with these domains
 
 
 def _make_steps(plan: Plan) -> tuple[Step, ...]:

@@ -13,15 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.cache import BoundedCache
-from gpushard.errors import ShardingError
 from gpushard.geometry.tiling import Assignment, Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.movement.execute import is_out_of_reach, run, through_host, within_reach
+from gpushard.movement.execute import check_runtime, is_out_of_reach, kept_plan, run, within_reach
 from gpushard.movement.plan import Plan
 from gpushard.movement.planning.maps import Rearrangement
 from gpushard.movement.planning.rearrange import make_rearrange
 from gpushard.movement.reshard import move
+from gpushard.runtime.runtime import Runtime
 
 
 def rearrange(
@@ -31,80 +30,47 @@ def rearrange(
     name: str = "rearrange",
     fill: Any = 0,
 ) -> ShardedBuffer:
-    """Put an array together from parts of others.
-
-    Raises:
-      OutOfMemoryError: a device has no room; nothing has changed.
-      ShardingError: the sources and the destination belong to different runtimes.
-    """
+    """Put an array together from parts of others."""
     if how.piece is not None:
         return move(sources[0], destination, how.piece, name)
     if how.along is not None and (joined := _join(sources, how, destination, name)) is not None:
         return joined
-    sources, numbers = _distinct(sources)
-    plan = _plan_for(sources, numbers, how, destination)
+    plan, different = plan_for(sources, how, destination)
     if is_out_of_reach(plan):
-        sources = [within_reach(source, destination) for source in sources]
-        plan = _plan_for(sources, numbers, how, destination)
-    return run(plan, sources, name, sources[0].dtype.type(fill) if how.filled else None)
+        near = {id(source): within_reach(source, destination) for source in different}
+        plan, different = plan_for([near[id(source)] for source in sources], how, destination)
+    return run(plan, different, name, sources[0].dtype.type(fill) if how.filled else None)
 
 
-def rearrange_plan_for(
+def plan_for(
     sources: Sequence[ShardedBuffer], how: Rearrangement, destination: Tiling
-) -> Plan:
-    """Return the cached plan of a rearrangement, as `rearrange` takes it."""
-    return _plan_for(*_distinct(sources), how, destination)
-
-
-def _distinct(sources: Sequence[ShardedBuffer]) -> tuple[Sequence[ShardedBuffer], tuple[int, ...]]:
-    """Return the distinct sources, and for each source which of these it is."""
-    if len(sources) == 1:
-        return sources, (0,)
-    numbers: dict[int, int] = {}
-    which = tuple(numbers.setdefault(id(source), len(numbers)) for source in sources)
-    return list({id(source): source for source in sources}.values()), which
-
-
-def _plan_for(
-    sources: Sequence[ShardedBuffer],
-    numbers: tuple[int, ...],
-    how: Rearrangement,
-    destination: Tiling,
-) -> Plan:
-    """Return the cached plan of a rearrangement."""
-    plans: BoundedCache[Plan] = sources[0].runtime.plans
+) -> tuple[Plan, Sequence[ShardedBuffer]]:
+    """Return the cached plan of a rearrangement, and the different ones of the sources."""
+    which: tuple[int, ...] = (0,)
+    if len(sources) > 1:
+        numbers: dict[int, int] = {}
+        which = tuple([numbers.setdefault(id(source), len(numbers)) for source in sources])
+        sources = list({id(source): source for source in sources}.values())
     tilings = tuple([source.tiling for source in sources])
-    key = (how, destination, tilings, numbers, sources[0].dtype.itemsize)
-    plan = plans.get(key)
-    if plan is not None and not plan.kept.by_roots:
-        return plan
-    roots = tuple([source.root_nbytes for source in sources])
-    exact = plans.get((*key, roots))
-    if exact is None:
-        shapes = tuple(tilings[number].shape for number in numbers)
-        assert (shapes, destination.shape) == (how.sources, how.shape), "of another rearrangement"
-        for tiling in (destination, *tilings):
-            _check_runtime(sources[0], tiling)
-        itemsize = sources[0].dtype.itemsize
-        relay_bytes = sources[0].runtime.settings.relay_bytes
-        exact = make_rearrange(
-            how, tilings, numbers, destination, itemsize, roots, relay_bytes=relay_bytes
-        )
-        exact = through_host(exact, sources[0].runtime)
-        if exact.kept.by_roots:
-            plans.put((*key, roots), exact, exact.nbytes)
-        if plan is None:
-            plans.put(key, exact, exact.nbytes)
-    return exact
+    of = how, tilings, which, destination, sources[0].dtype.itemsize
+    return kept_plan(sources[0].runtime, _plan, of, sources), sources
 
 
-def _check_runtime(source: ShardedBuffer, tiling: Tiling) -> None:
-    if devices_of(tiling)[0].runtime is not source.runtime:
-        raise ShardingError(
-            "the arrays and the sharding name devices of different runtimes; take all from one "
-            "gpushard.devices()",
-            argument="sharding",
-        )
+def _plan(
+    runtime: Runtime,
+    how: Rearrangement,
+    tilings: Sequence[Tiling],
+    which: Sequence[int],
+    destination: Tiling,
+    itemsize: int,
+    root_nbytes: Sequence[int],
+) -> Plan:
+    shapes = tuple(tilings[number].shape for number in which)
+    assert (shapes, destination.shape) == (how.sources, how.shape), "of another rearrangement"
+    check_runtime(runtime, destination, *tilings)
+    return make_rearrange(
+        how, tilings, which, destination, itemsize, root_nbytes, runtime.settings.relay_bytes
+    )
 
 
 def _join(

@@ -6,18 +6,23 @@ made anew, from the old one unless the part covers it, and the others are shared
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from gpushard.cache import BoundedCache
 from gpushard.frozen import dataclass
 from gpushard.geometry.free_boxes import tiling_from_indices
+from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.execute import run, run_in_place, through_host, within_reach
+from gpushard.movement.execute import kept_plan, run, run_in_place, within_reach
 from gpushard.movement.host import box_of
 from gpushard.movement.plan import Plan
 from gpushard.movement.planning.dims import Piece
 from gpushard.movement.planning.update import Touched, make_update, touch
 from gpushard.movement.reshard import move
 from gpushard.runtime.backend import HOST_DOMAIN
+from gpushard.runtime.runtime import Runtime
 from gpushard.typing import HostArray
 
 
@@ -25,25 +30,16 @@ from gpushard.typing import HostArray
 class Overlay:
     """New values for a part of an array, which lie where they can be written from."""
 
-    touched: Touched
-    """The blocks that the part touches."""
-
+    touched: Touched  # the blocks that the part touches
+    # The new values, or one element in every domain of the blocks; none for a constant.
     values: tuple[ShardedBuffer, ...] = ()
-    """The new values, or one element in every domain of the blocks; none for a constant."""
-
-    constant: np.generic | None = None
-    """The constant."""
+    constant: np.generic | None = None  # the constant
 
 
 def update(
     base: ShardedBuffer, value: ShardedBuffer, piece: Piece, name: str = "update"
 ) -> ShardedBuffer:
-    """Return the data of `base` with a part replaced; `base` itself stays as it is.
-
-    Raises:
-      OutOfMemoryError: a device has no room; nothing has changed.
-      ExecutionError: some value is not there; only by the host, who waits for it.
-    """
+    """Return the data of `base` with a part replaced; `base` itself stays as it is."""
     return rewrite(base, overlay_of(base, value, touched_by(base, piece)), name)
 
 
@@ -52,17 +48,13 @@ def rewrite(
 ) -> ShardedBuffer:
     """Write a part of an array, `in_place` where `ownership` allows that.
 
-    If that raises then what is below, nothing has changed; after anything else nobody knows what is
-    in it.
+    If that raises `OutOfMemoryError` or `ExecutionError`, nothing has changed; after anything else
+    nobody knows what is in it.
 
     Returns:
       The new data: `base` itself if it was written.
-
-    Raises:
-      OutOfMemoryError: a device has no room; nothing has changed.
-      ExecutionError: some value is not there; only by the host, who waits for it.
     """
-    plan = _plan_for(base, overlay, in_place=in_place)
+    plan = plan_for(base, overlay, in_place=in_place)
     if in_place:
         run_in_place(plan, (base, *overlay.values), name, overlay.constant)
         return base
@@ -73,10 +65,6 @@ def overlay_of(base: ShardedBuffer, value: ShardedBuffer, touched: Touched) -> O
     """Return new values of a part, where the copies of an update can read them.
 
     Of `base` it matters only how it is laid out.
-
-    Raises:
-      OutOfMemoryError: a device has no room.
-      ExecutionError: some value is not there; only by the host, who waits for it.
     """
     return Overlay(touched, (within_reach(value, base.tiling),) if touched.blocks else ())
 
@@ -84,12 +72,7 @@ def overlay_of(base: ShardedBuffer, value: ShardedBuffer, touched: Touched) -> O
 def overlay_of_single(
     base: ShardedBuffer, touched: Touched, value: ShardedBuffer, name: str
 ) -> Overlay:
-    """Return the one element of an array for a whole part; every domain receives it once.
-
-    Raises:
-      OutOfMemoryError: a device has no room.
-      ExecutionError: the value is not there; only by the host, who waits for it.
-    """
+    """Return the one element of an array for a whole part; every domain receives it once."""
     homes = [base.tiling.devices[block.home] for block in touched.blocks]
     whole = tuple(slice(0, 1) for _ in value.tiling.shape)
     everywhere = tiling_from_indices(value.tiling.shape, dict.fromkeys(homes, whole))
@@ -98,36 +81,30 @@ def overlay_of_single(
 
 def touched_by(base: ShardedBuffer, piece: Piece) -> Touched:
     """Return the blocks that a part touches; cached."""
-    key = ("touched", base.tiling, piece, base.dtype.itemsize)
-    touched: Touched | None = base.runtime.plans.get(key)
-    if touched is None:
-        touched = touch(base.tiling, piece, base.dtype.itemsize)
-        base.runtime.plans.put(key, touched, touched.nbytes)
-    return touched
+    how = base.tiling, piece, base.dtype.itemsize
+    plans: BoundedCache[Touched] = base.runtime.plans
+    return plans.get_or_make((touch, *how), touch, *how)
 
 
-def update_for(base: ShardedBuffer, value: ShardedBuffer, piece: Piece) -> Plan:
-    """Return the cached plan of an update that makes new blocks."""
-    return _plan_for(base, overlay_of(base, value, touched_by(base, piece)), in_place=False)
-
-
-def _plan_for(base: ShardedBuffer, overlay: Overlay, *, in_place: bool) -> Plan:
+def plan_for(base: ShardedBuffer, overlay: Overlay, *, in_place: bool = False) -> Plan:
+    """Return the cached plan of an update."""
     value = overlay.values[0].tiling if overlay.values else None
-    key = ("update", base.tiling, value, overlay.touched, base.dtype.itemsize, in_place)
-    plan: Plan | None = base.runtime.plans.get(key)
-    if plan is None:
-        settings, itemsize = base.runtime.settings, base.dtype.itemsize
-        plan = make_update(
-            base.tiling,
-            value,
-            overlay.touched,
-            itemsize,
-            in_place=in_place,
-            relay_bytes=settings.relay_bytes,
-        )
-        plan = through_host(plan, base.runtime)
-        base.runtime.plans.put(key, plan, plan.nbytes)
-    return plan
+    how = base.tiling, value, overlay.touched, base.dtype.itemsize, in_place
+    return kept_plan(base.runtime, _plan, how)
+
+
+def _plan(
+    runtime: Runtime,
+    base: Tiling,
+    value: Tiling | None,
+    touched: Touched,
+    itemsize: int,
+    in_place: bool,
+    roots: Sequence[int],
+) -> Plan:
+    """Make a plan, which does not depend on the roots."""
+    relay_bytes = runtime.settings.relay_bytes
+    return make_update(base, value, touched, itemsize, in_place=in_place, relay_bytes=relay_bytes)
 
 
 def fill_now(base: ShardedBuffer, touched: Touched, value: np.generic) -> None:

@@ -13,12 +13,10 @@ from gpushard.multihost.utils import (
     sync_global_devices,
 )
 
-# fmt: off
 __all__ = [
     "assert_equal", "broadcast_one_to_all", "global_array_to_host_local_array",
     "host_local_array_to_global_array", "process_allgather", "sync_global_devices",
-]
-# fmt: on
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -10,10 +10,8 @@ T = TypeVar("T")
 class Group(Protocol):
     """The processes of a program; all call the same functions in the same order."""
 
-    index: int
-    """The number of this process."""
-    count: int
-    """How many there are."""
+    index: int  # the number of this process
+    count: int  # how many there are
 
     def all_gather(self, value: T) -> list[T]:
         """Return what each process gave, in order."""

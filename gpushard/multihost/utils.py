@@ -165,9 +165,7 @@ def _map(
 ) -> Any:
     """Apply a function to each leaf, with its sharding over the mesh and over this part of it."""
     if not isinstance(mesh, Mesh):
-        raise ArgumentTypeError(
-            f"global_mesh={mesh!r} must be a Mesh", argument="global_mesh", type=type(mesh)
-        )
+        raise ArgumentTypeError.refusing("global_mesh", mesh, "must be a Mesh")
     leaves, structure = tree.flatten(inputs)
     specs = tree.broadcast_prefix(pspecs, inputs, _is_spec, names=("pspecs", argument))
     for spec in specs:

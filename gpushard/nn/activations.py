@@ -14,14 +14,12 @@ from gpushard.numpy.public import public
 from gpushard.ops.axes import one_from_end
 from gpushard.special import erfc
 
-# fmt: off
 __all__ = [
     "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh",
     "identity", "leaky_relu", "log1mexp", "log_sigmoid", "mish", "relu", "relu6", "selu",
     "sigmoid", "silu", "soft_sign", "softplus", "sparse_plus", "sparse_sigmoid", "squareplus",
     "swish", "tanh",
-]
-# fmt: on
+]  # fmt: skip
 
 _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946

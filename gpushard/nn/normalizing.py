@@ -80,12 +80,7 @@ def logsumexp(
 
 @public
 def logmeanexp(
-    x: Any,
-    axis: Any = None,
-    where: Any = None,
-    keepdims: bool = False,
-    *,
-    out_sharding: Any = None,
+    x: Any, axis: Any = None, where: Any = None, keepdims: bool = False, *, out_sharding: Any = None
 ) -> Array:
     """Return the logarithm of the mean of exponentials, without overflow.
 
@@ -136,12 +131,7 @@ def standardize(
 
 @public
 def one_hot(
-    x: Any,
-    num_classes: int,
-    *,
-    dtype: Any = None,
-    axis: int = -1,
-    out_sharding: Any = None,
+    x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1, out_sharding: Any = None
 ) -> Array:
     """Return vectors with a one at the numbers of classes, and zeros only where there is no such.
 

@@ -68,10 +68,8 @@ def _positions(name: str, obj: Any, n: int, more: int) -> Any:
             )
         positions = np.flatnonzero(positions)
     if positions.ndim > 1 or (positions.size and positions.dtype.kind not in "iu"):
-        raise ArgumentTypeError(
-            f"{name}: obj={obj!r} must be an integer, a slice, or a vector of integers or booleans",
-            argument="obj",
-            value=obj,
+        raise ArgumentTypeError.refusing(
+            "obj", obj, "must be an integer, a slice, or a vector of integers or booleans", name
         )
     positions = positions.astype(np.int64)
     wrong = (positions < -n) | (positions >= n + more)

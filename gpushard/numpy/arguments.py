@@ -90,6 +90,8 @@ def operands(name: str, *xs: Any) -> list[Any]:
 
     Numbers stay numbers, and data on the host goes where the arrays are.
     """
+    if all(map(is_value, xs)):
+        return list(xs)
     if any(map(is_value, xs)):
         return [x if is_value(x) or is_number(x) else host_data(x, name) for x in xs]
     placed = [x if is_number(x) else as_value(x, name) for x in xs]

@@ -23,11 +23,7 @@ _ORDERS = {"big": np.arange(7, -1, -1, dtype=np.uint8), "little": np.arange(8, d
 
 def _bits(name: str, bitorder: Any) -> Any:
     if bitorder not in _ORDERS:
-        raise ArgumentError(
-            f'{name}: bitorder={bitorder!r} must be "big" or "little"',
-            argument="bitorder",
-            value=bitorder,
-        )
+        raise ArgumentError.refusing("bitorder", bitorder, 'must be "big" or "little"', name)
     return _ORDERS[bitorder]
 
 
@@ -104,10 +100,8 @@ def unpackbits(
     size = lead[-1] * 8
     wanted = integer(count, "unpackbits", "count")
     if wanted < -size:
-        raise ArgumentError(
-            f"unpackbits: count={wanted} leaves out more than the {size} bits that there are",
-            argument="count",
-            value=wanted,
+        raise ArgumentError.refusing(
+            "count", wanted, f"leaves out more than the {size} bits that there are", "unpackbits"
         )
     wanted = wanted + size if wanted < 0 else wanted
     if wanted > size:

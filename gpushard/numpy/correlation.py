@@ -138,9 +138,7 @@ def _correction(bias: bool, ddof: Any) -> int:
     except TracedValueError:
         raise
     except (TypeError, ValueError):
-        raise ArgumentTypeError(
-            f"cov: ddof={ddof!r} must be an integer", argument="ddof", value=ddof
-        ) from None
+        raise ArgumentTypeError.refusing("ddof", ddof, "must be an integer", "cov") from None
 
 
 def _weights(weights: Any, argument: str, count: int, kinds: str) -> Any:

@@ -38,12 +38,10 @@ from gpushard.placement.defaults import default_sharding
 from gpushard.placement.device_put import as_sharding, device_put
 from gpushard.typing import Shape
 
-# fmt: off
 __all__ = [
     "array", "asarray", "copy", "empty", "empty_like", "from_dlpack", "full", "full_like",
     "ones", "ones_like", "zeros", "zeros_like",
-]
-# fmt: on
+]  # fmt: skip
 
 
 _creating = described(

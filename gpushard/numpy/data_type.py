@@ -17,7 +17,6 @@ from gpushard.functions.docstrings import described
 from gpushard.functions.values import is_value
 from gpushard.numpy.arguments import as_value, is_number, settle
 
-# fmt: off
 __all__ = [
     "astype", "bool", "bool_", "can_cast", "cdouble", "complex64", "complex128",
     "complexfloating", "csingle", "double", "dtype", "e", "euler_gamma", "finfo", "float16",
@@ -25,8 +24,7 @@ __all__ = [
     "int32", "int64", "int_", "integer", "intp", "isdtype", "issubdtype", "nan", "newaxis",
     "number", "pi", "promote_types", "result_type", "signedinteger", "single", "uint", "uint8",
     "uint16", "uint32", "uint64", "uintp", "unsignedinteger",
-]
-# fmt: on
+]  # fmt: skip
 
 bool = bool_ = np.bool_
 int8, int16, int32, int64 = np.int8, np.int16, np.int32, np.int64
@@ -71,8 +69,8 @@ def astype(
       device: where the result goes; by default it stays.
       out_sharding: the same.
     """
-    found = as_value(x, "astype").astype(dtype, copy=copy)
-    return settle(settle(found, device, "device"), out_sharding)
+    converted = as_value(x, "astype").astype(dtype, copy=copy)
+    return settle(settle(converted, device, "device"), out_sharding)
 
 
 def can_cast(from_: Any, to: Any, casting: Any = "safe") -> builtins.bool:

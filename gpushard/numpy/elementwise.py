@@ -24,7 +24,6 @@ from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows
 from gpushard.ops.table.elementwise import I0
 
-# fmt: off
 __all__ = [
     "abs", "absolute", "acos", "acosh", "add", "angle", "arccos", "arccosh", "arcsin",
     "arcsinh", "arctan", "arctan2", "arctanh", "around", "asin", "asinh", "atan", "atan2",
@@ -40,8 +39,7 @@ __all__ = [
     "real", "reciprocal", "remainder", "right_shift", "rint", "round", "sign", "signbit", "sin",
     "sinc", "sinh", "spacing", "sqrt", "square", "subtract", "tan", "tanh", "true_divide",
     "trunc", "where",
-]
-# fmt: on
+]  # fmt: skip
 
 _DETAILS = """
 

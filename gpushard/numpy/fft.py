@@ -32,12 +32,10 @@ from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.table import fft as rows
 
-# fmt: off
 __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift",
     "ihfft", "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn",
-]
-# fmt: on
+]  # fmt: skip
 
 
 _NORMS = (None, "backward", "ortho", "forward")
@@ -305,9 +303,7 @@ def _unit(name: str, n: Any, d: Any) -> tuple[int, float]:
     length = integer(n, name, "n")
     distance = float(number_of(d, np.dtype(np.float64), name, "d"))
     if length < 1 or not distance:
-        raise ArgumentError(
-            f"{name}: n={length} must be positive, and d={d} not 0", argument="n", n=length, d=d
-        )
+        raise ArgumentError.refusing("n", length, f"must be positive, and d={d} not 0", name, d=d)
     return length, 1.0 / (length * distance)
 
 

@@ -33,12 +33,10 @@ from gpushard.ops.table import creation as rows
 from gpushard.ops.table.elementwise import WHERE
 from gpushard.ops.table.movement import PAD
 
-# fmt: off
 __all__ = [
     "diag", "diagflat", "eye", "identity", "indices", "meshgrid", "tri", "tril", "triu",
     "vander",
-]
-# fmt: on
+]  # fmt: skip
 
 
 _grids = described(

@@ -339,14 +339,10 @@ def _limits(name: str, range: Any) -> tuple[Any, Any] | None:
         low, high = range
         wrong = not (np.isfinite(low) and np.isfinite(high)) or low > high
     except (TypeError, ValueError):
-        raise ArgumentTypeError(
-            f"{name}: range={range!r} must be two numbers", argument="range", value=range
-        ) from None
+        raise ArgumentTypeError.refusing("range", range, "must be two numbers", name) from None
     if wrong:
-        raise ArgumentError(
-            f"{name}: range={range!r} must be two finite numbers, the lesser first",
-            argument="range",
-            value=range,
+        raise ArgumentError.refusing(
+            "range", range, "must be two finite numbers, the lesser first", name
         )
     return low, high
 
@@ -364,7 +360,7 @@ def _number(name: str, bins: Any) -> int:
             value=bins,
         ) from None
     if number < 1:
-        raise ArgumentError(f"{name}: {bins=} must be positive", argument="bins", value=bins)
+        raise ArgumentError.refusing("bins", bins, "must be positive", name)
     return number
 
 
@@ -409,10 +405,8 @@ def _by_rule(name: str, x: Any, rule: str, limits: Any, weights: Any) -> int:
     """Return how many bins a rule gives; the host reads what it needs to know."""
     check_choice(name, "bins", rule, RULES, ", a number, or edges")
     if weights is not None:
-        raise ArgumentTypeError(
-            f"{name}: bins={rule!r} does not go with weights; give a number of bins, or edges",
-            argument="bins",
-            value=rule,
+        raise ArgumentTypeError.refusing(
+            "bins", rule, "does not go with weights; give a number of bins, or edges", name
         )
     if not x.size:
         return 1

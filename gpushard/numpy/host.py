@@ -15,13 +15,11 @@ from gpushard.numpy.creation import asarray, ones
 from gpushard.placement.device_put import device_get
 from gpushard.placement.npy import PathLike
 
-# fmt: off
 __all__ = [
     "array2string", "array_repr", "array_str", "errstate", "frombuffer", "fromiter",
     "get_printoptions", "iterable", "mask_indices", "ndindex", "printoptions", "savez",
     "set_printoptions",
-]
-# fmt: on
+]  # fmt: skip
 
 # NumPy's own, which take arrays, or have nothing to do with them.
 array2string, array_repr, array_str = np.array2string, np.array_repr, np.array_str

@@ -31,15 +31,13 @@ from gpushard.numpy.public import public, public_array
 from gpushard.numpy.ranges import arange, linspace
 from gpushard.placement.device_put import device_put
 
-# fmt: off
 __all__ = [
     "argwhere", "c_", "choose", "compress", "diag_indices", "diag_indices_from", "extract",
     "fill_diagonal", "flatnonzero", "index_exp", "ix_", "mgrid", "nonzero", "ogrid", "place",
     "put", "put_along_axis", "putmask", "r_", "ravel_multi_index", "s_", "select", "take",
     "take_along_axis", "tril_indices", "tril_indices_from", "triu_indices", "triu_indices_from",
     "unravel_index",
-]
-# fmt: on
+]  # fmt: skip
 
 take = public_array(indexing.take)
 take_along_axis = public_array(indexing.take_along_axis)
@@ -83,9 +81,9 @@ def select(condlist: Any, choicelist: Any, default: Any = 0, *, out_sharding: An
                 argument="condlist",
                 dtype=one.dtype,
             )
-    given = [x if is_value(x) or is_number(x) else np.asarray(x) for x in [*choices, default]]
-    dtype = result_type(*given)
-    *values, result = [as_value(x, "select").astype(dtype) for x in given]
+    operands = [x if is_value(x) or is_number(x) else np.asarray(x) for x in [*choices, default]]
+    dtype = result_type(*operands)
+    *values, result = [as_value(x, "select").astype(dtype) for x in operands]
     for condition, value in zip(conditions[::-1], values[::-1], strict=True):
         result = ew.where(condition, value, result)
     return settle(result, out_sharding)

@@ -74,10 +74,8 @@ class Info:
         )
         for one in kinds:
             if one not in _KINDS:
-                raise ArgumentError(
-                    f"kind={one!r} is unknown; use one of {', '.join(_KINDS)}",
-                    argument="kind",
-                    value=one,
+                raise ArgumentError.refusing(
+                    "kind", one, f"is unknown; use one of {', '.join(_KINDS)}"
                 )
         return {name: np.dtype(name) for one in kinds for name in _KINDS[one]}
 

@@ -22,12 +22,10 @@ from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import movement
 
-# fmt: off
 __all__ = [
     "array_split", "block", "column_stack", "concat", "concatenate", "dsplit", "dstack",
     "hsplit", "hstack", "split", "stack", "unstack", "vsplit", "vstack",
-]
-# fmt: on
+]  # fmt: skip
 
 _joining = public(
     tup="a sequence of arrays.",
@@ -41,11 +39,7 @@ def _joined(arrays: Any, name: str, dtype: Any = None, casting: str = "same_kind
     if is_value(arrays):
         arrays = list(arrays)
     if not isinstance(arrays, list | tuple | np.ndarray):
-        raise ArgumentTypeError(
-            f"{name}: arrays={arrays!r} must be a sequence of arrays",
-            argument="arrays",
-            type=type(arrays),
-        )
+        raise ArgumentTypeError.refusing("arrays", arrays, "must be a sequence of arrays", name)
     if not len(arrays):
         raise ArgumentError(f"{name} got no arrays; give at least one", argument="arrays")
     xs = [x if is_value(x) else host_data(x, name) for x in arrays]

@@ -27,12 +27,10 @@ from gpushard.ops.bind import bind
 from gpushard.ops.table.contractions import DOT, EINSUM, LETTERS, OUTER, TENSORDOT, VECDOT
 from gpushard.typing import Shape
 
-# fmt: off
 __all__ = [
     "cross", "dot", "einsum", "einsum_path", "inner", "kron", "matmul", "matrix_transpose",
     "matvec", "outer", "tensordot", "trace", "vdot", "vecdot", "vecmat",
-]
-# fmt: on
+]  # fmt: skip
 
 matmul = public_array(products.matmul, operands=2)
 dot = public_array(products.dot, operands=2)
@@ -185,10 +183,8 @@ def _summed(axes: Any, shapes: tuple[Shape, Shape]) -> tuple[Sequence[int], Sequ
             )
         return range(-count, 0), range(-two, count - two)
     if len(axes) != 2:
-        raise ArgumentError(
-            f"tensordot: axes={axes!r} must be an integer or a pair, the dims of both operands",
-            argument="axes",
-            axes=axes,
+        raise ArgumentError.refusing(
+            "axes", axes, "must be an integer or a pair, the dims of both operands", "tensordot"
         )
     first, second = (
         from_end(tuple(own) if isinstance(own, list) else own, ndim, "tensordot", "axes")

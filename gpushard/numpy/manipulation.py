@@ -22,14 +22,12 @@ from gpushard.ops.bind import bind
 from gpushard.ops.table import movement
 from gpushard.typing import Shape
 
-# fmt: off
 __all__ = [
     "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_shapes",
     "broadcast_to", "diagonal", "expand_dims", "flip", "fliplr", "flipud", "moveaxis", "ndim",
     "permute_dims", "ravel", "repeat", "reshape", "roll", "rollaxis", "rot90", "shape", "size",
     "squeeze", "swapaxes", "tile", "transpose",
-]
-# fmt: on
+]  # fmt: skip
 
 
 _ARRAYS = {"*xs": "the arrays."}
@@ -289,7 +287,7 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1), *, out_sharding: A
     """
     pair = from_end(tuple(axes) if np.iterable(axes) else axes, m.ndim, "rot90", "axes")
     if len(pair) != 2:
-        raise ArgumentError(f"rot90: axes={axes} must name two dims", argument="axes", axes=axes)
+        raise ArgumentError.refusing("axes", axes, "must name two dims", "rot90")
     first, second = pair
     turns = integer(k, "rot90", "k") % 4
     if turns == 2:

@@ -25,12 +25,10 @@ from gpushard.ops.table import elementwise as rows
 from gpushard.ops.table import reductions
 from gpushard.ops.table.nan_moments import NANMEAN, NANSTD, NANVAR
 
-# fmt: off
 __all__ = [
     "nan_to_num", "nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean",
     "nanmin", "nanprod", "nanstd", "nansum", "nanvar",
-]
-# fmt: on
+]  # fmt: skip
 
 
 def filled(x: Any, value: Any) -> Any:

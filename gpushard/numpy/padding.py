@@ -52,10 +52,8 @@ def pad(
     """
     widths = _widths(pad_width, array.ndim)
     if mode not in _MODES:
-        raise ArgumentError(
-            f"pad: mode={mode!r} is not supported; use one of {', '.join(_MODES)}",
-            argument="mode",
-            value=mode,
+        raise ArgumentError.refusing(
+            "mode", mode, f"is not supported; use one of {', '.join(_MODES)}", "pad"
         )
     if mode == "constant":
         return _with_constants(array, widths, constant_values)
@@ -68,16 +66,10 @@ def pad(
 def _widths(pad_width: Any, ndim: int) -> Widths:
     widths = np.asarray(pad_width)
     if widths.dtype.kind not in "iu":
-        raise ArgumentTypeError(
-            f"pad: pad_width={pad_width!r} must be integers", argument="pad_width", value=pad_width
-        )
+        raise ArgumentTypeError.refusing("pad_width", pad_width, "must be integers", "pad")
     pairs = _pairs(widths, ndim, "pad_width")
     if any(n < 0 for pair in pairs for n in pair):
-        raise ArgumentError(
-            f"pad: pad_width={pad_width!r} must not be negative",
-            argument="pad_width",
-            value=pad_width,
-        )
+        raise ArgumentError.refusing("pad_width", pad_width, "must not be negative", "pad")
     return tuple((int(a), int(b)) for a, b in pairs)
 
 

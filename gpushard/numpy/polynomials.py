@@ -27,12 +27,10 @@ from gpushard.numpy.signals import convolve
 from gpushard.ops.bind import bind
 from gpushard.ops.table import signals as rows
 
-# fmt: off
 __all__ = [
     "poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub",
     "polyval", "roots",
-]
-# fmt: on
+]  # fmt: skip
 
 
 def _coefficients(name: str, p: Any, argument: str) -> Any:

@@ -31,9 +31,7 @@ EXTENSIONS = {
 
 _STRIDE_TRICKS = "lib.stride_tricks", "gpushard.numpy.lib.stride_tricks"
 
-VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
-"""Versions of the Array API."""
-
+VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")  # versions of the Array API
 _REDUCTIONS: dict[np.ufunc, Callable[..., Any]] = {
     np.add: statistical.sum,
     np.multiply: statistical.prod,
@@ -45,12 +43,10 @@ _REDUCTIONS: dict[np.ufunc, Callable[..., Any]] = {
 
 _WITH_CORE_DIMS = ("matmul", "vecdot", "matvec", "vecmat")
 
-# fmt: off
 _ON_HOST = (
     "array2string", "array_repr", "array_str", "copyto", "may_share_memory", "save", "savetxt",
     "savez", "savez_compressed", "shares_memory",
-)
-# fmt: on
+)  # fmt: skip
 """Functions whose business is the host: they take the value there, like `numpy.asarray`."""
 
 _DEFAULTS: dict[str, tuple[Any, ...]] = {
@@ -62,8 +58,7 @@ _DEFAULTS: dict[str, tuple[Any, ...]] = {
 }
 """Keywords of ufuncs that are fine as long as they say what holds anyway."""
 
-_NAMES = {"a_min": "min", "a_max": "max"}
-"""NumPy's names of arguments that have others here."""
+_NAMES = {"a_min": "min", "a_max": "max"}  # NumPy's names of arguments that have others here
 
 
 def namespace_of(module: ModuleType, api_version: str | None) -> ModuleType:

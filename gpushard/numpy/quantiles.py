@@ -178,7 +178,5 @@ def _shares(name: str, q: Any) -> Any:
             f"{name}: q of {shares.dtype} must be real numbers", argument="q", dtype=shares.dtype
         )
     if not is_value(q) and not np.all((shares >= 0) & (shares <= whole)):
-        raise ArgumentError(
-            f"{name}: q={q!r} must be from 0 to {whole}", argument="q", value=q, most=whole
-        )
+        raise ArgumentError.refusing("q", q, f"must be from 0 to {whole}", name, most=whole)
     return shares / whole if whole == 100 else shares

@@ -21,12 +21,10 @@ from gpushard.ops.bind import bind
 from gpushard.ops.table.searching import ISIN
 from gpushard.ops.table.sets import COUNTS, INDICES, INVERSE, UNIQUE, Wish
 
-# fmt: off
 __all__ = [
     "intersect1d", "isin", "setdiff1d", "setxor1d", "union1d", "unique", "unique_all",
     "unique_counts", "unique_inverse", "unique_values",
-]
-# fmt: on
+]  # fmt: skip
 
 _METHODS = (None, "auto", "compare_all", "binary_search", "sort")
 

@@ -62,10 +62,8 @@ def interp(
         )
     if period is not None:
         if not is_number(period) or not period:
-            raise ArgumentError(
-                f"interp: period={period!r} must be a number other than 0",
-                argument="period",
-                value=period,
+            raise ArgumentError.refusing(
+                "period", period, "must be a number other than 0", "interp"
             )
         left = right = None
         period = abs(float(period))
@@ -87,10 +85,8 @@ def _check_points(xs: Any, ys: Any) -> None:
 
 def _number(argument: str, value: Any, ys: Any) -> Any:
     if not is_number(value) or (isinstance(value, complex) and kind_of(ys.dtype) != "c"):
-        raise ArgumentTypeError(
-            f"interp: {argument}={value!r} must be a number such as those of fp",
-            argument=argument,
-            value=value,
+        raise ArgumentTypeError.refusing(
+            argument, value, "must be a number such as those of fp", "interp"
         )
     return value
 

@@ -26,12 +26,10 @@ from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import sorting as rows
 
-# fmt: off
 __all__ = [
     "argpartition", "argsort", "digitize", "lexsort", "partition", "searchsorted", "sort",
     "sort_complex", "topk",
-]
-# fmt: on
+]  # fmt: skip
 
 sort = public_array(sorting.sort)
 argsort = public_array(sorting.argsort)

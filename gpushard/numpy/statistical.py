@@ -23,13 +23,11 @@ from gpushard.numpy.manipulation import broadcast_to, lengthwise
 from gpushard.numpy.public import public, public_array
 from gpushard.ops.axes import from_end
 
-# fmt: off
 __all__ = [
     "all", "amax", "amin", "any", "argmax", "argmin", "average", "count_nonzero", "cumprod",
     "cumsum", "cumulative_prod", "cumulative_sum", "max", "mean", "min", "prod", "ptp", "std",
     "sum", "var",
-]
-# fmt: on
+]  # fmt: skip
 
 sum = public_array(statistical.sum)
 prod = public_array(statistical.prod)

@@ -51,9 +51,7 @@ def _as_ints(axis: Any, name: str, argument: str) -> tuple[int, ...]:
 def _no_axis(
     axis: Any, name: str, argument: str, wanted: str = "an integer, a tuple of integers or None"
 ) -> ArgumentTypeError:
-    return ArgumentTypeError(
-        f"{name}: {argument}={axis!r} must be {wanted}", argument=argument, axis=axis
-    )
+    return ArgumentTypeError.refusing(argument, axis, f"must be {wanted}", name, axis=axis)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -63,7 +61,7 @@ def _from_end(
     if axis is None:
         return tuple(range(-ndim, 0))
     axes = axis if isinstance(axis, tuple) else (axis,)
-    found = []
+    positions = []
     for one in axes:
         if not -ndim <= one < ndim:
             raise AxisError(
@@ -73,12 +71,9 @@ def _from_end(
                 axis=one,
                 ndim=ndim,
             )
-        found.append(one if one < 0 else one - ndim)
-    if len(set(found)) != len(found):
-        raise ArgumentError(
-            f"{name}: {argument}={axes} names an axis twice; name each once",
-            argument=argument,
-            axis=axes,
-            ndim=ndim,
+        positions.append(one if one < 0 else one - ndim)
+    if len(set(positions)) != len(positions):
+        raise ArgumentError.refusing(
+            argument, axes, "names an axis twice; name each once", name, axis=axes, ndim=ndim
         )
-    return tuple(found)
+    return tuple(positions)

@@ -18,7 +18,9 @@ from gpushard.ops.row import Params, Row
 class Interpreter(Protocol):
     """What gives operations their meaning."""
 
-    level: int  # higher ones take operations first
+    @property
+    def level(self) -> float:
+        """Higher ones take operations first."""
 
     def bind(
         self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None

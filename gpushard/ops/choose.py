@@ -24,8 +24,7 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.ops.rule import Dims, Rule, Splits
 from gpushard.typing import IntArray, Shape
 
-MOST = 4096
-"""How many assignments are priced at most."""
+MOST = 4096  # how many assignments are priced at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,8 +120,8 @@ def _all(rule: Rule, axes: Sequence[str]) -> Iterator[Splits]:
         groups.pop(None, None)
         orders = [itertools.permutations(names) for names in groups.values()]
         for order in itertools.product(*orders):
-            found = rule.pins | dict(zip(groups, order, strict=True))
-            yield tuple(found.get(f, ()) for f in range(len(rule.sizes)))
+            splits = rule.pins | dict(zip(groups, order, strict=True))
+            yield tuple(splits.get(f, ()) for f in range(len(rule.sizes)))
 
 
 def _placed(rule: Rule, places: dict[str, set[int]]) -> Iterator[Splits]:

@@ -15,7 +15,7 @@ from gpushard.typing import Shape
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class CommonDevices:
     """The devices that an operation runs on, and the shardings that its operands have there."""
 
     named: tuple[Mesh, ...]  # the different meshes of the operands, in their order
@@ -37,9 +37,9 @@ class Frame:
         return SingleDeviceSharding(self.devices[0])  # others may be for arrays of one rank
 
 
-def frame_of(
+def common_devices(
     name: str, operands: Sequence[Operand], out: tuple[Sharding, Shape] | None = None
-) -> Frame:
+) -> CommonDevices:
     """Find the devices that an operation runs on.
 
     Committed operands decide. Uncommitted ones follow them, and so does everything that has no
@@ -55,10 +55,10 @@ def frame_of(
     if out is not None and not any(x.aval.shape for x in placed):
         sharding, devices = out[0], out[0].tiling(out[1]).devices
         if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh):
-            return Frame((sharding.mesh,), (), devices)
+            return CommonDevices((sharding.mesh,), (), devices)
         if len(devices) == 1:
-            return Frame((), (SingleDeviceSharding(devices[0]),), devices)
-        return Frame((line_of(devices),), (), devices)
+            return CommonDevices((), (SingleDeviceSharding(devices[0]),), devices)
+        return CommonDevices((line_of(devices),), (), devices)
     deciding = _deciding(placed)
     if not deciding[0].committed:
         deciding = [max(deciding, key=lambda x: x.sharding.num_devices)]
@@ -70,7 +70,7 @@ def frame_of(
     meshes = dict.fromkeys(s.mesh for s in there if isinstance(s, NamedSharding))
     fixed = dict.fromkeys(s for s in there if not isinstance(s, NamedSharding))
     concrete = tuple(mesh for mesh in meshes if isinstance(mesh, Mesh))
-    return Frame(concrete, tuple(fixed), deciding[0].tiling.devices)
+    return CommonDevices(concrete, tuple(fixed), deciding[0].tiling.devices)
 
 
 def _deciding(placed: Sequence[Sharded]) -> list[Sharded]:

@@ -20,8 +20,7 @@ from gpushard.ops.row import Case, Params, Program, Row
 from gpushard.ops.shardings import check_available, sharded_call
 from gpushard.runtime.runtime import Runtime
 
-_KEY_BYTES = 200
-"""Bytes that an operand takes in a program's key and in its layout, about."""
+_KEY_BYTES = 200  # bytes that an operand takes in a program's key and in its layout, about
 
 
 def check_out(row: Row, out: Any) -> None:

@@ -42,11 +42,7 @@ def gather_guard(level: str) -> Iterator[None]:
     gpushard.errors.TransferGuardError: ...
     """
     if level not in _LEVELS:
-        raise ArgumentError(
-            f"level={level!r} is unknown; use one of {', '.join(_LEVELS)}",
-            argument="level",
-            level=level,
-        )
+        raise ArgumentError.refusing("level", level, f"is unknown; use one of {', '.join(_LEVELS)}")
     token = _level.set(level)
     try:
         yield

@@ -16,15 +16,9 @@ from gpushard.typing import Dtype, LocalArray, LocalArrays
 _AT_ONCE = 8
 """Arrays that a launch merges; all that a kernel is told of more might not fit its arguments."""
 
-_STRIP = 1 << 15
-"""Elements that are merged at a time on the host: they stay in cache."""
-
-_STRIPS = 4
-"""So many for each thread, at least."""
-
-_MOST_THREADS = 8
-"""At most so many threads merge one block."""
-
+_STRIP = 1 << 15  # elements that are merged at a time on the host: they stay in cache
+_STRIPS = 4  # so many for each thread, at least
+_MOST_THREADS = 8  # at most so many threads merge one block
 _STEPS = {
     "add": "s + a",
     "multiply": "s * a",
@@ -35,8 +29,7 @@ _STEPS = {
 }
 """What a ufunc makes of two elements, as C++ has it. Of NaNs the first one stays."""
 
-_WHOLE = {"minimum": "a < s ? a : s", "maximum": "s < a ? a : s"}
-"""The same for types without NaNs."""
+_WHOLE = {"minimum": "a < s ? a : s", "maximum": "s < a ? a : s"}  # the same for types without NaNs
 
 
 class InOrder:

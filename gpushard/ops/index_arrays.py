@@ -7,7 +7,9 @@ itself, as in `take_along_axis`.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -168,6 +170,33 @@ def _factors(
     before, _, after = indexed.order(ndim)
     part = (*(array[dim] for dim in before), *index, *(array[dim] for dim in after))
     return tuple(array), tuple(index), part, tuple(sizes)
+
+
+def stacked(
+    indexed: Indexed, shape: Shape, shapes: Sequence[Shape], lead: int
+) -> tuple[Indexed, int]:
+    """Pair dims in front of an array, and those before indexed ones, with dims of index arrays.
+
+    So elements along them go first in the part, in this order.
+
+    Args:
+      indexed: without these dims.
+      shape: of the array, likewise.
+      shapes: those of the index arrays, likewise.
+      lead: how many dims come in front of all; 0 if only index arrays have some.
+
+    Returns:
+      The same with these dims, and how many dims index arrays have after those in front.
+
+    >>> found, count = stacked(Indexed((-1,), 0), (4, 5), ((3,),), 1)
+    >>> found.paired, count
+    (((-3, -3), (-2, -2)), 2)
+    """
+    before, _, _ = indexed.order(len(shape))
+    count = len(before) + len(spread(indexed, shape, tuple(shapes)))
+    pairs = [(-lead - len(shape) + dim, -lead - count + dim) for dim in range(lead)]
+    pairs += [(dim - len(shape), n - count) for n, dim in enumerate(before)]
+    return dataclasses.replace(indexed, paired=(*pairs, *indexed.paired)), count
 
 
 def located(

@@ -40,8 +40,8 @@ def _converting(kernel: Kernel, avals: Sequence[Aval]) -> Kernel:
     types = [wide(aval.dtype) for aval in avals]
 
     def converted(*operands: Any, **out: Any) -> Any:
-        given = [x.astype(t, copy=False) for x, t in zip(operands, types, strict=True)]
-        return kernel(*given, **out)
+        typed = [x.astype(t, copy=False) for x, t in zip(operands, types, strict=True)]
+        return kernel(*typed, **out)
 
     return converted
 
@@ -50,11 +50,11 @@ def _rounding(kernel: Kernel, types: Sequence[Dtype]) -> Kernel:
     """Return a kernel that gives, or writes, results of some types."""
 
     def rounded(*operands: Any, out: Any = None) -> Any:
-        found = kernel(*operands)
-        results = found if isinstance(found, tuple) else (found,)
+        unrounded = kernel(*operands)
+        results = unrounded if isinstance(unrounded, tuple) else (unrounded,)
         if out is None:
             made = tuple(x.astype(t, copy=False) for x, t in zip(results, types, strict=True))
-            return made if isinstance(found, tuple) else made[0]
+            return made if isinstance(unrounded, tuple) else made[0]
         for target, x in zip(out if isinstance(out, tuple) else (out,), results, strict=True):
             target[...] = x
         return out

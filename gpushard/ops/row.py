@@ -198,12 +198,50 @@ class Strategy:
         return self
 
 
-def broadcasting(params: Params, dims: Sequence[tuple[int, ...]]) -> Params:
-    """Say that dims in front are broadcast, where all operands have them: a `Row.stacked`.
+@dataclass(frozen=True)
+class Stack:
+    """What one call of a kernel takes for all elements of named dims, which come in front."""
 
-    Those that an operand lacks have length 1 in it, and so have dims between these and its own.
-    """
-    return params
+    params: Params
+    # For each operand how many dims of length 1 come between named dims, all of them, and its own;
+    # those it lacks have length 1. None for one that comes as it is, with the named dims it has.
+    between: tuple[int | None, ...]
+    # Those among the former that have all elements along named dims that they lack.
+    whole: frozenset[int] = frozenset()
+
+
+Stacker: TypeAlias = Callable[
+    [Params, tuple[Shape, ...], tuple[tuple[int, ...], ...], int], "Stack | None"
+]
+"""Takes the parameters, for each operand its shape without named dims and which of these it has,
+and how many there are. None where the kernel is called for each of their elements."""
+
+
+def broadcasting(
+    params: Params, shapes: Sequence[Shape], dims: Sequence[tuple[int, ...]], lead: int
+) -> Stack:
+    """Say that dims in front are broadcast as others are: a `Row.stacked`."""
+    most = max(map(len, shapes))
+    return Stack(params, tuple([most - len(shape) for shape in shapes]))
+
+
+def broadcasting_whole(
+    params: Params, shapes: Sequence[Shape], dims: Sequence[tuple[int, ...]], lead: int
+) -> Stack:
+    """Say the same where operands must have one shape."""
+    return Stack(params, (0,) * len(shapes), frozenset(range(len(shapes))))
+
+
+def beside_others(*numbers: int) -> Stacker:
+    """Say that some operands may have dims in front, and others come as they are."""
+
+    def stacked(
+        params: Params, shapes: Sequence[Shape], dims: Sequence[tuple[int, ...]], lead: int
+    ) -> Stack | None:
+        alone = not any(own for number, own in enumerate(dims) if number not in numbers)
+        return Stack(params, (None,) * len(dims)) if alone else None
+
+    return stacked
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,10 +274,10 @@ class Row:
     # of that, from the end; gives the parameters for that array as it lies. None if operands must
     # be in order.
     turned: Callable[[Params, int, tuple[int, ...]], Params] | None = None
-    # For kernels that take operands with more dims in front: takes the parameters and, for each
-    # operand, which of these it has; gives the parameters for such operands. None where kernels
-    # are called for each element of these dims. See `broadcasting`.
-    stacked: Callable[[Params, Sequence[tuple[int, ...]]], Params] | None = None
+    # How the kernel takes all elements of named dims in front of operands at once; None where it
+    # is called for each of them.
+    stacked: Stacker | None = None
+    each: str = ""  # why it is called for each where it is, in a line
     # Whether nothing moves before somebody needs the result in order; see `turned`.
     later: bool = False
 

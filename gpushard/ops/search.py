@@ -13,12 +13,8 @@ import numpy as np
 
 _Side: TypeAlias = Literal["left", "right"]
 
-_PIECE = 1 << 15
-"""Values that are worked on at a time, so that what that takes stays in cache."""
-
-_LEAST = 1 << 12
-"""Fewer values are searched for one by one."""
-
+_PIECE = 1 << 15  # values that are worked on at a time, so that what that takes stays in cache
+_LEAST = 1 << 12  # fewer values are searched for one by one
 _FALLS = 16
 """Branches are guessed right where less than one in so many values is smaller than the one before:
 NumPy goes on from the position of that."""
@@ -28,10 +24,10 @@ def search(xp: Any, x1: Any, x2: Any, side: _Side, out: Any = None) -> Any:
     """Return where values would be inserted to keep an array in order, as NumPy does."""
     together = xp is np and x1.dtype.kind in "iuf" and max(x1.size // 16, _LEAST) <= x2.size
     if not together or not x1.size:
-        found = xp.searchsorted(x1, x2, side=side)
+        at = xp.searchsorted(x1, x2, side=side)
         if out is None:
-            return found
-        out[...] = found
+            return at
+        out[...] = at
         return out
     made = np.empty(x2.shape, np.intp) if out is None else out
     if not (made.flags.c_contiguous and made.dtype == np.intp):

@@ -13,21 +13,14 @@ import numpy as np
 
 from gpushard.ops.aval import Dtype
 
-BITS = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
-"""Integers of as many bytes."""
-
-_LEAST = 1 << 12
-"""Fewer elements take less time one by one."""
-
+BITS = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}  # integers of as many bytes
+_LEAST = 1 << 12  # fewer elements take less time one by one
 _PIECE = 1 << 17
 """Elements that are worked on at a time, so that what that takes stays in cache. Before each call
 threads wait for one another, which takes longer than a smaller cache saves."""
 
-_FEW = 1 << 10
-"""Operands of fewer elements are chosen from in one call."""
-
-_RUN = 16
-"""Runs of so many elements that a condition is the same for are copied faster than chosen."""
+_FEW = 1 << 10  # operands of fewer elements are chosen from in one call
+_RUN = 16  # runs of so many elements that a condition is the same for are copied faster than chosen
 
 
 def where_on_host(dtype: Dtype, condition: Any, x: Any, y: Any, out: Any = None) -> Any:

@@ -12,7 +12,7 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import devices_of
 from gpushard.ops.aval import Aval
 from gpushard.ops.choose import Choice, Given, Price, Target, choose, of_dims, sharding_of
-from gpushard.ops.committed import Frame, common_memory, frame_of
+from gpushard.ops.committed import CommonDevices, common_devices, common_memory
 from gpushard.ops.operand import Operand, Scalar, as_written, given, in_memory, splits_of
 from gpushard.ops.row import Case, Result, ShardedCall, Strategy
 from gpushard.ops.rule import Dims, Rule, Splits
@@ -31,14 +31,14 @@ def sharded_call(case: Case) -> tuple[Strategy, ShardedCall | None]:
     rule, memory = case.rule, common_memory(case.operands)
     operands = [in_memory(x, "device") for x in case.operands]
     out = case.out
-    frame = frame_of(row.name, operands, None if out is None else (out, avals[0].shape))
-    own = frame.fixed[0] if _stays(frame, rule, operands) else frame.single
+    common = common_devices(row.name, operands, None if out is None else (out, avals[0].shape))
+    own = common.fixed[0] if _stays(common, rule, operands) else common.single
     if own is not None:
         places, results = _without_mesh(own, operands, avals)
         ends = [result.sharding for result in results]
         call = ShardedCall(places, results, _in_the_end(case, ends, memory), None)
         return row.strategies[-1], call
-    choice, back = _chosen(case, frame, operands, ways)
+    choice, back = _chosen(case, common, operands, ways)
     results = _results(case, choice.mesh, rule.results, choice.splits, operands)
     ends = [result.sharding for result in results]
     if back is not None:
@@ -63,11 +63,11 @@ def check_available(runtime: Runtime, name: str, avals: Sequence[Aval]) -> None:
 
 
 def _chosen(
-    case: Case, frame: Frame, operands: Sequence[Operand], ways: Sequence[Price]
+    case: Case, common: CommonDevices, operands: Sequence[Operand], ways: Sequence[Price]
 ) -> tuple[Choice, Splits | None]:
     """Return how the work is split, and the splits that results get in the end if others."""
     rule, out, target = case.rule, case.out, None
-    meshes = pinned_meshes(case, frame)
+    meshes = pinned_meshes(case, common)
     shape, itemsize = case.results[0].shape, case.results[0].dtype.itemsize
     if isinstance(out, NamedSharding) and out.device_set == set(meshes[0].assignment):
         assert isinstance(out.mesh, Mesh)
@@ -90,12 +90,12 @@ def _chosen(
     return choice, wanted
 
 
-def pinned_meshes(case: Case, frame: Frame) -> tuple[Mesh, ...]:
+def pinned_meshes(case: Case, common: CommonDevices) -> tuple[Mesh, ...]:
     """Return the meshes that work can be split over: those that have the axes of pinned factors."""
     taken = case.rule.taken
     if not taken:
-        return frame.meshes
-    meshes = tuple(mesh for mesh in frame.meshes if taken <= set(mesh.axis_names))
+        return common.meshes
+    meshes = tuple(mesh for mesh in common.meshes if taken <= set(mesh.axis_names))
     if not meshes:
         raise ShardingError(
             f"{case.row.name}: dims are pinned to the mesh axes {sorted(taken)}, which the mesh of "
@@ -175,15 +175,15 @@ def _fitting(rule: Rule, shape: Shape, dims: Dims) -> Dims:
     )
 
 
-def _stays(frame: Frame, rule: Rule, operands: Sequence[Operand]) -> bool:
+def _stays(common: CommonDevices, rule: Rule, operands: Sequence[Operand]) -> bool:
     """Whether everything has one user's own sharding, and the results can have it too."""
     dims = rule.results[0]
     arrays = [
         own for own, x in zip(rule.operands, operands, strict=True) if not isinstance(x, Scalar)
     ]
     return (
-        not frame.named
-        and len(frame.fixed) == 1
+        not common.named
+        and len(common.fixed) == 1
         and all(own == dims for own in (*arrays, *rule.results))
         and not rule.reduced
         and not rule.whole

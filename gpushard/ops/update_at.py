@@ -72,14 +72,9 @@ def _update_on_host(
         view[at] = ufunc(view[at], new)
 
 
-_WIDE = 16
-"""So many elements at each position are combined faster by a ufunc than by its `at`."""
-
-_MANY = 1 << 12
-"""There have to be so many elements in all for that."""
-
-_ROUNDS = 16
-"""A position may be there so often for that."""
+_WIDE = 16  # so many elements at each position are combined faster by a ufunc than by its `at`
+_MANY = 1 << 12  # there have to be so many elements in all for that
+_ROUNDS = 16  # a position may be there so often for that
 
 
 def _rounds(view: LocalArray, index: Sequence[Any]) -> list[LocalArray] | None:

@@ -24,11 +24,8 @@ from gpushard.typing import Shape
 class OverMesh:
     """New data goes to a mesh."""
 
-    mesh: Mesh
-    """Which one."""
-
-    spec: PartitionSpec | None
-    """How data is split; None for whatever suits its shape."""
+    mesh: Mesh  # which one
+    spec: PartitionSpec | None  # how data is split; None for whatever suits its shape
 
 
 _default: contextvars.ContextVar[Device | OverMesh | None] = contextvars.ContextVar(
@@ -51,10 +48,8 @@ def devices(backend: str | None = None) -> list[Device]:
     """
     every = current.current().devices
     if backend is not None and backend not in (known := {d.platform for d in every}):
-        raise NoDeviceError(
-            f"backend={backend!r} has no devices here; there are {', '.join(sorted(known))}",
-            argument="backend",
-            backend=backend,
+        raise NoDeviceError.refusing(
+            "backend", backend, f"has no devices here; there are {', '.join(sorted(known))}"
         )
     return list(every)
 
@@ -120,9 +115,7 @@ def default_device(device: Device) -> Iterator[None]:
     1
     """
     if not isinstance(device, Device):
-        raise ArgumentTypeError(
-            f"device={device!r} must be one of gpushard.devices()", argument="device"
-        )
+        raise ArgumentTypeError.refusing("device", device, "must be one of gpushard.devices()")
     token = _default.set(device)
     try:
         yield
@@ -155,13 +148,11 @@ def use_mesh(mesh: Mesh, spec: PartitionSpec | str = _REPLICATED) -> Iterator[Me
     PartitionSpec(None, 'x')
     """
     if not isinstance(mesh, Mesh):
-        raise ArgumentTypeError(
-            f"mesh={mesh!r} must be a Mesh of devices, such as make_mesh gives", argument="mesh"
+        raise ArgumentTypeError.refusing(
+            "mesh", mesh, "must be a Mesh of devices, such as make_mesh gives"
         )
     if spec != "auto" and not isinstance(spec, PartitionSpec):
-        raise ArgumentTypeError(
-            f'spec={spec!r} must be a PartitionSpec or "auto"', argument="spec", spec=spec
-        )
+        raise ArgumentTypeError.refusing("spec", spec, 'must be a PartitionSpec or "auto"')
     named = spec if isinstance(spec, PartitionSpec) else None
     NamedSharding(mesh, named or _REPLICATED)  # refuses axes that there are not
     token = _default.set(OverMesh(mesh, named))
@@ -169,6 +160,11 @@ def use_mesh(mesh: Mesh, spec: PartitionSpec | str = _REPLICATED) -> Iterator[Me
         yield mesh
     finally:
         _default.reset(token)
+
+
+def surroundings() -> tuple[Any, ...]:
+    """Return what decides where new data goes, and which mesh a bare spec means; hashable."""
+    return _default.get(), current_mesh(), get_mesh()
 
 
 def default_mesh() -> Mesh | None:
@@ -236,9 +232,10 @@ def make_mesh(
     sizes = as_shape(axis_shapes, "axis_shapes")
     needed = math.prod(sizes)
     if not needed:
-        raise MeshError(
-            f"axis_shapes={sizes} must be positive; leave out axes that you do not need",
-            argument="axis_shapes",
+        raise MeshError.refusing(
+            "axis_shapes",
+            sizes,
+            "must be positive; leave out axes that you do not need",
             sizes=sizes,
         )
     if devices is not None and needed != len(chosen):

@@ -24,6 +24,7 @@ from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.host import blocks_of, from_host
 from gpushard.placement.device_put import as_host_array, as_sharding
 from gpushard.runtime import current
+from gpushard.runtime.runtime import Device
 from gpushard.typing import HostArray, Index, IntArray, Shape
 
 _BATCH_NBYTES = 64 << 20
@@ -63,10 +64,8 @@ def make_array_from_callback(
     tiling = place_tiling(sharding, sizes)
     wanted = None if dtype is None else as_dtype(dtype)
     if not callable(data_callback):
-        raise ArgumentTypeError(
-            f"data_callback={data_callback!r} must be a function from slices to their data",
-            argument="data_callback",
-            type=type(data_callback),
+        raise ArgumentTypeError.refusing(
+            "data_callback", data_callback, "must be a function from slices to their data"
         )
     check_transfer(HOST_TO_DEVICE, "make_array_from_callback(...)", explicit=True)
     blocks = blocks_of(tiling.local)
@@ -184,14 +183,6 @@ def make_array_from_single_device_arrays(
     Array([0, 0, 1, 1], dtype=int64, sharding=NamedSharding(mesh=('x': 2), spec=P('x')))
     """
     tiling = place_tiling(_checked_sharding(sharding), as_shape(shape)).local
-    for position, array in enumerate(arrays):
-        if not isinstance(array, Array):
-            raise ArgumentTypeError(
-                f"arrays[{position}] is a {type(array).__name__}; each must be an Array on one "
-                "device, place it with device_put(x, device)",
-                argument="arrays",
-                position=position,
-            )
     parts = _by_device(tiling, arrays)
     expected = as_dtype(dtype) if dtype is not None else parts[0].dtype
     _check_parts(parts, sharding, tiling, expected)
@@ -348,14 +339,7 @@ def _by_device(tiling: Tiling, arrays: Sequence[Array]) -> list[Array]:
     """Order single-device arrays as the tiling orders devices."""
     placed: dict[Hashable, Array] = {}
     for position, array in enumerate(arrays):
-        devices = array.devices()
-        if len(devices) != 1:
-            raise ShardingError(
-                f"arrays[{position}] lies on {len(devices)} devices; each must lie on one",
-                argument="arrays",
-                position=position,
-            )
-        placed[next(iter(devices))] = array
+        placed[device_of_array(array, "arrays", position)] = array
     wanted = [device_of(tiling.devices[position]) for position in tiling.addressable]
     missing = [device for device in wanted if device not in placed]
     surplus = [device for device in placed if device not in set(wanted)]
@@ -371,11 +355,31 @@ def _by_device(tiling: Tiling, arrays: Sequence[Array]) -> list[Array]:
     return [placed[device] for device in wanted]
 
 
+def device_of_array(x: Any, argument: str, position: int) -> Device:
+    """Return the device of one of several arrays, which are on one device each."""
+    if not isinstance(x, Array):
+        raise ArgumentTypeError(
+            f"{argument}[{position}] is a {type(x).__name__}; each must be an Array on one device, "
+            "place it with device_put(x, device)",
+            argument=argument,
+            position=position,
+            type=type(x),
+        )
+    devices = list(x.devices())
+    if len(devices) != 1:
+        raise ShardingError(
+            f"{argument}[{position}] lies on {len(devices)} devices; each must lie on one",
+            argument=argument,
+            position=position,
+            devices=len(devices),
+        )
+    return devices[0]
+
+
 def _checked_sharding(sharding: Any) -> Sharding:
     if not isinstance(sharding, Sharding):
-        raise ArgumentTypeError(
-            f"sharding={sharding!r} must be a Sharding, such as NamedSharding(mesh, P('x'))",
-            argument="sharding",
+        raise ArgumentTypeError.refusing(
+            "sharding", sharding, "must be a Sharding, such as NamedSharding(mesh, P('x'))"
         )
     return sharding
 

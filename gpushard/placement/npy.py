@@ -28,9 +28,7 @@ from gpushard.placement.device_put import as_sharding
 from gpushard.placement.make_array import make_array_from_callback
 from gpushard.typing import HostArray
 
-_CHUNK = 1 << 20
-"""Bytes written at once."""
-
+_CHUNK = 1 << 20  # bytes written at once
 PathLike: TypeAlias = str | os.PathLike[str]
 
 
@@ -203,8 +201,6 @@ def _checked_path(file: Any) -> Path:
     try:
         return Path(file)
     except TypeError:
-        raise ArgumentTypeError(
-            f"file={file!r} must be a path: a str or a pathlib.Path",
-            argument="file",
-            type=type(file),
+        raise ArgumentTypeError.refusing(
+            "file", file, "must be a path: a str or a pathlib.Path"
         ) from None

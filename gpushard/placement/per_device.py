@@ -163,11 +163,7 @@ def replicate(
 def _checked_devices(devices: Sequence[Device]) -> list[Device]:
     places = list(devices) if isinstance(devices, Iterable) else [devices]
     if not all(isinstance(place, Device) for place in places):
-        raise ArgumentTypeError(
-            f"devices={devices!r} must be a list of gpushard.devices()",
-            argument="devices",
-            value=devices,
-        )
+        raise ArgumentTypeError.refusing("devices", devices, "must be a list of gpushard.devices()")
     if not places:
         raise ArgumentError(
             "devices is empty; give one or more of gpushard.devices()", argument="devices"

@@ -37,10 +37,8 @@ def prefetch(batches: Iterable[Any], sharding: Any = None, *, size: int = 2) -> 
     [[0, 0], [1, 1], [2, 2]]
     """
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        raise ArgumentError(
-            f"size={size!r} must be an integer of at least 1: how many batches are placed ahead",
-            argument="size",
-            value=size,
+        raise ArgumentError.refusing(
+            "size", size, "must be an integer of at least 1: how many batches are placed ahead"
         )
     try:
         return _placed(iter(batches), sharding, size)

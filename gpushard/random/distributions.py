@@ -14,14 +14,12 @@ from gpushard.ops.table import elementwise
 from gpushard.ops.table import random as table
 from gpushard.random.sampling import documented, dtype_of, is_high, is_whole, sample
 
-# fmt: off
 __all__ = [
     "bernoulli", "beta", "binomial", "bits", "cauchy", "chisquare", "double_sided_maxwell",
     "exponential", "f", "gamma", "generalized_normal", "geometric", "gumbel", "integers", "laplace",
     "loggamma", "logistic", "lognormal", "maxwell", "normal", "pareto", "poisson", "rademacher",
     "randint", "rayleigh", "t", "triangular", "truncated_normal", "uniform", "wald", "weibull_min",
-]
-# fmt: on
+]  # fmt: skip
 
 
 @documented(table.BITS)

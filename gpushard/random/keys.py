@@ -19,12 +19,10 @@ from gpushard.ops.table import random_keys
 from gpushard.ops.table.packed_keys import PACK, UNPACK
 from gpushard.random.placing import bind_at, new_data
 
-# fmt: off
 __all__ = [
     "PRNGKey", "clone", "fold_in", "key", "key_data", "key_dtype", "key_impl", "split",
     "wrap_key_data",
-]
-# fmt: on
+]  # fmt: skip
 
 _IMPLEMENTATIONS = ("threefry2x32", "fry")
 
@@ -32,11 +30,7 @@ _IMPLEMENTATIONS = ("threefry2x32", "fry")
 def _check_impl(*impls: Any) -> None:
     for impl in impls:
         if impl is not None and not isinstance(impl, KeyDType) and impl not in _IMPLEMENTATIONS:
-            raise ArgumentError(
-                f"impl={impl!r} is not available; keys are of threefry2x32",
-                argument="impl",
-                impl=impl,
-            )
+            raise ArgumentError.refusing("impl", impl, "is not available; keys are of threefry2x32")
 
 
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> KeyArray:
@@ -78,10 +72,8 @@ def _element(seed: Any) -> Any:
         return low if sys.byteorder == "big" else (low >> high) | (low << high)
     number = integer(seed, "key", "seed")
     if not -(1 << 63) <= number < 1 << 64:
-        raise ArgumentError(
-            f"key: seed={number} has more than 64 bits; fold_in takes more numbers",
-            argument="seed",
-            value=number,
+        raise ArgumentError.refusing(
+            "seed", number, "has more than 64 bits; fold_in takes more numbers", "key"
         )
     if isinstance(seed, np.generic | np.ndarray) and seed.dtype.itemsize < 8:
         number &= 0xFFFFFFFF  # such types say their width: they have no high word
@@ -144,10 +136,8 @@ def _fold_number(data: Any) -> Any:
         return data
     number = integer(data, "fold_in", "data")
     if not -(1 << 31) <= number < 1 << 32:
-        raise ArgumentError(
-            f"fold_in: data={number} has more than 32 bits; fold in its parts one after another",
-            argument="data",
-            value=number,
+        raise ArgumentError.refusing(
+            "data", number, "has more than 32 bits; fold in its parts one after another", "fold_in"
         )
     return np.uint32(number & 0xFFFFFFFF)
 

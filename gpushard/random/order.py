@@ -74,15 +74,11 @@ def _number(x: Any, name: str, argument: str) -> int:
         )
     data = np.asarray(x)
     if data.dtype.kind not in "iu":
-        raise ArgumentTypeError(
-            f"{name}: {argument}={x!r} must be an integer, or an array of one dim at least",
-            argument=argument,
-            value=x,
+        raise ArgumentTypeError.refusing(
+            argument, x, "must be an integer, or an array of one dim at least", name
         )
     if data < 0:
-        raise ArgumentError(
-            f"{name}: {argument}={x} must not be negative", argument=argument, value=x
-        )
+        raise ArgumentError.refusing(argument, x, "must not be negative", name)
     return int(data)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from gpushard.config import Settings
 from gpushard.frozen import dataclass
+from gpushard.runtime.callbacks import Caller
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.pool import Store
@@ -39,33 +40,20 @@ HOST_DOMAIN = -1
 class DeviceInfo:
     """What a backend says of one of its devices."""
 
-    kind: str
-    """Such as "host" or the name of a GPU."""
-
-    hardware_id: int
-    """Position of the chip among those of this process."""
-
-    partition: int
-    """Which part of the chip."""
-
-    domain: int
-    """The memory domain; devices of one domain share physical memory."""
-
-    pinned_domain: int
-    """The memory domain of the page-locked host memory beside it."""
-
+    kind: str  # such as "host" or the name of a GPU
+    hardware_id: int  # position of the chip among those of this process
+    partition: int  # which part of the chip
+    domain: int  # the memory domain; devices of one domain share physical memory
+    pinned_domain: int  # the memory domain of the page-locked host memory beside it
+    # The memory domain of ordinary host memory. All three are one where it is the device's.
     pageable_domain: int
-    """The memory domain of ordinary host memory. All three are one where it is the device's."""
-
+    # Where the chip sits on the PCI bus, such as "0000:3b:00.0"; None if it sits on none.
     bus_id: str | None = None
-    """Where the chip sits on the PCI bus, such as "0000:3b:00.0"; None if it sits on none."""
-
+    # The `hardware_id` of every other chip whose memory this one reads and writes directly; None
+    # where chips do not have memories of their own.
     peers: frozenset[int] | None = None
-    """The `hardware_id` of every other chip whose memory this one reads and writes directly; None
-    where chips do not have memories of their own."""
-
+    # How many multiprocessors of the chip its work runs on; None where that is not known.
     multiprocessors: int | None = None
-    """How many multiprocessors of the chip its work runs on; None where that is not known."""
 
 
 _NOTHING: Mapping[Memory, int] = {}
@@ -201,10 +189,8 @@ class Pace:
 
     def __init__(self, steps: int = 1) -> None:
         self.steps = steps
-        self._left = 1
-        """So many more times they count as long without being measured."""
-        self._most = 0
-        """What that was when they had been measured last."""
+        self._left = 1  # so many more times they count as long without being measured
+        self._most = 0  # what that was when they had been measured last
 
     def is_long(self) -> bool:
         """Whether they count as long without being measured."""
@@ -231,13 +217,8 @@ class Reducing:
     """A function of a backend's namespace that reduces some dims."""
 
     function: Callable[..., Any]
-    """The function."""
-
-    axes: tuple[int, ...]
-    """These dims, from the end."""
-
-    options: Mapping[str, Any]
-    """What else the function takes by name."""
+    axes: tuple[int, ...]  # these dims, from the end
+    options: Mapping[str, Any]  # what else the function takes by name
 
     def __call__(self, x: LocalArray, out: Any = None) -> Any:
         """Reduce an array."""
@@ -247,8 +228,7 @@ class Reducing:
 class Calls(Protocol):
     """Calls of a function that a backend makes at once."""
 
-    nbytes: int
-    """Bytes of the memory for all results, where they share one."""
+    nbytes: int  # bytes of the memory for all results, where they share one
 
     def on(
         self, blocks: LocalArrays, raws: Sequence[Any], numbers: Sequence[np.generic]
@@ -263,11 +243,8 @@ class Calls(Protocol):
 class Backend(Store, Protocol):
     """Devices, memory, queues and copies of one kind of hardware."""
 
-    name: str
-    """The name that selects it."""
-
-    platform: str
-    """"cpu" or "gpu"."""
+    name: str  # the name that selects it
+    platform: str  # "cpu" or "gpu"
 
     @property
     def exact(self) -> bool:
@@ -299,6 +276,9 @@ class Backend(Store, Protocol):
 
     def view(self, raw: Any, shape: Shape, dtype: Any) -> LocalArray:
         """Return the start of a raw buffer as a dense array."""
+
+    def views(self, raw: Any, starts: Sequence[int], kinds: Kinds) -> LocalArrays:
+        """Return parts of a raw buffer, of known shapes and types, as dense arrays."""
 
     def empty(self, domain: int, shape: Shape, dtype: Any) -> LocalArray:
         """Return an array without elements, as others of a domain are."""
@@ -427,6 +407,9 @@ class Backend(Store, Protocol):
         Raises:
           Exception: what a call raised, when none runs any more.
         """
+
+    def new_caller(self) -> Caller:
+        """Make what calls callbacks: a thread, which starts with the first one."""
 
     def prefetch(self, read: Callable[[], object]) -> None:
         """Perhaps call a function soon, on a thread of the backend's, or never."""

@@ -9,12 +9,8 @@ from typing import Generic, TypeVar
 from gpushard.frozen import dataclass
 from gpushard.typing import HostArray, LocalArray
 
-ALIGNMENT = 16
-"""Bytes that every box in a buffer is aligned to."""
-
-LEAST_SLOT = 64
-"""Bytes of the smallest buffer in page-locked memory."""
-
+ALIGNMENT = 16  # bytes that every box in a buffer is aligned to
+LEAST_SLOT = 64  # bytes of the smallest buffer in page-locked memory
 Tag = TypeVar("Tag")
 
 
@@ -22,14 +18,9 @@ Tag = TypeVar("Tag")
 class Move(Generic[Tag]):
     """A box on its way."""
 
-    target: LocalArray
-    """Where it goes."""
-
-    source: LocalArray
-    """Where it comes from; of the same shape and type."""
-
-    tag: Tag
-    """What its parts keep."""
+    target: LocalArray  # where it goes
+    source: LocalArray  # where it comes from; of the same shape and type
+    tag: Tag  # what its parts keep
 
     def parts(self, limit: int) -> Iterator[Move[Tag]]:
         """Cut it into boxes of at most `limit` bytes, which is no less than one element."""

@@ -49,11 +49,8 @@ _settings: Settings | None = None
 class Choice:
     """Which backend is used and why."""
 
-    name: str
-    """"host" or "cuda"."""
-
-    reason: str
-    """For people."""
+    name: str  # "host" or "cuda"
+    reason: str  # for people
 
 
 def choose(settings: Settings, look: Callable[[], Availability] = probe) -> Choice:

@@ -15,9 +15,7 @@ class Domain:
     by the host as it lies.
     """
 
-    USES = ("copy", "feed", "fetch")
-    """What its streams are for."""
-
+    USES = ("copy", "feed", "fetch")  # what its streams are for
     __slots__ = ("copy", "feed", "fetch", "index", "kind", "memories", "pool", "readable", "ring")
 
     def __init__(
@@ -38,11 +36,11 @@ class Domain:
         self.copy = copy
         self.feed = feed
         self.fetch = fetch
+        # The domain of each kind of memory beside it.
         self.memories = dict.fromkeys(MEMORY_KINDS, self)
-        """The domain of each kind of memory beside it."""
+        # "device", or which kind of host memory beside devices it is. No stream reads or writes
+        # "unpinned_host".
         self.kind = "device"
-        """"device", or which kind of host memory beside devices it is. No stream reads or writes
-        "unpinned_host"."""
 
     @property
     def streams(self) -> tuple[Stream, ...]:

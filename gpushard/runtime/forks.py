@@ -19,9 +19,7 @@ from typing import Any
 from gpushard.runtime.host import HostBackend
 from gpushard.runtime.runtime import Runtime
 
-_PATIENCE = 2.0
-"""Seconds to wait for a submission lock, which is never held for long."""
-
+_PATIENCE = 2.0  # seconds to wait for a submission lock, which is never held for long
 _runtimes: dict[int, weakref.ref[Runtime]] = {}
 _forking = threading.Lock()  # one fork at a time
 _quiet: dict[int, Generator[None, None, None]] = {}  # by the thread that forks

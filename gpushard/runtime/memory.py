@@ -13,11 +13,27 @@ import functools
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from gpushard.errors import ReentrantCallError
 from gpushard.runtime.stream import Clock, Stream, Tick
+
+BLOCK_ALIGNMENT = 256
+"""Bytes that blocks in one memory are aligned to, as those of CUDA's own allocations are."""
+
+
+def packed(sizes: Iterable[int]) -> tuple[tuple[int, ...], int]:
+    """Return where blocks of so many bytes begin in one memory, and the bytes of that.
+
+    >>> packed([256, 4, 0, 300])
+    ((0, 256, 512, 512), 1024)
+    """
+    starts, end = [], 0
+    for nbytes in sizes:
+        starts.append(end)
+        end += -(-nbytes // BLOCK_ALIGNMENT) * BLOCK_ALIGNMENT
+    return tuple(starts), end
 
 
 class Account:
@@ -91,18 +107,16 @@ class Memory:
         self.capacity = capacity
         self.charges = charges
         self.pool = pool
+        # The item that writes the current content; None when it is known to be there.
         self.written: Tick | None = None
-        """The item that writes the current content; None when it is known to be there."""
+        # The last item of each stream that reads it, or that used it before it was freed.
         self.used: Clock = {}
-        """The last item of each stream that reads it, or that used it before it was freed."""
-        self.error: BaseException | None = None
-        """Why the content will never be there."""
+        self.error: BaseException | None = None  # why the content will never be there
+        # When it was freed, as a number that grows with every release to its pool; 0 for never.
         self.released = 0
-        """When it was freed, as a number that grows with every release to its pool; 0 for never."""
-        self.home: Stream | None = None
-        """Once freed: the stream that wrote it last."""
+        self.home: Stream | None = None  # once freed: the stream that wrote it last
+        # The stream whose items a library uses it in, without a tick that says which.
         self.borrower: Stream | None = None
-        """The stream whose items a library uses it in, without a tick that says which."""
 
     def pending(self) -> bool:
         """Whether its content is still to be written."""
@@ -157,8 +171,8 @@ class Claims:
 
     def __init__(self) -> None:
         self._open: dict[int, _ClaimEnd] = {}
+        # Ends of claims; those that began, each in a tuple, to be charged first.
         self.queue: deque[Any] = deque()
-        """Ends of claims; those that began, each in a tuple, to be charged first."""
         self._followed: list[weakref.ref[Claim]] = []
 
     def memories(self) -> list[Memory]:

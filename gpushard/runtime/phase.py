@@ -34,14 +34,14 @@ class Phase:
     A dim of what is read may have stride 0: then one element is copied to many.
     """
 
-    moves: tuple[Copy, ...]
-    """The copies."""
+    moves: tuple[Copy, ...]  # the copies
+    itemsize: int  # bytes of an element
+    shapes: Sequence[Shape]  # of the operands
 
-    itemsize: int
-    """Bytes of an element."""
-
-    shapes: Sequence[Shape]
-    """Of the operands."""
+    @functools.cached_property
+    def kept(self) -> dict[Any, Any]:
+        """What backends keep with it, each under a key of its own."""
+        return {}
 
     @functools.cached_property
     def links(self) -> dict[int, int]:

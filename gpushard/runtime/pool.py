@@ -16,11 +16,8 @@ from gpushard.runtime.stream import Stream, Tick
 
 _CLASSES_PER_DOUBLING = 8
 
-_MOST_LOOKS = 16
-"""So many blocks that are waited for are looked at before a pool grows."""
-
-_MOST_EMPTY = 64
-"""So many sizes are remembered though there are no free blocks of some."""
+_MOST_LOOKS = 16  # so many blocks that are waited for are looked at before a pool grows
+_MOST_EMPTY = 64  # so many sizes are remembered though there are no free blocks of some
 
 
 class Store(Protocol):
@@ -54,10 +51,9 @@ class _Shelf:
     __slots__ = ("idle", "waiting")
 
     def __init__(self) -> None:
-        self.idle: dict[int, Memory] = {}
-        """Those known to be used by nothing any more."""
+        self.idle: dict[int, Memory] = {}  # those known to be used by nothing any more
+        # The others, by the stream that wrote them last, which looks there first.
         self.waiting: dict[Stream | None, dict[int, Memory]] = {}
-        """The others, by the stream that wrote them last, which looks there first."""
 
     def numbers(self) -> Iterator[int]:
         """Yield the numbers of all of them in order."""
@@ -83,14 +79,11 @@ class Pool:
         self._waiting: dict[int, Memory] = {}  # what is free and not known to be idle
         self._waited_for = 0  # bytes of those
         self._releases = 0
+        # How often a free block was asked whether its users are done: what searches cost.
         self.looks = 0
-        """How often a free block was asked whether its users are done: what searches cost."""
-        self.total = 0
-        """Bytes of all blocks."""
-        self.free = 0
-        """Bytes of the free ones."""
-        self.peak = 0
-        """The most bytes that were in use at once."""
+        self.total = 0  # bytes of all blocks
+        self.free = 0  # bytes of the free ones
+        self.peak = 0  # the most bytes that were in use at once
 
     def take(self, nbytes: int, account: Account | None, stream: Stream | None) -> Memory:
         """Return memory for `stream`, or else the host, to write; an account may pay for it.

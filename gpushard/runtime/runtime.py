@@ -15,6 +15,7 @@ from gpushard.errors import ReentrantCallError
 from gpushard.frozen import dataclass
 from gpushard.geometry.memory_kind import MEMORY_KINDS, checked_kind
 from gpushard.runtime.backend import HOST_DOMAIN, Backend, DeviceInfo, Item
+from gpushard.runtime.callbacks import Callbacks
 from gpushard.runtime.chunks import LEAST_SLOT
 from gpushard.runtime.domain import Domain
 from gpushard.runtime.memory import Account, Claim, Claims, Memory
@@ -29,8 +30,7 @@ _ALL: Mapping[Memory, int] = {}
 _MOST_DEAD = 1000
 """So many arrays that are gone, beside as many as are there, are not yet forgotten."""
 
-_MOST_QUEUED = 64
-"""So many claims that began or ended wait for the next submission."""
+_MOST_QUEUED = 64  # so many claims that began or ended wait for the next submission
 
 
 class Device:
@@ -155,11 +155,8 @@ class Device:
 class MemorySpace:
     """Memory of the host beside a device; what a tiling has for a device whose shards lie there."""
 
-    device: Device
-    """The device."""
-
-    kind: str
-    """"pinned_host" or "unpinned_host"."""
+    device: Device  # the device
+    kind: str  # "pinned_host" or "unpinned_host"
 
     def __repr__(self) -> str:
         return f"{self.device!r}.memory({self.kind!r})"
@@ -213,31 +210,31 @@ Place: TypeAlias = Device | MemorySpace
 class Runtime:
     """A backend with its devices, streams, memory and settings."""
 
-    process_index = 0
-    """The number of this process."""
+    process_index = 0  # the number of this process
 
     def __init__(self, settings: Settings, backend: Backend) -> None:
         self.settings = settings
         self.backend = backend
+        # The submission lock: its order is the order between threads. A signal handler or a
+        # finalizer may come to it on the thread that holds it; `run_locked` finds that out.
         self.lock = backend.new_lock()
-        """The submission lock: its order is the order between threads. A signal handler or a
-        finalizer may come to it on the thread that holds it; `run_locked` finds that out."""
+        # Movement plans, for reuse.
         self.plans: BoundedCache[Any] = BoundedCache(settings.plan_cache_bytes)
-        """Movement plans, for reuse."""
         self._claims = Claims()
         self._changing = False  # whether somebody is between two states that others may see
         self._threshold: int | None = None  # of collections, while a step may have changed it
         self._cut_short = False  # whether whoever held the lock last did not come to the end
         self._reclaiming = backend.new_lock()
-        self.streams: list[Stream] = []
-        """Every stream that was made."""
+        self.streams: list[Stream] = []  # every stream that was made
         self._places: dict[Stream, tuple[int, int | None]] = {}  # their domains and devices
         self._arrays: list[weakref.ref[Any]] = []
         self._most_arrays = _MOST_DEAD  # so many are registered before dead ones are forgotten
         self.domains: list[Domain] = []
         self.devices: tuple[Device, ...] = self._make_devices()
+        # Host memory for values that were read back.
         self.host_pool = Pool(backend, HOST_DOMAIN, None)
-        """Host memory for values that were read back."""
+        # Functions of users that are called once work is done.
+        self.callbacks = Callbacks(backend.new_caller())
         backend.serve(self._claim_temporary, self._borrow, self.commit)
 
     def _make_devices(self) -> tuple[Device, ...]:
@@ -521,9 +518,9 @@ class Runtime:
           Its tick in the stream.
         """
         waits = _waits(stream, reads, () if part else writes, until)
-        tick, memories = stream.issued + 1, (tuple(reads), tuple(writes))
-        ordered = tuple(waits.items())
-        item = Item(name, run, stream, tick, ordered, *memories, part, until, effect, scoped)
+        tick, ordered = stream.issued + 1, tuple(waits.items())
+        read, written = tuple(reads), tuple(writes)
+        item = Item(name, run, stream, tick, ordered, read, written, part, until, effect, scoped)
         stream.issued = tick
         for memory in reads:
             memory.used[stream] = tick
@@ -572,6 +569,7 @@ class Runtime:
 
         What arrays still hold is given back when they are gone.
         """
+        self.callbacks.close()
         self.backend.close()
         self.plans.clear()  # their tilings, as keys of weak tables, would keep this runtime
         self._trim_pools()

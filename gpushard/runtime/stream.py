@@ -18,8 +18,7 @@ Clock: TypeAlias = "dict[Stream, int]"
 class Event(Protocol):
     """A point in a stream's work that can be asked for and waited for."""
 
-    tick: int
-    """The last item that the event covers."""
+    tick: int  # the last item that the event covers
 
     def query(self) -> bool:
         """Whether everything up to the tick has run."""

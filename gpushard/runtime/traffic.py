@@ -18,8 +18,8 @@ class Traffic:
     may strike a thread while it counts, and read what another thread is copying.
 
     >>> traffic = Traffic()
-    >>> traffic.add({(0, 1): 8})
-    >>> traffic.add({(0, 1): 8, (1, 1): 3})
+    >>> traffic.add(1, {0: 8})
+    >>> traffic.add(1, {0: 8, 1: 3})
     >>> traffic.total()
     {(0, 1): 16, (1, 1): 3}
     """
@@ -27,14 +27,14 @@ class Traffic:
     def __init__(self) -> None:
         self._tables: dict[int, defaultdict[Link, int]] = {}
 
-    def add(self, moved: Mapping[Link, int]) -> None:
-        """Count bytes."""
+    def add(self, domain: int, moved: Mapping[int, int]) -> None:
+        """Count bytes that were copied to a domain, by those that they came from."""
         thread = threading.get_ident()
         table = self._tables.get(thread)
         if table is None:
             table = self._tables.setdefault(thread, defaultdict(int))
-        for link, nbytes in moved.items():
-            table[link] += nbytes  # no call, so no signal handler in between
+        for source, nbytes in moved.items():
+            table[source, domain] += nbytes  # no call, so no signal handler in between
 
     def total(self) -> dict[Link, int]:
         """Return what all threads have counted."""

@@ -13,9 +13,7 @@ from gpushard.typing import LocalArray, Shape
 class View(NamedTuple):
     """A strided part of an operand."""
 
-    offset: int
-    """Bytes from the operand's first element."""
-
+    offset: int  # bytes from the operand's first element
     shape: Shape
     strides: tuple[int, ...]
 
@@ -35,6 +33,8 @@ class View(NamedTuple):
         (slice(1, 3, 1), slice(1, 4, 2), Ellipsis)
         >>> View(12, (4,), (-4,)).index_in((4,), 4)
         (slice(3, None, -1), Ellipsis)
+        >>> View(16, (2, 4), (16, 4)).index_in((3, 4), 4)
+        (slice(1, 3, 1), Ellipsis)
         """
         rest, step = self.offset, math.prod(shape) * itemsize
         steps, at = [], []
@@ -56,6 +56,8 @@ class View(NamedTuple):
                     break
             else:
                 return None
+        while index and index[-1] == slice(0, shape[len(index) - 1], 1):
+            index.pop()  # each takes CuPy a while
         return (*index, ...)
 
     def joined(self, other: View) -> tuple[View, View]:

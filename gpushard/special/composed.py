@@ -20,12 +20,10 @@ from gpushard.ops.bind import bind
 from gpushard.ops.table.special import LOGSUMEXP, ZETA
 from gpushard.special.ufuncs import binom, digamma, gamma, gammaln
 
-# fmt: off
 __all__ = [
     "comb", "factorial", "log_softmax", "logsumexp", "multigammaln", "polygamma", "sinc", "softmax",
     "zeta",
-]
-# fmt: on
+]  # fmt: skip
 
 
 @described()
@@ -70,10 +68,8 @@ def multigammaln(a: Any, d: Any, /, *, out_sharding: Any = None) -> Array:
       MissingLibraryError: SciPy is not installed.
     """
     if not is_number(d) or np.asarray(d).dtype.kind not in "iuf" or d % 1 or d < 1:
-        raise ArgumentError(
-            f"multigammaln: d={d!r} must be a positive integer, the dimension",
-            argument="d",
-            value=d,
+        raise ArgumentError.refusing(
+            "d", d, "must be a positive integer, the dimension", "multigammaln"
         )
     dims = int(d)
     total = gammaln(a)

@@ -13,7 +13,6 @@ from gpushard.numpy import ufuncs
 from gpushard.numpy.arguments import settle
 from gpushard.runtime.namespace import special_ufunc
 
-# fmt: off
 __all__ = [
     "bdtr", "bdtrc", "bdtri", "beta", "betainc", "betaincc", "betainccinv", "betaincinv",
     "betaln", "binom", "boxcox", "boxcox1p", "cbrt", "chdtr", "chdtrc", "chdtri", "cosdg",
@@ -26,8 +25,7 @@ __all__ = [
     "ndtri", "pdtr", "pdtrc", "pdtri", "poch", "pseudo_huber", "psi", "radian", "rel_entr",
     "rgamma", "sindg", "spence", "stdtr", "stdtrit", "tandg", "xlog1py", "xlogy", "y0", "y1",
     "yn", "zetac",
-]
-# fmt: on
+]  # fmt: skip
 
 _DETAILS = """
 

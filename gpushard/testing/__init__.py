@@ -18,9 +18,7 @@ from gpushard.testing.runtime import runtime, simulated
 from gpushard.testing.topology import Topology, nvlink, pcie, two_hosts
 from gpushard.testing.trace import record_work
 
-# fmt: off
 __all__ = [
     "Gate", "Needs", "Timeline", "Topology", "Work", "deferred", "gated", "lower_bound", "nvlink",
     "pcie", "programs", "record_work", "runtime", "simulate", "simulated", "two_hosts",
-]
-# fmt: on
+]  # fmt: skip

@@ -31,9 +31,7 @@ from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.testing.deferred import deferred
 from gpushard.typing import HostArray, Shape
 
-_LARGE = 400
-"""Elements from which arrays do not grow further."""
-
+_LARGE = 400  # elements from which arrays do not grow further
 _SHAPES = ((7, 9), (1, 5), (4, 4), (3, 8))
 
 
@@ -64,8 +62,7 @@ class Actor:
         self._steps = steps
         self._mine: list[Known] = []
         self._exported: list[tuple[HostArray, HostArray]] = []
-        self.failures = 0
-        """Steps that ran out of memory or read what had failed."""
+        self.failures = 0  # steps that ran out of memory or read what had failed
 
     def run(self) -> None:
         """Do everything, then read what is left."""
@@ -169,18 +166,18 @@ class Actor:
         (rows, columns), kind = x.value.shape, self._random.randrange(5)
         n = self._random.randrange(-3, 4)
         if kind == 0:
-            made = bind(movement.ROLL, (x.array,), ((n, 2 * n), (-2, -1)))
-            self._keep(made, np.roll(x.value, (n, 2 * n), (0, 1)))
+            result = bind(movement.ROLL, (x.array,), ((n, 2 * n), (-2, -1)))
+            self._keep(result, np.roll(x.value, (n, 2 * n), (0, 1)))
         elif kind == 1:
             self._keep(x.array.reshape(columns, rows), x.value.reshape(columns, rows))
         elif kind == 2:
-            made = bind(movement.PAD, (x.array, n), (((1, 0), (0, 2)),))
-            self._keep(made, np.pad(x.value, ((1, 0), (0, 2)), constant_values=n))
+            result = bind(movement.PAD, (x.array, n), (((1, 0), (0, 2)),))
+            self._keep(result, np.pad(x.value, ((1, 0), (0, 2)), constant_values=n))
         elif kind == 3:
             self._keep(x.array.repeat(2, 1), x.value.repeat(2, 1))
         elif y := self._beside(x, (None, columns)):
-            made = bind(movement.CONCATENATE, (x.array, y.array, x.array), (-2,))
-            self._keep(made, np.concatenate((x.value, y.value, x.value)))
+            result = bind(movement.CONCATENATE, (x.array, y.array, x.array), (-2,))
+            self._keep(result, np.concatenate((x.value, y.value, x.value)))
 
     def _may_operate(self, known: Known) -> bool:
         """Whether a sharding says how results are laid out."""
@@ -383,11 +380,9 @@ class Known:
 
     array: Array
     value: HostArray
-    fails: bool = False
-    """Whether the work that makes it was meant to fail."""
-
+    fails: bool = False  # whether the work that makes it was meant to fail
+    # What an assignment that an interrupt cut short would have made of the value, or has.
     pending: HostArray | None = None
-    """What an assignment that an interrupt cut short would have made of the value, or has."""
 
     @contextlib.contextmanager
     def changing_to(self, value: HostArray) -> Iterator[None]:

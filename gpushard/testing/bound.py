@@ -116,14 +116,11 @@ def lower_bound(needs: Needs, topology: Topology) -> float:
 class _Cuts:
     """Where a resource cannot be avoided."""
 
+    # Sets of domains that no route from outside enters without it: the least for each domain.
     sets: tuple[tuple[int, ...], ...]
-    """Sets of domains that no route from outside enters without it: the least for each domain."""
-
+    # Those that hold no other; they do not overlap, as what two have in common is such a set.
     disjoint: tuple[tuple[int, ...], ...]
-    """Those that hold no other; they do not overlap, as what two have in common is such a set."""
-
-    writes: tuple[int, ...]
-    """Domains whose every route, the local one too, uses it."""
+    writes: tuple[int, ...]  # domains whose every route, the local one too, uses it
 
 
 @functools.lru_cache(maxsize=8)

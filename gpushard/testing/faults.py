@@ -25,20 +25,11 @@ from gpushard.runtime.stream import Stream
 P = ParamSpec("P")
 T = TypeVar("T")
 
-ROOM = "room"
-"""A pool gives memory, or counts it; the fault is a quota that leaves no room."""
-
-MEMORY = "memory"
-"""The backend makes a raw buffer; the fault is a device without room."""
-
-ITEM = "item"
-"""A stream is given an item; the fault is that the item raises when it runs."""
-
-COPY = "copy"
-"""The caller runs a batch of copies or fills itself; the fault is that it raises."""
-
-CALLBACK = "callback"
-"""The library calls a function of the user; the fault is that it raises."""
+ROOM = "room"  # a pool gives memory, or counts it; the fault is a quota that leaves no room
+MEMORY = "memory"  # the backend makes a raw buffer; the fault is a device without room
+ITEM = "item"  # a stream is given an item; the fault is that the item raises when it runs
+COPY = "copy"  # the caller runs a batch of copies or fills itself; the fault is that it raises
+CALLBACK = "callback"  # the library calls a function of the user; the fault is that it raises
 
 
 class InjectedError(Exception):
@@ -49,14 +40,9 @@ class InjectedError(Exception):
 class Point:
     """A place where something can fail."""
 
-    position: int
-    """Its number, from 1, in the order in which the points were passed."""
-
-    kind: str
-    """ROOM, MEMORY, ITEM, COPY or CALLBACK."""
-
-    what: str
-    """What was about to happen, for people."""
+    position: int  # its number, from 1, in the order in which the points were passed
+    kind: str  # ROOM, MEMORY, ITEM, COPY or CALLBACK
+    what: str  # what was about to happen, for people
 
 
 class Faults:
@@ -68,12 +54,9 @@ class Faults:
     """
 
     def __init__(self, fail_at: int | None, lasting: bool) -> None:
-        self.points: list[Point] = []
-        """All points that were passed."""
-        self.failed: Point | None = None
-        """The point that failed first."""
-        self.errors: list[BaseException] = []
-        """What was raised by items, copies and callbacks."""
+        self.points: list[Point] = []  # all points that were passed
+        self.failed: Point | None = None  # the point that failed first
+        self.errors: list[BaseException] = []  # what was raised by items, copies and callbacks
         self._fail_at = fail_at
         self._lasting = lasting
         self._mutex = threading.Lock()
@@ -208,12 +191,12 @@ def faults(
     >>> [point.kind for point in found.points]
     ['room', 'copy', 'room', 'copy']
     """
-    found = Faults(fail_at, lasting)
-    replaced = list(found.replacements(runtime))
+    passed = Faults(fail_at, lasting)
+    replaced = list(passed.replacements(runtime))
     for owner, name, method in replaced:
         setattr(owner, name, method)
     try:
-        yield found
+        yield passed
     finally:
         for owner, name, _ in replaced:
             delattr(owner, name)
@@ -234,17 +217,10 @@ W = TypeVar("W", bound=World)
 class Attempt(Generic[W]):
     """One run of an operation."""
 
-    world: W
-    """What it worked on."""
-
-    found: Faults
-    """The points that it passed, and the one that failed."""
-
-    result: Any = None
-    """What it returned."""
-
-    error: BaseException | None = None
-    """What it raised."""
+    world: W  # what it worked on
+    found: Faults  # the points that it passed, and the one that failed
+    result: Any = None  # what it returned
+    error: BaseException | None = None  # what it raised
 
 
 def walk(

@@ -40,16 +40,9 @@ class Outcome:
     """What a program did."""
 
     seed: int
-    """Its seed."""
-
-    steps: int
-    """How many things it did."""
-
-    items: int
-    """How many items it gave to streams."""
-
-    failures: int
-    """How many of its steps ran out of memory or read what had failed."""
+    steps: int  # how many things it did
+    items: int  # how many items it gave to streams
+    failures: int  # how many of its steps ran out of memory or read what had failed
 
 
 def random_settings(source: random.Random) -> Settings:

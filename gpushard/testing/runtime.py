@@ -15,8 +15,7 @@ from gpushard.runtime.runtime import Runtime
 from gpushard.testing.sim import SimRuntime
 from gpushard.testing.topology import Topology
 
-_OF_THE_HOST = {"host_workers", "blas_threads"}
-"""Settings that only tests of the host backend give."""
+_OF_THE_HOST = {"host_workers", "blas_threads"}  # settings that only tests of the host backend give
 
 
 @contextlib.contextmanager

@@ -20,9 +20,7 @@ import numpy.typing as npt
 from gpushard.errors import ArgumentError
 from gpushard.typing import IntArray
 
-LATENCY = 10e-6
-"""Seconds per item of work in the presets: about a launch and a wait for an event."""
-
+LATENCY = 10e-6  # seconds per item of work in the presets: about a launch and a wait for an event
 _GB = 1e9
 _CARDS_PER_ROOT = 4
 

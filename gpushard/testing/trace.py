@@ -16,8 +16,7 @@ from gpushard.typing import LocalArray
 
 T = TypeVar("T")
 
-CALLER = "caller"
-"""Stands for a stream where the caller itself copies, outside of any item."""
+CALLER = "caller"  # stands for a stream where the caller itself copies, outside of any item
 
 
 def record_work(runtime: Runtime, step: Callable[[], T]) -> tuple[list[Work], T]:

@@ -81,7 +81,7 @@ def scattered_sum(x: Mapped, names: Names, dim: int, *, tiled: bool) -> Mapped:
     entries = [axes for n, axes in enumerate(_splits(value)) if n not in gone]
     entries[len(rest) + dim] = _places(names)
     axes = tuple([at - value.ndim for at in gone])
-    made = bind(own, (value,), (axes, False, extra), _spec(value.sharding, entries))
+    made = bind(own, (value,), (axes, False, extra), _spec(value._sharding, entries))
     return divided(mapped(made, rest, x._frame, x._source), names, dim, tiled=tiled)
 
 
@@ -201,8 +201,15 @@ def broadcast(x: Mapped, names: Names, source: int) -> Mapped:
     return element_along(spread(x, merged(x._names, names)), names, source)
 
 
-def numbers(name: NamedDim) -> Mapped:
-    """Return the number of each element of a named dim."""
+def numbers(names: Names) -> Any:
+    """Return the number of each element of some names, in row-major order."""
+    total: Any = np.int32(0)
+    for name in names:
+        total = total * np.int32(name.size) + _numbers(name)
+    return total
+
+
+def _numbers(name: NamedDim) -> Mapped:
     frame = innermost()
     assert frame is not None
     sharding: Any = default_sharding((name.size,))
@@ -224,7 +231,7 @@ def _is_mixed(names: Names) -> bool:
 
 def _splits(value: Any) -> list[tuple[str, ...]]:
     """Return the axes of more than one device that split each dim."""
-    own = value.sharding
+    own = value._sharding
     if not isinstance(own, NamedSharding):
         return [()] * value.ndim
     sizes = own.mesh.shape
@@ -239,7 +246,7 @@ def _spec(sharding: NamedSharding, entries: Sequence[tuple[str, ...]]) -> NamedS
 
 def _moved(value: Any, entries: Sequence[tuple[str, ...]]) -> Any:
     """Return an array split by these axes."""
-    wanted = _spec(value.sharding, entries)
+    wanted = _spec(value._sharding, entries)
     if value._held().tiling is wanted.tiling(value.shape):
         return value
     return value._moved(wanted, "a collective")
@@ -255,5 +262,5 @@ def _whole_at(value: Any, dim: int, *, needed: bool) -> Any:
 
 
 def _relabelled(value: Any, shape: Shape, entries: Sequence[tuple[str, ...]]) -> Any:
-    sharding = _spec(value.sharding, entries)
+    sharding = _spec(value._sharding, entries)
     return relabel(value, sharding.tiling(shape), sharding)

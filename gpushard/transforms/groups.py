@@ -7,6 +7,7 @@ of that it is: over a mesh whose devices are in that order, so that nothing move
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -23,7 +24,7 @@ from gpushard.ops.row import Row
 from gpushard.ops.table.elementwise import ufunc_row
 from gpushard.ops.table.movement import PERMUTE, RESHAPE
 from gpushard.ops.table.reductions import MAX, MIN, SUM
-from gpushard.transforms.collectives import numbers, permuted
+from gpushard.transforms.collectives import divided, joined, numbers, permuted
 from gpushard.transforms.named_dims import (
     Mapped,
     NamedDim,
@@ -74,7 +75,7 @@ def checked_groups(
     if groups is None:
         return None
     what = f"{function}: axis_index_groups={groups!r}"
-    if len(names) != 1:
+    if len({name.name for name in names}) != 1:
         raise ArgumentError(
             f"{what} are of one axis, axis_name means {len(names)}; name one, or leave them out",
             argument="axis_index_groups",
@@ -87,7 +88,8 @@ def checked_groups(
             argument="axis_index_groups",
             value=groups,
         ) from None
-    size, every = names[0].size, [element for group in members for element in group]
+    size = math.prod(name.size for name in names)
+    every = [element for group in members for element in group]
     twice = sorted({element for element in every if every.count(element) > 1})
     lacking = sorted(set(range(size)) - set(every))
     beyond = sorted(set(every) - set(range(size)))
@@ -110,23 +112,26 @@ def checked_groups(
     return found
 
 
-def in_groups(x: Mapped, name: NamedDim, groups: Groups, function: Callable[..., Mapped]) -> Mapped:
+def in_groups(x: Mapped, names: Names, groups: Groups, function: Callable[..., Mapped]) -> Mapped:
     """Do what a function does with a value and a named dim, in each of several groups of one size.
 
     Args:
       x: the value.
-      name: of the dim.
+      names: of the axis: one, or two where its elements are in chunks on devices.
       groups: of its elements.
       function: takes a value, and the named dim of the members of groups.
     """
-    x = spread(x, merged(x._names, (name,)))
+    if len(names) > 1:
+        return _in_groups_of_chunks(x, names, groups, function)
+    (name,) = names
+    x = spread(x, merged(x._names, names))
     parts = len(groups.members), groups.size or 0
     at = x._names.index(name)
     value, mesh = x._value, None
     axes: Sequence[str | None] = (None, None)
     order = tuple(element for group in groups.members for element in group)
     if name.axes is not None:
-        mesh, *axes = _regrouped(value.sharding.mesh, name.axes[0], groups.members)
+        mesh, *axes = _regrouped(value._sharding.mesh, name.axes[0], groups.members)
     two = tuple(
         NamedDim(None, n, name.order + number / 4, None if axis is None else (axis,), mesh)
         for number, (n, axis) in enumerate(zip(parts, axes, strict=True))
@@ -147,35 +152,49 @@ def in_groups(x: Mapped, name: NamedDim, groups: Groups, function: Callable[...,
         value = bind(RESHAPE, (value,), (shape,))
         value = _reordered(value, at, tuple(np.argsort(order).tolist()))
     else:
-        value = _on(value, x._value.sharding.mesh, shape, at, [name.place or ()], gone=2)
+        value = _on(value, x._value._sharding.mesh, shape, at, [name.place or ()], gone=2)
     return mapped(value, names, made._frame, made._source)
 
 
-def unequal(row: Row, x: Mapped, name: NamedDim, groups: Groups) -> Mapped:
+def _in_groups_of_chunks(
+    x: Mapped, names: Names, groups: Groups, function: Callable[..., Mapped]
+) -> Mapped:
+    """Do so where groups have elements of several chunks: these become one dim for as long."""
+    x = joined(x, names, 0, tiled=False)
+    last = max(name.order for name in (*x._names, *names))
+    whole = NamedDim(None, len(groups.of_element), last + 0.25)
+    own = mapped(x._value, (*x._names, whole), x._frame, x._source)
+    made = in_groups(own, (whole,), groups, function)
+    rest = tuple([name for name in made._names if name is not whole])
+    back = mapped(made._value, rest, made._frame, made._source)
+    return divided(back, names, 0, tiled=False)
+
+
+def unequal(row: Row, x: Mapped, names: Names, groups: Groups) -> Mapped:
     """Reduce a value over each of several groups, which may differ in size.
 
-    Members are taken in their order, each from where it is to all of its group. What is left over
-    in short groups counts once more, which only a sum can tell: there it is 0.
+    Members are taken in their order, each from where it is to all of its group. An element whose
+    group has no more of them takes its own value again, which only a sum can tell: there it is 0.
     """
-    x = spread(x, merged(x._names, (name,)))
+    x = spread(x, merged(x._names, names))
     total: Any = None
     for number in range(max(map(len, groups.members))):
         pairs = [
-            (group[min(number, len(group) - 1)], to)
+            (group[number] if number < len(group) else to, to)
             for to, group in sorted(groups.of_element.items())
             if number < len(group) or row is not SUM
         ]
-        part = permuted(x, (name,), tuple(pairs))
+        part = permuted(x, names, tuple(pairs))
         total = part if total is None else bind(_TWO[row], (total, part))
     return cast("Mapped", total)
 
 
-def sizes_of(name: NamedDim, groups: Groups) -> Mapped:
-    """Return for each element how many members its group has."""
-    sizes = [len(groups.of_element[element]) for element in range(name.size)]
+def sizes_of(names: Names, groups: Groups) -> Mapped:
+    """Return for each element of an axis how many members its group has."""
+    sizes = [len(groups.of_element[element]) for element in range(len(groups.of_element))]
     frame = innermost()
     assert frame is not None
-    return cast("Mapped", as_mapped(np.array(sizes), frame)[numbers(name)])
+    return cast("Mapped", as_mapped(np.array(sizes), frame)[numbers(names)])
 
 
 def _reordered(value: Any, dim: int, order: Sequence[int]) -> Any:
@@ -202,7 +221,7 @@ def _on(
     value: Any, mesh: Mesh, shape: tuple[int, ...], at: int, places: list[Any], gone: int = 1
 ) -> Any:
     """Return an array over another mesh of its devices, with other dims for one or two of its."""
-    own = [value.sharding.spec.axes(dim) for dim in range(value.ndim)]
+    own = [value._sharding.spec.axes(dim) for dim in range(value.ndim)]
     own[at : at + gone] = places
     sharding = NamedSharding(mesh, P(*[entry or None for entry in own]))
     return relabel(value, sharding.tiling(shape), sharding)

@@ -15,13 +15,12 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from gpushard.array.array import Array
+from gpushard.array.array import Array, ConcreteArray
 from gpushard.errors import ArgumentError, TracedValueError, UnboundAxisError
 from gpushard.functions.values import is_value
 from gpushard.geometry.mesh import Mesh
@@ -32,6 +31,7 @@ from gpushard.ops.bind import bind, bind_plain, creating
 from gpushard.ops.derived import derived
 from gpushard.ops.programs.move import Replace
 from gpushard.ops.row import Params, Row
+from gpushard.ops.scalars import KINDS
 from gpushard.ops.table.movement import BROADCAST_TO, RESHAPE, index
 from gpushard.placement.device_put import device_put
 from gpushard.transforms.traced import Traced, user_line
@@ -88,7 +88,9 @@ class Frame:
       label: gives the name of an argument by its number, for errors.
     """
 
-    __slots__ = ("bound", "brings", "depth", "is_open", "label", "mesh", "outer", "what")
+    __slots__ = (
+        "_before", "bound", "brings", "depth", "dims", "is_open", "label", "mesh", "outer", "what",
+    )  # fmt: skip
 
     brings: bool
     depth: int
@@ -102,6 +104,8 @@ class Frame:
         self.label = label
         self.bound: dict[Hashable, Names] = {}
         """The named dims that collectives find: one for a name, or several, major to minor."""
+        self.dims: Names = ()
+        """All named dims of this call."""
         self.is_open = True
         self.brings = self.outer is not None and self.outer.brings
         """Whether values may lie on another mesh than that of the call, and have to be brought."""
@@ -115,20 +119,20 @@ class Frame:
     ) -> NamedDim:
         """Make a named dim of this call, which collectives find; the last one of several."""
         made = NamedDim(name, size, next(_orders), axes, self.mesh, place)
+        self.dims = (*self.dims, made)
         if name is not None:
             self.bound[name] = (*self.bound.get(name, ()), made)
         return made
 
-    @contextmanager
-    def entered(self) -> Iterator[None]:
+    def __enter__(self) -> None:
         """Have operations without operands, and collectives, in this call."""
-        inside, around = _innermost.set(self), creating.set(NAMED_DIMS)
-        try:
-            yield
-        finally:
-            self.is_open = False
-            creating.reset(around)
-            _innermost.reset(inside)
+        self._before: Any = _innermost.set(self), creating.set(NAMED_DIMS)
+
+    def __exit__(self, *error: object) -> None:
+        self.is_open = False
+        inside, around = self._before
+        creating.reset(around)
+        _innermost.reset(inside)
 
 
 _orders = itertools.count()
@@ -174,10 +178,8 @@ def find(axis: Any, function: str) -> Names:
                 axis=name,
             )
         if own[0] in found:
-            raise ArgumentError(
-                f"{function}: axis_name={axis!r} names {name!r} twice; give each once",
-                argument="axis_name",
-                axis=name,
+            raise ArgumentError.refusing(
+                "axis_name", axis, f"names {name!r} twice; give each once", function, axis=name
             )
         found += own
     return tuple(found)
@@ -204,7 +206,7 @@ class Mapped(Traced):
         varies = ", ".join(map(repr, self._names))
         value = f"is one for each of {varies}" if varies else "has not been computed"
         if self._source is None:
-            return "no argument", value
+            return "axis_index or a collective" if varies else "no argument", value
         frame, number = self._source
         return f"{frame.label(number)} of the {frame.what}", value
 
@@ -348,7 +350,8 @@ class NamedDims:
                     else tuple([names.index(name) for name in mine])
                 )
             else:
-                values.append(_lifted(arg, mesh) if is_value(arg) else arg)
+                known = type(arg) not in KINDS and is_value(arg)
+                values.append(_lifted(arg, mesh) if known else arg)
                 dims.append(())
         own_row = derived(row, tuple(dims), tuple([name.place for name in names]))
         return _wrapped(bind(own_row, values, params), names, frame, source)
@@ -368,6 +371,7 @@ class NamedDims:
 NAMED_DIMS = NamedDims()
 
 Mapped.interpreter = NAMED_DIMS  # type: ignore[attr-defined]
+Mapped.__name__ = "Array"  # in messages of Python's own
 
 
 def _wrapped(made: Any, names: Names, frame: Frame, source: Source) -> Any:
@@ -391,7 +395,7 @@ def as_mapped(x: Any, frame: Frame) -> Mapped:
     if type(x) is Mapped:
         x._check_open()
         return brought(x, frame.mesh) if frame.brings else x
-    if not isinstance(x, Array):
+    if type(x) is not ConcreteArray and not isinstance(x, Array):
         x = device_put(x, None if frame.mesh is None else NamedSharding(frame.mesh, P()))
     return mapped(_lifted(x, frame.mesh), (), frame, None)
 
@@ -399,7 +403,7 @@ def as_mapped(x: Any, frame: Frame) -> Mapped:
 def brought(x: Mapped, mesh: Any) -> Mapped:
     """Return a value on the mesh of a call; other dims than named ones are whole there."""
     value = x._value
-    if not value._committed or getattr(value.sharding, "mesh", None) is mesh:
+    if not value._committed or getattr(value._sharding, "mesh", None) is mesh:
         return x
     sharding = NamedSharding(mesh, P(*[name.place or None for name in x._names]))
     value = value._moved(sharding, "a value of the function around this one")
@@ -428,8 +432,8 @@ def spread(x: Mapped, names: Names) -> Mapped:
     if x._names == names:
         return x
     value, mesh = x._value, cast("Any", x._frame.mesh)
-    if isinstance(value.sharding, NamedSharding) and x._names:
-        mesh = value.sharding.mesh
+    if isinstance(value._sharding, NamedSharding) and x._names:
+        mesh = value._sharding.mesh
     lead: Shape = tuple([name.size if name in x._names else 1 for name in names])
     if len(x._names) < len(names):
         entries: list[Any] = [(0, 1, n) for n in value.shape]
@@ -457,12 +461,24 @@ def element_along(x: Mapped, names: Sequence[NamedDim], number: int = 0) -> Mapp
 
 def sharding_without(x: Mapped, names: Sequence[NamedDim]) -> NamedSharding | None:
     """Return how a value lies that has lost some names: as it does, whole along their axes."""
-    own = x._value.sharding
+    own = x._value._sharding
     if not isinstance(own, NamedSharding) or not any(name.place for name in names):
         return None
     gone = [x._names.index(name) for name in names]
     axes = [own.spec.axes(dim) for dim in range(x._value.ndim) if dim not in gone]
     return own.with_spec(P(*[each or None for each in axes]))
+
+
+def sharding_within(x: Mapped) -> Sharding:
+    """Return how the dims that a function sees of a value are laid out."""
+    x._check_open()
+    own, lead = x._value.sharding, len(x._names)
+    if not lead:
+        return cast("Sharding", own)
+    if isinstance(own, NamedSharding):
+        axes = [own.spec.axes(dim) or None for dim in range(lead, x._value.ndim)]
+        return own.with_spec(P(*axes))
+    return cast("Sharding", own.beside)
 
 
 def sharding_of(value: Any, names: Names, mesh: Mesh | None) -> NamedSharding | None:
@@ -475,7 +491,7 @@ def sharding_of(value: Any, names: Names, mesh: Mesh | None) -> NamedSharding | 
     """
     if mesh is None or not any(name.place for name in names):
         return None
-    own = value.sharding
+    own = value._sharding
     taken = {axis for name in names for axis in name.place or ()}
     entries: list[Any] = [name.place or () for name in names]
     for dim in range(len(names), value.ndim):

@@ -15,12 +15,13 @@ from typing import Any
 from gpushard.array.array import Array
 from gpushard.array.data import Data, handle
 from gpushard.frozen import dataclass
+from gpushard.functions.values import is_traced
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P, PartitionSpec
 from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
-from gpushard.movement.buffer import ShardedBuffer
+from gpushard.movement.buffer import relabelled
 from gpushard.ops.rule import Splits
 from gpushard.placement.device_put import device_put
 from gpushard.transforms.named_dims import Frame, Mapped, Names, mapped, spread
@@ -72,17 +73,10 @@ def relabel(x: Any, tiling: Tiling, sharding: Sharding, *, inside: bool = False)
     Nothing is copied: the blocks share memory with those of `x`. What is `inside` of a function is
     none of the arrays that users have.
     """
+    if is_traced(x):
+        return x._relabelled(tiling, sharding)
     held = x._held()
-    data, runtime = held.buffer, held.runtime
-    values, claims = data.values, data.claims
-    if tiling.devices != data.tiling.devices:  # the same ones in another order
-        at = {device: position for position, device in enumerate(data.tiling.devices)}
-        order = [at[device] for device in tiling.devices]
-        values, claims = [values[n] for n in order], [claims[n] for n in order]
-    values = [
-        value.reshape(shape) for value, shape in zip(values, tiling.shard_shapes, strict=True)
-    ]
-    buffer = ShardedBuffer(tiling, data.dtype, values, claims, data.settled)
+    buffer, runtime = relabelled(held.buffer, tiling), held.runtime
     made = handle(
         type(x), Data(buffer, runtime), tiling.shape, x._dtype, sharding, True, x._weak_type
     )
@@ -154,7 +148,7 @@ def left(x: Mapped, spec: PartitionSpec, names: Sequence[Any], frame: Frame) -> 
     kept = _kept(value, len(x._names), mesh, axes, value._shape, P())
     way = labels(mesh, axes, spec, value._shape[: len(outer)] + tuple(sizes), lead, kept)
     value = _placed(value, way.named, way.named_tiling)
-    if split:
+    if split or value._sharding != way.whole:
         value = relabel(value, way.whole_tiling, way.whole)
     if frame.outer is None:
         return value

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from gpushard import tree
-from gpushard.array.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.values import is_traced
 from gpushard.placement.defaults import local_devices
+from gpushard.runtime.current import current
+from gpushard.runtime.runtime import Device, Runtime
+from gpushard.transforms.jit import jit
 from gpushard.transforms.named_dims import frames
-from gpushard.transforms.signature import (
-    check_function,
-    title,
-)
-from gpushard.transforms.stacked import StackedFrame, mapped_call
+from gpushard.transforms.signature import check_function, is_array, title
+from gpushard.transforms.stacked import Opened, StackedFrame
+from gpushard.transforms.stages import Lowered
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -49,10 +51,12 @@ def pmap(
       backend: the platform that these are of.
       axis_size: how many elements there are; needed where no argument has the dim.
       donate_argnums: arguments whose arrays may be given up; they count as deleted afterwards.
-      global_arg_shapes: must be None: one process has all of the arguments.
+      global_arg_shapes: for each argument that is not static the shape that all processes together
+        see in the function, or None; or a prefix pytree. One process sees the whole.
 
     Returns:
-      The function of arrays that have the dim; its results are in a `PmapSharding`.
+      The function of arrays that have the dim; its results are in a `PmapSharding`. Its `lower`
+      checks a call and does not do it.
 
     Raises:
       ArgumentTypeError: an argument has a type that cannot be used; fun is no function.
@@ -66,40 +70,51 @@ def pmap(
     """
     check_function(fun, "pmap")
     what = title("pmap", fun)
-    static, donated = _numbers(static_broadcasted_argnums), _numbers(donate_argnums)
-    _check_devices(devices, global_arg_shapes, what)
+    static = _numbers(static_broadcasted_argnums, "static_broadcasted_argnums", what)
+    donated = _numbers(donate_argnums, "donate_argnums", what)
+    if devices is not None and not len(devices):
+        raise ArgumentError(f"{what}: devices=[] is empty; leave it out", argument="devices")
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
 
-    @functools.wraps(fun)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        kept = {n % len(args): args[n] for n in static if -len(args) <= n < len(args)}
-        for n, value in kept.items():
-            _check_static(value, n, what)
-        given = [arg for n, arg in enumerate(args) if n not in kept] if kept else args
-        if devices is not None and any(isinstance(frame, StackedFrame) for frame in frames()):
+    def opened(args: Any, kwargs: Any) -> tuple[Opened, dict[int, Any], tuple[int, ...]]:
+        """Return a checked call, the arguments that are static, and the numbers of donated ones."""
+        fixed, given, gone = _NOTHING
+        if static or donated:
+            given, fixed, gone = _without_static(args, static, donated, what)
+        else:
+            given = args
+        if devices is None:
+            pool = _pool(current(), backend), False
+        elif any(isinstance(frame, StackedFrame) for frame in frames()):
             raise ArgumentError(
                 f"{what}: devices= in another pmap, which has the devices; leave it out",
                 argument="devices",
             )
+        else:
+            pool = tuple(devices), True
+        call = Opened(fun, what, (given, kwargs), in_axes, axis_name, axis_size, pool)
+        if global_arg_shapes is not None:
+            call.check_shapes(given, global_arg_shapes)
+        return call, fixed, gone
 
-        def run(frame: StackedFrame, inside: Any, named: Any) -> Any:
-            values = list(inside)
-            for n in sorted(kept):
-                values.insert(n, kept[n])
-            return fun(*values, **named)
-
-        pool = tuple(local_devices(backend)) if devices is None else tuple(devices)
-        result = mapped_call(
-            fun, what, (tuple(given), kwargs), (in_axes, out_axes), axis_name, axis_size,
-            (pool, devices is not None), run,
-        )  # fmt: skip
-        for n in donated:
+    @functools.wraps(fun)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        own, fixed, gone = opened(args, kwargs)
+        result = own.run(_with(fun, fixed) if fixed else fun, out_axes)
+        for n in gone:
             for leaf in tree.leaves(args[n]):
-                if isinstance(leaf, Array):
+                if is_array(leaf) and not is_traced(leaf):  # those of a call around go on
                     leaf.delete()
         return result
 
+    def lower(*args: Any, **kwargs: Any) -> Lowered:
+        """Trace a call, and return that stage; a `ShapeDtypeStruct` may stand for an array."""
+        _without_static(args, static, donated, what)
+        traced = jit(call, static_argnums=static, donate_argnums=donated)
+        return cast("Lowered", traced.lower(*args, **kwargs))
+
+    call.lower = lower  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]
 
 
@@ -151,29 +166,74 @@ def soft_pmap(
 
     @functools.wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
-        pool = tuple(local_devices(backend))
-        return mapped_call(
-            fun, what, (args, kwargs), (in_axes, out_axes), axis_name, axis_size, (pool, None),
-            lambda frame, inside, named: fun(*inside, **named),
-        )  # fmt: skip
+        pool = _pool(current(), backend), None
+        own = Opened(fun, what, (args, kwargs), in_axes, axis_name, axis_size, pool)
+        return own.run(fun, out_axes)
 
     return call  # type: ignore[return-value]
 
 
-def _numbers(argnums: int | Sequence[int]) -> tuple[int, ...]:
-    return (argnums,) if isinstance(argnums, int) else tuple(argnums)
+def _with(function: Callable[..., Any], fixed: dict[int, Any]) -> Callable[..., Any]:
+    """Return a function of the arguments that are not static; those are by number, ascending."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        every = list(args)
+        for n, value in fixed.items():
+            every.insert(n, value)
+        return function(*every, **kwargs)
+
+    return call
 
 
-def _check_devices(devices: Any, global_arg_shapes: Any, what: str) -> None:
-    if devices is not None and not len(devices):
-        raise ArgumentError(f"{what}: devices=[] is empty; leave it out", argument="devices")
-    if global_arg_shapes is not None:
+_NOTHING: Any = {}, (), ()
+
+
+@functools.lru_cache(maxsize=16)
+def _pool(runtime: Runtime, backend: str | None) -> tuple[Device, ...]:
+    """Return the devices of a runtime that this process drives; here they are its own ones."""
+    return tuple(local_devices(backend))
+
+
+def _numbers(argnums: Any, argument: str, what: str) -> tuple[int, ...]:
+    """Return the numbers of arguments."""
+    numbers = argnums if isinstance(argnums, list | tuple | set | frozenset | range) else (argnums,)
+    try:
+        return tuple(operator.index(n) for n in numbers)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"{what}: {argument}={argnums!r} must be the number of an argument, or several",
+            argument=argument,
+            value=argnums,
+        ) from None
+
+
+def _without_static(
+    args: tuple[Any, ...], static: tuple[int, ...], donated: tuple[int, ...], what: str
+) -> tuple[tuple[Any, ...], dict[int, Any], tuple[int, ...]]:
+    """Return the arguments that are mapped, the static ones, and the numbers of donated ones."""
+    numbers = []
+    for argument, own in (("static_broadcasted_argnums", static), ("donate_argnums", donated)):
+        for n in own:
+            if not -len(args) <= n < len(args):
+                raise ArgumentError(
+                    f"{what}: {argument} has {n}, and the call {len(args)} positional arguments; "
+                    "pass that argument by its position",
+                    argument=argument,
+                    number=n,
+                    count=len(args),
+                )
+        numbers.append(sorted({n % len(args) for n in own}))
+    fixed, gone = {n: args[n] for n in numbers[0]}, tuple(numbers[1])
+    both = [n for n in gone if n in fixed]
+    if both:
         raise ArgumentError(
-            f"{what}: global_arg_shapes={global_arg_shapes!r} must be None: this process has all "
-            "of the arguments",
-            argument="global_arg_shapes",
-            value=global_arg_shapes,
+            f"{what}: argument {both[0]} is static, and donated; only arrays can be donated",
+            argument="donate_argnums",
+            number=both[0],
         )
+    for n, value in fixed.items():
+        _check_static(value, n, what)
+    return tuple([arg for n, arg in enumerate(args) if n not in fixed]), fixed, gone
 
 
 def _check_static(value: Any, number: int, what: str) -> None:

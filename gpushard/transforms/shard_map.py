@@ -70,8 +70,8 @@ def shard_map(
     """
     how = (mesh, in_specs, out_specs, check_rep if check_vma is None else check_vma)
     if mesh is not None and not isinstance(mesh, Mesh | AbstractMesh):
-        raise ArgumentTypeError(
-            f"shard_map: mesh={mesh!r} must be a Mesh or an AbstractMesh", argument="mesh"
+        raise ArgumentTypeError.refusing(
+            "mesh", mesh, "must be a Mesh or an AbstractMesh", "shard_map"
         )
     if mesh is not None:
         check_axes(mesh, auto, axis_names)
@@ -106,15 +106,18 @@ def _wrapped(
         leaves: Sequence[Any] = args
         specs: Sequence[Any] | None = plain
         if specs is None or len(specs) != len(args) or not all(map(is_array, args)):
-            leaves, specs = specs_of(args, in_specs, "in_specs", "the arguments")
+            leaves, specs = specs_of(args, in_specs, "in_specs", "args")
         inside: Any = []
-        for number, (leaf, spec) in enumerate(zip(leaves, specs, strict=True)):
-            check_leaf_spec(leaf, spec, own, manual, (what, "in_specs"), frame.label, number)
+        every = list(zip(leaves, specs, strict=True))
+        for number, (leaf, spec) in enumerate(every):
+            check_leaf_spec(
+                leaf, spec, own, manual, (what, "in_specs"), frame.label, number, every=every
+            )
             inside.append(entered(leaf, spec, dims, frame, number))
         if leaves is not args:
             inside = tree.unflatten(tree.structure(args), inside)
         whole = {key: tree.map(lambda x: as_mapped(x, frame), x) for key, x in kwargs.items()}
-        with frame.entered():
+        with frame:
             out = f(*inside, **whole)
             return _results(f, out, out_specs, dims, frame, check)
 
@@ -127,7 +130,7 @@ def _results(
     """Return what a function gave as arrays."""
     if type(out_specs) is PartitionSpec and is_array(out):
         return _result(f, out, out_specs, dims, frame, check, "the result")
-    leaves, specs = specs_of(out, out_specs, "out_specs", "the results")
+    leaves, specs = specs_of(out, out_specs, "out_specs", "the result")
     paths = tree.structure(out).leaf_paths()
     made = [
         _result(f, leaf, spec, dims, frame, check, "the result" + "".join(map(str, path)))

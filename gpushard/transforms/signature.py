@@ -11,6 +11,7 @@ import numpy as np
 from gpushard import tree
 from gpushard.array.array import Array, ConcreteArray
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.transforms.named_dims import Mapped
 from gpushard.transforms.traced import user_line
 
 
@@ -21,10 +22,8 @@ def check_function(f: Any, name: str) -> None:
       ArgumentTypeError: it is none, or a class.
     """
     if not callable(f) or isinstance(f, type):
-        raise ArgumentTypeError(
-            f"{name}: f={f!r} must be a function; wrap a class as lambda *args: C(*args)",
-            argument="f",
-            value=f,
+        raise ArgumentTypeError.refusing(
+            "f", f, "must be a function; wrap a class as lambda *args: C(*args)", name
         )
 
 
@@ -73,8 +72,9 @@ def _names(f: Any, count: int) -> list[str]:
 
 
 def is_array(x: Any) -> bool:
-    """Whether it is an `Array`; quick for the most common kind."""
-    return type(x) is ConcreteArray or isinstance(x, Array)
+    """Whether it is an `Array`; quick for the most common kinds."""
+    kind = type(x)
+    return kind is ConcreteArray or kind is Mapped or isinstance(x, Array)
 
 
 def check_leaf(x: Any, what: str, arg: str) -> None:
@@ -102,10 +102,8 @@ def check_axis(axis: Any, ndim: int, what: str, argument: str, arg: str) -> int:
       ArgumentError: the array has no such axis.
     """
     if not isinstance(axis, int | np.integer) or isinstance(axis, bool):
-        raise ArgumentTypeError(
-            f"{what}: {argument}={axis!r} for {arg} must be an integer or None",
-            argument=argument,
-            value=axis,
+        raise ArgumentTypeError.refusing(
+            argument, axis, f"for {arg} must be an integer or None", what
         )
     if not -ndim <= axis < ndim:
         hint = "pass None for what is not mapped" if not ndim else "count from 0, or from -1 back"
@@ -138,18 +136,18 @@ def checked(
       The arguments, the dim of each or None, and how long these are.
     """
     found: list[int | None] = []
-    sizes: list[tuple[int, int]] = []
-    for number, (leaf, axis) in enumerate(zip(leaves, axes, strict=True)):
-        if axis is None:
-            found.append(None)
-            continue
-        if not is_array(leaf):
-            check_leaf(leaf, said[0], label(number))
-            leaf = leaves[number] = np.asarray(leaf)
-        if type(axis) is not int or not 0 <= axis < leaf.ndim:
-            axis = check_axis(axis, leaf.ndim, *said, label(number))
+    sizes: list[int] = []
+    for number, axis in enumerate(axes):
+        if axis is not None:
+            leaf = leaves[number]
+            if not is_array(leaf):
+                check_leaf(leaf, said[0], label(number))
+                leaf = leaves[number] = np.asarray(leaf)
+            shape = leaf.shape
+            if type(axis) is not int or not 0 <= axis < len(shape):
+                axis = check_axis(axis, len(shape), *said, label(number))
+            sizes.append(shape[axis])
         found.append(axis)
-        sizes.append((number, leaf.shape[axis]))
     if size is None:
         if not sizes:
             raise ArgumentError(
@@ -157,14 +155,18 @@ def checked(
                 "axis_size=",
                 argument=said[1],
             )
-        size = sizes[0][1]
-    if any(n != size for _, n in sizes):
-        each = "; ".join(f"{n} in dim {found[number]} of {label(number)}" for number, n in sizes)
+        size = sizes[0]
+    if sizes.count(size) != len(sizes):
+        mapped = [(number, axis) for number, axis in enumerate(found) if axis is not None]
+        each = "; ".join(
+            f"{n} in dim {axis} of {label(number)}"
+            for n, (number, axis) in zip(sizes, mapped, strict=True)
+        )
         raise ArgumentError(
             f"{said[0]}: mapped dims must have one length"
-            + f"{'' if size == sizes[0][1] else f', and axis_size={size}'}: {each}",
+            + f"{'' if size == sizes[0] else f', and axis_size={size}'}: {each}",
             argument=said[1],
-            sizes=tuple(n for _, n in sizes),
+            sizes=tuple(sizes),
         )
     return leaves, found, size
 
@@ -190,9 +192,7 @@ def mapped_leaves(
         ):
             return list(args), list(in_axes), _alone
     leaves, structure = tree.flatten((args, kwargs))
-    axes = tree.broadcast_prefix(
-        in_axes, args, lambda x: x is None, names=("in_axes", "the arguments")
-    )
+    axes = tree.broadcast_prefix(in_axes, args, lambda x: x is None, names=("in_axes", "args"))
     axes += [0] * (len(leaves) - len(axes))
     return leaves, axes, lambda inside: tree.unflatten(structure, inside)
 
@@ -207,7 +207,7 @@ def each_result(out: Any, out_axes: Any, outside: Callable[[Any, Any, str], Any]
         return outside(out, out_axes, "the result")
     leaves, structure = tree.flatten(out)
     axes = tree.broadcast_prefix(
-        out_axes, out, lambda x: x is None, names=("out_axes", "the results")
+        out_axes, out, lambda x: x is None, names=("out_axes", "the result")
     )
     paths = ["".join(map(str, path)) for path in structure.leaf_paths()]
     made = [

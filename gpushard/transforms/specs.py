@@ -115,6 +115,7 @@ def check_leaf_spec(
     number: int,
     *,
     divides: bool = True,
+    every: Sequence[tuple[Any, Any]] = (),
 ) -> None:
     """Check an argument or a result, and its spec.
 
@@ -127,6 +128,7 @@ def check_leaf_spec(
       label: gives the name of an argument by its number.
       number: of the argument.
       divides: whether axes must divide its dims.
+      every: all arguments with their specs, for an error that is about several.
     """
     shape = getattr(x, "shape", None)
     if shape is None:
@@ -135,6 +137,7 @@ def check_leaf_spec(
     shape = shape if divides else (0,) * len(shape)
     if not _fits(shape, spec, mesh, manual):
         check_spec(spec, mesh, manual, *said)
+        check_ranks(every, *said, label)
         check_divided(shape, spec, mesh, *said, label(number))
 
 
@@ -156,8 +159,15 @@ def check_spec(spec: Any, mesh: Mesh, manual: Sequence[str], what: str, argument
             argument=argument,
             value=spec,
         )
+    if PartitionSpec.UNCONSTRAINED in spec:
+        raise ArgumentError(
+            f"{what}: {argument} has {spec}, and a function sees blocks of one shape; name the "
+            "axes that split each dim, or None",
+            argument=argument,
+            spec=spec,
+        )
     for axis, times in Counter(spec.all_axes()).items():
-        if axis not in manual or times > 1 or PartitionSpec.UNCONSTRAINED in spec:
+        if axis not in manual or times > 1:
             why = (
                 f"{times} times"
                 if axis in manual
@@ -172,6 +182,24 @@ def check_spec(spec: Any, mesh: Mesh, manual: Sequence[str], what: str, argument
                 spec=spec,
                 axis=axis,
             )
+
+
+def check_ranks(
+    every: Sequence[tuple[Any, Any]], what: str, argument: str, label: Callable[[int], str]
+) -> None:
+    """Check that no more than one argument has a spec with more entries than it has dims."""
+    wrong = [
+        f"{spec} for {label(number)}"
+        for number, (x, spec) in enumerate(every)
+        if isinstance(spec, PartitionSpec) and len(spec) > len(getattr(x, "shape", ()))
+    ]
+    if len(wrong) > 1:
+        raise ArgumentError(
+            f"{what}: {argument} has more entries than the arguments have dims: "
+            f"{'; '.join(wrong)}; give at most one entry per dim",
+            argument=argument,
+            specs=tuple(wrong),
+        )
 
 
 def check_divided(

@@ -1,18 +1,22 @@
 """Dims with an element, or a chunk of elements, for each of several devices: where pmap's lie.
 
 The devices of `pmap` are a line, those of a `pmap` in it a grid: an axis for each, which only this
-module knows. A call does not know of calls within it, which bring what they meet to their grid.
+module knows. A call does not know of calls within it, which bring what they meet to their grid. An
+argument may lie on such a grid already: then the call works there, and results go back to the line
+if no call within it has asked for more.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
-from gpushard.array.array import Array
+from gpushard import tree
 from gpushard.errors import ArgumentError, MeshError, NoDeviceError
 from gpushard.frozen import dataclass
 from gpushard.geometry.listed_sharding import PmapSharding
@@ -30,18 +34,30 @@ from gpushard.geometry.sharding_spec import (
 from gpushard.geometry.tiling import Tiling
 from gpushard.ops.rule import Splits
 from gpushard.placement.device_put import device_put
-from gpushard.transforms.named_dims import Frame, Mapped, Names, as_mapped, mapped, spread
+from gpushard.transforms.named_dims import (
+    Frame,
+    Mapped,
+    Names,
+    as_mapped,
+    innermost,
+    mapped,
+    spread,
+)
 from gpushard.transforms.placed_dims import relabel
 from gpushard.transforms.signature import (
     check_axis,
     check_leaf,
     checked,
     each_result,
+    is_array,
     labelled,
     mapped_leaves,
     place_of,
 )
 from gpushard.typing import Shape
+
+_CHUNKS = "soft_pmap"
+"""What begins the names of axes on which devices have chunks, be it of one element each."""
 
 
 class StackedFrame(Frame):
@@ -53,11 +69,13 @@ class StackedFrame(Frame):
       size: how many elements are mapped.
       devices: to choose from; for the outermost call.
       chunked: whether a device may have several of these elements.
+      ahead: sizes of further axes that calls within may have; for the outermost call.
     """
 
-    __slots__ = ("axis", "pool")
+    __slots__ = ("axis", "pool", "used")
 
     pool: tuple[Any, ...]
+    used: int  # how many axes calls are mapped over; of the outermost call
 
     def __init__(
         self,
@@ -67,21 +85,26 @@ class StackedFrame(Frame):
         devices: Sequence[Any],
         *,
         chunked: bool = False,
+        ahead: Shape = (),
     ) -> None:
         super().__init__(what, None, label)
         around = [frame for frame in self._around() if isinstance(frame, StackedFrame)]
         self.pool = around[0].pool if around else tuple(devices)
-        self.axis = f"pmap {len(around)}"
-        before: tuple[int, ...] = ()
+        self.axis = f"{_CHUNKS if chunked else 'pmap'} {len(around)}"
+        self.used = 1
+        before: tuple[tuple[str, int], ...] = ()
         if around and around[0].mesh is not None:
-            before = around[0].mesh.axis_sizes[: len(around)]
+            grid = tuple(around[0].mesh.shape.items())
+            before, after = grid[: len(around)], [n for _, n in grid[len(around) :]]
+            ahead = tuple(after[1:]) if after[:1] == [size] else ()
+            around[-1].used = max(around[-1].used, len(around) + 1)
         elif self.mesh is not None:
             raise MeshError(
                 f"{what}: the function around it is mapped over the mesh {dict(self.mesh.shape)}, "
                 "whose devices have their work; use vmap here",
                 argument="fun",
             )
-        self.mesh = _grid(self.pool, (*before, size), what, chunked)
+        self.mesh = _grid(self.pool, before, self.axis, size, ahead, what, chunked)
         for frame in self._around() if around else ():
             frame.mesh = self.mesh
             frame.brings = True
@@ -102,10 +125,17 @@ class StackedFrame(Frame):
 
 
 @functools.lru_cache(maxsize=256)
-def _grid(devices: tuple[Any, ...], sizes: Shape, what: str, chunked: bool) -> Mesh:
-    """Return the first devices in a grid."""
-    *before, size = sizes
-    count = int(np.prod(before, dtype=int))
+def _grid(
+    devices: tuple[Any, ...],
+    before: tuple[tuple[str, int], ...],
+    axis: str,
+    size: int,
+    ahead: Shape,
+    what: str,
+    chunked: bool,
+) -> Mesh:
+    """Return the first devices in a grid that has an axis after others, and maybe some more."""
+    count = math.prod(n for _, n in before)
     most = len(devices) // count
     if chunked and size > most:
         if not most or size % most:
@@ -126,8 +156,12 @@ def _grid(devices: tuple[Any, ...], sizes: Shape, what: str, chunked: bool) -> M
             size=size,
             devices=len(devices),
         )
-    grid = np.array(devices[: count * size], object).reshape((*before, size))
-    return Mesh(grid, tuple(f"pmap {n}" for n in range(len(sizes))))
+    return _mesh(devices, (*[n for _, n in before], size, *ahead), (*[x for x, _ in before], axis))
+
+
+def _mesh(devices: tuple[Any, ...], sizes: Shape, names: tuple[str, ...] = ()) -> Mesh:
+    grid = np.array(devices[: math.prod(sizes)], object).reshape(sizes)
+    return Mesh(grid, (*names, *[f"pmap {n}" for n in range(len(names), len(sizes))]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +210,7 @@ def _way(
 
 
 def listed(mesh: Mesh, sharding: NamedSharding, shape: Shape) -> PmapSharding:
-    """Return how an array over the grid lies, as a list of devices: dims of one element each go."""
+    """Return how an array over the grid lies, as a list of devices: dims that `pmap` maps go."""
     cuts: dict[str, int] = {}
     dims: list[Any] = []
     for dim, n in enumerate(shape):
@@ -186,7 +220,8 @@ def listed(mesh: Mesh, sharding: NamedSharding, shape: Shape) -> PmapSharding:
             continue
         (axis,) = axes
         cuts[axis] = len(cuts)
-        dims.append(Unstacked(n) if n == mesh.shape[axis] else Chunked(mesh.shape[axis]))
+        elements = n == mesh.shape[axis] and not axis.startswith(_CHUNKS)
+        dims.append(Unstacked(n) if elements else Chunked(mesh.shape[axis]))
     spec = ShardingSpec(
         dims,
         [
@@ -197,29 +232,66 @@ def listed(mesh: Mesh, sharding: NamedSharding, shape: Shape) -> PmapSharding:
     return PmapSharding(list(mesh.assignment), spec)
 
 
+@functools.lru_cache(maxsize=1024)
+def gridded(sharding: PmapSharding) -> NamedSharding:
+    """Return how an array lies over the grid of its devices: what `listed` made a list of."""
+    spec = sharding.sharding_spec
+    axes = {
+        entry.axis: f"pmap {n}"
+        for n, entry in enumerate(spec.mesh_mapping)
+        if isinstance(entry, ShardedAxis)
+    }
+    cuts = itertools.count()
+    entries: list[Any] = []
+    for entry in spec.sharding:
+        pieces = len(entry.chunks) if isinstance(entry, Chunked) else isinstance(entry, Unstacked)
+        entries.append(tuple([axes[next(cuts)] for _ in range(pieces)]) or None)
+    return NamedSharding(_mesh(tuple(sharding.devices.flat), spec.mesh_shape), P(*entries))
+
+
+def _ahead(
+    leaves: Sequence[Any], dims: Sequence[int | None], size: int, devices: tuple[Any, ...]
+) -> Shape:
+    """Return the sizes of further axes of a grid on which an argument has its elements already."""
+    for x, dim in zip(leaves, dims, strict=True):
+        lies = getattr(x, "_sharding", None)
+        if dim is None or type(lies) is not PmapSharding or lies.num_devices <= size:
+            continue
+        own = gridded(lies)
+        first, *ahead = own.mesh.axis_sizes
+        there = tuple(lies.devices.flat) == devices[: lies.num_devices]
+        if there and first == size and own.spec.axes(dim) == ("pmap 0",):
+            return tuple(ahead)
+    return ()
+
+
 def stacked(x: Any, axis: int | None, names: Names, frame: StackedFrame, number: int) -> Any:
     """Return what a function sees of an argument, a dim of which has elements for devices."""
     source: Any = (frame, number)
     mesh = frame.mesh
     assert mesh is not None
     if axis is None:
-        if not isinstance(x, Array):
+        if not is_array(x):
             return x
         own = as_mapped(x, frame)
         return mapped(own._value, own._names, frame, own._source or source)
     outer: Names = ()
-    if isinstance(x, Mapped):
+    if type(x) is Mapped:
         x = as_mapped(x, frame)
         x, outer, source = x._value, x._names, x._source or source
     lead = tuple([name.place or () for name in outer])
     at = len(outer) + axis
     shape = (*x.shape[:at], *x.shape[at + 1 :])
     sizes = tuple([name.size for name in names])
-    none: Splits = ((),) * (len(shape) - len(outer))
-    way = _way(mesh, frame.axis, sizes, shape, lead, axis, none)
-    if not isinstance(x, Array):
+    kept: Splits = ((),) * (len(shape) - len(outer))
+    if is_array(x) and frame.axis != mesh.axis_names[-1]:
+        others = _elements(x, len(outer), mesh)
+        others = others[:axis] + others[axis + 1 :]
+        kept = tuple([axes if axes != (frame.axis,) else () for axes in others])
+    way = _way(mesh, frame.axis, sizes, shape, lead, axis, kept)
+    if not is_array(x):
         x = device_put(x, way.whole)
-    elif x._held().tiling is not way.whole_tiling and x.sharding != way.outside:
+    elif x._held().tiling is not way.whole_tiling and x._sharding != way.outside:
         x = x._moved(way.whole, "pmap")
     value = relabel(x, way.named_tiling, way.named, inside=True)
     return mapped(value, outer + names, frame, source)
@@ -232,6 +304,10 @@ def unstacked(x: Mapped, axis: int | None, names: Names, frame: StackedFrame) ->
     value = as_mapped(spread(x, outer + names) if axis is not None else x, frame)._value
     ahead = len(outer) + (0 if axis is None else len(names))
     kept = _elements(value, ahead, mesh)
+    if frame.outer is None and frame.used < len(mesh.axis_names):
+        used = frame.used
+        mesh = _mesh(frame.pool, mesh.axis_sizes[:used], mesh.axis_names[:used])
+        kept = tuple([axes if set(axes) <= set(mesh.axis_names) else () for axes in kept])
     lead = tuple([name.place or () for name in outer])
     if axis is None:
         sharding = NamedSharding(mesh, P(*[entry or None for entry in (*lead, *kept)]))
@@ -257,7 +333,9 @@ def _elements(value: Any, ahead: int, mesh: Mesh) -> Splits:
 
     Others are brought together.
     """
-    own = value.sharding
+    own = value._sharding
+    if type(own) is PmapSharding:
+        own = gridded(own)
     found: list[tuple[str, ...]] = []
     for dim in range(ahead, value.ndim):
         axes = own.spec.axes(dim) if isinstance(own, NamedSharding) and own.mesh is mesh else ()
@@ -266,63 +344,100 @@ def _elements(value: Any, ahead: int, mesh: Mesh) -> Splits:
     return tuple(found)
 
 
-def mapped_call(
-    fun: Any,
-    what: str,
-    given: tuple[tuple[Any, ...], dict[str, Any]],
-    axes: tuple[Any, Any],
-    axis_name: Hashable,
-    axis_size: int | None,
-    pool: tuple[tuple[Any, ...], bool | None],
-    run: Callable[[StackedFrame, Any, Any], Any],
-) -> Any:
-    """Call a function that is mapped over devices.
+class Opened:
+    """A call of a function that is mapped over devices, whose arguments were checked.
 
     Args:
       fun: the function.
       what: what errors call it.
       given: its arguments.
-      axes: their mapped dims, and those of the results.
-      axis_name: the name of the dim.
-      axis_size: how long it is, if that is said.
+      in_axes: their mapped dims.
+      axis: the name of the dim.
+      size: how long it is, if that is said.
       pool: devices, and whether all of them are to be used; None where each may have several
         elements.
-      run: calls the function in a frame.
     """
-    args, kwargs = given
-    in_axes, out_axes = axes
-    leaves, own, together = mapped_leaves(args, kwargs, in_axes)
-    label = labelled(fun, args, kwargs)
-    leaves, dims, size = checked(leaves, own, axis_size, label, (what, "in_axes"))
-    if pool[1] and len(pool[0]) != size:
-        raise ArgumentError(
-            f"{what}: devices= has {len(pool[0])} devices for an axis of {size} elements; give one "
-            "for each",
-            argument="devices",
-            devices=len(pool[0]),
-            size=size,
+
+    __slots__ = ("_dims", "_fun", "_names", "_together", "frame", "leaves")
+
+    def __init__(
+        self,
+        fun: Any,
+        what: str,
+        given: tuple[tuple[Any, ...], dict[str, Any]],
+        in_axes: Any,
+        axis: Hashable,
+        size: int | None,
+        pool: tuple[tuple[Any, ...], bool | None],
+    ) -> None:
+        args, kwargs = given
+        leaves, own, self._together = mapped_leaves(args, kwargs, in_axes)
+        label = labelled(fun, args, kwargs)
+        self.leaves, self._dims, size = checked(leaves, own, size, label, (what, "in_axes"))
+        devices, every = pool
+        if every and len(devices) != size:
+            raise ArgumentError(
+                f"{what}: devices= has {len(devices)} devices for an axis of {size} elements; give "
+                "one for each",
+                argument="devices",
+                devices=len(devices),
+                size=size,
+            )
+        self._fun = fun
+        ahead: Shape = ()
+        if innermost() is None and every is not None:
+            ahead = _ahead(self.leaves, self._dims, size, devices)
+        self.frame = frame = StackedFrame(
+            what, label, size, devices, chunked=every is None, ahead=ahead
         )
-    frame = StackedFrame(what, label, size, pool[0], chunked=pool[1] is None)
-    names: Names = (frame.name(axis_name, frame.count, (frame.axis,)),)
-    if pool[1] is None:
-        names = (*names, frame.name(axis_name, size // frame.count))
-    inside = [
-        stacked(leaf, dim, names, frame, number)
-        for number, (leaf, dim) in enumerate(zip(leaves, dims, strict=True))
-    ]
-    with frame.entered():
-        out = run(frame, *together(inside))
-        return each_result(
-            out, out_axes, lambda x, axis, arg: _result(fun, x, axis, names, frame, arg)
+        self._names: Names = (frame.name(axis, frame.count, (frame.axis,)),)
+        if every is None:
+            self._names = (*self._names, frame.name(axis, size // frame.count))
+
+    def check_shapes(self, args: Any, shapes: Any) -> None:
+        """Check that what the function sees of arguments has the shapes that are said."""
+        said = tree.broadcast_prefix(
+            shapes, args, _is_shape, names=("global_arg_shapes", "the arguments")
         )
+        for number, (shape, dim) in enumerate(zip(said, self._dims, strict=False)):
+            full = np.shape(self.leaves[number])
+            own = full if dim is None else (*full[:dim], *full[dim + 1 :])
+            if shape is not None and (not _is_shape(shape) or tuple(shape) != own):
+                raise ArgumentError(
+                    f"{self.frame.what}: global_arg_shapes has {shape!r} for "
+                    f"{self.frame.label(number)}, of which the function sees {own}; one process "
+                    "has all of it, so give that shape, or None",
+                    argument="global_arg_shapes",
+                    value=shape,
+                    shape=own,
+                )
+
+    def run(self, call: Callable[..., Any], out_axes: Any) -> Any:
+        """Call a function with what it sees of the arguments, and return its results as arrays."""
+        frame, names, fun = self.frame, self._names, self._fun
+        numbered = enumerate(zip(self.leaves, self._dims, strict=True))
+        inside = [stacked(leaf, dim, names, frame, number) for number, (leaf, dim) in numbered]
+        args, kwargs = self._together(inside)
+        with frame:
+            return each_result(
+                call(*args, **kwargs),
+                out_axes,
+                lambda x, axis, arg: _result(fun, x, axis, names, frame, arg),
+            )
+
+
+def _is_shape(x: Any) -> bool:
+    return x is None or (type(x) is tuple and all(type(n) is int for n in x))
 
 
 def _result(fun: Any, x: Any, axis: Any, names: Names, frame: StackedFrame, arg: str) -> Any:
-    check_leaf(x, frame.what, arg)
+    if type(x) is not Mapped:
+        check_leaf(x, frame.what, arg)
     x = as_mapped(x, frame)
     if axis is not None:
-        at = check_axis(axis, len(x._shape) + 1, frame.what, "out_axes", arg)
-        return unstacked(x, at, names, frame)
+        if axis != 0 or type(axis) is not int:
+            axis = check_axis(axis, len(x._shape) + 1, frame.what, "out_axes", arg)
+        return unstacked(x, axis, names, frame)
     if set(names) & set(x._names):
         raise ArgumentError(
             f"{frame.what} ({place_of(fun)}): out_axes=None for {arg}, which differs between "

@@ -37,12 +37,18 @@ _WAYS: tuple[tuple[str, type[TracedValueError], str], ...] = (
     (
         "operator.index(",
         TracedIntegerError,
-        "index arrays with it, as in x[i]; sizes, axes and counts must be Python's integers",
+        "index arrays with it, as in x[i], or x[i + gpushard.numpy.arange(n)] for n in a row; "
+        "sizes, axes and counts must be Python's integers",
     ),
     ("int(", TracedIntegerError, "keep it an array, as x.astype(int)"),
     ("numpy.asarray(", TracedArrayError, "call gpushard.numpy's functions, or return the value"),
     ("x[mask]", ConcretizationError, "give size=, or use where(mask, x, 0)"),
     ("nonzero", ConcretizationError, "give size="),
+    ("unique", ConcretizationError, "give size="),
+    ("bincount", ConcretizationError, "give length="),
+    ("arange", ConcretizationError, "add to one of a known length, as in x + arange(n)"),
+    ("allclose", ConcretizationError, "use isclose(a, b).all(), which is an array"),
+    ("array_equ", ConcretizationError, "use (a == b).all(), which is an array"),
     ("", ConcretizationError, "return the value, and read it where the function was called"),
 )
 """By how it begins what is asked: the error, and the way out."""
@@ -130,7 +136,7 @@ class Traced(Array):
         return repr(self)
 
     def __format__(self, spec: str) -> str:
-        return format(repr(self), spec)
+        return super().__format__(spec) if spec else repr(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise self._refusal("pickling")

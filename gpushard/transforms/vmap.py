@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
+from gpushard.array.array import ConcreteArray
 from gpushard.errors import ArgumentError, MeshError
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
@@ -16,6 +17,7 @@ from gpushard.transforms.named_dims import (
     Frame,
     Mapped,
     NamedDim,
+    Names,
     as_mapped,
     innermost,
     mapped,
@@ -91,7 +93,7 @@ def vmap(
             for number, (leaf, axis) in enumerate(zip(leaves, axes, strict=True))
         ]
         own_args, own_kwargs = together(inside)
-        with frame.entered():
+        with frame:
             out = fun(*own_args, **own_kwargs)
             return each_result(
                 out, out_axes, lambda x, axis, arg: outer(x, axis, name, frame, fun, arg)
@@ -104,19 +106,25 @@ def inner(x: Any, axis: int | None, name: NamedDim, frame: Frame, number: int) -
     """Return what a function sees of an argument."""
     if axis is None and not hasattr(x, "shape"):
         return x
-    source = (frame, number)
-    x = as_mapped(x, frame)
-    value, names = x._value, x._names
+    value, source = x, (frame, number)
+    names: Names = ()
+    if type(x) is not ConcreteArray or frame.mesh is not None:
+        x = as_mapped(x, frame)
+        value, names = x._value, x._names
+        if axis is None and x._source is not None:
+            source = x._source
     if axis is None:
-        return mapped(value, names, frame, x._source or source)
+        return mapped(value, names, frame, source)
     lead = len(names)
     if axis:
         order = [*range(lead), lead + axis]
         order += [dim for dim in range(lead, value.ndim) if dim != lead + axis]
         value = bind(TRANSPOSE, (value,), (tuple([dim - value.ndim for dim in order]),))
     names = (*names, name)
-    sharding = None if name.place is None else sharding_of(value, names, frame.mesh)
-    if sharding is not None and value.sharding != sharding:
+    if name.place is None:
+        return mapped(value, names, frame, source)
+    sharding = sharding_of(value, names, frame.mesh)
+    if sharding is not None and value._sharding != sharding:
         value = value._moved(sharding, "vmap")
     return mapped(value, names, frame, source)
 
@@ -136,7 +144,8 @@ def outer(x: Any, axis: Any, name: NamedDim, frame: Frame, fun: Any, arg: str) -
                 size=name.size,
             )
         return _outside(x._value, x._names, frame, x)
-    axis = check_axis(axis, len(x._shape) + 1, frame.what, "out_axes", arg)
+    if axis != 0 or type(axis) is not int:
+        axis = check_axis(axis, len(x._shape) + 1, frame.what, "out_axes", arg)
     if name not in x._names:
         x = spread(x, (*x._names, name))
     value, lead = x._value, len(x._names) - 1

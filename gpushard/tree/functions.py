@@ -11,15 +11,12 @@ from gpushard.errors import TreeError
 from gpushard.tree.node import NODES, KeyPath
 from gpushard.tree.treedef import LEAF, IsLeaf, TreeDef, walk
 
-# fmt: off
 __all__ = [
     "all", "broadcast", "broadcast_prefix", "flatten", "flatten_with_path", "leaves",
     "leaves_with_path", "map", "map_with_path", "reduce", "structure", "transpose", "unflatten",
-]
-# fmt: on
+]  # fmt: skip
 
-_NOTHING: Final = object()
-"""Stands for an argument that is not given."""
+_NOTHING: Final = object()  # stands for an argument that is not given
 
 
 def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDef]:

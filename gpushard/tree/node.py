@@ -11,11 +11,9 @@ from typing import Any, TypeAlias
 from gpushard.errors import TreeError
 from gpushard.frozen import dataclass
 
-# fmt: off
 __all__ = [
     "DictKey", "FlattenedIndexKey", "GetAttrKey", "KeyEntry", "KeyPath", "SequenceKey", "keystr",
-]
-# fmt: on
+]  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,14 +94,11 @@ def _bare(key: Any) -> str:
 class Node:
     """What to do with one container type. Aux is all of a container but its children."""
 
-    flatten: Callable[[Any], tuple[Sequence[Any], Any]]
-    """tree -> (children, aux)."""
-    unflatten: Callable[[Any, Any, list[Any]], Any]
-    """(class, aux, children) -> tree."""
+    flatten: Callable[[Any], tuple[Sequence[Any], Any]]  # tree -> (children, aux)
+    unflatten: Callable[[Any, Any, list[Any]], Any]  # (class, aux, children) -> tree
+    # (class, aux, number of children) -> a key for each child.
     keys: Callable[[Any, Any, int], Sequence[Any]]
-    """(class, aux, number of children) -> a key for each child."""
-    show: Callable[[Any, Any, list[str]], str]
-    """(class, aux, children as text) -> text."""
+    show: Callable[[Any, Any, list[str]], str]  # (class, aux, children as text) -> text
 
 
 def show_fields(cls: type, names: Iterable[str], values: Iterable[str]) -> str:

@@ -12,15 +12,9 @@ from gpushard.tree.node import NODES, KeyPath, Node, keystr, known_node, namedtu
 
 __all__ = ["IsLeaf", "TreeDef"]
 
-MAX_DEPTH = 10_000
-"""Levels after which a tree is taken for endless."""
-
-_CYCLE_CHECK = 25
-"""Levels between two looks for a container that holds itself."""
-
-_SHOWN = 200
-"""Characters of a structure that fit into an error message."""
-
+MAX_DEPTH = 10_000  # levels after which a tree is taken for endless
+_CYCLE_CHECK = 25  # levels between two looks for a container that holds itself
+_SHOWN = 200  # characters of a structure that fit into an error message
 IsLeaf: TypeAlias = Callable[[Any], bool]
 
 _Entry: TypeAlias = tuple[type, Any, int]
@@ -193,8 +187,7 @@ class TreeDef:
         )
 
 
-LEAF = TreeDef((None,), 1)
-"""The structure of a leaf."""
+LEAF = TreeDef((None,), 1)  # the structure of a leaf
 
 
 def walk(tree: Any, is_leaf: IsLeaf | None) -> tuple[list[Any], TreeDef]:

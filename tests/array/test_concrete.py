@@ -23,6 +23,7 @@ READERS = {
     "array/array.py": "what `concrete` does",
     "array/text.py": "reads the edges of what is printed",
     "ops/ragged.py": "counts, of an operation's own buffers",
+    "transforms/control_flow.py": "conditions, which decide what is run",
 }
 """Files above `movement` that read buffers, and why."""
 

@@ -266,10 +266,45 @@ def test_an_array_is_drawn_and_inspected_unread(monkeypatch: pytest.MonkeyPatch)
         gs.debug.visualize_array_sharding(x, scale=0.5)
         monkeypatch.undo()
         gs.debug.inspect_array_sharding({"a": x, "b": [x[0]]}, callback=found.append)
-    assert out.getvalue().count("CPU") == 8
+    assert out.getvalue().count(gs.default_backend().upper()) == 8
     assert found == [x.sharding, x[0].sharding]
 
 
 def test_one_device_is_one_block() -> None:
     texts = [text for _, text in regions(shown((3, 3), SingleDeviceSharding("lonely"))[1:])]
     assert "0" in texts
+
+
+def test_functions_that_are_mapped_are_shown_what_they_see() -> None:
+    found: list[Any] = []
+
+    def look(x: Any) -> Any:
+        gs.debug.inspect_array_sharding({"x": x}, callback=found.append)
+        gs.debug.visualize_array_sharding(x)
+        return x
+
+    with gs.testing.runtime(host_devices=8):
+        mesh = gs.make_mesh((4, 2), ("x", "y"))
+        value = np.arange(64.0).reshape(8, 8)
+        x = gs.device_put(value, NamedSharding(mesh, P("x", "y")))
+        gs.shard_map(look, mesh, P("x", "y"), P("x", "y"))(x)
+        gs.shard_map(look, mesh, P("x"), P("x"), axis_names={"x"})(x)
+        gs.shard_map(look, mesh, P(), P(), axis_names={"x"})(x)
+        assert found == [
+            NamedSharding(mesh, P(None, None)),
+            NamedSharding(mesh, P(None, "y")),
+            NamedSharding(mesh, P(None, "y")),
+        ]
+        gs.vmap(look)(x)
+        assert found[3:] == [NamedSharding(mesh, P("y"))]
+        gs.vmap(look)(gs.device_put(value, gs.devices()[3]))
+        assert found[4:] == [SingleDeviceSharding(gs.devices()[3])]
+        gs.pmap(look)(value)
+        assert found[5].is_fully_replicated and found[5].device_set == set(gs.devices())
+        gs.vmap(look)(gs.pmap(lambda x: x)(value))
+        assert found[6].is_fully_replicated and found[6].device_set == set(gs.devices())
+        leaked: list[Any] = []
+        gs.vmap(lambda x: leaked.append(x) or x)(x)
+        with pytest.raises(gs.errors.TracedValueError, match="has returned"):
+            gs.debug.inspect_array_sharding(leaked, callback=found.append)
+    assert len(found) == 7

@@ -130,6 +130,7 @@ def test_it_shows_no_data_and_is_not_compared(mesh: gs.Mesh) -> None:
         "GlobalDeviceArray(shape=(64, 32), dtype=int64, mesh=('x': 4, 'y': 2), "
         "mesh_axes=('x', None))"
     )
+    assert repr(gda) == str(gda) == f"{gda}"
     for compare in (lambda: gda == gda, lambda: gda != 1):
         with pytest.raises(UnsupportedError, match="no process has all") as error:
             compare()

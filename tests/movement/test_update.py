@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import gpushard as gs
 from gpushard import testing
 from gpushard.config import Settings
-from gpushard.movement.update import update_for
+from gpushard.movement.update import overlay_of, plan_for, touched_by
 from gpushard.ops.indexing import index_piece, parse_index
 from gpushard.testing.actor import updated
 from gpushard.testing.deferred import deferred, gated
@@ -102,7 +102,8 @@ def test_updates_are_as_numpy_has_them_and_move_no_byte_too_many(
         places = [device.memory_domain for device in runtime.devices]
         bytes_of = least(shape, base, value, index, places, old.itemsize)
         assert counted == bytes_of
-        plan = update_for(x._live(), y._live(), index_piece(parse_index(shape, index)))
+        touched = touched_by(x._live(), index_piece(parse_index(shape, index)))
+        plan = plan_for(x._live(), overlay_of(x._live(), y._live(), touched))
         assert {m: n for m, n in plan.written.items() if n} == {
             m: written for m, (written, _) in bytes_of.items()
         }

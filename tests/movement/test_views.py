@@ -310,3 +310,83 @@ def test_a_program_that_keeps_its_plan_sees_how_much_an_operand_keeps_alive(firs
             assert shared == [name == "own"] * 2
             for value, index in zip(moved.values, end.indices, strict=True):
                 assert np.array_equal(value, rows(8)[index])
+
+
+def memories(x: gs.Array) -> int:
+    return len(x._data.buffer.memories)
+
+
+def test_a_small_result_is_one_memory_and_large_ones_are_not() -> None:
+    """One claim takes less than eight; devices with quotas or memory of their own have theirs."""
+    for settings, count in (
+        ({"small_bytes": 0}, 1),
+        ({"small_bytes": 0, "inline_bytes": 0}, 8),
+        ({"small_bytes": 0, "memory_limit": 1 << 20}, 8),
+        ({"small_bytes": 0, "host_domains": 2}, 8),
+        (
+            {"small_bytes": 0, "inline_bytes": 16 << 10},
+            8,
+        ),  # results are larger
+    ):
+        with testing.runtime(**settings) as runtime:
+            x = put(rows(64, 1 << 10), P("x"))
+            used = in_use(runtime)
+            y, (high, low) = x + 1, gs.numpy.divmod(x, 3)
+            gs.block_until_ready((y, high, low))
+            assert memories(y) == memories(high) == memories(low) == count, settings
+            assert in_use(runtime) == used + 3 * x.nbytes
+            for result, wanted in ((y, rows(64, 1 << 10) + 1), (low, rows(64, 1 << 10) % 3)):
+                assert np.array_equal(result, wanted)
+
+
+@pytest.mark.parametrize("width", [4, 3])
+def test_parts_of_a_result_are_views_as_those_of_what_was_put_there(width: int) -> None:
+    with testing.runtime(small_bytes=0):
+        x = put(rows(64, width), P("x"))
+        y = x + 0
+        assert memories(y) == 1
+        again = y.reshape(8, 8, width)
+        for index in (slice(0, 8), slice(0, 32), slice(2, 60), slice(1, 7), (..., slice(0, 2))):
+            assert inside(y[index], y) == inside(x[index], x), index
+            assert np.array_equal(y[index], rows(64, width)[index])
+        assert inside(again, y)
+        assert inside(again[:, 4:], y) == inside(x.reshape(8, 8, width)[:, 4:], x)
+        shard = y.addressable_data(0)
+        assert not shares(shard[:6], y)  # it would keep all of the others, too
+
+
+def test_a_result_that_nobody_shares_is_written_in_place() -> None:
+    with testing.runtime(small_bytes=0) as runtime:
+        y = put(rows(64), P("x")) + 0
+        before = [a.ctypes.data for a in values(y)]
+        used = in_use(runtime)
+        y[3:40] = 7
+        y[:, 1] = y[:, 2] * 2
+        assert [a.ctypes.data for a in values(y)] == before
+        assert in_use(runtime) == used
+        kept = y.addressable_data(7)
+        y[0] = 5
+        assert np.array_equal(kept[:, 0], rows(64)[56:, 0])
+        assert np.array_equal(y[0], [5] * 4)
+
+
+def test_a_result_waits_for_who_reads_the_only_memory_there_is(monkeypatch) -> None:
+    """The caller must not, and the streams that then write it each have memory of their own."""
+    with testing.runtime(small_bytes=0) as runtime:
+        x, held = put(rows(64), P("x")), put(rows(64), P("x"))
+        y = x + 1
+        pool, size = runtime.devices[0].domain.pool, y.nbytes
+        later, gate = testing.gated(held)
+        z = later + y
+        del y
+        grow = type(pool)._grow
+
+        def refused(self, capacity):
+            return None if self is pool and capacity >= size else grow(self, capacity)
+
+        monkeypatch.setattr(type(pool), "_grow", refused)
+        w = x + 2
+        gate.open()
+        assert memories(w) == 8
+        assert np.array_equal(w, rows(64) + 2)
+        assert np.array_equal(z, 2 * rows(64) + 1)

@@ -12,7 +12,7 @@ import copy
 import dataclasses
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.stress.sites import PACKAGE, Site, parse
@@ -62,16 +62,22 @@ class Mutant:
     """The file after the change."""
 
 
-def draw(count: int, seed: int) -> list[Mutant]:
+def draw(count: int, seed: int, below: Sequence[str] = ("",)) -> list[Mutant]:
     """Draw changes at random over all files, each place as likely as any other.
 
     Names and the seed decide: edits of other places, and files that move, leave a sample as it is.
+
+    Args:
+      count: how many.
+      seed: another one draws others.
+      below: how the paths of the files in the package begin.
     """
     files = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
     places = [
         (file, n, f"{seed} {Path(file).name}{str(site).removeprefix(file)}")
         for file in files
-        if not any(file == out or file.startswith(f"{out}/") for out in OUT_OF_REACH)
+        if file.startswith(tuple(below))
+        and not any(file == out or file.startswith(f"{out}/") for out in OUT_OF_REACH)
         for n, (site, *_) in enumerate(_candidates(file)[1])
     ]
     places.sort(key=lambda place: hashlib.sha256(place[2].encode()).digest())

@@ -7,8 +7,8 @@ is made in a process that has collected the tests, and those that run its lines 
 shortest of many files first, until one fails. What these don't catch, and what cannot be changed in
 a process that runs, is made in a copy of the package, with a Python of its own, where tests run
 again, and those of CI on the software GPU. What survives must stand in `random_mutants.json` with a
-reason: it changes no behaviour, or speed alone. `--only TEXT` takes the changes whose name contains
-a text.
+reason: it changes no behaviour, or speed alone. `--below transforms lax` draws only from files
+whose paths in the package begin so, `--only TEXT` takes those drawn whose name contains a text.
 """
 
 from __future__ import annotations
@@ -158,8 +158,10 @@ def main() -> None:
     parser.add_argument("--only", default="", help="a text in the names of changes")
     parser.add_argument("--most", type=float, default=200.0, help="seconds of tests for a change")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--below", nargs="+", default=[""], help="how paths of files begin")
     options = parser.parse_args()
-    changes = [m for m in draw(options.count, options.seed) if options.only in str(m.site)]
+    drawn = draw(options.count, options.seed, options.below)
+    changes = [m for m in drawn if options.only in str(m.site)]
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.coverage or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,6 +14,7 @@ import gpushard as gs
 from gpushard import testing
 from gpushard.geometry.sharding_spec import Chunked, Unstacked
 from tests.share import some
+from tests.transforms.bodies import WITH_GROUPS, Blocks, Lax, Step, random_body
 
 lax = gs.lax
 PmapSharding = gs.sharding.PmapSharding
@@ -72,6 +74,67 @@ def test_pmap_is_vmap_on_devices() -> None:
         equal(x, value)
 
 
+SAME = ("psum", "pmean", "pmax", "pmin", "all_gather", "gather tiled", "broadcast")
+"""Collectives whose result is the same everywhere, but in groups."""
+
+
+def random_call(seed: int) -> tuple[int, Any, Any, Any, list[list[Step]]]:
+    """Return a size, arguments, `in_axes`, `out_axes`, and what is done with each argument."""
+    rng = np.random.default_rng(seed)
+    size = int(rng.choice([2, 3, 4, 8]))
+    values, into, out, bodies = [], [], [], []
+    for number in range(int(rng.integers(1, 4))):
+        block = rng.choice([1, 2, 4, size], int(rng.integers(1, 4))).tolist()
+        body = random_body(rng, {"i": size}, block, int(rng.integers(1, 4)))
+        axis = int(rng.integers(-len(block) - 1, len(block) + 1))
+        own = None if number and rng.random() < 0.3 else axis
+        at = axis % (len(block) + 1)
+        shape = block if own is None else [*block[:at], size, *block[at:]]
+        values.append(rng.integers(0, 9, shape).astype(rng.choice(["f8", "i8", "f4"])))
+        into.append(own)
+        ndim = blocks_of(size, values[-1], own, body).ndim
+        name, given = body[-1]
+        same = name in SAME and not (name in WITH_GROUPS and given[-1] is not None)
+        out.append(None if same and rng.random() < 0.5 else int(rng.integers(-ndim, ndim)))
+        bodies.append(body)
+    return size, values, tuple(into), tuple(out), bodies
+
+
+def blocks_of(size: int, value: Any, axis: int | None, body: list[Step]) -> Any:
+    """Return what each device gets."""
+    blocks = np.stack([value] * size) if axis is None else np.moveaxis(value, axis, 0)
+    for step in body:
+        blocks = Blocks({"i": size}).do(step, blocks)
+    return blocks
+
+
+def called(lax: Any, xp: Any, bodies: list[list[Step]]) -> Callable[..., Any]:
+    """Return a function that does with each argument what is to be done with it."""
+    steps = Lax(lax, xp)
+
+    def function(*values: Any) -> Any:
+        return tuple(
+            functools.reduce(lambda v, step: steps.do(step, v), body, value)
+            for body, value in zip(bodies, values, strict=True)
+        )
+
+    return function
+
+
+@pytest.mark.parametrize("way", [gs.pmap, gs.vmap])
+def test_dims_go_in_and_out_where_they_are_said(way: Any) -> None:
+    for seed in range(some(75, 700)):
+        size, values, into, out, bodies = random_call(seed)
+        f = way(called(lax, gs.numpy, bodies), axis_name="i", in_axes=into, out_axes=out)
+        for got, value, body, before, after in zip(
+            f(*values), values, bodies, into, out, strict=True
+        ):
+            want = blocks_of(size, value, before, body)
+            want = want[0] if after is None else np.moveaxis(want, 0, after)
+            assert got.shape == want.shape and got.dtype.kind == want.dtype.kind
+            np.testing.assert_allclose(got, want, rtol=1e-5, err_msg=str((seed, body)))
+
+
 def test_soft_pmap_is_vmap_in_chunks() -> None:
     for seed in range(some(40, 300)):
         rng = np.random.default_rng(seed)
@@ -84,10 +147,33 @@ def test_soft_pmap_is_vmap_in_chunks() -> None:
         made = gs.soft_pmap(body, "i")(value)
         equal(made, want)
         spec = made.sharding.sharding_spec.sharding[0]
-        assert spec == (Chunked(8) if size > 8 else Unstacked(size))
+        assert spec == Chunked(min(size, 8))
+        equal(made.addressable_data(0), want[: max(1, size // 8)])
     total = gs.soft_pmap(lambda x: lax.psum(x, "i"), "i", 0, None)(np.arange(16.0))
     assert float(total) == 120
     assert int(gs.soft_pmap(lambda x: x * lax.psum(1, "i"), "i")(np.ones(16, int))[3]) == 16
+
+
+def test_random_bodies_are_their_loops() -> None:
+    """Operations and collectives, in groups of elements also where a device has several."""
+    for seed in range(some(60, 600)):
+        rng = np.random.default_rng(seed)
+        size = int(rng.choice([1, 4, 8, 16, 24]))
+        block = rng.choice([1, 2, 4, size], int(rng.integers(1, 3))).tolist()
+        body = random_body(rng, {"i": size}, block, int(rng.integers(1, 5)))
+        value = rng.integers(0, 9, (size, *block)).astype(rng.choice(["f8", "i8", "f4"]))
+        want, steps, oracle = value, Lax(lax, gs.numpy), Blocks({"i": size})
+        for step in body:
+            want = oracle.do(step, want)
+
+        def run(v: Any, body: Any = body, steps: Any = steps) -> Any:
+            for step in body:
+                v = steps.do(step, v)
+            return v
+
+        for way in [gs.soft_pmap, gs.pmap] if size <= 8 else [gs.soft_pmap]:
+            made = np.asarray(way(run, "i")(value))
+            np.testing.assert_allclose(made, want, rtol=1e-5, err_msg=str((seed, body)))
 
 
 index = lax.axis_index
@@ -116,6 +202,59 @@ def test_pmap_of_pmap_is_vmap_of_vmap(number: int) -> None:
     if number == 0:
         assert made.sharding.sharding_spec.sharding[:2] == (Unstacked(2), Unstacked(2))
         assert made.sharding.num_devices == 4
+
+
+@pytest.mark.parametrize("number", range(len(NESTED)))
+@pytest.mark.parametrize("deep", [1, 2, 3])
+def test_pmap_of_pmap_takes_arguments_however_they_lie(number: int, deep: int) -> None:
+    value = np.random.default_rng(number).random((2, 2, 2, 3))
+    body = NESTED[number]
+
+    def same(x: Any) -> Any:
+        return x + 0
+
+    for _ in range(deep):
+        same = gs.pmap(same)
+    laid = same(value)
+    assert laid.sharding.num_devices == 2**deep
+    f = gs.pmap(lambda x: body(gs.pmap, x), "i")
+    made, want = f(laid), f(value)
+    equal(made, want)
+    assert made.sharding == want.sharding or deep == 3
+    assert made.sharding.device_set == want.sharding.device_set
+    equal(laid, value)
+
+
+def test_results_lie_on_a_line_where_no_pmap_within_asks_for_more() -> None:
+    value = np.arange(48.0).reshape(2, 2, 2, 6)
+    grid = gs.pmap(gs.pmap(lambda x: x + 0))(value)
+    for f in (
+        gs.pmap(lambda x: x * 2),
+        gs.pmap(lambda x: x[::-1] * 2, out_axes=1),
+        gs.pmap(lambda x: lax.psum(x, "i"), "i", out_axes=None),
+        gs.pmap(lambda x: x.sum((0, 2)), devices=gs.devices()[:2]),
+        gs.pmap(lambda x: x * 2, devices=gs.devices()[2:4]),
+        gs.pmap(gs.pmap(lambda x: x * 2, axis_size=2, in_axes=1)),
+        gs.pmap(lambda x: x + 1, in_axes=1),
+        gs.soft_pmap(lambda x: x + 1),
+    ):
+        made, want = f(grid), f(value)
+        equal(made, want)
+        assert made.sharding == want.sharding
+
+
+def test_results_of_pmap_of_pmap_go_to_the_next_call_without_a_copy() -> None:
+    with testing.runtime(host_devices=8, host_domains=8):
+        f = gs.pmap(gs.pmap(lambda x: x + lax.psum(x.sum(), ("i", "j")), "j"), "i")
+        x = f(np.ones((4, 2, 64)))
+        with gs.debug.count_traffic() as traffic:
+            for _ in range(3):
+                x = f(x)
+        assert traffic.bytes_received == 3 * 2 * 7 * 8
+        same = gs.pmap(gs.pmap(lambda x: x))(x)
+        assert [s.data.unsafe_buffer_pointer() for s in same.addressable_shards] == [
+            s.data.unsafe_buffer_pointer() for s in x.addressable_shards
+        ]
 
 
 def test_maps_of_other_kinds_in_and_around_pmap() -> None:
@@ -204,9 +343,49 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         r"test_pmap.py:\d+\): out_axes=None for the result",
     ),
     "global": (
-        lambda: gs.pmap(lambda x: x, global_arg_shapes=((4,),)),
+        lambda: gs.pmap(lambda x: x, global_arg_shapes=((3, 4),))(CUBE),
+        ValueError,
+        r"global_arg_shapes has \(3, 4\) for argument x of shape \(4, 3, 2\), .* sees \(3, 2\)",
+    ),
+    "global, no shape": (
+        lambda: gs.pmap(lambda x: x, global_arg_shapes=("a",))(CUBE),
+        ValueError,
+        "global_arg_shapes has 'a'",
+    ),
+    "global, other arguments": (
+        lambda: gs.pmap(lambda x: x, global_arg_shapes=((3, 2), None))(CUBE),
         ValueError,
         "global_arg_shapes",
+    ),
+    "static beyond": (
+        lambda: gs.pmap(lambda x, k: x, static_broadcasted_argnums=1)(CUBE, k=1),
+        ValueError,
+        "static_broadcasted_argnums has 1, and the call 1 positional",
+    ),
+    "donated beyond": (
+        lambda: gs.pmap(lambda x: x, donate_argnums=-2)(CUBE),
+        ValueError,
+        "donate_argnums has -2, and the call 1 positional",
+    ),
+    "static and donated": (
+        lambda: gs.pmap(lambda x, k: x, static_broadcasted_argnums=1, donate_argnums=-1)(CUBE, 1),
+        ValueError,
+        "argument 1 is static, and donated",
+    ),
+    "donated name": (
+        lambda: gs.pmap(lambda x: x, donate_argnums="x"),
+        TypeError,
+        "donate_argnums='x' must be the number",
+    ),
+    "groups of two names": (
+        lambda: gs.pmap(
+            lambda x: gs.pmap(
+                lambda y: lax.psum(y, ("i", "j"), axis_index_groups=[[0, 1], [2, 3]]), "j"
+            )(x),
+            "i",
+        )(np.ones((2, 2))),
+        ValueError,
+        "are of one axis, axis_name means 2",
     ),
     "backend": (lambda: gs.pmap(lambda x: x, backend="tpu")(CUBE), ValueError, "backend='tpu'"),
     "in shard_map": (
@@ -232,6 +411,52 @@ def test_bad_arguments_are_refused(name: str) -> None:
         call()
     assert isinstance(caught.value, gs.errors.GpushardError)
     equal(gs.pmap(lambda x: x + 1)(CUBE), CUBE + 1)
+
+
+def test_shapes_that_all_processes_see_are_those_of_one() -> None:
+    f = gs.pmap(lambda x, y: x + y, in_axes=(1, None), global_arg_shapes=((4, 2), None))
+    equal(f(CUBE, 1.0), np.moveaxis(CUBE, 1, 0) + 1)
+    equal(gs.pmap(lambda t: t["a"], global_arg_shapes=({"a": (3, 2)},))({"a": CUBE}), CUBE)
+
+
+def test_pmap_of_pmap_with_all_parameters() -> None:
+    """The inner ones' arguments that are given up are values of the outer, and go on."""
+    value = np.random.default_rng(0).random((2, 3, 4))
+
+    def inner(x: Any, k: int, y: Any, *, z: Any) -> Any:
+        return x * k + y, {"z": z + lax.psum(x, ("i", "j")) + lax.axis_index("i")}
+
+    def outer(x: Any, times: int) -> Any:
+        f = gs.pmap(
+            inner, "j", in_axes=(1, None), out_axes=(0, {"z": -1}), static_broadcasted_argnums=(1,),
+            donate_argnums=0, axis_size=4, backend=gs.default_backend(),
+            global_arg_shapes=((3,), None),
+        )  # fmt: skip
+        made, named = f(x, times, 1.0, z=x.T)
+        return made, named, x
+
+    x = gs.device_put(value)
+    f = gs.pmap(
+        outer, "i", static_broadcasted_argnums=-1, donate_argnums=-2, devices=gs.devices()[::-1],
+        axis_size=None, out_axes=(1, 0, 0),
+    )  # fmt: skip
+    with pytest.raises(gs.errors.ArgumentError, match="8 devices for an axis of 2"):
+        f(x, 3)
+    assert not x.is_deleted()
+    f = gs.pmap(outer, "i", static_broadcasted_argnums=-1, donate_argnums=-2, out_axes=(1, 0, 0))
+    made, named, same = f(x, 3)
+    assert x.is_deleted()
+    equal(made, np.moveaxis(value.swapaxes(1, 2) * 3 + 1, 0, 1))
+    total = value.sum((0, 2))[None, :, None] + np.arange(2)[:, None, None]
+    equal(named["z"], value + total)
+    equal(same, value)
+
+
+def test_an_exception_in_a_body_gives_nothing_up() -> None:
+    x = gs.device_put(CUBE)
+    with pytest.raises(ZeroDivisionError):
+        gs.pmap(lambda x: x / (1 // 0), donate_argnums=0)(x)
+    equal(x, CUBE)
 
 
 def test_late_devices() -> None:

@@ -30,12 +30,14 @@ def mesh_of(axes: dict[str, int]) -> gs.Mesh:
 
 
 def random_spec(rng: np.random.Generator, axes: dict[str, int], ndim: int) -> Any:
-    """Return a spec that names some axes."""
+    """Return a spec that names some axes, and may be shorter than there are dims."""
     entries: list[list[str]] = [[] for _ in range(ndim)]
     for axis in rng.permutation(list(axes)).tolist():
         at = int(rng.integers(ndim + 1))
         if at < ndim:
             entries[at].append(axis)
+    while entries and not entries[-1] and rng.random() < 0.7:
+        entries.pop()
     return P(*[tuple(names) or None for names in entries])
 
 
@@ -149,6 +151,9 @@ def test_axes_that_are_not_mapped_stay_split() -> None:
         want = blocks - blocks.mean(0) + blocks.sum(2, keepdims=True)
         np.testing.assert_allclose(np.asarray(made), want.reshape(8, 6))
         assert made.sharding.spec == P("x", "y")
+        cube = gs.device_put(value[..., None], gs.NamedSharding(mesh, P("x", "y")))
+        as_said = gs.shard_map(lambda b: b, mesh, P("x"), P("x", None, None), **how)(cube)
+        assert as_said.sharding.spec == P("x", "y", None)
         swapped = gs.shard_map(
             lambda b: gs.lax.all_to_all(b, "x", 1, 0, tiled=True) @ gs.numpy.ones((1, 3)),
             mesh, P("x"), P(None, "x"), **how,

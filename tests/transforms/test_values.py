@@ -67,7 +67,17 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "device_get": (gs.device_get, errors.TracedArrayError, "returns"),
     "mask": (lambda x: x[x > 3], errors.ConcretizationError, "size="),
     "nonzero": (lambda x: gs.numpy.nonzero(x), errors.ConcretizationError, "size="),
-    "unique": (lambda x: gs.numpy.unique(x), errors.ConcretizationError, "return"),
+    "unique": (lambda x: gs.numpy.unique(x), errors.ConcretizationError, "size="),
+    "bincount": (
+        lambda x: gs.numpy.bincount(x[0].astype(int)),
+        errors.ConcretizationError,
+        "length=",
+    ),
+    "arange": (lambda x: gs.numpy.arange(x[0, 0]), errors.ConcretizationError, "x + arange(n)"),
+    "allclose": (lambda x: gs.numpy.allclose(x, x), errors.ConcretizationError, "isclose"),
+    "array_equal": (lambda x: gs.numpy.array_equal(x, x), errors.ConcretizationError, "=="),
+    "array_equiv": (lambda x: gs.numpy.array_equiv(x, x), errors.ConcretizationError, "=="),
+    "format": (lambda x: f"{x[0, 0]:.2f}", errors.ConcretizationError, "return"),
     "sharding": (lambda x: x.sharding, errors.TracedArrayError, "returns"),
     "devices": (lambda x: x.devices(), errors.TracedArrayError, "returns"),
     "device": (lambda x: x.device, errors.TracedArrayError, "returns"),
@@ -99,6 +109,22 @@ def test_what_needs_elements_or_a_place_is_refused(mesh: gs.Mesh, name: str) -> 
     assert error.arg.startswith("argument first")
 
 
+def test_what_comes_of_no_argument_says_so(mesh: gs.Mesh) -> None:
+    with pytest.raises(errors.TracedIntegerError, match="It comes from axis_index") as caught:
+        inside(mesh, lambda x: range(gs.lax.axis_index("x")))
+    assert "x[i + gpushard.numpy.arange(n)]" in str(caught.value)
+    row = gs.device_put(VALUE[0])
+    made = inside(mesh, lambda x: row[2 * gs.lax.axis_index("x") + gs.numpy.arange(2)])
+    np.testing.assert_array_equal(np.asarray(made), VALUE[0])
+
+
+def test_messages_of_python_call_a_value_an_array(mesh: gs.Mesh) -> None:
+    with pytest.raises(TypeError, match="unhashable type: 'Array'"):
+        inside(mesh, lambda x: {x: 1})
+    with pytest.raises(errors.TreeError, match=r"the result is a leaf \(Array\)"):
+        gs.shard_map(lambda x: x, mesh, P("x"), (P("x"), P("x")))(placed(mesh, "x"))
+
+
 def test_the_line_that_asks_is_the_user_s(mesh: gs.Mesh) -> None:
     def body(x: Any) -> Any:
         return np.sum(x) + float(x[0, 0])
@@ -114,7 +140,7 @@ def test_what_is_the_same_everywhere_can_be_read(mesh: gs.Mesh) -> None:
         steps = 0
         while total > 100:
             total, steps = total / 2, steps + 1
-        assert float(total) == VALUE.sum() / 2**steps
+        assert float(total) == VALUE.sum() / 2**steps and f"{total:.1f}" == "63.0"
         assert int(gs.numpy.ones(3).sum()) == 3
         return x * steps
 
@@ -129,6 +155,9 @@ def test_a_value_that_is_used_after_its_function_returned_raises(mesh: gs.Mesh) 
             use()
     with pytest.raises(errors.TracedValueError, match="has returned"):
         inside(mesh, lambda x: x + kept[0])
+    for map_it in (gs.vmap, gs.pmap, lambda f: gs.shard_map(f, mesh, gs.P(), gs.P())):
+        with pytest.raises(errors.TracedValueError, match="has returned"):
+            map_it(lambda x: x)(kept[0])
 
 
 def test_assignment_gives_a_variable_another_value(mesh: gs.Mesh) -> None:

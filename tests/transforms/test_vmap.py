@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -112,6 +113,26 @@ def test_a_dim_can_be_put_on_a_mesh_axis() -> None:
     pair = np.arange(16.0).reshape(8, 2)
     with gs.set_mesh(mesh):
         equal(gs.vmap(inner, spmd_axis_name="x")(pair), pair.sum(1, keepdims=True))
+
+
+def test_positions_that_differ_are_taken_in_one_call() -> None:
+    x, at = gs.device_put(CUBE), gs.numpy.asarray([1, 0, 1, 1, 0])
+    take = gs.vmap(lambda i: x[i])
+    equal(take(at), CUBE[[1, 0, 1, 1, 0]])
+    called = []
+
+    def note(frame: Any, event: str, function: Any) -> None:
+        # A method of NumPy's arrays, or a kernel of the CUDA backend.
+        names = {"c_call": getattr(function, "__name__", ""), "call": frame.f_code.co_name}
+        if names.get(event) == "take":
+            called.append(event)
+
+    sys.setprofile(note)
+    try:
+        take(at)
+    finally:
+        sys.setprofile(None)
+    assert len(called) == 1
 
 
 def test_positions_and_updates_that_differ() -> None:

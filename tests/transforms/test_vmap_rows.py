@@ -12,9 +12,11 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
+from gpushard.ops import derived
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.table.linalg import SVD
+from gpushard.ops.table.rows import ROWS, how_mapped
 from tests.ops.cases import AXES, FORMS, Case, cases, moves, tolerance_of, unless_refused
 from tests.share import some
 
@@ -75,6 +77,46 @@ def check(case: Case, mapped: tuple[bool, ...], number: int, mesh: gs.Mesh) -> N
             np.testing.assert_array_equal(got, want)
 
 
+EACH = {
+    "NumPy looks up in one vector": {
+        "counting.HISTOGRAM", "random_order.WEIGHTED", "searching.ISIN", "searching.SEARCHSORTED",
+        "signals.INTERP",
+    },
+    "NumPy's are functions of two vectors": {"signals.CONVOLVE", "signals.CORRELATE"},
+    "an order is drawn from one key": {"random_order.SHUFFLE"},
+    "elements of other counts go elsewhere": {"movement.REPEAT_EACH"},
+    "how many are equal differs between elements, and so where they go": {"sets.UNIQUE"},
+    "how many there are differs between elements, and so where they go": {"positions.NONZERO"},
+    "positions are for one array": {"random_order.TAKE"},
+    "quantiles are the same for all rows": {
+        "order_statistics.NANQUANTILE", "order_statistics.QUANTILE",
+        "order_statistics.WEIGHTED_NANQUANTILE", "order_statistics.WEIGHTED_QUANTILE",
+    },
+}  # fmt: skip
+"""Rows whose kernels are called for each element of a mapped dim, of some operands at least."""
+
+
+def test_which_rows_are_done_one_by_one() -> None:
+    found: dict[str, set[str]] = {}
+    for name, row in ROWS.items():
+        how, _, why = how_mapped(row).rpartition("one by one: ")
+        if how or why not in ("at once", "moved at once", "never"):
+            found.setdefault(why, set()).add(name)
+    assert found == EACH
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch, row: Row) -> None:
+    """Refuse calls for each element of a row that says there are none."""
+
+    def refuse(*given: Any, **out: Any) -> Any:
+        raise AssertionError(f"{row!r} is called for each element")
+
+    if not row.each:
+        monkeypatch.setattr(derived._InFront, "_call", refuse)
+
+
+@pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("row", some(list(FORMS)[::4], list(FORMS)), ids=lambda row: row.name)
 def test_vmap_of_a_row_is_a_loop(row: Row) -> None:
     with testing.runtime(host_devices=6):

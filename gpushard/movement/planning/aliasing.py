@@ -29,20 +29,11 @@ ALIGNMENT = 16
 class Kept:
     """What becomes of every wanted pair, and where those lie that are not written."""
 
-    kind: IntArray
-    """ALIAS, VIEW, COPY or EMPTY."""
-
-    source: IntArray
-    """The source that has an alias or a view; 0 for others."""
-
-    device: IntArray
-    """The position of the device whose shard of that has it; 0 for others."""
-
-    offset: IntArray
-    """Its first element within that shard; 0 for others."""
-
-    by_roots: bool = False
-    """Whether that depends on how much memory the shards keep alive."""
+    kind: IntArray  # ALIAS, VIEW, COPY or EMPTY
+    source: IntArray  # the source that has an alias or a view; 0 for others
+    device: IntArray  # the position of the device whose shard of that has it; 0 for others
+    offset: IntArray  # its first element within that shard; 0 for others
+    by_roots: bool = False  # whether that depends on how much memory the shards keep alive
 
 
 def copy_all(volume: IntArray) -> Kept:
@@ -156,23 +147,12 @@ def _useful(source: IntArray, device: IntArray, offset: IntArray, volume: IntArr
 class _Places:
     """Where in held blocks wanted pairs may be found whole."""
 
-    pair: IntArray
-    """The wanted pairs in question, none of them empty."""
-
-    held: IntArray
-    """The held pair that each may lie in."""
-
-    present: IntArray
-    """Whether it does."""
-
-    offset: Sequence[IntArray]
-    """First element within the held block in each mapped dim."""
-
-    length: Sequence[IntArray]
-    """Elements in each mapped dim, likewise."""
-
-    extent: Sequence[IntArray]
-    """Length of the held block in each mapped dim, likewise."""
+    pair: IntArray  # the wanted pairs in question, none of them empty
+    held: IntArray  # the held pair that each may lie in
+    present: IntArray  # whether it does
+    offset: Sequence[IntArray]  # first element within the held block in each mapped dim
+    length: Sequence[IntArray]  # elements in each mapped dim, likewise
+    extent: Sequence[IntArray]  # length of the held block in each mapped dim, likewise
 
 
 def _places_in_blocks(overlap: Overlap) -> _Places:

@@ -23,9 +23,7 @@ from gpushard.movement.planning.dims import cut_dim, cut_rows
 from gpushard.movement.planning.holders import Overlap, within
 from gpushard.typing import IntArray
 
-_CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16)
-"""Into how many chunks what is relayed may be cut."""
-
+_CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16)  # into how many chunks what is relayed may be cut
 _ENOUGH_ROWS = 256
 """A dim this long is cut rather than a longer, later one, whose rows are shorter in memory."""
 
@@ -36,43 +34,25 @@ FloatArray = npt.NDArray[np.float64]
 class Wants:
     """Who lacks which source block, one entry ("copy") per wanted pair and block."""
 
-    pair: IntArray
-    """The wanted pair of each copy."""
-
-    number: IntArray
-    """Which copy of its pair each is."""
-
-    block: IntArray
-    """The source block that each reads."""
-
+    pair: IntArray  # the wanted pair of each copy
+    number: IntArray  # which copy of its pair each is
+    block: IntArray  # the source block that each reads
+    # Source offset, destination offset and length in each mapped dim, shape (3, maps, copies).
     boxes: IntArray
-    """Source offset, destination offset and length in each mapped dim, shape (3, maps, copies)."""
-
-    lacking: IntArray
-    """The copies that read a block which their domain lacks."""
+    lacking: IntArray  # the copies that read a block which their domain lacks
 
 
 @dataclass(frozen=True, eq=False)
 class Relays:
     """Box copies, in waves, in place of some that would all be read from holders."""
 
-    replaced: IntArray
-    """The copies that they replace."""
-
-    pair: IntArray
-    """Wanted pair that each writes."""
-
-    held: IntArray
-    """The held pair that each reads, unless `made` says otherwise."""
-
-    made: IntArray
-    """The wanted pair of another domain whose new block each reads; -1 for none."""
-
-    wave: IntArray
-    """When: it reads what was written in the wave before."""
-
+    replaced: IntArray  # the copies that they replace
+    pair: IntArray  # wanted pair that each writes
+    held: IntArray  # the held pair that each reads, unless `made` says otherwise
+    made: IntArray  # the wanted pair of another domain whose new block each reads; -1 for none
+    wave: IntArray  # when: it reads what was written in the wave before
+    # As in `Wants`. A copy of a new block has its destination offset as its source offset.
     boxes: IntArray
-    """As in `Wants`. A copy of a new block has its destination offset as its source offset."""
 
     def closing(self, overlap: Overlap, pair: IntArray) -> IntArray:
         """Return the waves for copies within a domain: when nobody waits for it any more."""
@@ -86,17 +66,10 @@ class Relays:
 class _Box:
     """A box that several domains want and lack."""
 
-    copy: int
-    """One of the copies that want it."""
-
-    pairs: IntArray
-    """Wanted pairs of all of them, ascending."""
-
-    holders: IntArray
-    """Held pairs that have it."""
-
-    rows: int
-    """Rows along the dim that it is cut along."""
+    copy: int  # one of the copies that want it
+    pairs: IntArray  # wanted pairs of all of them, ascending
+    holders: IntArray  # held pairs that have it
+    rows: int  # rows along the dim that it is cut along
 
 
 def may_relay(overlap: Overlap, pairs: IntArray) -> bool:

@@ -22,34 +22,20 @@ _ROWS_WORTH_CUTTING = 16
 class Copies:
     """Box copies, sorted by the domain that receives them."""
 
-    pair: IntArray
-    """Destination pair of each copy."""
-
-    held: IntArray
-    """The held pair that it reads; nothing where `made` says otherwise."""
-
+    pair: IntArray  # destination pair of each copy
+    held: IntArray  # the held pair that it reads; nothing where `made` says otherwise
+    # The wanted pair whose new block it reads, after that was written; -1 for none. None if all are
+    # read from held pairs.
     made: IntArray | None
-    """The wanted pair whose new block it reads, after that was written; -1 for none. None if all
-    are read from held pairs."""
-
+    # When it runs: what is relayed is read from blocks of other domains, as they were written in
+    # the wave before. None if nothing is relayed; then `made` blocks are of the same domain.
     wave: IntArray | None
-    """When it runs: what is relayed is read from blocks of other domains, as they were written in
-    the wave before. None if nothing is relayed; then `made` blocks are of the same domain."""
-
-    domain: IntArray
-    """Domain that receives it."""
-
-    source_domain: IntArray
-    """Domain that it is read from."""
-
+    domain: IntArray  # domain that receives it
+    source_domain: IntArray  # domain that it is read from
+    # First element within what is read, in each mapped dim, shape (maps, copies).
     source_offset: IntArray
-    """First element within what is read, in each mapped dim, shape (maps, copies)."""
-
-    destination_offset: IntArray
-    """First element within the destination block, likewise."""
-
-    length: IntArray
-    """Elements in each mapped dim, likewise."""
+    destination_offset: IntArray  # first element within the destination block, likewise
+    length: IntArray  # elements in each mapped dim, likewise
 
     @property
     def volume(self) -> IntArray:

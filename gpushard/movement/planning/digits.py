@@ -20,14 +20,9 @@ from gpushard.typing import IntArray, Shape
 class DigitBoxes:
     """Boxes of digits, sorted by the interval that they are of."""
 
-    owner: IntArray
-    """The interval of each box."""
-
-    begin: IntArray
-    """First value of each digit, shape (digits, boxes)."""
-
-    end: IntArray
-    """The value after the last one, likewise."""
+    owner: IntArray  # the interval of each box
+    begin: IntArray  # first value of each digit, shape (digits, boxes)
+    end: IntArray  # the value after the last one, likewise
 
 
 def cut_intervals(low: IntArray, high: IntArray, sizes: Shape) -> DigitBoxes:
@@ -90,20 +85,11 @@ def _sorted(owner: IntArray, begin: IntArray, end: IntArray) -> DigitBoxes:
 class SpaceBoxes:
     """Boxes of a space, sorted by block; all places are counted in elements."""
 
-    block: IntArray
-    """The block that each box is of."""
-
-    begin: IntArray
-    """Its first point in each axis, shape (axes, boxes)."""
-
-    length: IntArray
-    """How many points it has, likewise."""
-
-    offset: IntArray
-    """Where its first element lies in the block."""
-
-    stride: IntArray
-    """How far apart neighbours lie in the block in each axis, shape (axes, boxes)."""
+    block: IntArray  # the block that each box is of
+    begin: IntArray  # its first point in each axis, shape (axes, boxes)
+    length: IntArray  # how many points it has, likewise
+    offset: IntArray  # where its first element lies in the block
+    stride: IntArray  # how far apart neighbours lie in the block in each axis, shape (axes, boxes)
 
 
 def strides_of(lengths: IntArray) -> IntArray:

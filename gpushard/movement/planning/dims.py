@@ -18,20 +18,11 @@ _DENSE_TABLE = 1 << 18
 class DimMap:
     """Element t of a destination dim is element `start + step * t` of a source dim."""
 
-    source: int | None
-    """Source dim; None for a new dim of length 1."""
-
-    destination: int | None
-    """Destination dim; None for a dim that an integer index removes."""
-
-    start: int
-    """Source element of destination element 0."""
-
-    step: int
-    """Distance in the source between neighbours in the destination; not zero."""
-
-    length: int
-    """Length of the destination dim."""
+    source: int | None  # source dim; None for a new dim of length 1
+    destination: int | None  # destination dim; None for a dim that an integer index removes
+    start: int  # source element of destination element 0
+    step: int  # distance in the source between neighbours in the destination; not zero
+    length: int  # length of the destination dim
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +32,8 @@ class Piece:
     Pieces compare by identity, which keeps plan look-ups short; equal ones come from a cache.
     """
 
+    # Every source dim and every destination dim occurs once, destination dims in order.
     maps: tuple[DimMap, ...]
-    """Every source dim and every destination dim occurs once, destination dims in order."""
 
     @functools.cached_property
     def shape(self) -> Shape:
@@ -104,35 +95,16 @@ def lifted_piece(piece: Piece, front: Shape) -> Piece:
 class Runs:
     """One dim map cut where a source block or a destination block ends; in destination order."""
 
-    map: DimMap
-    """What was cut."""
-
-    source_edges: IntArray
-    """Edges of the source blocks."""
-
-    destination_edges: IntArray
-    """Edges of the destination blocks."""
-
-    source_block: IntArray
-    """Source block of each run."""
-
-    destination_block: IntArray
-    """Destination block of each run, ascending."""
-
-    source_offset: IntArray
-    """First element of each run within its source block."""
-
-    destination_offset: IntArray
-    """First element of each run within its destination block."""
-
-    length: IntArray
-    """Elements of each run."""
-
-    counts: IntArray
-    """Number of runs of each destination block."""
-
-    first: IntArray
-    """First run of each destination block."""
+    map: DimMap  # what was cut
+    source_edges: IntArray  # edges of the source blocks
+    destination_edges: IntArray  # edges of the destination blocks
+    source_block: IntArray  # source block of each run
+    destination_block: IntArray  # destination block of each run, ascending
+    source_offset: IntArray  # first element of each run within its source block
+    destination_offset: IntArray  # first element of each run within its destination block
+    length: IntArray  # elements of each run
+    counts: IntArray  # number of runs of each destination block
+    first: IntArray  # first run of each destination block
 
     @functools.cached_property
     def source_extent(self) -> IntArray:

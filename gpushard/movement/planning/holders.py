@@ -27,32 +27,17 @@ class Holdings:
     is charged for it. In a grid a block is one cell; boxes that form no grid are `FreeHoldings`.
     """
 
-    blocks: int
-    """Number of blocks."""
-
-    key: IntArray
-    """domain * blocks + block of each pair, ascending."""
-
-    domain: IntArray
-    """Domain of each pair."""
-
-    block: IntArray
-    """Block number of each pair; row-major in a grid."""
-
+    blocks: int  # number of blocks
+    key: IntArray  # domain * blocks + block of each pair, ascending
+    domain: IntArray  # domain of each pair
+    block: IntArray  # block number of each pair; row-major in a grid
+    # Device position that is charged for each pair: holder number (block mod holders).
     home: IntArray
-    """Device position that is charged for each pair: holder number (block mod holders)."""
-
-    of_device: IntArray
-    """The pair of each device."""
-
-    device_domain: IntArray
-    """The domain of each device."""
-
-    coordinates: IntArray
-    """First cell of each pair in each dim, shape (ndim, pairs)."""
-
+    of_device: IntArray  # the pair of each device
+    device_domain: IntArray  # the domain of each device
+    coordinates: IntArray  # first cell of each pair in each dim, shape (ndim, pairs)
+    # How many cells each pair takes in each dim, likewise; None for a grid: one.
     spans: IntArray | None
-    """How many cells each pair takes in each dim, likewise; None for a grid: one."""
 
     def find(self, domain: IntArray, cell: IntArray) -> tuple[IntArray, IntArray]:
         """Look up pairs by a row-major cell.
@@ -90,8 +75,7 @@ class Holdings:
 class FreeHoldings(Holdings):
     """Holdings of boxes that form no grid: look-ups by cell go through a table of all cells."""
 
-    counts: Shape
-    """Number of cells of each dim."""
+    counts: Shape  # number of cells of each dim
 
     def find(self, domain: IntArray, cell: IntArray) -> tuple[IntArray, IntArray]:
         """Look up pairs by a row-major cell; of several, the one with the largest box."""
@@ -210,38 +194,18 @@ def _make_holdings(assignment: Assignment) -> Holdings:
 class Overlap:
     """Wanted and held pairs of (domain, block), and the runs that connect them."""
 
-    source: Tiling
-    """Tiling of the source."""
-
-    destination: Tiling
-    """Tiling of the destination."""
-
-    held: Holdings
-    """Who holds which source block."""
-
-    wanted: Holdings
-    """Who wants which destination block."""
-
-    free: bool
-    """Whether the boxes of the source or of the destination form no grid."""
-
-    runs: tuple[Runs, ...]
-    """The dim maps of the piece, cut at all block edges."""
-
-    counts: IntArray
-    """Runs of each wanted pair in each mapped dim, shape (maps, pairs)."""
-
-    first: IntArray
-    """The first of them, likewise."""
-
-    volume: IntArray
-    """Elements of each wanted pair."""
-
-    cells: IntArray
-    """Source blocks that each wanted pair overlaps."""
-
+    source: Tiling  # tiling of the source
+    destination: Tiling  # tiling of the destination
+    held: Holdings  # who holds which source block
+    wanted: Holdings  # who wants which destination block
+    free: bool  # whether the boxes of the source or of the destination form no grid
+    runs: tuple[Runs, ...]  # the dim maps of the piece, cut at all block edges
+    counts: IntArray  # runs of each wanted pair in each mapped dim, shape (maps, pairs)
+    first: IntArray  # the first of them, likewise
+    volume: IntArray  # elements of each wanted pair
+    cells: IntArray  # source blocks that each wanted pair overlaps
+    # What one block of each mapped dim adds to the row-major number of a source block.
     strides: tuple[int, ...]
-    """What one block of each mapped dim adds to the row-major number of a source block."""
 
     @functools.cached_property
     def map_steps(self) -> IntArray:

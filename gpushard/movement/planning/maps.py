@@ -35,16 +35,12 @@ class Side:
     element it is; for a result the same axes, and then some for the repetitions of an element.
     """
 
-    sizes: Shape
-    """How many values each digit has."""
-
+    sizes: Shape  # how many values each digit has
+    # For each dim its first coordinate, and its digits, most significant first.
     dims: tuple[tuple[int, tuple[int, ...]], ...]
-    """For each dim its first coordinate, and its digits, most significant first."""
-
+    # For each axis its digits, likewise: one, or several where source and result cut a stretch of
+    # elements in ways that have no common factor; then the axis counts the elements of the stretch.
     axes: tuple[tuple[int, ...], ...]
-    """For each axis its digits, likewise: one, or several where source and result cut a stretch of
-    elements in ways that have no common factor; then the axis counts the elements of the stretch.
-    """
 
     @functools.cached_property
     def space(self) -> Shape:
@@ -74,17 +70,10 @@ def plain(shape: Shape) -> Side:
 class Part:
     """A box of the result that comes from one source."""
 
-    source: int
-    """Number of the source."""
-
-    read: Side
-    """How a point says which element of the source is read: one-to-one."""
-
-    write: Side
-    """How it says where in the result that goes."""
-
-    begin: Shape
-    """Which point of the source's space is the first one of the result's, in each axis."""
+    source: int  # number of the source
+    read: Side  # how a point says which element of the source is read: one-to-one
+    write: Side  # how it says where in the result that goes
+    begin: Shape  # which point of the source's space is the first one of the result's, in each axis
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,24 +84,15 @@ class Rearrangement:
     cache.
     """
 
-    sources: tuple[Shape, ...]
-    """Shape of each source."""
-
-    shape: Shape
-    """Shape of the result."""
-
-    parts: tuple[Part, ...]
-    """They do not overlap; none of them is empty."""
-
+    sources: tuple[Shape, ...]  # shape of each source
+    shape: Shape  # shape of the result
+    parts: tuple[Part, ...]  # they do not overlap; none of them is empty
+    # Boxes of the result that hold a constant: all that no part covers.
     filled: tuple[Bounds, ...] = ()
-    """Boxes of the result that hold a constant: all that no part covers."""
-
-    piece: Piece | None = None
-    """The same as a piece of the only source, if nothing moves."""
-
+    piece: Piece | None = None  # the same as a piece of the only source, if nothing moves
+    # The dim of the result in which whole sources follow one another, if they do: one that they
+    # have, or a new one.
     along: int | None = None
-    """The dim of the result in which whole sources follow one another, if they do: one that they
-    have, or a new one."""
 
     @property
     def nbytes(self) -> int:

@@ -35,11 +35,8 @@ from gpushard.typing import IntArray, Shape
 class Rearranged:
     """The copies of a rearrangement."""
 
-    copies: tuple[Table, ...]
-    """(source, copies), listed."""
-
-    pairs: int
-    """How many wanted pairs there are."""
+    copies: tuple[Table, ...]  # (source, copies), listed
+    pairs: int  # how many wanted pairs there are
 
     @property
     def count(self) -> int:
@@ -222,26 +219,15 @@ def _tiling(space: Shape, domain: IntArray, boxes: SpaceBoxes) -> Tiling:
 class _Picked:
     """Copies once for every region that what they write stands for."""
 
-    copy: IntArray
-    """The box copy."""
-
-    region: IntArray
-    """The region that is written."""
-
+    copy: IntArray  # the box copy
+    region: IntArray  # the region that is written
+    # Whether it comes from another domain; then it is the first region with what is received.
     received: IntArray
-    """Whether it comes from another domain; then it is the first region with what is received."""
-
-    again: IntArray
-    """Whether it is read where its own domain received it."""
-
+    again: IntArray  # whether it is read where its own domain received it
+    # Whether a new block is read: that, or what another domain has received and passes on.
     made: IntArray
-    """Whether a new block is read: that, or what another domain has received and passes on."""
-
-    of: IntArray
-    """Then, the region that is read."""
-
-    of_offset: IntArray
-    """And the first point within that in each axis."""
+    of: IntArray  # then, the region that is read
+    of_offset: IntArray  # and the first point within that in each axis
 
 
 def _picked(copies: Copies, pair_of: IntArray) -> _Picked:

@@ -24,18 +24,12 @@ from gpushard.typing import IntArray
 class Reshard:
     """The copies of a movement, none of which is listed before that is asked for."""
 
-    piece: Piece
-    """Where the elements of the destination come from."""
-
-    overlap: Overlap
-    """Who holds and who wants which block."""
-
-    copied: IntArray
-    """The wanted pairs that are written."""
-
+    piece: Piece  # where the elements of the destination come from
+    overlap: Overlap  # who holds and who wants which block
+    copied: IntArray  # the wanted pairs that are written
+    # Elements that a domain could receive in the time of one more wave; None if nothing may be
+    # relayed.
     latency: float | None
-    """Elements that a domain could receive in the time of one more wave; None if nothing may be
-    relayed."""
 
     @functools.cached_property
     def copies(self) -> Copies:

@@ -23,47 +23,25 @@ class StridedCopies:
     Axes of repetitions come last; in these nothing moves in what is read.
     """
 
-    block: IntArray
-    """The wanted pair whose new block is written."""
-
-    device: IntArray
-    """The source's device whose shard is read; -1 where a new block is."""
-
+    block: IntArray  # the wanted pair whose new block is written
+    device: IntArray  # the source's device whose shard is read; -1 where a new block is
+    # The wanted pair whose new block is read, after what is read of it was written; -1 where a
+    # shard is.
     made: IntArray
-    """The wanted pair whose new block is read, after what is read of it was written; -1 where a
-    shard is."""
-
-    source_domain: IntArray
-    """Domain that is read."""
-
-    remote: IntArray
-    """Whether that is another one than the block's."""
-
-    target_offset: IntArray
-    """First element within the new block."""
-
-    source_offset: IntArray
-    """First element within what is read."""
-
-    length: IntArray
-    """Elements in each axis, those of repetitions as well, shape (axes, copies)."""
-
-    target_stride: IntArray
-    """Elements between neighbours in the new block, likewise."""
-
-    source_stride: IntArray
-    """And in what is read; 0 in axes of repetitions."""
-
+    source_domain: IntArray  # domain that is read
+    remote: IntArray  # whether that is another one than the block's
+    target_offset: IntArray  # first element within the new block
+    source_offset: IntArray  # first element within what is read
+    length: IntArray  # elements in each axis, those of repetitions as well, shape (axes, copies)
+    target_stride: IntArray  # elements between neighbours in the new block, likewise
+    source_stride: IntArray  # and in what is read; 0 in axes of repetitions
+    # When it is made: what it reads of new blocks of other domains was written in the wave before;
+    # what it reads of its own domain's in the phases before.
     wave: IntArray
-    """When it is made: what it reads of new blocks of other domains was written in the wave
-    before; what it reads of its own domain's in the phases before."""
-
-    phase: IntArray
-    """In which phase of its wave."""
-
+    phase: IntArray  # in which phase of its wave
+    # The first point of the space, shape (axes of the space, copies); of no axes where nobody needs
+    # it.
     point: IntArray
-    """The first point of the space, shape (axes of the space, copies); of no axes where nobody
-    needs it."""
 
     @property
     def volume(self) -> IntArray:
@@ -87,8 +65,7 @@ def concatenated(tables: Sequence[StridedCopies]) -> StridedCopies:
     )
 
 
-FEW = 64
-"""So many copies are not worth the search."""
+FEW = 64  # so many copies are not worth the search
 
 
 def joined(copies: StridedCopies, axis: int) -> StridedCopies:

@@ -34,52 +34,27 @@ from gpushard.typing import Device, Index, IntArray, Shape
 class Block:
     """A block that the part touches: one for all devices of a domain that hold the same box."""
 
-    home: int
-    """Position of the device that pays for it, and whose old block it replaces."""
-
-    sharers: tuple[int, ...]
-    """Positions of all devices that hold it, the home among them."""
-
+    home: int  # position of the device that pays for it, and whose old block it replaces
+    sharers: tuple[int, ...]  # positions of all devices that hold it, the home among them
     shape: Shape
-    """Its shape."""
-
     nbytes: int
-    """Its bytes."""
-
-    domain: int
-    """The memory domain that it lies in."""
-
-    kept: bool
-    """Whether some of the old elements stay."""
-
-    pair: int
-    """Its number among the distinct (domain, block) pairs of the array."""
-
-    index: tuple[Any, ...]
-    """Where the part lies in it, without the part's new dims."""
-
-    box: Index
-    """Which elements of the part these are."""
+    domain: int  # the memory domain that it lies in
+    kept: bool  # whether some of the old elements stay
+    pair: int  # its number among the distinct (domain, block) pairs of the array
+    index: tuple[Any, ...]  # where the part lies in it, without the part's new dims
+    box: Index  # which elements of the part these are
 
 
 @dataclass(frozen=True, eq=False)
 class Touched:
     """The blocks that a part touches. Make one with `touch`."""
 
-    piece: Piece
-    """Where the part lies in the array."""
-
+    piece: Piece  # where the part lies in the array
+    # Which elements of the part lie on each device that has some; none if there are none.
     boxes: tuple[tuple[Device, Index], ...]
-    """Which elements of the part lie on each device that has some; none if there are none."""
-
-    blocks: tuple[Block, ...]
-    """The blocks, in the order of the first device of each."""
-
-    of_part: tuple[int, ...]
-    """For each block, the position of its first device within `part`."""
-
-    written: int
-    """Bytes of the part in all blocks."""
+    blocks: tuple[Block, ...]  # the blocks, in the order of the first device of each
+    of_part: tuple[int, ...]  # for each block, the position of its first device within `part`
+    written: int  # bytes of the part in all blocks
 
     @functools.cached_property
     def homes(self) -> tuple[int, ...]:
@@ -206,14 +181,10 @@ def _region(
 class _Regions:
     """Where the part lies in the memory of the touched blocks."""
 
-    offset: IntArray
-    """Its first element in each block."""
-
+    offset: IntArray  # its first element in each block
+    # Elements between neighbours there, in each dim of the part, shape (dims, blocks).
     strides: IntArray
-    """Elements between neighbours there, in each dim of the part, shape (dims, blocks)."""
-
-    lengths: IntArray
-    """Elements of each dim, likewise."""
+    lengths: IntArray  # elements of each dim, likewise
 
     def take(self, at: IntArray) -> _Regions:
         """Return those of some blocks."""
@@ -243,20 +214,12 @@ def _regions(base: Tiling, touched: Touched) -> _Regions:
 class Updated:
     """The copies of an update: what stays, the part, and what several blocks of a domain have."""
 
-    base: Tiling
-    """Tiling of the array."""
-
-    touched: Touched
-    """The blocks that the part touches."""
-
+    base: Tiling  # tiling of the array
+    touched: Touched  # the blocks that the part touches
+    # Movement of the new values to where the part lies; None if they are one element.
     part: Reshard | None
-    """Movement of the new values to where the part lies; None if they are one element."""
-
-    value: Tiling | None
-    """Tiling of the new values; None for a constant."""
-
-    in_place: bool
-    """Whether the old blocks are written."""
+    value: Tiling | None  # tiling of the new values; None for a constant
+    in_place: bool  # whether the old blocks are written
 
     @property
     def count(self) -> int:

@@ -43,41 +43,19 @@ def started(piece: Piece, starts: tuple[int, ...], at: tuple[int, ...]) -> Piece
 class Window:
     """A part of an array, wherever it starts; make one with `make_window`."""
 
-    source: Tiling
-    """Tiling of the array."""
-
-    destination: Tiling
-    """Tiling of the part."""
-
+    source: Tiling  # tiling of the array
+    destination: Tiling  # tiling of the part
+    # The maps of the part, with the edges of the blocks in both dims.
     maps: tuple[tuple[DimMap, list[int], list[int] | None], ...]
-    """The maps of the part, with the edges of the blocks in both dims."""
-
-    at: tuple[int, ...]
-    """Numbers of the maps whose starts are left open."""
-
-    fixed: dict[int, list[list[Run]]]
-    """The runs of all others, for each destination block."""
-
-    plan: Plan
-    """What is made, without the copies."""
-
-    pairs: tuple[tuple[int, tuple[int, ...]], ...]
-    """(domain, block in each dim) of what is made."""
-
-    homes: dict[tuple[int, int], int]
-    """The device that has a (domain, source block)."""
-
-    strides: list[Shape]
-    """Bytes per step of each dim of the shards, then of what is made."""
-
-    volumes: list[int]
-    """Elements of each device's block."""
-
-    volume: int
-    """Elements of all that is made."""
-
-    nbytes: int
-    """Bytes that it takes, about."""
+    at: tuple[int, ...]  # numbers of the maps whose starts are left open
+    fixed: dict[int, list[list[Run]]]  # the runs of all others, for each destination block
+    plan: Plan  # what is made, without the copies
+    pairs: tuple[tuple[int, tuple[int, ...]], ...]  # (domain, block in each dim) of what is made
+    homes: dict[tuple[int, int], int]  # the device that has a (domain, source block)
+    strides: list[Shape]  # bytes per step of each dim of the shards, then of what is made
+    volumes: list[int]  # elements of each device's block
+    volume: int  # elements of all that is made
+    nbytes: int  # bytes that it takes, about
 
     def starting(self, starts: Sequence[int]) -> Plan | None:
         """Return the part that starts somewhere, ready to run; None if it needs its own plan."""

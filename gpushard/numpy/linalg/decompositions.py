@@ -10,12 +10,10 @@ from gpushard.numpy.public import public
 from gpushard.ops.bind import bind
 from gpushard.ops.table import linalg as rows
 
-# fmt: off
 __all__ = [
     "EigResult", "EighResult", "QRResult", "SVDResult", "cholesky", "eig", "eigh", "eigvals",
     "eigvalsh", "qr", "svd", "svdvals",
-]
-# fmt: on
+]  # fmt: skip
 
 
 class QRResult(NamedTuple):
@@ -103,10 +101,8 @@ def qr(a: Any, mode: str = "reduced", *, out_sharding: Any = None) -> Any:
       ArgumentError: there is no such mode.
     """
     if mode not in _MODES:
-        raise ArgumentError(
-            f"qr: mode={mode!r} is unknown; use one of {', '.join(_MODES)}",
-            argument="mode",
-            value=mode,
+        raise ArgumentError.refusing(
+            "mode", mode, f"is unknown; use one of {', '.join(_MODES)}", "qr"
         )
     parts = bind(rows.QR, (a,), (mode,))
     return QRResult(*parts) if mode in ("reduced", "complete") else parts
@@ -199,7 +195,7 @@ def eigvalsh(a: Any, UPLO: str = "L", *, out_sharding: Any = None) -> Array:
 def _triangle(name: str, part: Any) -> str:
     if isinstance(part, str) and part.upper() in ("L", "U"):
         return part.upper()
-    raise ArgumentError(f"{name}: UPLO={part!r} must be 'L' or 'U'", argument="UPLO", value=part)
+    raise ArgumentError.refusing("UPLO", part, "must be 'L' or 'U'", name)
 
 
 @_square

@@ -141,10 +141,8 @@ def _vector(x: Any, ord: Any, axes: _Axes, keepdims: bool, name: str) -> Any:
     try:
         power = float(ord)
     except (TypeError, ValueError):
-        raise ArgumentTypeError(
-            f"{name}: ord={ord!r} must be a number, or for matrices 'fro' or 'nuc'",
-            argument="ord",
-            value=ord,
+        raise ArgumentTypeError.refusing(
+            "ord", ord, "must be a number, or for matrices 'fro' or 'nuc'", name
         ) from None
     return (abs(x) ** power).sum(axes, keepdims=keepdims) ** (1 / power)
 
@@ -185,9 +183,7 @@ def _matrix(x: Any, ord: Any, axes: _Axes, keepdims: bool, name: str) -> Any:
 
 
 def _no_norm(name: str, ord: Any, what: str, known: str) -> ArgumentError:
-    return ArgumentError(
-        f"{name}: ord={ord!r} is no norm of {what}; use {known}", argument="ord", value=ord
-    )
+    return ArgumentError.refusing("ord", ord, f"is no norm of {what}; use {known}", name)
 
 
 @public

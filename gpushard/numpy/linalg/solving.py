@@ -30,12 +30,10 @@ from gpushard.ops.bind import bind
 from gpushard.ops.table import linalg as rows
 from gpushard.typing import Shape
 
-# fmt: off
 __all__ = [
     "SlogdetResult", "det", "inv", "lstsq", "pinv", "slogdet", "solve", "tensorinv",
     "tensorsolve",
-]
-# fmt: on
+]  # fmt: skip
 
 
 class SlogdetResult(NamedTuple):
@@ -214,7 +212,7 @@ def tensorinv(a: Any, ind: int = 2, *, out_sharding: Any = None) -> Array:
     """
     first = integer(ind, "tensorinv", "ind")
     if first <= 0:
-        raise ArgumentError(f"tensorinv: ind={first} must be positive", argument="ind", value=first)
+        raise ArgumentError.refusing("ind", first, "must be positive", "tensorinv")
     lead, rest = a.shape[:first], a.shape[first:]
     return inv(a.reshape(math.prod(lead), math.prod(rest))).reshape(*rest, *lead)
 

@@ -17,9 +17,7 @@ from gpushard.ops.prng.stream import Stream
 from gpushard.runtime.sharing import share
 from gpushard.typing import Shape
 
-ELEMENTS = 32768
-"""Of a block on the host: what keeps the few arrays of Threefry in the cache."""
-
+ELEMENTS = 32768  # of a block on the host: what keeps the few arrays of Threefry in the cache
 _EVEN = 64
 _LOW = (1 << 32) - 1
 
@@ -41,7 +39,7 @@ def words_of(keys: Any) -> Any:
     >>> words_of(np.zeros((3, 4), np.uint64)).shape
     (3, 4, 2)
     """
-    return keys.reshape(-1).view(np.uint32).reshape(*keys.shape, 2)
+    return keys[..., None].view(np.uint32)
 
 
 def each_block(

@@ -14,7 +14,7 @@ from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.prng.blocks import each_block, even, words_of
 from gpushard.ops.prng.stream import Stream
 from gpushard.ops.programs.local import Local
-from gpushard.ops.row import Kernel, Params, Row, Site
+from gpushard.ops.row import Kernel, Params, Row, Site, Stack
 from gpushard.ops.rule import Dims, Rule, aligned
 from gpushard.runtime.namespace import own_kernels
 from gpushard.typing import Shape
@@ -98,6 +98,7 @@ def distribution(
         sampler.kernel,
         (Local("the result is made of all that is drawn along the last dim" if last else ""),),
         positional=True,
+        stacked=sampler.stacked,
         # The types that Python numbers get; the kernel knows more of them.
         loop=lambda avals: tuple(aval.dtype for aval in avals),
         parameters=tuple(domains.items()),
@@ -119,9 +120,8 @@ class _Sampler:
     last: Callable[..., Any] | None
     extra: tuple[int, ...]
 
-    def broadcasting(self, avals: Sequence[Aval]) -> list[tuple[Shape, Shape]]:
+    def broadcasting(self, shapes: Sequence[Shape]) -> list[tuple[Shape, Shape]]:
         """Return of each parameter the dims that broadcast with the result, and the others."""
-        shapes = [aval.shape for aval in avals[1:]]
         more = (0,) * (len(shapes) - len(self.extra)) + self.extra
         ends = [len(shape) - n for shape, n in zip(shapes, more, strict=True)]
         return [(shape[:end], shape[end:]) for shape, end in zip(shapes, ends, strict=True)]
@@ -130,7 +130,7 @@ class _Sampler:
         """Check that everything fits, and say what the result is."""
         shape, dtype = params
         whole = (*avals[0].shape, *shape)
-        shapes = [own for own, _ in self.broadcasting(avals)]
+        shapes = [own for own, _ in self.broadcasting([aval.shape for aval in avals[1:]])]
         try:
             fits = np.broadcast_shapes(whole, *shapes) == whole
         except ValueError:
@@ -150,11 +150,19 @@ class _Sampler:
         whole = (*avals[0].shape, *params[0])
         sizes = [*whole]
         operands: list[Dims] = [tuple(range(len(avals[0].shape)))]
-        for own, more in self.broadcasting(avals):
+        for own, more in self.broadcasting([aval.shape for aval in avals[1:]]):
             operands.append((*aligned(own, whole), *range(len(sizes), len(sizes) + len(more))))
             sizes += more
         kept = range(len(whole) - (self.last is not None), len(sizes))
         return Rule(tuple(operands), (tuple(range(len(whole))),), tuple(sizes), frozenset(kept))
+
+    def stacked(
+        self, params: Params, shapes: Sequence[Shape], dims: Sequence[tuple[int, ...]], lead: int
+    ) -> Stack:
+        """Say that dims in front are those of keys: a key that lacks some is drawn from again."""
+        ndim = len(shapes[0]) + len(params[0])
+        between = [ndim - len(own) for own, _ in self.broadcasting(shapes[1:])]
+        return Stack(params, (0, *between), frozenset([0]))
 
     def kernel(self, xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         """Make the kernel."""

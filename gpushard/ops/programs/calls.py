@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ import numpy as np
 from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of
+from gpushard.movement.planning.aliasing import ALIGNMENT
 from gpushard.movement.planning.holders import holdings
 from gpushard.ops.row import Kernel, Row, Site
 from gpushard.runtime.backend import Pace
@@ -25,6 +27,8 @@ T = TypeVar("T")
 
 THREADED_BYTES = 64 << 10
 """Calls of linear algebra that read and write fewer bytes together run on one thread anyway."""
+
+_BYTES = np.dtype(np.uint8)
 
 _quiet = contextvars.Context()
 _quiet.run(np.seterr, all="ignore")
@@ -96,13 +100,13 @@ class LocalCalls:
             [math.prod(shape) * t.itemsize for shape, t in zip(call.shapes, dtypes, strict=True)]
             for call in calls
         ]
+        # Of each call: where the memory of results comes from, who pays for each and how much.
         self._places = [
             (device.domain.pool, device.stream, tuple((device.account, n) for n in sizes))
             for device, sizes in zip(
                 map(self.devices.__getitem__, self._homes), self._sizes, strict=True
             )
         ]
-        """Of each call: where the memory of results comes from, who pays for each and how much."""
         self._streams = list(dict.fromkeys(self.devices[home].stream for home in self._homes))
         charges = tuple(
             (self.devices[call.home].account, sum(size))
@@ -110,8 +114,8 @@ class LocalCalls:
         )
         pool = self.devices[0].domain.pool
         written = sum(map(sum, self._sizes))
+        # Counts all results.
         self._claim = functools.partial(runtime.claim_at_once, pool, charges, written)
-        """Counts all results."""
         total = written + sum(call.reads for call in calls)
         largest = max((max(size) for size in self._sizes), default=0)
         settings = runtime.settings
@@ -120,6 +124,10 @@ class LocalCalls:
         limit = settings.shared_bytes if len(calls) > 1 else single
         self._here = runtime.backend.host_readable and bool(calls) and total <= limit
         self._alone = total <= settings.inline_bytes
+        one_pool = len({place[0] for place in self._places}) == 1 and not pool.is_limited
+        joined = self._here and one_pool and written <= settings.light_bytes
+        self._joined = [self._in_one(n) for n in range(len(dtypes))] if joined else None
+        """Where small results lie in one memory each: what keeps a block keeps all of that."""
         self._pace = Pace(steps)
         self._small = self._here and largest < settings.small_bytes
         self._threaded = threaded and total > THREADED_BYTES
@@ -133,6 +141,14 @@ class LocalCalls:
         self._sites = list(zip(*(call.site for call in calls), strict=True))
         self._rehearsed = runtime.backend.host_readable
 
+    def _in_one(self, n: int) -> tuple[Any, int, list[tuple[Shape, int]]]:
+        """Return who pays for a result, its bytes in one memory, and where each block starts."""
+        sizes = [-(-own[n] // ALIGNMENT) * ALIGNMENT for own in self._sizes]
+        starts = [0, *itertools.accumulate(sizes)]
+        shapes = [call.shapes[n] for call in self.calls]
+        charges = tuple(place[2][n] for place in self._places)
+        return charges, starts[-1], list(zip(shapes, starts, strict=False))
+
     def run(
         self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]] = ()
     ) -> list[ShardedBuffer]:
@@ -142,7 +158,7 @@ class LocalCalls:
             (only,) = parts
             return [
                 ShardedBuffer(
-                    self.tilings[0], self.dtypes[0], only.values, only.claims, only.settled
+                    self.tilings[0], self.dtypes[0], only.values, only.claims, only.settled, 0
                 )
             ]
         return [self.assemble(n, part) for n, part in enumerate(parts)]
@@ -152,43 +168,26 @@ class LocalCalls:
     ) -> list[Outputs]:
         """Make the calls, and return for each result what every call made."""
         here, columns = self._here, []
-        if here:
-            for operand in operands:
-                if not (operand.settled or operand.is_settled()):
-                    here = False
-                    break
-                columns.append(operand.values)
-            else:
-                if self._small:
-                    if not self._in_order:
-                        columns = [[of[home] for home in self._homes] for of in columns]
-                    return self._call_here(columns, scalars)
-        return self._call_there(operands, scalars, here)
-
-    def _call_there(
-        self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]], here: bool
-    ) -> list[Outputs]:
-        """Make the calls where memory for the results has to be found."""
-
-        def arguments(call: Call) -> list[Any]:
-            found: list[Any] = [operand.values[call.home] for operand in operands]
-            for position, value in scalars:
-                found.insert(position, value)
-            return found
-
+        for operand in operands:
+            here = here and (operand.settled or operand.is_settled())
+            columns.append(operand.values)
+        if not self._in_order:
+            columns = [[of[home] for home in self._homes] for of in columns]
+        for position, value in scalars:
+            columns.insert(position, [value] * len(self.calls))
+        if here and self._small:
+            return self._call_here(columns)
         return self.launch(
-            arguments,
+            _rows(columns, len(self.calls)),
             lambda call: [operand.claims[call.home].memory for operand in operands],
             here=here,
         )
 
-    def _call_here(self, columns: list[Any], scalars: Sequence[tuple[int, Any]]) -> list[Outputs]:
+    def _call_here(self, columns: list[Any]) -> list[Outputs]:
         """Make the calls in the caller; `columns` has what they take of each operand."""
         count = len(self.calls)
-        for position, value in scalars:
-            columns.insert(position, (value,) * count)
         if not self._one_result or not (columns or self._sites):
-            return self.call_rows(list(zip(*columns, strict=True)) if columns else [()] * count)
+            return self.call_rows(_rows(columns, count))
         claims = [self._claim()] * count
         tasks = map(self.kernel, *self._sites, *columns)
         run = self._run
@@ -212,15 +211,15 @@ class LocalCalls:
 
     def launch(
         self,
-        arguments: Callable[[Call], list[Any]],
+        rows: Sequence[Sequence[Any]],
         reads: Callable[[Call], list[Memory]],
         *,
         here: bool,
     ) -> list[Outputs]:
         """Give the calls to the devices, or make them in the caller, whom idle threads help.
 
-        If `here`, the caller makes them where memory for the results is free at once. `reads` has
-        the memory of the arguments.
+        If `here`, the caller makes them where memory for the results is free at once. `rows` has
+        the arguments of each, `reads` their memory.
         """
         if not self._rehearsed and self.calls:
             self._rehearsed = True
@@ -228,14 +227,12 @@ class LocalCalls:
             results = list(zip(first.shapes, self.dtypes, strict=True))
             if not first.site:  # others make their results of where these lie
                 place = self.devices[first.home].domain.index
-                self.runtime.backend.rehearse(self.kernel, arguments(first), results, place)
-        step = functools.partial(self._submit, arguments, reads, here)
+                self.runtime.backend.rehearse(self.kernel, rows[0], results, place)
+        step = functools.partial(self._submit, rows, reads, here)
         made, tasks = self.runtime.commit(step, self._streams)
         if tasks:
             read = [memory for call in self.calls for memory in reads(call)]
             written = [claim.memory for part in made for claim in part.claims]
-            if self._alone:
-                tasks = [functools.partial(_run_all, tasks)]
             run = functools.partial(self.runtime.backend.run_now, tasks, read, written, self._pace)
             if self._threaded:  # one division for all, rather than one for each and none between
                 self.runtime.backend.call_among(len(self.calls), run)
@@ -247,20 +244,28 @@ class LocalCalls:
 
     def _submit(
         self,
-        arguments: Callable[[Call], list[Any]],
+        rows: Sequence[Sequence[Any]],
         reads: Callable[[Call], list[Memory]],
         here: bool,
     ) -> tuple[list[Outputs], list[Callable[[], None]]]:
         """Allocate every result; return the calls for the caller, or give them to the devices."""
-        made = [self._allocate(n, here) for n in range(len(self.dtypes))]
+        results = range(len(self.dtypes))
+        joined = here and self._joined is not None
+        made = [self._allocate_joined(n) if joined else self._allocate(n, here) for n in results]
+        if here and any(claim.memory.busy() for part in made for claim in part.claims):
+            here = False
+            if joined:  # of streams, each says for itself when it has written
+                made = [self._allocate(n, here) for n in results]
         targets: list[Any] = [part.values for part in made]
         outs = targets[0] if len(made) == 1 else list(zip(*targets, strict=True))
         kernel, run, make = self.kernel, self._run, functools.partial
+        if here and self._alone:
+            return made, [make(run, self._write, rows, outs)]
         tasks: list[Callable[[], None]] = []
-        for call, out in zip(self.calls, outs, strict=True):
+        for call, row, out in zip(self.calls, rows, outs, strict=True):
             inside = _quiet.copy().run if run is quietly else run
-            tasks.append(make(inside, kernel, *call.site, *arguments(call), out=out))
-        if here and not any(claim.memory.busy() for part in made for claim in part.claims):
+            tasks.append(make(inside, kernel, *call.site, *row, out=out))
+        if here:
             return made, tasks
         submit, name = self.runtime.submit, self.name
         for number, (call, task) in enumerate(zip(self.calls, tasks, strict=True)):
@@ -282,6 +287,20 @@ class LocalCalls:
             claims.append(made)
             values.append(view(made.memory.raw, call.shapes[n], dtype))
         return Outputs(values, claims, False)
+
+    def _allocate_joined(self, n: int) -> Outputs:
+        """Allocate one memory for all blocks of a result, with one claim and not one for each."""
+        assert self._joined is not None
+        charges, nbytes, starts = self._joined[n]
+        claim = self.runtime.claim_shared(self._places[0][0], charges, nbytes, None)
+        whole = self.runtime.backend.view(claim.memory.raw, (nbytes,), _BYTES)
+        dtype = self.dtypes[n]
+        values: list[Any] = [np.ndarray(shape, dtype, whole, start) for shape, start in starts]
+        return Outputs(values, [claim] * len(values), False)
+
+    def _write(self, rows: Sequence[Sequence[Any]], outs: Sequence[Any]) -> None:
+        for call, row, out in zip(self.calls, rows, outs, strict=True):
+            self.kernel(*call.site, *row, out=out)
 
     def assemble(self, n: int, part: Outputs) -> ShardedBuffer:
         """Return one result: what every device has of the calls."""
@@ -309,9 +328,9 @@ class LocalCalls:
         return ShardedBuffer(tiling, dtype, values, claims, part.settled)
 
 
-def _run_all(tasks: Sequence[Callable[[], None]]) -> None:
-    for run in tasks:
-        run()
+def _rows(columns: Sequence[Any], count: int) -> list[tuple[Any, ...]]:
+    """Return the arguments of each call from those of all."""
+    return list(zip(*columns, strict=True)) if columns else [()] * count
 
 
 def calls_of(

@@ -56,9 +56,10 @@ class Launched(LocalCalls):
         self, operands: Sequence[ShardedBuffer | Outputs], scalars: Sequence[tuple[int, Any]] = ()
     ) -> list[Outputs]:
         """Make the calls."""
-        numbers = [number for _, number in scalars] if scalars else ()
-        for number, dtype in zip(numbers, self._numbers, strict=True):
-            if number.dtype != dtype:
+        numbers: Sequence[Any] = ()
+        if scalars:
+            numbers = [number for _, number in scalars]
+            if [number.dtype for number in numbers] != self._numbers:
                 # An integer beyond its type is compared with as an infinite number.
                 return super().run_parts(cast("Sequence[ShardedBuffer]", operands), scalars)
         step = functools.partial(self._launch_all, operands, numbers)

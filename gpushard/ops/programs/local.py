@@ -85,6 +85,8 @@ class Computation:
         self.runtime = case.runtime
         self.results = call.ends
         self.committed = is_committed(case.operands)
+        self.bytes_received = 0 if call.choice is None else call.choice.nbytes
+        """Bytes that devices receive from others, each time."""
         self._work = work
         self._scalars = [
             (position, converter(row, case.results, case.avals, position))
@@ -99,10 +101,10 @@ class Computation:
             if end.tiling is not x.tiling
         ]
         alone = not (self._scalars or self._before or self._after)
+        # Runs it.
         self.run: Callable[[Sequence[Any], Sequence[Any]], list[ShardedBuffer]] = (
             work.run if alone else self._run_between
         )
-        """Runs it."""
 
     @property
     def nbytes(self) -> int:

@@ -22,7 +22,7 @@ from gpushard.movement.rearrange import rearrange
 from gpushard.movement.reshard import move, move_window, window_to
 from gpushard.movement.update import Overlay, overlay_of, overlay_of_single, rewrite, touched_by
 from gpushard.ops.choose import sharding_of
-from gpushard.ops.committed import common_memory, frame_of, is_committed
+from gpushard.ops.committed import common_devices, common_memory, is_committed
 from gpushard.ops.operand import (
     Hosted,
     Operand,
@@ -176,12 +176,12 @@ class Movement:
 
 
 def _moved_sharding(move: Move, case: Case, arrays: Sequence[Operand]) -> Sharding:
-    frame = frame_of(case.row.name, arrays)
+    common = common_devices(case.row.name, arrays)
     params, shape = case.params, case.results[0].shape
-    if frame.single is not None:
-        return frame.single
+    if common.single is not None:
+        return common.single
     shapes = [x.aval.shape for x in arrays]
-    mesh, rule = pinned_meshes(case, frame)[0], case.rule
+    mesh, rule = pinned_meshes(case, common)[0], case.rule
     splits = [nearest_axes(x, mesh) for x in arrays]
     if move.splits is not None:
         found = move.splits(shapes, params, splits[0], mesh.shape)

@@ -35,8 +35,7 @@ PART = 64 << 10
 """What is taken is split only into parts of so many bytes: what follows on smaller ones costs more
 calls than it saves bytes."""
 
-_STEPS = 8
-"""Such calls find owners, sort by them, take from each and put what they took in order."""
+_STEPS = 8  # such calls find owners, sort by them, take from each and put what they took in order
 
 
 @dataclass(frozen=True)
@@ -214,14 +213,10 @@ class Owned(LocalCalls):
         """Make the calls; the first operand is laid out as it comes."""
         settled = [operand.settled or operand.is_settled() for operand in operands]
         here = self._here and all(settled)
+        rows = [self._arguments(operands, call) for call in self.calls]
         if here and self._small:
-            rows = [self._arguments(operands, call) for call in self.calls]
-            return self._call_here(list(zip(*rows, strict=True)), ())
-        return self.launch(
-            functools.partial(self._arguments, operands),
-            functools.partial(self._reads, operands),
-            here=here,
-        )
+            return self._call_here(list(zip(*rows, strict=True)))
+        return self.launch(rows, functools.partial(self._reads, operands), here=here)
 
     def _arguments(self, operands: Sequence[ShardedBuffer], call: Call) -> list[Any]:
         first, *others = operands
@@ -261,14 +256,14 @@ def _owned(case: Case, call: ShardedCall, kernel: Kernel, lies: Tiling) -> Owned
         first = lies.starts[:, held.home]
         there = (first[kept] <= low[:, None]) & (lies.stops[kept][:, held.home] >= high[:, None])
         there = there.all(axis=0) & (held.domain == own[own_call.home])
-        found = held.home[there & (lies.volumes[held.home] > 0)]
-        if len(found) != count:
+        homes = held.home[there & (lies.volumes[held.home] > 0)]
+        if len(homes) != count:
             return None
-        inputs.append(found[np.lexsort(lies.starts[searched][::-1, found])].tolist())
+        inputs.append(homes[np.lexsort(lies.starts[searched][::-1, homes])].tolist())
         part = [slice(None)] * lies.ndim
         for dim, start, stop in zip(kept, low.tolist(), high.tolist(), strict=True):
-            begin = int(lies.starts[dim, found[0]]) if len(found) else 0
-            if len(found) and (start > begin or stop < lies.stops[dim, found[0]]):
+            begin = int(lies.starts[dim, homes[0]]) if len(homes) else 0
+            if len(homes) and (start > begin or stop < lies.stops[dim, homes[0]]):
                 part[dim] = slice(start - begin, stop - begin)
         whole = all(of == slice(None) for of in part)
         volume = math.prod([lies.shape[dim] for dim in searched]) * math.prod((high - low).tolist())

@@ -53,10 +53,11 @@ class Fold(LocalCalls):
     ) -> list[Outputs]:
         """Make the calls; the operands have every part of each array of a state."""
         here = self._here and all(parts.settled for parts in operands)
+        rows = [self._take(operands, call) for call in self.calls]
         if here and self._small:
-            return self.call_rows([self._take(operands, call) for call in self.calls])
+            return self.call_rows(rows)
         return self.launch(
-            functools.partial(self._take, operands),
+            rows,
             lambda call: [p.claims[n].memory for n in self._inputs[call] for p in operands],
             here=here,
         )
@@ -234,8 +235,8 @@ class Between:
         boxes = [box for _, box in block.wanting]
         wanted = sum(int(reduced.result.volumes[home]) for home in block.wanting.values())
         once = len(set(boxes)) == len(boxes) and wanted == int(reduced.natural.volumes[homes[0]])
+        # Whether every domain merges just what it wants, which no other one does.
         self.scatters = once and len(boxes) > 1
-        """Whether every domain merges just what it wants, which no other one does."""
         self._name = reduced.case.row.name
         self._dtypes = reduced.dtypes
         self._members: list[Any] = [reduced.natural.devices[home] for home in homes]
@@ -318,18 +319,18 @@ class Merge:
         taken = zip(reduced.case.avals, reduced.operands, strict=True)
         blocks = [(aval.dtype, tiling) for aval, tiling in taken]
         self._local = launched(work, blocks) or LocalCalls(work, threaded=row.threaded)
+        # The operand's blocks that are states as they are, and these states' shapes.
         self._views: list[tuple[int, Shape]] = []
-        """The operand's blocks that are states as they are, and these states' shapes."""
         if (
             reduced.strategy.plain
             and set(counts) == {1}
             and reduced.case.avals[0].dtype == dtypes[0]
         ):
             self._views = [(call.home, call.shapes[0]) for call in calls]
-        found = _find(reduced, of_device)
+        sources = _find(reduced, of_device)
         own = [counts[call.home] for call in calls]
-        self._across = [Between(reduced, block, calls, own) for block in found.across]
-        self._last = _last(reduced, found, own, [a.scatters for a in self._across])
+        self._across = [Between(reduced, block, calls, own) for block in sources.across]
+        self._last = _last(reduced, sources, own, [a.scatters for a in self._across])
 
     def run(
         self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]]

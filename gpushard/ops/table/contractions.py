@@ -19,7 +19,7 @@ from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.in_order import InOrder
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
-from gpushard.ops.row import Kernel, Params, Row, only
+from gpushard.ops.row import Kernel, Params, Row, Stack, only
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import common_dtype
 from gpushard.typing import LocalArray, Shape
@@ -91,7 +91,7 @@ def _product(name: str) -> Row:
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         dtype = product_dtype(name, avals)
-        function = made(xp, params[0], avals)
+        function = product_of(xp, params[0], avals)
         single = _in_type(function, avals, wide(dtype), dtype)
         if xp is np or wide(dtype) == dtype or is_custom(dtype):
             return single
@@ -99,7 +99,7 @@ def _product(name: str) -> Row:
 
     def local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         (state,) = states(avals, params)
-        return _in_type(made(xp, params[0], avals), avals, state, state)
+        return _in_type(product_of(xp, params[0], avals), avals, state, state)
 
     def states(avals: Sequence[Aval], params: Params) -> tuple[Dtype, ...]:
         return (wide(product_dtype(name, avals)),)
@@ -111,7 +111,7 @@ def _product(name: str) -> Row:
         dtype = product_dtype(name, avals)
         return only if wide(dtype) == dtype else lambda s, n: s[0].astype(dtype, copy=False)
 
-    def made(xp: Any, subscripts: str, avals: Sequence[Aval]) -> Kernel:
+    def product_of(xp: Any, subscripts: str, avals: Sequence[Aval]) -> Kernel:
         own = name == "matmul" and _is_broadcast(subscripts)
         return (_matmul if own else _kernel)(xp, subscripts, avals)
 
@@ -131,20 +131,21 @@ def _product(name: str) -> Row:
 
 
 @functools.lru_cache(maxsize=1024)
-def _stacked(params: Params, dims: tuple[tuple[int, ...], ...]) -> Params:
+def _stacked(
+    params: Params, shapes: tuple[Shape, ...], dims: tuple[tuple[int, ...], ...], lead: int
+) -> Stack:
     """Return the parameters for operands that have some of several dims in front.
 
-    >>> _stacked(("ab,bc->ac",), ((0, 1), (1,)))
+    >>> _stacked(("ab,bc->ac",), (), ((0, 1), (1,)), 2).params
     ('ABab,Bbc->ABac',)
     """
     left, right = params[0].split("->")
-    count = 1 + max(dim for own in dims for dim in own)
-    free = sorted(set(LETTERS) - set(params[0]))[:count]
+    free = sorted(set(LETTERS) - set(params[0]))[:lead]
     names = (
         "".join(free[dim] for dim in own) + letters
         for own, letters in zip(dims, left.split(","), strict=True)
     )
-    return (f"{','.join(names)}->{''.join(free)}{right}",)
+    return Stack((f"{','.join(names)}->{''.join(free)}{right}",), (None,) * len(dims))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -169,12 +170,12 @@ def _in_type(kernel: Kernel, avals: Sequence[Aval], work: Dtype, dtype: Dtype) -
         return kernel
 
     def converted(*operands: Any, out: Any = None) -> Any:
-        given = [x.astype(work, copy=False) for x in operands]
+        typed = [x.astype(work, copy=False) for x in operands]
         if work == dtype:
-            return kernel(*given, out=out)
+            return kernel(*typed, out=out)
         if out is None:
-            return kernel(*given).astype(dtype)
-        out[...] = kernel(*given)
+            return kernel(*typed).astype(dtype)
+        out[...] = kernel(*typed)
         return out
 
     return converted

@@ -6,7 +6,7 @@ Nothing of the data moves; what is moved is one set of counts for each block.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
-from gpushard.ops.row import Kernel, Params, Row, RuleMaker, by_factors
+from gpushard.ops.row import Kernel, Params, Row, RuleMaker, Stack, by_factors
 from gpushard.ops.rule import Rule
 from gpushard.ops.search import search
 from gpushard.ops.table.elementwise import writing
@@ -34,36 +34,68 @@ def _state(dtype: Dtype) -> Dtype:
     return _SUM if dtype.kind == "f" else _COUNT
 
 
-def _totals(xp: Any, number: Any, counts: Any, weights: Any, length: int, dtype: Dtype) -> Any:
-    """Return how many elements have each number, or the sums of their weights."""
+def _apart(xp: Any, number: Any, length: int, lead: int) -> Any:
+    """Return numbers less than `length` as others for each element of dims in front.
+
+    >>> _apart(np, np.array([[0, 2], [1, 1]]), 3, 1).tolist()
+    [[0, 2], [4, 4]]
+    """
+    rows = number.shape[:lead]
+    first = xp.arange(0, math.prod(rows) * length, max(length, 1), _COUNT)
+    return number + first.reshape(*rows, *(1,) * (number.ndim - lead))
+
+
+def _totals(
+    xp: Any, number: Any, counts: Any, weights: Any, length: int, dtype: Dtype, lead: int
+) -> Any:
+    """Return how many elements have each number, or the sums of their weights.
+
+    They are counted for each element of as many dims in front.
+    """
+    rows = number.shape[:lead]
+    many = math.prod(rows) * length
+    if lead:
+        number = _apart(xp, number, length, lead)
     if counts is not None:  # others go to one more, which is cut off
-        number = xp.where(counts, number, length)
+        number = xp.where(counts, number, many)
     number = number.ravel()
 
     def total(part: Any) -> Any:
         heavy = None if part is None else part.astype(_SUM).ravel()
-        return xp.bincount(number, heavy, length + 1)[:length]
+        return xp.bincount(number, heavy, many + 1)[:many].reshape(*rows, length)
 
     if weights is None or dtype.kind != "c":
         return total(weights).astype(dtype)
     return total(weights.real) + 1j * total(weights.imag)
 
 
-def _tallied(xp: Any, number: Any, weights: Any, length: int, dtype: Dtype) -> Any:
+def _tallied(xp: Any, number: Any, weights: Any, length: int, dtype: Dtype, lead: int) -> Any:
     """Return the same by kernels of the backend, where numbers out of bounds do not count."""
+    if lead:
+        rows = number.shape[:lead]
+        inside = (number >= 0) & (number < length)
+        number = xp.where(inside, _apart(xp, number, length, lead), -1)
+        found = _tallied(xp, number, weights, math.prod(rows) * length, dtype, 0)
+        return found.reshape(*rows, length)
     own = own_kernels(xp)
-    made = xp.empty(length, dtype if weights is not None else _COUNT)
+    counts = xp.empty(length, dtype if weights is not None else _COUNT)
     if weights is not None and dtype.kind == "c":
-        for part, of in ((made.real, weights.real), (made.imag, weights.imag)):
+        for part, of in ((counts.real, weights.real), (counts.imag, weights.imag)):
             own.tally(number, length, of, part)
     elif weights is not None and dtype != _SUM:
-        return _tallied(xp, number, weights, length, _SUM).astype(dtype)
+        return _tallied(xp, number, weights, length, _SUM, 0).astype(dtype)
     else:
-        own.tally(number, length, weights, made)
-    return made.astype(dtype, copy=False)
+        own.tally(number, length, weights, counts)
+    return counts.astype(dtype, copy=False)
 
 
-def _counting(name: str, rule: RuleMaker, make: Any, whole: str = "") -> Row:
+def _counting(
+    name: str,
+    rule: RuleMaker,
+    make: Any,
+    tables: Callable[[Params], frozenset[int]],
+    whole: str = "",
+) -> Row:
     """Return the row of a count; the last parameter is the type of the result.
 
     Narrow floats are converted first: that is exact, and GPUs compare and add up no others.
@@ -72,7 +104,9 @@ def _counting(name: str, rule: RuleMaker, make: Any, whole: str = "") -> Row:
       name: what users call it.
       rule: the factor rule.
       make: takes the namespace, avals, parameters and the type to add in; gives the function that
-        counts a block.
+        counts a block. Between the first parameter and the last there may be how many dims in
+        front counts are apart for.
+      tables: takes parameters; says which operands have others elements than those counted.
       whole: as for `Local`.
     """
 
@@ -90,7 +124,28 @@ def _counting(name: str, rule: RuleMaker, make: Any, whole: str = "") -> Row:
         lambda xp, avals, params: lambda s, n: s[0].astype(params[-1], copy=False),
     )
     infer = by_factors(rule, lambda avals, params: params[-1])
-    return in_single(Row(name, infer, rule, kernel, (reduction, Local(whole))))
+
+    def stacked(
+        params: Params, shapes: Sequence[Shape], dims: Sequence[tuple[int, ...]], lead: int
+    ) -> Stack | None:
+        first, dtype = params
+        alike = frozenset(range(len(shapes))) - tables(params)
+        if any(dims[number] for number in tables(params)):
+            return None
+        between = [0 if number in alike else None for number in range(len(shapes))]
+        return Stack((first, lead, dtype), tuple(between), alike)
+
+    return in_single(
+        Row(
+            name,
+            infer,
+            rule,
+            kernel,
+            (reduction, Local(whole)),
+            stacked=stacked,
+            each="NumPy looks up in one vector" if whole else "",
+        )
+    )
 
 
 def _bincount_rule(avals: Sequence[Aval], params: Params) -> Rule:
@@ -101,23 +156,24 @@ def _bincount_rule(avals: Sequence[Aval], params: Params) -> Rule:
 
 
 def _bincount(xp: Any, avals: Sequence[Aval], params: Params, dtype: Dtype) -> Any:
-    length = params[0]
+    length, *front, _ = params
+    lead = sum(front)
     own = own_kernels(xp)
 
     def count_here(x: Any, weights: Any = None) -> Any:
-        return _tallied(xp, x, weights, length, dtype)
+        return _tallied(xp, x, weights, length, dtype, lead)
 
     def count(x: Any, weights: Any = None) -> Any:
         if xp is np and (not x.size or (x.min() >= 0 and x.max() < length)):
             counts = None
         else:
             counts = (x >= 0) & (x < length)
-        return _totals(xp, x.astype(_COUNT, copy=False), counts, weights, length, dtype)
+        return _totals(xp, x.astype(_COUNT, copy=False), counts, weights, length, dtype, lead)
 
     return count if own is None or avals[0].dtype.kind not in "biu" else count_here
 
 
-BINCOUNT = _counting("bincount", _bincount_rule, _bincount)
+BINCOUNT = _counting("bincount", _bincount_rule, _bincount, lambda params: frozenset())
 """Operands: integers, and weights of their shape if there are any. Parameters: (length, dtype)."""
 
 
@@ -183,8 +239,8 @@ def _guessed_and_checked(x: Any, edges: Any, inside: Any) -> Any:
 
 
 def _histogram(xp: Any, avals: Sequence[Aval], params: Params, dtype: Dtype) -> Any:
-    dims = params[0]
-    bins = _bins(avals, params)
+    dims, *front, _ = params
+    lead, bins = sum(front), _bins(avals, params)
 
     own = own_kernels(xp)
 
@@ -193,7 +249,8 @@ def _histogram(xp: Any, avals: Sequence[Aval], params: Params, dtype: Dtype) -> 
         for n, (x, edges) in enumerate(zip(operands[:dims], operands[dims:], strict=False)):
             own.bin_numbers(x, edges, number, further=n > 0)
         weights = operands[2 * dims] if len(operands) > 2 * dims else None
-        return _tallied(xp, number, weights, math.prod(bins), dtype).reshape(bins)
+        found = _tallied(xp, number, weights, math.prod(bins), dtype, lead)
+        return found.reshape(*found.shape[:-1], *bins)
 
     def count(*operands: Any) -> Any:
         number, counts = 0, None
@@ -204,14 +261,18 @@ def _histogram(xp: Any, avals: Sequence[Aval], params: Params, dtype: Dtype) -> 
         weights = operands[2 * dims] if len(operands) > 2 * dims else None
         if xp is np and np.all(counts):
             counts = None
-        found = _totals(xp, number, counts, weights, math.prod(bins), dtype)
-        return found.reshape(bins)
+        found = _totals(xp, number, counts, weights, math.prod(bins), dtype, lead)
+        return found.reshape(*found.shape[:-1], *bins)
 
     return count if own is None else count_here
 
 
 HISTOGRAM = _counting(
-    "histogram", _histogram_rule, _histogram, "the bins, a small table, come to every device"
+    "histogram",
+    _histogram_rule,
+    _histogram,
+    lambda params: frozenset(range(params[0], 2 * params[0])),
+    "the bins, a small table, come to every device",
 )
 """Operands: coordinates of the elements, an array for each dim; the edges of the bins of each dim,
 ascending; weights, if there are any. Parameters: (dims, dtype)."""

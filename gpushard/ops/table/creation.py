@@ -17,7 +17,7 @@ from gpushard import dtypes
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.programs.local import Local
-from gpushard.ops.row import Kernel, Params, Row, Site, by_factors
+from gpushard.ops.row import Kernel, Params, Row, Site, broadcasting, by_factors
 from gpushard.ops.rule import Rule
 from gpushard.ops.select import BITS
 from gpushard.ops.table.elementwise import writing
@@ -61,9 +61,7 @@ _PIECE = 1 << 15
 _PIECES = 4
 """Pieces that a thread works out, where others help: each needs memory of its own for that."""
 
-_MOST_THREADS = 8
-"""At most so many threads work on one block."""
-
+_MOST_THREADS = 8  # at most so many threads work on one block
 _ROW = 1 << 12
 """Integers that are counted one by one; what follows adds a number to these, in one call."""
 
@@ -165,12 +163,15 @@ def _count(xp: Any, block: Any, position: int, start: int, delta: int) -> None:
     begin = start + position * delta
 
     def counted(count: int, distance: int) -> Any:
-        first = xp.arange(count, dtype=dtype if count <= _exact(dtype) else None).astype(dtype)
+        first = xp.arange(count, dtype=dtype if count <= _exact(dtype) else None)
+        first = first.astype(dtype, copy=False)
         return first if distance == 1 else first * _wrapped(distance, dtype)
 
     first = counted(width, delta)
     if rows > 1:
-        begins = counted(rows, width * delta) + _wrapped(begin, dtype)
+        begins = counted(rows, width * delta)
+        if begin:
+            begins += _wrapped(begin, dtype)
         xp.add(begins[:, None], first, out=block[:done].reshape(rows, width))
     elif rows and begin:
         xp.add(first, _wrapped(begin, dtype), out=block[:done])
@@ -182,6 +183,8 @@ def _count(xp: Any, block: Any, position: int, start: int, delta: int) -> None:
 
 def _wrapped(number: int, dtype: Dtype) -> Any:
     """Return an integer as a type has it whose bits are not enough."""
+    if 0 <= number <= _exact(dtype):
+        return dtype.type(number)
     return np.uint64(number % (1 << 64)).astype(dtype)
 
 
@@ -248,14 +251,9 @@ EYE = _row("eye", _eye)
 _STRIP = 1 << 17
 """Elements of rows that are cut together, in a few calls: at each, threads wait for one another."""
 
-_NARROW = 64
-"""Matrices of fewer columns are cut by a mask of all of them."""
-
-_SQUARE = 512
-"""At most so many rows of them: between what is kept and what is not lies a square."""
-
-_WIDE = 4
-"""Rows that are not so many times wider than the square take one call, as the square does."""
+_NARROW = 64  # matrices of fewer columns are cut by a mask of all of them
+_SQUARE = 512  # at most so many rows of them: between what is kept and what is not lies a square
+_WIDE = 4  # rows that are not so many times wider than the square take one call, as the square does
 
 
 @functools.cache
@@ -324,12 +322,12 @@ def _part_row(name: str, part: str) -> Row:
             return xp.where(on_left if part == "left" else ~on_left, x, zero)
 
         def cut(site: Site, x: Any, out: Any = None) -> Any:
-            made = xp.empty(x.shape, x.dtype) if out is None else out
+            result = xp.empty(x.shape, x.dtype) if out is None else out
             if own is None:
-                _cut_rows(x, edge_of(site), part, made)
+                _cut_rows(x, edge_of(site), part, result)
             else:
-                own.triangle(x, edge_of(site), part, made)
-            return made
+                own.triangle(x, edge_of(site), part, result)
+            return result
 
         whole = writing(small)
 
@@ -340,7 +338,7 @@ def _part_row(name: str, part: str) -> Row:
         return kept
 
     infer = by_factors(rule_of, lambda avals, params: avals[0].dtype)
-    return Row(name, infer, rule_of, kernel, (Local(),), positional=True)
+    return Row(name, infer, rule_of, kernel, (Local(),), positional=True, stacked=broadcasting)
 
 
 TRIL = _part_row("tril", "left")

@@ -21,8 +21,7 @@ from gpushard.ops.row import Kernel, Params, Row, broadcasting
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 
-_OF_CUPY = {"add": "cumsum", "multiply": "cumprod"}
-"""CuPy's functions of what CuPy can accumulate."""
+_OF_CUPY = {"add": "cumsum", "multiply": "cumprod"}  # CuPy's functions of what CuPy can accumulate
 
 
 @functools.lru_cache(maxsize=256)
@@ -30,7 +29,7 @@ def _accumulated(ufunc: np.ufunc, own: Dtype, dtype: Dtype | None) -> Dtype:
     if dtype is None and ufunc in (np.add, np.multiply):
         dtype = summed(own)
     try:
-        found: Dtype = ufunc.accumulate(np.ones(1, dtype or own), dtype=dtype).dtype
+        default: Dtype = ufunc.accumulate(np.ones(1, dtype or own), dtype=dtype).dtype
     except TypeError:
         raise ArgumentTypeError(
             f"{ufunc.__name__}.accumulate is not defined for {dtype or own}; convert the array "
@@ -38,7 +37,7 @@ def _accumulated(ufunc: np.ufunc, own: Dtype, dtype: Dtype | None) -> Dtype:
             argument="x",
             dtype=dtype or own,
         ) from None
-    return found
+    return default
 
 
 def doubling(function: Any, x: Any, axis: int) -> Any:

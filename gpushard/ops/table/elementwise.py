@@ -14,6 +14,7 @@ from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
 from gpushard.ops.programs.local import Local
+from gpushard.ops.remainders import remainder
 from gpushard.ops.row import Kernel, Params, Row, broadcasting
 from gpushard.ops.rule import Rule
 from gpushard.ops.select import where_on_host
@@ -106,6 +107,8 @@ def ufunc_row(ufunc: np.ufunc) -> Row:
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         types, results = _loop(ufunc, promoting(avals))
+        if xp is np and ufunc is np.remainder and types[0].kind in "iu":
+            return remainder
         given = (*types, *(aval.dtype for aval in avals))
         as_bool = xp is not np and ufunc in _LOGICAL and any(t.kind == "c" for t in given)
         if as_bool:  # CuPy has these for real numbers only

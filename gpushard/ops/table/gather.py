@@ -24,11 +24,12 @@ from gpushard.ops.index_arrays import (
     located,
     part_shape,
     spread,
+    stacked,
 )
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.owners import FromOwners, Owners
 from gpushard.ops.programs.reduce import Reduce
-from gpushard.ops.row import Kernel, Params, Row, Site, State
+from gpushard.ops.row import Kernel, Params, Row, Site, Stack, State
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.runtime.namespace import own_kernels
@@ -143,6 +144,18 @@ def _local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return found
 
 
+def _stacked(
+    params: Params, shapes: Sequence[Shape], dims: Sequence[tuple[int, ...]], lead: int
+) -> Stack:
+    """Take all elements at once: an array that has the dims of index arrays is paired with them."""
+    if not any(dims[1:]):
+        return Stack(params, (None,) * len(dims))
+    both = bool(dims[0])
+    indexed, count = stacked(params[0], shapes[0], shapes[1:], lead if both else 0)
+    between = [count - len(shape) for shape in shapes[1:]]
+    return Stack((indexed, *params[1:]), (0 if both else None, *between))
+
+
 def _fill(params: Params, dtype: Dtype) -> Any:
     return np.frombuffer(params[1], dtype)[0] if params[1] else dtype.type(0)
 
@@ -167,12 +180,7 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
 
 
 def _take_whole(
-    reading: _Reading,
-    fill: Any,
-    site: Site,
-    x: LocalArray,
-    *positions: LocalArray,
-    out: LocalArray,
+    reading: _Reading, fill: Any, site: Site, x: LocalArray, *positions: LocalArray, out: LocalArray
 ) -> LocalArray:
     reading.take_own((0,) * len(reading.sizes), x, positions, out, fill=fill)
     return out
@@ -435,6 +443,7 @@ GATHER = Row(
     _kernel,
     (FromOwners(_owners, Reduce(_states, _local, _merge, _finish)), FromOwners(_owners, Local())),
     positional=True,
+    stacked=_stacked,
     beside_keys=frozenset(range(1, 64)),
 )
 """Operands: the array, then index arrays. Parameters: (`Indexed`, bytes of what positions out of

@@ -86,22 +86,22 @@ def matrix_row(
     """Return the row of a function of matrices."""
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-        found = core(*params)
-        sizes = _sizes(name, found, avals)
-        loops = [a.shape[: len(a.shape) - len(i)] for a, i in zip(avals, found.inputs, strict=True)]
+        form = core(*params)
+        sizes = _sizes(name, form, avals)
+        loops = [a.shape[: len(a.shape) - len(i)] for a, i in zip(avals, form.inputs, strict=True)]
         lead = broadcast(name, loops)
         dtype = linalg_dtype(name, avals)
         return tuple(
             Aval(lead + tuple(sizes[letter] for letter in letters), of(dtype))
-            for letters, of in zip(found.outputs, found.types, strict=True)
+            for letters, of in zip(form.outputs, form.types, strict=True)
         )
 
     def rule_of(avals: Sequence[Aval], params: Params) -> Rule:
-        found = core(*params)
-        made = rule.cores([a.shape for a in avals], found.inputs, found.outputs)
-        lead = len(made.results[0]) - len(found.outputs[0])
-        letters = dict.fromkeys("".join((*found.inputs, *found.outputs)))
-        loose = {at for at, letter in enumerate(letters, lead) if letter in found.free}
+        form = core(*params)
+        made = rule.cores([a.shape for a in avals], form.inputs, form.outputs)
+        lead = len(made.results[0]) - len(form.outputs[0])
+        letters = dict.fromkeys("".join((*form.inputs, *form.outputs)))
+        loose = {at for at, letter in enumerate(letters, lead) if letter in form.free}
         return dataclasses.replace(made, whole=made.whole - loose)
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
@@ -159,7 +159,7 @@ def _checked(
 
     def checked(*operands: Any) -> Any:
         try:
-            made = function(*(x.astype(dtype, copy=False) for x in operands))
+            results = function(*(x.astype(dtype, copy=False) for x in operands))
         except np.linalg.LinAlgError as error:
             shape = operands[0].shape
             raise LinearAlgebraError(
@@ -169,8 +169,8 @@ def _checked(
                 shape=shape,
             ) from None
         if len(types) == 1:
-            return dense(made, types[0])
-        return tuple(dense(one, of) for one, of in zip(made, types, strict=True))
+            return dense(results, types[0])
+        return tuple(dense(one, of) for one, of in zip(results, types, strict=True))
 
     return checked
 
@@ -280,12 +280,12 @@ def _svd_by_eigenvalues(xp: Any, vectors: bool) -> Callable[..., Any]:
         return xp.sort(abs(xp.linalg.eigvalsh(x)), axis=-1)[..., ::-1]
 
     def parts(x: Any) -> Any:
-        found, u = xp.linalg.eigh(x)
-        order = xp.argsort(abs(found), axis=-1)[..., ::-1]
-        found = xp.take_along_axis(found, order, axis=-1)
+        values, u = xp.linalg.eigh(x)
+        order = xp.argsort(abs(values), axis=-1)[..., ::-1]
+        values = xp.take_along_axis(values, order, axis=-1)
         u = xp.take_along_axis(u, order[..., None, :], axis=-1)
-        signs = xp.where(found < 0, -1, 1).astype(found.dtype)
-        return u, abs(found), (u * signs[..., None, :]).swapaxes(-1, -2).conj()
+        signs = xp.where(values < 0, -1, 1).astype(values.dtype)
+        return u, abs(values), (u * signs[..., None, :]).swapaxes(-1, -2).conj()
 
     return parts if vectors else values
 

@@ -21,7 +21,7 @@ from gpushard.ops.bind import bind
 from gpushard.ops.indexing import Entry, index_piece, open_index, open_starts
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.move import Move
-from gpushard.ops.row import Kernel, Params, Row
+from gpushard.ops.row import Kernel, Params, Row, beside_others
 from gpushard.ops.rule import Dims, Rule, Splits
 from gpushard.ops.table.elementwise import writing
 from gpushard.typing import Shape
@@ -85,13 +85,13 @@ def _at(axis: int, shapes: Sequence[Shape], more: int = 0) -> int:
 def index_of(form: Sequence[Entry], starts: Sequence[Any] = ()) -> tuple[Any, ...]:
     """Return a parsed index, or an open one with its starts, in the form that NumPy takes."""
     index: list[Any] = []
-    given = iter(starts)
+    numbers = iter(starts)
     for entry in form:
         if isinstance(entry, int):
-            index.append(next(given, entry))
+            index.append(next(numbers, entry))
         elif isinstance(entry, tuple):
             start, step, length = entry
-            start = next(given) if start is None else start
+            start = next(numbers) if start is None else start
             stop = start + step * length
             index.append(slice(start, stop if stop >= 0 else None, step))
         else:
@@ -196,12 +196,12 @@ def _permute(xp: Any, params: Params) -> Callable[..., Any]:
     axes, pairs = params
 
     def permute(x: Any) -> Any:
-        made = xp.zeros_like(x)
+        result = xp.zeros_like(x)
         sizes = tuple(x.shape[axis] for axis in axes)
-        source, target = (xp.moveaxis(each, axes, range(len(axes))) for each in (x, made))
+        source, target = (xp.moveaxis(each, axes, range(len(axes))) for each in (x, result))
         for of, to in pairs:
             target[np.unravel_index(to, sizes)] = source[np.unravel_index(of, sizes)]
-        return made
+        return result
 
     return permute
 
@@ -271,6 +271,8 @@ REPEAT_EACH = Row(
     _repeat_rule,
     _repeat_kernel,
     (Local("where an element goes depends on the counts of all before it"),),
+    stacked=beside_others(0),
+    each="elements of other counts go elsewhere",
     beside_keys=frozenset([1]),
 )
 """Operands: an array, and a count for each element along a dim, which are not negative. Parameters:

@@ -17,11 +17,11 @@ from gpushard.errors import ArgumentTypeError
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
 from gpushard.ops.programs.local import Local
-from gpushard.ops.row import Kernel, Params, Row, broadcasting
+from gpushard.ops.row import Kernel, Params, Row, Stack, broadcasting
 from gpushard.ops.rule import Dims, Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.ops.table.reductions import check_not_empty, reduced_shape
-from gpushard.typing import LocalArray
+from gpushard.typing import LocalArray, Shape
 
 CONTINUOUS: dict[str, tuple[float, float]] = {
     "interpolated_inverted_cdf": (0, 1),
@@ -78,10 +78,10 @@ def _between(xp: Any, low: Any, high: Any, part: Any, dtype: Dtype) -> Any:
     """
     low, high = low.astype(dtype), high.astype(dtype)
     apart = high - low
-    found = xp.where(
+    between = xp.where(
         part >= 0.5, high - apart * (1 - part).astype(dtype), low + apart * part.astype(dtype)
     )
-    return xp.where((low == high) | (part == 0), low, found)
+    return xp.where((low == high) | (part == 0), low, between)
 
 
 def _sorted_rows(xp: Any, x: Any, axes: Sequence[int]) -> Any:
@@ -92,8 +92,7 @@ def _sorted_rows(xp: Any, x: Any, axes: Sequence[int]) -> Any:
     return xp.sort(rows, axis=-1)
 
 
-_FEW = 1 << 12
-"""Fewer elements are sorted: a partition is the first of several steps."""
+_FEW = 1 << 12  # fewer elements are sorted: a partition is the first of several steps
 
 
 def _medians(rows: Any, dtype: Dtype) -> Any:
@@ -109,11 +108,11 @@ def _medians(rows: Any, dtype: Dtype) -> Any:
         parts = np.partition(rows, half, -1)
         low = parts[..., half] if odd else parts[..., :half].max(-1)
         last = parts[..., half:].max(-1)
-    found = parts[..., half].astype(dtype)
+    middle = parts[..., half].astype(dtype)
     if not odd:
-        found = (low.astype(dtype) + found) / 2
+        middle = (low.astype(dtype) + middle) / 2
     missing = last != last
-    return np.where(missing, last, found) if missing.any() else found
+    return np.where(missing, last, middle) if missing.any() else middle
 
 
 def _rows(x: Any, axes: Sequence[int]) -> Any:
@@ -137,11 +136,11 @@ def _at(xp: Any, rows: Any, number: Any, count: Any) -> Any:
     return xp.take_along_axis(rows, inside, axis=-1)
 
 
-def _with_nans(xp: Any, rows: Any, found: Any, skips: bool) -> Any:
+def _with_nans(xp: Any, rows: Any, values: Any, skips: bool) -> Any:
     if skips or rows.dtype.kind not in "fc":
-        return found
+        return values
     last = rows[..., -1:]
-    return xp.where(last != last, last.astype(found.dtype, copy=False), found)
+    return xp.where(last != last, last.astype(values.dtype, copy=False), values)
 
 
 def _rule(avals: Sequence[Aval], params: Params) -> Rule:
@@ -203,8 +202,8 @@ def _median_row(name: str, *, skips: bool) -> Row:
             count = _counted(xp, rows, skips)
             low = _at(xp, rows, (count - 1) // 2, count).astype(dtype)
             high = _at(xp, rows, count // 2, count).astype(dtype)
-            found = xp.where(count % 2 == 1, low, (low + high) / 2)
-            return _with_nans(xp, rows, found, skips).reshape(shape).astype(dtype, copy=False)
+            middle = xp.where(count % 2 == 1, low, (low + high) / 2)
+            return _with_nans(xp, rows, middle, skips).reshape(shape).astype(dtype, copy=False)
 
         return writing(median)
 
@@ -236,7 +235,7 @@ def _quantile_row(
         return (Aval((*q.shape, *shape), dtype),)
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-        axes, keepdims, method, weak = params
+        axes, keepdims, method, weak, *front = params
         dtype = _typed(name, avals[0].dtype, avals[1].dtype, weak, method)
         find = make(xp, params, dtype, skips)
 
@@ -246,16 +245,35 @@ def _quantile_row(
             flat = q.ravel()
             if q.dtype.kind != "f":
                 flat = flat.astype(np.float64)
-            found = xp.moveaxis(find(x, flat, *weights), -1, 0)
-            return found.reshape((*q.shape, *shape)).astype(dtype, order="C")
+            lead = sum(front)
+            quantiles = xp.moveaxis(find(x, flat, *weights), -1, lead)
+            shape = (*shape[:lead], *q.shape, *shape[lead:])
+            return quantiles.reshape(shape).astype(dtype, order="C")
 
         return writing(quantile)
 
-    return in_single(Row(name, infer, _rule, kernel, (_WHOLE,)))
+    def stacked(
+        params: Params, shapes: Sequence[Shape], dims: Sequence[tuple[int, ...]], lead: int
+    ) -> Stack | None:
+        everywhere = frozenset({0, 2} & {*range(len(dims))})
+        between = (0, None, 0)[: len(dims)]
+        return None if dims[1] else Stack((*params, lead), between, everywhere)
+
+    return in_single(
+        Row(
+            name,
+            infer,
+            _rule,
+            kernel,
+            (_WHOLE,),
+            stacked=stacked,
+            each="quantiles are the same for all rows",
+        )
+    )
 
 
 def _equal_weights(xp: Any, params: Params, dtype: Dtype, skips: bool) -> Callable[..., Any]:
-    axes, _, method, _ = params
+    axes, _, method, *_ = params
 
     def find(x: Any, q: Any) -> Any:
         rows = _sorted_rows(xp, x, axes)

@@ -11,7 +11,7 @@ import numpy as np
 from gpushard.ops.aval import Aval
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
-from gpushard.ops.row import Kernel, Params, Row, Site, by_factors
+from gpushard.ops.row import Kernel, Params, Row, Site, broadcasting, by_factors
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.ops.table.reductions import reduced_rule
@@ -20,8 +20,7 @@ from gpushard.typing import LocalArray
 
 _INDEX = np.dtype(np.int64)
 
-_STRIP = 1 << 14
-"""Elements of a mask that are counted together."""
+_STRIP = 1 << 14  # elements of a mask that are counted together
 
 
 def _nonzero_rule(avals: Sequence[Aval], params: Params) -> Rule:
@@ -47,16 +46,16 @@ def _nonzero(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     def nonzero(site: Site, mask: LocalArray) -> Any:
         start, length = site.result[0], site.shape[0]
         if not size:
-            found = tuple(xp.full(length, fill, _INDEX) for fill in fills)
-            return found if len(found) > 1 else found[0]
+            chosen = tuple(xp.full(length, fill, _INDEX) for fill in fills)
+            return chosen if len(chosen) > 1 else chosen[0]
         at = _true_ones(xp, mask.ravel(), start, length)
         there = at < size
         places = xp.unravel_index(xp.minimum(at, size - 1), shape)
-        found = tuple(
+        chosen = tuple(
             xp.where(there, place, fill).astype(_INDEX, copy=False)
             for place, fill in zip(places, fills, strict=True)
         )
-        return found if len(found) > 1 else found[0]
+        return chosen if len(chosen) > 1 else chosen[0]
 
     return nonzero_here if own is not None and size else writing(nonzero)
 
@@ -76,9 +75,9 @@ def _true_ones(xp: Any, mask: LocalArray, start: int, length: int) -> LocalArray
     first = int(ends.searchsorted(start, "right"))
     strips = slice(first * _STRIP, (int(ends.searchsorted(start + length)) + 1) * _STRIP)
     skipped = start - int(ends[first - 1]) if first else start
-    found = np.flatnonzero(mask[strips])[skipped : skipped + length]
+    places = np.flatnonzero(mask[strips])[skipped : skipped + length]
     at = np.full(length, len(mask), _INDEX)
-    np.add(found, strips.start, out=at[: len(found)])
+    np.add(places, strips.start, out=at[: len(places)])
     return at
 
 
@@ -89,6 +88,7 @@ NONZERO = Row(
     _nonzero,
     (Local("where an element goes depends on all before it; a byte for each is moved"),),
     positional=True,
+    each="how many there are differs between elements, and so where they go",
 )
 """Parameters: (how many positions, what those get that are too many, one for each dim). The mask is
 whole, of one byte per element; the positions are split as they are wanted."""
@@ -133,6 +133,7 @@ FURTHEST = Row(
         ),
         Local(),
     ),
+    stacked=broadcasting,
 )
 """The position that needs the longest dim to be in bounds. Parameters: (axes counted from the end,
 keepdims)."""

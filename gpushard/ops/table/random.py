@@ -41,8 +41,7 @@ def _truncated_normal(stream: Stream, dtype: Dtype, low: Any, high: Any, into: D
     return xp.clip(numbers, _beyond(xp, low, into, up=True), _beyond(xp, high, into, up=False))
 
 
-_FAR = np.float32(100)
-"""Further out than any normal number."""
+_FAR = np.float32(100)  # further out than any normal number
 
 
 def _beyond(xp: Any, bound: Any, dtype: Dtype, *, up: bool) -> Any:

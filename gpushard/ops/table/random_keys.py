@@ -13,7 +13,7 @@ from gpushard.ops.prng.distribution import PAIR, WORD
 from gpushard.ops.prng.stream import Stream
 from gpushard.ops.prng.threefry import threefry
 from gpushard.ops.programs.local import Local
-from gpushard.ops.row import Kernel, Params, Row, Site, by_factors
+from gpushard.ops.row import Kernel, Params, Row, Site, broadcasting, by_factors
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import function_row, writing
 from gpushard.runtime.namespace import own_kernels
@@ -54,6 +54,7 @@ SPLIT = Row(
     _split_kernel,
     (Local(),),
     positional=True,
+    stacked=broadcasting,
 )
 """Parameters: (shape of the new keys,), which come after the dims of the keys."""
 

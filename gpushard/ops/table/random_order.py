@@ -17,7 +17,7 @@ from gpushard.ops.prng.blocks import each_block, words_of
 from gpushard.ops.prng.distribution import INT, PAIR, WORD
 from gpushard.ops.prng.stream import Stream
 from gpushard.ops.programs.local import Local
-from gpushard.ops.row import Kernel, Params, Row, Site, by_factors
+from gpushard.ops.row import Kernel, Params, Row, Site, beside_others, broadcasting, by_factors
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.runtime.namespace import own_kernels
@@ -102,6 +102,7 @@ ORDER = Row(
     _order_rule,
     _order_kernel,
     (Local(),),
+    stacked=broadcasting,
 )
 """The numbers below a number in random order. Operands: a key, or several in front. Parameters:
 (the number,)."""
@@ -137,6 +138,7 @@ SHUFFLE = Row(
     _shuffle_kernel,
     (Local("an order of all elements is drawn, and each may go anywhere"),),
     positional=True,
+    each="an order is drawn from one key",
     beside_keys=frozenset([0]),
 )
 """Operands: a key, an array. Parameters: (axis counted from the end, whether other dims are put in
@@ -160,6 +162,7 @@ TAKE = Row(
     _take_rule,
     lambda xp, avals, params: writing(lambda x, index: xp.take(x, index, axis=params[0])),
     (Local("positions may take elements from anywhere along the dim"),),
+    each="positions are for one array",
     beside_keys=frozenset([1]),
 )
 """The elements at positions along a dim. Operands: an array, positions, which are all valid.
@@ -190,6 +193,7 @@ TOP = Row(
     _top_rule,
     _top_kernel,
     (Local("the largest are found by sorting all"),),
+    stacked=broadcasting,
 )
 """Where the largest elements along the last dim are, the largest first. Parameters: (how many,)."""
 
@@ -236,6 +240,8 @@ WEIGHTED = Row(
     _weighted_kernel,
     (Local("each draw is looked up in the sums of all probabilities"),),
     positional=True,
+    stacked=beside_others(0),
+    each="NumPy looks up in one vector",
 )
 """Positions with probabilities. Operands: a key, or several in front, the probabilities.
 Parameters: (shape,)."""

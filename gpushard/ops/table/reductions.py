@@ -87,15 +87,15 @@ def _row(
         kernel,
         (reduction, Local()),
         positional=positional,
-        stacked=None if positional else broadcasting,
+        stacked=broadcasting,
     )
 
 
 def _sum_dtype(own: Dtype, dtype: Dtype | None) -> Dtype:
     if dtype is not None:
         return dtype
-    found: Dtype = summed(own) or np.add.reduce(np.empty(0, own)).dtype
-    return found
+    default: Dtype = summed(own) or np.add.reduce(np.empty(0, own)).dtype
+    return default
 
 
 def _by_ufunc(name: str, dtype_of: Callable[[Dtype, Any], Dtype], *, empty: bool) -> Row:
@@ -310,8 +310,8 @@ def _spread_row(name: str, *, root: bool) -> Row:
             own = own_kernels(xp)
             if own is not None:
                 size = _INDEX.type(count)
-                found = own.quotient(state[1], size, correction, root=root, otherwise=0)
-                return found.astype(dtype, copy=False)
+                quotient = own.quotient(state[1], size, correction, root=root, otherwise=0)
+                return quotient.astype(dtype, copy=False)
             spread = state[1] / state[1].dtype.type(max(count - correction, 0))
             return (xp.sqrt(spread) if root else spread).astype(dtype, copy=False)
 

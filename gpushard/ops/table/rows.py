@@ -37,13 +37,34 @@ def why_whole(row: Row) -> str:
     return row.strategies[-1].whole
 
 
+def how_mapped(row: Row) -> str:
+    """Return how a row is done for all elements of dims that `vmap` and others name.
+
+    >>> how_mapped(ROWS["searching.SEARCHSORTED"])
+    'at once, or one by one: NumPy looks up in one vector'
+    """
+    if row.creates:
+        return "never"
+    if row.strategies[0].complete:
+        return "moved at once"
+    one_by_one = f"one by one: {row.each}"
+    if row.stacked is None:
+        return one_by_one
+    return f"at once, or {one_by_one}" if row.each else "at once"
+
+
 def lines() -> Iterator[str]:
-    """Yield where each row stands, its name, rule and strategies, and why it needs dims whole."""
+    """Yield where each row stands, its name, rule, strategies, how it is mapped, why it is whole.
+
+    What is said last is why it needs dims whole that are split, if it does.
+    """
     for at, row in sorted(ROWS.items()):
         rule = getattr(row.rule, "func", row.rule)
         text = rule if isinstance(rule, str) else rule.__qualname__.partition(".")[0]
         ways = ", ".join(dict.fromkeys(type(strategy).__name__ for strategy in row.strategies))
-        yield f"{at:37} {row.name:26} {text:17} {ways:14} {why_whole(row)}".rstrip()
+
+        why = "; ".join(filter(None, (how_mapped(row), why_whole(row))))
+        yield f"{at:37} {row.name:26} {text:17} {ways:14} {why}"
 
 
 if __name__ == "__main__":

@@ -25,11 +25,12 @@ from gpushard.ops.index_arrays import (
     part_shape,
     scatter_rule,
     spread,
+    stacked,
 )
 from gpushard.ops.indexing import index_piece, open_starts
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.move import Replace
-from gpushard.ops.row import Kernel, Params, Row, Site
+from gpushard.ops.row import Kernel, Params, Row, Site, Stack
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import ufunc_row, writing
 from gpushard.ops.table.movement import index_of
@@ -123,15 +124,28 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         before, dims, _ = indexed.order(x.ndim)
         room = len(before) + dims.index(x.ndim + axis)
         update_at(xp, view, index, values, ufunc, room)
-        made = work[_without_room(axis)]
+        result = work[_without_room(axis)]
         if wide != x.dtype:  # elements that nothing was added to stay as they are
             touched = xp.zeros(work.shape, bool)
             view, index = indexed.view(xp, touched, places)
             view[index] = True
-            return xp.where(touched[_without_room(axis)], made.astype(x.dtype), x)
-        return made if axis == -x.ndim else xp.ascontiguousarray(made)
+            return xp.where(touched[_without_room(axis)], result.astype(x.dtype), x)
+        return result if axis == -x.ndim else xp.ascontiguousarray(result)
 
     return writing(scatter)
+
+
+def _stacked(
+    params: Params, shapes: Sequence[Shape], dims: Sequence[tuple[int, ...]], lead: int
+) -> Stack:
+    """Make all updates at once, of an array for each element of dims in front."""
+    indexed, ufunc = params
+    count = len(part_shape(indexed, shapes[0], tuple(shapes[2:])))
+    between: list[int | None] = [None] * len(shapes[2:])
+    if any(dims[2:]):
+        indexed, own = stacked(indexed, shapes[0], shapes[2:], lead)
+        between = [own - len(shape) for shape in shapes[2:]]
+    return Stack((indexed, ufunc), (0, count - len(shapes[1]), *between), frozenset([0]))
 
 
 _CODES: dict[np.ufunc | None, str] = {
@@ -276,6 +290,7 @@ SCATTER = Row(
     _kernel,
     (Local("updates may be for any block: positions and values come to each, the array stays"),),
     positional=True,
+    stacked=_stacked,
     steps=8,
     beside_keys=frozenset(range(2, 64)),
 )
@@ -299,9 +314,9 @@ def _update_rule(avals: Sequence[Aval], params: Params) -> Rule:
 
 def _update(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     def update(x: LocalArray, value: Any, *starts: int) -> LocalArray:
-        made = x.copy()
-        made[index_of(params[0], starts)] = value
-        return made
+        result = x.copy()
+        result[index_of(params[0], starts)] = value
+        return result
 
     return writing(update)
 

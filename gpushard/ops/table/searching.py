@@ -18,7 +18,7 @@ from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
-from gpushard.ops.row import Kernel, Params, Row, by_factors
+from gpushard.ops.row import Kernel, Params, Row, beside_others, by_factors
 from gpushard.ops.rule import Rule
 from gpushard.ops.search import search
 from gpushard.ops.table.elementwise import writing
@@ -81,8 +81,8 @@ def _search_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         if sorter:
             x1 = x1[sorter[0]]
         x1, x2 = (x.astype(dtype, copy=False) for x in (x1, x2))
-        found: LocalArray = search(xp, x1, x2, side, out)
-        return found
+        places: LocalArray = search(xp, x1, x2, side, out)
+        return places
 
     return find
 
@@ -102,6 +102,8 @@ SEARCHSORTED = in_single(
             ),
             Local("a sorter takes elements from everywhere"),
         ),
+        stacked=beside_others(1),
+        each="NumPy looks up in one vector",
     )
 )
 """Operands: what is sorted, what is looked for, and maybe what sorts the first; with that the first
@@ -130,15 +132,14 @@ def _isin_local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(isin)
 
 
-_FEW = 16
-"""So many members are compared with all elements one after the other, on the host."""
+_FEW = 16  # so many members are compared with all elements one after the other, on the host
 
 
 def _is_one_of(x: LocalArray, members: LocalArray) -> LocalArray:
-    found: LocalArray = x == members[0]
+    same: LocalArray = x == members[0]
     for member in members[1:]:
-        found |= x == member
-    return found
+        same |= x == member
+    return same
 
 
 def _are_near(x: LocalArray, members: LocalArray) -> bool:
@@ -170,6 +171,8 @@ ISIN = in_single(
             ),
             Local(),
         ),
+        stacked=beside_others(0),
+        each="NumPy looks up in one vector",
     )
 )
 """Operands: elements, and a vector of members. Parameters: (whether the others are true,)."""

@@ -69,10 +69,10 @@ def _ordered(xp: Any, x: LocalArray, wish: Wish) -> LocalArray:
 def _differs(xp: Any, before: LocalArray, after: LocalArray, wish: Wish) -> LocalArray:
     if wish.distinct:
         return xp.ones(len(after), bool)
-    found = before != after
+    differs = before != after
     if wish.equal_nan and after.dtype.kind not in "biu":
-        found &= ~(xp.isnan(before) & xp.isnan(after))
-    return found if found.ndim == 1 else found.any(axis=1)
+        differs &= ~(xp.isnan(before) & xp.isnan(after))
+    return differs if differs.ndim == 1 else differs.any(axis=1)
 
 
 def _firsts(xp: Any, ordered: LocalArray, wish: Wish) -> LocalArray:
@@ -177,6 +177,7 @@ UNIQUE = in_single(
         _rule,
         _kernel,
         (Local("equal elements may lie anywhere; they are found by sorting all"),),
+        each="how many are equal differs between elements, and so where they go",
     )
 )
 """Operands: a vector, or a matrix whose rows are the elements; maybe which elements count, and what

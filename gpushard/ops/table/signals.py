@@ -11,7 +11,15 @@ from gpushard.dtypes import result_type
 from gpushard.ops.aval import Aval
 from gpushard.ops.narrow import in_single
 from gpushard.ops.programs.local import Local
-from gpushard.ops.row import Kernel, Params, Row, by_factors
+from gpushard.ops.row import (
+    Kernel,
+    Params,
+    Row,
+    beside_others,
+    broadcasting,
+    broadcasting_whole,
+    by_factors,
+)
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 
@@ -35,9 +43,9 @@ def _interp(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         if xp is not np:  # CuPy's takes no booleans
             x, xs = x.astype(_DOUBLE, copy=False), xs.astype(_DOUBLE, copy=False)
             ys = ys if ys.dtype.kind in "fc" else ys.astype(_DOUBLE)
-        given = iter(outside)
-        low = next(given) if left else None
-        high = next(given) if right else None
+        numbers = iter(outside)
+        low = next(numbers) if left else None
+        high = next(numbers) if right else None
         return xp.interp(x, xs, ys, low, high, period)
 
     return writing(interp)
@@ -49,6 +57,8 @@ INTERP = Row(
     _interp_rule,
     _interp,
     (Local("the points, a small table, come to every device"),),
+    stacked=beside_others(0),
+    each="NumPy looks up in one vector",
 )
 """Operands: where, the points' positions, ascending, and their values; numbers for what lies to the
 left and to the right. Parameters: (whether the first is given, whether the second is, period)."""
@@ -95,6 +105,7 @@ def _vectors_row(name: str) -> Row:
             rule_of,
             kernel,
             (Local("each element needs neighbours, and edges are not exchanged"),),
+            each="NumPy's are functions of two vectors",
         )
     )
 
@@ -112,27 +123,38 @@ def _polynomial_rule(avals: Sequence[Aval], params: Params) -> Rule:
 def _infer_division(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
     u, v = avals
     dtype = result_type(u.dtype, v.dtype)
-    quotient = max(u.shape[0] - v.shape[0] + 1, 1)
+    quotient = max(u.shape[-1] - v.shape[-1] + 1, 1)
     return Aval((quotient,), dtype), Aval(u.shape, dtype)
 
 
 def _division(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     quotient = _infer_division(avals, params)[0]
+    (many,), dtype = quotient.shape, quotient.dtype
 
     def divide(u: Any, v: Any) -> tuple[Any, Any]:
-        found, rest = xp.zeros(quotient.shape, quotient.dtype), u.astype(quotient.dtype)
-        scale = 1 / v[0]
-        for k in range(u.shape[0] - v.shape[0] + 1):
-            found[k] = scale * rest[k]
-            rest[k : k + v.shape[0]] -= found[k] * v
-        return found, rest
+        quotients = xp.zeros((*u.shape[:-1], many), dtype)
+        rest = u.astype(dtype, order="C")
+        scale = 1 / v[..., :1]
+        for k in range(u.shape[-1] - v.shape[-1] + 1):
+            quotients[..., k : k + 1] = scale * rest[..., k : k + 1]
+            rest[..., k : k + v.shape[-1]] -= quotients[..., k : k + 1] * v
+        return quotients, rest
 
     return writing(divide)
 
 
 _SMALL = Local("each coefficient depends on all others, which are few")
 
-POLYDIV = in_single(Row("polydiv", _infer_division, _polynomial_rule, _division, (_SMALL,)))
+POLYDIV = in_single(
+    Row(
+        "polydiv",
+        _infer_division,
+        _polynomial_rule,
+        _division,
+        (_SMALL,),
+        stacked=broadcasting_whole,
+    )
+)
 """Operands: coefficients of two polynomials. Results: the quotient, and the remainder in the length
 of the first one."""
 
@@ -143,17 +165,19 @@ def _infer_product(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
 
 
 def _product(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-    many, dtype = avals[0].shape[0], avals[0].dtype
+    many, dtype = avals[0].shape[-1], avals[0].dtype
 
     def product(roots: Any) -> Any:
-        found = xp.zeros(many + 1, dtype)
-        found[0] = 1
+        coefficients = xp.zeros((*roots.shape[:-1], many + 1), dtype)
+        coefficients[..., 0] = 1
         for n in range(many):
-            found[1 : n + 2] -= roots[n] * found[: n + 1]
-        return found
+            coefficients[..., 1 : n + 2] -= roots[..., n : n + 1] * coefficients[..., : n + 1]
+        return coefficients
 
     return writing(product)
 
 
-POLY = in_single(Row("poly", _infer_product, _polynomial_rule, _product, (_SMALL,)))
+POLY = in_single(
+    Row("poly", _infer_product, _polynomial_rule, _product, (_SMALL,), stacked=broadcasting)
+)
 """Operand: roots. Result: the coefficients of the product of their factors."""

@@ -17,7 +17,7 @@ from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
 from gpushard.ops.programs.local import Local
-from gpushard.ops.row import Kernel, Params, Row, broadcasting
+from gpushard.ops.row import Kernel, Params, Row, broadcasting, broadcasting_whole
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.typing import LocalArray, LocalArrays
@@ -48,9 +48,7 @@ def argsort(xp: Any, x: LocalArray, axis: int = -1, stable: bool = True) -> Loca
     return np.ascontiguousarray(_ranked(x.swapaxes(axis, -1)).swapaxes(axis, -1))
 
 
-_FEW = 1 << 10
-"""Fewer elements are sorted by NumPy's stable sort, which takes no steps besides."""
-
+_FEW = 1 << 10  # fewer elements are sorted by NumPy's stable sort, which takes no steps besides
 _HALF_WORD = np.int64(32)
 
 
@@ -102,16 +100,16 @@ def sort(xp: Any, x: LocalArray, axis: int, stable: bool) -> LocalArray:
     known = x.dtype.kind in "biu" or (x.dtype.kind == "f" and x.dtype.itemsize <= 8)
     if x.size < _FEW or (stable and not known):
         return np.sort(x, axis, kind="stable")
-    found: LocalArray = np.sort(x, axis)
+    ordered: LocalArray = np.sort(x, axis)
     if x.dtype.kind != "f":
-        return found
-    last = found.take(-1, axis)
+        return ordered
+    last = ordered.take(-1, axis)
     if (last != last).any():
         missing = x[x != x]
         if stable and (_bits(missing) != _bits(missing)[0]).any():
             return np.sort(x, axis, kind="stable")
-        found[found != found] = missing[0]  # NumPy's are not those of the operand
-    return np.sort(x, axis, kind="stable") if stable and _has_both_zeros(found) else found
+        ordered[ordered != ordered] = missing[0]  # NumPy's are not those of the operand
+    return np.sort(x, axis, kind="stable") if stable and _has_both_zeros(ordered) else ordered
 
 
 def _bits(x: LocalArray) -> LocalArray:
@@ -221,5 +219,7 @@ def _lexsort_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(lambda *keys: lexsort(xp, keys, params[0]))
 
 
-LEXSORT = in_single(Row("lexsort", _infer_lexsort, _rule, _lexsort_kernel, (_WHOLE,)))
+LEXSORT = in_single(
+    Row("lexsort", _infer_lexsort, _rule, _lexsort_kernel, (_WHOLE,), stacked=broadcasting_whole)
+)
 """Operands: keys, the last one first. Parameters: (axis,)."""

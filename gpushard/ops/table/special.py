@@ -47,10 +47,10 @@ def _zeta(xp: Any, params: Params, dtype: Dtype) -> Callable[..., Any]:
     function = special_functions(xp).zeta
 
     def zeta(*operands: Any) -> Any:
-        given = [x.astype(dtype, copy=False) for x in operands]
-        if len(given) == 1 and xp is not np:  # CuPy's has no default
-            given.append(xp.ones_like(given[0]))
-        return function(*given)
+        typed = [x.astype(dtype, copy=False) for x in operands]
+        if len(typed) == 1 and xp is not np:  # CuPy's has no default
+            typed.append(xp.ones_like(typed[0]))
+        return function(*typed)
 
     return zeta
 
@@ -61,13 +61,13 @@ ZETA = in_single(function_row("zeta", _zeta_dtype, _zeta))
 
 def _numbers(avals: Sequence[Aval]) -> Dtype:
     """Return the type of a sum of exponentials: double precision for integers."""
-    found = result_type(*(aval.dtype for aval in avals))
-    return found if found.kind in "fc" else np.dtype(np.float64)
+    dtype = result_type(*(aval.dtype for aval in avals))
+    return dtype if dtype.kind in "fc" else np.dtype(np.float64)
 
 
 def _result(avals: Sequence[Aval], params: Params) -> Dtype:
-    found = _numbers(avals)
-    return np.finfo(found).dtype if params[2] else found
+    dtype = _numbers(avals)
+    return np.finfo(dtype).dtype if params[2] else dtype
 
 
 def _states(avals: Sequence[Aval], params: Params) -> tuple[Dtype, ...]:
@@ -123,8 +123,8 @@ def _finish(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
 
     def finish(s: State, n: int) -> Any:
         most, total = s
-        found = xp.log(abs(total) if size else total) + _finite(xp, most)
-        return found.astype(dtype, copy=False)
+        logarithm = xp.log(abs(total) if size else total) + _finite(xp, most)
+        return logarithm.astype(dtype, copy=False)
 
     return finish
 

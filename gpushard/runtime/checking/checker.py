@@ -19,15 +19,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.errors import RaceError
-from gpushard.runtime.backend import (
-    Backend,
-    Claiming,
-    Committing,
-    Item,
-    Memories,
-    Pace,
-    Tasks,
-)
+from gpushard.runtime.backend import Backend, Claiming, Committing, Item, Memories, Pace, Tasks
 from gpushard.runtime.checking.shadow import Access, Shadow, caller_place, raise_to
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.phase import BoxCopy, Phase
@@ -45,8 +37,7 @@ class Checker:
         self.backend = backend
         self.name = backend.name
         self.platform = backend.platform
-        self.checks = 0
-        """How many uses of memory were checked."""
+        self.checks = 0  # how many uses of memory were checked
         self._mutex = threading.RLock()
         self._inside = threading.local()
         self.reset()
@@ -214,8 +205,8 @@ class Checker:
         self._watch(sources, targets, run)
 
     def _shadows_of(self, memories: Sequence[Memory]) -> dict[int, Shadow]:
-        found = {id(memory.raw): self._shadows.get(id(memory.raw)) for memory in memories}
-        return {name: shadow for name, shadow in found.items() if shadow is not None}
+        shadows = {id(memory.raw): self._shadows.get(id(memory.raw)) for memory in memories}
+        return {name: shadow for name, shadow in shadows.items() if shadow is not None}
 
     def _watch(
         self, reads: dict[int, Shadow], writes: dict[int, Shadow], run: Callable[[], None]

@@ -18,17 +18,10 @@ from gpushard.runtime.stream import Clock, Stream
 class Access:
     """One use of a buffer."""
 
-    stream: Stream | None
-    """The stream of the item; None for the host."""
-
-    place: str
-    """What it is and where it was submitted, for people."""
-
-    tick: int = 0
-    """The item."""
-
-    part: int = 0
-    """The part of the buffer that the item is about; see `Runtime.submit`."""
+    stream: Stream | None  # the stream of the item; None for the host
+    place: str  # what it is and where it was submitted, for people
+    tick: int = 0  # the item
+    part: int = 0  # the part of the buffer that the item is about; see `Runtime.submit`
 
     def is_of(self, stream: Stream, tick: int) -> bool:
         """Whether it is that of an item."""
@@ -59,18 +52,14 @@ class Shadow:
         self.raw = raw
         self.start = start
         self.stop = stop
+        # The memory that it belongs to, once an item has used it as such.
         self.owner: Memory | None = None
-        """The memory that it belongs to, once an item has used it as such."""
-        self.free = False
-        """Whether it lies in its pool."""
-        self.write: Access | None = None
-        """The last write."""
+        self.free = False  # whether it lies in its pool
+        self.write: Access | None = None  # the last write
+        # The last write of all of it; those since then added parts.
         self.whole: Access | None = None
-        """The last write of all of it; those since then added parts."""
-        self.reads: list[Access] = []
-        """The reads since."""
-        self.hosts: list[Access] = []
-        """What the host is doing with it at this moment."""
+        self.reads: list[Access] = []  # the reads since
+        self.hosts: list[Access] = []  # what the host is doing with it at this moment
         self._loans: list[tuple[weakref.ref[Any], Access]] = []
 
     def accesses(self) -> Iterator[Access]:

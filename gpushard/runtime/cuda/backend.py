@@ -16,7 +16,6 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -36,6 +35,7 @@ from gpushard.runtime.backend import (
     T,
     Tasks,
 )
+from gpushard.runtime.callbacks import CallingThread
 from gpushard.runtime.cuda.copier import Copier
 from gpushard.runtime.cuda.devices.health import Health
 from gpushard.runtime.cuda.devices.selection import select
@@ -126,7 +126,7 @@ class CudaBackend:
             self._bounces,
             settings.engine_bytes,
         )
-        self._prefetcher = Prefetcher()
+        self._prefetcher = CallingThread("gpushard-prefetch")
         self._claim: Callable[[Stream, int], Claim]
         self._borrow: Callable[[Stream, int], Claim]
         self._commit: Callable[[Callable[[], Claim]], Claim]
@@ -188,6 +188,10 @@ class CudaBackend:
         """Make a lock."""
         return threading.RLock()
 
+    def new_caller(self) -> CallingThread:
+        """Make what calls callbacks."""
+        return CallingThread("gpushard-callbacks")
+
     def _store(self, domain: int) -> GpuStore | PinnedStore | PageableStore:
         if domain in (HOST_DOMAIN, self._topology.pageable):
             return self._pageable
@@ -240,6 +244,10 @@ class CudaBackend:
         if isinstance(raw, np.ndarray):
             return self._pageable.view(raw, shape, dtype)
         return self._stores[raw.owner].view(raw, shape, dtype)
+
+    def views(self, raw: Any, starts: Sequence[int], kinds: Kinds) -> LocalArrays:
+        """Return parts of a raw buffer that streams can reach as dense arrays."""
+        return self._stores[raw.owner].views(raw, starts, kinds)
 
     def empty(self, domain: int, shape: Shape, dtype: Any) -> LocalArray:
         """Return an array without elements."""
@@ -403,7 +411,7 @@ class CudaBackend:
         queue.returned.clear()
 
     def _execute(self, queue: Queue, item: Item) -> None:
-        if isinstance(item.run, Direct):
+        if type(item.run) is Direct:
             raised = item.execute()
         else:
             inside = self._inside
@@ -414,12 +422,14 @@ class CudaBackend:
                 inside.queue = None
                 if queue.spare:
                     self._drop_spare(queue)
+        if raised is None:
+            return
         if isinstance(raised, KeyboardInterrupt):
             try:
                 raise raised
             finally:
                 del raised  # a frame and its error that hold each other keep memory alive
-        if raised is not None and (noted := self._health.note(raised)) is not raised:
+        if (noted := self._health.note(raised)) is not raised:
             item.fail(noted)
 
     def _record_head(self, stream: Stream, queue: Queue) -> None:
@@ -567,7 +577,8 @@ class CudaBackend:
 
     def prefetch(self, read: Callable[[], object]) -> None:
         """Call a function soon, on a thread of its own, if its owner is still there by then."""
-        self._prefetcher.put(read)
+        if not self._closed:
+            self._prefetcher.put(functools.partial(_call_if_there, weakref.WeakMethod(read)))
 
     def check(self) -> None:
         """Check that the GPUs still work.
@@ -612,33 +623,7 @@ def _row_length(
     return length if in_order and fits and len(set(sizes)) == 1 else None
 
 
-class Prefetcher:
-    """Calls methods in order, each unless its object is gone by then. Starts with the first."""
-
-    def __init__(self) -> None:
-        self._calls: SimpleQueue[weakref.WeakMethod[Callable[[], object]] | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._starting = threading.RLock()
-
-    def put(self, method: Callable[[], object]) -> None:
-        """Call a bound method, which must not raise, some time soon."""
-        self._calls.put(weakref.WeakMethod(method))
-        if self._thread is None:
-            with self._starting:
-                if self._thread is None:
-                    name = "gpushard-prefetch"
-                    self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
-                    self._thread.start()
-
-    def close(self) -> None:
-        """End once the call at hand has returned; later ones are left undone."""
-        self._calls.put(None)
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(_PATIENCE)
-
-    def _serve(self) -> None:
-        while (reference := self._calls.get()) is not None:
-            method = reference()
-            if method is not None:
-                method()
-            del method
+def _call_if_there(reference: weakref.WeakMethod[Callable[[], object]]) -> None:
+    method = reference()
+    if method is not None:
+        method()

@@ -48,7 +48,7 @@ class Copier:
             target = address_of(self._driver, operands[span.target]) + span.target_offset
             source = address_of(self._driver, operands[span.source]) + span.source_offset
             self._copy_span(target, source, span.nbytes, domain, span.domain, stream)
-        self.traffic.add({(source, domain): nbytes for source, nbytes in phase.links.items()})
+        self.traffic.add(domain, phase.links)
 
     def copy_boxes(self, copies: Sequence[BoxCopy], domain: int, stream: StreamHandle) -> None:
         """Copy boxes into memory of a domain, on a stream."""
@@ -119,8 +119,7 @@ class Copier:
             self._driver.copy(target, source, nbytes, stream)
 
     def _count_boxes(self, copies: Sequence[BoxCopy], domain: int) -> None:
-        traffic: dict[tuple[int, int], int] = {}
-        for target, _, source_domain in copies:
-            link = source_domain, domain
-            traffic[link] = traffic.get(link, 0) + target.nbytes
-        self.traffic.add(traffic)
+        moved: dict[int, int] = {}
+        for target, _, source in copies:
+            moved[source] = moved.get(source, 0) + target.nbytes
+        self.traffic.add(domain, moved)

@@ -18,8 +18,7 @@ from gpushard.runtime.cuda.driver.driver import Driver, EventHandle
 from gpushard.runtime.cuda.streams import EventPool
 from gpushard.runtime.stream import Tick
 
-LEGACY_STREAM = 1
-"""DLPack's number, and CUDA's, of the legacy default stream."""
+LEGACY_STREAM = 1  # DLPack's number, and CUDA's, of the legacy default stream
 
 
 class _Token:

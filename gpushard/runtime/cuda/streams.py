@@ -18,14 +18,12 @@ class Queue:
         self.chip = chip
         self.domain = domain
         self.handle = handle
-        self.launched = 0
-        """The last item that was given to CUDA."""
-        self.recorded_at = 0
-        """When an event was recorded last."""
+        self.launched = 0  # the last item that was given to CUDA
+        self.recorded_at = 0  # when an event was recorded last
+        # Memory that a library let go of in the item that is launched, by size.
         self.spare: dict[int, deque[Claim]] = {}
-        """Memory that a library let go of in the item that is launched, by size."""
+        # Memory that work of callers let go of, until the next item.
         self.returned: deque[Claim] = deque()
-        """Memory that work of callers let go of, until the next item."""
 
 
 class Lease:
@@ -52,8 +50,8 @@ class EventPool:
     def __init__(self, driver: Driver, ordinals: Sequence[int]) -> None:
         self._driver = driver
         self._ordinals = ordinals
+        # Those of each GPU. What has come, or what nobody waits for, may be put there.
         self.free: list[deque[EventHandle]] = [deque() for _ in ordinals]
-        """Those of each GPU. What has come, or what nobody waits for, may be put there."""
 
     def take(self, chip: int) -> EventHandle:
         """Return an event of a GPU, by the position of that."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from gpushard.config import Settings
 from gpushard.runtime.backend import Item, Memories, Pace, T, Tasks
+from gpushard.runtime.callbacks import CallingThread
 from gpushard.runtime.chunks import Move
 from gpushard.runtime.host.linear_algebra import Limits, numpy_library
 from gpushard.runtime.host.store import NumpyStore
@@ -151,7 +152,11 @@ class HostBackend(NumpyStore):
             operands[to][index] = operands[of] if of_index is None else operands[of][of_index]
         for to, target, of, source, _ in others:
             target.of(operands[to])[...] = source.of(operands[of])
-        self._traffic.add({(of, domain): nbytes for of, nbytes in phase.links.items()})
+        self._traffic.add(domain, phase.links)
+
+    def new_caller(self) -> CallingThread:
+        """Make what calls callbacks."""
+        return CallingThread("gpushard-callbacks")
 
     def close(self) -> None:
         """End the worker threads."""
@@ -168,16 +173,15 @@ class HostBackend(NumpyStore):
         self.workers.restart()
 
     def _copy(self, copies: Sequence[BoxCopy], domain: int) -> None:
-        moved: dict[tuple[int, int], int] = {}
+        moved: dict[int, int] = {}
         for target, source, source_domain in copies:
             nbytes = target.nbytes
             if nbytes > STRIP_BYTES and _is_across(target, source):
                 _copy_strips(target, source)
             else:
                 target[...] = source
-            link = (source_domain, domain)
-            moved[link] = moved.get(link, 0) + nbytes
-        self._traffic.add(moved)
+            moved[source_domain] = moved.get(source_domain, 0) + nbytes
+        self._traffic.add(domain, moved)
 
 
 def _is_across(target: HostArray, source: HostArray) -> bool:

@@ -14,12 +14,8 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.runtime.host.views import writable
 from gpushard.typing import HostArray
 
-CPU = 1
-"""DLPack's number for host memory."""
-
-HOST_KINDS = (CPU, 3)
-"""What NumPy can read: host memory, also where it is pinned for CUDA."""
-
+CPU = 1  # DLPack's number for host memory
+HOST_KINDS = (CPU, 3)  # what NumPy can read: host memory, also where it is pinned for CUDA
 _VERSION = (1, 0)
 _KNOWS_VERSION = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
 

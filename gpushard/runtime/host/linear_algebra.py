@@ -26,9 +26,7 @@ T = TypeVar("T")
 _PATIENCE = 0.01
 """Seconds that a call waits for another thread, which is changing the number, before it starts."""
 
-_OPENMP = 2
-"""What OpenBLAS says of how it was built."""
-
+_OPENMP = 2  # what OpenBLAS says of how it was built
 _AFFIXES = (("scipy_", "64_"), ("scipy_", ""), ("", "64_"), ("", "_64"), ("", ""))
 """What stands before and after the names of OpenBLAS's functions, which whoever builds it chooses
 so that several can be loaded; as threadpoolctl has them."""
@@ -38,14 +36,9 @@ so that several can be loaded; as threadpoolctl has them."""
 class Library:
     """The functions of a library that say how many threads it uses."""
 
-    get: Callable[[], int]
-    """Returns the number."""
-
-    set: Callable[[int], object]
-    """Changes it."""
-
-    per_thread: bool
-    """Whether every thread that calls the library has a number of its own."""
+    get: Callable[[], int]  # returns the number
+    set: Callable[[int], object]  # changes it
+    per_thread: bool  # whether every thread that calls the library has a number of its own
 
 
 def library_in(symbols: Any) -> Library | None:

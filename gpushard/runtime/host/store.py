@@ -103,6 +103,11 @@ class NumpyStore:
         """Return the start of a buffer as a C-contiguous array."""
         return np.ndarray(shape, dtype, raw)
 
+    def views(self, raw: HostArray, starts: Sequence[int], kinds: Kinds) -> list[HostArray]:
+        """Return parts of a buffer as C-contiguous arrays."""
+        places = zip(kinds, starts, strict=True)
+        return [np.ndarray(shape, dtype, raw, start) for (shape, dtype), start in places]
+
     def address(self, array: HostArray) -> int:
         """Return the address of the first element."""
         return address(array)

@@ -47,18 +47,13 @@ class Strand:
 
     def __init__(self) -> None:
         self.queue: deque[Item] = deque()
-        self.finished = 0
-        """The last tick that has run."""
-        self.active = False
-        """Whether a worker runs it, or it is parked."""
-        self.running: Item | None = None
-        """What a worker runs now."""
-        self.parked: list[tuple[int, Strand]] = []
-        """Strands that wait for a tick of this one."""
+        self.finished = 0  # the last tick that has run
+        self.active = False  # whether a worker runs it, or it is parked
+        self.running: Item | None = None  # what a worker runs now
+        self.parked: list[tuple[int, Strand]] = []  # strands that wait for a tick of this one
+        # Locks of host threads that wait for a tick of this one.
         self.latches: list[tuple[int, _thread.LockType]] = []
-        """Locks of host threads that wait for a tick of this one."""
-        self.dropped: deque[Item] = deque()
-        """Items that will never run, because the process ends."""
+        self.dropped: deque[Item] = deque()  # items that will never run, because the process ends
 
     def drop_after(self, tick: int) -> None:
         """Take the items after `tick` out of the queue."""
@@ -77,12 +72,10 @@ class Job:
 
     def __init__(self, parts: Sequence[Callable[[], None]]) -> None:
         self.parts = deque(parts)
-        self.inside = 0
-        """How many workers may be running a part."""
-        self.error: BaseException | None = None
-        """What the last failing part raised."""
+        self.inside = 0  # how many workers may be running a part
+        self.error: BaseException | None = None  # what the last failing part raised
+        # Locks of whoever waits until no worker is inside.
         self.latches: list[_thread.LockType] = []
-        """Locks of whoever waits until no worker is inside."""
 
     def work(self) -> None:
         """Run parts until none is left; keep what a part raises, but not an interrupt."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import random
+import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -21,9 +23,7 @@ from gpushard.testing.sim.threads import SimLock, Threads
 from gpushard.testing.topology import Topology, nvlink, pcie, two_hosts
 from gpushard.typing import HostArray
 
-POISON = 0xA5
-"""What memory is filled with that holds nothing."""
-
+POISON = 0xA5  # what memory is filled with that holds nothing
 TURNS = 1_000_000
 """How often the host may call between two restarts; who needs more goes round in circles."""
 
@@ -116,6 +116,10 @@ class SimBackend(NumpyStore):
         """Perhaps call a function at once."""
         if self.random.random() < 0.5:
             read()
+
+    def new_caller(self) -> SimCaller:
+        """Make what calls callbacks."""
+        return SimCaller(self)
 
     def run_now(self, calls: Tasks, reads: Memories, writes: Memories, pace: Pace) -> None:
         """Run calls in any order; between them anything may happen."""
@@ -210,6 +214,47 @@ class SimBackend(NumpyStore):
         for key in due:
             raw, _ = self._retired.pop(key)
             raw[:] = POISON
+
+
+class SimCaller:
+    """Makes calls in order, each at once or when others come, as the seed says.
+
+    Args:
+      backend: whose seed that is.
+    """
+
+    def __init__(self, backend: SimBackend) -> None:
+        self._backend = backend
+        self._calls: deque[Callable[[], object]] = deque()
+        self._turn = backend.new_lock()
+        self._thread: int | None = None
+
+    def put(self, call: Callable[[], object]) -> None:
+        """Make a call now, or later."""
+        self._calls.append(call)
+        if not self.is_current() and self._backend.random.random() < 0.3:
+            self.drain()
+
+    def drain(self) -> None:
+        """Make all calls."""
+        with self._turn:
+            self._thread = threading.get_ident()
+            try:
+                while self._calls:
+                    self._calls.popleft()()
+                    self._backend.turn()
+            finally:
+                self._thread = None
+
+    def is_current(self) -> bool:
+        """Whether a call is being made by this thread."""
+        return self._thread == threading.get_ident()
+
+    def restart(self) -> None:
+        """Forget all calls."""
+        self._calls.clear()
+
+    close = drain
 
 
 class SimRuntime(Runtime):

@@ -165,8 +165,7 @@ class Timing:
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
-        self.now = 0.0
-        """When all that has run had ended, in virtual seconds."""
+        self.now = 0.0  # when all that has run had ended, in virtual seconds
         self._clocks: dict[Stream, float] = {}
         self._ends: dict[Tick, float] = {}
         self._moved: Counter[Pair] = Counter()

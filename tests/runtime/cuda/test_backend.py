@@ -262,10 +262,10 @@ def test_values_are_fetched_ahead() -> None:
         read = x._data.host
         with read._lock:
             pass
-        runtime.backend._prefetcher.put(_Note(fetched).note)
+        runtime.backend.prefetch(_Note(fetched).note)
         assert not fetched.wait(0)  # its owner is gone
         kept = _Note(fetched)
-        runtime.backend._prefetcher.put(kept.note)
+        runtime.backend.prefetch(kept.note)
         assert fetched.wait(60)
         assert read._array is not None, "nobody has fetched the value"
         driver.calls.clear()

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard.array.array import ConcreteArray
 from gpushard.config import Settings
 from gpushard.errors import ExecutionError, OutOfMemoryError
-from gpushard.movement.buffer import devices_of
+from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.execute import launch_of
 from gpushard.movement.reshard import plan_for
 from gpushard.runtime.backend import Reducing
@@ -138,18 +139,28 @@ def test_parts_of_a_gpu_that_are_divided_have_launches_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("limit", [None, 1 << 16])
-def test_every_device_pays_for_its_shard_until_that_is_gone(limit: int | None) -> None:
+@pytest.mark.parametrize("make", [lambda x: x + x, lambda x: x[:, 1:5]], ids=["sum", "part"])
+def test_every_device_pays_for_its_shard_until_that_is_gone(make: Any, limit: int | None) -> None:
     with cuda(memory_limit=limit) as (runtime, _):
         x = split()
         before = [d.memory_stats()["bytes_in_use"] for d in runtime.devices]
-        y = x + x
+        y = make(x)
         during = [d.memory_stats()["bytes_in_use"] for d in runtime.devices]
-        assert [b - a for a, b in zip(before, during, strict=True)] == [VALUE.nbytes // 8] * 8
+        value = make(VALUE)
+        assert [b - a for a, b in zip(before, during, strict=True)] == [value.nbytes // 8] * 8
+        memories = {shard.claims[0].memory for shard in map(buffer_of, y.addressable_shards)}
+        assert len(memories) == (1 if limit is None else 8)
         kept = y.addressable_data(3)
-        del y
-        assert np.array_equal(np.asarray(kept), VALUE[9:12] * 2)
+        del y, memories
+        assert np.array_equal(np.asarray(kept), value[9:12])
         del kept
         assert [d.memory_stats()["bytes_in_use"] for d in runtime.devices] == before
+
+
+def buffer_of(shard: gs.Shard) -> ShardedBuffer:
+    data = shard.data
+    assert isinstance(data, ConcreteArray)
+    return data._live()
 
 
 def test_a_full_quota_refuses_and_changes_nothing() -> None:

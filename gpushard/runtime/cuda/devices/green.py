@@ -14,19 +14,15 @@ from gpushard.errors import ConfigurationError
 from gpushard.frozen import dataclass
 from gpushard.runtime.cuda.devices.probe import version_text
 
-LEAST_DRIVER = 12040
-"""The first driver that has green contexts, that of CUDA 12.4."""
+LEAST_DRIVER = 12040  # the first driver that has green contexts, that of CUDA 12.4
 
 
 @dataclass(frozen=True)
 class Group:
     """Multiprocessors of a GPU that no other group of the same split has."""
 
-    multiprocessors: int
-    """How many."""
-
-    resource: Any = None
-    """CUDA's own description of them."""
+    multiprocessors: int  # how many
+    resource: Any = None  # CUDA's own description of them
 
 
 Split: TypeAlias = Callable[[int, int], Sequence[Group]]

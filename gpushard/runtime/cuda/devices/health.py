@@ -15,8 +15,7 @@ class Health:
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        self.process = os.getpid()
-        """The process that CUDA belongs to."""
+        self.process = os.getpid()  # the process that CUDA belongs to
         self._lost: str | None = None
 
     @property

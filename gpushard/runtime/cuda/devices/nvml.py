@@ -27,69 +27,36 @@ _NO_LIBRARY = "NVML is not there; it comes with the NVIDIA driver: install that"
 class NvLink:
     """A link of a GPU that is up."""
 
-    index: int
-    """Its number on this GPU."""
-
-    remote: str | None
-    """Bus id of the GPU or switch at its other end; None where NVML does not say."""
+    index: int  # its number on this GPU
+    remote: str | None  # bus id of the GPU or switch at its other end; None where NVML does not say
 
 
 @dataclass(frozen=True)
 class GpuFacts:
     """What NVML says of one GPU; None where it does not say."""
 
-    bus_id: str | None
-    """Its place on the PCI bus, as `normalize_bus_id` writes it."""
-
-    uuid: str | None
-    """Such as "GPU-4f1a...", as CUDA_VISIBLE_DEVICES takes it."""
-
-    name: str | None
-    """Its model."""
-
-    temperature: int | None
-    """Degrees Celsius."""
-
-    memory_used: int | None
-    """Bytes in use, by all processes."""
-
-    memory_total: int | None
-    """Bytes there are."""
-
-    power: float | None
-    """Watts drawn now."""
-
-    power_limit: float | None
-    """Watts it may draw."""
-
-    clock: int | None
-    """MHz of the multiprocessors now."""
-
-    clock_limit: int | None
-    """Most MHz of the multiprocessors."""
-
-    pcie_generation: int | None
-    """Generation of the PCIe link now; links that idle slow down."""
-
-    pcie_width: int | None
-    """Lanes of the PCIe link now."""
-
-    links: tuple[NvLink, ...] | None
-    """The NVLinks that are up; None if it has none."""
+    bus_id: str | None  # its place on the PCI bus, as `normalize_bus_id` writes it
+    uuid: str | None  # such as "GPU-4f1a...", as CUDA_VISIBLE_DEVICES takes it
+    name: str | None  # its model
+    temperature: int | None  # degrees Celsius
+    memory_used: int | None  # bytes in use, by all processes
+    memory_total: int | None  # bytes there are
+    power: float | None  # watts drawn now
+    power_limit: float | None  # watts it may draw
+    clock: int | None  # MHz of the multiprocessors now
+    clock_limit: int | None  # most MHz of the multiprocessors
+    pcie_generation: int | None  # generation of the PCIe link now; links that idle slow down
+    pcie_width: int | None  # lanes of the PCIe link now
+    links: tuple[NvLink, ...] | None  # the NVLinks that are up; None if it has none
 
 
 @dataclass(frozen=True)
 class NvmlReport:
     """What NVML says of a machine."""
 
-    reason: str | None
-    """Why NVML says nothing, with the way out; None where it answers."""
-
-    driver: str | None = None
-    """Version of the NVIDIA driver."""
-
-    gpus: tuple[GpuFacts, ...] = ()
-    """The GPUs in NVML's order."""
+    reason: str | None  # why NVML says nothing, with the way out; None where it answers
+    driver: str | None = None  # version of the NVIDIA driver
+    gpus: tuple[GpuFacts, ...] = ()  # the GPUs in NVML's order
 
     def find(self, bus_id: str) -> GpuFacts | None:
         """Return the GPU with this bus id, however that is written, or None."""

@@ -39,9 +39,7 @@ extern "C" __global__ void nothing() {}
 """
 """Includes of CUDA's headers what every kernel of CuPy does."""
 
-_ARCHITECTURE = "80"
-"""One that every NVRTC of CUDA 12 and 13 compiles for; nothing is run."""
-
+_ARCHITECTURE = "80"  # one that every NVRTC of CUDA 12 and 13 compiles for; nothing is run
 _compiles: Any = None
 """The CuPy that has compiled in this process, and need not show it again."""
 
@@ -50,23 +48,13 @@ _compiles: Any = None
 class Availability:
     """What there is of CUDA."""
 
-    usable: bool
-    """Whether the CUDA backend can be used."""
-
-    reason: str
-    """Why it can or cannot; where it cannot, with the way out."""
-
-    cupy: str | None
-    """The version of CuPy; None if there is none."""
-
+    usable: bool  # whether the CUDA backend can be used
+    reason: str  # why it can or cannot; where it cannot, with the way out
+    cupy: str | None  # the version of CuPy; None if there is none
+    # The CUDA version that the driver supports, such as 12040 for 12.4; None without a driver.
     driver: int | None
-    """The CUDA version that the driver supports, such as 12040 for 12.4; None without a driver."""
-
-    runtime: int | None
-    """The CUDA version that CuPy is built with; None if CuPy cannot be used."""
-
-    gpus: int
-    """How many GPUs CUDA shows to this process."""
+    runtime: int | None  # the CUDA version that CuPy is built with; None if CuPy cannot be used
+    gpus: int  # how many GPUs CUDA shows to this process
 
 
 def probe(libraries: Libraries = INSTALLED) -> Availability:

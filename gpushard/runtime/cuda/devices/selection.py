@@ -11,11 +11,8 @@ from gpushard.frozen import dataclass
 class SelectedGpu:
     """A GPU that is used."""
 
-    ordinal: int
-    """CUDA's number of it in this process."""
-
-    partitions: int
-    """Into how many devices it is divided."""
+    ordinal: int  # CUDA's number of it in this process
+    partitions: int  # into how many devices it is divided
 
 
 def select(settings: Settings, gpus: int) -> tuple[SelectedGpu, ...]:

@@ -419,9 +419,16 @@ class CupyDriver:
             cupy.cuda.device.get_cublas_handle()  # which takes a while when a thread asks first
         return True
 
-    def multiply(self, stream: CupyStream, x: LocalArray, y: LocalArray, out: LocalArray) -> None:
+    def multiply(
+        self,
+        stream: CupyStream,
+        sizes: tuple[int, int, int],
+        x: LocalArray,
+        y: LocalArray,
+        out: LocalArray,
+    ) -> None:
         """Multiply matrices by the call of cuBLAS that CuPy's function ends in."""
-        (n, k), m = x.shape, y.shape[1]
+        n, k, m = sizes
         with stream.stream:  # cuBLAS counts columns first: it takes all three for transposed
             _multiply(0, 0, m, n, k, y, m, x, k, out, m)
 

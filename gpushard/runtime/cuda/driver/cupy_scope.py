@@ -12,8 +12,7 @@ from cupy.cuda import memory, runtime
 class _Thread(threading.local):
     """What is known of a thread."""
 
-    stream: CupyStream | None = None
-    """The stream whose scope it is in."""
+    stream: CupyStream | None = None  # the stream whose scope it is in
 
 
 _thread = _Thread()
@@ -28,10 +27,9 @@ class CupyStream:
         self.gpu = gpu
         self.stream = stream
         self.ptr: int = stream.ptr
-        self.malloc: Callable[[int], Any] | None = None
-        """Where temporary memory comes from."""
+        self.malloc: Callable[[int], Any] | None = None  # where temporary memory comes from
+        # What CuPy keeps of its Fourier transforms, with their keys, the oldest first.
         self.plans: list[tuple[Any, Any]] = []
-        """What CuPy keeps of its Fourier transforms, with their keys, the oldest first."""
 
 
 class Scope:

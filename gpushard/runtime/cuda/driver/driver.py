@@ -210,8 +210,23 @@ class Driver(Protocol):
     def multiplies(self, gpu: int, function: Any, dtype: Dtype) -> bool:
         """Whether a function multiplies matrices and `multiply` can, which is made ready."""
 
-    def multiply(self, stream: StreamHandle, x: LocalArray, y: LocalArray, out: LocalArray) -> None:
-        """Multiply matrices that have elements and are dense in row-major order."""
+    def multiply(
+        self,
+        stream: StreamHandle,
+        sizes: tuple[int, int, int],
+        x: LocalArray,
+        y: LocalArray,
+        out: LocalArray,
+    ) -> None:
+        """Multiply matrices that have elements and are dense in row-major order.
+
+        Args:
+          stream: where.
+          sizes: rows of the first one, its columns, columns of the second one.
+          x: the first one.
+          y: the second one.
+          out: their product.
+        """
 
     def multiply_all(
         self,

@@ -27,11 +27,9 @@ def installed_version(package: str) -> str | None:
 class Libraries:
     """How optional libraries are found and imported: those of this process, or fakes."""
 
+    # Returns the version of the package of this name on PyPI, None where it is not installed.
     version: Callable[[str], str | None] = installed_version
-    """Returns the version of the package of this name on PyPI, None where it is not installed."""
-
-    load: Callable[[str], Any] = importlib.import_module
-    """Imports the module of this name."""
+    load: Callable[[str], Any] = importlib.import_module  # imports the module of this name
 
 
 INSTALLED = Libraries()

@@ -14,15 +14,9 @@ from gpushard.frozen import dataclass
 from gpushard.runtime.host.views import address
 from gpushard.typing import HostArray, Shape
 
-THREADS = 256
-"""Threads of a block; `kThreads` of the kernels."""
-
-DIMS = 4
-"""Dims of what a kernel is given."""
-
-MOST_UNITS = 1 << 30
-"""Units of a part, so that the kernel counts them with 32 bits."""
-
+THREADS = 256  # threads of a block; `kThreads` of the kernels
+DIMS = 4  # dims of what a kernel is given
+MOST_UNITS = 1 << 30  # units of a part, so that the kernel counts them with 32 bits
 LONGEST_STEP = (1 << 31) - 1
 """Bytes per step of a dim, so that the kernel counts them with 32 bits and a sign."""
 
@@ -34,11 +28,8 @@ Dim = tuple[int, int, int]
 class Allocation:
     """Memory that a box must not leave."""
 
-    address: int
-    """Its first byte."""
-
-    nbytes: int
-    """How many there are."""
+    address: int  # its first byte
+    nbytes: int  # how many there are
 
     def check(self, low: int, high: int) -> None:
         """Check that the bytes from `low` up to `high` lie inside.
@@ -60,14 +51,10 @@ def batch_type(name: str, entry: np.dtype[np.void], count: int) -> np.dtype[np.v
 class Batch:
     """The work of one launch: entries of a table, and the blocks dealt out to them."""
 
-    table: npt.NDArray[np.void]
-    """The entries."""
-
-    first: npt.NDArray[np.uint32]
-    """The first block of each entry, and the number of all blocks."""
-
+    table: npt.NDArray[np.void]  # the entries
+    first: npt.NDArray[np.uint32]  # the first block of each entry, and the number of all blocks
+    # The struct that holds a few, to travel as the launch's argument; made by `batch_type`.
     argument: ClassVar[np.dtype[np.void]]
-    """The struct that holds a few, to travel as the launch's argument; made by `batch_type`."""
 
     @functools.cached_property
     def blocks(self) -> int:

@@ -16,10 +16,8 @@ from gpushard.runtime.cuda.kernels.elementwise import SCALAR_BYTES, Signature
 from gpushard.runtime.cuda.memory.slabs import Block
 from gpushard.runtime.cuda.memory.stores import GpuStore
 from gpushard.runtime.host.views import address
+from gpushard.runtime.memory import packed
 from gpushard.typing import Dtype, HostArray, LocalArray, LocalArrays, Shape
-
-_ALIGNMENT = 256
-"""Bytes that blocks in one memory are aligned to, as those of CUDA's own allocations are."""
 
 
 class _Results:
@@ -27,18 +25,16 @@ class _Results:
 
     __slots__ = ("_kinds", "_offsets", "_store", "nbytes")
 
+    nbytes: int
+    """Bytes of the memory for all results."""
+
     def __init__(
         self, store: GpuStore, shapes: Sequence[Shape], dtypes: Sequence[Dtype], *, together: bool
     ) -> None:
         self._store = store
         self._kinds = tuple((shape, t) for t in dtypes for shape in shapes)
-        offsets, end = [], 0
-        for shape, dtype in self._kinds:
-            offsets.append(end)
-            end += -(-math.prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
-        self._offsets = tuple(offsets) if together else None
-        self.nbytes = end
-        """Bytes of the memory for all results."""
+        offsets, self.nbytes = packed(math.prod(shape) * t.itemsize for shape, t in self._kinds)
+        self._offsets = offsets if together else None
 
     def views(self, raws: Sequence[Block]) -> list[LocalArray]:
         """Return the results of all calls, those of the first result first."""
@@ -138,7 +134,8 @@ class Products(_Results):
     ) -> None:
         super().__init__(store, shapes, [dtype], together=together)
         count, (n, m) = len(shapes), shapes[0]
-        self.multiply: Callable[..., None] = functools.partial(driver.multiply, stream)
+        sizes = n, depth, m
+        self.multiply: Callable[..., None] = functools.partial(driver.multiply, stream, sizes)
         """Gives the stream the product of two arrays, with a third for the result."""
         self._addresses = driver.addresses
         self._table = np.zeros(3 * count, np.uint64)
@@ -146,9 +143,7 @@ class Products(_Results):
         self._put = functools.partial(struct.Struct(f"{3 * count}Q").pack_into, self._table.data, 0)
         if count > 1:
             self.nbytes += self._table.nbytes
-        self.multiply_all = functools.partial(
-            driver.multiply_all, stream, dtype, (n, depth, m), count
-        )
+        self.multiply_all = functools.partial(driver.multiply_all, stream, dtype, sizes, count)
         """Gives the stream all products; takes where the addresses are on the GPU."""
         self.upload = functools.partial(driver.upload, data=self._table, stream=stream)
         """Brings them there."""

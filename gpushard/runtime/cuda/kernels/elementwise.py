@@ -12,12 +12,8 @@ from __future__ import annotations
 from gpushard.frozen import dataclass
 from gpushard.typing import Dtype
 
-MOST_CALLS = 64
-"""So many blocks a launch works on at most: its argument must stay below 4 KiB."""
-
-SCALAR_BYTES = 16
-"""Bytes that a number has in the argument, whatever its type."""
-
+MOST_CALLS = 64  # so many blocks a launch works on at most: its argument must stay below 4 KiB
+SCALAR_BYTES = 16  # bytes that a number has in the argument, whatever its type
 NAMES = {
     "b1": "bool",
     **{f"i{n}": name for n, name in ((1, "signed char"), (2, "short"), (4, "int"))},
@@ -60,20 +56,11 @@ extern "C" __global__ void elementwise(const __grid_constant__ Batch batch) {
 class Signature:
     """What a kernel takes and gives."""
 
-    operands: tuple[Dtype, ...]
-    """Types of its operands."""
-
-    scalars: tuple[int, ...]
-    """Which of them are numbers, not blocks."""
-
-    results: tuple[Dtype, ...]
-    """Types of its results."""
-
-    calls: int
-    """How many calls a launch makes at most."""
-
-    wide: bool
-    """Whether a block may have 2**31 elements and more."""
+    operands: tuple[Dtype, ...]  # types of its operands
+    scalars: tuple[int, ...]  # which of them are numbers, not blocks
+    results: tuple[Dtype, ...]  # types of its results
+    calls: int  # how many calls a launch makes at most
+    wide: bool  # whether a block may have 2**31 elements and more
 
     @property
     def arrays(self) -> int:
@@ -101,17 +88,10 @@ class Signature:
 class Statement:
     """What is done with each element: `out0 = in0 + in1`."""
 
-    text: str
-    """The statement in C++; the operands are in0, in1, ..., the results out0, out1, ..."""
-
-    preamble: str
-    """What stands before the kernel."""
-
-    operands: tuple[Dtype, ...]
-    """The types that it works in."""
-
-    results: tuple[Dtype, ...]
-    """The types of what it gives."""
+    text: str  # the statement in C++; the operands are in0, in1, ..., the results out0, out1,
+    preamble: str  # what stands before the kernel
+    operands: tuple[Dtype, ...]  # the types that it works in
+    results: tuple[Dtype, ...]  # the types of what it gives
 
 
 def can_be(statement: Statement, signature: Signature) -> bool:

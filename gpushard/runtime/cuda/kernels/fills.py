@@ -44,14 +44,10 @@ FILL = np.dtype(
 INLINE_FILLS = 44
 """How many entries travel as an argument of the launch; `kInlineFills` of the kernel."""
 
-FILL_BATCH = batch_type("fills", FILL, INLINE_FILLS)
-"""`struct FillBatch` of the kernel."""
-
+FILL_BATCH = batch_type("fills", FILL, INLINE_FILLS)  # `struct FillBatch` of the kernel
 UNITS_PER_BLOCK = 8 * THREADS
 
-WIDEST = 16
-"""Bytes of the largest unit, and of a pattern."""
-
+WIDEST = 16  # bytes of the largest unit, and of a pattern
 LONG_RUN = 4 * WIDEST
 """Bytes of a run from which on it pays to fill its unaligned ends by themselves."""
 
@@ -60,20 +56,11 @@ LONG_RUN = 4 * WIDEST
 class Filling:
     """A strided box and the value that all its elements get."""
 
-    target: int
-    """Address of its first element."""
-
-    strides: Sequence[int]
-    """Bytes per step of each dim; may be negative."""
-
-    memory: Allocation
-    """Where it lies."""
-
-    shape: Shape
-    """Elements of each dim."""
-
-    value: bytes
-    """An element: 1, 2, 4, 8 or 16 bytes."""
+    target: int  # address of its first element
+    strides: Sequence[int]  # bytes per step of each dim; may be negative
+    memory: Allocation  # where it lies
+    shape: Shape  # elements of each dim
+    value: bytes  # an element: 1, 2, 4, 8 or 16 bytes
 
 
 class Fills(Batch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections import deque
 from collections.abc import Sequence
@@ -62,38 +61,35 @@ class Launches:
         self._driver = driver
         self._events = events
         self._stores = stores
-        self._ready: weakref.WeakKeyDictionary[Phase, _Ready] = weakref.WeakKeyDictionary()
-        self._lock = threading.RLock()
         self._dead: deque[dict[int, _Kept]] = deque()  # of phases that are gone
         self._ending: list[tuple[_Kept, EventHandle]] = []
 
     def launch_phase(
         self, phase: Phase, operands: LocalArrays, chip: int, stream: StreamHandle, choose: Choice
     ) -> Template:
-        """Copy the boxes of a phase that kernels copy, and return its template.
+        """Copy the boxes of a phase that kernels copy, and return its template; under the lock.
 
         The phase comes again only with operands of the same layouts. `choose` says what copy
         engines move instead.
         """
-        with self._lock:
-            ready = self._ready.get(phase)
-            if ready is None:
-                ready = self._ready[phase] = _Ready(make_template(phase, operands, choose))
-                end = weakref.finalize(phase, self._dead.append, ready.tables)
-                end.atexit = False
+        ready: _Ready | None = phase.kept.get(self)
+        if ready is None:
+            ready = phase.kept[self] = _Ready(make_template(phase, operands, choose))
+            end = weakref.finalize(phase, self._dead.append, ready.tables)
+            end.atexit = False
         template = ready.template
-        if not len(template.pieces.table):
+        pieces = len(template.pieces.table)
+        if not pieces:
             return template
         used = [operands[n] for n in template.operands]
         if template.on_gpus:
             addresses = self._driver.addresses(used)
         else:
             addresses = [address_of(self._driver, operand) for operand in used]
-        bases = np.array(addresses, np.uint64)
-        if len(template.pieces.table) <= INLINE_PIECES:
-            with self._lock:
-                self._driver.launch_pieces(template.aimed(bases), stream)
+        if pieces <= INLINE_PIECES:
+            self._driver.launch_pieces(template.aimed(addresses), stream)
             return template
+        bases = np.array(addresses, np.uint64)
         if len(bases) > MOST_OPERANDS:
             self._launch(template.located(bases), stream)
             return template

@@ -22,11 +22,8 @@ from gpushard.runtime.cuda.kernels.elementwise import cuda_name
 from gpushard.runtime.cuda.kernels.sources import kernel_header
 from gpushard.typing import Dtype, LocalArray, LocalArrays, Shape
 
-_OPTIONS = ("--fmad=false",)
-"""Products and sums are rounded one by one, as on the host."""
-
-_LETTERS = "ABCDEFGH"
-"""Names for types of operands, which CuPy wants to be one letter long."""
+_OPTIONS = ("--fmad=false",)  # products and sums are rounded one by one, as on the host
+_LETTERS = "ABCDEFGH"  # names for types of operands, which CuPy wants to be one letter long
 
 
 def _type(operand: Any, letter: str) -> str:
@@ -137,17 +134,10 @@ def draw(
 class Along:
     """A dim that is indexed, of a block."""
 
-    size: int
-    """Length of the dim of the whole array."""
-
-    start: int
-    """Where the block starts in it."""
-
-    length: int
-    """How long that is."""
-
-    step: int
-    """Bytes from one position to the next."""
+    size: int  # length of the dim of the whole array
+    start: int  # where the block starts in it
+    length: int  # how long that is
+    step: int  # bytes from one position to the next
 
 
 def _offset(types: Sequence[str]) -> tuple[list[str], str]:
@@ -236,8 +226,7 @@ def _updating(operation: str, work: str, value: str, given: str, ndim: int, is_s
     )
 
 
-FEW = 1 << 10
-"""So many updates look at one another before they are sorted."""
+FEW = 1 << 10  # so many updates look at one another before they are sorted
 
 
 def update(

@@ -44,29 +44,19 @@ PIECE = np.dtype(
 INLINE_PIECES = 40
 """How many pieces travel as an argument of the launch; `kInlinePieces` of the kernel."""
 
-BATCH = batch_type("pieces", PIECE, INLINE_PIECES)
-"""`struct Batch` of the kernel."""
-
+BATCH = batch_type("pieces", PIECE, INLINE_PIECES)  # `struct Batch` of the kernel
 MOST_OPERANDS = 448
 """How many operands the pieces of a table may copy between; `kMostOperands` of the kernel."""
 
-ENDS = np.dtype([("target", np.uint32), ("source", np.uint32)])
-"""`struct Ends` of the kernel."""
-
-BASES = np.dtype([("at", np.uint64, MOST_OPERANDS)])
-"""`struct Bases` of the kernel."""
-
+ENDS = np.dtype([("target", np.uint32), ("source", np.uint32)])  # `struct Ends` of the kernel
+BASES = np.dtype([("at", np.uint64, MOST_OPERANDS)])  # `struct Bases` of the kernel
 UNITS_PER_BLOCK = 8 * THREADS
 
 TILES = 8
 """The form of a transposed piece; `kTiles` of the kernel. That of rows is 1, 2 or 4: their dims."""
 
-WORDS = 9
-"""The form of a transposed piece in whole words; `kWords` of the kernel."""
-
-WORD = 4
-"""Bytes of such a word."""
-
+WORDS = 9  # the form of a transposed piece in whole words; `kWords` of the kernel
+WORD = 4  # bytes of such a word
 SIDES = {
     (TILES, 1): (64, 64),
     (TILES, 2): (64, 64),
@@ -84,29 +74,14 @@ that which is in the target."""
 class Box:
     """A strided copy of a box."""
 
-    target: int
-    """Address of its first element in the target."""
-
-    target_strides: Sequence[int]
-    """Bytes per step of each dim in the target."""
-
-    target_memory: Allocation
-    """Where it lies."""
-
-    source: int
-    """Address of its first element in the source."""
-
-    source_strides: Sequence[int]
-    """Bytes per step of each dim in the source; may be negative."""
-
-    source_memory: Allocation
-    """Where that lies."""
-
-    shape: Shape
-    """Elements of each dim."""
-
-    itemsize: int
-    """Bytes of an element."""
+    target: int  # address of its first element in the target
+    target_strides: Sequence[int]  # bytes per step of each dim in the target
+    target_memory: Allocation  # where it lies
+    source: int  # address of its first element in the source
+    source_strides: Sequence[int]  # bytes per step of each dim in the source; may be negative
+    source_memory: Allocation  # where that lies
+    shape: Shape  # elements of each dim
+    itemsize: int  # bytes of an element
 
 
 class Pieces(Batch):

@@ -16,9 +16,7 @@ from gpushard.runtime.cuda.kernels.elementwise import NAMES, Signature
 MOST_ELEMENTS = 1 << 14
 """Longer rows keep more than one block of threads busy: they are left to CuPy."""
 
-LEAST_ELEMENTS = 32
-"""Shorter ones would leave most of a block idle, likewise."""
-
+LEAST_ELEMENTS = 32  # shorter ones would leave most of a block idle, likewise
 OPERATIONS = {
     "sum": ("W(x)", "a + b", "W(0)"),
     "prod": ("W(x)", "a * b", "W(1)"),

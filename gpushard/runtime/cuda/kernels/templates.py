@@ -6,15 +6,14 @@ Addresses are relative to operands, so that a phase is described once however of
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from gpushard.frozen import dataclass
 from gpushard.runtime.cuda.kernels.batches import Allocation
-from gpushard.runtime.cuda.kernels.pieces import Box, Pieces, make_counted_pieces
+from gpushard.runtime.cuda.kernels.pieces import PIECE, Box, Pieces, make_counted_pieces
 from gpushard.runtime.phase import Phase
 from gpushard.typing import LocalArrays
 
@@ -65,24 +64,30 @@ class Template:
         table["source"] += bases[self.sources]
         return Pieces(table, self.pieces.first)
 
-    def aimed(self, bases: npt.NDArray[np.uint64]) -> Pieces:
+    def aimed(self, addresses: Sequence[int]) -> Pieces:
         """Return the pieces, few enough for an argument, with addresses in that.
 
         It is one argument for all calls, so it has to be launched before the next one.
         """
-        addresses, offsets, operands = self._aims
-        np.add(offsets, bases[operands], out=addresses)
+        words, aims = self._aims
+        for at, operand, offset in aims:
+            words[at] = addresses[operand] + offset
         return self.pieces
 
     @functools.cached_property
-    def _aims(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
-        """Where addresses stand in the argument, what is added, and to which operand's."""
+    def _aims(self) -> tuple[memoryview, list[tuple[int, int, int]]]:
+        """The argument as words; which of them are addresses, of which operands, and how far in."""
         table = self.pieces.table
         entries = self.pieces.inline()["pieces"][: len(table)]
-        ends = "target", "source"
-        addresses = np.ndarray((len(table), 2), np.uint64, entries, 0, (entries.strides[0], 8))
-        operands = np.stack([self.targets, self.sources], axis=1)
-        return addresses, np.stack([table[end] for end in ends], axis=1), operands
+        ends = zip(("target", "source"), (self.targets, self.sources), strict=True)
+        aims = [
+            (entry * PIECE.itemsize // 8 + number, operand, offset)
+            for number, (end, operands) in enumerate(ends)
+            for entry, (operand, offset) in enumerate(
+                zip(operands.tolist(), table[end].tolist(), strict=True)
+            )
+        ]
+        return np.ndarray(entries.nbytes // 8, np.uint64, entries).data, aims
 
 
 Choice = Callable[[int, int, bool], bool]

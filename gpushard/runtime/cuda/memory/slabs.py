@@ -11,8 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-GRANULE = 512
-"""Bytes that every range is a multiple of, and aligned to."""
+GRANULE = 512  # bytes that every range is a multiple of, and aligned to
 
 
 class Slab:
@@ -35,8 +34,7 @@ class Block:
         self.slab = slab
         self.address = address
         self.nbytes = nbytes
-        self.kept: Any = None
-        """What its users find here when they have it again."""
+        self.kept: Any = None  # what its users find here when they have it again
 
 
 class Slabs:
@@ -61,10 +59,8 @@ class Slabs:
         self._starts: dict[int, tuple[int, Slab]] = {}  # address of a free range: (bytes, slab)
         self._ends: dict[int, int] = {}  # address behind a free range: its start
         self._lock = threading.RLock()
-        self.total = 0
-        """Bytes of all slabs."""
-        self.free = 0
-        """Bytes of all free ranges."""
+        self.total = 0  # bytes of all slabs
+        self.free = 0  # bytes of all free ranges
 
     def take(self, nbytes: int) -> Block:
         """Return a block of at least `nbytes`, or raise MemoryError."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from gpushard.runtime.cuda.driver.driver import Driver
 from gpushard.runtime.cuda.memory.slabs import Block, Slab, Slabs
 from gpushard.runtime.host.store import allocate
 from gpushard.runtime.host.views import address
-from gpushard.typing import Dtype, HostArray, LocalArray, LocalArrays, Shape
+from gpushard.typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Shape
 
 _PINNED_SLAB_BYTES = 8 << 20
 """Page-locking takes milliseconds; a slab of this size is shared by many."""
@@ -39,24 +40,22 @@ class GpuStore:
         """Return the start of a block as a dense array."""
         return self.views(raw, (0,), ((shape, dtype),))[0]
 
-    def views(
-        self, raw: Block, offsets: tuple[int, ...], kinds: tuple[tuple[Shape, Dtype], ...]
-    ) -> LocalArrays:
+    def views(self, raw: Block, starts: Sequence[int], kinds: Kinds) -> LocalArrays:
         """Return parts of a block as dense arrays.
 
         They are kept with the block, as who has it next often wants the same. They do not keep it:
         memory is for who claims it.
         """
         kept = raw.kept
-        if kept is not None and kept[0] == kinds and kept[1] == offsets:
+        if kept is not None and kept[0] == kinds and kept[1] == starts:
             arrays: LocalArrays = kept[2]
             return arrays
-        make, gpu, start, end = self._driver.array, self._gpu, raw.address, raw.nbytes
+        make, gpu, address, end = self._driver.array, self._gpu, raw.address, raw.nbytes
         arrays = [
-            make(gpu, start + offset, end - offset, shape, dtype, None)
-            for offset, (shape, dtype) in zip(offsets, kinds, strict=True)
+            make(gpu, address + start, end - start, shape, dtype, None)
+            for start, (shape, dtype) in zip(starts, kinds, strict=True)
         ]
-        raw.kept = kinds, offsets, arrays
+        raw.kept = kinds, starts, arrays
         return arrays
 
     def empty(self, shape: Shape, dtype: Dtype) -> LocalArray:
@@ -80,6 +79,13 @@ class PinnedStore:
         """Return the start of a block as a dense array."""
         slab: Slab = raw.slab
         return np.ndarray(shape, dtype, self._bytes[slab.address], raw.address - slab.address)
+
+    def views(self, raw: Block, starts: Sequence[int], kinds: Kinds) -> LocalArrays:
+        """Return parts of a block as dense arrays."""
+        slab: Slab = raw.slab
+        data, offset = self._bytes[slab.address], raw.address - slab.address
+        places = zip(kinds, starts, strict=True)
+        return [np.ndarray(shape, dtype, data, offset + start) for (shape, dtype), start in places]
 
     def empty(self, shape: Shape, dtype: Dtype) -> HostArray:
         """Return an array without elements."""

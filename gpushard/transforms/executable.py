@@ -1,0 +1,123 @@
+"""What a graph becomes to be run: a flat list of prepared calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.array.array import Array, ConcreteArray
+from gpushard.array.aval import KeyDType
+from gpushard.array.data import Data, handle
+from gpushard.array.key_array import KeyArray
+from gpushard.movement.buffer import ShardedBuffer
+from gpushard.transforms.graph import Graph, Run, Var, lines
+from gpushard.transforms.regions import fused
+
+
+class Executable:
+    """A graph that is ready to run.
+
+    Args:
+      graph: it; what nobody needs is left out.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.steps = steps = fused(graph)
+        """Operations, regions as one each."""
+        self._graph = graph
+        places: dict[Var, int] = {}
+
+        def place(x: Any) -> int:
+            if not isinstance(x, Var):  # data of the host
+                hosted.append(x)
+                return -len(hosted)
+            return places.setdefault(x, len(places))
+
+        hosted: list[Any] = []
+        for var in (*graph.inputs, *graph.constants):
+            place(var)
+        calls = [
+            (step.run, [place(x) for x in step.operands], step.numbers, step.results)
+            for step in steps
+        ]
+        results = [place(x) for x in graph.results]
+        last: dict[int, int] = {}
+        for number, (_, operands, _, made) in enumerate(calls):
+            for at in (*operands, *map(place, made)):
+                last[at] = number
+        kept = {*results, *(places[var] for var in graph.constants)}
+        self._calls: list[tuple[Run, list[int], tuple[Any, ...], list[int], list[int]]] = []
+        for number, (run, operands, numbers, made) in enumerate(calls):
+            to = [place(x) for x in made]
+            ended = {at for at in (*operands, *to) if at >= 0 and last[at] == number} - kept
+            self._calls.append((run, operands, numbers, to, sorted(ended)))
+        self._results = results
+        self._constants = [x._live() for x in graph.constants.values()]
+        self._rest = [None] * (len(places) - len(graph.inputs) - len(self._constants))
+        self._hosted = hosted[::-1]  # the last places, counted from the end
+        self.launches = len(calls)
+        """How many operations it is."""
+
+    def text(self) -> str:
+        """Return what is run, a line each."""
+        return "\n".join(lines(self._graph, self.steps, shardings=True))
+
+    def run(self, inputs: Sequence[ShardedBuffer]) -> list[ShardedBuffer]:
+        """Run it.
+
+        Args:
+          inputs: buffers of the arguments, in order.
+
+        Returns:
+          Buffers of the results; some may be among the inputs.
+
+        Raises:
+          OutOfMemoryError: a device has no room; no argument has changed.
+        """
+        held: list[Any] = [*inputs, *self._constants, *self._rest, *self._hosted]
+        for run, operands, numbers, to, ended in self._calls:
+            made = run([held[at] for at in operands], numbers)
+            for at, buffer in zip(to, made, strict=True):
+                held[at] = buffer
+            for at in ended:
+                held[at] = None
+        return [held[at] for at in self._results]
+
+
+_KEY: Any = KeyDType()
+_ELEMENT = np.dtype(np.uint64)
+
+
+def var_of(x: Any, sharding: Any = None) -> Var:
+    """Return the value of a graph that stands for an array, or for what has a shape and a type.
+
+    Args:
+      x: an array, or what has a shape and a dtype.
+      sharding: where it lies, unless it says so itself.
+    """
+    dtype = _ELEMENT if isinstance(x.dtype, KeyDType) else np.dtype(x.dtype)
+    if isinstance(x, Array):
+        return Var(dtype, x._held().tiling, x._sharding, x._committed, x._weak_type)
+    chosen = getattr(x, "sharding", None)
+    lies, weak = chosen or sharding, bool(getattr(x, "weak_type", False))
+    return Var(dtype, lies.tiling(x.shape), lies, chosen is not None, weak)
+
+
+def array_of(buffer: ShardedBuffer, var: Var, *, keys: bool) -> ConcreteArray:
+    """Return an array of what a graph made."""
+    runtime = buffer.runtime
+    array = handle(
+        KeyArray if keys else ConcreteArray,
+        Data(buffer, runtime),
+        var.tiling.shape,
+        _KEY if keys else var.dtype,
+        var.sharding,
+        var.committed,
+        var.weak,
+    )
+    if runtime.settings.enable_checks:
+        buffer.check()
+    runtime.register(array)
+    return array

@@ -1,0 +1,426 @@
+"""The stages of a function that is compiled: traced, lowered, compiled; what can be asked of each.
+
+Names are those of `jax.stages`. All of it is known before anything runs: shapes, types and
+shardings of everything, what is moved, and how much memory it takes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gpushard import tree
+from gpushard.array.array import Array, ConcreteArray
+from gpushard.array.aval import KeyDType, ShapeDtypeStruct
+from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
+from gpushard.frozen import dataclass
+from gpushard.geometry.format import Format, Layout
+from gpushard.placement.device_put import device_put
+from gpushard.transforms.executable import Executable, array_of
+from gpushard.transforms.graph import Graph, Step, Var
+from gpushard.transforms.named_dims import innermost
+from gpushard.transforms.trace import tracing
+
+# fmt: off
+__all__ = ["ArgInfo", "Compiled", "CompiledMemoryStats", "Lowered", "Traced"]
+# fmt: on
+
+_KEY: Any = KeyDType()
+
+DIALECT = "gpushard"
+"""How the text of a graph is called."""
+
+
+@dataclass(frozen=True)
+class ArgInfo:
+    """What is known of an argument.
+
+    Args:
+      shape: sizes of the dims.
+      dtype: type of the elements.
+      donated: whether its memory may be given up.
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
+    donated: bool = False
+
+
+@dataclass(frozen=True)
+class CompiledMemoryStats:
+    """Bytes that a compiled function takes, of all devices together.
+
+    Args:
+      argument_size_in_bytes: of its arguments.
+      output_size_in_bytes: of its results.
+      alias_size_in_bytes: of results that are arguments.
+      temp_size_in_bytes: of what is there beside arguments and results when most is.
+      generated_code_size_in_bytes: 0: kernels are not counted.
+      peak_memory_in_bytes: when most is there, arguments and results among it.
+    """
+
+    argument_size_in_bytes: int
+    output_size_in_bytes: int
+    alias_size_in_bytes: int
+    temp_size_in_bytes: int
+    generated_code_size_in_bytes: int
+    peak_memory_in_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Signature:
+    """A traced function, and what it is called with."""
+
+    what: str  # what errors call it
+    graph: Graph  # what it does
+    in_tree: Any  # structure of the arguments: (positional ones, keyword ones)
+    out_tree: Any  # structure of the results
+    in_keys: tuple[bool, ...]  # which of the arguments are random keys
+    out_keys: tuple[bool, ...]  # which of the results are
+    donated: tuple[bool, ...]  # which of the arguments may be given up
+
+
+class _Stage:
+    """What all stages say."""
+
+    def __init__(self, signature: Signature) -> None:
+        self._signature = signature
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._signature.what}>"
+
+    @property
+    def in_tree(self) -> Any:
+        """The structure of the arguments: positional and keyword ones."""
+        return self._signature.in_tree
+
+    @property
+    def in_avals(self) -> Any:
+        """Shapes and types of the arguments."""
+        return self._inputs(lambda var, key, donated: _struct(var, key))
+
+    @property
+    def args_info(self) -> Any:
+        """An `ArgInfo` for each argument."""
+        return self._inputs(
+            lambda var, key, donated: ArgInfo(var.shape, _KEY if key else var.dtype, donated)
+        )
+
+    @property
+    def donate_argnums(self) -> tuple[int, ...]:
+        """The numbers of arguments, counted leaf by leaf, that may be given up."""
+        return tuple(n for n, donated in enumerate(self._signature.donated) if donated)
+
+    def _inputs(self, of: Callable[[Var, bool, bool], Any]) -> Any:
+        own = self._signature
+        found = [of(*each) for each in zip(own.graph.inputs, own.in_keys, own.donated, strict=True)]
+        return tree.unflatten(own.in_tree, found)
+
+    def _outputs(self, of: Callable[[Var, bool], Any]) -> Any:
+        own = self._signature
+        found = [of(var, key) for var, key in zip(own.graph.results, own.out_keys, strict=True)]
+        return tree.unflatten(own.out_tree, found)
+
+
+def _struct(var: Var, key: bool) -> ShapeDtypeStruct:
+    return ShapeDtypeStruct(
+        var.shape, _KEY if key else var.dtype, sharding=var.sharding, weak_type=var.weak
+    )
+
+
+class Traced(_Stage):
+    """A function that was traced for arguments of a kind.
+
+    Args:
+      signature: the function.
+    """
+
+    @property
+    def jaxpr(self) -> str:
+        """The operations that it is made of, as text."""
+        return self._signature.graph.text()
+
+    @property
+    def fun_name(self) -> str:
+        """The name of the function."""
+        return self._signature.graph.name
+
+    @property
+    def out_info(self) -> Any:
+        """Shapes, types and shardings of the results."""
+        return self._outputs(_struct)
+
+    def lower(self, *, lowering_platforms: Sequence[str] | None = None) -> Lowered:
+        """Return the next stage.
+
+        Args:
+          lowering_platforms: must be None or name the platform of the devices.
+        """
+        if lowering_platforms is not None and set(lowering_platforms) - {"cpu", "gpu", "cuda"}:
+            raise ArgumentError(
+                f"lowering_platforms={lowering_platforms!r} has unknown platforms; use cpu or gpu",
+                argument="lowering_platforms",
+                value=lowering_platforms,
+            )
+        return Lowered(self._signature)
+
+
+class Lowered(_Stage):
+    """A function whose operations are known, before kernels are made.
+
+    Args:
+      signature: the function.
+    """
+
+    @property
+    def out_tree(self) -> Any:
+        """The structure of the results."""
+        return self._signature.out_tree
+
+    @property
+    def out_info(self) -> Any:
+        """Shapes, types and shardings of the results."""
+        return self._outputs(_struct)
+
+    def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
+        """Return the operations, a line each.
+
+        Args:
+          dialect: "gpushard", the only one there is.
+          debug_info: whether to say where values lie, too.
+
+        Raises:
+          ArgumentError: the dialect is unknown.
+        """
+        _check_dialect(dialect)
+        return self._signature.graph.text(shardings=debug_info)
+
+    def compiler_ir(self, dialect: str | None = None) -> Graph:
+        """Return the graph that the text is of.
+
+        Args:
+          dialect: as for `as_text`.
+        """
+        _check_dialect(dialect)
+        return self._signature.graph
+
+    def cost_analysis(self) -> dict[str, float]:
+        """Return operations on numbers, and bytes read, written and moved between devices."""
+        return costs(self._signature.graph)
+
+    def compile(self, compiler_options: dict[str, Any] | None = None) -> Compiled:
+        """Make kernels, and return the last stage.
+
+        Args:
+          compiler_options: must be empty: there are none.
+
+        Raises:
+          ArgumentError: an option is unknown.
+        """
+        if compiler_options:
+            raise ArgumentError(
+                f"compiler_options has {sorted(compiler_options)}, and there are no options; leave "
+                "it out, and see gpushard.configure for settings",
+                argument="compiler_options",
+                options=sorted(compiler_options),
+            )
+        return Compiled(self._signature)
+
+
+class Compiled(_Stage):
+    """A function that is ready to run for arguments of one kind.
+
+    Args:
+      signature: the function.
+    """
+
+    def __init__(self, signature: Signature) -> None:
+        super().__init__(signature)
+        self._executable = Executable(signature.graph)
+
+    @property
+    def out_tree(self) -> Any:
+        """The structure of the results."""
+        return self._signature.out_tree
+
+    @property
+    def input_shardings(self) -> Any:
+        """Where arguments have to lie: of positional and of keyword ones."""
+        return self._inputs(lambda var, key, donated: var.sharding)
+
+    @property
+    def output_shardings(self) -> Any:
+        """Where results lie."""
+        return self._outputs(lambda var, key: var.sharding)
+
+    @property
+    def input_formats(self) -> Any:
+        """Where and in which order arguments lie."""
+        return self._inputs(lambda var, key, donated: _format(var))
+
+    @property
+    def output_formats(self) -> Any:
+        """Where and in which order results lie."""
+        return self._outputs(lambda var, key: _format(var))
+
+    @property
+    def input_layouts(self) -> Any:
+        """The order of elements of arguments in memory."""
+        return self._inputs(lambda var, key, donated: _format(var).layout)
+
+    @property
+    def output_layouts(self) -> Any:
+        """The order of elements of results in memory."""
+        return self._outputs(lambda var, key: _format(var).layout)
+
+    def as_text(self) -> str:
+        """Return what is run: operations, kernels of several of them, and what moves."""
+        return self._executable.text()
+
+    def cost_analysis(self) -> dict[str, float]:
+        """Return what `Lowered.cost_analysis` does."""
+        return costs(self._signature.graph)
+
+    def memory_analysis(self) -> CompiledMemoryStats:
+        """Return how many bytes it takes."""
+        return memory(self._signature.graph, self._executable.steps)
+
+    def runtime_executable(self) -> Executable:
+        """Return what runs it."""
+        return self._executable
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run it.
+
+        Args:
+          *args: those that are not static, as they were when it was lowered.
+          **kwargs: likewise.
+
+        Raises:
+          ArgumentTypeError: arguments have another structure, other shapes or types.
+          ShardingError: they lie elsewhere.
+        """
+        own = self._signature
+        if innermost() is not None or tracing() is not None:
+            raise ArgumentTypeError(
+                f"the compiled {own.what} is called in a function that is traced or mapped itself; "
+                "call the function that it was made of",
+                argument="self",
+            )
+        leaves, structure = tree.flatten((args, kwargs))
+        if structure != own.in_tree:
+            raise ArgumentTypeError(
+                f"the compiled {own.what} got arguments {_shown(structure)}, and was compiled for "
+                f"{_shown(own.in_tree)}; call it as it was lowered",
+                argument="args",
+            )
+        arrays = [x if isinstance(x, Array) else device_put(x) for x in leaves]
+        self._check(arrays)
+        made = self._executable.run([x._live() for x in arrays])
+        results = [
+            array_of(buffer, var, keys=key)
+            for buffer, var, key in zip(made, own.graph.results, own.out_keys, strict=True)
+        ]
+        for x, donated in zip(arrays, own.donated, strict=True):
+            if donated:
+                x.delete()
+        return tree.unflatten(own.out_tree, results)
+
+    call = __call__
+
+    def _check(self, arrays: list[Any]) -> None:
+        own = self._signature
+        paths = ["".join(map(str, path)) for path in own.in_tree.leaf_paths()]
+        wrong, apart = [], []
+        for n, (x, var, key, path) in enumerate(
+            zip(arrays, own.graph.inputs, own.in_keys, paths, strict=True)
+        ):
+            wanted = _struct(var, key)
+            if (x.shape, x.dtype) != (wanted.shape, wanted.dtype):
+                wrong.append(f"args{path} is {x.dtype}{list(x.shape)}, compiled for {var!r}")
+            elif isinstance(x, ConcreteArray) and x._held().tiling is not var.tiling:
+                if x.committed:
+                    apart.append(f"args{path} lies as {x.sharding}, compiled for {var.sharding}")
+                else:
+                    arrays[n] = x._moved(var.sharding, "a compiled function")
+        if wrong:
+            raise ArgumentTypeError(
+                f"the compiled {own.what} got other shapes or types: {'; '.join(wrong)}; lower it "
+                "for these",
+                argument="args",
+            )
+        if apart:
+            raise ShardingError(
+                f"the compiled {own.what} got arguments that lie elsewhere: {'; '.join(apart)}; "
+                "move them with gpushard.reshard",
+                argument="args",
+            )
+
+
+def _shown(structure: Any) -> str:
+    """Return a structure as text: * for each leaf."""
+    return repr(structure).removeprefix("TreeDef(").removesuffix(")")
+
+
+def _check_dialect(dialect: str | None) -> None:
+    if dialect not in (None, DIALECT):
+        raise ArgumentError(
+            f"dialect={dialect!r} is unknown; there is {DIALECT!r}",
+            argument="dialect",
+            value=dialect,
+        )
+
+
+def _format(var: Var) -> Format:
+    return Format(Layout(tuple(range(len(var.shape)))), var.sharding)
+
+
+def costs(graph: Graph) -> dict[str, float]:
+    """Return operations on numbers, and bytes read, written and moved, of one run; of all devices.
+
+    A loop is counted once: nobody knows how often it runs.
+    """
+    total = {"flops": 0.0, "bytes accessed": 0.0, "bytes moved": 0.0}
+    for step in graph.needed():
+        arrays = [x for x in step.operands if isinstance(x, Var)]
+        total["bytes accessed"] += sum(x.nbytes for x in (*arrays, *step.results))
+        total["flops"] += _flops(step)
+        total["bytes moved"] += step.moved
+        for body in step.bodies:
+            for name, value in costs(body).items():
+                total[name] += value
+    return total
+
+
+def _flops(step: Step) -> float:
+    """Return operations on numbers: one for each element, two where products are summed."""
+    row = step.row
+    if row is None or step.moves:
+        return 0.0
+    rule = row.rule_for(step.avals(), step.params)
+    products = 2 if rule.reduced and len(rule.operands) > 1 else 1
+    return float(products * math.prod(rule.sizes))
+
+
+def memory(graph: Graph, steps: Sequence[Step]) -> CompiledMemoryStats:
+    """Return how many bytes a graph takes whose operations run one after the other."""
+    inputs, results = dict.fromkeys(graph.inputs), dict.fromkeys(graph.results)
+    last = {
+        x: n
+        for n, step in enumerate(steps)
+        for x in (*step.operands, *step.results)
+        if isinstance(x, Var)
+    }
+    ahead = sum(x.nbytes for x in (*inputs, *graph.constants))
+    now = peak = ahead
+    for n, step in enumerate(steps):
+        now += sum(x.nbytes for x in step.results)
+        peak = max(peak, now)
+        for x in dict.fromkeys((*step.operands, *step.results)):
+            if isinstance(x, Var) and last[x] == n and x not in results and x not in inputs:
+                now -= 0 if x in graph.constants else x.nbytes
+    taken = sum(x.nbytes for x in inputs)
+    given = sum(x.nbytes for x in results)
+    shared = sum(x.nbytes for x in results if x in inputs)
+    return CompiledMemoryStats(taken, given, shared, max(0, peak - ahead - given + shared), 0, peak)

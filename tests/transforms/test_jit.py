@@ -1,0 +1,130 @@
+"""Functions that are traced give what they give when they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gpushard as gs
+import gpushard.numpy as gnp
+from gpushard import testing
+from tests.share import examples, some
+from tests.transforms.test_functions import NAMES, called
+
+P = gs.P
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (4, 4, 6)])
+@pytest.mark.parametrize("name", some(NAMES[::2], NAMES))
+def test_a_function_of_traced_values_is_numpys(name: str, shape: tuple[int, ...]) -> None:
+    value = np.random.default_rng(0).permutation(int(np.prod(shape))).reshape(shape) + 0.5
+    with testing.runtime(host_devices=4):
+        sharding = gs.NamedSharding(gs.make_mesh((2, 2), ("x", "y")), P("x", "y"))
+        x = gs.device_put(value, sharding)
+        ways: list[Callable[[Any], Any]] = [
+            gs.jit(lambda x: called(name, x, gnp)),
+            gs.jit(gs.vmap(lambda x: called(name, x, gnp))),
+            gs.vmap(gs.jit(lambda x: called(name, x, gnp))),
+        ]
+        each = np.stack([np.asarray(called(name, part, np)) for part in value])
+        np.testing.assert_allclose(np.asarray(ways[0](x[0])), each[0], rtol=1e-9, atol=1e-12)
+        for way in ways[1:]:
+            np.testing.assert_allclose(np.asarray(way(x)), each, rtol=1e-9, atol=1e-12)
+
+
+UNARY: dict[str, Callable[[Any, Any], Any]] = {
+    "negative": lambda x, m: -x,
+    "double": lambda x, m: x * 2,
+    "add 1": lambda x, m: 1 + x,
+    "exp": lambda x, m: m.exp(-m.abs(x) / 8),
+    "tanh": lambda x, m: m.tanh(x),
+    "sqrt": lambda x, m: m.sqrt(1 + m.abs(x)),
+    "square": lambda x, m: m.square(x) / 16,
+    "relu": lambda x, m: m.maximum(x, 0),
+    "soft": lambda x, m: x / (1 + m.abs(x)),
+    "where": lambda x, m: m.where(x > 0, x, x / 2),
+    "select": lambda x, m: m.where((x > 0) & (x < 3), x * (3 - x), 0),
+    "power": lambda x, m: (x / 8) ** 2,
+    "single": lambda x, m: x.astype("float32"),
+    "double precision": lambda x, m: x.astype("float64"),
+    "sin": lambda x, m: m.sin(x),
+    "less max": lambda x, m: x - x.max(axis=-1, keepdims=True),
+    "less min": lambda x, m: x - x.min(axis=-1, keepdims=True),
+    "share": lambda x, m: x / (1 + m.abs(x).sum(axis=-1, keepdims=True)),
+    "less mean": lambda x, m: x - x.mean(axis=-1, keepdims=True),
+    "of rows": lambda x, m: x + m.tanh(x.sum(axis=-1, keepdims=True)) / 4,
+    "both": lambda x, m: x - x.mean(keepdims=True),
+    "columns": lambda x, m: x - x.mean(axis=0, keepdims=True),
+    "transpose": lambda x, m: x.T,
+    "roll": lambda x, m: m.roll(x, 1, 0),
+    "matmul": lambda x, m: (x @ x.T / 64) @ x / 64,
+    "sort": lambda x, m: m.sort(x, axis=-1),
+    "row": lambda x, m: x + m.arange(x.shape[-1]),
+    "column": lambda x, m: x * m.linspace(0, 1, x.shape[0])[:, None],
+    "concatenate": lambda x, m: m.concatenate([x, x + 1])[: x.shape[0]],
+    "assign": lambda x, m: _assigned(x, m),
+}
+"""Functions of one array, which keep its rank and are continuous, as rounding differs."""
+
+
+def _assigned(x: Any, m: Any) -> Any:
+    x = x + 0
+    x[1:] = x[:-1] / 2
+    return x
+
+
+BINARY: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "add": lambda x, y, m: x + y,
+    "subtract": lambda x, y, m: x - y,
+    "multiply": lambda x, y, m: x * y / 16,
+    "maximum": lambda x, y, m: m.maximum(x, y),
+    "where": lambda x, y, m: m.where(x < y, y - x, (x - y) * 2),
+    "divide": lambda x, y, m: x / (1 + m.abs(y)),
+}
+"""Functions of two."""
+
+
+@st.composite
+def programs(draw: Any) -> list[tuple[str, int, int]]:
+    """Draw a program: functions, and the numbers of the values that they take."""
+    count = draw(st.integers(2, 40))
+    found = []
+    for n in range(count):
+        name = draw(st.sampled_from([*UNARY, *BINARY, *BINARY]))
+        at = st.integers(max(0, n - 4), n)
+        found.append((name, draw(at), draw(at)))
+    return found
+
+
+def interpreted(program: list[tuple[str, int, int]], x: Any, m: Any) -> tuple[Any, ...]:
+    """Return some of the values of a program."""
+    values = [x]
+    for name, a, b in program:
+        if name in BINARY and values[a].shape == values[b].shape:
+            values.append(BINARY[name](values[a], values[b], m))
+        else:
+            values.append(UNARY.get(name, UNARY["negative"])(values[a], m))
+    return values[-1], values[len(values) // 2], values[-1].sum()
+
+
+@examples(2000)
+@given(programs(), st.sampled_from([(4, 6), (5, 3), (130, 140)]), st.integers(0, 4))
+def test_random_programs(program: list[tuple[str, int, int]], shape: Any, way: int) -> None:
+    value = np.random.default_rng(1).uniform(-4, 4, shape)
+    specs = [P(), P("x"), P(None, "x"), P("x", "y"), P(("x", "y"))]
+    with testing.runtime(host_devices=4), np.errstate(all="ignore"):
+        mesh = gs.make_mesh((2, 2), ("x", "y"))
+        x = gs.device_put(value, gs.NamedSharding(mesh, specs[way]))
+        eager = interpreted(program, x, gnp)
+        found = gs.jit(lambda x: interpreted(program, x, gnp))(x)
+        for got, plain, want in zip(found, eager, interpreted(program, value, np), strict=True):
+            assert got.dtype == plain.dtype and got.shape == plain.shape
+            single = got.dtype == np.float32 or any(name == "single" for name, *_ in program)
+            close = 1e-3 if single else 1e-9
+            np.testing.assert_allclose(np.asarray(got), np.asarray(plain), rtol=close, atol=close)
+            np.testing.assert_allclose(np.asarray(got), want, rtol=close, atol=close)
