@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
-from gpushard.array.html import svg
+from gpushard.array.html import _notes, svg
+from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P
 from gpushard.geometry.pictures import picture
@@ -49,6 +50,12 @@ def test_data_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(list(root.iter(f"{SVG}rect"))) == 6
     assert "without elements: 6-7" in text
     assert "shape=(9, 7), dtype=float64" in text
+
+
+def test_parts_that_are_left_out_are_counted() -> None:
+    for count, said in ((12, []), (13, ["and 1 parts more"]), (16, ["and 4 parts more"])):
+        many = NamedSharding(Mesh(np.arange(count), "x"), P("x"))
+        assert _notes(picture(many, (count, 4, 4))) == said
 
 
 def test_html_cannot_come_from_names() -> None:

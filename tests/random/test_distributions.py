@@ -334,3 +334,10 @@ def test_kernels_on_another_namespace_give_the_same() -> None:
     for dtype in (np.float32, np.float64):
         ours, theirs = erfinv(np, u.astype(dtype)), erfinv(Elsewhere(), u.astype(dtype))
         np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("name", ["gamma", "poisson", "beta", "wald", "triangular", "dirichlet"])
+def test_docs_say_which_shape_there_is_by_default(name: str) -> None:
+    lines = (getattr(random, name).__doc__ or "").splitlines()
+    (shape,) = [line for line in lines if line.startswith("  shape: ")]
+    assert "; by default " in shape

@@ -53,6 +53,18 @@ def test_a_size_class_holds_the_size_and_wastes_an_eighth_at_most(nbytes):
     assert size_class(capacity) == capacity
 
 
+@pytest.mark.parametrize("limit", [None, 100, 99])
+def test_what_owns_its_bytes_is_counted_up_to_the_quota(limit):
+    pool, account = make_pool(), Account("d", limit)
+    pool.adopt(((account, 60),))
+    if limit == 99:
+        with pytest.raises(NoRoomError):
+            pool.adopt(((account, 40),))
+    else:
+        pool.adopt(((account, 40),))
+    assert account.in_use == (60 if limit == 99 else 100)
+
+
 @examples(200)
 @given(
     st.lists(

@@ -70,7 +70,7 @@ class Checker:
             else:
                 clock = self._clocks[stream, tick]
             raise_to(clock, self._join(tuple(memory.clock())))  # from now on the stream waits
-            access = Access(stream, tick, 0, f"memory that {name} needs")
+            access = Access(stream, f"memory that {name} needs", tick)
             shadow = self._owned(memory, access)
             if shadow is not None:
                 self._check_write(shadow, clock, access, "is overwritten")
@@ -126,7 +126,7 @@ class Checker:
             for known in (self._host, self._join(item.waits)):
                 raise_to(clock, known)
             clock[item.stream] = item.tick
-            access = Access(item.stream, item.tick, item.part, f"{item.name!r} {caller_place()}")
+            access = Access(item.stream, f"{item.name!r} {caller_place()}", item.tick, item.part)
             for memory in item.reads:
                 shadow = self._owned(memory, access)
                 if shadow is not None:
@@ -217,7 +217,7 @@ class Checker:
             if item is not None:
                 self._check_declared(item, reads, writes)
             else:
-                access = Access(None, 0, 0, f"the host {caller_place()}")
+                access = Access(None, f"the host {caller_place()}")
                 self._check_host(access, reads, writes)
                 for shadow in (*reads.values(), *writes.values()):
                     shadow.hosts.append(access)
@@ -235,7 +235,7 @@ class Checker:
         with self._mutex:
             shadow = self._find(array)
             if shadow is not None:
-                access = Access(None, 0, 0, f"the host {caller_place()}")
+                access = Access(None, f"the host {caller_place()}")
                 shadow.lend(view, access)
         return view
 
@@ -262,7 +262,7 @@ class Checker:
     ) -> None:
         written = {id(memory.raw) for memory in item.writes}
         known = written | {id(memory.raw) for memory in item.reads}
-        access = Access(item.stream, item.tick, item.part, f"{item.name!r}")
+        access = Access(item.stream, f"{item.name!r}", item.tick, item.part)
         for shadow in writes.values():
             self._check(id(shadow.raw) in written, "is written without being declared", access)
         for shadow in reads.values():  # what is on loan may have come back, as borrowed memory

@@ -19,9 +19,9 @@ class Access:
     """One use of a buffer."""
 
     stream: Stream | None  # the stream of the item; None for the host
-    tick: int  # the item
-    part: int  # the part of the buffer that the item is about; see `Runtime.submit`
     place: str  # what it is and where it was submitted, for people
+    tick: int = 0  # the item
+    part: int = 0  # the part of the buffer that the item is about; see `Runtime.submit`
 
     def is_of(self, stream: Stream, tick: int) -> bool:
         """Whether it is that of an item."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import itertools
 import os
 import threading
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from gpushard.errors import DeviceLostError, OutOfMemoryError
 from gpushard.runtime.backend import Item
 from gpushard.runtime.checking.checker import Checker
 from gpushard.runtime.cuda.backend import CudaBackend
+from gpushard.runtime.reclaim import beside
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing import deferred
 from gpushard.testing.runtime import using
@@ -383,6 +385,18 @@ def test_dense_boxes_go_by_engine_between_gpus_and_kernels_do_the_rest() -> None
         driver.calls.clear()
         gs.reshard(y, named(None, "x")).block_until_ready()  # boxes with strides
         assert (driver.calls.get("copy", 0), driver.calls.get("launch", 0)) == (0, 2)
+
+
+def test_pools_beside_one_are_those_of_its_gpu() -> None:
+    with cuda(gpus=2, partitions=2, separate_domains=True) as (runtime, _):
+        pools = [
+            {d.domain.pool for d in runtime.devices if d.local_hardware_id == gpu}
+            for gpu in range(2)
+        ]
+        for own, others in itertools.permutations(pools):
+            for pool in own:
+                first, *found = beside(pool, runtime.domains)
+                assert first is pool and own - {pool} <= set(found) and not others & set(found)
 
 
 @pytest.mark.parametrize("peers", [True, False])
