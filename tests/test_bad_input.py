@@ -4486,6 +4486,10 @@ MAPPED: dict[str, Case] = {
     "in_specs with an axis twice": refused(
         mapped(lambda a: a, ("x", "x")), ArgumentError, ValueError, "'x', 2 times", "each once"
     ),
+    "in_specs with a dim that is left open": refused(
+        mapped(lambda a: a, (gs.P.UNCONSTRAINED,)),
+        ArgumentError, ValueError, "in_specs has PartitionSpec(UNCONSTRAINED)", "or None",
+    ),
     "in_specs with an auto axis": refused(
         mapped(lambda a: a, ("y",), auto={"y"}), ArgumentError, ValueError, "'y', which is in auto"
     ),
@@ -4748,11 +4752,15 @@ MAPPED: dict[str, Case] = {
     ),
     "pmap compiled for another shape": refused(
         lambda w: gs.pmap(lambda a: a).lower(w.x).compile()(w.x[:, :2]),
-        ArgumentTypeError, TypeError, "float32[8, 2]", "lower it for these",
+        ArgumentTypeError, TypeError, "float32[8, 2], compiled for float32[8, 6]",
     ),
-    "pmap lowered for lengths that differ": refused(
-        lambda w: gs.pmap(lambda a, b: a).lower(w.x, gs.ShapeDtypeStruct((5,), "f4")),
-        ArgumentError, ValueError, "8 in dim 0 of argument a", "5 in dim 0 of argument b",
+    "pmap compiled for other arguments": refused(
+        lambda w: gs.pmap(lambda a: a).lower(w.x).compile()(w.x, w.x),
+        ArgumentTypeError, TypeError, "compiled for", "call it as it was lowered",
+    ),
+    "compiled pmap in a function": refused(
+        mapped(lambda a: gs.pmap(lambda b: b).lower(np.ones(4)).compile()(np.ones(4))),
+        ArgumentTypeError, TypeError, "lower it", "outside",
     ),
     "tiles that do not divide": refused(
         lambda w: legacy.vtile(lambda a: a, 1, 1, 4)(w.x),

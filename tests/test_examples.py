@@ -2,29 +2,66 @@
 
 import re
 import runpy
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 
+from gpushard.config import Settings
 from gpushard.runtime import current
+from gpushard.runtime.runtime import Runtime
+from gpushard.testing.sim import SimRuntime
+from tests.share import some
 
 FOLDER = Path(__file__).parents[1] / "examples"
 PROGRAMS = sorted(FOLDER.glob("*.py"))
+FEW = [FOLDER / f"{name}.py" for name in ("parallel_mlp", "pmap_of_pmap", "ring_matmul", "rule_30")]
+
+Own = AbstractContextManager[None]
+
+
+@pytest.fixture
+def own_devices(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Own]:
+    """Let programs configure devices, as they do in a process of their own."""
+
+    @contextmanager
+    def own() -> Iterator[None]:
+        monkeypatch.setattr(current, "_settings", None)
+        before = current.swap(None)
+        try:
+            yield
+        finally:
+            made = current.swap(before)
+            if made is not None:
+                made.close()
+
+    return own
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.stem)
-def test_a_program_runs_as_in_a_process_of_its_own(
-    program: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_program_runs(
+    program: Path, own_devices: Callable[[], Own], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(current, "_settings", None)  # programs configure devices of their own
-    before = current.swap(None)
-    try:
+    with own_devices():
         runpy.run_path(str(program), run_name="__main__")
-    finally:
-        made = current.swap(before)
-        if made is not None:
-            made.close()
     assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("seed", range(some(1, 5)))
+@pytest.mark.parametrize("program", some(FEW, PROGRAMS), ids=lambda program: program.stem)
+def test_a_program_runs_where_work_is_done_late(
+    program: Path, seed: int, own_devices: Callable[[], Own], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(settings: Settings) -> Runtime:
+        runtime = SimRuntime(settings, seed)
+        runtime.sim.failing = 0  # of allocations
+        return runtime
+
+    monkeypatch.setattr(current, "make_runtime", make)
+    with own_devices():
+        runpy.run_path(str(program), run_name="__main__")
+        current.current().backend.check()
 
 
 def test_the_index_names_each_program() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import collections
 import dataclasses
+import functools
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import gpushard as gs
 from gpushard.errors import ConfigurationError
@@ -35,8 +36,9 @@ def run(options: argparse.Namespace) -> int:
     """Print everything, also where CUDA is broken, and return the exit status 0."""
     settings = current.settings()
     # Who names the host may do so because CUDA takes the process down with it.
-    cuda = None if settings.backend == "host" else probe()
-    sections = {"versions": _versions(cuda), "backend": _backend(settings, cuda)}
+    look = functools.cache(probe)
+    cuda = None if settings.backend == "host" else look()
+    sections = {"versions": _versions(cuda), "backend": _backend(settings, look)}
     infos: list[DeviceInfo] = []
     try:
         devices = gs.devices()
@@ -76,9 +78,9 @@ def _versions(cuda: Availability | None) -> list[str]:
     return _table(rows, side="<")
 
 
-def _backend(settings: gs.Settings, cuda: Availability | None) -> list[str]:
+def _backend(settings: gs.Settings, look: Callable[[], Availability]) -> list[str]:
     try:
-        choice = current.choose(settings, lambda: cuda or probe())
+        choice = current.choose(settings, look)
     except ConfigurationError as error:
         return [f"  none: {error}"]
     return [f"  {choice.name}: {choice.reason}"]

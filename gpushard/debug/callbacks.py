@@ -75,7 +75,7 @@ def print(fmt: str | None = None, *args: Any, ordered: bool = False, **kwargs: A
 def _call(callback: Callable[..., object], *args: Any, **kwargs: Any) -> None:
     check_callback(callback, "debug.callback")
     operands = Operands((args, kwargs), "debug.callback", others=True)
-    tap(lambda given, device: callback(*given[0], **given[1]), operands, "debug.callback")
+    tap(lambda given, device: callback(*given[0], **given[1]), operands)
 
 
 def _print(fmt: str, *args: Any, **kwargs: Any) -> None:
@@ -95,7 +95,7 @@ def _print(fmt: str, *args: Any, **kwargs: Any) -> None:
         with np.printoptions(**options):
             sys.stdout.write(fmt.format(*given[0], **given[1]) + "\n")
 
-    tap(show, Operands((args, kwargs), "debug.print", others=True), "debug.print")
+    tap(show, Operands((args, kwargs), "debug.print", others=True))
 
 
 class _Fields(string.Formatter):

@@ -137,7 +137,6 @@ def call(
         lambda given, device: _with_device(callback_func, device, call_with_device)(given),
         result_shape,
         operands,
-        "call",
         over,
     )
 
@@ -152,7 +151,6 @@ def _tap(tap_func: Callable[..., object], arg: Any, what: str, tap_with_device: 
     tap(
         lambda given, device: _with_device(tap_func, device, tap_with_device)(given, transforms),
         operands,
-        what,
         dims,
     )
 

@@ -127,12 +127,28 @@ def _shared(plan: Plan, places: Sequence[Place], streams: dict[int, Stream]) -> 
     return Shared(first.domain.pool, charges, shapes, starts, nbytes, streams[first.memory_domain])
 
 
-def kept_plan(runtime: Runtime, make: Callable[..., Plan], *how: Any) -> Plan:
-    """Return what a planner makes of the runtime and `how`; kept by the runtime."""
-    plan: Plan | None = runtime.plans.get((make, *how))
+def kept_plan(
+    runtime: Runtime,
+    make: Callable[..., Plan],
+    how: tuple[Any, ...],
+    sources: Sequence[ShardedBuffer] = (),
+) -> Plan:
+    """Return what a planner makes of the runtime, `how` and the roots of sources; kept.
+
+    How much memory the sources keep alive is looked at only where the plan depends on it.
+    """
+    plans, key = runtime.plans, (make, how)
+    known: Plan | None = plans.get(key)
+    if known is not None and not known.kept.by_roots:
+        return known
+    roots = tuple([source.root_nbytes for source in sources])
+    plan: Plan | None = plans.get((key, roots))
     if plan is None:
-        plan = new_plan(runtime, make, *how)
-        runtime.plans.put((make, *how), plan, plan.nbytes)
+        plan = new_plan(runtime, make, *how, roots)
+        if plan.kept.by_roots:
+            plans.put((key, roots), plan, plan.nbytes)
+        if known is None:
+            plans.put(key, plan, plan.nbytes)
     return plan
 
 

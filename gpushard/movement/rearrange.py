@@ -46,14 +46,14 @@ def plan_for(
     sources: Sequence[ShardedBuffer], how: Rearrangement, destination: Tiling
 ) -> tuple[Plan, Sequence[ShardedBuffer]]:
     """Return the cached plan of a rearrangement, and the different ones of the sources."""
-    numbers: dict[int, int] = {}
-    which = tuple([numbers.setdefault(id(source), len(numbers)) for source in sources])
-    if len(numbers) < len(sources):
+    which: tuple[int, ...] = (0,)
+    if len(sources) > 1:
+        numbers: dict[int, int] = {}
+        which = tuple([numbers.setdefault(id(source), len(numbers)) for source in sources])
         sources = list({id(source): source for source in sources}.values())
     tilings = tuple([source.tiling for source in sources])
-    roots = tuple([source.root_nbytes for source in sources])
-    of = how, tilings, which, destination, sources[0].dtype.itemsize, roots
-    return kept_plan(sources[0].runtime, _plan, *of), sources
+    of = how, tilings, which, destination, sources[0].dtype.itemsize
+    return kept_plan(sources[0].runtime, _plan, of, sources), sources
 
 
 def _plan(

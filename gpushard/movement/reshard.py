@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.execute import (
@@ -22,8 +25,8 @@ from gpushard.runtime.runtime import Runtime
 
 def plan_for(source: ShardedBuffer, destination: Tiling, piece: Piece | None = None) -> Plan:
     """Return the cached plan that moves `source` to `destination`."""
-    how = source.tiling, destination, piece, source.dtype.itemsize, source.root_nbytes
-    return kept_plan(source.runtime, _plan, *how)
+    how = source.tiling, destination, piece, source.dtype.itemsize
+    return kept_plan(source.runtime, _plan, how, (source,))
 
 
 def _plan(
@@ -32,7 +35,7 @@ def _plan(
     destination: Tiling,
     piece: Piece | None,
     itemsize: int,
-    root_nbytes: int,
+    root_nbytes: Sequence[int],
 ) -> Plan:
     check_runtime(runtime, destination)
     settings, readable = runtime.settings, runtime.backend.host_readable
@@ -41,7 +44,7 @@ def _plan(
         destination,
         piece or identity(source.shape),
         itemsize,
-        root_nbytes,
+        max(root_nbytes, default=0),
         relay_bytes=settings.relay_bytes,
         engine_bytes=None if readable else settings.engine_bytes,
     )
@@ -58,10 +61,19 @@ def move(
     return run(plan, (source,), name)
 
 
-def move_once(source: ShardedBuffer, destination: Tiling, name: str) -> ShardedBuffer:
-    """Reshard an array in a way that will not come again; arguments and errors as for `move`."""
-    how = source.tiling, destination, None, source.dtype.itemsize, source.root_nbytes
-    return run(new_plan(source.runtime, _plan, *how), (source,), name)
+def move_once(
+    sources: Sequence[ShardedBuffer], destinations: Sequence[Tiling], name: str
+) -> list[ShardedBuffer]:
+    """Reshard arrays in ways that will not come again; arguments and errors as for `move`."""
+    plans: dict[Any, Plan] = {}
+    moved = []
+    for source, destination in zip(sources, destinations, strict=True):
+        how = source.tiling, destination, None, source.dtype.itemsize, (source.root_nbytes,)
+        plan = plans.get(how)
+        if plan is None:
+            plan = plans[how] = new_plan(source.runtime, _plan, *how)
+        moved.append(run(plan, (source,), name))
+    return moved
 
 
 class Mover:
@@ -72,7 +84,7 @@ class Mover:
     def __init__(
         self, runtime: Runtime, source: Tiling, destination: Tiling, itemsize: int, name: str
     ) -> None:
-        plan = kept_plan(runtime, _plan, source, destination, None, itemsize, 0)
+        plan = kept_plan(runtime, _plan, (source, destination, None, itemsize))
         self.nbytes: int = plan.nbytes  # bytes that it takes, about
         self.bytes_received: int = plan.bytes_received  # by devices from others, each time
         self._destination, self._name = destination, name
@@ -107,7 +119,7 @@ def move_window(
         plan, nbytes = window.starting(starts), 1000 + 300 * len(window.plan.slots)
         if plan is None:
             own = started(piece, starts, window.at)
-            whole = source.tiling, window.destination, own, source.dtype.itemsize, roots
+            whole = source.tiling, window.destination, own, source.dtype.itemsize, (roots,)
             plan = new_plan(runtime, _plan, *whole)
             nbytes = plan.nbytes
         runtime.plans.put(key, plan, nbytes)

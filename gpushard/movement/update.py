@@ -6,6 +6,8 @@ made anew, from the old one unless the part covers it, and the others are shared
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from gpushard.cache import BoundedCache
@@ -88,7 +90,7 @@ def plan_for(base: ShardedBuffer, overlay: Overlay, *, in_place: bool = False) -
     """Return the cached plan of an update."""
     value = overlay.values[0].tiling if overlay.values else None
     how = base.tiling, value, overlay.touched, base.dtype.itemsize, in_place
-    return kept_plan(base.runtime, _plan, *how)
+    return kept_plan(base.runtime, _plan, how)
 
 
 def _plan(
@@ -98,7 +100,9 @@ def _plan(
     touched: Touched,
     itemsize: int,
     in_place: bool,
+    roots: Sequence[int],
 ) -> Plan:
+    """Make a plan, which does not depend on the roots."""
     relay_bytes = runtime.settings.relay_bytes
     return make_update(base, value, touched, itemsize, in_place=in_place, relay_bytes=relay_bytes)
 

@@ -103,14 +103,16 @@ def array_equiv(a1: Any, a2: Any) -> bool:
 def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> bool:
     """Return whether all elements differ by at most `atol + rtol * abs(b)`.
 
-    Arrays on the same devices are compared there, others on the host.
+    Arrays on the same devices are compared there, and with a number where they lie; others on the
+    host.
 
     Args:
       rtol: what may differ, as a share of `b`.
       atol: what may differ in any case.
       equal_nan: whether NaNs are close to each other.
     """
-    if _on_host(a, b):
+    one, number = (a, b) if is_number(b) else (b, a)
+    if not (isinstance(one, Array) and is_number(number)) and _on_host(a, b):
         x1, x2, r, t = (x if is_number(x) else np.asarray(x) for x in (a, b, rtol, atol))
         return bool(np.allclose(x1, x2, r, t, equal_nan))
     close = isclose(a, b, rtol, atol, equal_nan)

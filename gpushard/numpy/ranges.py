@@ -72,16 +72,27 @@ def arange(
         _number(x, "arange", argument)
         for x, argument in ((start, "start"), (stop, "stop"), (step, "step"))
     )
+    numbers, target = (start, stop, step), None if dtype is None else as_dtype(dtype)
+    integers = all([type(x) is int for x in numbers])  # floats may be equal and differ: zeros
+    length, target, *ends = (_ends_of_integers if integers else _ends)(*numbers, target)
+    return made(rows.ARANGE, (length,), target, ends, place)
+
+
+def _ends(
+    start: Any, stop: Any, step: Any, target: np.dtype[Any] | None
+) -> tuple[int, np.dtype[Any], Any, Any]:
+    """Return how many numbers there are, of which type, and the first two."""
     length = _length(start, stop, step)
-    if dtype is None:
+    if target is None:
         target = _promoted(*[np.asarray(x).dtype for x in (start, stop, step)], _INT)
-    else:
-        target = as_dtype(dtype)
     first = number_of(start, target, "arange", "start")
     second = number_of(start + step, target, "arange", "step") if length > 1 else first
     if length > 1:  # the last one must fit too
         number_of(start + (length - 1) * step, target, "arange", "stop")
-    return made(rows.ARANGE, (length,), target, (first, second), place)
+    return length, target, first, second
+
+
+_ends_of_integers = functools.lru_cache(maxsize=256)(_ends)
 
 
 def _number(x: Any, name: str, argument: str) -> Any:

@@ -164,7 +164,7 @@ class _InFront:
         def of_two(x: Any, y: Any, **out: Any) -> Any:  # as most are, and in half the time
             return body(x if first is None else x[first], y if second is None else y[second], **out)
 
-        if len(indices) != 2 or whole or sites:
+        if len(indices) != 2 or sites or whole:
             return kernel
         first, second = indices
         return of_two

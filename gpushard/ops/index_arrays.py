@@ -53,9 +53,7 @@ class Indexed:
     def paired_positions(self, shape: Shape, wide: Shape) -> dict[int, LocalArray]:
         """Return for each paired dim the position that every element of the part has in it."""
         return {
-            dim: np.broadcast_to(
-                np.arange(shape[dim]).reshape((-1, *(1,) * (-at - 1))), wide
-            ).ravel()
+            dim: np.broadcast_to(_all_along(np, shape[dim], at), wide).ravel()
             for dim, at in self.paired
         }
 
@@ -65,7 +63,7 @@ class Indexed:
         """Return a view of an array with the indexed dims side by side, and the index of it."""
         of = {x.ndim + axis: at for axis, at in zip(self.axes, positions, strict=True)}
         for dim, at in self.paired:
-            of[x.ndim + dim] = xp.arange(x.shape[dim]).reshape((-1, *(1,) * (-at - 1)))
+            of[x.ndim + dim] = _all_along(xp, x.shape[dim], at)
         before, dims, after = self.order(x.ndim)
         index = (*(slice(None),) * len(before), *(of[dim] for dim in dims))
         return x.transpose((*before, *dims, *after)), index
@@ -94,6 +92,11 @@ class Indexed:
         strides = (*(steps[d] for d in before), *middle, *(steps[d] for d in after))
         view = xp.lib.stride_tricks.as_strided(block, shape, strides)
         return view, [steps[axis] for axis in self.axes]
+
+
+def _all_along(xp: Any, n: int, dim: int) -> LocalArray:
+    """Return all positions of a paired dim, along a dim of the index arrays from the end."""
+    return xp.arange(n).reshape((n, *(1,) * (-dim - 1)))
 
 
 @functools.lru_cache(maxsize=1024)

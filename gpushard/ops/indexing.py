@@ -122,8 +122,6 @@ def as_position(entry: Any) -> int:
         # operator.index takes True for 1, and would fetch a whole array to see that it is none
         if not isinstance(entry, bool | np.bool_) and not getattr(entry, "shape", ()):
             return operator.index(entry)
-    except TracedValueError:
-        raise
     except TypeError:
         pass
     raise NotBasicError(  # without its value, which may be an array on devices

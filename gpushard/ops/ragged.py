@@ -85,10 +85,8 @@ def selected(
     kernel: Kernel = writing(make(runtime.backend.namespace))
     dtypes = [dtype for dtype, _ in results]
     work = Work(runtime, name, kernel, calls, of_device, [parts] * len(results), dtypes)
-    return [
-        move_once(part, wanted, name)
-        for part, (_, wanted) in zip(LocalCalls(work).run([mask, *others]), results, strict=True)
-    ]
+    made = LocalCalls(work).run([mask, *others])
+    return move_once(made, [wanted for _, wanted in results], name)
 
 
 def places(xp: Any, mask: LocalArray, count: int) -> LocalArray:

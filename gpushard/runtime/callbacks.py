@@ -6,9 +6,13 @@ for whoever waits at a barrier, and stops nothing.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
+import os
 import sys
 import threading
+import weakref
+from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Protocol
@@ -113,7 +117,8 @@ class Callbacks:
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
-        self._failures: list[CallbackError] = []
+        self._failures: deque[CallbackError] = deque()
+        _every.add(self)
 
     def put(self, what: str, call: Callable[[], object]) -> None:
         """Make a call some time soon; what it raises is for the next barrier.
@@ -164,7 +169,7 @@ class Callbacks:
                 "where the program looks at their results"
             )
         self._caller.drain()
-        failures, self._failures = self._failures, []
+        failures = self._taken()
         if failures:
             last = failures.pop()
             last.facts["others"] = tuple(failures)
@@ -175,15 +180,33 @@ class Callbacks:
 
     def restart(self) -> None:
         """In a forked child: forget calls, which are the parent's."""
-        self._failures = []
+        self._failures.clear()
         self._caller.restart()
 
     def close(self) -> None:
         """Make the calls that are left, and show failures of which nobody has heard."""
         self._caller.close()
-        failures, self._failures = self._failures, []
-        for error in failures:
+        for error in self._taken():
             sys.excepthook(type(error), error, error.__traceback__)
+
+    def _taken(self) -> list[CallbackError]:
+        """Return failures, each of them once, whoever else asks or fails meanwhile."""
+        failures = []
+        with contextlib.suppress(IndexError):
+            while True:
+                failures.append(self._failures.popleft())
+        return failures
+
+
+_every: weakref.WeakSet[Callbacks] = weakref.WeakSet()
+
+
+def _in_child() -> None:
+    for callbacks in list(_every):
+        callbacks.restart()
+
+
+os.register_at_fork(after_in_child=_in_child)
 
 
 def _failure(what: str, call: Callable[[], object]) -> CallbackError | None:

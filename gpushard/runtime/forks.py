@@ -96,7 +96,6 @@ def _in_child() -> None:
     for runtime, backend in _watched():
         runtime.renew_locks(torn=runtime in torn)
         backend.restart()
-        runtime.callbacks.restart()
 
 
 os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)

@@ -5,7 +5,12 @@
 - `placed_dims`: how dims of arrays become named dims, and back, without a copy.
 - `collectives`: what moves elements along named dims.
 - `callbacks`: functions on the host, called with what mapped functions see.
+- `graph`: operations that were recorded, and the values between them.
+- `trace`: what records, and the values that functions see meanwhile.
+- `tiles`, `expressions`, `c_kernels`, `regions`: several operations as one kernel.
+- `executable`: a graph as prepared calls.
 - `signature`: arguments of functions that are transformed.
 - `stages`: what is known of a call before it is done.
 - `shard_map`, `vmap`, `pmap`, `soft_pmap`: what users call; each says where named dims live.
+- `stages`, `jit`, `control_flow`: likewise, for functions that are traced.
 """

@@ -17,7 +17,7 @@ import numpy as np
 
 from gpushard import tree
 from gpushard.array.array import Array
-from gpushard.array.key_array import KeyArray
+from gpushard.array.key_array import is_keys
 from gpushard.errors import ArgumentError, ArgumentTypeError, CallbackError, UnsupportedError
 from gpushard.functions.checks import as_dtype, as_shape
 from gpushard.functions.concrete import concrete
@@ -25,8 +25,10 @@ from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P
 from gpushard.geometry.sharding import Sharding
 from gpushard.placement.defaults import default_sharding
-from gpushard.placement.device_put import device_put
+from gpushard.placement.device_put import as_sharding, device_put
 from gpushard.runtime import current
+from gpushard.transforms.executable import array_of
+from gpushard.transforms.graph import Var
 from gpushard.transforms.named_dims import (
     Mapped,
     NamedDim,
@@ -37,8 +39,9 @@ from gpushard.transforms.named_dims import (
     merged,
 )
 from gpushard.transforms.signature import check_leaf
-from gpushard.transforms.traced import user_line
-from gpushard.typing import HostArray
+from gpushard.transforms.trace import tracing
+from gpushard.transforms.traced import Traced, user_line
+from gpushard.typing import HostArray, Shape
 
 Position: TypeAlias = dict[NamedDim, int]
 """Which element of some named dims."""
@@ -58,43 +61,39 @@ class Operands:
 
     def __init__(self, given: Any, what: str, *, others: bool = False) -> None:
         leaves, self._structure = tree.flatten(given)
-        self._values: list[Any] = []
-        self.names: list[Names] = []
-        """The named dims that each leaf has."""
-        for leaf, path in zip(leaves, self._structure.leaf_paths(), strict=True):
-            value, names = _snapshot(leaf, what, "".join(map(str, path)), others)
-            self._values.append(value)
-            self.names.append(names)
+        paths = self._structure.leaf_paths()
+        taken = [
+            _snapshot(leaf, what, "".join(map(str, path)), others)
+            for leaf, path in zip(leaves, paths, strict=True)
+        ]
+        self.values = [value for value, _ in taken]
+        self.names: list[Names] = [names for _, names in taken]
+        """The named dims that each of them has."""
+        self.what = what
+        self.title = f"the function of {what} at {user_line()}"
         self.frame = innermost()
-        self.placed: Names = tuple(
-            sorted(
-                (name for frame in frames() for name in frame.dims if name.axes is not None),
-                key=lambda name: name.order,
-            )
+        self.mesh: Any = None if self.frame is None else self.frame.mesh
+        self.placed = merged(
+            tuple([name for frame in frames() for name in frame.dims if name.axes is not None])
         )
         """The named dims whose elements are on devices each."""
         self.varying = merged(*self.names)
-        """All that some leaf has."""
-        self.device = self._first_device()
-
-    def _first_device(self) -> Any:
-        own = (x.sharding for x in self._values if isinstance(x, Array))
-        sharding: Any = next(own, None) or default_sharding(())
-        return min(sharding.device_set, key=lambda device: device.id)
+        """All that some value has."""
 
     def device_at(self, position: Position) -> Any:
-        """Return the device of a position; the first one where that does not say."""
-        mesh = None if self.frame is None else self.frame.mesh
-        if mesh is None or not position:
-            return self.device
+        """Return the device of a position; the first one of an array where that does not say."""
+        if self.mesh is None or not position:
+            own = (x._sharding for x in self.values if isinstance(x, Array))
+            sharding: Any = next(own, None) or default_sharding(())
+            return min(sharding.device_set, key=lambda device: device.id)
         along = {name.axes[0]: at for name, at in position.items() if name.axes is not None}
-        return mesh.devices[tuple([along.get(axis, 0) for axis in mesh.axis_names])]
+        return self.mesh.devices[tuple([along.get(axis, 0) for axis in self.mesh.axis_names])]
 
     def read(self) -> list[Any]:
         """Wait for all values, and return them; arrays of the host are read-only."""
         return [
             concrete(x, "an argument of a callback", explicit=True) if isinstance(x, Array) else x
-            for x in self._values
+            for x in self.values
         ]
 
     def at(self, host: Sequence[Any], position: Position, dims: Names = (), how: str = "") -> Any:
@@ -107,22 +106,61 @@ class Operands:
           how: "expand_dims" or "broadcast_all": what other arguments get for these.
         """
         parts = []
-        for value, names in zip(host, self.names, strict=True):
-            if not isinstance(value, np.ndarray):
-                parts.append(value)
-                continue
-            part: HostArray = value[(*[position.get(name, slice(None)) for name in names], ...)]
-            if how in ("expand_dims", "broadcast_all"):
-                lead = [slice(None) if name in names else None for name in dims]
-                part = part[(*lead, ...)]
-            if how == "broadcast_all":
-                rest = part.shape[len(dims) :]
-                part = np.broadcast_to(part, (*[name.size for name in dims], *rest))
+        for part, names in zip(host, self.names, strict=True):
+            if isinstance(part, np.ndarray):
+                part = part[_index(names, position)]
+                if how in ("expand_dims", "broadcast_all"):
+                    part = part[(*[slice(None) if n in names else None for n in dims], ...)]
+                if how == "broadcast_all":
+                    full = [name.size for name in dims]
+                    part = np.broadcast_to(part, (*full, *part.shape[len(dims) :]))
             parts.append(part)
         return tree.unflatten(self._structure, parts)
 
+    def do(
+        self,
+        run: Callable[[Operands], Sequence[HostArray]],
+        avals: Sequence[tuple[Shape, Any]] = (),
+        places: Sequence[Sharding | None] = (),
+        *,
+        effect: bool = True,
+    ) -> list[Any]:
+        """Do something with the values: now, or whenever the function runs that is being traced.
 
-def positions(names: Sequence[NamedDim]) -> Iterator[Position]:
+        Args:
+          run: does it; gives data of the host.
+          avals: shape and type of these.
+          places: where they go; None for where new arrays go.
+          effect: whether it is done even if nobody needs what it gives.
+
+        Returns:
+          Arrays of what it gives.
+        """
+        trace = tracing()
+        if trace is None:
+            return [device_put(x, to) for x, to in zip(run(self), places, strict=True)]
+        taken = [trace.lift(x) for x in self.values if isinstance(x, Array)]
+        results = []
+        for (shape, dtype), to in zip(avals, places, strict=True):
+            lies = to or default_sharding(shape)
+            results.append(Var(dtype, lies.tiling(shape), lies, to is not None, weak=False))
+
+        def again(given: Sequence[Any], _: Any) -> list[Any]:
+            arrays = map(functools.partial(array_of, keys=False), given, taken)
+            now = copy.copy(self)
+            now.values = [_started(next(arrays)) if isinstance(x, Array) else x for x in now.values]
+            return [device_put(x, to)._live() for x, to in zip(run(now), places, strict=True)]
+
+        made = trace.record(None, self.what, again, taken, results, kept=effect)
+        return [made] if len(results) == 1 else list(made)
+
+
+def _index(names: Names, position: Position) -> Any:
+    """Return the index of what is at a position of an array whose first dims have names."""
+    return (*[position.get(name, slice(None)) for name in names], ...)
+
+
+def _positions(names: Sequence[NamedDim]) -> Iterator[Position]:
     """Yield all positions along names, the last of which counts fastest."""
     for at in itertools.product(*[range(name.size) for name in names]):
         yield dict(zip(names, at, strict=True))
@@ -133,16 +171,15 @@ def _snapshot(x: Any, what: str, path: str, others: bool) -> tuple[Any, Names]:
     if type(x) is Mapped:
         x._check_open()
         x, names = x._value, x._names
-    if isinstance(x, KeyArray):
-        raise ArgumentTypeError(
-            f"{what}: argument {path} is an array of random keys, which no callback takes; give "
-            "gpushard.random.key_data(key)",
-            argument=path,
-        )
     if isinstance(x, Array):
+        if is_keys(x):
+            raise ArgumentTypeError(
+                f"{what}: argument {path} is an array of random keys, which no callback takes; "
+                "give gpushard.random.key_data(key)",
+                argument=path,
+            )
         x = copy.copy(x)
-        x.copy_to_host_async()
-        return x, names
+        return (x if isinstance(x, Traced) else _started(x)), names
     if others and not hasattr(x, "__array__") and not isinstance(x, bool | int | float | complex):
         return x, ()
     check_leaf(x, what, f"argument {path}")
@@ -151,41 +188,49 @@ def _snapshot(x: Any, what: str, path: str, others: bool) -> tuple[Any, Names]:
     return value, ()
 
 
-def tap(
-    function: Callable[[Any, Any], Any], operands: Operands, what: str, dims: Names = ()
-) -> None:
+def _started(x: Any) -> Any:
+    """Return an array, which is on its way to the host."""
+    x.copy_to_host_async()
+    return x
+
+
+def tap(function: Callable[[Any, Any], Any], operands: Operands, dims: Names = ()) -> None:
     """Call a function some time soon, at each position on devices, and along other names.
 
     Args:
       function: takes the arguments at the position, and its device.
       operands: the arguments.
-      what: the function that does so, for errors.
       dims: names that are left in the arguments.
     """
     others = [name for name in operands.varying if name.axes is None and name not in dims]
     over = (*operands.placed, *reversed(others))
-    callbacks, title = current.current().callbacks, f"the function of {what} at {user_line()}"
+    title = operands.title
 
-    def run() -> None:
-        host = operands.read()
-        for position in positions(over):
-            args = operands.at(host, position)
-            callbacks.attempt(
-                title, functools.partial(function, args, operands.device_at(position))
-            )
+    def put(now: Operands) -> tuple[()]:
+        callbacks = current.current().callbacks
 
-    callbacks.put(title, run)
+        def run() -> None:
+            host = now.read()
+            for position in _positions(over):
+                args, device = now.at(host, position), now.device_at(position)
+                callbacks.attempt(title, functools.partial(function, args, device))
+
+        callbacks.put(title, run)
+        return ()
+
+    operands.do(put)
 
 
 def called(
     function: Callable[[Any, Any], Any],
     result: Any,
     operands: Operands,
-    what: str,
     over: Names,
     dims: Names = (),
     how: str = "",
-    sharding: Sharding | None = None,
+    sharding: Any = None,
+    *,
+    effect: bool = True,
 ) -> Any:
     """Call a function now, and return the arrays that it gives.
 
@@ -193,46 +238,50 @@ def called(
       function: takes the arguments at a position, and its device.
       result: a pytree of what has the shape and the dtype of each array.
       operands: the arguments.
-      what: the function that does so, for errors.
       over: the names that it is called for each position of.
       dims: names that are left in the arguments and in the results.
       how: what other arguments get for these.
       sharding: where the arrays go.
+      effect: whether it is called even if nobody needs what it gives.
 
     Raises:
       CallbackError: the function raised something, or gave something else.
     """
     leaves, structure = tree.flatten(result)
     paths = ["".join(map(str, path)) for path in structure.leaf_paths()]
-    title = f"the function of {what} at {user_line()}"
-    names = merged(over, dims)
-    out = [_empty(leaf, names, what, path) for leaf, path in zip(leaves, paths, strict=True)]
-    lead = tuple([name.size for name in dims])
+    title, mesh, names = operands.title, operands.mesh, merged(over, dims)
+    own = [_aval(leaf, operands.what, path) for leaf, path in zip(leaves, paths, strict=True)]
+    avals = [((*[name.size for name in names], *shape), dtype) for shape, dtype in own]
+    if mesh is not None:
+        sharding = NamedSharding(mesh, P(*[name.place or None for name in names]))
+    places = [
+        None if sharding is None else as_sharding(sharding, len(shape), "sharding")
+        for shape, _ in avals
+    ]
 
-    def run() -> None:
-        host = operands.read()
-        for position in positions(over):
-            args = operands.at(host, position, dims, how)
-            made = tree.leaves_with_path(function(args, operands.device_at(position)))
-            own = ["".join(map(str, path)) for path, _ in made]
-            if own != paths:
-                raise CallbackError(
-                    f"{title} gave results {own}, and {paths} are declared; return what has the "
-                    "structure of result_shape_dtypes",
-                    function=what,
-                    leaves=own,
-                    expected=paths,
-                )
-            at = (*[position.get(name, slice(None)) for name in names], ...)
-            for array, path, (_, leaf) in zip(out, paths, made, strict=True):
-                shape = (*lead, *array.shape[len(names) :])
-                array[at] = _checked(np.asarray(leaf), shape, array.dtype, title, path)
+    def run(now: Operands) -> list[HostArray]:
+        out = [np.empty(*aval) for aval in avals]
 
-    current.current().callbacks.call(title, run)
-    return tree.unflatten(structure, [_placed(x, names, operands.frame, sharding) for x in out])
+        def calls() -> None:
+            host = now.read()
+            for position in _positions(over):
+                given = function(now.at(host, position, dims, how), now.device_at(position))
+                made = tree.leaves_with_path(given)
+                _check_structure(["".join(map(str, path)) for path, _ in made], paths, title)
+                for array, path, (_, leaf) in zip(out, paths, made, strict=True):
+                    part = array[_index(names, position)]
+                    part[...] = _checked(np.asarray(leaf), part, title, path)
+
+        current.current().callbacks.call(title, calls)
+        return out
+
+    arrays = operands.do(run, avals, places, effect=effect)
+    if operands.frame is not None:
+        arrays = [mapped(x, names, operands.frame, None) for x in arrays]
+    return tree.unflatten(structure, arrays)
 
 
-def _empty(leaf: Any, names: Names, what: str, path: str) -> HostArray:
+def _aval(leaf: Any, what: str, path: str) -> tuple[Shape, Any]:
     if not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
         raise ArgumentTypeError(
             f"{what}: result_shape_dtypes{path} is a {type(leaf).__name__}; give a "
@@ -241,28 +290,31 @@ def _empty(leaf: Any, names: Names, what: str, path: str) -> HostArray:
             leaf=path,
             type=type(leaf),
         )
-    return np.empty((*[n.size for n in names], *as_shape(leaf.shape)), as_dtype(leaf.dtype))
+    return as_shape(leaf.shape), as_dtype(leaf.dtype)
 
 
-def _checked(made: HostArray, shape: Any, dtype: Any, title: str, path: str) -> HostArray:
-    if made.shape != shape or made.dtype != dtype:
+def _check_structure(made: list[str], paths: list[str], title: str) -> None:
+    if made != paths:
+        raise CallbackError(
+            f"{title} gave results {made}, and {paths} are declared; return what has the "
+            "structure of result_shape_dtypes",
+            leaves=made,
+            expected=paths,
+        )
+
+
+def _checked(made: HostArray, part: HostArray, title: str, path: str) -> HostArray:
+    if made.shape != part.shape or made.dtype != part.dtype:
         raise CallbackError(
             f"{title} gave {made.dtype}{list(made.shape)} for result{path}, which is declared as "
-            f"{dtype}{list(shape)}; convert it, or declare what it gives",
+            f"{part.dtype}{list(part.shape)}; convert it, or declare what it gives",
             leaf=path,
             shape=made.shape,
             dtype=made.dtype,
-            expected=shape,
-            expected_dtype=dtype,
+            expected=part.shape,
+            expected_dtype=part.dtype,
         )
     return made
-
-
-def _placed(x: HostArray, names: Names, frame: Any, sharding: Sharding | None) -> Any:
-    if frame is not None and frame.mesh is not None:
-        sharding = NamedSharding(frame.mesh, P(*[name.place or None for name in names]))
-    made = device_put(x, sharding)
-    return made if frame is None else mapped(made, names, frame, None)
 
 
 def effects_barrier() -> None:
@@ -321,11 +373,9 @@ def pure_callback(
     Array([1., 2.], dtype=float64)
     """
     if vmap_method not in _METHODS:
-        raise ArgumentError(
-            f"pure_callback: vmap_method={vmap_method!r} is unknown; use one of "
-            f"{', '.join(map(repr, _METHODS))}",
-            argument="vmap_method",
-            value=vmap_method,
+        known = ", ".join(map(repr, _METHODS))
+        raise ArgumentError.refusing(
+            "vmap_method", vmap_method, f"is unknown; use one of {known}", "pure_callback"
         )
     function, operands = _checked_call("pure_callback", callback, args, kwargs, sharding)
     dims = tuple([name for name in operands.varying if name.axes is None])
@@ -340,8 +390,8 @@ def pure_callback(
         dims = ()
     over = tuple([name for name in operands.varying if name not in dims])
     return called(
-        function, result_shape_dtypes, operands, "pure_callback", over, dims, vmap_method or "",
-        sharding,
+        function, result_shape_dtypes, operands, over, dims, vmap_method or "", sharding,
+        effect=False,
     )  # fmt: skip
 
 
@@ -389,7 +439,7 @@ def io_callback(
             argument="ordered",
         )
     over = merged(operands.placed, operands.varying)
-    return called(function, result_shape_dtypes, operands, "io_callback", over, sharding=sharding)
+    return called(function, result_shape_dtypes, operands, over, sharding=sharding)
 
 
 def check_callback(f: Any, what: str) -> None:
@@ -399,11 +449,7 @@ def check_callback(f: Any, what: str) -> None:
       ArgumentTypeError: it cannot.
     """
     if not callable(f):
-        raise ArgumentTypeError(
-            f"{what}: callback={f!r} must be a function",
-            argument="callback",
-            type=type(f),
-        )
+        raise ArgumentTypeError.refusing("callback", f, "must be a function", what)
 
 
 def _checked_call(
@@ -412,9 +458,6 @@ def _checked_call(
     check_callback(callback, what)
     operands = Operands((args, kwargs), what)
     if sharding is not None and operands.frame is not None:
-        raise UnsupportedError(
-            f"{what}: sharding={sharding!r} in the {operands.frame.what}, where results lie as "
-            "what it maps; leave it out",
-            argument="sharding",
-        )
+        why = f"in the {operands.frame.what}, where results lie as what it maps; leave it out"
+        raise UnsupportedError.refusing("sharding", sharding, why, what)
     return lambda given, device: callback(*given[0], **given[1]), operands

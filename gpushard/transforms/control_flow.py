@@ -35,7 +35,7 @@ from gpushard.transforms.named_dims import (
     spread,
 )
 from gpushard.transforms.signature import check_function, check_leaf, title
-from gpushard.transforms.trace import Trace, Tracer, tracing
+from gpushard.transforms.trace import Trace, Tracer, alone, done
 
 # fmt: off
 __all__ = ["associative_scan", "cond", "fori_loop", "map", "scan", "switch", "while_loop"]
@@ -113,42 +113,6 @@ def _traced(f: Any, args: Any, leaves: Sequence[Value], what: str, finish: Any =
     graph.inputs += list(graph.constants)
     graph.constants = {}
     return Body(graph, Executable(graph), captured, structure, tuple(values))
-
-
-def _done(
-    name: str,
-    run: Callable[[Sequence[Any]], Sequence[Any]],
-    operands: Sequence[Any],
-    results: Sequence[tuple[Var, bool]],
-    bodies: Sequence[Body],
-) -> list[Any]:
-    """Do an operation on arrays now, or record it where one of them is traced.
-
-    Args:
-      name: of the operation.
-      run: takes buffers of the operands and gives those of the results.
-      operands: arrays.
-      results: of each what it is, and whether it is keys.
-      bodies: the functions that it runs.
-    """
-    outer = tracing()
-    if outer is not None and any(isinstance(x, Tracer) for x in operands):
-        made = outer.record(
-            None, name, lambda given, _: run(given), [outer.lift(x) for x in operands],
-            [var for var, _ in results], bodies=tuple(body.graph for body in bodies),
-        )  # fmt: skip
-        arrays = list(made) if isinstance(made, tuple) else [made]
-        return [x._of(is_keys) if keys else x for x, (_, keys) in zip(arrays, results, strict=True)]
-    buffers = run([x._live() for x in operands])
-    return [
-        array_of(_alone(buffer), var, keys=keys)
-        for buffer, (var, keys) in zip(buffers, results, strict=True)
-    ]
-
-
-def _alone(buffer: Any) -> Any:
-    """Return another buffer of the same memory, as several results may be one."""
-    return type(buffer)(buffer.tiling, buffer.dtype, buffer.values, buffer.claims, buffer.settled)
 
 
 def _kinds(body: Body) -> list[tuple[Var, bool]]:
@@ -335,7 +299,7 @@ def _chosen(name: str, which: Value, branches: tuple[Any, ...], operands: Any) -
         own = buffers[count + starts[number] : count + starts[number + 1]]
         return bodies[number].executable.run([*buffers[1:count], *own])
 
-    made = _done(name, run, given, _kinds(bodies[0]), bodies)
+    made = done(name, run, given, _kinds(bodies[0]), bodies=[body.graph for body in bodies])
     names = [x.names for x in bodies[0].results]
     results = [_outside(Value(x, own), frame) for x, own in zip(made, names, strict=True)]
     return tree.unflatten(first.structure, results)
@@ -360,7 +324,7 @@ def _all_like(wanted: Sequence[Value], found: list[Value], structure: Any) -> li
 def _called(body: Body, values: Sequence[Value], name: str) -> list[Value]:
     """Run a function once."""
     given = [*[x.array for x in values], *body.captured]
-    made = _done(name, body.executable.run, given, _kinds(body), [body])
+    made = done(name, body.executable.run, given, _kinds(body), bodies=[body.graph])
     return [Value(x, own.names) for x, own in zip(made, body.results, strict=True)]
 
 
@@ -449,7 +413,7 @@ def while_loop(
         return carry
 
     given = [*[x.array for x in values], *test.captured, *body.captured]
-    made = _done("while", run, given, _kinds(body), [test, body])
+    made = done("while", run, given, _kinds(body), bodies=[test.graph, body.graph])
     found = [_outside(Value(x, v.names), frame) for x, v in zip(made, values, strict=True)]
     return tree.unflatten(form, found)
 
@@ -573,12 +537,12 @@ def scan(
             carry, made[i] = results[:carries], results[carries:]
         found = []
         for n, (x, (var, keys)) in enumerate(zip(stacked, each, strict=True)):
-            column = [array_of(_alone(row[n]), var, keys=keys) for row in made]
+            column = [array_of(alone(row[n]), var, keys=keys) for row in made]
             found.append(_stack(column, len(x.names))._live())
         return [*carry, *found]
 
     given = [*[x.array for x in values], *[x.array for x in arrays], *body.captured]
-    made = _done("scan", run, given, [*_kinds(body)[:carries], *ends], [body])
+    made = done("scan", run, given, [*_kinds(body)[:carries], *ends], bodies=[body.graph])
     names = [*[x.names for x in values], *[x.names for x in stacked]]
     found = [_outside(Value(x, own), frame) for x, own in zip(made, names, strict=True)]
     return tree.unflatten(form, found[:carries]), tree.unflatten(forms[1], found[carries:])
@@ -589,7 +553,7 @@ def _length(arrays: Sequence[Value], length: int | None, what: str) -> int:
     lengths = {x.shape[0] if x.shape else None for x in arrays}
     lengths |= set() if length is None else {int(length)}
     if len(lengths) != 1 or None in lengths:
-        said = ", ".join(map(repr, arrays)) or "nothing"
+        said = ", ".join([repr(x) for x in arrays]) or "nothing"
         raise ArgumentError(
             f"{what}: xs is {said}, and length={length}; give arrays whose first dims have one "
             "length, or length=",

@@ -92,7 +92,7 @@ class Jitted:
     """A function that is traced once for arguments of a kind; see `jit`."""
 
     def __init__(self, fun: Any, options: Options) -> None:
-        functools.update_wrapper(self, fun, updated=())  # nor what it has: a `lower`, say
+        functools.update_wrapper(self, fun, updated=())
         self._fun = fun
         self._options = options
         self._what = title("jit", fun)
@@ -252,6 +252,12 @@ class Jitted:
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """Trace the function for arguments; of these a shape and a dtype are enough."""
+        if innermost() is not None or tracing() is not None:
+            raise ArgumentTypeError(
+                f"{self._what} is lowered in a function that is mapped or traced itself; lower it "
+                "outside, or call it",
+                argument="self",
+            )
         own_args, own_kwargs, statics = self._split(args, kwargs)
         leaves, structure = tree.flatten((own_args, own_kwargs))
         label = labelled(self._fun, own_args, own_kwargs)
@@ -261,7 +267,6 @@ class Jitted:
             x if hasattr(x, "shape") and hasattr(x, "dtype") else device_put(x) for x in leaves
         ]
         graph, out, keys = self._trace(leaves, (structure, statics, label))
-        donated = {id(x) for x in self._donated(args, kwargs)}
         return Traced(
             Signature(
                 self._what,
@@ -270,10 +275,21 @@ class Jitted:
                 _LEAF if out is None else out,
                 tuple(isinstance(x.dtype, KeyDType) for x in leaves),
                 keys,
-                tuple(id(x) in donated for x in tree.leaves((own_args, own_kwargs))),
-                lambda args, kwargs: self._split(args, kwargs)[:2],
+                self._marked(args, kwargs, statics),
             )
         )
+
+    def _marked(self, args: Any, kwargs: Any, statics: Any) -> tuple[bool, ...]:
+        """Return for each leaf of the arguments that are not static whether it is donated."""
+        numbers, names = self._options.donated
+        given = {n % len(args) for n in numbers if -len(args) <= n < len(args)}
+        marks = tuple(
+            [tree.map(lambda _, n=n: n in given, x) for n, x in enumerate(args) if n not in statics]
+        )
+        named = {
+            k: tree.map(lambda _, k=k: k in names, x) for k, x in kwargs.items() if k not in statics
+        }
+        return tuple(tree.leaves((marks, named)))
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Trace the function for arguments, and return the stage after that."""
@@ -483,8 +499,9 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
       `ShapeDtypeStruct`s in the structure of the result.
 
     >>> import gpushard as gs
-    >>> gs.eval_shape(lambda x: x @ x.T, gs.ShapeDtypeStruct((2, 3), "float32"))
-    ShapeDtypeStruct((2, 2), float32)
+    >>> result = gs.eval_shape(lambda x: x @ x.T, gs.ShapeDtypeStruct((2, 3), "float32"))
+    >>> result.shape, result.dtype.name
+    ((2, 2), 'float32')
     """
     check_function(fun, "eval_shape")
     graph, structure, keys = _abstract(fun, args, kwargs)

@@ -56,7 +56,7 @@ def pmap(
 
     Returns:
       The function of arrays that have the dim; its results are in a `PmapSharding`. Its `lower`
-      is that of `jit`.
+      checks a call and does not do it.
 
     Raises:
       ArgumentTypeError: an argument has a type that cannot be used; fun is no function.
@@ -101,7 +101,7 @@ def pmap(
     @functools.wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
         own, fixed, gone = opened(args, kwargs)
-        result = own.run(_with_static(fun, fixed) if fixed else fun, out_axes)
+        result = own.run(_with(fun, fixed) if fixed else fun, out_axes)
         for n in gone:
             for leaf in tree.leaves(args[n]):
                 if is_array(leaf) and not is_traced(leaf):  # those of a call around go on
@@ -109,12 +109,8 @@ def pmap(
         return result
 
     def lower(*args: Any, **kwargs: Any) -> Lowered:
-        """Return the call as a traced function, as `jit` makes it, without doing it.
-
-        Args:
-          *args: as for a call; a `ShapeDtypeStruct` may stand for an array.
-          **kwargs: likewise.
-        """
+        """Trace a call, and return that stage; a `ShapeDtypeStruct` may stand for an array."""
+        _without_static(args, static, donated, what)
         traced = jit(call, static_argnums=static, donate_argnums=donated)
         return cast("Lowered", traced.lower(*args, **kwargs))
 
@@ -177,6 +173,18 @@ def soft_pmap(
     return call  # type: ignore[return-value]
 
 
+def _with(function: Callable[..., Any], fixed: dict[int, Any]) -> Callable[..., Any]:
+    """Return a function of the arguments that are not static; those are by number, ascending."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        every = list(args)
+        for n, value in fixed.items():
+            every.insert(n, value)
+        return function(*every, **kwargs)
+
+    return call
+
+
 _NOTHING: Any = {}, (), ()
 
 
@@ -226,18 +234,6 @@ def _without_static(
     for n, value in fixed.items():
         _check_static(value, n, what)
     return tuple([arg for n, arg in enumerate(args) if n not in fixed]), fixed, gone
-
-
-def _with_static(function: Callable[..., Any], fixed: dict[int, Any]) -> Callable[..., Any]:
-    """Return a function of the arguments that are not static; those are by their numbers."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        every = list(args)
-        for n, value in fixed.items():
-            every.insert(n, value)
-        return function(*every, **kwargs)
-
-    return call
 
 
 def _check_static(value: Any, number: int, what: str) -> None:

@@ -159,8 +159,15 @@ def check_spec(spec: Any, mesh: Mesh, manual: Sequence[str], what: str, argument
             argument=argument,
             value=spec,
         )
+    if PartitionSpec.UNCONSTRAINED in spec:
+        raise ArgumentError(
+            f"{what}: {argument} has {spec}, and a function sees blocks of one shape; name the "
+            "axes that split each dim, or None",
+            argument=argument,
+            spec=spec,
+        )
     for axis, times in Counter(spec.all_axes()).items():
-        if axis not in manual or times > 1 or PartitionSpec.UNCONSTRAINED in spec:
+        if axis not in manual or times > 1:
             why = (
                 f"{times} times"
                 if axis in manual

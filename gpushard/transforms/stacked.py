@@ -94,9 +94,9 @@ class StackedFrame(Frame):
         self.used = 1
         before: tuple[tuple[str, int], ...] = ()
         if around and around[0].mesh is not None:
-            after = around[0].mesh.axis_sizes[len(around) :]
-            before = tuple(around[0].mesh.shape.items())[: len(around)]
-            ahead = after[1:] if after[:1] == (size,) else ()
+            grid = tuple(around[0].mesh.shape.items())
+            before, after = grid[: len(around)], [n for _, n in grid[len(around) :]]
+            ahead = tuple(after[1:]) if after[:1] == [size] else ()
             around[-1].used = max(around[-1].used, len(around) + 1)
         elif self.mesh is not None:
             raise MeshError(
@@ -104,7 +104,7 @@ class StackedFrame(Frame):
                 "whose devices have their work; use vmap here",
                 argument="fun",
             )
-        self.mesh = _grid(self.pool, before, (self.axis, size), ahead, what, chunked)
+        self.mesh = _grid(self.pool, before, self.axis, size, ahead, what, chunked)
         for frame in self._around() if around else ():
             frame.mesh = self.mesh
             frame.brings = True
@@ -128,15 +128,14 @@ class StackedFrame(Frame):
 def _grid(
     devices: tuple[Any, ...],
     before: tuple[tuple[str, int], ...],
-    own: tuple[str, int],
+    axis: str,
+    size: int,
     ahead: Shape,
     what: str,
     chunked: bool,
 ) -> Mesh:
-    """Return the first devices in a grid: axes that are there, one of a call, further ones."""
-    axis, size = own
-    sizes, names = [n for _, n in before], [name for name, _ in before]
-    count = math.prod(sizes)
+    """Return the first devices in a grid that has an axis after others, and maybe some more."""
+    count = math.prod(n for _, n in before)
     most = len(devices) // count
     if chunked and size > most:
         if not most or size % most:
@@ -157,7 +156,7 @@ def _grid(
             size=size,
             devices=len(devices),
         )
-    return _mesh(devices, (*sizes, size, *ahead), (*names, axis))
+    return _mesh(devices, (*[n for _, n in before], size, *ahead), (*[x for x, _ in before], axis))
 
 
 def _mesh(devices: tuple[Any, ...], sizes: Shape, names: tuple[str, ...] = ()) -> Mesh:
@@ -306,7 +305,8 @@ def unstacked(x: Mapped, axis: int | None, names: Names, frame: StackedFrame) ->
     ahead = len(outer) + (0 if axis is None else len(names))
     kept = _elements(value, ahead, mesh)
     if frame.outer is None and frame.used < len(mesh.axis_names):
-        mesh = _mesh(frame.pool, mesh.axis_sizes[: frame.used])
+        used = frame.used
+        mesh = _mesh(frame.pool, mesh.axis_sizes[:used], mesh.axis_names[:used])
         kept = tuple([axes if set(axes) <= set(mesh.axis_names) else () for axes in kept])
     lead = tuple([name.place or () for name in outer])
     if axis is None:

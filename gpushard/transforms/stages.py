@@ -79,7 +79,6 @@ class Signature:
     in_keys: tuple[bool, ...]  # which of the arguments are random keys
     out_keys: tuple[bool, ...]  # which of the results are
     donated: tuple[bool, ...]  # which of the arguments may be given up
-    split: Callable[[Any, Any], tuple[Any, Any]]  # leaves static arguments out
 
 
 class _Stage:
@@ -294,6 +293,10 @@ class Compiled(_Stage):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run it.
 
+        Args:
+          *args: those that are not static, as they were when it was lowered.
+          **kwargs: likewise.
+
         Raises:
           ArgumentTypeError: arguments have another structure, other shapes or types.
           ShardingError: they lie elsewhere.
@@ -305,12 +308,11 @@ class Compiled(_Stage):
                 "call the function that it was made of",
                 argument="self",
             )
-        args, kwargs = own.split(args, kwargs)
         leaves, structure = tree.flatten((args, kwargs))
         if structure != own.in_tree:
             raise ArgumentTypeError(
-                f"the compiled {own.what} got arguments of the structure {structure}, and was "
-                f"compiled for {own.in_tree}; call it as it was lowered",
+                f"the compiled {own.what} got arguments {_shown(structure)}, and was compiled for "
+                f"{_shown(own.in_tree)}; call it as it was lowered",
                 argument="args",
             )
         arrays = [x if isinstance(x, Array) else device_put(x) for x in leaves]
@@ -354,6 +356,11 @@ class Compiled(_Stage):
                 "move them with gpushard.reshard",
                 argument="args",
             )
+
+
+def _shown(structure: Any) -> str:
+    """Return a structure as text: * for each leaf."""
+    return repr(structure).removeprefix("TreeDef(").removesuffix(")")
 
 
 def _check_dialect(dialect: str | None) -> None:

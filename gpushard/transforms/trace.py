@@ -32,7 +32,7 @@ from gpushard.ops.row import Params, Row
 from gpushard.ops.scalars import KINDS
 from gpushard.placement.device_put import device_put
 from gpushard.runtime.runtime import Runtime
-from gpushard.transforms.executable import var_of
+from gpushard.transforms.executable import array_of, var_of
 from gpushard.transforms.graph import Graph, Step, Var
 from gpushard.transforms.traced import Traced, user_line
 from gpushard.typing import HostArray
@@ -312,3 +312,39 @@ _innermost: ContextVar[Trace | None] = ContextVar("innermost trace", default=Non
 def tracing() -> Trace | None:
     """Return the innermost trace that this code runs in."""
     return _innermost.get()
+
+
+def done(
+    name: str,
+    run: Callable[[Sequence[Any]], Sequence[Any]],
+    operands: Sequence[Any],
+    results: Sequence[tuple[Var, bool]],
+    **more: Any,
+) -> list[Any]:
+    """Do an operation on arrays now, or record it where one of them is traced.
+
+    Args:
+      name: of the operation.
+      run: takes buffers of the operands and gives those of the results.
+      operands: arrays.
+      results: of each what it is, and whether it is keys.
+      **more: for the `Step`.
+    """
+    trace = tracing()
+    if trace is None or not any(isinstance(x, Tracer) for x in operands):
+        buffers = run([x._live() for x in operands])
+        return [
+            array_of(alone(buffer), var, keys=keys)
+            for buffer, (var, keys) in zip(buffers, results, strict=True)
+        ]
+    given = [trace.lift(x) for x in operands]
+    made = trace.record(
+        None, name, lambda given, _: run(given), given, [var for var, _ in results], **more
+    )
+    arrays = [made] if len(results) == 1 else made
+    return [x._of(is_keys) if keys else x for x, (_, keys) in zip(arrays, results, strict=True)]
+
+
+def alone(buffer: ShardedBuffer) -> ShardedBuffer:
+    """Return another buffer of the same memory: of several results that may be one."""
+    return ShardedBuffer(buffer.tiling, buffer.dtype, buffer.values, buffer.claims, buffer.settled)

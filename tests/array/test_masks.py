@@ -12,6 +12,7 @@ import pytest
 import gpushard as gs
 from gpushard import testing
 from gpushard.functions import masks
+from gpushard.movement import reshard
 from gpushard.testing.faults import InjectedError, faults
 
 SPECS = gs.P("x", "y"), gs.P(("y", "x")), gs.P(None, "x"), gs.P("y", None, "x"), gs.P(None, None)
@@ -55,6 +56,22 @@ def test_masks_select_what_numpy_selects(how: str) -> None:
                 assert made.sharding.spec.axes(0) == axes
             at = gs.numpy.argwhere(mask)
             np.testing.assert_array_equal(np.asarray(at), np.argwhere(chosen))
+
+
+def test_positions_in_all_dims_are_moved_by_one_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It depends on how many are true in each block, and so is made whenever they are found."""
+    made = []
+    plan = reshard.make_plan
+    monkeypatch.setattr(reshard, "make_plan", lambda *of, **by: made.append(of) or plan(*of, **by))
+    with testing.runtime(host_devices=6):
+        chosen = np.arange(60).reshape(5, 4, 3) % 7 > 3
+        mesh = gs.make_mesh((3, 2), ("x", "y"))
+        mask = gs.device_put(chosen, gs.NamedSharding(mesh, gs.P("x", "y")))
+        for times in (1, 2):
+            found = gs.numpy.nonzero(mask)
+            assert len(made) == times
+            for mine, want in zip(found, np.nonzero(chosen), strict=True):
+                np.testing.assert_array_equal(np.asarray(mine), want)
 
 
 @pytest.mark.parametrize("committed", [(True, False), (False, True), (False, False)])

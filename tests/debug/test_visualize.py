@@ -5,7 +5,7 @@ import itertools
 import math
 import re
 import sys
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -192,6 +192,37 @@ def test_too_many_blocks_leave_out_the_middle() -> None:
     assert {"0", "1", "99"} <= set(texts)
     down = regions("\n".join(shown((100, 1), NamedSharding(mesh, P("x"))).splitlines()[1:]))
     assert sorted(text for _, text in down) == sorted([*map(str, range(14)), "...", "99"])
+
+
+def test_long_labels_have_as_many_lines_as_they_need() -> None:
+    lines = shown((3, 3), Scattered(), scale=0.1).splitlines()
+    drawn = [read_ids(text) for _, text in regions("\n".join(lines[1:]))]
+    assert sorted(map(min, drawn)) == [100, 106, 107]
+    assert {device: min(ids) for ids in drawn for device in ids} == Scattered.first
+
+
+class Numbered(NamedTuple):
+    id: int
+
+
+class Scattered(Sharding):
+    """One block has devices in a row, the others every second one: their labels are longer."""
+
+    first: ClassVar = {n: 100 if n < 106 else 106 + n % 2 for n in range(100, 118)}
+    device_set = frozenset(map(Numbered, first))  # type: ignore[assignment]
+
+    def devices_indices_map(self, global_shape):  # type: ignore[no-untyped-def]
+        rows = {100: slice(0, 1), 106: slice(1, 2), 107: slice(2, 3)}
+        return {Numbered(n): (rows[first], slice(None)) for n, first in self.first.items()}
+
+
+@pytest.mark.parametrize(
+    ("color", "code"),
+    [((0, 0, 0), 16), ((0, 0, 1), 21), ((0, 1, 0), 46), ((1, 0, 0), 196), ((1, 1, 1), 231)],
+)
+def test_colors_are_those_of_the_cube_of_256(color: tuple[int, ...], code: int) -> None:
+    text = shown((8, 8), NamedSharding(CUBE, P("x")), Terminal(), color_map=lambda _: color)
+    assert set(re.findall(r"48;5;(\d+);", text)) == {str(code)}
 
 
 def test_colors_only_where_they_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,6 +145,8 @@ def test_a_pmap_sharding_gives_devices_what_its_spec_says(case: tuple[ShardingSp
     assert again == sharding and hash(again) == hash(sharding)
     assert sharding.is_equivalent_to(again, len(shape))
     assert repr(spec) in repr(sharding)
+    assert "memory_kind" not in repr(sharding)
+    assert "memory_kind='pinned_host'" in repr(sharding.with_memory_kind("pinned_host"))
 
 
 @given(specs(unstacked=False))

@@ -429,6 +429,7 @@ def test_boxes_of_a_space_are_where_their_elements_are(operation: str, data: st.
         expected = spaces(how.shape, part.write)[(*block, ...)].ravel()
         corners = (np.array(ends, np.int64).reshape(-1, 1) for ends in (starts, stops))
         boxes = cut_blocks(part.write, *corners)
+        assert (boxes.length > 0).all()
         found = np.full(expected.size, -1)
         for n in range(len(boxes.block)):
             for at in np.ndindex(*boxes.length[:, n].tolist()):
@@ -437,6 +438,13 @@ def test_boxes_of_a_space_are_where_their_elements_are(operation: str, data: st.
                 point = tuple((boxes.begin[:, n] + at).tolist())
                 found[place] = np.ravel_multi_index(point, part.write.space) if point else 0
         assert np.array_equal(found, expected)
+
+
+def test_blocks_beside_a_diagonal_have_no_boxes():
+    side = Side((4,), ((0, (0,)), (0, (0,))), ((0,),))
+    starts, stops = np.array([[0, 0], [2, 1]]), np.array([[2, 2], [4, 3]])
+    boxes = cut_blocks(side, starts, stops)
+    assert boxes.block.tolist() == [1] and boxes.length.tolist() == [[1]]
 
 
 @examples(100)

@@ -57,6 +57,15 @@ def test_a_partly_addressable_array_says_what_it_is_and_not_its_data(mesh: gs.Me
     assert x.is_deleted() and repr(x) == "Array(deleted, shape=(8, 6), dtype=float64)"
 
 
+def test_what_others_hold_nothing_of_is_read(mesh: gs.Mesh) -> None:
+    value = VALUE[:2]
+    x = partial(mesh, "x", value=value)
+    assert not x.is_fully_addressable
+    np.testing.assert_array_equal(np.asarray(x), value)
+    with pytest.raises(gs.errors.AddressError):
+        np.asarray(partial(mesh, "x", value=VALUE[:3]))
+
+
 @pytest.mark.parametrize(
     "use",
     [

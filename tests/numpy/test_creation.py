@@ -12,6 +12,7 @@ import pytest
 
 import gpushard as gs
 from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
+from gpushard.numpy import ranges
 from gpushard.ops.aval import Aval
 from gpushard.ops.row import Row, Site
 from gpushard.ops.table import creation
@@ -431,3 +432,16 @@ def test_a_range_shorter_than_its_step(step: Any) -> None:
             lambda stop=stop: gs.numpy.arange(0.0, stop, step),
             lambda stop=stop: np.arange(0.0, stop, step),
         )
+
+
+def test_a_range_of_integers_is_checked_once_and_one_of_floats_each_time() -> None:
+    """Floats that are equal may differ: of two zeros one is negative."""
+    gnp.arange(3, 17, 2, np.int16)
+    before = ranges._ends_of_integers.cache_info().hits
+    assert np.array_equal(gnp.arange(3, 17, 2, np.int16), np.arange(3, 17, 2, np.int16))
+    assert ranges._ends_of_integers.cache_info().hits == before + 1
+    for start in (0.0, -0.0, 0, True, np.float32(1), 1):
+        found, wanted = gnp.arange(start, 3), np.arange(start, 3)
+        assert found.dtype == wanted.dtype and np.asarray(found).tobytes() == wanted.tobytes()
+    with pytest.raises(ArgumentTypeError):
+        gnp.arange(0, 3, 1, [1])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard import testing
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from tests.numpy.compare import placed, put
 
@@ -226,6 +227,18 @@ def test_comparisons(equal_nan: bool) -> None:
     pinned = gs.device_put(x, x.sharding.with_memory_kind("pinned_host"))
     assert gnp.array_equal(x, pinned) and gnp.allclose(x, pinned, pinned * 0 + 1e-5)
     assert (gnp.shape(x), gnp.ndim(x), gnp.size(x), gnp.size(x, 0)) == ((5, 3), 2, 15, 5)
+
+
+def test_arrays_are_compared_with_numbers_where_they_lie() -> None:
+    with testing.runtime(host_devices=8, host_domains=8) as runtime:
+        x = gs.device_put(np.full(64, 3.0), gs.NamedSharding(gs.make_mesh((8,), ("x",)), gs.P("x")))
+        before = dict(runtime.backend.traffic)
+        assert gnp.allclose(x, 3) and gnp.allclose(3.0 + 1e-9, x) and not gnp.allclose(x, 3.1)
+        assert gnp.allclose(x * np.nan, np.nan, equal_nan=True)
+        assert not gnp.allclose(x, np.float32(2)) and gnp.allclose(x, 2, atol=1.0)
+        moved = {k: n - before.get(k, 0) for k, n in runtime.backend.traffic.items()}
+        assert sum(n for (_, domain), n in moved.items() if domain < 0) <= 6
+    assert gnp.allclose(3, 3.0) and not gnp.allclose(np.arange(3), 1)
 
 
 def test_what_programs_may_ask() -> None:

@@ -103,6 +103,10 @@ def test_covariances(name: str, dtype: str) -> None:
         close(gnp.cov(x.T, rowvar=False, **known), np.cov(data, **known))
         close(gnp.cov(x, x[:2], **known), np.cov(data, data[:2], **known))
         close(gnp.cov(x[1], **known), np.cov(data[1], **known))
+        close(gnp.cov(x[1], rowvar=False, **known), np.cov(data[1], rowvar=False, **known))
+        for more in (slice(0, 1), 0):  # a single row of a second array stays one
+            expected = np.cov(data.T, data[more], rowvar=False, **known)
+            close(gnp.cov(x.T, x[more], rowvar=False, **known), expected)
         listed = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in known.items()}
         close(gnp.cov(x, **listed), np.cov(data, **known))
         placed_too = {k: put(v, "x") if isinstance(v, np.ndarray) else v for k, v in known.items()}

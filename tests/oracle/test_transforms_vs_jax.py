@@ -1,7 +1,8 @@
-"""Random bodies of `shard_map` against JAX's, where JAX can run them."""
+"""Random bodies of `shard_map` and `pmap`, and collectives, against JAX's where JAX has them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -12,7 +13,9 @@ import pytest
 import gpushard as gs
 from gpushard.testing import runtime
 from tests.share import some
+from tests.transforms import test_collectives as collectives
 from tests.transforms.bodies import Lax, Step
+from tests.transforms.test_pmap import called, random_call
 from tests.transforms.test_shard_map import mesh_of, ours, random_program
 
 
@@ -33,6 +36,13 @@ def is_jax_s(step: Step) -> bool:
     return name != "broadcast"
 
 
+def mesh_of_theirs(jax: ModuleType, axes: dict[str, int]) -> Any:
+    """Return a mesh of JAX's."""
+    shape = tuple(axes.values())
+    devices = np.array(jax.devices()[: math.prod(shape)], object)
+    return jax.sharding.Mesh(devices.reshape(shape), tuple(axes))
+
+
 def test_random_bodies(jax: ModuleType) -> None:
     ran = 0
     for seed in range(some(40, 2000)):
@@ -43,8 +53,7 @@ def test_random_bodies(jax: ModuleType) -> None:
         x = gs.device_put(value, gs.NamedSharding(mesh, into))
         got = gs.shard_map(ours(body), mesh, into, out, check_rep=False)(x)
         spec = jax.sharding.PartitionSpec
-        devices = np.array(jax.devices()[: mesh.size], object).reshape(mesh.axis_sizes)
-        theirs = jax.sharding.Mesh(devices, mesh.axis_names)
+        theirs = mesh_of_theirs(jax, axes)
         steps = Lax(jax.lax, jax.numpy)
 
         def run(v: Any, body: list[Step] = body, steps: Lax = steps) -> Any:
@@ -58,5 +67,52 @@ def test_random_bodies(jax: ModuleType) -> None:
         want = np.asarray(jax.block_until_ready(jax.jit(mapped)(value)))
         assert got.shape == want.shape, body
         np.testing.assert_allclose(np.asarray(got), want, rtol=1e-5, err_msg=str((seed, body)))
+        ran += 1
+    assert ran > 10
+
+
+def test_collectives(jax: ModuleType) -> None:
+    """All of a mesh are one program of JAX's, which takes long to compile each."""
+    found: dict[tuple[tuple[str, int], ...], list[collectives.Case]] = {}
+    for seed in range(some(30, 400)):
+        axes, cases = collectives.random_cases(30_000 + seed)
+        own = found.setdefault(tuple(axes.items()), [])
+        for case in cases:
+            adds = case[0][0].startswith("scatter") and case[1].dtype.kind == "b"  # JAX refuses it
+            own += [case] if is_jax_s(case[0]) and not adds else []
+    spec = jax.sharding.PartitionSpec
+    for items, cases in found.items():
+        axes = dict(items)
+        into, out = ([spec(*case[n]) for case in cases] for n in (2, 3))
+        mapped = jax.shard_map(
+            collectives.called(jax.lax, jax.numpy, cases),
+            mesh=mesh_of_theirs(jax, axes),
+            in_specs=tuple(into),
+            out_specs=tuple(out),
+            check_vma=False,
+        )
+        wanted = jax.block_until_ready(jax.jit(mapped)(*[case[1] for case in cases]))
+        for got, want, case in zip(collectives.ours(axes, cases), wanted, cases, strict=True):
+            collectives.compare(got, np.asarray(want), (axes, case[0], case[1].dtype, *case[2:]))
+            if case[0][0] != "pmean":  # that of integers is as NumPy's mean
+                assert got.dtype == want.dtype, (case[0], case[1].dtype)
+    assert sum(map(len, found.values())) > 150
+
+
+def test_pmap(jax: ModuleType) -> None:
+    ran = 0
+    for seed in range(some(40, 1000)):
+        _, values, into, out, bodies = random_call(30_000 + seed)
+        if not all(is_jax_s(step) for body in bodies for step in body):
+            continue
+        made = gs.pmap(called(gs.lax, gs.numpy, bodies), "i", in_axes=into, out_axes=out)(*values)
+        # JAX's takes another dim than it is told for those that count from the end.
+        into, out = (
+            tuple([None if n is None else n % x.ndim for n, x in zip(axes, xs, strict=True)])
+            for axes, xs in ((into, values), (out, made))
+        )
+        theirs = jax.pmap(called(jax.lax, jax.numpy, bodies), "i", in_axes=into, out_axes=out)
+        for got, want in zip(made, jax.block_until_ready(theirs(*values)), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-5, err_msg=str((seed, into, out)))
         ran += 1
     assert ran > 10

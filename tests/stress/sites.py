@@ -24,7 +24,9 @@ _parsing = threading.Lock()
 """CPython 3.11 does not always survive two threads that parse at once (its issue 106905)."""
 
 PACKAGE = Path(__file__).parents[2] / "gpushard"
-FILES = tuple(f"runtime/{name}.py" for name in ("runtime", "reclaim", "memory", "pool", "stream"))
+FILES = tuple(
+    f"runtime/{name}.py" for name in ("runtime", "reclaim", "memory", "pool", "stream", "callbacks")
+)
 FOLDERS = ("runtime/cuda", "movement", "ops", "array", "placement")
 
 WAITS = {"wait", "wait_for", "wait_idle", "synchronize", "_wait"}

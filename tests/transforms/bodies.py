@@ -189,7 +189,13 @@ def _random_step(
 ) -> Step | None:
     if rng.random() < 0.4:
         return str(rng.choice(list(LOCAL))), ()
-    name = str(rng.choice(COLLECTIVES))
+    return random_collective(rng, str(rng.choice(COLLECTIVES)), axes, shape)
+
+
+def random_collective(
+    rng: np.random.Generator, name: str, axes: dict[str, int], shape: Sequence[int]
+) -> Step | None:
+    """Return a collective of a block of some shape; None if what was drawn does not fit it."""
     many = rng.permutation(list(axes))[: rng.integers(1, len(axes) + 1)].tolist()
     chosen: Any = many[0] if len(many) == 1 or rng.random() < 0.6 else tuple(many)
     names = (chosen,) if isinstance(chosen, str) else chosen

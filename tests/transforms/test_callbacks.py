@@ -229,6 +229,59 @@ def test_results_lie_where_they_are_wanted() -> None:
     assert gs.io_callback(lambda v: None, None, made) is None
 
 
+def test_each_run_of_a_traced_function() -> None:
+    log, outside = Log(), gs.device_put(np.full(6, 5.0))
+    m, calls = mesh(), []
+
+    def pure(v: Any) -> Any:
+        calls.append(v.shape)
+        return v.sum(-1)
+
+    @gs.jit
+    def f(x: Any) -> Any:
+        gs.debug.callback(log, x, outside, "text")
+        y = gs.vmap(
+            lambda row: gs.pure_callback(pure, Shape((), float), row, vmap_method="expand_dims")
+        )(x)
+        gs.pure_callback(pure, Shape((), float), y)  # which nobody needs
+        gs.debug.callback(log, y * 2)
+
+        def body(block: Any) -> Any:
+            gs.debug.callback(log, block)
+            return gs.io_callback(lambda v: v + 1, Shape((2, 3), float), block)
+
+        return y, gs.shard_map(body, m, P("x", "y"), P("x", "y"))(x), gs.pmap(tapped)(x)
+
+    def tapped(row: Any) -> Any:
+        return legacy.id_tap(
+            lambda v, _, device: log((device.id, v.sum())), row, tap_with_device=True
+        )
+
+    gs.make_jaxpr(f)(VALUE)
+    gs.eval_shape(f, VALUE)
+    assert not log.values() and not calls
+    for value in (VALUE, VALUE * 3):
+        sums, more, rows = f(value)
+        np.testing.assert_array_equal(np.asarray(sums), value.sum(1))
+        np.testing.assert_array_equal(np.asarray(more), value + 1)
+        np.testing.assert_array_equal(np.asarray(rows), value)
+        assert calls == [(8, 6)]
+        calls.clear()
+        gs.effects_barrier()
+        (whole, five, text), _ = log.calls[0]
+        np.testing.assert_array_equal(whole, value)
+        assert five.tolist() == [5.0] * 6 and text == "text"
+        got = log.values()
+        np.testing.assert_array_equal(got[1], value.sum(1) * 2)
+        blocks = value.reshape(4, 2, 2, 3).transpose(0, 2, 1, 3).reshape(8, 2, 3)
+        assert counted(got[2:10]) == counted(blocks)
+        assert got[10:] == list(enumerate(value.sum(1)))
+        log.calls.clear()
+    bad = gs.jit(lambda x: gs.pure_callback(lambda v: v[9], Shape((), float), x) + 1)
+    with pytest.raises(CallbackError, match="IndexError"):
+        bad(VALUE)
+
+
 def test_calls_are_made_in_order_and_failures_stop_nothing() -> None:
     order: list[int] = []
 
@@ -267,21 +320,22 @@ def test_a_failure_on_one_device_is_one_failure() -> None:
 
 def test_values_that_are_late_or_fail() -> None:
     log = Log()
-    x = gs.device_put(VALUE, gs.NamedSharding(mesh(), P("x")))
-    late, gate = testing.gated(x)
-    failing, other = testing.gated(x, error=ValueError("planned"))
-    gs.debug.callback(log, late)  # returns while the value is not there
-    gs.debug.callback(log, failing)
-    gs.debug.callback(log, x)
-    assert not log.calls
-    gate.open()
-    other.open()
-    with pytest.raises(CallbackError, match="planned") as caught:
-        gs.effects_barrier()
-    assert isinstance(caught.value.__cause__, gs.errors.ExecutionError)
-    assert [v.shape for v in log.values()] == [(8, 6)] * 2
-    with pytest.raises(CallbackError, match="planned"):
-        gs.pure_callback(log, None, failing)
+    with testing.runtime(backend="host", host_devices=8):
+        x = gs.device_put(VALUE, gs.NamedSharding(mesh(), P("x")))
+        late, gate = testing.gated(x)
+        failing, other = testing.gated(x, error=ValueError("planned"))
+        gs.debug.callback(log, late)  # returns while the value is not there
+        gs.debug.callback(log, failing)
+        gs.debug.callback(log, x)
+        assert not log.calls
+        gate.open()
+        other.open()
+        with pytest.raises(CallbackError, match="planned") as caught:
+            gs.effects_barrier()
+        assert isinstance(caught.value.__cause__, gs.errors.ExecutionError)
+        assert [v.shape for v in log.values()] == [(8, 6)] * 2
+        with pytest.raises(CallbackError, match="planned"):
+            gs.pure_callback(log, None, failing)
 
 
 def test_callbacks_may_call_callbacks_and_use_arrays() -> None:
@@ -337,7 +391,7 @@ def test_printing(capsys: pytest.CaptureFixture[str]) -> None:
         "{ a=[ 1 ] b=( [1. 1.] 3 ) }",
         "transforms: [('batch', {'batch_dims': (0,)})]",
         "[0 1]",
-        "device: CpuDevice(id=0)",
+        f"device: {gs.devices()[0]}",
         "[0 1 2]",
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,7 +14,7 @@ import gpushard as gs
 from gpushard import testing
 from gpushard.geometry.sharding_spec import Chunked, Unstacked
 from tests.share import some
-from tests.transforms.bodies import Blocks, Lax, random_body
+from tests.transforms.bodies import WITH_GROUPS, Blocks, Lax, Step, random_body
 
 lax = gs.lax
 PmapSharding = gs.sharding.PmapSharding
@@ -71,6 +72,67 @@ def test_pmap_is_vmap_on_devices() -> None:
         shard = np.take(np.asarray(want), 1, out)
         equal(made.addressable_data(1), shard)
         equal(x, value)
+
+
+SAME = ("psum", "pmean", "pmax", "pmin", "all_gather", "gather tiled", "broadcast")
+"""Collectives whose result is the same everywhere, but in groups."""
+
+
+def random_call(seed: int) -> tuple[int, Any, Any, Any, list[list[Step]]]:
+    """Return a size, arguments, `in_axes`, `out_axes`, and what is done with each argument."""
+    rng = np.random.default_rng(seed)
+    size = int(rng.choice([2, 3, 4, 8]))
+    values, into, out, bodies = [], [], [], []
+    for number in range(int(rng.integers(1, 4))):
+        block = rng.choice([1, 2, 4, size], int(rng.integers(1, 4))).tolist()
+        body = random_body(rng, {"i": size}, block, int(rng.integers(1, 4)))
+        axis = int(rng.integers(-len(block) - 1, len(block) + 1))
+        own = None if number and rng.random() < 0.3 else axis
+        at = axis % (len(block) + 1)
+        shape = block if own is None else [*block[:at], size, *block[at:]]
+        values.append(rng.integers(0, 9, shape).astype(rng.choice(["f8", "i8", "f4"])))
+        into.append(own)
+        ndim = blocks_of(size, values[-1], own, body).ndim
+        name, given = body[-1]
+        same = name in SAME and not (name in WITH_GROUPS and given[-1] is not None)
+        out.append(None if same and rng.random() < 0.5 else int(rng.integers(-ndim, ndim)))
+        bodies.append(body)
+    return size, values, tuple(into), tuple(out), bodies
+
+
+def blocks_of(size: int, value: Any, axis: int | None, body: list[Step]) -> Any:
+    """Return what each device gets."""
+    blocks = np.stack([value] * size) if axis is None else np.moveaxis(value, axis, 0)
+    for step in body:
+        blocks = Blocks({"i": size}).do(step, blocks)
+    return blocks
+
+
+def called(lax: Any, xp: Any, bodies: list[list[Step]]) -> Callable[..., Any]:
+    """Return a function that does with each argument what is to be done with it."""
+    steps = Lax(lax, xp)
+
+    def function(*values: Any) -> Any:
+        return tuple(
+            functools.reduce(lambda v, step: steps.do(step, v), body, value)
+            for body, value in zip(bodies, values, strict=True)
+        )
+
+    return function
+
+
+@pytest.mark.parametrize("way", [gs.pmap, gs.vmap])
+def test_dims_go_in_and_out_where_they_are_said(way: Any) -> None:
+    for seed in range(some(75, 700)):
+        size, values, into, out, bodies = random_call(seed)
+        f = way(called(lax, gs.numpy, bodies), axis_name="i", in_axes=into, out_axes=out)
+        for got, value, body, before, after in zip(
+            f(*values), values, bodies, into, out, strict=True
+        ):
+            want = blocks_of(size, value, before, body)
+            want = want[0] if after is None else np.moveaxis(want, 0, after)
+            assert got.shape == want.shape and got.dtype.kind == want.dtype.kind
+            np.testing.assert_allclose(got, want, rtol=1e-5, err_msg=str((seed, body)))
 
 
 def test_soft_pmap_is_vmap_in_chunks() -> None:
@@ -388,29 +450,6 @@ def test_pmap_of_pmap_with_all_parameters() -> None:
     total = value.sum((0, 2))[None, :, None] + np.arange(2)[:, None, None]
     equal(named["z"], value + total)
     equal(same, value)
-
-
-def test_a_lowered_call_is_that_of_jit() -> None:
-    def body(x: Any, k: int, t: Any, *, z: Any) -> Any:
-        return x * k + t["a"] + z + lax.psum(x, "i")
-
-    f = gs.pmap(
-        body, "i", in_axes=(0, None), static_broadcasted_argnums=1, donate_argnums=0, axis_size=4
-    )
-    value = CUBE[:, :, 0]
-    abstract, z = (gs.ShapeDtypeStruct(value.shape, value.dtype) for _ in range(2))
-    lowered = f.lower(abstract, 3, {"a": 1.0}, z=z)
-    (x, t), named = lowered.args_info
-    assert (x.shape, x.dtype, x.donated) == ((4, 3), value.dtype, True)
-    assert not t["a"].donated and not named["z"].donated
-    assert lowered.donate_argnums == (0,) and lowered.out_info.shape == (4, 3)
-    x = gs.device_put(value)
-    made = lowered.compile()(x, 3, {"a": 1.0}, z=value)
-    equal(made, value * 4 + 1 + value.sum(0))
-    assert x.is_deleted() and isinstance(made.sharding, PmapSharding)
-    calls: list[Any] = []
-    gs.pmap(lambda x: calls.append(x.shape) or x).lower(abstract)
-    assert calls == [(3,)]
 
 
 def test_an_exception_in_a_body_gives_nothing_up() -> None:

@@ -151,6 +151,9 @@ def test_axes_that_are_not_mapped_stay_split() -> None:
         want = blocks - blocks.mean(0) + blocks.sum(2, keepdims=True)
         np.testing.assert_allclose(np.asarray(made), want.reshape(8, 6))
         assert made.sharding.spec == P("x", "y")
+        cube = gs.device_put(value[..., None], gs.NamedSharding(mesh, P("x", "y")))
+        as_said = gs.shard_map(lambda b: b, mesh, P("x"), P("x", None, None), **how)(cube)
+        assert as_said.sharding.spec == P("x", "y", None)
         swapped = gs.shard_map(
             lambda b: gs.lax.all_to_all(b, "x", 1, 0, tiled=True) @ gs.numpy.ones((1, 3)),
             mesh, P("x"), P(None, "x"), **how,

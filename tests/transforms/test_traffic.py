@@ -35,6 +35,11 @@ BOUNDS: dict[str, tuple[Callable[[Any], Any], Any, float]] = {
     ),
     "all_gather": (lambda x: lax.all_gather(x, "x"), P(), ALL),
     "all_gather, joined": (lambda x: lax.all_gather(x, "x", axis=1, tiled=True), P(), ALL),
+    "all_gather, used twice": (
+        lambda x: (every := lax.all_gather(x, "x", tiled=True)) * x[0] - (every + x[1]),
+        P("x"),
+        ALL,
+    ),
     "all_to_all": (lambda x: lax.all_to_all(x, "x", 1, 0), P("x"), ALL / N),
     "all_to_all, joined": (lambda x: lax.all_to_all(x, "x", 0, 1, tiled=True), P("x"), ALL / N),
     "pswapaxes": (lambda x: lax.pswapaxes(x, "x", 1), P("x"), ALL / N),

@@ -155,6 +155,9 @@ def test_a_value_that_is_used_after_its_function_returned_raises(mesh: gs.Mesh) 
             use()
     with pytest.raises(errors.TracedValueError, match="has returned"):
         inside(mesh, lambda x: x + kept[0])
+    for map_it in (gs.vmap, gs.pmap, lambda f: gs.shard_map(f, mesh, gs.P(), gs.P())):
+        with pytest.raises(errors.TracedValueError, match="has returned"):
+            map_it(lambda x: x)(kept[0])
 
 
 def test_assignment_gives_a_variable_another_value(mesh: gs.Mesh) -> None:

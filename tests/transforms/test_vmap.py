@@ -122,10 +122,9 @@ def test_positions_that_differ_are_taken_in_one_call() -> None:
     called = []
 
     def note(frame: Any, event: str, function: Any) -> None:
+        # A method of NumPy's arrays, or a kernel of the CUDA backend.
         names = {"c_call": getattr(function, "__name__", ""), "call": frame.f_code.co_name}
-        if (
-            names.get(event) == "take"
-        ):  # a method of NumPy's arrays, or a kernel of the CUDA backend
+        if names.get(event) == "take":
             called.append(event)
 
     sys.setprofile(note)

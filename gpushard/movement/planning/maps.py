@@ -319,7 +319,7 @@ def shared_factors(shape: Shape, new_shape: Shape) -> Iterator[tuple[Factors, Fa
             i, a = next(old, (0, 1))
         if b == 1:
             j, b = next(new, (0, 1))
-        if a == 1 and b == 1:
+        if a == 1:  # and so is b: both shapes have as many elements
             return
         common = math.gcd(a, b)
         if common > 1:

@@ -163,12 +163,15 @@ def _count(xp: Any, block: Any, position: int, start: int, delta: int) -> None:
     begin = start + position * delta
 
     def counted(count: int, distance: int) -> Any:
-        first = xp.arange(count, dtype=dtype if count <= _exact(dtype) else None).astype(dtype)
+        first = xp.arange(count, dtype=dtype if count <= _exact(dtype) else None)
+        first = first.astype(dtype, copy=False)
         return first if distance == 1 else first * _wrapped(distance, dtype)
 
     first = counted(width, delta)
     if rows > 1:
-        begins = counted(rows, width * delta) + _wrapped(begin, dtype)
+        begins = counted(rows, width * delta)
+        if begin:
+            begins += _wrapped(begin, dtype)
         xp.add(begins[:, None], first, out=block[:done].reshape(rows, width))
     elif rows and begin:
         xp.add(first, _wrapped(begin, dtype), out=block[:done])
@@ -180,6 +183,8 @@ def _count(xp: Any, block: Any, position: int, start: int, delta: int) -> None:
 
 def _wrapped(number: int, dtype: Dtype) -> Any:
     """Return an integer as a type has it whose bits are not enough."""
+    if 0 <= number <= _exact(dtype):
+        return dtype.type(number)
     return np.uint64(number % (1 << 64)).astype(dtype)
 
 

@@ -1,0 +1,214 @@
+"""Control flow gives what Python's does, eagerly, under jit, and for each of mapped values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+import gpushard.numpy as gnp
+from gpushard import errors, lax, testing
+
+P = gs.P
+VALUE = np.arange(16.0).reshape(8, 2) - 5
+
+
+def rotate(x: Any) -> Any:
+    return x * 2 + 1
+
+
+def collatz(x: Any) -> Any:
+    def step(state: Any) -> Any:
+        n, count = state
+        return gnp.where(n % 2 == 0, n // 2, 3 * n + 1), count + 1
+
+    return lax.while_loop(lambda state: state[0] > 1, step, (x, 0))[1]
+
+
+def collatz_of(n: int) -> int:
+    count = 0
+    while n > 1:
+        n, count = n // 2 if n % 2 == 0 else 3 * n + 1, count + 1
+    return count
+
+
+FUNCTIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "cond": (
+        lambda x: lax.cond(x.sum() > 3, lambda x: x + 100, lambda x: -x, x),
+        lambda x: x + 100 if x.sum() > 3 else -x,
+    ),
+    "cond of a closure": (
+        lambda x: lax.cond(x[0] > 0, lambda: x * 2, lambda: gnp.zeros(2)),
+        lambda x: x * 2 if x[0] > 0 else np.zeros(2),
+    ),
+    "cond, numbers": (
+        lambda x: x + lax.cond(x[0] > 0, lambda: 1.0, lambda: 2.0),
+        lambda x: x + (1.0 if x[0] > 0 else 2.0),
+    ),
+    "switch": (
+        lambda x: lax.switch(x[0].astype(int), [lambda x: x, lambda x: x * 2, lambda x: -x], x),
+        lambda x: [x, x * 2, -x][min(max(int(x[0]), 0), 2)],
+    ),
+    "while": (
+        lambda x: lax.while_loop(lambda c: c.sum() < 40, rotate, x * x + 1),
+        lambda x: _while(lambda c: c.sum() < 40, rotate, x * x + 1),
+    ),
+    "while of a tuple": (
+        lambda x: lax.while_loop(lambda c: c[0] < 5, lambda c: (c[0] + 1, c[1] * x), (0, x))[1],
+        lambda x: x**6,
+    ),
+    "fori": (
+        lambda x: lax.fori_loop(0, 5, lambda i, c: c * 2 + i, x),
+        lambda x: x * 32 + 26,
+    ),
+    "fori, an element at a time": (
+        lambda x: lax.fori_loop(0, 2, lambda i, c: c + x[i], 0.0),
+        lambda x: x.sum(),
+    ),
+    "fori that assigns": (
+        lambda x: lax.fori_loop(0, 2, lambda i, c: c.at[i].set(i * 10.0), x),
+        lambda x: np.array([0.0, 10.0]),
+    ),
+    "scan": (
+        lambda x: lax.scan(lambda c, a: (c + a, c * a), 1.0, x)[1],
+        lambda x: np.array([x[0], (1 + x[0]) * x[1]]),
+    ),
+    "scan back": (
+        lambda x: lax.scan(lambda c, a: (c + a, c), 0.0, x, reverse=True)[1],
+        lambda x: np.array([x[1], 0.0]),
+    ),
+    "scan of nothing": (
+        lambda x: lax.scan(lambda c, _: (c * 2, c), x, None, 3)[1],
+        lambda x: np.stack([x, 2 * x, 4 * x]),
+    ),
+    "map": (lambda x: lax.map(lambda a: a * a, x), lambda x: x * x),
+    "associative scan": (lambda x: lax.associative_scan(gnp.add, x), np.cumsum),
+    "nested": (
+        lambda x: lax.fori_loop(
+            0, 3, lambda i, c: lax.cond(i == 1, lambda c: c * 10, lambda c: c + 1, c), x
+        ),
+        lambda x: (x + 1) * 10 + 1,
+    ),
+    "scan of a loop": (
+        lambda x: lax.scan(lambda c, a: (lax.fori_loop(0, 2, lambda i, v: v + a, c), a), 0.0, x)[0],
+        lambda x: 2 * x.sum(),
+    ),
+    "keys": (
+        lambda x: (
+            x
+            + 0
+            * lax.scan(lambda k, _: (gs.random.split(k)[0], k), gs.random.key(0), None, 3)[1].size
+        ),
+        lambda x: x,
+    ),
+}
+
+
+def _while(holds: Any, step: Any, value: Any) -> Any:
+    while holds(value):
+        value = step(value)
+    return value
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_it_does_what_python_does(name: str) -> None:
+    function, plain = FUNCTIONS[name]
+    with testing.runtime(host_devices=4):
+        sharding = gs.NamedSharding(gs.make_mesh((2, 2), ("x", "y")), P("x", "y"))
+        x = gs.device_put(VALUE, sharding)
+        want = np.stack([plain(row) for row in VALUE])
+        for row in (0, 3, 5, 7):
+            for way in (function, gs.jit(function)):
+                np.testing.assert_allclose(np.asarray(way(x[row])), want[row])
+        for mapped in (gs.vmap(function), gs.jit(gs.vmap(function)), gs.vmap(gs.jit(function))):
+            np.testing.assert_allclose(np.asarray(mapped(x)), want)
+
+
+def test_each_mapped_value_loops_as_often_as_it_needs() -> None:
+    numbers = np.arange(1, 30)
+    want = [collatz_of(int(n)) for n in numbers]
+    for way in (gs.vmap(collatz), gs.jit(gs.vmap(collatz))):
+        assert way(numbers).tolist() == want
+
+
+def test_collectives_in_loops() -> None:
+    with testing.runtime(host_devices=4):
+        mesh = gs.make_mesh((4,), ("x",))
+        ring = [(n, (n + 1) % 4) for n in range(4)]
+
+        def body(x: Any) -> Any:
+            return lax.fori_loop(0, 4, lambda i, c: lax.ppermute(c, "x", ring) + i, x)
+
+        around = gs.shard_map(body, mesh, P("x"), P("x"))
+        value = np.arange(8.0)
+        for way in (around, gs.jit(around)):
+            np.testing.assert_array_equal(np.asarray(way(value)), value + 6)
+
+
+@pytest.mark.parametrize("length", range(9))
+@pytest.mark.parametrize("reverse", [False, True])
+def test_associative_scans_of_any_length(length: int, reverse: bool) -> None:
+    value = np.random.default_rng(0).integers(0, 50, (2, length))
+    want = np.maximum.accumulate(value[:, ::-1] if reverse else value, axis=1)
+    found = lax.associative_scan(gnp.maximum, gnp.asarray(value), reverse=reverse, axis=1)
+    np.testing.assert_array_equal(np.asarray(found), want[:, ::-1] if reverse else want)
+
+
+def test_long_scans_are_stacked() -> None:
+    total, sums = gs.jit(lambda x: lax.scan(lambda c, a: (c + a, c + a), 0, x))(np.arange(150))
+    assert total.item() == sum(range(150))
+    np.testing.assert_array_equal(np.asarray(sums), np.cumsum(np.arange(150)))
+
+
+REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "shape of a carry": (lambda x: lax.fori_loop(0, 2, lambda i, c: c.sum(), x), "float64"),
+    "type of a carry": (lambda x: lax.scan(lambda c, a: (c + 0.5, a), 1, x), "int64"),
+    "tree of a carry": (lambda x: lax.while_loop(lambda c: True, lambda c: (c, c), x), "structure"),
+    "branches": (lambda x: lax.cond(True, lambda x: x, lambda x: x.sum(), x), "structure"),
+    "no condition": (lambda x: lax.while_loop(lambda c: c, lambda c: c, x), "boolean"),
+    "no pair": (lambda x: lax.scan(lambda c, a: c, 0.0, x), "pair"),
+    "no length": (lambda x: lax.scan(lambda c, a: (c, a), 0.0), "length"),
+    "lengths": (lambda x: lax.scan(lambda c, a: (c, c), 0.0, (x, x[1:])), "length"),
+    "pred with dims": (lambda x: lax.cond(x > 0, lambda: 1, lambda: 2), "without dims"),
+    "index that is a float": (lambda x: lax.switch(x[0], [lambda: 1]), "integer"),
+    "no branches": (lambda x: lax.switch(0, []), "branches"),
+    "axis": (lambda x: lax.associative_scan(gnp.add, x, axis=3), "axis"),
+    "no function": (lambda x: lax.map(3, x), "function"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("traced", [False, True])
+def test_what_cannot_be_is_refused(name: str, traced: bool) -> None:
+    function, said = REFUSED[name]
+    x = gnp.arange(4.0)
+    with pytest.raises(errors.GpushardError, match=said):
+        (gs.jit(function) if traced else function)(x)
+    assert x.tolist() == [0, 1, 2, 3]
+
+
+def _of_a_tree(carry: Any, x: Any) -> Any:
+    return carry + x["a"], x["b"]
+
+
+@pytest.mark.oracle
+def test_against_jax() -> None:
+    jax = pytest.importorskip("jax")
+    jnp, jl = jax.numpy, jax.lax
+    cases = [
+        (lambda m, own: own.scan(lambda c, x: (c * x, c - x), 2.0, m.arange(1.0, 5.0))),
+        (lambda m, own: own.scan(_of_a_tree, 0, {"a": m.arange(3), "b": m.ones((3, 2))})),
+        (lambda m, own: own.fori_loop(2, 7, lambda i, c: c * i, 1)),
+        (lambda m, own: own.while_loop(lambda c: c < 1000, lambda c: c * 3, 7)),
+        (lambda m, own: own.cond(False, lambda a, b: a, lambda a, b: b, 1.5, 2.5)),
+        (lambda m, own: own.switch(-3, [lambda: 4, lambda: 5])),
+        (lambda m, own: own.map(lambda x: (x, x * 2), m.arange(4))),
+        (lambda m, own: own.associative_scan(m.multiply, m.arange(1, 8))),
+    ]  # fmt: skip
+    for case in cases:
+        found, want = gs.tree.leaves(case(gnp, lax)), jax.tree.leaves(case(jnp, jl))
+        for one, other in zip(found, want, strict=True):
+            np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=1e-6)

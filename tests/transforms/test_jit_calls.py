@@ -1,0 +1,400 @@
+"""What `jit` takes, keeps and refuses, and its stages."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+import gpushard.numpy as gnp
+from gpushard import errors, stages, testing
+
+P = gs.P
+NS = gs.NamedSharding
+
+
+class Counted:
+    """A function that counts how often Python runs it."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+        self.calls = 0
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        self.calls += 1
+        return self.function(*args, **named)
+
+
+def test_python_runs_once_for_arguments_of_a_kind() -> None:
+    f = Counted(lambda x, y: x + y)
+    jitted = gs.jit(f)
+    with testing.runtime(host_devices=4):
+        mesh = gs.make_mesh((4,), ("x",))
+        x = gs.device_put(np.arange(8.0), NS(mesh, P("x")))
+        for _ in range(3):
+            jitted(x, x)
+        assert f.calls == 1
+        jitted(x, gs.device_put(x, NS(mesh, P())))  # lies elsewhere
+        jitted(x.astype("float32"), x)  # another type
+        jitted(x[:4], x[:4])  # another shape
+        jitted(x, 2.0)  # a number
+        assert f.calls == 5
+        assert jitted(x, 3.0).tolist() == [3, 4, 5, 6, 7, 8, 9, 10]  # another number
+        assert f.calls == 5
+        jitted.clear_cache()
+        jitted(x, x)
+        gs.clear_caches()
+        jitted(x, x)
+        assert f.calls == 7
+
+
+def test_many_shapes_are_forgotten_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpushard.transforms.jit._CACHE_BYTES", 100_000)
+    jitted = gs.jit(lambda x: x * 2)
+    for n in range(1, 80):
+        jitted(np.zeros(n))
+    assert jitted._cache.nbytes <= 100_000
+
+
+def test_a_function_is_not_kept_alive() -> None:
+    def function(x: Any) -> Any:
+        return x + 1
+
+    alive = weakref.ref(function)
+    gs.jit(function)(gnp.ones(2))
+    del function
+    gc.collect()
+    assert alive() is None
+
+
+@pytest.mark.parametrize(
+    ("options", "args", "named", "calls"),
+    [
+        ({"static_argnums": 1}, (3,), {}, 1),
+        ({"static_argnums": (-1,)}, (3,), {}, 1),
+        ({"static_argnames": "n"}, (3,), {}, 1),
+        ({"static_argnames": ("n",)}, (), {"n": 3}, 1),
+        ({"static_argnums": 1}, (), {"n": 3}, 1),
+    ],
+)
+def test_static_arguments(options: Any, args: Any, named: Any, calls: int) -> None:
+    def f(x: Any, n: int) -> Any:
+        seen.append(n)
+        return gnp.broadcast_to(x, (n, *x.shape))
+
+    seen: list[int] = []
+    jitted = gs.jit(f, **options)
+    x = gnp.ones(2)
+    for _ in range(2):
+        assert jitted(x, *args, **named).shape == (3, 2)
+    assert seen == [3] * calls
+    assert jitted(x, 4).shape == (4, 2)
+
+
+def test_donated_arguments_are_deleted() -> None:
+    x, y = gnp.ones(3), gnp.ones(3)
+    jitted = gs.jit(lambda x, y: x + y, donate_argnums=0)
+    assert jitted(x, y).tolist() == [2, 2, 2]
+    assert x.is_deleted() and not y.is_deleted()
+    with pytest.raises(errors.DeletedArrayError):
+        jitted(x, y)
+    named = gs.jit(lambda x, y: {"x": x * y}, donate_argnames="y")
+    z = gnp.ones(3)
+    named(y, y=z)
+    assert z.is_deleted() and not y.is_deleted()
+
+
+def test_shardings_in_and_out() -> None:
+    with testing.runtime(host_devices=4):
+        mesh = gs.make_mesh((2, 2), ("x", "y"))
+        split, whole = NS(mesh, P("x", "y")), NS(mesh, P())
+        value = np.arange(16.0).reshape(4, 4)
+        f = gs.jit(lambda x, y: (x @ y, {"sum": x.sum()}), in_shardings=(split, None),
+                   out_shardings=(NS(mesh, P("y", "x")), {"sum": whole}))  # fmt: skip
+        product, total = f(value, gs.device_put(value, whole))
+        assert product.sharding == NS(mesh, P("y", "x"))
+        assert total["sum"].sharding == whole
+        np.testing.assert_allclose(np.asarray(product), value @ value)
+        with pytest.raises(errors.ShardingError, match="in_shardings"):
+            f(gs.device_put(value, whole), value)
+        one = gs.jit(lambda x: (x, x + 1), out_shardings=whole)  # a prefix
+        assert [x.sharding for x in one(gs.device_put(value, split))] == [whole, whole]
+        with gs.set_mesh(mesh):
+            bare = gs.jit(lambda x: x * 2, out_shardings=P("x"))
+            assert bare(value).sharding == NS(mesh, P("x"))
+
+
+def test_what_lies_where_when_nothing_is_said() -> None:
+    with testing.runtime(host_devices=4):
+        mesh = gs.make_mesh((4,), ("x",))
+        x = gs.device_put(np.arange(8.0), NS(mesh, P("x")))
+        y = gs.jit(lambda x: gnp.exp(x) + gnp.arange(8) + np.ones(8))(x)
+        assert y.sharding == x.sharding and y.committed
+        assert not gs.jit(lambda x: x + 1)(np.ones(3)).committed
+
+
+def test_arrays_of_outside_are_constants() -> None:
+    c = gnp.ones(3)
+    f = gs.jit(lambda x: (c, x + c))
+    first, total = f(c)
+    first[0] = 5
+    c[1] = 7
+    assert f(gnp.zeros(3))[1].tolist() == [1, 1, 1]
+    assert total.tolist() == [2, 2, 2] and c.tolist() == [1, 7, 1]
+
+
+def test_results_are_values() -> None:
+    def f(x: Any) -> Any:
+        y = x + 1
+        return x, y, y, y.reshape(1, 3)
+
+    x = gnp.zeros(3)
+    a, b, c, d = gs.jit(f)(x)
+    for each in (a, b, c, d):
+        each[0] = 9
+    assert x.tolist() == [0, 0, 0]
+    assert [a.tolist(), b.tolist(), c.tolist()] == [[9, 0, 0], [9, 1, 1], [9, 1, 1]]
+
+
+def test_methods_and_decorators() -> None:
+    class Model:
+        scale = 3
+
+        @gs.jit
+        def plain(self: Any, x: Any) -> Any:
+            return x
+
+        @classmethod
+        def make(cls) -> Any:
+            return cls()
+
+    @gs.jit(static_argnames="n")
+    def power(x: Any, n: int) -> Any:
+        """Raise it."""
+        return x**n
+
+    assert power(gnp.asarray(3), n=2).item() == 9
+    assert power.__name__ == "power" and power.__doc__ == "Raise it."
+    gs.tree.register_static(Model)
+    assert Model().plain(gnp.ones(2)).tolist() == [1, 1]
+
+
+def test_jit_in_jit_and_keys() -> None:
+    inner = gs.jit(lambda x: x * 2)
+    assert gs.jit(lambda x: inner(x) + inner(x))(gnp.ones(2)).tolist() == [4, 4]
+    draw = gs.jit(lambda key: gs.random.normal(key, (4,)))
+    key = gs.random.key(3)
+    assert draw(key).tolist() == gs.random.normal(key, (4,)).tolist()
+    split = gs.jit(lambda key: gs.random.split(key, 3)[1:])
+    assert (split(key) == gs.random.split(key, 3)[1:]).all()
+
+
+def test_switched_off_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    f = gs.jit(lambda x: float(x) + 1)
+    with gs.disable_jit():
+        assert f(gnp.asarray(2.0)) == 3
+    with gs.log_compiles(), caplog.at_level(logging.WARNING, "gpushard.jit"):
+        g = gs.jit(lambda x: x + 1)
+        g(1.0)
+        g(2.0)
+    assert len(caplog.records) == 1
+
+
+def test_shapes_without_data() -> None:
+    x = gs.ShapeDtypeStruct((2, 3), "float32")
+    made = gs.eval_shape(lambda x, k: {"p": x @ x.T, "k": k}, x,
+                         gs.random.key(0))  # fmt: skip
+    assert (made["p"].shape, made["p"].dtype) == ((2, 2), np.float32)
+    assert made["k"].dtype == gs.random.key(0).dtype
+
+
+def test_a_failing_body_leaves_arguments_as_they_were() -> None:
+    x = gnp.arange(3.0)
+
+    @gs.jit
+    def f(x: Any) -> Any:
+        x[0] = 9
+        raise KeyError("of the body")
+
+    with pytest.raises(KeyError, match="of the body"):
+        f(x)
+    assert x.tolist() == [0, 1, 2]
+    assert gs.jit(lambda x: x + 1)(x).tolist() == [1, 2, 3]
+
+
+REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
+    "if": (lambda x: x if x.sum() > 0 else -x, errors.TracedBoolError, r"test_jit_calls.*where"),
+    "int": (lambda x: int(x[0]), errors.TracedIntegerError, "argument x"),
+    "float": (lambda x: float(x[0]), errors.ConcretizationError, "argument x"),
+    "range": (lambda x: range(x[0]), errors.TracedIntegerError, "argument x"),
+    "shape": (lambda x: gnp.zeros(x[0].astype(int)), errors.TracedIntegerError, "integers"),
+    "item": (lambda x: x[0].item(), errors.ConcretizationError, "argument x"),
+    "numpy": (lambda x: np.linalg.inv(np.asarray(x)), errors.TracedArrayError, "argument x"),
+    "mask": (lambda x: x[x > 1], errors.ConcretizationError, "size="),
+    "nonzero": (lambda x: gnp.nonzero(x), errors.ConcretizationError, "size="),
+    "unique": (lambda x: gnp.unique(x), errors.ConcretizationError, "size="),
+    "sharding": (lambda x: x.sharding, errors.TracedArrayError, "x.sharding"),
+    "shards": (lambda x: x.addressable_shards, errors.TracedArrayError, "lies"),
+    "pickle": (lambda x: __import__("pickle").dumps(x), errors.TracedValueError, "pickling"),
+    "no array": (lambda x: "text", errors.ArgumentTypeError, "result"),
+    "shape error": (lambda x: x + gnp.ones(5), errors.ArgumentError, "broadcast"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_values_that_are_no_data(name: str) -> None:
+    function, kind, said = REFUSED[name]
+    x = gnp.arange(3.0)
+    with pytest.raises(kind, match=said):
+        gs.jit(lambda x: function(x))(x)
+    assert x.tolist() == [0, 1, 2]
+
+
+def test_leaks() -> None:
+    kept: list[Any] = []
+    gs.jit(lambda x: kept.append(x) or x)(gnp.ones(2))
+    with pytest.raises(errors.TracedValueError, match="has returned"):
+        kept[0] + 1
+    with pytest.raises(errors.TracedValueError, match="has returned"):
+        gs.jit(lambda x: x + kept[0])(gnp.ones(2))
+
+
+def _two(x: Any, n: int) -> Any:
+    return x * n
+
+
+WRONG: dict[str, tuple[Any, type[Exception], str]] = {
+    "no function": (lambda: gs.jit(3), errors.ArgumentTypeError, "function"),
+    "a class": (lambda: gs.jit(dict), errors.ArgumentTypeError, "class"),
+    "number": (lambda: gs.jit(_two, static_argnums=2), errors.ArgumentError, "static_argnums"),
+    "name": (lambda: gs.jit(_two, static_argnames="k"), errors.ArgumentError, "static_argnames"),
+    "donated name": (
+        lambda: gs.jit(_two, donate_argnames="k"), errors.ArgumentError, "donate_argnames",
+    ),
+    "both": (
+        lambda: gs.jit(_two, static_argnums=1, donate_argnums=1), errors.ArgumentError, "donated",
+    ),
+    "unhashable": (
+        lambda: gs.jit(_two, static_argnums=1)(1, [2]), errors.ArgumentTypeError, "hash",
+    ),
+    "argument": (lambda: gs.jit(_two)(1, "n"), errors.ArgumentTypeError, "argument n"),
+    "object": (lambda: gs.jit(_two)(object(), 2), errors.ArgumentTypeError, "argument x"),
+    "keyword with in_shardings": (
+        lambda: gs.jit(_two, in_shardings=gs.SingleDeviceSharding(gs.devices()[0]))(x=1, n=2),
+        errors.ArgumentError, "in_shardings",
+    ),
+    "prefix": (
+        lambda: gs.jit(lambda x: x, out_shardings=(None, None))(1), errors.TreeError, "out_shard",
+    ),
+    "place": (
+        lambda: gs.jit(lambda x: x, out_shardings="x")(1), errors.ArgumentTypeError, "out_shard",
+    ),
+    "spec without a mesh": (
+        lambda: gs.jit(lambda x: x, out_shardings=P("x"))(1), errors.ArgumentError, "mesh",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_arguments(name: str) -> None:
+    call, kind, said = WRONG[name]
+    with pytest.raises(kind, match=said):
+        call()
+
+
+def test_stages() -> None:
+    with testing.runtime(host_devices=4):
+        mesh = gs.make_mesh((2, 2), ("x", "y"))
+        x = gs.device_put(np.ones((4, 4), np.float32), NS(mesh, P("x", "y")))
+        f = gs.jit(lambda x, n: (x @ x.T) * n, out_shardings=NS(mesh, P("y", "x")),
+                   static_argnums=1, donate_argnums=0)  # fmt: skip
+        traced = f.trace(x, 2)
+        assert isinstance(traced, stages.Traced) and "matmul" in traced.jaxpr
+        assert traced.out_info.shape == (4, 4) and traced.out_info.dtype == np.float32
+        assert traced.args_info == ((stages.ArgInfo((4, 4), np.dtype(np.float32), True),), {})
+        assert traced.donate_argnums == (0,)
+        lowered = traced.lower()
+        assert isinstance(lowered, stages.Lowered) and "reshard" in lowered.as_text()
+        assert "PartitionSpec" in lowered.as_text(debug_info=True) or "P(" in lowered.as_text(
+            debug_info=True
+        )
+        assert lowered.cost_analysis()["flops"] >= 2 * 4**3
+        compiled = lowered.compile()
+        assert compiled.input_shardings == ((x.sharding,), {})
+        assert compiled.output_shardings == NS(mesh, P("y", "x"))
+        memory = compiled.memory_analysis()
+        assert memory.peak_memory_in_bytes >= memory.argument_size_in_bytes == 64
+        with pytest.raises(errors.ArgumentTypeError, match="shapes or types"):
+            compiled(gnp.ones((2, 2), "float32"))
+        with pytest.raises(errors.ArgumentTypeError, match="compiled for"):
+            compiled({"x": x})
+        with pytest.raises(errors.ShardingError, match="elsewhere"):
+            compiled(gs.device_put(x, NS(mesh, P())))
+        with pytest.raises(errors.ArgumentTypeError, match="traced or mapped"):
+            gs.jit(lambda x: compiled(x))(x)
+        with pytest.raises(errors.ArgumentError, match="dialect"):
+            lowered.as_text("stablehlo")
+        with pytest.raises(errors.ArgumentError, match="compiler_options"):
+            lowered.compile({"fast": True})
+        made = compiled(x)
+        assert made.sharding == NS(mesh, P("y", "x")) and x.is_deleted()
+        np.testing.assert_array_equal(np.asarray(made), np.full((4, 4), 8.0))
+
+
+def test_no_compiler_and_a_broken_one(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    broken = tmp_path / "broken"
+    broken.write_text("#!/bin/sh\necho no such flag >&2\nexit 1\n")
+    broken.chmod(0o755)
+    value = np.linspace(-2, 2, 1 << 15)
+    for compiler in ("", "no-such-compiler", str(broken)):
+        with testing.runtime(host_devices=2, compiler=compiler):
+            x = gnp.asarray(value)
+            found = gs.jit(lambda x: gnp.tanh(x * 2) + x)(x)
+            np.testing.assert_array_equal(np.asarray(found), np.tanh(value * 2) + value)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "no such flag" in caplog.text
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["exp", "tanh"])
+def test_polynomials_are_close(name: str, dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    info = np.finfo(dtype)
+    parts = [
+        rng.uniform(-1, 1, 20_000), rng.uniform(-110, 100, 20_000), rng.uniform(-760, 720, 20_000),
+        np.exp(rng.uniform(-80, 0, 9_000)), -np.exp(rng.uniform(-80, 0, 9_000)),
+        [0.0, -0.0, np.inf, -np.inf, np.nan, info.tiny, -info.tiny, float(info.max), 88.72, 709.7],
+    ]  # fmt: skip
+    value = np.concatenate(parts).astype(dtype)
+    function = getattr(gnp, name)
+    found = np.asarray(gs.jit(lambda x: function(x * 1) * 1)(value))
+    with np.errstate(all="ignore"):
+        want = getattr(np, name)(value.astype(np.longdouble))
+        rounded = want.astype(dtype)
+        unit = np.spacing(np.maximum(np.abs(rounded), info.tiny)).astype(np.longdouble)
+    finite = np.isfinite(rounded)
+    np.testing.assert_array_equal(found[~finite], rounded[~finite])
+    error = np.abs(found[finite].astype(np.longdouble) - want[finite]) / unit[finite]
+    assert error.max() <= 4.5
+    np.testing.assert_array_equal(np.signbit(found[finite]), np.signbit(rounded[finite]))
+
+
+def test_bits_do_not_depend_on_how_arrays_are_split() -> None:
+    value = np.random.default_rng(0).standard_normal((64, 1000)).astype(np.float32)
+
+    def f(x: Any) -> Any:
+        e = gnp.exp(x - x.max(axis=-1, keepdims=True))
+        return gnp.tanh(e / e.sum(axis=-1, keepdims=True) * x.mean(axis=-1, keepdims=True))
+
+    with testing.runtime(host_devices=6):
+        mesh = gs.make_mesh((6,), ("x",))
+        found = [gs.jit(f)(gs.device_put(value, NS(mesh, spec))) for spec in (P(), P("x"))]
+        np.testing.assert_array_equal(np.asarray(found[0]), np.asarray(found[1]))
