@@ -56,7 +56,7 @@ def pmap(
 
     Returns:
       The function of arrays that have the dim; its results are in a `PmapSharding`. Its `lower`
-      checks a call and does not do it.
+      is that of `jit`.
 
     Raises:
       ArgumentTypeError: an argument has a type that cannot be used; fun is no function.

@@ -452,6 +452,29 @@ def test_pmap_of_pmap_with_all_parameters() -> None:
     equal(same, value)
 
 
+def test_a_lowered_call_is_that_of_jit() -> None:
+    def body(x: Any, k: int, t: Any, *, z: Any) -> Any:
+        return x * k + t["a"] + z + lax.psum(x, "i")
+
+    f = gs.pmap(
+        body, "i", in_axes=(0, None), static_broadcasted_argnums=1, donate_argnums=0, axis_size=4
+    )
+    value = CUBE[:, :, 0]
+    abstract, z = (gs.ShapeDtypeStruct(value.shape, value.dtype) for _ in range(2))
+    lowered = f.lower(abstract, 3, {"a": 1.0}, z=z)
+    (x, t), named = lowered.args_info
+    assert (x.shape, x.dtype, x.donated) == ((4, 3), value.dtype, True)
+    assert not t["a"].donated and not named["z"].donated
+    assert lowered.donate_argnums == (0,) and lowered.out_info.shape == (4, 3)
+    x = gs.device_put(value)
+    made = lowered.compile()(x, {"a": 1.0}, z=value)
+    equal(made, value * 4 + 1 + value.sum(0))
+    assert x.is_deleted() and isinstance(made.sharding, PmapSharding)
+    calls: list[Any] = []
+    gs.pmap(lambda x: calls.append(x.shape) or x).lower(abstract)
+    assert calls == [(3,)]
+
+
 def test_an_exception_in_a_body_gives_nothing_up() -> None:
     x = gs.device_put(CUBE)
     with pytest.raises(ZeroDivisionError):
