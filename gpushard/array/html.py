@@ -7,16 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.geometry.pictures import (
-    Block,
-    Color,
-    Panel,
-    Picture,
-    colors,
-    format_ids,
-    is_dark,
-    picture,
-)
+from gpushard.geometry.colors import Color, colors, is_dark
+from gpushard.geometry.pictures import Block, Panel, Picture, format_ids, picture
 from gpushard.geometry.sharding import Sharding
 from gpushard.typing import Shape
 

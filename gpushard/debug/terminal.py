@@ -10,17 +10,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from gpushard.geometry.pictures import (
-    Block,
-    Color,
-    ColorMap,
-    Panel,
-    Picture,
-    Range,
-    colors,
-    format_ids,
-    is_dark,
-)
+from gpushard.geometry.colors import Color, ColorMap, colors, is_dark
+from gpushard.geometry.pictures import Block, Panel, Picture, Range, format_ids
 
 _Line: TypeAlias = tuple[str, str]
 """What is printed, and the same without colours, which has its width."""

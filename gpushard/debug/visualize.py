@@ -11,7 +11,8 @@ from gpushard.array import Array
 from gpushard.config import is_colorless
 from gpushard.debug.terminal import lines_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.geometry.pictures import ColorMap, picture
+from gpushard.geometry.colors import ColorMap
+from gpushard.geometry.pictures import picture
 from gpushard.geometry.sharding import Sharding
 from gpushard.transforms.named_dims import Mapped, sharding_within
 from gpushard.tree import leaves

@@ -27,7 +27,8 @@ from gpushard.movement.planning.aliasing import ALIAS, COPY, VIEW, Kept
 from gpushard.movement.planning.holders import Holdings, holdings, volumes
 from gpushard.movement.planning.strided import StridedCopies
 from gpushard.runtime.chunks import LEAST_SLOT, aligned
-from gpushard.runtime.phase import Copy, Phase, by_engine
+from gpushard.runtime.copy_engine import by_engine
+from gpushard.runtime.phase import Copy, Phase
 from gpushard.runtime.view import View, dense_strides
 from gpushard.typing import Device, IntArray, Shape
 

@@ -101,13 +101,3 @@ class Phase:
             else:
                 others.append(move)
         return indexed, others
-
-
-def by_engine(nbytes: int, *, dense: bool, crosses: bool, least: int) -> bool:
-    """Whether a copy engine moves a box, dense on both sides, from another domain (`crosses`).
-
-    Within the memory of a GPU a kernel is faster. Over a link, an engine leaves the multiprocessors
-    to others, but it takes a call per box, worth it from `least` bytes on, and moves bytes that lie
-    in a row only.
-    """
-    return crosses and dense and 0 < least <= nbytes

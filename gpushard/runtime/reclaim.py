@@ -1,4 +1,7 @@
-"""What is tried before memory is said to be out, and what the error says."""
+"""What is waited for before memory is said to be out, and what the error says.
+
+`Runtime.commit` calls it, after a garbage collection, and then tries once more.
+"""
 
 from __future__ import annotations
 

@@ -7,10 +7,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpushard.geometry.colors import colors
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P
-from gpushard.geometry.pictures import colors, format_ids, picture
+from gpushard.geometry.pictures import format_ids, picture
 from gpushard.geometry.sharding import Sharding
 
 CUBE = Mesh(np.arange(8).reshape(2, 2, 2), ("x", "y", "z"))

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gpushard.runtime.copy_engine import by_engine
 from gpushard.runtime.cuda.devices.topology import Topology
 from gpushard.runtime.cuda.driver.driver import Driver, StreamHandle
 from gpushard.runtime.cuda.kernels.launches import Launches
 from gpushard.runtime.cuda.memory.bounce import Bounce
 from gpushard.runtime.cuda.memory.stores import address_of
-from gpushard.runtime.phase import BoxCopy, Phase, by_engine
+from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.traffic import Traffic
 from gpushard.typing import LocalArray, LocalArrays
 

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpushard.runtime.copy_engine import by_engine
 from gpushard.runtime.cuda.kernels.templates import make_template
 from gpushard.runtime.host.views import address
-from gpushard.runtime.phase import Copy, Phase, by_engine
+from gpushard.runtime.phase import Copy, Phase
 from gpushard.runtime.view import View, dense_strides
 from tests.runtime.cuda.fake_driver import FakeDriver
 from tests.share import seeds

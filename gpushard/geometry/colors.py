@@ -1,0 +1,55 @@
+"""The colours of a picture of a sharding, on a terminal and in a notebook."""
+
+from __future__ import annotations
+
+import colorsys
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from gpushard.geometry.pictures import Block
+
+Color: TypeAlias = tuple[int, int, int]
+ColorMap: TypeAlias = Callable[[float], Any]
+
+_TURN = (math.sqrt(5) - 1) / 2
+
+
+def colors(blocks: Sequence[Block], color_map: ColorMap | None = None) -> list[Color]:
+    """Return a colour for each block: that of the memory domain, or of the device where one is all.
+
+    Args:
+      blocks: those of a picture.
+      color_map: gives for a number from 0 to 1 what matplotlib's maps do: red, green and blue from
+        0 to 1, or "#rrggbb"; None for colours that differ much from one to the next.
+    """
+    domains = {getattr(device, "memory_domain", None) for b in blocks for device in b.devices}
+    keys = [
+        str(getattr(b.devices[0], "memory_domain", None)) if len(domains) > 1 else b.ids[0]
+        for b in blocks
+    ]
+    numbers = {key: n for n, key in enumerate(dict.fromkeys(keys))}
+    last = max(len(numbers) - 1, 1)
+    return [
+        _spread(numbers[key]) if color_map is None else _rgb(color_map(numbers[key] / last))
+        for key in keys
+    ]
+
+
+def is_dark(color: Color) -> bool:
+    """Whether white text is easier to read on a colour than black."""
+    red, green, blue = color
+    return 0.299 * red + 0.587 * green + 0.114 * blue < 128
+
+
+def _spread(number: int) -> Color:
+    """Return a colour whose hue is far from those of the numbers before."""
+    lightness = (0.62, 0.75, 0.5)[number % 3]
+    return _rgb(colorsys.hls_to_rgb(number * _TURN % 1, lightness, 0.5))
+
+
+def _rgb(color: Any) -> Color:
+    if isinstance(color, str):
+        return int(color[1:3], 16), int(color[3:5], 16), int(color[5:7], 16)
+    red, green, blue = (round(255 * float(part)) for part in tuple(color)[:3])
+    return red, green, blue
