@@ -157,7 +157,14 @@ def test_defaults_are_numpys(module: str) -> None:
 
 
 OF_JAX: dict[str, set[str]] = {
-    "": {"device_put may_alias", "shard_map check_vma", "shard_map in_specs"},
+    "": {
+        "device_put may_alias",
+        "jit fun",
+        "jit in_shardings",
+        "jit out_shardings",
+        "shard_map check_vma",
+        "shard_map in_specs",
+    },
     "random": {"lognormal sigma", "weibull_min shape"},
     "sharding": set(),
     "special": set(),
