@@ -130,7 +130,10 @@ def _written(
         for at, number in part.operands:
             t = types_of[len(given)]
             if at is None:
-                given.append(literal(number, t) if t in TYPES else "")
+                written = literal(number, t)
+                if written is None:
+                    return None
+                given.append(written)
                 continue
             x = values[at]
             level = here.level - part.reduces
@@ -252,11 +255,10 @@ def _loop(lines: list[str], sums: Sequence[tuple[str, Dtype, int, Part]], last: 
             ends.append(f"const {made} v{place} = ({made})({value});")
             continue
         sign = ">" if part.name == "max" else "<"
-        least = (
-            f"{'-' * (sign == '>')}__builtin_inf()"
-            if own.kind == "f"
-            else text.replace("[j]", "[0]")
-        )
+        if own.kind == "f":
+            least = f"{'-' * (sign == '>')}__builtin_inf()"
+        else:
+            least = str(literal(getattr(np.iinfo(own), "min" if sign == ">" else "max"), own))
         before += [f"{t} m{place} = {least};", f"int q{place} = 0;"]
         inside += [
             f"const {t} x{place} = {text};",
@@ -343,27 +345,35 @@ _BYTE = np.dtype(np.uint8)
 def _compiled(compiler: str, source: str) -> Any:
     """Return the function of a source, compiled unless that was done before; None if it fails."""
     key = "\0".join([source, *_FLAGS, _version(compiler), _processor()])
-    folder = _folder()
-    path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.so"
+    name = f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.so"
     try:
-        if not path.exists():
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with tempfile.TemporaryDirectory(dir=folder) as place:
+        path = _folder() / name
+        if not _whole(path):
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with tempfile.TemporaryDirectory(dir=path.parent) as place:
                 text, made = Path(place, "region.c"), Path(place, "region.so")
                 text.write_text(source)
                 subprocess.run(
                     [compiler, *_FLAGS, "-o", str(made), str(text)],
                     check=True, capture_output=True, timeout=60,
                 )  # fmt: skip
+                with made.open("r+b") as file:
+                    file.write(hashlib.sha256(file.read()).digest())
                 os.replace(made, path)  # at once: another process may be doing the same
         function = ctypes.CDLL(str(path)).region
-    except (OSError, subprocess.SubprocessError) as error:
-        said = getattr(error, "stderr", None) or b""
-        reason = said.decode(errors="replace").strip().partition("\n")[0] or str(error)
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:  # RuntimeError: no home
+        said = (getattr(error, "stderr", None) or b"").decode(errors="replace").splitlines()
+        reason = next((line for line in said if "error" in line), said[0] if said else str(error))
         _log.warning("%s cannot make kernels, NumPy's functions are used: %s", compiler, reason)
         return None
     function.restype, function.argtypes = None, [ctypes.c_void_p] * 3
     return function
+
+
+def _whole(path: Path) -> bool:
+    """Whether a file is there and ends with its checksum: a part of one, mapped, is a crash."""
+    data = path.read_bytes() if path.exists() else b""
+    return data[-32:] == hashlib.sha256(data[:-32]).digest()
 
 
 def _folder() -> Path:

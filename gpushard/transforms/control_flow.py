@@ -377,11 +377,16 @@ def while_loop(
     """
     check_function(cond_fun, "while_loop")
     check_function(body_fun, "while_loop")
+    return _while("while_loop", cond_fun, body_fun, init_val)
+
+
+def _while(name: str, cond_fun: Any, body_fun: Any, init_val: Any) -> Any:
+    """Do a loop for a public function of that name."""
     frame = innermost()
     leaves, form = tree.flatten(init_val)
-    values = [_value(x, "while_loop: init_val", frame) for x in leaves]
+    values = [_value(x, f"{name}: init_val", frame) for x in leaves]
     one = tree.structure((init_val,))
-    what = title("while_loop", body_fun)
+    what = title(name, body_fun)
     tests: list[Body] = []
 
     def make(values: Sequence[Value], finish: Any) -> Body:
@@ -441,7 +446,8 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
       init_val: the first value, a pytree.
 
     Raises:
-      ArgumentTypeError: the value changes its structure, shapes or types.
+      ArgumentTypeError: the value changes its structure, shapes or types; lower or upper is no
+        integer without dims.
 
     >>> import gpushard as gs
     >>> gs.lax.fori_loop(0, 5, lambda i, total: total + i, 0)
@@ -454,7 +460,13 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
         return i + 1, end, body_fun(i, value)
 
     step.__name__ = getattr(body_fun, "__name__", "body_fun")
-    return while_loop(lambda state: state[0] < state[1], step, (lower, upper, init_val))[2]
+    start, end = (
+        _number(lower, "fori_loop", "lower", "iu"),
+        _number(upper, "fori_loop", "upper", "iu"),
+    )
+    frame = innermost()
+    state = (_outside(start, frame), _outside(end, frame), init_val)
+    return _while("fori_loop", lambda state: state[0] < state[1], step, state)[2]
 
 
 def scan(
@@ -489,11 +501,18 @@ def scan(
     (10, [0, 1, 3, 6, 10])
     """
     check_function(f, "scan")
-    frame, what = innermost(), title("scan", f)
+    return _scan("scan", f, init, xs, length, reverse=reverse)
+
+
+def _scan(
+    name: str, f: Any, init: Any, xs: Any, length: int | None, *, reverse: bool
+) -> tuple[Any, Any]:
+    """Do a loop over arrays for a public function of that name."""
+    frame, what = innermost(), title(name, f)
     leaves, form = tree.flatten(init)
-    values = [_value(x, "scan: init", frame) for x in leaves]
+    values = [_value(x, f"{name}: init", frame) for x in leaves]
     parts = tree.leaves(xs)
-    arrays = [_value(x, "scan: xs", frame) for x in parts]
+    arrays = [_value(x, f"{name}: xs", frame) for x in parts]
     count = _length(arrays, length, what)
     slices = [_abstract_part(x) for x in arrays]
     pair = tree.structure((init, xs))
@@ -628,7 +647,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
         return carry, f(x)
 
     step.__name__ = getattr(f, "__name__", "f")
-    return scan(step, (), xs)[1]
+    return _scan("map", step, (), xs, None, reverse=False)[1]
 
 
 def associative_scan(

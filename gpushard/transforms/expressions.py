@@ -24,6 +24,8 @@ TYPES = {
 }
 """Types that expressions have."""
 
+_CASTS = {np.dtype(np.bool_): "_Bool"}  # what is not 0 is True: an integer would be cut off
+
 _INFIX = {
     "add": "+", "subtract": "-", "multiply": "*",
     "equal": "==", "not_equal": "!=", "less": "<", "less_equal": "<=", "greater": ">",
@@ -53,13 +55,15 @@ _OF_BOOLS = {
 }  # fmt: skip
 
 
-def literal(value: Any, dtype: Dtype) -> str:
-    """Return a number in C.
+def literal(value: Any, dtype: Dtype) -> str | None:
+    """Return a number in C; None where the type does not have it.
 
     >>> literal(0.5, np.dtype(np.float32)), literal(-3, np.dtype(np.int64))
     ('((float)0x1.0000000000000p-1)', '((int64_t)-3LL)')
     """
-    name = TYPES[dtype]
+    name = TYPES.get(dtype)
+    if name is None or (dtype.kind in "ib" and isinstance(value, np.floating)):  # out of range
+        return None
     if dtype.kind in "ib":
         number = int(value)
         text = "(-9223372036854775807LL - 1)" if number == -(2**63) else f"{number}LL"
@@ -93,7 +97,9 @@ def expression(
     """
     if dtype not in TYPES or any(t not in TYPES for t in types):
         return None
-    given = [f"(({TYPES[t]})({text}))" for text, t in zip(operands, types, strict=True)]
+    given = [
+        f"(({_CASTS.get(t, TYPES[t])})({text}))" for text, t in zip(operands, types, strict=True)
+    ]
     kinds = {t.kind for t in types}
     suffix = "f" if types[0] == np.dtype(np.float32) else ""
     if name in ("astype", "copy"):

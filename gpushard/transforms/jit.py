@@ -7,6 +7,8 @@ import copy
 import functools
 import inspect
 import logging
+import operator
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -106,6 +108,14 @@ class Jitted:
 
     def __repr__(self) -> str:
         return f"<{self._what}>"
+
+    def __reduce__(self) -> Any:
+        """Return where it is found by name, as for functions; else what makes it."""
+        name = getattr(self, "__qualname__", "")
+        with contextlib.suppress(AttributeError, KeyError):
+            if operator.attrgetter(name)(sys.modules[self.__module__]) is self:
+                return name
+        return Jitted, (self._fun, self._options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the function."""

@@ -177,6 +177,13 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "no branches": (lambda x: lax.switch(0, []), "branches"),
     "axis": (lambda x: lax.associative_scan(gnp.add, x, axis=3), "axis"),
     "no function": (lambda x: lax.map(3, x), "function"),
+    "bound that is a float": (
+        lambda x: lax.fori_loop(0, 3.5, lambda i, c: c, x),
+        "fori_loop: upper",
+    ),
+    "bound with dims": (lambda x: lax.fori_loop(x, 3, lambda i, c: c, x), "fori_loop: lower"),
+    "a name of its own": (lambda x: lax.fori_loop(0, 2, lambda i, c: c[0], x), "^fori_loop of"),
+    "a name of map": (lambda x: lax.map(lambda a: a, x[0]), "^map of"),
 }
 
 

@@ -128,3 +128,30 @@ def test_random_programs(program: list[tuple[str, int, int]], shape: Any, way: i
             close = 1e-3 if single else 1e-9
             np.testing.assert_allclose(np.asarray(got), np.asarray(plain), rtol=close, atol=close)
             np.testing.assert_allclose(np.asarray(got), want, rtol=close, atol=close)
+
+
+BEYOND: dict[str, Callable[[Any, Any], Any]] = {
+    "an integer beyond the type": lambda x, m: ~(x > 2**70) & ~(x == 2**63) & (x > -(2**64)),
+    "fractions are true": lambda x, m: ~m.logical_and(x / 2, x % 2 == 0),
+    "fractions or": lambda x, m: ~m.logical_or(x / 4, x > 5),
+    "greatest of what is computed": lambda x, m: (x * 3).max(axis=-1, keepdims=True) - x,
+    "least of what is computed": lambda x, m: (x * 3 - 7).min(axis=-1, keepdims=True) - x,
+    "least number": lambda x, m: m.maximum(x, -(2**31)) + (x + 1),
+}
+"""Functions of integers that go wrong where a kernel is careless of ranges and of cutting off."""
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "bool"])
+@pytest.mark.parametrize("name", BEYOND)
+def test_integers_and_booleans_in_kernels(
+    name: str, dtype: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    value = np.random.default_rng(0).integers(0, 4, (130, 140)).astype(dtype)
+    if dtype == "bool" and name not in ("fractions are true", "an integer beyond the type"):
+        value = value.astype("int64") - 2
+    with testing.runtime(host_devices=2):
+        mesh = gs.make_mesh((2,), ("x",))
+        x = gs.device_put(value, gs.NamedSharding(mesh, P("x")))
+        found, want = gs.jit(lambda x: BEYOND[name](x, gnp))(x), BEYOND[name](x, gnp)
+        assert found.dtype == want.dtype and not caplog.records
+        np.testing.assert_array_equal(np.asarray(found), np.asarray(want))

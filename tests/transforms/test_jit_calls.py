@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import logging
+import pickle
 import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,7 @@ import pytest
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import errors, stages, testing
+from gpushard.transforms import c_kernels
 
 P = gs.P
 NS = gs.NamedSharding
@@ -398,3 +402,46 @@ def test_bits_do_not_depend_on_how_arrays_are_split() -> None:
         mesh = gs.make_mesh((6,), ("x",))
         found = [gs.jit(f)(gs.device_put(value, NS(mesh, spec))) for spec in (P(), P("x"))]
         np.testing.assert_array_equal(np.asarray(found[0]), np.asarray(found[1]))
+
+
+@gs.jit
+def _tripled(x: Any) -> Any:
+    return x * 3
+
+
+def test_pickled_functions() -> None:
+    assert pickle.loads(pickle.dumps(_tripled)) is _tripled is copy.deepcopy(_tripled)
+    other = pickle.loads(pickle.dumps(gs.jit(_two, static_argnums=1)))
+    assert np.allclose(other(gnp.ones(3), 2), _two(np.ones(3), 2))
+
+
+def test_a_part_of_a_kernel_is_compiled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    value = np.arange(40000.0)
+    with testing.runtime(host_devices=1):
+        x = gnp.asarray(value)
+        for kept in (None, 0, 100, 4096, 8000):
+            c_kernels._compiled.cache_clear()
+            files = list(tmp_path.rglob("*.so"))
+            for path in files if kept is not None else []:
+                part = path.read_bytes()[:kept]
+                path.unlink()  # what is mapped stays as it is
+                path.write_bytes(part)
+            assert np.array_equal(gs.jit(lambda x: (x + 0.375) * 2 - 1)(x), (value + 0.375) * 2 - 1)
+            (made,) = tmp_path.rglob("*.so")
+            assert c_kernels._whole(made) and not caplog.records
+
+
+def test_no_home(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", home)
+    c_kernels._compiled.cache_clear()
+    with testing.runtime(host_devices=1):
+        assert gs.jit(lambda x: (x + 1.125) * 2)(gnp.ones(40000)).sum() == 4.25 * 40000
+    assert "home directory" in caplog.text
+    c_kernels._compiled.cache_clear()
