@@ -359,7 +359,7 @@ def test_no_compiler_and_a_broken_one(
     broken.chmod(0o755)
     value = np.linspace(-2, 2, 1 << 15)
     for compiler in ("", "no-such-compiler", str(broken)):
-        with testing.runtime(host_devices=2, compiler=compiler):
+        with testing.runtime(backend="host", host_devices=2, compiler=compiler):
             x = gnp.asarray(value)
             found = gs.jit(lambda x: gnp.tanh(x * 2) + x)(x)
             np.testing.assert_array_equal(np.asarray(found), np.tanh(value * 2) + value)
@@ -398,7 +398,7 @@ def test_bits_do_not_depend_on_how_arrays_are_split() -> None:
         e = gnp.exp(x - x.max(axis=-1, keepdims=True))
         return gnp.tanh(e / e.sum(axis=-1, keepdims=True) * x.mean(axis=-1, keepdims=True))
 
-    with testing.runtime(host_devices=6):
+    with testing.runtime(backend="host", host_devices=6):
         mesh = gs.make_mesh((6,), ("x",))
         found = [gs.jit(f)(gs.device_put(value, NS(mesh, spec))) for spec in (P(), P("x"))]
         np.testing.assert_array_equal(np.asarray(found[0]), np.asarray(found[1]))
@@ -420,7 +420,7 @@ def test_a_part_of_a_kernel_is_compiled_again(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     value = np.arange(40000.0)
-    with testing.runtime(host_devices=1):
+    with testing.runtime(backend="host", host_devices=1):
         x = gnp.asarray(value)
         for kept in (None, 0, 100, 4096, 8000):
             c_kernels._compiled.cache_clear()
@@ -441,7 +441,7 @@ def test_no_home(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixtu
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", home)
     c_kernels._compiled.cache_clear()
-    with testing.runtime(host_devices=1):
+    with testing.runtime(backend="host", host_devices=1):
         assert gs.jit(lambda x: (x + 1.125) * 2)(gnp.ones(40000)).sum() == 4.25 * 40000
     assert "home directory" in caplog.text
     c_kernels._compiled.cache_clear()
