@@ -136,7 +136,7 @@ def _division(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         rest = u.astype(dtype, order="C")
         scale = 1 / v[..., :1]
         for k in range(u.shape[-1] - v.shape[-1] + 1):
-            quotients[..., k : k + 1] = scale * rest[..., k : k + 1]
+            xp.multiply(scale, rest[..., k : k + 1], out=quotients[..., k : k + 1])
             rest[..., k : k + v.shape[-1]] -= quotients[..., k : k + 1] * v
         return quotients, rest
 
