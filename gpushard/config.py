@@ -193,6 +193,15 @@ class Settings:
         return cls(**fields)
 
 
+def cache_home(environment: Mapping[str, str] = os.environ) -> str | None:
+    """Return the folder that the user has chosen for caches; None for the usual one.
+
+    Args:
+      environment: variables by name; the process's own by default.
+    """
+    return environment.get("XDG_CACHE_HOME") or None
+
+
 def is_colorless(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether a user wants no colours on terminals, or the terminal has none.
 

@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.config import cache_home
 from gpushard.ops.aval import Dtype
 from gpushard.ops.row import Kernel
 from gpushard.transforms.expressions import PRELUDE, TYPES, expression, literal
@@ -347,7 +348,7 @@ def _compiled(compiler: str, source: str) -> Any:
     key = "\0".join([source, *_FLAGS, _version(compiler), _processor()])
     name = f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.so"
     try:
-        path = _folder() / name
+        path = Path(cache_home() or Path.home() / ".cache", "gpushard", "kernels", name)
         if not _whole(path):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with tempfile.TemporaryDirectory(dir=path.parent) as place:
@@ -374,11 +375,6 @@ def _whole(path: Path) -> bool:
     """Whether a file is there and ends with its checksum: a part of one, mapped, is a crash."""
     data = path.read_bytes() if path.exists() else b""
     return data[-32:] == hashlib.sha256(data[:-32]).digest()
-
-
-def _folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base, "gpushard", "kernels")
 
 
 @functools.lru_cache(maxsize=8)
