@@ -11,7 +11,7 @@ import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -31,8 +31,6 @@ from gpushard.transforms.named_dims import innermost
 from gpushard.transforms.signature import check_function, check_leaf, labelled, title
 from gpushard.transforms.stages import Lowered, Signature, Traced
 from gpushard.transforms.trace import Trace, Tracer, tracing
-
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 _KEY: Any = KeyDType()
 _LEAF = tree.structure(0)
