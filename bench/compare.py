@@ -65,7 +65,7 @@ case = sampler = None
 gc.disable()
 for line in sys.stdin:
     if line.strip() == "next":
-        case = next(cases, None)
+        case, sampler = next(cases, None), None
         print(json.dumps(case and f"{case.table}: {case.name}"), flush=True)
         continue
     if sampler is None or line.strip() == "warm":
@@ -125,7 +125,9 @@ def _round(base: pathlib.Path, turns: int, calls: int) -> dict[str, Any]:
     return {probe: np.array(pairs) for probe, pairs in samples.items()}
 
 
-def compare_group(base: pathlib.Path, group: str, rounds: int, turns: int) -> dict[str, Any]:
+def compare_group(
+    base: pathlib.Path, group: str, rounds: int, turns: int, only: str = ""
+) -> dict[str, Any]:
     """Measure gpushard's side of all cases that both checkouts have of a group, in one order.
 
     Args:
@@ -133,6 +135,7 @@ def compare_group(base: pathlib.Path, group: str, rounds: int, turns: int) -> di
       group: its name.
       rounds: how often fresh processes are started.
       turns: how often the two take turns at a case.
+      only: a text that titles of cases have.
 
     Returns:
       As for `compare`.
@@ -149,6 +152,8 @@ def compare_group(base: pathlib.Path, group: str, rounds: int, turns: int) -> di
                 here = sides[1].ask("next")
             if here is None:
                 raise ValueError(f"{title} of {base} is not here, or elsewhere in the order")
+            if only not in title:
+                continue
             pairs = []
             for turn in range(-1, turns):
                 took = {side: float(sides[side].ask("warm" if turn < 0 else "take"))
@@ -202,12 +207,13 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=40, help="turns in each round")
     parser.add_argument("--calls", type=int, default=50, help="calls in each turn")
     parser.add_argument("--group", nargs="+", default=[], help="groups instead of the probes")
+    parser.add_argument("--case", default="", help="only cases with this text in their title")
     parser.add_argument("--imports", action="store_true", help="the import instead of the probes")
     parser.add_argument("--json", type=pathlib.Path, help="write the figures to this file")
     options = parser.parse_args()
     base, found = options.base.resolve(), {}
     for group in options.group:
-        cases = compare_group(base, group, options.rounds, options.turns)
+        cases = compare_group(base, group, options.rounds, options.turns, options.case)
         mean = float(np.exp(np.mean([np.log(f["ratio"]) for f in cases.values()])))
         print(f"# {group}: {len(cases)} cases, ratio {mean:.3f} (geometric mean)")
         _show(cases)
