@@ -339,22 +339,24 @@ class NamedDims:
             return _wrapped(bind(row, values, params), (), frame, source)
         if row.strategies[0].complete:
             args = completed(row, args, params, names, frame)
-        values, dims, all_of_them = [], [], _first(len(names))
+        values, dims, all_of_them, do = [], [], _first(len(names)), bind_plain
+        mine: Names
         for arg in args:
+            value, mine = arg, ()
             if type(arg) is Mapped:
-                values.append(arg._value)
-                mine = arg._names
-                dims.append(
-                    all_of_them
-                    if mine is names or mine == names
-                    else tuple([names.index(name) for name in mine])
-                )
-            else:
-                known = type(arg) not in KINDS and is_value(arg)
-                values.append(_lifted(arg, mesh) if known else arg)
-                dims.append(())
+                value, mine = arg._value, arg._names
+            elif type(arg) not in KINDS and is_value(arg):
+                value = _lifted(arg, mesh)
+            if type(value) is not ConcreteArray and type(value) not in KINDS:
+                do = bind  # what is traced, or keys: they know what it means
+            values.append(value)
+            dims.append(
+                all_of_them
+                if mine is names or mine == names
+                else tuple([names.index(name) for name in mine])
+            )
         own_row = derived(row, tuple(dims), tuple([name.place for name in names]))
-        return _wrapped(bind(own_row, values, params), names, frame, source)
+        return _wrapped(do(own_row, values, params), names, frame, source)
 
     def _create(
         self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None
