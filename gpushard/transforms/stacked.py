@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from gpushard import tree
-from gpushard.errors import ArgumentError, MeshError, NoDeviceError
+from gpushard.array.array import ConcreteArray
+from gpushard.errors import ArgumentError, ArgumentTypeError, MeshError, NoDeviceError
 from gpushard.frozen import dataclass
 from gpushard.geometry.listed_sharding import PmapSharding
 from gpushard.geometry.mesh import Mesh
@@ -380,6 +381,15 @@ class Opened:
         self.leaves, self._dims, size, self._together = mapped_arguments(
             args, kwargs, in_axes, size, label, (what, "in_axes")
         )
+        for number, x in enumerate(self.leaves):
+            if type(x) is not ConcreteArray and not getattr(x, "pmap_takes", True):
+                raise ArgumentTypeError(
+                    f"{what}: {label(number)} is a {type(x).__name__}, whose shards are blocks "
+                    "over a mesh; use jit or shard_map, or give the Array that "
+                    "gpushard.device_put(x, x.sharding) returns",
+                    argument="args",
+                    type=type(x),
+                )
         devices, every = pool
         if every and len(devices) != size:
             raise ArgumentError(
