@@ -344,7 +344,7 @@ SHARDINGS: dict[str, Case] = {
         {"argument": "entries", "position": 1, "entry": 3},
     ),
     "unconstrained dim of an array": Case(
-        lambda w: w.named("x", gs.P.UNCONSTRAINED),
+        lambda w: gs.device_put(w.value, w.named("x", gs.P.UNCONSTRAINED)),
         ShardingError,
         ValueError,
         ("UNCONSTRAINED", "how every dim is split"),
