@@ -34,7 +34,9 @@ from gpushard.placement.device_put import device_put
 from gpushard.runtime.runtime import Runtime
 from gpushard.transforms.executable import array_of, var_of
 from gpushard.transforms.graph import Graph, Step, Var
+from gpushard.transforms.named_dims import as_mapped, innermost
 from gpushard.transforms.placed_dims import relabelled
+from gpushard.transforms.scopes import scope
 from gpushard.transforms.traced import Traced, user_line
 from gpushard.typing import HostArray
 
@@ -64,8 +66,11 @@ class Tracer(Traced):
             return f"no argument, in the {what}", value
         return f"{self._trace.label(self._source)} of the {what}", value
 
-    def _check_assigned(self, what: str) -> None:
+    def _check_open(self) -> None:
         self._trace.check_open(self)
+
+    def _check_assigned(self, what: str) -> None:
+        self._check_open()
         if self._trace is not _innermost.get():
             raise self._error(
                 TracedValueError,
@@ -111,6 +116,10 @@ class Tracer(Traced):
     def block_until_ready(self) -> Any:
         """Return this array: there is nothing to wait for yet."""
         return self
+
+    def copy_to_host_async(self) -> None:
+        """Raise: there is nothing to copy yet."""
+        raise self._refusal("a copy to the host")
 
     def __copy__(self) -> Any:
         return _tracer(self._var, self._trace, self._source, keys=is_keys(self))
@@ -210,7 +219,9 @@ class Trace:
     ) -> Any:
         """Record an operation, and return its result, or a tuple of several."""
         source = getattr(x, "_source", None)
-        self.graph.steps.append(Step(name, run, tuple(operands), tuple(results), **more))
+        self.graph.steps.append(
+            Step(name, run, tuple(operands), tuple(results), scope=scope(), **more)
+        )
         made = tuple([_tracer(result, self, source) for result in results])
         keys = x is not None and is_keys(x)
         if keys:
@@ -257,7 +268,7 @@ class Trace:
                 )
                 key.append(kind if kind in KINDS else arg.dtype)
             else:
-                data = host_data(row, arg)
+                data = host_data(row, arg).copy()  # which may change after this
                 values.append(data)
                 weak = type(arg) in KINDS and type(arg) is not bool
                 operands.append(Hosted(Aval(data.shape, data.dtype, weak)))
@@ -313,6 +324,20 @@ _innermost: ContextVar[Trace | None] = ContextVar("innermost trace", default=Non
 def tracing() -> Trace | None:
     """Return the innermost trace that this code runs in."""
     return _innermost.get()
+
+
+def inside(x: Any) -> Any:
+    """Return what a function sees of an argument which becomes a part of the one that calls it.
+
+    What it assigns to that stays its own.
+    """
+    frame, trace = innermost(), tracing()
+    if frame is not None:
+        return as_mapped(x, frame).__copy__()
+    assert trace is not None
+    if isinstance(x, Tracer):
+        return x.__copy__()
+    return _tracer(trace.lift(x), trace, None, keys=is_keys(x))
 
 
 def done(
