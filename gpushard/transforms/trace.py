@@ -52,11 +52,12 @@ class Tracer(Traced):
       source: the number of the argument that it comes from, if any.
     """
 
-    __slots__ = ("_committed", "_sharding", "_source", "_trace", "_var", "interpreter")
+    __slots__ = ("_committed", "_home", "_sharding", "_source", "_trace", "_var", "interpreter")
 
     interpreter: Trace
     _var: Var
     _trace: Trace
+    _home: Trace | None  # the function that it is a variable of, which may assign to it
     _source: int | None
 
     def _origin(self) -> tuple[str, str]:
@@ -71,7 +72,7 @@ class Tracer(Traced):
 
     def _check_assigned(self, what: str) -> None:
         self._check_open()
-        if self._trace is not _innermost.get():
+        if self._home is not _innermost.get():
             raise self._error(
                 TracedValueError,
                 f"{what} in a function that is traced itself changes a value of the one around it",
@@ -80,6 +81,7 @@ class Tracer(Traced):
 
     def _become(self, new: Any) -> None:
         self._var = new._var
+        self._trace = self.interpreter = new._trace
         self._sharding, self._committed = new._sharding, new._committed
         self._weak_type = False
 
@@ -133,6 +135,7 @@ def _tracer(var: Var, trace: Trace, source: int | None, *, keys: bool = False) -
     made._var = var
     made._trace = made.interpreter = trace
     made._source = source
+    made._home = _innermost.get()
     made._sharding = var.sharding
     made._committed = var.committed
     made._shape = var.tiling.shape
@@ -164,7 +167,9 @@ class Trace:
     def input(self, var: Var, *, keys: bool = False) -> Tracer:
         """Return what the function sees of its next argument."""
         self.graph.inputs.append(var)
-        return _tracer(var, self, len(self.graph.inputs) - 1, keys=keys)
+        made = _tracer(var, self, len(self.graph.inputs) - 1, keys=keys)
+        made._home = self
+        return made
 
     @contextmanager
     def entered(self, *, mapped: bool = False) -> Iterator[None]:

@@ -108,7 +108,7 @@ class Traced(Array):
         return self._error(
             TracedValueError,
             "an assignment to an array of outside needs a value that is there",
-            "pass that array as an argument, or take a copy of it (y = y + 0) and return it",
+            "make another one of it, as y = y.at[index].set(value), or pass it as an argument",
         )
 
     def _concrete(self, why: str, explicit: bool | None) -> HostArray:
