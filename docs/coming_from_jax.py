@@ -89,7 +89,6 @@ NEAREST: dict[str, dict[str, str]] = {
         "scipy": "`gs.special`",
         "softmax_custom_jvp": "nothing: there are no derivatives",
         "thread_guard": "arrays may be used by several threads",
-        "typeof": "`x.aval`, `x.sharding`",
         "version": '`importlib.metadata.version("gpushard")`',
         **dict.fromkeys(
             (

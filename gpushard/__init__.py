@@ -83,11 +83,12 @@ __all__ = [
     "empty_cache", "errors", "eval_shape", "from_dlpack", "gather_guard", "get_mesh", "io_callback",
     "jit", "live_arrays", "load", "local_device_count", "local_devices", "log_compiles",
     "make_array_from_callback", "make_array_from_process_local_data",
-    "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "map_shards",
+    "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "map_shards", "named_scope",
     "num_addressable_indices", "pmap", "prefetch", "process_count", "process_index",
     "pure_callback", "register_placeable", "replicate", "reshard", "save", "set_mesh", "shard_map",
     "soft_pmap", "transfer_guard", "transfer_guard_device_to_device",
-    "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree", "use_mesh", "vmap",
+    "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree", "typeof", "use_mesh",
+    "vmap",
 ]
 # fmt: on
 
@@ -124,10 +125,12 @@ _FROM = {
     "vmap": "gpushard.transforms.vmap",
     "clear_caches": "gpushard.transforms.jit",
     "disable_jit": "gpushard.transforms.jit",
-    "eval_shape": "gpushard.transforms.jit",
+    "eval_shape": "gpushard.transforms.abstract",
     "jit": "gpushard.transforms.jit",
     "log_compiles": "gpushard.transforms.jit",
-    "make_jaxpr": "gpushard.transforms.jit",
+    "make_jaxpr": "gpushard.transforms.abstract",
+    "named_scope": "gpushard.transforms.scopes",
+    "typeof": "gpushard.transforms.abstract",
 }
 """Where names are that few programs use."""
 
@@ -147,17 +150,19 @@ if TYPE_CHECKING:
     from gpushard.placement.npy import load, save
     from gpushard.placement.per_device import device_put_replicated, device_put_sharded, replicate
     from gpushard.placement.prefetch import empty_cache, prefetch
+    from gpushard.transforms.abstract import eval_shape as eval_shape
+    from gpushard.transforms.abstract import make_jaxpr as make_jaxpr
+    from gpushard.transforms.abstract import typeof as typeof
     from gpushard.transforms.callbacks import effects_barrier as effects_barrier
     from gpushard.transforms.callbacks import io_callback as io_callback
     from gpushard.transforms.callbacks import pure_callback as pure_callback
     from gpushard.transforms.jit import clear_caches as clear_caches
     from gpushard.transforms.jit import disable_jit as disable_jit
-    from gpushard.transforms.jit import eval_shape as eval_shape
     from gpushard.transforms.jit import jit as jit
     from gpushard.transforms.jit import log_compiles as log_compiles
-    from gpushard.transforms.jit import make_jaxpr as make_jaxpr
     from gpushard.transforms.pmap import pmap as pmap
     from gpushard.transforms.pmap import soft_pmap as soft_pmap
+    from gpushard.transforms.scopes import named_scope as named_scope
     from gpushard.transforms.shard_map import shard_map as shard_map
     from gpushard.transforms.vmap import vmap as vmap
 else:  # a type checker would take it for a module that has every name

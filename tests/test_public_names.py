@@ -57,6 +57,7 @@ NAMES = [
     "make_jaxpr",
     "make_mesh",
     "map_shards",
+    "named_scope",
     "num_addressable_indices",
     "pmap",
     "prefetch",
@@ -75,6 +76,7 @@ NAMES = [
     "transfer_guard_device_to_host",
     "transfer_guard_host_to_device",
     "tree",
+    "typeof",
     "use_mesh",
     "vmap",
 ]

@@ -134,9 +134,19 @@ def _like(x: Value, other: Value) -> Value:
         array = bind(COPY, (array,))
         if isinstance(array, Tracer):
             array._var.weak = array._weak_type = False
-    if array._held().tiling is not to._held().tiling:
+    if not _beside(array, to) or (to._committed and not array._committed):
         array = array._moved(to._sharding, "control flow")
     return Value(array, other.names)
+
+
+def _beside(x: Any, y: Any) -> bool:
+    return x._held().tiling is y._held().tiling
+
+
+def _fits(x: Value, other: Value) -> bool:
+    """Whether a value can take the place of another one."""
+    weak = x.array._weak_type == other.array._weak_type
+    return weak and x.names == other.names and _beside(x.array, other.array)
 
 
 def _check_same(
@@ -166,7 +176,8 @@ def _wider(found: Sequence[Value], values: Sequence[Value]) -> list[Value]:
             array = spread(mapped(array, old.names, frame, None), names)._value
         if array._weak_type and not new.array._weak_type:
             array = _strong(array)
-        if names == new.names and new.array._held().tiling is not array._held().tiling:
+        follows = new.array._committed or not array._committed
+        if names == new.names and follows and not _beside(new.array, array):
             array = array._moved(new.array._sharding, "control flow")
         wider.append(old if array is old.array else Value(array, names))
     return wider
@@ -194,7 +205,9 @@ def _settled(
         body = make(values, None)
         wider = _wider(body.results[: len(values)], values)
         if all(new is old for new, old in zip(wider, values, strict=True)):
-            return values, body
+            if all(_fits(x, v) for x, v in zip(body.results, values, strict=False)):
+                return values, body
+            break
         values = wider
 
     def finish(found: list[Value], structure: Any) -> list[Value]:
@@ -311,7 +324,7 @@ def _common(each: Sequence[Sequence[Value]]) -> list[Value]:
     for values in zip(*each, strict=True):
         names = merged(*[x.names for x in values])
         strong = [x for x in values if not x.array._weak_type] or values
-        found.append(max(strong, key=lambda x: len(x.names)))
+        found.append(max(strong, key=lambda x: (len(x.names), x.array._committed)))
         if found[-1].names != names:
             found[-1] = Value(found[-1].array, names)
     return found

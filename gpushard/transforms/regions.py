@@ -215,7 +215,8 @@ def _one(region: Region, operands: list[Var], results: list[Var]) -> Step:
     calls, of_device = calls_of(_REGION, read, tilings)
     work = Work(runtime, name, kernel, calls, of_device, tilings, [x.dtype for x in results])
     run = LocalCalls(work, steps=len(parts)).run
-    return Step(name, lambda given, _: run(given), tuple(operands), tuple(results))
+    scope = " ".join(dict.fromkeys(step.scope for step in region.steps if step.scope))
+    return Step(name, lambda given, _: run(given), tuple(operands), tuple(results), scope=scope)
 
 
 _REGION = Row("fused", lambda avals, params: (), "", lambda xp, avals, params: len, (Local(),))
