@@ -88,6 +88,13 @@ class StackedFrame(Frame):
         ahead: Shape = (),
     ) -> None:
         super().__init__(what, None, label)
+        for frame in self._around():
+            if frame.has_devices:
+                raise ArgumentError(
+                    f"{what} in the {frame.what}, whose named dims have the devices; use vmap here, "
+                    "or give its axis_resources more mesh axes",
+                    argument="fun",
+                )
         around = [frame for frame in self._around() if isinstance(frame, StackedFrame)]
         self.pool = around[0].pool if around else tuple(devices)
         self.axis = f"{_CHUNKS if chunked else 'pmap'} {len(around)}"
