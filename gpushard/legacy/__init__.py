@@ -35,6 +35,7 @@ from gpushard.legacy.device_array import (
 )
 from gpushard.legacy.global_device_array import GlobalDeviceArray, mesh
 from gpushard.legacy.host_callback import barrier_wait, call, id_print, id_tap
+from gpushard.legacy.pjit import FROM_GDA
 from gpushard.legacy.named_axes import SerialLoop, serial_loop
 from gpushard.legacy.shard_args import shard_args, shard_aval
 from gpushard.legacy.vtile import vtile
@@ -44,7 +45,7 @@ from gpushard.placement.per_device import device_put_replicated, device_put_shar
 __all__ = [
     "ArrayMapping", "Chunked", "DeviceArray", "GSPMDSharding", "GlobalDeviceArray", "NoSharding",
     "OpSharding", "PmapSharding", "Replicated", "ShardedAxis", "ShardedDeviceArray",
-    "SerialLoop", "serial_loop", "xmap",
+    "FROM_GDA", "SerialLoop", "serial_loop", "xmap",
     "ShardingSpec", "Unstacked", "barrier_wait", "call", "device_put_replicated",
     "device_put_sharded", "id_print", "id_tap", "make_device_array", "make_sharded_device_array",
     "mesh", "mesh_sharding_specs",

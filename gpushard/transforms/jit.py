@@ -137,7 +137,7 @@ class Jitted:
         """Return the arguments as arrays, what they have in common with others, and a call."""
         statics: dict[Any, Any] = {}
         if not self._plain:
-            args, kwargs, statics = self._split(args, kwargs)
+            args, kwargs, statics = self.split(args, kwargs)
         leaves, structure = tree.flatten((args, kwargs))
         label = labelled(self._fun, args, kwargs)
         if self._options.in_shardings is not None:
@@ -153,7 +153,7 @@ class Jitted:
             key.append(tuple((name, type(x), x) for name, x in statics.items()))
         return leaves, tuple(key), (structure, statics, label)
 
-    def _split(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
+    def split(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
         """Return arguments without those that are static, and these."""
         numbers, names = self._options.static
         statics: dict[Any, Any] = {}
@@ -266,7 +266,7 @@ class Jitted:
                 "outside, or call it",
                 argument="self",
             )
-        own_args, own_kwargs, statics = self._split(args, kwargs)
+        own_args, own_kwargs, statics = self.split(args, kwargs)
         leaves, structure = tree.flatten((own_args, own_kwargs))
         label = labelled(self._fun, own_args, own_kwargs)
         if self._options.in_shardings is not None:
