@@ -297,9 +297,7 @@ def sizes_of(
       ArgumentError: ranks are not what lists say, a dim is beyond the rank, sizes disagree, or one
         cannot be known.
     """
-    sizes: dict[Hashable, tuple[int, str]] = {
-        name: (n, "axis_sizes") for name, n in said.items()
-    }
+    sizes: dict[Hashable, tuple[int, str]] = {name: (n, "axis_sizes") for name, n in said.items()}
     for number, (shape, entry) in enumerate(zip(shapes, entries, strict=True)):
         check_rank(len(shape), entry, "in_axes", what, label(number))
         for name, dim in entry.dims.items():

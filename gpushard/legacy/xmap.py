@@ -168,7 +168,8 @@ class _Call:
         own = {name for name, each in self._where.loops.items() if loop in each}
         chunk = {name: n // count if name in own else n for name, n in sizes.items()}
         views = [
-            self._divided(x, entry, own, (count,)) for x, entry in zip(leaves, self._ins, strict=True)
+            self._divided(x, entry, own, (count,))
+            for x, entry in zip(leaves, self._ins, strict=True)
         ]
         turns = [
             self._turns([x if dim is None else _part(x, dim, n) for x, dim in views], chunk, inner)

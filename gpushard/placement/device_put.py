@@ -13,7 +13,7 @@ from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.key_array import KeyArray
 from gpushard.array.partial import array_of
-from gpushard.errors import ArgumentError, NoMeshError, ArgumentTypeError
+from gpushard.errors import ArgumentTypeError, NoMeshError
 from gpushard.functions.checks import check_dtype, place_tiling
 from gpushard.functions.concrete import concrete
 from gpushard.functions.values import is_traced

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from gpushard.errors import ArgumentError
@@ -64,7 +65,7 @@ def _bad(subscripts: str, why: str) -> ArgumentError:
     )
 
 
-def lettered(subscripts: str, operands: list[Any]) -> tuple[str, list[Any]]:
+def lettered(subscripts: str, operands: Sequence[Any]) -> tuple[str, list[Any]]:
     """Return subscripts without names, for operands that have those as dims which are summed over.
 
     Args:
@@ -101,8 +102,8 @@ def lettered(subscripts: str, operands: list[Any]) -> tuple[str, list[Any]]:
             if name not in term.names and set(dims[name]) & set(x._names):
                 raise _bad(
                     subscripts,
-                    f"sums over {name!r}, which operand {number} has, too; name it for that one, or "
-                    "keep it in the result",
+                    f"sums over {name!r}, which operand {number} has, too; name it for that one, "
+                    "or keep it in the result",
                 )
         gone = [name for name in term.names if name in letters]
         if any(len(dims[name]) > 1 for name in gone):
