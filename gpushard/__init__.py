@@ -84,7 +84,7 @@ __all__ = [
     "jit", "live_arrays", "load", "local_device_count", "local_devices", "log_compiles",
     "make_array_from_callback", "make_array_from_process_local_data",
     "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "map_shards", "named_scope",
-    "num_addressable_indices", "pmap", "prefetch", "process_count", "process_index",
+    "num_addressable_indices", "pjit", "pmap", "prefetch", "process_count", "process_index",
     "pure_callback", "register_placeable", "replicate", "reshard", "save", "set_mesh", "shard_map",
     "soft_pmap", "transfer_guard", "transfer_guard_device_to_device",
     "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree", "typeof", "use_mesh",
@@ -130,6 +130,7 @@ _FROM = {
     "log_compiles": "gpushard.transforms.jit",
     "make_jaxpr": "gpushard.transforms.abstract",
     "named_scope": "gpushard.transforms.scopes",
+    "pjit": "gpushard.legacy.pjit",
     "typeof": "gpushard.transforms.abstract",
 }
 """Where names are that few programs use."""
@@ -147,6 +148,7 @@ if TYPE_CHECKING:
     from gpushard import tree_util as tree_util
     from gpushard.interop import from_dlpack as from_dlpack
     from gpushard.interop.map_shards import map_shards as map_shards
+    from gpushard.legacy.pjit import pjit as pjit
     from gpushard.placement.npy import load, save
     from gpushard.placement.per_device import device_put_replicated, device_put_sharded, replicate
     from gpushard.placement.prefetch import empty_cache, prefetch

@@ -4814,12 +4814,485 @@ MAPPED: dict[str, Case] = {
     ),
 }  # fmt: skip
 
+EINSUM = gs.numpy.einsum
+XMAP = legacy.xmap
+PARTS = legacy.Parts
+
+
+def named(
+    body: Any = lambda a: a, ins: Any = ("i", ...), outs: Any = ("i", ...), **more: Any
+) -> Callable[..., Any]:
+    """Return a function whose dim has a name."""
+    as_lists = [list(axes) if isinstance(axes, tuple) else axes for axes in (ins, outs)]
+    return XMAP(body, *as_lists, **more)
+
+
+def on_mesh(w: World, f: Callable[..., Any], *args: Any) -> Any:
+    with w.mesh:
+        return f(*args)
+
+
+NAMED_AXES: dict[str, Case] = {
+    "xmap of a name that is there twice": refused(
+        lambda w: named(ins=["i", "i"]), ArgumentError, ValueError, "names 'i' twice", "one dim"
+    ),
+    "xmap of a negative dim": refused(
+        lambda w: named(ins={-1: "i"}), ArgumentError, ValueError, "dim -1", "count dims from 0"
+    ),
+    "xmap of a negative dim of results": refused(
+        lambda w: named(outs={-1: "i"}), ArgumentError, ValueError, "out_axes", "dim -1"
+    ),
+    "xmap of no such entry": refused(
+        lambda w: named(ins="i"), ArgumentTypeError, TypeError, "in_axes has 'i'", "{0: 'i'}"
+    ),
+    "xmap of None as an entry": refused(
+        lambda w: XMAP(abs, (None, {0: "i"}), {0: "i"}),
+        ArgumentTypeError,
+        TypeError,
+        "in_axes has None",
+        "a list of a name",
+    ),
+    "xmap with dots that are not last": refused(
+        lambda w: named(ins=[..., "i"]), ArgumentError, ValueError, "... can only be last"
+    ),
+    "xmap of no function": refused(
+        lambda w: XMAP(3, {}, {}), ArgumentTypeError, TypeError, "xmap", "must be a function"
+    ),
+    "xmap of sizes that disagree": refused(
+        lambda w: XMAP(lambda a, b: a, (["i", ...], ["i", ...]), ["i", ...])(w.x, w.value[:4]),
+        ArgumentError,
+        ValueError,
+        "'i' has 8 elements in dim 0 of argument a",
+        "and 4 in dim 0",
+        "argument b of shape (4, 6)",
+    ),
+    "xmap of a size that is not what is said": refused(
+        lambda w: named(axis_sizes={"i": 4})(w.x),
+        ArgumentError,
+        ValueError,
+        "'i' has 4 elements in axis_sizes, and 8",
+    ),
+    "xmap of a size that is no integer": refused(
+        lambda w: named(axis_sizes={"i": 2.5}), ArgumentTypeError, TypeError, "axis_sizes=2.5"
+    ),
+    "xmap of a negative size": refused(
+        lambda w: named(axis_sizes={"i": -2}), ArgumentError, ValueError, "axis_sizes=-2", "'i'"
+    ),
+    "xmap of results with another name": refused(
+        lambda w: named(outs=["j", ...]),
+        ArgumentError,
+        ValueError,
+        "out_axes names ['j']",
+        "['i']",
+        "axis_sizes=",
+    ),
+    "xmap with resources for another name": refused(
+        lambda w: named(axis_resources={"j": "x"}),
+        ArgumentError,
+        ValueError,
+        "axis_resources names ['j']",
+        "['i']",
+    ),
+    "xmap of a size that nothing gives": refused(
+        lambda w: XMAP(lambda a, b: b, (["i", ...], {}), {})({}, w.x),
+        ArgumentError,
+        ValueError,
+        "sizes of ['i'] follow from no argument",
+        "axis_sizes=",
+    ),
+    "xmap with a resource twice for one name": refused(
+        lambda w: named(axis_resources={"i": ("x", "x")}),
+        ArgumentError,
+        ValueError,
+        "'x' twice for 'i'",
+    ),
+    "xmap with a resource for two names of an argument": refused(
+        lambda w: on_mesh(
+            w, named(ins=["i", "j"], outs=["i", "j"], axis_resources={"i": "x", "j": "x"}), w.x
+        ),
+        ArgumentError,
+        ValueError,
+        "['i', 'j'] for argument a",
+        "both 'i' and 'j'",
+    ),
+    "xmap with a resource for two names of a value": refused(
+        lambda w: on_mesh(
+            w,
+            XMAP(
+                lambda a, b: gs.lax.psum(a * b, ("i", "j")),
+                (["i"], ["j"]),
+                [],
+                axis_resources={"i": "x", "j": "x"},
+            ),
+            w.value[0, :4],
+            w.value[0, :4],
+        ),
+        ArgumentError,
+        ValueError,
+        HERE,
+        "'i': 4 and 'j': 4",
+        "'x' has both",
+    ),
+    "xmap with resources that are not there": refused(
+        lambda w: named(axis_resources={"i": "x"})(w.x),
+        ArgumentError,
+        ValueError,
+        "axis_resources names ['x']",
+        "with mesh:",
+        "serial_loop",
+    ),
+    "xmap of what resources do not divide": refused(
+        lambda w: on_mesh(w, named(axis_resources={"i": ("x", legacy.SerialLoop(3))}), w.x),
+        ArgumentError,
+        ValueError,
+        "'i' has 8 elements",
+        "'x': 4, SerialLoop(3)",
+        "12 parts",
+        "pad",
+    ),
+    "xmap of another rank": refused(
+        lambda w: named(ins=["i"])(w.x),
+        ArgumentError,
+        ValueError,
+        "['i'] for argument a",
+        "1 dims, and it has 2",
+        "end the list",
+    ),
+    "xmap of a dim beyond the rank": refused(
+        lambda w: named(ins={2: "i"})(w.x),
+        ArgumentError,
+        ValueError,
+        "'i' is dim 2",
+        "there are 2 dims",
+    ),
+    "xmap of results of another rank": refused(
+        lambda w: named(outs=["i"])(w.x),
+        ArgumentError,
+        ValueError,
+        "out_axes has ['i'] for the result",
+        "1 dims, and it has 2",
+    ),
+    "xmap that returns nothing": refused(
+        lambda w: named(lambda a: None)(w.x),
+        ArgumentError,
+        ValueError,
+        HERE,
+        "returns None",
+        "at least one",
+    ),
+    "xmap whose result has a name left over": refused(
+        lambda w: named(outs=[...])(w.x),
+        ArgumentError,
+        ValueError,
+        HERE,
+        "places no ['i']",
+        "psum(x, 'i')",
+    ),
+    "xmap with keyword arguments": refused(
+        lambda w: named()(a=w.x), ArgumentTypeError, TypeError, "['a'] have no in_axes", "position"
+    ),
+    "xmap that gives up what is not there": refused(
+        lambda w: named(donate_argnums=1)(w.x),
+        ArgumentError,
+        ValueError,
+        "donate_argnums has 1",
+        "1 arguments",
+    ),
+    "xmap that gives up an argument by name": refused(
+        lambda w: named(donate_argnums="a")(w.x),
+        ArgumentTypeError,
+        TypeError,
+        "donate_argnums='a'",
+        "the number",
+    ),
+    "pmap in xmap": refused(
+        lambda w: named(lambda a: gs.pmap(abs)(a))(w.x),
+        ArgumentError,
+        ValueError,
+        "pmap of abs in the xmap of",
+        "use vmap",
+    ),
+    "soft_pmap in xmap": refused(
+        lambda w: named(lambda a: gs.soft_pmap(abs)(a))(w.x),
+        ArgumentError,
+        ValueError,
+        "soft_pmap of abs in the xmap of",
+        "axis_resources",
+    ),
+    "sharded_jit in xmap": refused(
+        lambda w: named(lambda a: legacy.sharded_jit(abs, None, PARTS(2))(a))(w.x),
+        ArgumentError,
+        ValueError,
+        "sharded_jit of abs in the xmap of",
+    ),
+    "a sum over a loop": refused(
+        lambda w: named(
+            lambda a: a.sum("i"), outs=[...], axis_resources={"i": legacy.SerialLoop(2)}
+        )(w.x),
+        ArgumentError,
+        ValueError,
+        "axis_name=('i',)",
+        "the loop SerialLoop(2)",
+        "mesh axes",
+    ),
+    "a loop of no turns": refused(
+        lambda w: legacy.SerialLoop(0), ArgumentError, ValueError, "length=0", "positive"
+    ),
+    "a loop of half a turn": refused(
+        lambda w: legacy.serial_loop("l", 0.5).__enter__(),
+        ArgumentTypeError,
+        TypeError,
+        "length=0.5",
+    ),
+    "a loop in one of its name": refused(
+        lambda w: in_loop(lambda: legacy.serial_loop("l", 2).__enter__()),
+        ArgumentError,
+        ValueError,
+        "name='l'",
+        "another name",
+    ),
+    "a sum over a name that nothing has": refused(
+        lambda w: named(lambda a: a.sum("j"))(w.x),
+        errors.UnboundAxisError,
+        NameError,
+        "sum: axis_name='j' is unbound",
+        "'i'",
+    ),
+    "a sum over a name that the value lacks": refused(
+        lambda w: named(lambda a: gs.numpy.sum(gs.numpy.ones(3), axis="i") + a)(w.x),
+        ArgumentError,
+        ValueError,
+        "axis='i' is no dim of the value",
+        "psum",
+    ),
+    "a sum over a name outside": refused(
+        lambda w: w.x.sum("i"), ArgumentTypeError, TypeError, "axis='i' must be an integer"
+    ),
+    "einsum of a name that the value lacks": refused(
+        lambda w: named(lambda a: EINSUM("a{j}->a", a))(w.x),
+        errors.UnboundAxisError,
+        NameError,
+        "'j' is unbound",
+    ),
+    "einsum of a name outside": refused(
+        lambda w: EINSUM("a{i}->a{i}", w.x), ArgumentError, ValueError, "operand 0", "no names"
+    ),
+    "einsum that names what another operand has": refused(
+        lambda w: named(lambda a: EINSUM("a{i},a->a", a, a))(w.x),
+        ArgumentError,
+        ValueError,
+        "sums over 'i', which operand 1 has, too",
+    ),
+    "einsum with a name of the result alone": refused(
+        lambda w: named(lambda a: EINSUM("a{i}->{j}", a))(w.x),
+        ArgumentError,
+        ValueError,
+        "'j' in the result, and in no operand",
+    ),
+    "einsum with names and no result": refused(
+        lambda w: named(lambda a: EINSUM("a{i}", a))(w.x),
+        ArgumentError,
+        ValueError,
+        "has no result",
+        "->",
+    ),
+    "einsum with a brace that does not close": refused(
+        lambda w: named(lambda a: EINSUM("a{i->a", a))(w.x),
+        ArgumentError,
+        ValueError,
+        "'a{i'",
+        "{i,j}",
+    ),
+    "einsum with a name twice": refused(
+        lambda w: named(lambda a: EINSUM("a{i,i}->a", a))(w.x),
+        ArgumentError,
+        ValueError,
+        "'a{i,i}'",
+        "each name once",
+    ),
+    "einsum with names for another number of operands": refused(
+        lambda w: named(lambda a: EINSUM("a{i}->a", a, a))(w.x),
+        ArgumentError,
+        ValueError,
+        "names 1 operands, there are 2",
+    ),
+    "parts that are no integers": refused(
+        lambda w: PARTS(2, 0.5), ArgumentTypeError, TypeError, "counts=0.5", "integer"
+    ),
+    "no parts": refused(lambda w: PARTS(2, 0), ArgumentError, ValueError, "counts=0", "positive"),
+    "sharded_jit of parts of different numbers": refused(
+        lambda w: legacy.sharded_jit(abs, (PARTS(2, 2), None), PARTS(2, 1)),
+        ArgumentError,
+        ValueError,
+        "Parts(2, 2)",
+        "[2, 4] devices",
+    ),
+    "sharded_jit of another number of parts": refused(
+        lambda w: legacy.sharded_jit(abs, PARTS(2), None, 4),
+        ArgumentError,
+        ValueError,
+        "num_partitions=4",
+        "2 devices",
+    ),
+    "sharded_jit of half a part": refused(
+        lambda w: legacy.sharded_jit(abs, None, None, 0.5),
+        ArgumentTypeError,
+        TypeError,
+        "num_partitions=0.5",
+    ),
+    "sharded_jit of mesh axes": refused(
+        lambda w: legacy.sharded_jit(abs, gs.P("x"), None),
+        ArgumentTypeError,
+        TypeError,
+        "in_parts=PartitionSpec('x')",
+        "Parts(2, 1)",
+    ),
+    "sharded_jit with keyword arguments": refused(
+        lambda w: legacy.sharded_jit(lambda a: a, None, None)(a=w.one),
+        UnsupportedError,
+        NotImplementedError,
+        "['a'] have no in_parts",
+        "position",
+    ),
+    "sharded_jit over too many devices": refused(
+        lambda w: legacy.sharded_jit(lambda a: a, PARTS(16), None)(np.ones(16)),
+        NoDeviceError,
+        ValueError,
+        "16 parts need 16 devices, there are 8",
+    ),
+    "sharded_jit over too many devices for each": refused(
+        lambda w: gs.pmap(legacy.sharded_jit(lambda a: a, PARTS(4), None))(np.ones((4, 4))),
+        NoDeviceError,
+        ValueError,
+        "4 parts for each of 4 need 16 devices",
+    ),
+    "sharded_jit of parts that do not divide": refused(
+        lambda w: legacy.sharded_jit(lambda a: a, PARTS(1, 4), None)(w.value),
+        ArgumentError,
+        ValueError,
+        "dim 1 of argument a of shape (8, 6) has 6",
+        "4 equal parts",
+    ),
+    "sharded_jit of parts of another rank": refused(
+        lambda w: legacy.sharded_jit(lambda a: a, PARTS(2), None)(w.value),
+        ArgumentError,
+        ValueError,
+        "has 1 numbers",
+        "2 dims",
+    ),
+    "sharded_jit whose results do not divide": refused(
+        lambda w: legacy.sharded_jit(lambda a: a, None, PARTS(1, 4))(w.value),
+        ArgumentError,
+        ValueError,
+        "dim 1 of the result has 6",
+    ),
+    "sharded_jit with other parts of a process": refused(
+        lambda w: legacy.sharded_jit(abs, PARTS(4), None, None, PARTS(2)),
+        ArgumentError,
+        ValueError,
+        "local_in_parts=Parts(2)",
+        "leave local_in_parts out",
+    ),
+    "a constraint by parts outside": refused(
+        lambda w: legacy.with_sharding_constraint(w.x, PARTS(2, 1)),
+        UnsupportedError,
+        NotImplementedError,
+        "within a function of sharded_jit",
+        "with a sharding",
+    ),
+    "a constraint by another number of parts": refused(
+        lambda w: legacy.sharded_jit(
+            lambda a: legacy.with_sharding_constraint(a, PARTS(4, 1)), PARTS(2, 1), None
+        )(w.value),
+        ArgumentError,
+        ValueError,
+        "Parts(4, 1)",
+        "for 4 devices",
+        "over 2",
+    ),
+    "the shape of a process that does not come out": refused(
+        lambda w: legacy.get_local_aval(AVAL, PARTS(1, 4), PARTS(1, 1)),
+        ArgumentError,
+        ValueError,
+        "dim 1 of shape (8, 6)",
+        "4 equal parts",
+    ),
+    "the shape of all processes from parts that do not divide": refused(
+        lambda w: legacy.get_global_aval(AVAL, PARTS(3, 1), PARTS(2, 1)),
+        ArgumentError,
+        ValueError,
+        "3 parts in all, and 2",
+    ),
+    "the shape of all processes from parts of another rank": refused(
+        lambda w: legacy.get_global_aval(AVAL, PARTS(3), PARTS(2)),
+        ArgumentError,
+        ValueError,
+        "local_parts=Parts(2)",
+        "one number for each dim",
+    ),
+    "pjit with both names of the arguments": refused(
+        lambda w: gs.pjit(abs, in_shardings=gs.P(), in_axis_resources=gs.P()),
+        ArgumentError,
+        ValueError,
+        "in_shardings and in_axis_resources",
+        "alone",
+    ),
+    "pjit with both names of the results": refused(
+        lambda w: gs.pjit(abs, out_shardings=gs.P(), out_axis_resources=gs.P()),
+        ArgumentError,
+        ValueError,
+        "out_shardings and out_axis_resources",
+        "alone",
+    ),
+    "pjit without a mesh": refused(
+        lambda w: gs.pjit(abs, in_axis_resources=gs.P("x"))(w.x),
+        errors.NoMeshError,
+        RuntimeError,
+        "PartitionSpec('x') needs a mesh",
+        "with mesh:",
+    ),
+    "pjit of an array as a global one": refused(
+        lambda w: on_mesh(w, gs.pjit(lambda a: a, in_axis_resources=legacy.FROM_GDA), w.x),
+        ArgumentError,
+        ValueError,
+        "FROM_GDA for argument a of shape (8, 6)",
+        "is a Array",
+    ),
+    "pjit of a global array that lies otherwise": refused(
+        lambda w: on_mesh(w, gs.pjit(lambda a: a, in_axis_resources=gs.P("y")), gda(w)),
+        ShardingError,
+        ValueError,
+        "argument a",
+        "give FROM_GDA",
+    ),
+    "pjit of results as global arguments": refused(
+        lambda w: gs.pjit(abs, out_axis_resources=legacy.FROM_GDA),
+        ArgumentError,
+        ValueError,
+        "out_axis_resources has FROM_GDA",
+        "give",
+    ),
+    "pjit with a static argument that is given up": refused(
+        lambda w: gs.pjit(lambda a, k: a, static_argnums=1, donate_argnums=1),
+        ArgumentError,
+        ValueError,
+        "both static and donated",
+    ),
+}
+
+
+def in_loop(f: Callable[[], Any]) -> Any:
+    with legacy.serial_loop("l", 2):
+        return f()
+
+
 TABLE: dict[str, Case] = {
     f"{group}: {name}": case
     for group, cases in {
         "mesh": MESHES,
         "sharding": SHARDINGS,
         "mapped": MAPPED,
+        "named": NAMED_AXES,
         "callbacks": CALLBACKS,
         "placement": PLACEMENTS,
         "making": MAKING,

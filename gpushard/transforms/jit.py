@@ -150,7 +150,7 @@ class Jitted:
         """Return the arguments as arrays, what they have in common with others, and a call."""
         statics: dict[Any, Any] = {}
         if not self._plain:
-            args, kwargs, statics = without_statics(self._options.static, args, kwargs, self._what)
+            args, kwargs, statics = self.split(args, kwargs)
         leaves, structure = tree.flatten((args, kwargs))
         label = labelled(self._fun, args, kwargs)
         if self._options.in_shardings is not None:
@@ -166,6 +166,10 @@ class Jitted:
         if statics:
             key.append(tuple((name, type(x), x) for name, x in statics.items()))
         return leaves, tuple(key), (structure, statics, label)
+
+    def split(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
+        """Return arguments without those that are static, and these."""
+        return without_statics(self._options.static, args, kwargs, self._what)
 
     def _compile(self, leaves: list[Any], call: Any) -> Compiled:
         check_devices(leaves, self._what, call[2])
@@ -243,9 +247,7 @@ class Jitted:
                 "outside, or call it",
                 argument="self",
             )
-        own_args, own_kwargs, statics = without_statics(
-            self._options.static, args, kwargs, self._what
-        )
+        own_args, own_kwargs, statics = self.split(args, kwargs)
         leaves, structure = tree.flatten((own_args, own_kwargs))
         label = labelled(self._fun, own_args, own_kwargs)
         if self._options.in_shardings is not None:
