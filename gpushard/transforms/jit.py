@@ -25,6 +25,7 @@ from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
 from gpushard.frozen import dataclass
 from gpushard.placement.defaults import default_sharding, surroundings
 from gpushard.placement.device_put import as_sharding, device_put
+from gpushard.transforms import bodies
 from gpushard.transforms.executable import Executable, array_of, var_of
 from gpushard.transforms.graph import Graph
 from gpushard.transforms.named_dims import innermost
@@ -553,3 +554,4 @@ def clear_caches() -> None:
     for caches in list(_caches.values()):
         for cache in caches:
             cache.clear()
+    bodies.forget()
