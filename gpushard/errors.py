@@ -84,6 +84,10 @@ class ArgumentError(GpushardError, ValueError):
     """An argument has the right type and an impossible value."""
 
 
+class NoMeshError(ArgumentError, RuntimeError):
+    """A `PartitionSpec` stands where no mesh is known that it could be over."""
+
+
 class NoDeviceError(ArgumentError, RuntimeError):
     """A platform that has no devices here."""
 

@@ -42,6 +42,7 @@ from gpushard.errors import (
     ImmutableError,
     MeshError,
     NoDeviceError,
+    NoMeshError,
     OutOfMemoryError,
     ParseError,
     ProtocolError,
@@ -344,7 +345,7 @@ SHARDINGS: dict[str, Case] = {
         {"argument": "entries", "position": 1, "entry": 3},
     ),
     "unconstrained dim of an array": Case(
-        lambda w: w.named("x", gs.P.UNCONSTRAINED),
+        lambda w: gs.device_put(w.value, w.named("x", gs.P.UNCONSTRAINED)),
         ShardingError,
         ValueError,
         ("UNCONSTRAINED", "how every dim is split"),
@@ -589,7 +590,7 @@ PLACEMENTS: dict[str, Case] = {
     ),
     "spec without a mesh": Case(
         put(np.zeros(4), gs.P("x")),
-        ArgumentError,
+        NoMeshError,
         ValueError,
         ("device=PartitionSpec('x')", "needs a mesh", "with mesh:"),
         {"argument": "device", "spec": gs.P("x")},
@@ -3327,6 +3328,7 @@ RANDOM: dict[str, Case] = {
     "a spec without a mesh": wrong(
         lambda w: random.normal(KEY, (8,), out_sharding=gs.P("x")),
         "needs a mesh",
+        error=NoMeshError,
         argument="out_sharding",
     ),
     "a sharding of more dims": Case(
