@@ -124,6 +124,10 @@ class TracedArrayError(TracedValueError):
     """NumPy, or what asks where data lie, got such a value."""
 
 
+class TracedArgumentError(TracedArrayError, ArgumentError):
+    """Such values among arrays that are to be put together: a ValueError, too, as in JAX."""
+
+
 class ConcretizationError(TracedValueError):
     """A number of Python's, or the size of a result, depends on such a value."""
 
