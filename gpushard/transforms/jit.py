@@ -37,6 +37,7 @@ from gpushard.transforms.constraints import check_devices, laid_out, placed
 from gpushard.transforms.executable import Executable, array_of, var_of
 from gpushard.transforms.graph import Graph
 from gpushard.transforms.named_dims import innermost
+from gpushard.transforms.propagate import optimized
 from gpushard.transforms.signature import check_function, check_leaf, labelled, title
 from gpushard.transforms.stages import Lowered, Signature, Traced
 from gpushard.transforms.trace import Trace, Tracer, inside, tracing
@@ -175,6 +176,7 @@ class Jitted:
     def _compile(self, leaves: list[Any], call: Any) -> Compiled:
         check_devices(leaves, self._what, call[2])
         graph, structure, keys = self._trace(leaves, call)
+        graph = optimized(graph)
         executable = Executable(graph)
         numbers = {var: n for n, var in enumerate(graph.inputs)}
         if _logged.get():
