@@ -202,8 +202,7 @@ def _of_a_tree(carry: Any, x: Any) -> Any:
 
 
 @pytest.mark.oracle
-def test_against_jax() -> None:
-    jax = pytest.importorskip("jax")
+def test_against_jax(jax: Any) -> None:
     jnp, jl = jax.numpy, jax.lax
     cases = [
         (lambda m, own: own.scan(lambda c, x: (c * x, c - x), 2.0, m.arange(1.0, 5.0))),
