@@ -41,6 +41,8 @@ from gpushard.transforms.trace import Trace, Tracer, alone, done
 __all__ = ["associative_scan", "cond", "fori_loop", "map", "scan", "switch", "while_loop"]
 # fmt: on
 
+_ONE = tree.structure(0)
+
 _SEVERAL = 64
 """So many arrays are put together at once."""
 
@@ -439,7 +441,7 @@ def _while(name: str, cond_fun: Any, body_fun: Any, init_val: Any) -> Any:
 def _condition(cond_fun: Any, one: Any, values: Sequence[Value]) -> Body:
     what = title("while_loop", cond_fun)
     test = _traced(cond_fun, one, values, what)
-    holds = test.results[0] if len(test.results) == 1 else None
+    holds = test.results[0] if test.structure == _ONE else None
     if holds is None or holds.shape or holds.array.dtype != np.bool_:
         raise ArgumentTypeError(
             f"{what} returns {tree.unflatten(test.structure, test.results)}; it must return a "
@@ -514,6 +516,7 @@ def scan(
     (10, [0, 1, 3, 6, 10])
     """
     check_function(f, "scan")
+    _check_count(unroll, "unroll", "scan", 0)
     return _scan("scan", f, init, xs, length, reverse=reverse)
 
 
@@ -583,7 +586,12 @@ def _scan(
 def _length(arrays: Sequence[Value], length: int | None, what: str) -> int:
     """Return how often a function is called, by the first dims of arrays."""
     lengths = {x.shape[0] if x.shape else None for x in arrays}
-    lengths |= set() if length is None else {int(length)}
+    if length is not None:
+        if not isinstance(length, int | np.integer) or isinstance(length, bool):
+            raise ArgumentTypeError.refusing("length", length, "must be an integer, or None", what)
+        if length < 0:
+            raise ArgumentError.refusing("length", length, "must not be negative", what)
+        lengths.add(int(length))
     if len(lengths) != 1 or None in lengths:
         said = ", ".join([repr(x) for x in arrays]) or "nothing"
         raise ArgumentError(
@@ -599,6 +607,14 @@ def _length(arrays: Sequence[Value], length: int | None, what: str) -> int:
             argument="xs",
         )
     return int(count)
+
+
+def _check_count(count: Any, argument: str, function: str, least: int) -> None:
+    """Check what has no meaning here: programs that run here must run elsewhere."""
+    if not isinstance(count, int | np.integer) or count < least:
+        raise ArgumentError.refusing(
+            argument, count, f"must be an integer, {least} or more", function
+        )
 
 
 def _part(x: Any, dim: int, i: int) -> Any:
@@ -655,6 +671,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     Array([0, 1, 4, 9], dtype=int64)
     """
     check_function(f, "map")
+    _check_count(1 if batch_size is None else batch_size, "batch_size", "map", 1)
 
     def step(carry: Any, x: Any) -> tuple[Any, Any]:
         return carry, f(x)
