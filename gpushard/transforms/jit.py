@@ -14,17 +14,15 @@ from contextvars import ContextVar
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
-import numpy as np
-
 from gpushard import tree
 from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.aval import KeyDType, ShapeDtypeStruct
 from gpushard.array.key_array import is_keys
 from gpushard.cache import BoundedCache
-from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
+from gpushard.errors import ArgumentTypeError
 from gpushard.frozen import dataclass
 from gpushard.placement.defaults import default_sharding, surroundings
-from gpushard.placement.device_put import as_sharding, device_put
+from gpushard.placement.device_put import device_put
 from gpushard.runtime.runtime import Device
 from gpushard.transforms.arguments import (
     Options,
@@ -34,6 +32,7 @@ from gpushard.transforms.arguments import (
     with_statics,
     without_statics,
 )
+from gpushard.transforms.constraints import check_devices, laid_out, placed
 from gpushard.transforms.executable import Executable, array_of, var_of
 from gpushard.transforms.graph import Graph
 from gpushard.transforms.named_dims import innermost
@@ -155,7 +154,7 @@ class Jitted:
         leaves, structure = tree.flatten((args, kwargs))
         label = labelled(self._fun, args, kwargs)
         if self._options.in_shardings is not None:
-            leaves = self._placed(leaves, args, kwargs, label)
+            leaves = placed(leaves, args, kwargs, self._options.in_shardings, self._what, label)
         leaves = self._options.moved(leaves, device_put)
         key: list[Any] = [structure, *surroundings()]
         for number, x in enumerate(leaves):
@@ -169,6 +168,7 @@ class Jitted:
         return leaves, tuple(key), (structure, statics, label)
 
     def _compile(self, leaves: list[Any], call: Any) -> Compiled:
+        check_devices(leaves, self._what, call[2])
         graph, structure, keys = self._trace(leaves, call)
         executable = Executable(graph)
         numbers = {var: n for n, var in enumerate(graph.inputs)}
@@ -204,7 +204,7 @@ class Jitted:
                 elif isinstance(x, Tracer):
                     x._trace.check_open(x)
             if self._options.out_shardings is not None:
-                results = _laid_out(results, out, self._options.out_shardings, "out_shardings")
+                results = laid_out(results, out, self._options.out_shardings, "out_shardings")
             trace.graph.results = [trace.lift(x) for x in results]
         keys = tuple(is_keys(x) for x in results)
         return trace.graph, None if shape == _LEAF else shape, keys
@@ -219,7 +219,7 @@ class Jitted:
             check_leaf(x, self._what, label(number))
             leaves[number] = inside(x)
         if options.in_shardings is not None:
-            leaves = _laid_out(leaves, args, options.in_shardings, "in_shardings")
+            leaves = laid_out(leaves, args, options.in_shardings, "in_shardings")
         leaves = options.moved(leaves, device_put)
         args, kwargs = tree.unflatten(structure, leaves)
         args, kwargs = with_statics(args, kwargs, statics)
@@ -232,35 +232,8 @@ class Jitted:
                 check_leaf(x, self._what, "the result" + path)
                 results[number] = inside(x)
         if options.out_shardings is not None:
-            results = _laid_out(results, out, options.out_shardings, "out_shardings")
+            results = laid_out(results, out, options.out_shardings, "out_shardings")
         return tree.unflatten(shape, results)
-
-    def _placed(self, leaves: list[Any], args: Any, kwargs: Any, label: Any) -> list[Any]:
-        """Return arguments where `in_shardings` say; those that users placed have to be there."""
-        if kwargs:
-            raise ArgumentError(
-                f"{self._what}: in_shardings with the keyword arguments {sorted(kwargs)}; pass "
-                "them by position",
-                argument="in_shardings",
-            )
-        found = []
-        places = _places(args, self._options.in_shardings, "in_shardings")
-        for number, (x, place) in enumerate(zip(leaves, places, strict=True)):
-            if place is None:
-                found.append(x)
-                continue
-            place = as_sharding(place, np.ndim(x), "in_shardings")
-            if isinstance(x, Array) and x.committed and x.sharding != place:
-                if not x.sharding.is_equivalent_to(place, x.ndim):
-                    raise ShardingError(
-                        f"{self._what}: {label(number)} lies as {x.sharding}, and in_shardings say "
-                        f"{place}; move it with gpushard.reshard first, or leave in_shardings out",
-                        argument="in_shardings",
-                    )
-                found.append(x)
-            else:
-                found.append(device_put(x, place))
-        return found
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """Trace the function for arguments; of these a shape and a dtype are enough."""
@@ -276,7 +249,9 @@ class Jitted:
         leaves, structure = tree.flatten((own_args, own_kwargs))
         label = labelled(self._fun, own_args, own_kwargs)
         if self._options.in_shardings is not None:
-            leaves = self._placed(leaves, own_args, own_kwargs, label)
+            leaves = placed(
+                leaves, own_args, own_kwargs, self._options.in_shardings, self._what, label
+            )
         leaves = self._shaped(leaves, label)
         leaves = self._options.moved(leaves, _if_there)
         with self._options.around():
@@ -343,27 +318,6 @@ class Jitted:
 def _if_there(x: Any, sharding: Any) -> Any:
     """Move an array; what has a shape and a dtype alone stays."""
     return device_put(x, sharding) if isinstance(x, Array) else x
-
-
-def _places(full: Any, prefix: Any, argument: str) -> list[Any]:
-    """Return the placement of each leaf of a tree, from a prefix of it."""
-    return tree.broadcast_prefix(
-        prefix,
-        full,
-        lambda x: x is None,
-        names=(argument, "the arguments" if argument == "in_shardings" else "the results"),
-    )
-
-
-def _laid_out(leaves: list[Any], full: Any, prefix: Any, argument: str) -> list[Any]:
-    """Return values where a prefix tree of shardings says."""
-    found = []
-    for x, place in zip(leaves, _places(full, prefix, argument), strict=True):
-        if place is not None:
-            place = as_sharding(place, x.ndim, argument)
-            x = x._moved(place, argument)
-        found.append(x)
-    return found
 
 
 def jit(
