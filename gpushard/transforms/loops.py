@@ -41,6 +41,12 @@ class _While:
 
     test: Body
     body: Body
+    what: str
+    form: Any  # the structure of the value
+
+    def check(self, values: Sequence[Value]) -> None:
+        own = self.body
+        check_same(self.what, own.results, own.structure, values, self.form, "what it is given")
 
     @property
     def carried(self) -> Sequence[Value]:
@@ -90,8 +96,7 @@ def _while(name: str, cond_fun: Any, body_fun: Any, init_val: Any, functions: An
         test = _condition(cond_fun, one, values)
         own = masked if test.results[0].names else body_fun
         body = traced(own, one, values, what, finish)
-        check_same(what, body.results, body.structure, values, form, "what it is given")
-        return _While(test, body)
+        return _While(test, body, what, form)
 
     def masked(value: Any) -> Any:
         holds, new = cond_fun(value), body_fun(value)
@@ -137,6 +142,13 @@ class _Times:
     """A loop over a range of integers."""
 
     body: Body
+    what: str
+    form: Any  # the structure of the value
+    returned: Any  # that of what its function returns
+
+    def check(self, values: Sequence[Value]) -> None:
+        own, given = self.carried[1:], values[1:]
+        check_same(self.what, own, self.returned, given, self.form, "what it is given")
 
     @property
     def carried(self) -> Sequence[Value]:
@@ -203,8 +215,7 @@ def _times(body_fun: Any, start: Value, end: Value, init_val: Any) -> Any:
 
     def make(values: Sequence[Value], finish: Any) -> _Times:
         body = traced(own, pair, values, what, finish)
-        check_same(what, body.results[1:], forms[0], values[1:], form, "what it is given")
-        return _Times(body)
+        return _Times(body, what, form, forms[0])
 
     values, loop = settled(Kept([body_fun], "fori_loop", form), make, values)
     body, count = loop.body, len(values)
