@@ -24,6 +24,7 @@ from gpushard.frozen import dataclass
 from gpushard.placement.defaults import default_sharding, surroundings
 from gpushard.placement.device_put import device_put
 from gpushard.runtime.runtime import Device
+from gpushard.transforms import bodies
 from gpushard.transforms.arguments import (
     Options,
     check_options,
@@ -433,3 +434,4 @@ def clear_caches() -> None:
             cache.clear()
     for cache in list(_others):
         cache.clear()
+    bodies.forget()
