@@ -1,7 +1,7 @@
 """A network that learns handwritten digits, with gradients written by hand, as one traced step.
 
 The batch is split over one axis of the mesh, the hidden layer over the other. `jit` traces a whole
-pass over the data once: a `scan` over batches, whose carry are the weights. Each device has its part
+pass over the data once: a `scan` over batches, whose carry are the weights. Each device has a part
 of a matrix and of its gradient; what is summed over the batch moves, the data stays where it is.
 """
 

@@ -1,8 +1,8 @@
 """PageRank: how often a reader who follows links at random is at each page.
 
 The matrix of links is split over rows and columns. `while_loop` repeats the step, one traced
-program, until ranks change by less than asked: nobody asks the devices whether to go on but the loop
-itself. A step moves vectors, the links stay where they are.
+program, until ranks change by less than asked: only the loop itself asks the devices whether to go
+on. A step moves vectors, the links stay where they are.
 """
 
 import numpy as np
