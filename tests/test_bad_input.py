@@ -5286,6 +5286,403 @@ def in_loop(f: Callable[[], Any]) -> Any:
         return f()
 
 
+
+def traced_product(x: Any, n: Any) -> Any:
+    return x * n
+
+
+def of_rows(x: Any) -> Any:
+    return x.sum()
+
+
+def jitted(body: Callable[[Any], Any], **how: Any) -> Callable[[World], Any]:
+    """Return a call of `jit` of a body of one argument."""
+    return lambda w: gs.jit(body, **how)(w.x)
+
+
+def with_options(**how: Any) -> Callable[[World], Any]:
+    """Return a call of `jit` that should refuse its options."""
+    return lambda w: gs.jit(traced_product, **how)
+
+
+def compiled(body: Callable[[Any], Any], *args: Any, **named: Any) -> Callable[[World], Any]:
+    """Return a call of what was compiled for `w.x`, with other arguments."""
+    return lambda w: (
+        gs.jit(body)
+        .lower(w.x)
+        .compile()(*[arg(w) if callable(arg) else arg for arg in args], **named)
+    )
+
+
+TRACED_FUNCTIONS: dict[str, Case] = {
+    "jit of no function": refused(
+        lambda w: gs.jit(3), ArgumentTypeError, TypeError, "jit: f=3", "function"
+    ),
+    "jit of a class": refused(
+        lambda w: gs.jit(dict), ArgumentTypeError, TypeError, "jit: f=<class 'dict'>", "lambda"
+    ),
+    "static number beyond": refused(
+        with_options(static_argnums=2), ArgumentError, ValueError,
+        "static_argnums has 2", "2 positional", "count from 0",
+    ),
+    "static number before": refused(
+        with_options(static_argnums=(-3,)), ArgumentError, ValueError, "static_argnums has -3"
+    ),
+    "static number that is none": refused(
+        with_options(static_argnums="n"), ArgumentTypeError, TypeError,
+        "static_argnums='n'", "integer",
+    ),
+    "static number that is a float": refused(
+        with_options(static_argnums=(1.0,)), ArgumentTypeError, TypeError, "static_argnums=(1.0,)"
+    ),
+    "static number that is a boolean": refused(
+        with_options(static_argnums=True), ArgumentTypeError, TypeError, "static_argnums=True"
+    ),
+    "static name that is unknown": refused(
+        with_options(static_argnames=("n", "k")), ArgumentError, ValueError,
+        "static_argnames has 'k'", "n, x",
+    ),
+    "static name that is a number": refused(
+        with_options(static_argnames=1), ArgumentTypeError, TypeError, "static_argnames=1", "name"
+    ),
+    "static names of which one is a number": refused(
+        with_options(static_argnames=["n", 1]), ArgumentTypeError, TypeError, "static_argnames="
+    ),
+    "static name without names": refused(
+        lambda w: gs.jit(lambda *args: args, static_argnames="a"), ArgumentError, ValueError,
+        "static_argnames has 'a'", "no arguments with names",
+    ),
+    "static name by position only": refused(
+        lambda w: gs.jit(lambda a, /, b: a, static_argnames="a"), ArgumentError, ValueError,
+        "static_argnames has 'a'", "b; use",
+    ),
+    "donated number beyond": refused(
+        with_options(donate_argnums=(0, 5)), ArgumentError, ValueError, "donate_argnums has 5"
+    ),
+    "donated name that is unknown": refused(
+        with_options(donate_argnames="k"), ArgumentError, ValueError, "donate_argnames has 'k'"
+    ),
+    "donated number that is none": refused(
+        with_options(donate_argnums=[None]), ArgumentTypeError, TypeError, "donate_argnums=[None]"
+    ),
+    "static and donated": refused(
+        with_options(static_argnums=1, donate_argnums=-1), ArgumentError, ValueError,
+        "both static and donated", "leave them out",
+    ),
+    "static by name and donated by number": refused(
+        with_options(static_argnames="n", donate_argnums=1), ArgumentError, ValueError,
+        "['1', 'n'] are both",
+    ),
+    "static without a hash": refused(
+        lambda w: gs.jit(traced_product, static_argnums=1)(w.x, [2]), ArgumentError, ValueError,
+        "static argument 1 is a list", "no hash", "tuple",
+    ),
+    "static by name without a hash": refused(
+        lambda w: gs.jit(traced_product, static_argnames="n")(w.x, n=w.value),
+        ArgumentError, ValueError, "static argument 'n' is a ndarray",
+    ),
+    "static array": refused(
+        lambda w: gs.jit(traced_product, static_argnums=0)(w.x, 2), ArgumentError, ValueError,
+        "static argument 0 is a Array", "leave it out of static_argnums",
+    ),
+    "device and backend": refused(
+        lambda w: gs.jit(traced_product, device=w.devices[0], backend="cpu"),
+        ArgumentError, ValueError, "device and backend", "one of them",
+    ),
+    "device and in_shardings": refused(
+        lambda w: gs.jit(of_rows, device=w.devices[0], in_shardings=w.named()),
+        ArgumentError, ValueError, "device and in_shardings",
+    ),
+    "backend and out_shardings": refused(
+        lambda w: gs.jit(of_rows, backend="cpu", out_shardings=w.named()),
+        ArgumentError, ValueError, "backend and out_shardings",
+    ),
+    "device that is none": refused(
+        with_options(device="cpu:0"), ArgumentTypeError, TypeError, "device='cpu:0'", "devices()"
+    ),
+    "backend that is not there": refused(
+        with_options(backend="tpu"), NoDeviceError, RuntimeError, "backend='tpu'", "there are cpu"
+    ),
+    "backend that is no name": refused(
+        with_options(backend=1), ArgumentTypeError, TypeError, "backend=1", '"cpu"'
+    ),
+    "option of a compiler": refused(
+        with_options(compiler_options={"fast": 1}), ArgumentError, ValueError,
+        "compiler_options has ['fast']", "leave it out",
+    ),
+    "options that are no dict": refused(
+        with_options(compiler_options="fast"), ArgumentTypeError, TypeError,
+        "compiler_options='fast'", "dict",
+    ),
+    "abstracted axes": refused(
+        with_options(abstracted_axes={0: "n"}), ArgumentError, ValueError, "abstracted_axes", "None"
+    ),
+    "argument that is text": refused(
+        lambda w: gs.jit(traced_product)(w.x, "2"), ArgumentTypeError, TypeError,
+        "argument n is a str", HERE,
+    ),
+    "argument in a tree": refused(
+        lambda w: gs.jit(lambda tree: tree)({"a": [w.x, object()]}), ArgumentTypeError, TypeError,
+        "argument tree['a'][1] is a object",
+    ),
+    "result that is text": refused(
+        jitted(lambda x: {"a": "text"}), ArgumentTypeError, TypeError, "the result['a'] is a str"
+    ),
+    "generator": refused(
+        jitted(lambda x: (y for y in x)), ArgumentTypeError, TypeError, "the result is a generator"
+    ),
+    "deleted argument": refused(
+        lambda w: gs.jit(of_rows)(w.gone), DeletedArrayError, RuntimeError, "was deleted"
+    ),
+    "deleted array of outside": refused(
+        lambda w: gs.jit(lambda x: x + w.gone)(w.x), DeletedArrayError, RuntimeError, "was deleted"
+    ),
+    "if": refused(
+        jitted(lambda x: x if x.sum() > 0 else -x), errors.TracedBoolError, TypeError,
+        "argument x of shape (8, 6)", HERE, "where",
+    ),
+    "and": refused(
+        jitted(lambda x: (x[0, 0] > 0) and 1), errors.TracedBoolError, TypeError, "bool(", HERE
+    ),
+    "in": refused(
+        jitted(lambda x: 3.0 in x), errors.TracedBoolError, TypeError, "argument x", HERE
+    ),
+    "sorted": refused(
+        jitted(lambda x: sorted(x[0])), errors.TracedBoolError, TypeError, "argument x", HERE
+    ),
+    "list index": refused(
+        jitted(lambda x: [1, 2][x[0, 0].astype(int)]), errors.TracedIntegerError, TypeError, HERE
+    ),
+    "size": refused(
+        jitted(lambda x: gs.numpy.zeros(x[0, 0].astype(int))), errors.TracedIntegerError,
+        TypeError, "Python's integers",
+    ),
+    "bound of a slice": refused(
+        jitted(lambda x: x[: x[0, 0].astype(int)]), errors.TracedIntegerError, TypeError, HERE
+    ),
+    "mask": refused(
+        jitted(lambda x: x[x > 3]), errors.ConcretizationError, TypeError, "size=", HERE
+    ),
+    "data of a traced array": refused(
+        jitted(lambda x: np.linalg.inv(np.asarray(x))), errors.TracedArrayError, TypeError, HERE
+    ),
+    "copy to the host": refused(
+        jitted(gs.device_get), errors.ConcretizationError, TypeError, "copy to the host", HERE
+    ),
+    "assignment to an array of outside": refused(
+        lambda w: gs.jit(lambda v: w.x.__setitem__(0, v))(1.0), errors.TracedValueError, TypeError,
+        "array of outside", "argument v", HERE, ".at[index].set",
+    ),
+    "assignment to a value of the function around": refused(
+        jitted(lambda x: gs.lax.fori_loop(0, 2, lambda i, c: x.__setitem__(0, c) or c, 0.0)),
+        errors.TracedValueError, TypeError, "of the one around it", "argument x", HERE,
+    ),
+    "shapes that do not fit": refused(
+        jitted(lambda x: x + gs.numpy.ones(5)), ArgumentError, ValueError, "broadcast"
+    ),
+    "exception of a traced function": refused(
+        jitted(fail(KeyError("mine"))), KeyError, LookupError, "mine"
+    ),
+    "eval_shape of no function": refused(
+        lambda w: gs.eval_shape(3, w.x), ArgumentTypeError, TypeError, "eval_shape: f=3"
+    ),
+    "eval_shape of text": refused(
+        lambda w: gs.eval_shape(lambda x: x, "a"), ArgumentTypeError, TypeError, "argument x is a"
+    ),
+    "eval_shape of a condition": refused(
+        lambda w: gs.eval_shape(lambda x: 1 if x else 2, SCALAR), errors.TracedBoolError,
+        TypeError, "argument x", HERE,
+    ),
+    "make_jaxpr of no function": refused(
+        lambda w: gs.make_jaxpr(None), ArgumentTypeError, TypeError, "make_jaxpr: f=None"
+    ),
+    "make_jaxpr, static number": refused(
+        lambda w: gs.make_jaxpr(of_rows, static_argnums=1), ArgumentError, ValueError,
+        "static_argnums has 1",
+    ),
+    "make_jaxpr, static without a hash": refused(
+        lambda w: gs.make_jaxpr(traced_product, static_argnums=1)(w.x, {}), ArgumentError,
+        ValueError, "is a dict",
+    ),
+    "name that is no text": refused(
+        lambda w: gs.named_scope(3), ArgumentTypeError, TypeError, "named_scope: name=3", "string"
+    ),
+    "typeof of text": refused(
+        lambda w: gs.typeof("a"), ArgumentTypeError, TypeError, "typeof: x is a str"
+    ),
+    "lowered with text": refused(
+        lambda w: gs.jit(of_rows).lower("a"), ArgumentTypeError, TypeError, "argument x is a str"
+    ),
+    "lowered for nowhere": refused(
+        lambda w: gs.jit(of_rows).trace(w.x).lower(lowering_platforms=("tpu",)), ArgumentError,
+        ValueError, "lowering_platforms", "cpu or gpu",
+    ),
+    "lowered within": refused(
+        jitted(lambda x: gs.jit(of_rows).lower(x)), ArgumentTypeError, TypeError, "outside"
+    ),
+    "unknown dialect": refused(
+        lambda w: gs.jit(of_rows).lower(w.x).as_text("hlo"), ArgumentError, ValueError,
+        "dialect='hlo'", "gpushard",
+    ),
+    "unknown option": refused(
+        lambda w: gs.jit(of_rows).lower(w.x).compile({"fast": 1}), ArgumentError, ValueError, "fast"
+    ),
+    "compiled, another tree": refused(
+        compiled(of_rows, lambda w: (w.x,)), ArgumentTypeError, TypeError, "compiled for"
+    ),
+    "compiled, by name": refused(
+        compiled(of_rows, x=1.0), ArgumentTypeError, TypeError, "compiled for"
+    ),
+    "compiled, too many": refused(
+        compiled(of_rows, lambda w: w.x, 2), ArgumentTypeError, TypeError, "compiled for"
+    ),
+    "compiled, another shape": refused(
+        compiled(of_rows, lambda w: w.x[:4]), ArgumentTypeError, TypeError, "float32[4, 6]",
+        "float32[8, 6]",
+    ),
+    "compiled, another type": refused(
+        compiled(of_rows, lambda w: w.x.astype(int)), ArgumentTypeError, TypeError, "int64[8, 6]"
+    ),
+    "compiled, elsewhere": refused(
+        compiled(of_rows, lambda w: w.one), ShardingError, ValueError, "elsewhere", "reshard"
+    ),
+    "compiled, within": refused(
+        lambda w: gs.jit(gs.jit(of_rows).lower(w.x).compile())(w.x), ArgumentTypeError, TypeError,
+        "traced or mapped itself",
+    ),
+}  # fmt: skip
+
+LOOPS: dict[str, Case] = {
+    "cond without functions": refused(
+        lambda w: gs.lax.cond(True, 1, 2), ArgumentTypeError, TypeError, "cond: f=1", "function"
+    ),
+    "cond of an array": refused(
+        lambda w: gs.lax.cond(w.x > 0, of_rows, of_rows, w.x), ArgumentTypeError, TypeError,
+        "cond: pred is bool[8, 6]", "without dims",
+    ),
+    "cond of text": refused(
+        lambda w: gs.lax.cond("yes", of_rows, of_rows, w.x), ArgumentTypeError, TypeError,
+        "cond: pred", "str",
+    ),
+    "cond of a complex number": refused(
+        lambda w: gs.lax.cond(1j, of_rows, of_rows, w.x), ArgumentTypeError, TypeError, "boolean"
+    ),
+    "branches of two shapes": refused(
+        lambda w: gs.lax.cond(True, lambda x: x, of_rows, w.x), ArgumentTypeError, TypeError,
+        "float32[8, 6]", "float32[]", "one structure",
+    ),
+    "branches of two types": refused(
+        lambda w: gs.lax.cond(True, of_rows, lambda x: x.sum().astype(int), w.x),
+        ArgumentTypeError, TypeError, "int64[]", "float32[]",
+    ),
+    "branches of two structures": refused(
+        lambda w: gs.lax.cond(True, of_rows, lambda x: (x.sum(),), w.x), ArgumentTypeError,
+        TypeError, "(float32[],)",
+    ),
+    "branch that gives text": refused(
+        lambda w: gs.lax.cond(True, lambda: "a", lambda: "b"), ArgumentTypeError, TypeError, "str"
+    ),
+    "branch that looks": refused(
+        lambda w: gs.lax.cond(True, lambda x: x if x.sum() > 0 else -x, lambda x: x, w.x),
+        errors.TracedBoolError, TypeError, HERE, "where",
+    ),
+    "switch without branches": refused(
+        lambda w: gs.lax.switch(0, [], w.x), ArgumentError, ValueError, "branches is empty"
+    ),
+    "switch by a float": refused(
+        lambda w: gs.lax.switch(0.5, [of_rows], w.x), ArgumentTypeError, TypeError,
+        "switch: index is float64[]", "integer",
+    ),
+    "switch by an array": refused(
+        lambda w: gs.lax.switch(w.small, [of_rows, of_rows], w.x), ArgumentTypeError, TypeError,
+        "int8[8]",
+    ),
+    "switch of numbers": refused(
+        lambda w: gs.lax.switch(0, [1, 2]), ArgumentTypeError, TypeError, "switch: f=1"
+    ),
+    "while_loop without a condition": refused(
+        lambda w: gs.lax.while_loop(None, of_rows, w.x), ArgumentTypeError, TypeError,
+        "while_loop: f=None",
+    ),
+    "condition that is a number": refused(
+        lambda w: gs.lax.while_loop(of_rows, lambda x: x, w.x), ArgumentTypeError, TypeError,
+        "returns float32[]", "boolean without dims",
+    ),
+    "condition with dims": refused(
+        lambda w: gs.lax.while_loop(lambda x: x > 0, lambda x: x, w.x), ArgumentTypeError,
+        TypeError, "returns bool[8, 6]",
+    ),
+    "condition in a tuple": refused(
+        lambda w: gs.lax.while_loop(lambda x: (True,), lambda x: x, w.x), ArgumentTypeError,
+        TypeError, "returns (bool[],)",
+    ),
+    "carry of another shape": refused(
+        lambda w: gs.lax.while_loop(lambda x: True, of_rows, w.x), ArgumentTypeError, TypeError,
+        "returns float32[]", "is float32[8, 6]",
+    ),
+    "bound that is a float": refused(
+        lambda w: gs.lax.fori_loop(0, 2.5, lambda i, c: c, w.x), ArgumentTypeError, TypeError,
+        "fori_loop: upper is float64[]",
+    ),
+    "bound that is text": refused(
+        lambda w: gs.lax.fori_loop("0", 2, lambda i, c: c, w.x), ArgumentTypeError, TypeError,
+        "fori_loop: lower", "str",
+    ),
+    "carry of another structure": refused(
+        lambda w: gs.lax.fori_loop(0, 2, lambda i, c: (c, c), w.x), ArgumentTypeError, TypeError,
+        "(float32[8, 6], float32[8, 6])",
+    ),
+    "fori_loop unrolled by less than nothing": refused(
+        lambda w: gs.lax.fori_loop(0, 2, lambda i, c: c, w.x, unroll=-1), ArgumentError,
+        ValueError, "fori_loop: unroll=-1", "0 or more",
+    ),
+    "scan without a pair": refused(
+        lambda w: gs.lax.scan(lambda c, x: c, 0.0, w.x), ArgumentTypeError, TypeError, "pair"
+    ),
+    "scan of two lengths": refused(
+        lambda w: gs.lax.scan(lambda c, x: (c, x), 0.0, (w.x, w.x[1:])), ArgumentError, ValueError,
+        "float32[8, 6], float32[7, 6]", "one length",
+    ),
+    "scan of no length": refused(
+        lambda w: gs.lax.scan(lambda c, x: (c, x), 0.0), ArgumentError, ValueError, "length="
+    ),
+    "scan of another length": refused(
+        lambda w: gs.lax.scan(lambda c, x: (c, x), 0.0, w.x, length=3), ArgumentError, ValueError,
+        "length=3",
+    ),
+    "scan of a number": refused(
+        lambda w: gs.lax.scan(lambda c, x: (c, x), 0.0, w.scalar), ArgumentError, ValueError,
+        "float64[]",
+    ),
+    "length that is a float": refused(
+        lambda w: gs.lax.scan(lambda c, x: (c, x), 0.0, length=2.5), ArgumentTypeError, TypeError,
+        "length=2.5", "integer",
+    ),
+    "negative length": refused(
+        lambda w: gs.lax.scan(lambda c, x: (c, x), 0.0, length=-1), ArgumentError, ValueError,
+        "length=-1",
+    ),
+    "scan unrolled by text": refused(
+        lambda w: gs.lax.scan(lambda c, x: (c, x), 0.0, w.x, unroll="all"), ArgumentError,
+        ValueError, "scan: unroll='all'",
+    ),
+    "map in batches of nothing": refused(
+        lambda w: gs.lax.map(lambda x: x, w.x, batch_size=0), ArgumentError, ValueError,
+        "map: batch_size=0",
+    ),
+    "map of text": refused(
+        lambda w: gs.lax.map(lambda x: x, "abc"), ArgumentTypeError, TypeError, "str"
+    ),
+    "associative_scan beyond": refused(
+        lambda w: gs.lax.associative_scan(gs.numpy.add, w.x, axis=2), ArgumentError, ValueError,
+        "axis=2", "(8, 6)",
+    ),
+    "loop of a deleted array": refused(
+        lambda w: gs.lax.fori_loop(0, 2, lambda i, c: c, w.gone), DeletedArrayError, RuntimeError,
+        "was deleted",
+    ),
+}  # fmt: skip
+
 TABLE: dict[str, Case] = {
     f"{group}: {name}": case
     for group, cases in {
@@ -5294,6 +5691,8 @@ TABLE: dict[str, Case] = {
         "mapped": MAPPED,
         "named": NAMED_AXES,
         "callbacks": CALLBACKS,
+        "traced": TRACED_FUNCTIONS,
+        "loop": LOOPS,
         "placement": PLACEMENTS,
         "making": MAKING,
         "array": ARRAYS,

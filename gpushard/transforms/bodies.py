@@ -16,11 +16,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary, ref
 
+import numpy as np
+
 from gpushard import tree
 from gpushard.array.array import Array
 from gpushard.array.key_array import is_keys
 from gpushard.cache import BoundedCache
-from gpushard.errors import ArgumentTypeError
+from gpushard.dtypes import result_type
+from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.frozen import dataclass
 from gpushard.ops.bind import bind
 from gpushard.ops.table.elementwise import COPY, WHERE
@@ -129,6 +132,14 @@ def scalar(x: Any, function: str, argument: str, kinds: str) -> Value:
     return found
 
 
+def check_unroll(unroll: Any, function: str) -> None:
+    """Check what has no meaning here: programs that run here must run elsewhere."""
+    if not isinstance(unroll, int | np.integer) or unroll < 0:
+        raise ArgumentError.refusing(
+            "unroll", unroll, "must be a boolean or an integer, 0 or more", function
+        )
+
+
 def where(condition: Any, x: Any, y: Any) -> Any:
     """Return elements of `x` where a condition holds, which has no further dims, else of `y`."""
     ones = (*condition.shape, *(1,) * (x.ndim - condition.ndim))
@@ -189,6 +200,12 @@ def check_same(
 
 def _wider(found: Sequence[Value], values: Sequence[Value]) -> list[Value]:
     """Return what a loop must begin with, so that what comes back fits; the same if it does."""
+    numbers = [*map(_gives_way, values, found)]
+    if any(numbers):
+        return [
+            Value(old.array.astype(new.array.dtype), old.names) if number else old
+            for new, old, number in zip(found, values, numbers, strict=True)
+        ]
     frame, wider = innermost(), []
     for new, old in zip(found, values, strict=True):
         names = merged(new.names, old.names)
@@ -203,6 +220,18 @@ def _wider(found: Sequence[Value], values: Sequence[Value]) -> list[Value]:
             array = array._moved(new.array._sharding, "control flow")
         wider.append(old if array is old.array else Value(array, names))
     return wider
+
+
+_NUMBERS = {"i": int, "f": float, "c": complex}
+
+
+def _gives_way(old: Value, new: Value) -> bool:
+    """Whether a value is a number of Python's that takes the type of another value."""
+    number = _NUMBERS.get(old.array.dtype.kind) if old.array._weak_type else None
+    dtype = new.array.dtype
+    if number is None or dtype == old.array.dtype or is_keys(new.array):
+        return False
+    return bool(old.shape == new.shape and result_type(number, dtype) == dtype)
 
 
 def _strong(array: Any) -> Any:
@@ -221,6 +250,9 @@ def all_like(wanted: Sequence[Value], found: list[Value], structure: Any) -> lis
 
 class Loop(Protocol):
     """What a loop has once its functions were traced."""
+
+    def check(self, values: Sequence[Value]) -> None:
+        """Check that it returns what is like the values that it is given."""
 
     @property
     def carried(self) -> Sequence[Value]:
@@ -250,18 +282,21 @@ def settled(
         for returned in rounds:
             values = _wider(returned, values)
         return values, loop
+    fitting = False
     rounds = []  # what it returned, as long as the values had to be made wider
-    for _ in range(3):
+    for _ in range(4):
         loop = make(values, None)
-        wider = _wider(loop.carried[: len(values)], values)
+        if len(values) != len(loop.carried) or not any(map(_gives_way, values, loop.carried)):
+            loop.check(values)
+        wider = _wider(loop.carried, values)
         if all(new is old for new, old in zip(wider, values, strict=True)):
-            if not all(_fits(x, v) for x, v in zip(loop.carried, values, strict=False)):
-                loop = make(values, functools.partial(all_like, values))
+            fitting = all(map(_fits, loop.carried, values))
             break
-        rounds.append(loop.carried[: len(values)])
+        rounds.append(loop.carried)
         values = wider
-    else:
+    if not fitting:
         loop = make(values, functools.partial(all_like, values))
+        loop.check(values)
     kept.put(given, (loop, rounds), loop.bodies)
     return values, loop
 

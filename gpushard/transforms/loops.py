@@ -20,6 +20,7 @@ from gpushard.transforms.bodies import (
     Kept,
     Value,
     check_same,
+    check_unroll,
     kinds,
     outside,
     scalar,
@@ -34,6 +35,8 @@ from gpushard.transforms.trace import done
 
 __all__ = ["fori_loop", "while_loop"]
 
+_ONE = tree.structure(0)
+
 
 @dataclass(frozen=True, eq=False)
 class _While:
@@ -41,6 +44,12 @@ class _While:
 
     test: Body
     body: Body
+    what: str
+    form: Any  # the structure of the value
+
+    def check(self, values: Sequence[Value]) -> None:
+        own = self.body
+        check_same(self.what, own.results, own.structure, values, self.form, "what it is given")
 
     @property
     def carried(self) -> Sequence[Value]:
@@ -90,8 +99,7 @@ def _while(name: str, cond_fun: Any, body_fun: Any, init_val: Any, functions: An
         test = _condition(cond_fun, one, values)
         own = masked if test.results[0].names else body_fun
         body = traced(own, one, values, what, finish)
-        check_same(what, body.results, body.structure, values, form, "what it is given")
-        return _While(test, body)
+        return _While(test, body, what, form)
 
     def masked(value: Any) -> Any:
         holds, new = cond_fun(value), body_fun(value)
@@ -122,7 +130,7 @@ def _while(name: str, cond_fun: Any, body_fun: Any, init_val: Any, functions: An
 def _condition(cond_fun: Any, one: Any, values: Sequence[Value]) -> Body:
     what = title("while_loop", cond_fun)
     test = traced(cond_fun, one, values, what)
-    holds = test.results[0] if len(test.results) == 1 else None
+    holds = test.results[0] if test.structure == _ONE else None
     if holds is None or holds.shape or holds.array.dtype != np.bool_:
         raise ArgumentTypeError(
             f"{what} returns {tree.unflatten(test.structure, test.results)}; it must return a "
@@ -137,6 +145,13 @@ class _Times:
     """A loop over a range of integers."""
 
     body: Body
+    what: str
+    form: Any  # the structure of the value
+    returned: Any  # that of what its function returns
+
+    def check(self, values: Sequence[Value]) -> None:
+        own, given = self.carried[1:], values[1:]
+        check_same(self.what, own, self.returned, given, self.form, "what it is given")
 
     @property
     def carried(self) -> Sequence[Value]:
@@ -173,6 +188,7 @@ def fori_loop(
     Array(10, dtype=int64, weak_type=True)
     """
     check_function(body_fun, "fori_loop")
+    check_unroll(1 if unroll is None else unroll, "fori_loop")
     start = scalar(lower, "fori_loop", "lower", "iu")
     end = scalar(upper, "fori_loop", "upper", "iu")
     frame = innermost()
@@ -203,8 +219,7 @@ def _times(body_fun: Any, start: Value, end: Value, init_val: Any) -> Any:
 
     def make(values: Sequence[Value], finish: Any) -> _Times:
         body = traced(own, pair, values, what, finish)
-        check_same(what, body.results[1:], forms[0], values[1:], form, "what it is given")
-        return _Times(body)
+        return _Times(body, what, form, forms[0])
 
     values, loop = settled(Kept([body_fun], "fori_loop", form), make, values)
     body, count = loop.body, len(values)

@@ -21,6 +21,7 @@ from gpushard.transforms.bodies import (
     Kept,
     Value,
     check_same,
+    check_unroll,
     kind_of,
     kinds,
     outside,
@@ -47,10 +48,17 @@ class _Scan:
 
     parts: Sequence[Callable[[Any, int], Any]]  # give a part of the data of each array, by number
     body: Body
-    carried: Sequence[Value]  # what it returns for the next time
+    what: str
+    form: Any  # the structure of the carry
+    returned: Any  # that of what it returns for the next time
+    carried: Sequence[Value]  # this
     stacked: Sequence[Value]  # what else it returns
-    form: Any  # the structure of that
+    stacked_form: Any  # the structure of that
     ends: Sequence[tuple[Var, bool]]  # what that is once it is stacked
+
+    def check(self, values: Sequence[Value]) -> None:
+        of = "the carry that it is given"
+        check_same(self.what, self.carried, self.returned, values, self.form, of)
 
     @property
     def bodies(self) -> Sequence[Body]:
@@ -89,6 +97,7 @@ def scan(
     (10, [0, 1, 3, 6, 10])
     """
     check_function(f, "scan")
+    check_unroll(unroll, "scan")
     return _scan("scan", f, f, init, xs, length, reverse=reverse)
 
 
@@ -184,7 +193,7 @@ def _scan(
     made = done("scan", run, given, [*of_body[:carries], *loop.ends], bodies=[body.graph])
     names = [*[x.names for x in values], *[x.names for x in stacked]]
     found = [outside(Value(x, own), frame) for x, own in zip(made, names, strict=True)]
-    return tree.unflatten(form, found[:carries]), tree.unflatten(loop.form, found[carries:])
+    return tree.unflatten(form, found[:carries]), tree.unflatten(loop.stacked_form, found[carries:])
 
 
 def _made(
@@ -215,16 +224,19 @@ def _made(
     body = traced(own, pair, [*values, *slices], what, finish)
     carries = forms[0].num_leaves
     carried, stacked = body.results[:carries], body.results[carries:]
-    check_same(what, carried, forms[0], values, form, "the carry that it is given")
-    return _Scan(
-        parts, body, carried, stacked, forms[1], [_stacked_kind(x, count) for x in stacked]
-    )
+    ends = [_stacked_kind(x, count) for x in stacked]
+    return _Scan(parts, body, what, form, forms[0], carried, stacked, forms[1], ends)
 
 
 def _length(arrays: Sequence[Value], length: int | None, what: str) -> int:
     """Return how often a function is called, by the first dims of arrays."""
     lengths = {x.shape[0] if x.shape else None for x in arrays}
-    lengths |= set() if length is None else {int(length)}
+    if length is not None:
+        if not isinstance(length, int | np.integer) or isinstance(length, bool):
+            raise ArgumentTypeError.refusing("length", length, "must be an integer, or None", what)
+        if length < 0:
+            raise ArgumentError.refusing("length", length, "must not be negative", what)
+        lengths.add(int(length))
     if len(lengths) != 1 or None in lengths:
         said = ", ".join([repr(x) for x in arrays]) or "nothing"
         raise ArgumentError(
@@ -233,8 +245,6 @@ def _length(arrays: Sequence[Value], length: int | None, what: str) -> int:
             argument="xs",
         )
     (count,) = (int(n) for n in lengths if n is not None)
-    if count < 0:
-        raise ArgumentError.refusing("length", length, "must be at least 0", what)
     return count
 
 

@@ -144,6 +144,8 @@ def _tracer(var: Var, trace: Trace, source: int | None, *, keys: bool = False) -
 
 _new: Any = object.__new__
 
+Tracer.__name__ = "Array"  # in messages of Python's own
+
 
 class Trace:
     """Records what one call of a function does; the interpreter of its values.

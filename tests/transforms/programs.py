@@ -168,7 +168,7 @@ def random_program(rng: np.random.Generator, count: int, depth: int) -> Program:
     for n in range(2, count + 2):
         a, b = (int(rng.integers(max(0, n - 4), n)) for _ in range(2))
         kind = rng.random()
-        if kind < 0.25 and depth:
+        if kind < 0.22 and depth:
             name = str(rng.choice(BODIES))
             bodies = [
                 random_program(rng, int(rng.integers(1, 3)), depth - 1)
@@ -252,7 +252,7 @@ def check(seed: int, mesh: gs.Mesh) -> None:
       AssertionError: they differ; the message has the program.
     """
     rng = np.random.default_rng(seed)
-    count = int(41 ** (rng.random() ** 2.5))  # most are short
+    count = int(41 ** (rng.random() ** 3))  # most are short
     program = random_program(rng, count, 1 + int(rng.random() < 0.2))
     shape = SHAPES[int(rng.integers(len(SHAPES)))]
     values = [rng.integers(-8, 8, shape).astype(rng.choice(DTYPES)) for _ in range(2)]

@@ -349,7 +349,7 @@ def test_names_of_parts() -> None:
 
     text = f.lower(1.0).as_text().splitlines()
     assert sum(line.endswith("# a/b/head") for line in text) == 1
-    assert any(" = for " in line and line.endswith("# a/b") for line in text)
+    assert any("= for " in line and line.endswith("# a/b") for line in text)
     assert not any("negative" in line and "#" in line for line in text)
     assert "a/b/head" in f.lower(gnp.ones(3)).compile().as_text()
 
