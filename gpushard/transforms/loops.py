@@ -190,6 +190,8 @@ def fori_loop(
     check_function(body_fun, "fori_loop")
     check_unroll(1 if unroll is None else unroll, "fori_loop")
     start = scalar(lower, "fori_loop", "lower", "iu")
+    if type(lower) is int and type(upper) is int:
+        return _times(body_fun, start, upper - lower, init_val)
     end = scalar(upper, "fori_loop", "upper", "iu")
     frame = innermost()
     if start.names or end.names:  # each element goes through a range of its own
@@ -203,8 +205,11 @@ def fori_loop(
     return _times(body_fun, start, end, init_val)
 
 
-def _times(body_fun: Any, start: Value, end: Value, init_val: Any) -> Any:
-    """Do a loop over a range that is the same for all that is mapped."""
+def _times(body_fun: Any, start: Value, end: Value | int, init_val: Any) -> Any:
+    """Do a loop over a range that is the same for all that is mapped.
+
+    Its end is a value, or how long it is, if that is known.
+    """
     frame, what = innermost(), title("fori_loop", body_fun)
     leaves, form = tree.flatten(init_val)
     values = [start, *[value_of(x, "fori_loop: init_val", frame) for x in leaves]]
@@ -223,15 +228,20 @@ def _times(body_fun: Any, start: Value, end: Value, init_val: Any) -> Any:
 
     values, loop = settled(Kept([body_fun], "fori_loop", form), make, values)
     body, count = loop.body, len(values)
+    length, bound = (end, []) if isinstance(end, int) else (0, [end.array])
+    bounds = len(bound)
 
     def run(buffers: Sequence[Any]) -> Sequence[Any]:
-        times = int(read_host(buffers[0])) - int(read_host(buffers[1]))
-        carry: Sequence[Any] = buffers[1 : count + 1]
+        own = buffers[bounds + count :]
+        carry: Sequence[Any] = buffers[bounds : bounds + count]
+        times = length
+        if bounds:
+            times = int(read_host(buffers[0])) - int(read_host(carry[0]))
         for _ in range(times):
-            carry = body.executable.run([*carry, *buffers[count + 1 :]])
+            carry = body.executable.run([*carry, *own])
         return carry[1:]
 
-    given = [end.array, *[x.array for x in values], *body.captured]
+    given = [*bound, *[x.array for x in values], *body.captured]
     made = done("for", run, given, kinds(body)[1:], bodies=[body.graph])
     found = [outside(Value(x, v.names), frame) for x, v in zip(made, values[1:], strict=True)]
     return tree.unflatten(form, found)

@@ -14,6 +14,7 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import errors, lax, testing
 from gpushard.transforms import bodies
+from tests.share import some
 
 P = gs.P
 VALUE = np.arange(16.0).reshape(8, 2) - 5
@@ -289,6 +290,31 @@ def test_what_cannot_be_is_refused(name: str, traced: bool) -> None:
 
 def _of_a_tree(carry: Any, x: Any) -> Any:
     return carry + x["a"], x["b"]
+
+
+def test_late_devices() -> None:
+    """What is replayed waits for what it reads, whenever devices do their work."""
+
+    def step(carry: Any, x: Any) -> Any:
+        new = carry * 2 - x
+        return new, (new + x) * carry
+
+    value = np.arange(48.0).reshape(8, 6) % 5
+    carry, want = np.ones(6), []
+    for row in value:
+        carry, made = step(carry, row)
+        want.append(made)
+    for seed in range(some(6, 40)):
+        with testing.simulated(seed, host_devices=8, host_domains=(1, 4)[seed % 2]) as runtime:
+            runtime.sim.failing = 0  # of allocations
+            mesh = gs.make_mesh((4, 2), ("x", "y"))
+            x = gs.device_put(value, gs.NamedSharding(mesh, P(("x", None)[seed % 3 == 0], "y")))
+            for call in (lax.scan, lax.scan, gs.jit(lax.scan, static_argnums=0)):
+                last, rows = call(step, gnp.ones(6), x)
+                np.testing.assert_array_equal(np.asarray(last), carry)
+                np.testing.assert_array_equal(np.asarray(rows), want)
+            total = lax.fori_loop(0, 4, lambda i, c: (c + i) * 2 - c, x)
+            np.testing.assert_array_equal(np.asarray(total), value + 12)
 
 
 @pytest.mark.oracle
