@@ -211,7 +211,6 @@ NEAREST: dict[str, dict[str, str]] = {
         "switch": "a list of functions, and an index",
         "top_k": "`gs.numpy.argsort`, or `gs.numpy.partition`",
         "while_loop": "`while`",
-        "with_sharding_constraint": "`gs.reshard(x, sharding)`",
     },
     "sharding": {
         "AbstractDevice": "a mesh without devices: `gs.AbstractMesh`",

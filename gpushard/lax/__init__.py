@@ -8,11 +8,13 @@ Array(6, dtype=int64)
 
 from gpushard.lax import collectives
 from gpushard.lax.collectives import *
-from gpushard.transforms import control_flow
+from gpushard.transforms import constraints, control_flow
+from gpushard.transforms.constraints import *
 from gpushard.transforms.control_flow import *
 
 __all__: list[str] = []
 __all__ += collectives.__all__
+__all__ += constraints.__all__
 __all__ += control_flow.__all__
 
 

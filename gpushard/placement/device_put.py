@@ -228,10 +228,10 @@ def block_until_ready(x: _T) -> _T:
     return x
 
 
-def as_sharding(place: Any, ndim: int, argument: str = "device") -> Sharding:
-    """Return the sharding that a placement means."""
+def as_sharding(place: Any, ndim: int, argument: str = "device", *, auto: bool = False) -> Sharding:
+    """Return the sharding that a placement means; if `auto`, layouts may be AUTO."""
     if isinstance(place, Format):
-        place = place.row_major_sharding(ndim)
+        place = place.row_major_sharding(ndim, auto=auto)
     if isinstance(place, Sharding):
         return place
     if isinstance(place, Device):
