@@ -92,10 +92,6 @@ class NoDeviceError(ArgumentError, RuntimeError):
     """A platform that has no devices here."""
 
 
-class NoMeshError(ArgumentError, RuntimeError):
-    """A spec refers to a mesh, and there is none around it."""
-
-
 class AxisError(ArgumentError, IndexError):
     """An axis that an array does not have."""
 

@@ -58,6 +58,7 @@ NAMES = [
     "make_mesh",
     "map_shards",
     "num_addressable_indices",
+    "pjit",
     "pmap",
     "prefetch",
     "process_count",
