@@ -5193,6 +5193,15 @@ NAMED_AXES: dict[str, Case] = {
         "local_in_parts=Parts(2)",
         "leave local_in_parts out",
     ),
+    "sharded_jit in one over another number of devices": refused(
+        lambda w: legacy.sharded_jit(legacy.sharded_jit(abs, PARTS(2, 1), None), PARTS(4, 1), None)(
+            w.value
+        ),
+        ArgumentError,
+        ValueError,
+        "is for 2 devices",
+        "around it for 4",
+    ),
     "a constraint by parts outside": refused(
         lambda w: legacy.with_sharding_constraint(w.x, PARTS(2, 1)),
         UnsupportedError,

@@ -460,7 +460,22 @@ def _primes(number: int) -> list[int]:
 def _entered(
     what: str, label: Callable[[int], str], parts: Sequence[Parts], number: int
 ) -> Iterator[_Grid]:
-    """Be in a call whose devices are a grid, beside those of the functions around it."""
+    """Be in a call whose devices are a grid, for each of those of the functions around it.
+
+    In another such call they are the same ones.
+    """
+    own = _grids.get()
+    if own is not None:
+        if own.number != number:
+            raise ArgumentError(
+                f"{what} is for {number} devices, and the sharded_jit around it for {own.number}; "
+                f"use Parts whose product is {own.number}",
+                argument="num_partitions",
+                count=number,
+                partitions=own.number,
+            )
+        yield own
+        return
     pool = local_devices()
     before = math.prod([frame.count for frame in frames() if isinstance(frame, StackedFrame)])
     if before * number > len(pool):

@@ -144,3 +144,20 @@ def test_errors_of_old() -> None:
         sharded_jit(lambda x: x, None, None)(x=1)
     with pytest.raises(UnsupportedError):
         with_sharding_constraint(1, Parts(1))
+
+
+def test_within_others_and_with_others_in_it() -> None:
+    x = np.arange(32.0).reshape(8, 4)
+    row = sharded_jit(lambda a: a * 2, Parts(2), Parts(2))
+    assert np.array_equal(gs.vmap(row)(x), x * 2)
+    assert np.array_equal(gs.jit(lambda a: row(a) + 1)(x[0]), x[0] * 2 + 1)
+    twice = sharded_jit(lambda a: row(a) + 1, Parts(2), None)(x[0])
+    assert np.array_equal(twice, x[0] * 2 + 1)
+    assert len(twice.devices()) == 2
+    rows = sharded_jit(
+        lambda a: gs.lax.scan(lambda c, v: (c + v, c), a[0] * 0, a)[0], Parts(4, 1), None
+    )
+    assert np.array_equal(rows(x), x.sum(0))
+    keys = gs.random.split(gs.random.key(0), 4)
+    assert sharded_jit(lambda k: k, Parts(2), Parts(2))(keys).shape == (4,)
+    assert np.array_equal(sharded_jit(lambda a: a + 1, Parts(2, 1), None)(gs.pmap(abs)(x)), x + 1)
