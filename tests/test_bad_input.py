@@ -4933,6 +4933,16 @@ NAMED_AXES: dict[str, Case] = {
         "'i': 4 and 'j': 4",
         "'x' has both",
     ),
+    "xmap over an axis that is mapped over": refused(
+        lambda w: gs.shard_map(
+            named(axis_resources={"i": "x"}), w.mesh, gs.P(None, "x"), gs.P(None, "x")
+        )(np.ones((4, 4))),
+        ArgumentError,
+        ValueError,
+        HERE,
+        "'x': 4 and 'i': 4",
+        "'x' has both",
+    ),
     "xmap with resources that are not there": refused(
         lambda w: named(axis_resources={"i": "x"})(w.x),
         ArgumentError,

@@ -151,14 +151,15 @@ def test_reductions_by_name(seed: int) -> None:
             return (
                 x.sum(axis=axis), gnp.mean(x, axis), gnp.max(x, (*gone, 0)), x.var(axis),
                 gs.lax.psum(x, axis), gs.lax.pmin(x, axis), gnp.any(x > 1, (0, *gone)),
+                gnp.min(x, (*gone, 0), keepdims=True), x.sum(gone, keepdims=True),
             )  # fmt: skip
 
         every = (*dims, own)
         wanted = (
             x.sum(dims), x.mean(dims), x.max(every), x.var(dims), x.sum(dims), x.min(dims),
-            (x > 1).any(every),
+            (x > 1).any(every), np.expand_dims(x.min(every), at), x.sum(dims),
         )  # fmt: skip
-        outs = (whole, whole, alone, whole, whole, whole, alone)
+        outs = (whole, whole, alone, whole, whole, whole, alone, whole, whole)
         f = xmap(body, axes, outs, axis_resources=placing)
         with mesh:
             for call in (f, gs.jit(f)):
