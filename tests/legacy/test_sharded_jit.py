@@ -23,6 +23,7 @@ from gpushard.legacy import (
     with_sharding_constraint,
 )
 from tests.share import seeds
+from tests.traffic import received
 
 gnp: Any = gs.numpy
 
@@ -92,6 +93,26 @@ def test_within_pmap(mapped: int, parts: tuple[int, int], jitted: bool) -> None:
         assert len(made.addressable_shards) == mapped * math.prod(parts)
         assert made.sharding.sharding_spec.counts == (mapped, *parts)
         np.testing.assert_allclose(np.asarray(alone(made)), np.asarray(alone(np.asarray(made))))
+
+
+def test_what_moves() -> None:
+    x = np.arange(64.0).reshape(8, 8)
+    with testing.runtime(host_devices=8, host_domains=8) as runtime:
+
+        def moved(f: Any, *args: Any) -> int:
+            f(*args)
+            before = dict(runtime.backend.traffic)
+            f(*args)
+            return received(runtime, before)
+
+        cut = sharded_jit(lambda a: a + 1, Parts(4, 2), Parts(4, 2))
+        assert moved(cut, cut(x)) == 0
+        each = gs.pmap(sharded_jit(lambda a: a + 1, Parts(2), Parts(2)))
+        assert moved(each, each(x[:4])) == 0
+        ins = None, Parts(1, 8), Parts(8, 1)
+        weights = sharded_jit(lambda *args: args, ins, ins)(x, x, x)
+        layers = sharded_jit(lambda a, up, down: gnp.tanh(a @ up) @ down, ins, None)
+        assert 0 < moved(layers, *weights) <= 2 * 7 * x.nbytes
 
 
 def test_first_parts_are_in_the_order_of_devices() -> None:

@@ -221,6 +221,10 @@ def test_what_lies_there_does_not_move() -> None:
             before = dict(runtime.backend.traffic)
             made = f(x)
             assert received(runtime, before) == 0
+            other = gs.device_put(x, gs.NamedSharding(gs.make_mesh((8,), "z"), gs.P("z")))
+            before = dict(runtime.backend.traffic)
+            f(other)  # goes where it is wanted at once
+            assert received(runtime, before) <= x.nbytes
     assert made.sharding.spec == gs.P("x", "y")
 
 
