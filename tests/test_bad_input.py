@@ -4933,6 +4933,16 @@ NAMED_AXES: dict[str, Case] = {
         "'i': 4 and 'j': 4",
         "'x' has both",
     ),
+    "xmap over an axis that is mapped over": refused(
+        lambda w: gs.shard_map(
+            named(axis_resources={"i": "x"}), w.mesh, gs.P(None, "x"), gs.P(None, "x")
+        )(np.ones((4, 4))),
+        ArgumentError,
+        ValueError,
+        HERE,
+        "'x': 4 and 'i': 4",
+        "'x' has both",
+    ),
     "xmap with resources that are not there": refused(
         lambda w: named(axis_resources={"i": "x"})(w.x),
         ArgumentError,
@@ -5192,6 +5202,15 @@ NAMED_AXES: dict[str, Case] = {
         ValueError,
         "local_in_parts=Parts(2)",
         "leave local_in_parts out",
+    ),
+    "sharded_jit in one over another number of devices": refused(
+        lambda w: legacy.sharded_jit(legacy.sharded_jit(abs, PARTS(2, 1), None), PARTS(4, 1), None)(
+            w.value
+        ),
+        ArgumentError,
+        ValueError,
+        "is for 2 devices",
+        "around it for 4",
     ),
     "a constraint by parts outside": refused(
         lambda w: legacy.with_sharding_constraint(w.x, PARTS(2, 1)),

@@ -59,6 +59,7 @@ NAMES = [
     "map_shards",
     "named_scope",
     "num_addressable_indices",
+    "pjit",
     "pmap",
     "prefetch",
     "process_count",

@@ -247,7 +247,7 @@ def _reduced(
 ) -> Any:
     if out is not None:
         refuse_out(row.name, out)
-    if _has_names(axis) and hasattr(x, "_reduced_over"):
+    if type(axis) is not int and axis is not None and _has_names(axis, x):
         if to is not None:
             raise ArgumentError.refusing(
                 "out_sharding", to, "beside the name of a dim; leave it out", row.name
@@ -256,10 +256,11 @@ def _reduced(
     return bind(row, (x,), (from_end(axis, x.ndim, row.name), bool(keepdims), extra), to)
 
 
-def _has_names(axis: Any) -> bool:
+def _has_names(axis: Any, x: Any) -> bool:
     """Whether some axes are given by the names that they have in a mapped function."""
     kind = type(axis)
-    return kind is str or (kind in (tuple, list) and str in map(type, axis))
+    named = kind is str or (kind in (tuple, list) and str in map(type, axis))
+    return named and hasattr(x, "_reduced_over")
 
 
 def _kind(x: Any, dtype: Any, promote_integers: bool = True) -> Any:
@@ -322,7 +323,8 @@ def extreme(
     out_sharding: Sharding | None = None,
 ) -> Any:
     """Return the result of a row of the kind of `MIN`; `ufunc` does the same with two elements."""
-    if _has_names(axis) and initial is None and where is None:
+    alone = initial is None and where is None
+    if type(axis) is not int and axis is not None and alone and _has_names(axis, x):
         return _reduced(row, x, axis, out, keepdims, None, out_sharding)
     refuse_out(row.name, out)
     axes = from_end(axis, x.ndim, row.name)

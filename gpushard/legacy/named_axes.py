@@ -5,13 +5,11 @@ All that can be wrong with it is found here, before the function is called.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 import operator
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,82 +17,11 @@ import numpy as np
 from gpushard import tree
 from gpushard.errors import ArgumentError, ArgumentTypeError, MeshError
 from gpushard.geometry.mesh import Mesh
+from gpushard.legacy.serial_loop import OwnLoop, SerialLoop, loops_here
 from gpushard.transforms.named_dims import Frame
 
 Label: TypeAlias = Callable[[int], str]
 """Gives the name of an argument by its number."""
-
-
-@dataclasses.dataclass(frozen=True)
-class SerialLoop:
-    """A resource for `xmap`: elements of an axis in turns, one after the other.
-
-    Args:
-      length: how many turns; each has as many elements.
-
-    >>> SerialLoop(4)
-    SerialLoop(length=4)
-    """
-
-    length: int
-
-    def __post_init__(self) -> None:
-        """Check the length."""
-        _check_length(self.length, "SerialLoop")
-
-
-@dataclasses.dataclass(frozen=True)
-class _Own:
-    """A loop of one axis alone."""
-
-    length: int
-    axis: Hashable
-    number: int  # among the resources of the axis
-
-    def __repr__(self) -> str:
-        return f"SerialLoop({self.length})"
-
-
-_loops: ContextVar[dict[Hashable, int] | None] = ContextVar("serial loops", default=None)
-
-
-@contextlib.contextmanager
-def serial_loop(name: Hashable, length: int) -> Iterator[None]:
-    """Give a loop a name within a `with` block, as a resource for `xmap`.
-
-    Args:
-      name: of the loop.
-      length: how many turns it has.
-
-    Raises:
-      ArgumentError: there is a mesh axis or a loop of that name, or length is not positive.
-
-    >>> import gpushard as gs
-    >>> double = gs.legacy.xmap(
-    ...     lambda x: 2 * x, ["i", ...], ["i", ...], axis_resources={"i": "turns"}
-    ... )
-    >>> with serial_loop("turns", 2):
-    ...     double(gs.numpy.arange(4)).tolist()
-    [0, 2, 4, 6]
-    """
-    _check_length(length, "serial_loop")
-    around = _loops.get() or {}
-    if name in around:
-        raise ArgumentError.refusing(
-            "name", name, "is a loop around this one; use another name", "serial_loop"
-        )
-    token = _loops.set({**around, name: length})
-    try:
-        yield
-    finally:
-        _loops.reset(token)
-
-
-def _check_length(length: Any, function: str) -> None:
-    if type(length) is not int or length < 1:
-        raise (ArgumentError if type(length) is int else ArgumentTypeError).refusing(
-            "length", length, "must be a positive integer", function
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,7 +149,7 @@ def scoped(
       MeshError: the mesh is not that of the function around.
     """
     around = None if frame.outer is None else frame.outer.mesh
-    loops = _loops.get() or {}
+    loops = loops_here.get() or {}
     mesh = around if around is not None else mesh
     axes = {} if mesh is None else dict(mesh.shape)
     places: dict[Hashable, tuple[str, ...]] = {}
@@ -234,7 +161,7 @@ def scoped(
         for number, resource in enumerate(wanted.get(name, ())):
             if isinstance(resource, SerialLoop):
                 length = resource.length
-                resource = _Own(length, name, number)
+                resource = OwnLoop(length, name, number)
                 turns.append(resource)
             elif resource in loops:
                 length = loops[resource]
@@ -361,7 +288,7 @@ def check_divided(sizes: Mapping[Hashable, int], resources: Resources, what: str
         if size % count:
             own = (*resources.places[name], *resources.loops[name])
             shown = ", ".join(
-                f"{each!r}" if isinstance(each, _Own) else f"{each!r}: {resources.lengths[each]}"
+                f"{each!r}" if isinstance(each, OwnLoop) else f"{each!r}: {resources.lengths[each]}"
                 for each in own
             )
             raise ArgumentError(

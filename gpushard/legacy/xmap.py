@@ -260,7 +260,9 @@ def _joined(parts: list[Any], dim: int) -> Any:
 
 def _entered(x: Any, entry: Entry, dims: _Dims, frame: Frame, number: int) -> Mapped:
     """Return what the function sees of an argument."""
-    own = as_mapped(x, frame)
+    lives = frame.mesh is not None and any(dims[key].place for key in entry.dims)
+    plain = lives and type(x) is not Mapped  # goes from where it lies to where its names live
+    own = mapped(x, (), frame, None) if plain else as_mapped(x, frame)
     value, lead = own._value, len(own._names)
     names = tuple(name for key, name in dims.items() if key in entry.dims)
     front = [lead + entry.dims[name.name] for name in names]

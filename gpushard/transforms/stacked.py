@@ -119,10 +119,12 @@ class StackedFrame(Frame):
                 argument="fun",
             )
         self.mesh = _grid(self.pool, before, self.axis, size, ahead, what, kind == _CHUNKS)
-        for frame in (*others, self) if around else ():
-            frame.mesh = self.mesh
-            frame.brings = True
-        self.brings = bool(around)
+        if around:
+            for frame in (*others, self):
+                frame.mesh = self.mesh
+                frame.brings = True
+        else:
+            self.brings = False
 
     def _around(self) -> list[Frame]:
         found, frame = [], self.outer
@@ -299,9 +301,9 @@ def stacked(x: Any, axis: int | None, names: Names, frame: StackedFrame, number:
     shape = (*shape[:at], *shape[at + 1 :])
     kept: Splits = ((),) * (len(shape) - len(outer))
     if array and frame.axis != mesh.axis_names[-1]:
-        others = _elements(x, len(outer), mesh)
+        others = _elements(x, len(outer), mesh, every=True)
         others = others[:axis] + others[axis + 1 :]
-        kept = tuple([axes if axes != (frame.axis,) else () for axes in others])
+        kept = tuple([axes if frame.axis not in axes else () for axes in others])
     way = _way(mesh, frame.axis, frame.sizes, shape, lead, axis, kept)
     if not array:
         x = device_put(x, way.whole)
@@ -344,10 +346,10 @@ def unstacked(x: Mapped, axis: int | None, names: Names, frame: StackedFrame) ->
     return value if frame.outer is None else mapped(value, outer, frame.outer, x._source)
 
 
-def _elements(value: Any, ahead: int, mesh: Mesh) -> Splits:
+def _elements(value: Any, ahead: int, mesh: Mesh, *, every: bool = False) -> Splits:
     """Return the axes of each dim after the first ones: those of parts, and one of elements.
 
-    On others it is brought together.
+    Along others, unless every one is asked for, it is brought together.
     """
     own = value._sharding
     if type(own) is PmapSharding:
@@ -356,8 +358,9 @@ def _elements(value: Any, ahead: int, mesh: Mesh) -> Splits:
     for dim in range(ahead, value.ndim):
         axes = own.spec.axes(dim) if isinstance(own, NamedSharding) and own.mesh is mesh else ()
         fits = len(axes) == 1 and value.shape[dim] == mesh.shape[axes[0]]
-        parts = all(axis.startswith(_PARTS) for axis in axes)
-        found.append(axes if fits or parts else ())
+        count = math.prod([mesh.shape[axis] for axis in axes])
+        parts = every or all(axis.startswith(_PARTS) for axis in axes)
+        found.append(axes if fits or (parts and value.shape[dim] % count == 0) else ())
     return tuple(found)
 
 

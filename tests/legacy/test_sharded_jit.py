@@ -23,6 +23,7 @@ from gpushard.legacy import (
     with_sharding_constraint,
 )
 from tests.share import seeds
+from tests.traffic import received
 
 gnp: Any = gs.numpy
 
@@ -94,6 +95,26 @@ def test_within_pmap(mapped: int, parts: tuple[int, int], jitted: bool) -> None:
         np.testing.assert_allclose(np.asarray(alone(made)), np.asarray(alone(np.asarray(made))))
 
 
+def test_what_moves() -> None:
+    x = np.arange(64.0).reshape(8, 8)
+    with testing.runtime(host_devices=8, host_domains=8) as runtime:
+
+        def moved(f: Any, *args: Any) -> int:
+            f(*args)
+            before = dict(runtime.backend.traffic)
+            f(*args)
+            return received(runtime, before)
+
+        cut = sharded_jit(lambda a: a + 1, Parts(4, 2), Parts(4, 2))
+        assert moved(cut, cut(x)) == 0
+        each = gs.pmap(sharded_jit(lambda a: a + 1, Parts(2), Parts(2)))
+        assert moved(each, each(x[:4])) == 0
+        ins = None, Parts(1, 8), Parts(8, 1)
+        weights = sharded_jit(lambda *args: args, ins, ins)(x, x, x)
+        layers = sharded_jit(lambda a, up, down: gnp.tanh(a @ up) @ down, ins, None)
+        assert 0 < moved(layers, *weights) <= 2 * 7 * x.nbytes
+
+
 def test_first_parts_are_in_the_order_of_devices() -> None:
     x = np.arange(24).reshape(4, 6)
     made = sharded_jit(lambda x: x, Parts(2, 3), Parts(2, 3))(x)
@@ -144,3 +165,20 @@ def test_errors_of_old() -> None:
         sharded_jit(lambda x: x, None, None)(x=1)
     with pytest.raises(UnsupportedError):
         with_sharding_constraint(1, Parts(1))
+
+
+def test_within_others_and_with_others_in_it() -> None:
+    x = np.arange(32.0).reshape(8, 4)
+    row = sharded_jit(lambda a: a * 2, Parts(2), Parts(2))
+    assert np.array_equal(gs.vmap(row)(x), x * 2)
+    assert np.array_equal(gs.jit(lambda a: row(a) + 1)(x[0]), x[0] * 2 + 1)
+    twice = sharded_jit(lambda a: row(a) + 1, Parts(2), None)(x[0])
+    assert np.array_equal(twice, x[0] * 2 + 1)
+    assert len(twice.devices()) == 2
+    rows = sharded_jit(
+        lambda a: gs.lax.scan(lambda c, v: (c + v, c), a[0] * 0, a)[0], Parts(4, 1), None
+    )
+    assert np.array_equal(rows(x), x.sum(0))
+    keys = gs.random.split(gs.random.key(0), 4)
+    assert sharded_jit(lambda k: k, Parts(2), Parts(2))(keys).shape == (4,)
+    assert np.array_equal(sharded_jit(lambda a: a + 1, Parts(2, 1), None)(gs.pmap(abs)(x)), x + 1)

@@ -151,14 +151,15 @@ def test_reductions_by_name(seed: int) -> None:
             return (
                 x.sum(axis=axis), gnp.mean(x, axis), gnp.max(x, (*gone, 0)), x.var(axis),
                 gs.lax.psum(x, axis), gs.lax.pmin(x, axis), gnp.any(x > 1, (0, *gone)),
+                gnp.min(x, (*gone, 0), keepdims=True), x.sum(gone, keepdims=True),
             )  # fmt: skip
 
         every = (*dims, own)
         wanted = (
             x.sum(dims), x.mean(dims), x.max(every), x.var(dims), x.sum(dims), x.min(dims),
-            (x > 1).any(every),
+            (x > 1).any(every), np.expand_dims(x.min(every), at), x.sum(dims),
         )  # fmt: skip
-        outs = (whole, whole, alone, whole, whole, whole, alone)
+        outs = (whole, whole, alone, whole, whole, whole, alone, whole, whole)
         f = xmap(body, axes, outs, axis_resources=placing)
         with mesh:
             for call in (f, gs.jit(f)):
@@ -220,6 +221,10 @@ def test_what_lies_there_does_not_move() -> None:
             before = dict(runtime.backend.traffic)
             made = f(x)
             assert received(runtime, before) == 0
+            other = gs.device_put(x, gs.NamedSharding(gs.make_mesh((8,), "z"), gs.P("z")))
+            before = dict(runtime.backend.traffic)
+            f(other)  # goes where it is wanted at once
+            assert received(runtime, before) <= x.nbytes
     assert made.sharding.spec == gs.P("x", "y")
 
 
@@ -321,3 +326,94 @@ def test_no_devices_within(inner: str) -> None:
     }
     with pytest.raises(GpushardError, match=f"{inner} of abs in the xmap of"):
         xmap(inside[inner], ["i", ...], ["i", ...])(np.ones((2, 2)))
+
+
+X = np.arange(64.0).reshape(8, 8)
+RING = [(n, (n + 1) % 8) for n in range(8)]
+
+
+@pytest.mark.parametrize("place", [None, "x", ("x", "y")])
+def test_collectives(place: Any) -> None:
+    def body(r: Any) -> Any:
+        return (
+            gs.lax.axis_index("i"), gs.lax.ppermute(r, "i", RING), gs.lax.all_gather(r, "i").sum(),
+            gs.lax.all_to_all(r, "i", 0, 0), gs.lax.psum_scatter(r, "i"), gs.lax.psum(1, "i"),
+        )  # fmt: skip
+
+    outs = (["i"], ["i", ...], [], ["i", ...], ["i"], [])
+    wanted = np.arange(8), np.roll(X, 1, 0), X.sum(), X.T, X.sum(0), 8
+    f = xmap(body, ["i", ...], outs, axis_resources={} if place is None else {"i": place})
+    with gs.make_mesh((4, 2), ("x", "y")):
+        for call in (f, gs.jit(f)):
+            for made, one in zip(call(X), wanted, strict=True):
+                np.testing.assert_array_equal(np.asarray(made), one)
+
+
+@pytest.mark.parametrize("axes", [{}, {"i": "x"}, {"j": "x"}, {"i": "x", "j": "y"}])
+def test_collectives_over_several_names(axes: Any) -> None:
+    def body(r: Any) -> Any:
+        both = ("i", "j")
+        return gs.lax.psum(r, both), gs.lax.axis_index(both), gs.lax.pmax(r, "j") - r
+
+    f = xmap(body, ["i", "j"], ([], ["i", "j"], ["i", "j"]), axis_resources=axes)
+    wanted = X.sum(), X, X.max(1, keepdims=True) - X
+    with gs.make_mesh((4, 2), ("x", "y")):
+        for call in (f, gs.jit(f)):
+            for made, one in zip(call(X), wanted, strict=True):
+                np.testing.assert_array_equal(np.asarray(made), one)
+
+
+def by_x(body: Any) -> Any:
+    return xmap(body, ["i", ...], ["i", ...], axis_resources={"i": "x"})
+
+
+def on_blocks(body: Any, axis: str) -> Any:
+    mesh = gs.make_mesh((4, 2), ("x", "y"))
+    return gs.shard_map(body, mesh, P(axis), P(axis), axis_names={axis})
+
+
+P = gs.P
+COMPOSED: dict[str, tuple[Any, Any]] = {
+    "scan": (
+        by_x(lambda a: gs.lax.scan(lambda c, v: (c + v, c), a[0] * 0, a)[1]),
+        np.cumsum(X, 1) - X,
+    ),
+    "cond": (
+        by_x(lambda a: gs.lax.cond(a.sum() > 99, lambda a: a, lambda a: -a, a)),
+        np.where(X.sum(1, keepdims=True) > 99, X, -X),
+    ),
+    "assignment": (by_x(lambda r: r.at[0].set(9)), np.hstack([np.full((8, 1), 9), X[:, 1:]])),
+    "shard_map in it": (by_x(on_blocks(lambda b: b * gs.lax.psum(1, "y"), "y")), X * 2),
+    "shard_map around it": (
+        on_blocks(
+            xmap(lambda r: r - gs.lax.psum(r, ("i", "x")), ["i", ...], ["i", ...]), "x"
+        ),
+        X - X.sum(0),
+    ),
+    "shard_map around it, over another axis": (
+        on_blocks(xmap(lambda r: r * 2, ["i"], ["i"], axis_resources={"i": "y"}), "x"), None,
+    ),
+    "pmap around it": (
+        gs.pmap(xmap(lambda r: r - gs.lax.psum(r, ("i", "j")), ["i"], ["i"]), "j"), X - X.sum()
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_composed(name: str) -> None:
+    f, wanted = COMPOSED[name]
+    x, wanted = (X[:, 0], X[:, 0] * 2) if wanted is None else (X, wanted)
+    with gs.make_mesh((4, 2), ("x", "y")):
+        for call in (f, gs.jit(f)):
+            np.testing.assert_array_equal(np.asarray(call(x)), wanted)
+
+
+def test_other_kinds_of_arrays() -> None:
+    keys = gs.random.split(gs.random.key(0), 8)
+    draw = by_x(lambda key: gs.random.normal(key, (2,)))
+    wanted = gs.vmap(lambda key: gs.random.normal(key, (2,)))(keys)
+    with gs.make_mesh((4, 2), ("x", "y")) as mesh:
+        assert np.array_equal(draw(keys), wanted)
+        assert np.array_equal(by_x(lambda a: a + 1)(gs.pmap(abs)(X)), X + 1)
+        as_global = gs.legacy.GlobalDeviceArray.from_callback((8, 8), mesh, ("y",), lambda i: X[i])
+        assert np.array_equal(by_x(lambda a: a + 1)(as_global), X + 1)
