@@ -354,11 +354,13 @@ class _Build:
             operands.append(x)
         ends = [tiling for _, tiling in laid.results]
         if [x.tiling for x in step.results] == ends and _alike(operands, step.operands):
-            self._steps.append(dataclasses.replace(step, operands=tuple(operands)))
+            moved = laid.own if self._layout.priced[number] else step.moved
+            self._steps.append(dataclasses.replace(step, operands=tuple(operands), moved=moved))
             return
         made = bound(step, operands, self._layout.out.get(number))
         if [x.tiling for x in made.results] != ends:
             made = bound(step, operands, laid.results[0][0])
+        made.moved = laid.own
         self._steps.append(made)
         self._now.update(zip(step.results, made.results, strict=True))
 
