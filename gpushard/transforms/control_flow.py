@@ -34,6 +34,7 @@ from gpushard.transforms.named_dims import (
     merged,
     spread,
 )
+from gpushard.transforms.propagate import optimized
 from gpushard.transforms.signature import check_function, check_leaf, title
 from gpushard.transforms.trace import Trace, Tracer, alone, done
 
@@ -112,6 +113,7 @@ def _traced(f: Any, args: Any, leaves: Sequence[Value], what: str, finish: Any =
     captured = tuple(graph.constants.values())
     graph.inputs += list(graph.constants)
     graph.constants = {}
+    graph = optimized(graph)
     return Body(graph, Executable(graph), captured, structure, tuple(values))
 
 
