@@ -25,6 +25,7 @@ from gpushard.placement.defaults import default_sharding, surroundings
 from gpushard.placement.device_put import device_put
 from gpushard.transforms.constraints import check_devices, laid_out, placed
 from gpushard.transforms.executable import Executable, array_of, var_of
+from gpushard.transforms.fold import folded
 from gpushard.transforms.graph import Graph
 from gpushard.transforms.named_dims import innermost
 from gpushard.transforms.propagate import optimized
@@ -172,7 +173,7 @@ class Jitted:
     def _compile(self, leaves: list[Any], call: Any) -> Compiled:
         check_devices(leaves, self._what, call[2])
         graph, structure, keys = self._trace(leaves, call)
-        graph = optimized(graph)
+        graph = folded(optimized(graph))
         executable = Executable(graph)
         numbers = {var: n for n, var in enumerate(graph.inputs)}
         if _logged.get():

@@ -246,6 +246,27 @@ def test_values_that_are_given_up_and_constants_stay_right(mesh: Any) -> None:
     np.testing.assert_array_equal(third, value - np.asarray(own))
 
 
+def test_what_is_made_of_constants_is_made_once(mesh: Any) -> None:
+    own = gs.device_put(np.arange(8.0), gs.NamedSharding(mesh, P("x")))
+
+    def f(x: Any) -> Any:
+        noise = gs.random.normal(gs.random.key(3), (8,))
+        return x * gnp.exp(gnp.arange(8) / 8) + noise, own + 1, gnp.zeros(3)
+
+    x = _on(mesh, "x")
+    graph = compiled(f, x)
+    assert sorted(_names(graph)) == ["add", "full", "multiply"]
+    for way in (gs.jit(f), gs.jit(f).lower(x).compile()):
+        for _ in range(2):
+            for got, want in zip(way(x), f(x), strict=True):
+                np.testing.assert_allclose(np.asarray(got), np.asarray(want))
+                assert got.sharding == want.sharding and got.committed == want.committed
+                got[0] = 9.0  # an array of its own
+    np.testing.assert_array_equal(np.asarray(own), np.arange(8.0))
+    large = gs.jit(lambda x: x + gnp.arange(1 << 16)).lower(gnp.zeros(1 << 16))
+    assert "arange" in large.as_text()
+
+
 def test_a_guard_sees_what_moves(mesh: Any) -> None:
     x = _on(mesh, "x")
     f = gs.jit(lambda x: gnp.linalg.det(x) + gnp.linalg.det(x.T))
