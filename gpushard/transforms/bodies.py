@@ -41,6 +41,7 @@ from gpushard.transforms.named_dims import (
     merged,
     spread,
 )
+from gpushard.transforms.propagate import optimized
 from gpushard.transforms.signature import check_leaf
 from gpushard.transforms.trace import Trace, Tracer, tracing
 
@@ -116,6 +117,7 @@ def traced(f: Any, args: Any, leaves: Sequence[Value], what: str, finish: Any = 
     captured = tuple(graph.constants.values())
     graph.inputs += list(graph.constants)
     graph.constants = {}
+    graph = optimized(graph)
     return Body(graph, Executable(graph), captured, structure, tuple(values))
 
 

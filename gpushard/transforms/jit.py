@@ -35,6 +35,7 @@ from gpushard.transforms.arguments import (
 )
 from gpushard.transforms.constraints import check_devices, laid_out, placed
 from gpushard.transforms.executable import Executable, array_of, var_of
+from gpushard.transforms.fold import folded
 from gpushard.transforms.graph import Graph
 from gpushard.transforms.named_dims import innermost
 from gpushard.transforms.propagate import optimized
@@ -176,7 +177,7 @@ class Jitted:
     def _compile(self, leaves: list[Any], call: Any) -> Compiled:
         check_devices(leaves, self._what, call[2])
         graph, structure, keys = self._trace(leaves, call)
-        graph = optimized(graph)
+        graph = folded(optimized(graph))
         executable = Executable(graph)
         numbers = {var: n for n, var in enumerate(graph.inputs)}
         if _logged.get():

@@ -35,8 +35,11 @@ from gpushard.transforms.simplify import simplified
 from gpushard.transforms.steps import bound, case_of, closed, keeps, lacking, resharded
 from gpushard.typing import HostArray
 
-_PRICES = 600
+_PRICES = 200
 """So many operations are priced at most beyond those of the graph as it comes."""
+
+_LAID = 2000
+"""So often, and four times for each of the graph, an operation is laid out anew at most."""
 
 _DEPTH = 24
 """So far a value's new place is pulled back to what it is made of."""
@@ -99,23 +102,29 @@ class Layout:
             for x in step.results:
                 self.maker[x] = number
                 self.place[x] = x.sharding, x.tiling
+        self._left = 0
         for number in range(len(steps)):
             self._lay(number)
         for x in graph.results:
             self._ask(x, (x.sharding, x.tiling), 1)
-        self._limit = len(self._known) + _PRICES
+        self._most = len(self._known) + _PRICES
+        self._left = _LAID + 4 * len(steps)
 
     def improve(self) -> None:
         """Search."""
         few = sum(map(self.is_open, range(len(self.steps)))) <= 24
         for every in (False, True) if few else (False,):
             better = True
-            while better and len(self._known) < self._limit:
+            while better and not self._is_spent():
                 better = False
                 for number in reversed(range(len(self.steps))):
                     if self.is_open(number):
                         for sharding in self._candidates(number, every=every):
                             better = self._pull(number, sharding) or better
+
+    def _is_spent(self) -> bool:
+        """Whether the search has taken long enough; it is counted, not timed."""
+        return self._left < 0 or len(self._known) >= self._most
 
     def is_open(self, number: int) -> bool:
         """Whether the result of an operation may lie elsewhere."""
@@ -160,7 +169,7 @@ class Layout:
 
     def _pull(self, number: int, sharding: Sharding) -> bool:
         """Lay out a result elsewhere, and what it is made of; return whether that is better."""
-        if len(self._known) >= self._limit:
+        if self._is_spent():
             return False
         best, kept = self.total, 0
         self._journal = []
@@ -209,6 +218,7 @@ class Layout:
     def _lay(self, number: int) -> list[Var]:
         """Lay out an operation anew; return the results that lie elsewhere than before."""
         step, laid = self.steps[number], self._laid(number)
+        self._left -= 1
         before = self.laid.get(number)
         if before is laid:
             return []
@@ -285,7 +295,7 @@ class Layout:
             )  # fmt: skip
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self._new(step, number, arrays, places, out)
+            found = self._known[key] = self._new(step, number, arrays, places, out, key)
         return found
 
     def _new(
@@ -295,6 +305,7 @@ class Layout:
         arrays: Sequence[Var],
         places: Sequence[Place],
         out: Sharding | None,
+        key: Any,
     ) -> Laid:
         if not self.priced[number] and not step.reshards:
             ends = tuple((x.sharding, x.tiling) for x in step.results)
@@ -306,9 +317,14 @@ class Layout:
                 to = out or closed(step.wanted, places[0][0])
             place = to, to.tiling(x.shape)
             return Laid((place,), (place,), 0, 0)
-        lies = dict(zip(arrays, places, strict=True))
-        moved = [x if not isinstance(x, Var) else at(x, lies[x]) for x in step.operands]
-        return priced(case_of(step, moved, out))
+        plans = devices_of(step.results[0].tiling)[0].runtime.plans
+        found: Laid | None = plans.get(("price", *key))
+        if found is None:
+            lies = dict(zip(arrays, places, strict=True))
+            moved = [x if not isinstance(x, Var) else at(x, lies[x]) for x in step.operands]
+            found = priced(case_of(step, moved, out))
+            plans.put(("price", *key), found, 500 + 300 * len(arrays))
+        return found
 
 
 def at(x: Var, place: Place) -> Var:
@@ -354,11 +370,13 @@ class _Build:
             operands.append(x)
         ends = [tiling for _, tiling in laid.results]
         if [x.tiling for x in step.results] == ends and _alike(operands, step.operands):
-            self._steps.append(dataclasses.replace(step, operands=tuple(operands)))
+            moved = laid.own if self._layout.priced[number] else step.moved
+            self._steps.append(dataclasses.replace(step, operands=tuple(operands), moved=moved))
             return
         made = bound(step, operands, self._layout.out.get(number))
         if [x.tiling for x in made.results] != ends:
             made = bound(step, operands, laid.results[0][0])
+        made.moved = laid.own
         self._steps.append(made)
         self._now.update(zip(step.results, made.results, strict=True))
 

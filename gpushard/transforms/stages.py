@@ -19,6 +19,7 @@ from gpushard.frozen import dataclass
 from gpushard.geometry.format import Format, Layout
 from gpushard.placement.device_put import device_put
 from gpushard.transforms.executable import Executable, array_of
+from gpushard.transforms.fold import folded
 from gpushard.transforms.graph import Graph, Step, Var
 from gpushard.transforms.named_dims import innermost
 from gpushard.transforms.propagate import optimized
@@ -165,7 +166,7 @@ class Traced(_Stage):
                 argument="lowering_platforms",
                 value=lowering_platforms,
             )
-        graph = optimized(self._signature.graph)
+        graph = folded(optimized(self._signature.graph))
         return Lowered(dataclasses.replace(self._signature, graph=graph))
 
 
