@@ -158,7 +158,8 @@ class Jitted:
         label = labelled(self._fun, args, kwargs)
         if self._options.in_shardings is not None:
             leaves = placed(leaves, args, kwargs, self._options.in_shardings, self._what, label)
-        leaves = self._options.moved(leaves, device_put)
+        if self._options.device is not None:
+            leaves = self._options.moved(leaves, device_put)
         key: list[Any] = [structure, *surroundings()]
         for number, x in enumerate(leaves):
             kind = type(x)
