@@ -6,14 +6,26 @@
 Array(6, dtype=int64)
 """
 
-from gpushard.lax import collectives
+from gpushard.lax import collectives, elementwise, products, reductions, shapes, slicing, windows
 from gpushard.lax.collectives import *
+from gpushard.lax.elementwise import *
+from gpushard.lax.products import *
+from gpushard.lax.reductions import *
+from gpushard.lax.shapes import *
+from gpushard.lax.slicing import *
+from gpushard.lax.windows import *
 from gpushard.transforms import control_flow
 from gpushard.transforms.control_flow import *
 
 __all__: list[str] = []
 __all__ += collectives.__all__
 __all__ += control_flow.__all__
+__all__ += elementwise.__all__
+__all__ += products.__all__
+__all__ += reductions.__all__
+__all__ += shapes.__all__
+__all__ += slicing.__all__
+__all__ += windows.__all__
 
 
 def __dir__() -> list[str]:
