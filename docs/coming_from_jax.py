@@ -173,7 +173,6 @@ NEAREST: dict[str, dict[str, str]] = {
         "scaled_dot": "`gs.lax.dot` of what is scaled",
         "shape_as_value": "`x.shape`",
         "stage": "`x`",
-        "with_sharding_constraint": "`gs.reshard(x, sharding)`",
     },
     "sharding": {
         "AbstractDevice": "a mesh without devices: `gs.AbstractMesh`",

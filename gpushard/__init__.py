@@ -178,6 +178,7 @@ else:  # a type checker would take it for a module that has every name
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+promise("gpushard.debug.html", "_repr_html_")
 promise("gpushard.numpy", "__array_namespace__", "__array_ufunc__", "__array_function__")
 promise(
     "gpushard.interop", "__dlpack__", "__dlpack_device__", "__cuda_array_interface__", "from_dlpack"

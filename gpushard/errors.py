@@ -84,6 +84,10 @@ class ArgumentError(GpushardError, ValueError):
     """An argument has the right type and an impossible value."""
 
 
+class NoMeshError(ArgumentError, RuntimeError):
+    """A `PartitionSpec` stands where no mesh is known that it could be over."""
+
+
 class NoDeviceError(ArgumentError, RuntimeError):
     """A platform that has no devices here."""
 
@@ -118,6 +122,10 @@ class TracedIntegerError(TracedValueError):
 
 class TracedArrayError(TracedValueError):
     """NumPy, or what asks where data lie, got such a value."""
+
+
+class TracedArgumentError(TracedArrayError, ArgumentError):
+    """Such values among arrays that are to be put together: a ValueError, too, as in JAX."""
 
 
 class ConcretizationError(TracedValueError):

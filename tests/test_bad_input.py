@@ -42,6 +42,7 @@ from gpushard.errors import (
     ImmutableError,
     MeshError,
     NoDeviceError,
+    NoMeshError,
     OutOfMemoryError,
     ParseError,
     ProtocolError,
@@ -344,7 +345,7 @@ SHARDINGS: dict[str, Case] = {
         {"argument": "entries", "position": 1, "entry": 3},
     ),
     "unconstrained dim of an array": Case(
-        lambda w: w.named("x", gs.P.UNCONSTRAINED),
+        lambda w: gs.device_put(w.value, w.named("x", gs.P.UNCONSTRAINED)),
         ShardingError,
         ValueError,
         ("UNCONSTRAINED", "how every dim is split"),
@@ -589,7 +590,7 @@ PLACEMENTS: dict[str, Case] = {
     ),
     "spec without a mesh": Case(
         put(np.zeros(4), gs.P("x")),
-        ArgumentError,
+        NoMeshError,
         ValueError,
         ("device=PartitionSpec('x')", "needs a mesh", "with mesh:"),
         {"argument": "device", "spec": gs.P("x")},
@@ -3327,6 +3328,7 @@ RANDOM: dict[str, Case] = {
     "a spec without a mesh": wrong(
         lambda w: random.normal(KEY, (8,), out_sharding=gs.P("x")),
         "needs a mesh",
+        error=NoMeshError,
         argument="out_sharding",
     ),
     "a sharding of more dims": Case(
@@ -4586,6 +4588,28 @@ MAPPED: dict[str, Case] = {
         )(w.x),
         errors.TracedArrayError, TypeError, "device_put", HERE,
     ),
+    "block as a shard": refused(
+        mapped(
+            lambda a: gs.make_array_from_single_device_arrays(
+                (8,), gs.SingleDeviceSharding(gs.devices()[0]), [a]
+            )
+        ),
+        errors.TracedArgumentError, ValueError, "types traced float32[", "argument a", HERE,
+    ),
+    "block for a callback": refused(
+        mapped(
+            lambda a: gs.make_array_from_callback(
+                (8,), gs.SingleDeviceSharding(gs.devices()[0]), lambda index: a
+            )
+        ),
+        errors.TracedArgumentError, TypeError, "types traced float32[", "argument a", HERE,
+    ),
+    "GlobalDeviceArray for pmap": refused(
+        lambda w: gs.pmap(lambda row: row + 1)(
+            legacy.GlobalDeviceArray.from_callback((8,), w.mesh, [], lambda index: np.ones(8))
+        ),
+        ArgumentTypeError, TypeError, "argument row of shape (8,) is a GlobalDeviceArray", "jit",
+    ),
     "block assigned to an array of outside": refused(
         lambda w: gs.shard_map(
             lambda a: operator.setitem(w.one, 0, a[0]), w.mesh, gs.P("x"), gs.P("x")
@@ -4609,7 +4633,7 @@ MAPPED: dict[str, Case] = {
     ),
     "collective over an auto axis": refused(
         mapped(lambda x: gs.lax.psum(x, "y"), auto={"y"}),
-        errors.UnboundAxisError, NameError, "axis_name='y' is unbound",
+        errors.UnboundAxisError, NameError, "axis_name='y' is unbound: it is an auto axis",
     ),
     "collective over an axis twice": refused(
         collective("pmax", ("x", "x")), ArgumentError, ValueError, "names 'x' twice"

@@ -13,7 +13,6 @@ from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.array.conversions import Conversions
 from gpushard.array.data import Data, Handle, KnownShards, is_gone, shard_of
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
-from gpushard.array.html import array_html
 from gpushard.array.methods import Methods
 from gpushard.array.pickling import rebuild
 from gpushard.array.protocols import Protocols
@@ -403,12 +402,6 @@ class ConcreteArray(Handle, Array, Concrete):
             return describe_deleted(self._shape, self._dtype)
         check_transfer(DEVICE_TO_HOST, "repr(x)", explicit=False)
         return describe(self._live(), self._sharding, self.weak_type)
-
-    def _repr_html_(self) -> str | None:
-        """Return what notebooks show: a picture of the sharding; the `repr` on one device."""
-        if is_gone(self._data) or self._sharding.num_devices == 1:
-            return None
-        return array_html(self._shape, self.dtype.name, self._sharding)
 
     def __copy__(self) -> Array:
         """Return another handle on the same memory; arrays are values."""

@@ -9,7 +9,6 @@ import numpy as np
 
 from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.data import KnownShards
-from gpushard.array.html import array_html
 from gpushard.array.text import describe_deleted
 from gpushard.errors import AddressError
 from gpushard.functions.concrete import Concrete
@@ -142,12 +141,6 @@ class PartialArray(Array, Concrete):
 
     def __format__(self, spec: str) -> str:
         return object.__format__(self, spec)
-
-    def _repr_html_(self) -> str | None:
-        """Return what notebooks show: a picture of the sharding."""
-        if self.is_deleted():
-            return None
-        return array_html(self._shape, self._dtype.name, self._sharding)
 
     def __copy__(self) -> Array:
         """Return another handle on the same memory; arrays are values."""

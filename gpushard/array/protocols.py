@@ -127,3 +127,8 @@ class Protocols:
         """
         interface: dict[str, Any] = provided("__cuda_array_interface__")(self)
         return interface
+
+    def _repr_html_(self) -> str | None:
+        """Return what notebooks show: a picture of the sharding; None on one device."""
+        html: str | None = provided("_repr_html_")(self)
+        return html

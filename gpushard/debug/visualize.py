@@ -15,6 +15,7 @@ from gpushard.geometry.colors import ColorMap
 from gpushard.geometry.pictures import picture
 from gpushard.geometry.sharding import Sharding
 from gpushard.transforms.named_dims import Mapped, sharding_within
+from gpushard.transforms.trace import Tracer
 from gpushard.tree import leaves
 
 __all__ = ["inspect_array_sharding", "visualize_array_sharding", "visualize_sharding"]
@@ -101,7 +102,8 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], Any]) -
     """Call a function with the sharding of each array of a tree.
 
     In a function that is mapped this is how the dims which it sees are laid out: those of a block
-    lie whole on each device, but for axes that `shard_map` does not map over.
+    lie whole on each device, but for axes that `shard_map` does not map over. In one that is traced
+    it is how the value will lie, and the callback is called while it is traced.
 
     Args:
       value: a tree of arrays.
@@ -132,7 +134,9 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], Any]) -
 
 
 def _sharding(x: Array) -> Sharding:
-    return sharding_within(x) if isinstance(x, Mapped) else x.sharding
+    if isinstance(x, Mapped):
+        return sharding_within(x)
+    return x._sharding if isinstance(x, Tracer) else x.sharding
 
 
 def _checked(

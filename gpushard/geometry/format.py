@@ -15,6 +15,9 @@ class AutoLayout:
     def __repr__(self) -> str:
         return "AUTO"
 
+    def __reduce__(self) -> Any:
+        return _auto, ()
+
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
@@ -48,32 +51,39 @@ class Format:
     """A layout in memory together with a sharding.
 
     Args:
-      layout: order of the dims; None for row-major.
+      layout: order of the dims; None for row-major, `Layout.AUTO` where an API allows that.
       sharding: over which devices; None where an API allows that.
 
     Raises:
-      ArgumentTypeError: the layout is AUTO, which is no order, or not a `Layout`.
+      ArgumentTypeError: the layout is not a `Layout`.
     """
 
-    layout: Layout | None = None
+    layout: Layout | AutoLayout | None = None
     sharding: Sharding | None = None
 
     def __post_init__(self) -> None:
         """Reject what does not say an order."""
-        if self.layout is not None and not isinstance(self.layout, Layout):
-            raise ArgumentTypeError(
-                f"layout={self.layout!r} must be a Layout with a concrete order, such as "
-                "Layout((0, 1)), or None",
-                argument="layout",
-            )
+        if self.layout is not None and not isinstance(self.layout, Layout | AutoLayout):
+            raise self._no_order()
 
-    def row_major_sharding(self, ndim: int) -> Any:
-        """Return the sharding, if the layout is row-major.
+    def _no_order(self) -> ArgumentTypeError:
+        return ArgumentTypeError(
+            f"layout={self.layout!r} must be a Layout with a concrete order, such as "
+            "Layout((0, 1)), or None",
+            argument="layout",
+        )
+
+    def row_major_sharding(self, ndim: int, *, auto: bool = False) -> Any:
+        """Return the sharding, if the layout is row-major, or AUTO where that is allowed.
 
         Raises:
           ArgumentError: it is another order.
+          ArgumentTypeError: it is no order.
         """
-        if self.layout is not None and self.layout.major_to_minor != tuple(range(ndim)):
+        if isinstance(self.layout, AutoLayout):
+            if not auto:
+                raise self._no_order()
+        elif self.layout is not None and self.layout.major_to_minor != tuple(range(ndim)):
             raise ArgumentError(
                 f"layout={self.layout} for an array of {ndim} dims: shards are stored row-major; "
                 f"use Layout({tuple(range(ndim))}) or None",
@@ -82,3 +92,7 @@ class Format:
                 ndim=ndim,
             )
         return self.sharding
+
+
+def _auto() -> AutoLayout:
+    return Layout.AUTO

@@ -26,7 +26,8 @@ class NamedSharding(GridSharding):
 
     Args:
       mesh: the devices.
-      spec: which axes split which dim.
+      spec: which axes split which dim. A dim that is `UNCONSTRAINED` is left to what takes the
+        sharding, which is no array's then: `lax.with_sharding_constraint`.
       memory_kind: "device" (the default), "pinned_host" or "unpinned_host".
 
     Raises:
@@ -90,12 +91,18 @@ class NamedSharding(GridSharding):
     @functools.cached_property
     def is_fully_replicated(self) -> bool:
         """Whether the axes that the spec names have size 1, all together."""
-        return all(self.mesh.shape[axis] == 1 for axis in self.spec.all_axes())
+        sizes = [self.mesh.shape[axis] for axis in self.spec.all_axes()]
+        return not self.leaves_open and all(size == 1 for size in sizes)
 
     @functools.cached_property
     def is_fully_addressable(self) -> bool:
         """Whether this process can reach every device."""
         return not self._concrete_mesh().is_multi_process
+
+    @property
+    def leaves_open(self) -> bool:
+        """Whether it does not say how some dim is split, so that no array has it."""
+        return any(entry is UNCONSTRAINED for entry in self.spec)
 
     def with_memory_kind(self, kind: str) -> Self:
         """Return the same sharding in another memory of the devices."""
@@ -117,6 +124,13 @@ class NamedSharding(GridSharding):
             )
         assignment = self._assignments.get(ndim)
         if assignment is None:
+            if self.leaves_open:
+                raise ShardingError(
+                    f"{self.spec!r} leaves a dim UNCONSTRAINED; an array's own sharding must say "
+                    "how every dim is split, lax.with_sharding_constraint takes others",
+                    argument="spec",
+                    spec=self.spec,
+                )
             assignment = self._assignments[ndim] = self._make_assignment(ndim)
         return assignment
 
@@ -168,10 +182,3 @@ def _check_spec(mesh: Mesh | AbstractMesh, spec: PartitionSpec) -> None:
                 spec=spec,
                 axis=axis,
             )
-    if any(entry is UNCONSTRAINED for entry in spec):
-        raise ShardingError(
-            f"{spec!r} leaves a dim UNCONSTRAINED; an array's own sharding must say how every dim "
-            "is split",
-            argument="spec",
-            spec=spec,
-        )

@@ -14,11 +14,13 @@ from gpushard.lax.reductions import *
 from gpushard.lax.shapes import *
 from gpushard.lax.slicing import *
 from gpushard.lax.windows import *
-from gpushard.transforms import control_flow
+from gpushard.transforms import constraints, control_flow
+from gpushard.transforms.constraints import *
 from gpushard.transforms.control_flow import *
 
 __all__: list[str] = []
 __all__ += collectives.__all__
+__all__ += constraints.__all__
 __all__ += control_flow.__all__
 __all__ += elementwise.__all__
 __all__ += products.__all__

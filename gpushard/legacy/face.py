@@ -45,6 +45,7 @@ class Face(ConcreteArray):
     __slots__ = ()
 
     interpreter = _OfFaces()
+    pmap_takes = True
 
     def _adopt(self, array: Array) -> None:
         """Become another handle on the data of an array."""

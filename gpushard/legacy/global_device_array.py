@@ -51,6 +51,8 @@ class GlobalDeviceArray(Face, metaclass=Kind):
 
     __slots__ = ("_mesh_axes",)
 
+    pmap_takes = False
+
     _mesh_axes: tuple[Any, ...]
     __hash__ = None  # type: ignore[assignment]
 

@@ -13,7 +13,7 @@ from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.key_array import KeyArray
 from gpushard.array.partial import array_of
-from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.errors import ArgumentTypeError, NoMeshError
 from gpushard.functions.checks import check_dtype, place_tiling
 from gpushard.functions.concrete import concrete
 from gpushard.functions.values import is_traced
@@ -228,10 +228,10 @@ def block_until_ready(x: _T) -> _T:
     return x
 
 
-def as_sharding(place: Any, ndim: int, argument: str = "device") -> Sharding:
-    """Return the sharding that a placement means."""
+def as_sharding(place: Any, ndim: int, argument: str = "device", *, auto: bool = False) -> Sharding:
+    """Return the sharding that a placement means; if `auto`, layouts may be AUTO."""
     if isinstance(place, Format):
-        place = place.row_major_sharding(ndim)
+        place = place.row_major_sharding(ndim, auto=auto)
     if isinstance(place, Sharding):
         return place
     if isinstance(place, Device):
@@ -241,7 +241,7 @@ def as_sharding(place: Any, ndim: int, argument: str = "device") -> Sharding:
     if isinstance(place, PartitionSpec):
         mesh = current_mesh() or default_mesh()
         if mesh is None:
-            raise ArgumentError(
+            raise NoMeshError(
                 f"{argument}={place!r} needs a mesh; place within `with mesh:` or use "
                 "NamedSharding(mesh, spec)",
                 argument=argument,

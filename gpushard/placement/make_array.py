@@ -13,8 +13,14 @@ from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.key_array import KeyArray, elements_of
 from gpushard.array.partial import array_of
-from gpushard.errors import ArgumentTypeError, ArrayIndexError, ShardingError
+from gpushard.errors import (
+    ArgumentTypeError,
+    ArrayIndexError,
+    ShardingError,
+    TracedArgumentError,
+)
 from gpushard.functions.checks import as_dtype, as_shape, check_dtype, place_tiling
+from gpushard.functions.values import is_traced
 from gpushard.geometry.columns import distinct_columns
 from gpushard.geometry.format import Format
 from gpushard.geometry.memory_kind import device_of
@@ -174,6 +180,7 @@ def make_array_from_single_device_arrays(
 
     Raises:
       ArgumentTypeError: one of them is no `Array`, or dtypes differ.
+      TracedArgumentError: one has no data, as in functions that are mapped or traced.
       ShardingError: devices or shard shapes do not match the sharding.
 
     >>> import gpushard as gs
@@ -182,6 +189,7 @@ def make_array_from_single_device_arrays(
     >>> make_array_from_single_device_arrays((4,), sharding, parts)
     Array([0, 0, 1, 1], dtype=int64, sharding=NamedSharding(mesh=('x': 2), spec=P('x')))
     """
+    _refuse_traced(arrays, "arrays", "make_array_from_single_device_arrays")
     tiling = place_tiling(_checked_sharding(sharding), as_shape(shape)).local
     parts = _by_device(tiling, arrays)
     expected = as_dtype(dtype) if dtype is not None else parts[0].dtype
@@ -335,6 +343,28 @@ def _check_parts(
             )
 
 
+def _refuse_traced(values: Sequence[Any], argument: str, function: str) -> None:
+    """Check that there is no value without data among others.
+
+    Raises:
+      TracedArgumentError: there is one.
+    """
+    traced = [x for x in values if is_traced(x)]
+    if not traced:
+        return
+    kinds = [
+        f"traced {x.dtype}{list(x.shape)}" if is_traced(x) else type(x).__name__ for x in values
+    ]
+    why = traced[0]._without_data(function)
+    raise TracedArgumentError(
+        f"{argument} has the types {', '.join(dict.fromkeys(kinds))}: {why}",
+        argument=argument,
+        types=kinds,
+        arg=why.arg,
+        line=why.line,
+    )
+
+
 def _by_device(tiling: Tiling, arrays: Sequence[Array]) -> list[Array]:
     """Order single-device arrays as the tiling orders devices."""
     placed: dict[Hashable, Array] = {}
@@ -400,6 +430,7 @@ def _host_data(data: Any, kind: type[ConcreteArray], argument: str) -> HostArray
 def _checked_data(
     data: Any, kind: type[ConcreteArray], shape: Shape, dtype: np.dtype[Any] | None
 ) -> HostArray:
+    _refuse_traced([data], "data_callback", "make_array_from_callback")
     array = _host_data(data, kind, "data_callback")
     if array.shape != shape:
         raise ShardingError(

@@ -77,6 +77,8 @@ class Step:
     row: Row | None = None  # the operation, where it is one of the table's
     params: Params = ()  # its parameters
     moved: int = 0  # bytes that devices receive so that operands and results lie where they do
+    # Of a reshard: what a user asked for, who may have left dims open; None where no user did.
+    wanted: Sharding | None = None
     kept: bool = False  # whether it is done even if nobody needs its results
     bodies: tuple[Graph, ...] = ()  # graphs that it runs, for the text
 
@@ -92,6 +94,11 @@ class Step:
                 x = next(operands)
                 found.append(Aval(x.shape, x.dtype, isinstance(x, Var) and x.weak))
         return found
+
+    @property
+    def reshards(self) -> bool:
+        """Whether it brings a value to another sharding, and does nothing else."""
+        return self.row is None and self.name == "reshard"
 
     @property
     def moves(self) -> bool:

@@ -14,17 +14,16 @@ from contextvars import ContextVar
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
-
 from gpushard import tree
 from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.aval import KeyDType, ShapeDtypeStruct
 from gpushard.array.key_array import is_keys
 from gpushard.cache import BoundedCache
-from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
+from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.frozen import dataclass
 from gpushard.placement.defaults import default_sharding, surroundings
-from gpushard.placement.device_put import as_sharding, device_put
+from gpushard.placement.device_put import device_put
+from gpushard.transforms.constraints import check_devices, laid_out, placed
 from gpushard.transforms.executable import Executable, array_of, var_of
 from gpushard.transforms.graph import Graph
 from gpushard.transforms.named_dims import innermost
@@ -141,7 +140,7 @@ class Jitted:
         leaves, structure = tree.flatten((args, kwargs))
         label = labelled(self._fun, args, kwargs)
         if self._options.in_shardings is not None:
-            leaves = self._placed(leaves, args, kwargs, label)
+            leaves = placed(leaves, args, kwargs, self._options.in_shardings, self._what, label)
         key: list[Any] = [structure, *surroundings()]
         for number, x in enumerate(leaves):
             kind = type(x)
@@ -170,6 +169,7 @@ class Jitted:
         return rest, {k: x for k, x in kwargs.items() if k not in statics}, statics
 
     def _compile(self, leaves: list[Any], call: Any) -> Compiled:
+        check_devices(leaves, self._what, call[2])
         graph, structure, keys = self._trace(leaves, call)
         executable = Executable(graph)
         numbers = {var: n for n, var in enumerate(graph.inputs)}
@@ -205,7 +205,7 @@ class Jitted:
                 elif isinstance(x, Tracer):
                     x._trace.check_open(x)
             if self._options.out_shardings is not None:
-                results = _laid_out(results, out, self._options.out_shardings, "out_shardings")
+                results = laid_out(results, out, self._options.out_shardings, "out_shardings")
             trace.graph.results = [trace.lift(x) for x in results]
         keys = tuple(is_keys(x) for x in results)
         return trace.graph, None if shape == _LEAF else shape, keys
@@ -215,42 +215,15 @@ class Jitted:
         if self._options.in_shardings is not None:
             args = tree.unflatten(
                 tree.structure(args),
-                _laid_out(tree.leaves(args), args, self._options.in_shardings, "in_shardings"),
+                laid_out(tree.leaves(args), args, self._options.in_shardings, "in_shardings"),
             )
         out = self._fun(*args, **kwargs)
         if self._options.out_shardings is None:
             return out
         leaves, structure = tree.flatten(out)
         return tree.unflatten(
-            structure, _laid_out(leaves, out, self._options.out_shardings, "out_shardings")
+            structure, laid_out(leaves, out, self._options.out_shardings, "out_shardings")
         )
-
-    def _placed(self, leaves: list[Any], args: Any, kwargs: Any, label: Any) -> list[Any]:
-        """Return arguments where `in_shardings` say; those that users placed have to be there."""
-        if kwargs:
-            raise ArgumentError(
-                f"{self._what}: in_shardings with the keyword arguments {sorted(kwargs)}; pass "
-                "them by position",
-                argument="in_shardings",
-            )
-        found = []
-        places = _places(args, self._options.in_shardings, "in_shardings")
-        for number, (x, place) in enumerate(zip(leaves, places, strict=True)):
-            if place is None:
-                found.append(x)
-                continue
-            place = as_sharding(place, np.ndim(x), "in_shardings")
-            if isinstance(x, Array) and x.committed and x.sharding != place:
-                if not x.sharding.is_equivalent_to(place, x.ndim):
-                    raise ShardingError(
-                        f"{self._what}: {label(number)} lies as {x.sharding}, and in_shardings say "
-                        f"{place}; move it with gpushard.reshard first, or leave in_shardings out",
-                        argument="in_shardings",
-                    )
-                found.append(x)
-            else:
-                found.append(device_put(x, place))
-        return found
 
     def _donated(self, args: Any, kwargs: Any) -> list[Any]:
         numbers, names = self._options.donated
@@ -270,7 +243,9 @@ class Jitted:
         leaves, structure = tree.flatten((own_args, own_kwargs))
         label = labelled(self._fun, own_args, own_kwargs)
         if self._options.in_shardings is not None:
-            leaves = self._placed(leaves, own_args, own_kwargs, label)
+            leaves = placed(
+                leaves, own_args, own_kwargs, self._options.in_shardings, self._what, label
+            )
         leaves = [
             x if hasattr(x, "shape") and hasattr(x, "dtype") else device_put(x) for x in leaves
         ]
@@ -319,27 +294,6 @@ def _joined(args: Any, kwargs: Any, statics: dict[Any, Any]) -> tuple[list[Any],
         whole.insert(name, statics[name])
     named = {name: value for name, value in statics.items() if isinstance(name, str)}
     return whole, {**kwargs, **named}
-
-
-def _places(full: Any, prefix: Any, argument: str) -> list[Any]:
-    """Return the placement of each leaf of a tree, from a prefix of it."""
-    return tree.broadcast_prefix(
-        prefix,
-        full,
-        lambda x: x is None,
-        names=(argument, "the arguments" if argument == "in_shardings" else "the results"),
-    )
-
-
-def _laid_out(leaves: list[Any], full: Any, prefix: Any, argument: str) -> list[Any]:
-    """Return values where a prefix tree of shardings says."""
-    found = []
-    for x, place in zip(leaves, _places(full, prefix, argument), strict=True):
-        if place is not None:
-            place = as_sharding(place, x.ndim, argument)
-            x = x._moved(place, argument)
-        found.append(x)
-    return found
 
 
 def _check_static(value: Any, name: Any, what: str) -> None:

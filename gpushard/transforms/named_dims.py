@@ -89,7 +89,8 @@ class Frame:
     """
 
     __slots__ = (
-        "_before", "bound", "brings", "depth", "dims", "is_open", "label", "mesh", "outer", "what",
+        "_before", "auto", "bound", "brings", "depth", "dims", "is_open", "label", "mesh", "outer",
+        "what",
     )  # fmt: skip
 
     brings: bool
@@ -106,6 +107,8 @@ class Frame:
         """The named dims that collectives find: one for a name, or several, major to minor."""
         self.dims: Names = ()
         """All named dims of this call."""
+        self.auto: tuple[str, ...] = ()
+        """Axes of the mesh that it is not mapped over, which operations use as they do outside."""
         self.is_open = True
         self.brings = self.outer is not None and self.outer.brings
         """Whether values may lie on another mesh than that of the call, and have to be brought."""
@@ -171,6 +174,15 @@ def find(axis: Any, function: str) -> Names:
         if own is None:
             names = [each for frame in frames() for each in frame.bound]
             there = f"the names here are {', '.join(map(repr, names))}" if names else "none is here"
+            auto = next((frame for frame in frames() if name in frame.auto), None)
+            if auto is not None:
+                raise UnboundAxisError(
+                    f"{function}: axis_name={name!r} is unbound: it is an auto axis of the "
+                    f"{auto.what}, whose values are whole along it; leave it out of auto, or name "
+                    "it in axis_names",
+                    argument="axis_name",
+                    axis=name,
+                )
             raise UnboundAxisError(
                 f"{function}: axis_name={name!r} is unbound; {there}. Call it in a function that "
                 "shard_map, pmap or vmap maps over that name",
@@ -339,22 +351,23 @@ class NamedDims:
             return _wrapped(bind(row, values, params), (), frame, source)
         if row.strategies[0].complete:
             args = completed(row, args, params, names, frame)
-        values, dims, all_of_them = [], [], _first(len(names))
+        values, dims, all_of_them, do = [], [], _first(len(names)), bind_plain
         for arg in args:
+            value, mine = arg, ()
             if type(arg) is Mapped:
-                values.append(arg._value)
-                mine = arg._names
-                dims.append(
-                    all_of_them
-                    if mine is names or mine == names
-                    else tuple([names.index(name) for name in mine])
-                )
-            else:
-                known = type(arg) not in KINDS and is_value(arg)
-                values.append(_lifted(arg, mesh) if known else arg)
-                dims.append(())
+                value, mine = arg._value, arg._names
+            elif type(arg) not in KINDS and is_value(arg):
+                value = _lifted(arg, mesh)
+            if type(value) is not ConcreteArray and type(value) not in KINDS:
+                do = bind  # what is traced, or keys: they know what it means
+            values.append(value)
+            dims.append(
+                all_of_them
+                if mine is names or mine == names
+                else tuple([names.index(name) for name in mine])
+            )
         own_row = derived(row, tuple(dims), tuple([name.place for name in names]))
-        return _wrapped(bind(own_row, values, params), names, frame, source)
+        return _wrapped(do(own_row, values, params), names, frame, source)
 
     def _create(
         self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None
@@ -472,7 +485,7 @@ def sharding_without(x: Mapped, names: Sequence[NamedDim]) -> NamedSharding | No
 def sharding_within(x: Mapped) -> Sharding:
     """Return how the dims that a function sees of a value are laid out."""
     x._check_open()
-    own, lead = x._value.sharding, len(x._names)
+    own, lead = x._value._sharding, len(x._names)
     if not lead:
         return cast("Sharding", own)
     if isinstance(own, NamedSharding):

@@ -88,22 +88,32 @@ def relabel(x: Any, tiling: Tiling, sharding: Sharding, *, inside: bool = False)
 
 def relabelled(buffer: ShardedBuffer, tiling: Tiling) -> ShardedBuffer:
     """Return the same elements on the same devices, in blocks of other shapes, without a copy."""
-    values, claims, own = buffer.values, buffer.claims, buffer.tiling
+    own = buffer.tiling
     if tiling is own:
         return buffer
-    if tiling.devices != own.devices:  # the same ones in another order
-        at = {device: position for position, device in enumerate(own.devices)}
-        order = [at[device] for device in tiling.devices]
+    order, reshape = _relabelling(own, tiling)
+    values, claims = buffer.values, buffer.claims
+    if order is not None:
         values, claims = [values[n] for n in order], [claims[n] for n in order]
-    shapes = tiling.shard_shapes
-    if values and shapes.count(shapes[0]) == len(shapes):  # they had one shape, too
-        values = list(map(_reshape(values[0].shape, shapes[0]), values))
+    if reshape is not None:
+        values = list(map(reshape, values))
     else:
+        shapes = tiling.shard_shapes
         values = [value.reshape(shape) for value, shape in zip(values, shapes, strict=True)]
     return ShardedBuffer(tiling, buffer.dtype, values, claims, buffer.settled)
 
 
 @functools.lru_cache(maxsize=1024)
+def _relabelling(old: Tiling, new: Tiling) -> tuple[list[int] | None, Callable[[Any], Any] | None]:
+    """Return the order of devices if it changes, and what reshapes blocks if they are alike."""
+    order = None
+    if new.devices != old.devices:
+        at = {device: position for position, device in enumerate(old.devices)}
+        order = [at[device] for device in new.devices]
+    before, after = set(old.shard_shapes), set(new.shard_shapes)
+    return order, _reshape(*before, *after) if len(before) == len(after) == 1 else None
+
+
 def _reshape(old: Shape, new: Shape) -> Callable[[Any], Any]:
     """Return what gives a block another shape: for dims of one element in front that is an index.
 

@@ -101,6 +101,8 @@ def _wrapped(
         own = mesh_of(mesh, args, what)
         manual = manual_axes(own, auto, names)
         frame = Frame(what, own, labelled(f, args, kwargs))
+        if len(manual) < len(own.axis_names):
+            frame.auto = tuple([axis for axis in own.axis_names if axis not in manual])
         check_nested(frame, own, manual)
         dims = [frame.name(axis, own.shape[axis], (axis,)) for axis in manual]
         leaves: Sequence[Any] = args

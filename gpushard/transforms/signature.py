@@ -182,19 +182,46 @@ def mapped_leaves(
 
     Keyword arguments are mapped over their first dim.
     """
-    if not kwargs and all(map(is_array, args)):
-        if type(in_axes) is int:
-            return list(args), [in_axes] * len(args), _alone
-        if (
-            type(in_axes) is tuple
-            and len(in_axes) == len(args)
-            and all(axis is None or type(axis) is int for axis in in_axes)
-        ):
-            return list(args), list(in_axes), _alone
     leaves, structure = tree.flatten((args, kwargs))
     axes = tree.broadcast_prefix(in_axes, args, lambda x: x is None, names=("in_axes", "args"))
     axes += [0] * (len(leaves) - len(axes))
     return leaves, axes, lambda inside: tree.unflatten(structure, inside)
+
+
+def mapped_arguments(
+    args: Any,
+    kwargs: Any,
+    in_axes: Any,
+    size: int | None,
+    label: Callable[[int], str],
+    said: tuple[str, str],
+) -> tuple[Sequence[Any], Sequence[int | None], int, Callable[[list[Any]], Arguments]]:
+    """Return the leaves of arguments, the mapped dim of each or None, how long these are, checked.
+
+    Last comes what puts the leaves together. Arguments are as for `mapped_leaves` and `checked`,
+    which do this for any; what is most common passes all their checks in one loop.
+    """
+    axes = [in_axes] * len(args) if type(in_axes) is int else in_axes
+    if args and not kwargs and isinstance(axes, list | tuple) and len(axes) == len(args):
+        length = size
+        for x, axis in zip(args, axes, strict=True):
+            if type(x) not in _COMMON:
+                break
+            if axis is not None:
+                if type(axis) is not int or not 0 <= axis < len(x._shape):
+                    break
+                if length is None:
+                    length = x._shape[axis]
+                elif x._shape[axis] != length:
+                    break
+        else:
+            if length is not None:
+                return args, axes, length, _alone
+    leaves, own, together = mapped_leaves(args, kwargs, in_axes)
+    return *checked(leaves, own, size, label, said), together
+
+
+_COMMON = {ConcreteArray, Mapped}
 
 
 def _alone(inside: list[Any]) -> Arguments:

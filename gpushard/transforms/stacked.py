@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from gpushard import tree
-from gpushard.errors import ArgumentError, MeshError, NoDeviceError
+from gpushard.array.array import ConcreteArray
+from gpushard.errors import ArgumentError, ArgumentTypeError, MeshError, NoDeviceError
 from gpushard.frozen import dataclass
 from gpushard.geometry.listed_sharding import PmapSharding
 from gpushard.geometry.mesh import Mesh
@@ -39,6 +40,7 @@ from gpushard.transforms.named_dims import (
     Mapped,
     Names,
     as_mapped,
+    brought,
     innermost,
     mapped,
     spread,
@@ -47,11 +49,10 @@ from gpushard.transforms.placed_dims import relabel
 from gpushard.transforms.signature import (
     check_axis,
     check_leaf,
-    checked,
     each_result,
     is_array,
     labelled,
-    mapped_leaves,
+    mapped_arguments,
     place_of,
 )
 from gpushard.typing import Shape
@@ -72,9 +73,10 @@ class StackedFrame(Frame):
       ahead: sizes of further axes that calls within may have; for the outermost call.
     """
 
-    __slots__ = ("axis", "pool", "used")
+    __slots__ = ("axis", "pool", "sizes", "used")
 
     pool: tuple[Any, ...]
+    sizes: Shape  # of its named dims: one element for each device, and those of a chunk if any
     used: int  # how many axes calls are mapped over; of the outermost call
 
     def __init__(
@@ -88,7 +90,8 @@ class StackedFrame(Frame):
         ahead: Shape = (),
     ) -> None:
         super().__init__(what, None, label)
-        around = [frame for frame in self._around() if isinstance(frame, StackedFrame)]
+        others = self._around() if self.outer is not None else []
+        around = [frame for frame in others if isinstance(frame, StackedFrame)]
         self.pool = around[0].pool if around else tuple(devices)
         self.axis = f"{_CHUNKS if chunked else 'pmap'} {len(around)}"
         self.used = 1
@@ -105,10 +108,12 @@ class StackedFrame(Frame):
                 argument="fun",
             )
         self.mesh = _grid(self.pool, before, self.axis, size, ahead, what, chunked)
-        for frame in self._around() if around else ():
-            frame.mesh = self.mesh
-            frame.brings = True
-        self.brings = bool(around)
+        if around:
+            for frame in (*others, self):
+                frame.mesh = self.mesh
+                frame.brings = True
+        else:
+            self.brings = False
 
     def _around(self) -> list[Frame]:
         found, frame = [], self.outer
@@ -279,17 +284,16 @@ def stacked(x: Any, axis: int | None, names: Names, frame: StackedFrame, number:
     if type(x) is Mapped:
         x = as_mapped(x, frame)
         x, outer, source = x._value, x._names, x._source or source
-    lead = tuple([name.place or () for name in outer])
-    at = len(outer) + axis
-    shape = (*x.shape[:at], *x.shape[at + 1 :])
-    sizes = tuple([name.size for name in names])
+    lead = tuple([name.place or () for name in outer]) if outer else ()
+    at, shape, array = len(outer) + axis, x.shape, is_array(x)
+    shape = (*shape[:at], *shape[at + 1 :])
     kept: Splits = ((),) * (len(shape) - len(outer))
-    if is_array(x) and frame.axis != mesh.axis_names[-1]:
+    if array and frame.axis != mesh.axis_names[-1]:
         others = _elements(x, len(outer), mesh)
         others = others[:axis] + others[axis + 1 :]
         kept = tuple([axes if axes != (frame.axis,) else () for axes in others])
-    way = _way(mesh, frame.axis, sizes, shape, lead, axis, kept)
-    if not is_array(x):
+    way = _way(mesh, frame.axis, frame.sizes, shape, lead, axis, kept)
+    if not array:
         x = device_put(x, way.whole)
     elif x._held().tiling is not way.whole_tiling and x._sharding != way.outside:
         x = x._moved(way.whole, "pmap")
@@ -299,16 +303,19 @@ def stacked(x: Any, axis: int | None, names: Names, frame: StackedFrame, number:
 
 def unstacked(x: Mapped, axis: int | None, names: Names, frame: StackedFrame) -> Any:
     """Return a result with the mapped dim where it is wanted, or without it."""
-    mesh, outer = frame.mesh, tuple([name for name in x._names if name not in names])
+    mesh, outer = frame.mesh, x._names[:0]
     assert mesh is not None
-    value = as_mapped(spread(x, outer + names) if axis is not None else x, frame)._value
+    if x._names != names:
+        outer = tuple([name for name in x._names if name not in names])
+        x = spread(x, outer + names) if axis is not None else x
+    value = (brought(x, mesh) if frame.brings else x)._value
     ahead = len(outer) + (0 if axis is None else len(names))
     kept = _elements(value, ahead, mesh)
     if frame.outer is None and frame.used < len(mesh.axis_names):
         used = frame.used
         mesh = _mesh(frame.pool, mesh.axis_sizes[:used], mesh.axis_names[:used])
         kept = tuple([axes if set(axes) <= set(mesh.axis_names) else () for axes in kept])
-    lead = tuple([name.place or () for name in outer])
+    lead = tuple([name.place or () for name in outer]) if outer else ()
     if axis is None:
         sharding = NamedSharding(mesh, P(*[entry or None for entry in (*lead, *kept)]))
         if value._held().tiling is not (tiling := sharding.tiling(value.shape)):
@@ -318,8 +325,7 @@ def unstacked(x: Mapped, axis: int | None, names: Names, frame: StackedFrame) ->
             value = relabel(value, outside.tiling(tiling.shape), outside)
     else:
         shape = (*value.shape[: len(outer)], *value.shape[ahead:])
-        sizes = tuple([name.size for name in names])
-        way = _way(mesh, frame.axis, sizes, shape, lead, axis, kept)
+        way = _way(mesh, frame.axis, frame.sizes, shape, lead, axis, kept)
         if value._held().tiling is not way.named_tiling:
             value = value._moved(way.named, "pmap")
         if frame.outer is None:
@@ -371,9 +377,19 @@ class Opened:
         pool: tuple[tuple[Any, ...], bool | None],
     ) -> None:
         args, kwargs = given
-        leaves, own, self._together = mapped_leaves(args, kwargs, in_axes)
         label = labelled(fun, args, kwargs)
-        self.leaves, self._dims, size = checked(leaves, own, size, label, (what, "in_axes"))
+        self.leaves, self._dims, size, self._together = mapped_arguments(
+            args, kwargs, in_axes, size, label, (what, "in_axes")
+        )
+        for number, x in enumerate(self.leaves):
+            if type(x) is not ConcreteArray and not getattr(x, "pmap_takes", True):
+                raise ArgumentTypeError(
+                    f"{what}: {label(number)} is a {type(x).__name__}, whose shards are blocks "
+                    "over a mesh; use jit or shard_map, or give the Array that "
+                    "gpushard.device_put(x, x.sharding) returns",
+                    argument="args",
+                    type=type(x),
+                )
         devices, every = pool
         if every and len(devices) != size:
             raise ArgumentError(
@@ -393,6 +409,7 @@ class Opened:
         self._names: Names = (frame.name(axis, frame.count, (frame.axis,)),)
         if every is None:
             self._names = (*self._names, frame.name(axis, size // frame.count))
+        frame.sizes = tuple([name.size for name in self._names])
 
     def check_shapes(self, args: Any, shapes: Any) -> None:
         """Check that what the function sees of arguments has the shapes that are said."""
@@ -415,8 +432,10 @@ class Opened:
     def run(self, call: Callable[..., Any], out_axes: Any) -> Any:
         """Call a function with what it sees of the arguments, and return its results as arrays."""
         frame, names, fun = self.frame, self._names, self._fun
-        numbered = enumerate(zip(self.leaves, self._dims, strict=True))
-        inside = [stacked(leaf, dim, names, frame, number) for number, (leaf, dim) in numbered]
+        inside = [
+            stacked(leaf, dim, names, frame, number)
+            for number, (leaf, dim) in enumerate(zip(self.leaves, self._dims, strict=True))
+        ]
         args, kwargs = self._together(inside)
         with frame:
             return each_result(

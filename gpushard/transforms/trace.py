@@ -35,6 +35,7 @@ from gpushard.runtime.runtime import Runtime
 from gpushard.transforms.executable import array_of, var_of
 from gpushard.transforms.graph import Graph, Step, Var
 from gpushard.transforms.placed_dims import relabelled
+from gpushard.transforms.steps import closed, resharded
 from gpushard.transforms.traced import Traced, user_line
 from gpushard.typing import HostArray
 
@@ -82,19 +83,16 @@ class Tracer(Traced):
         return self._var
 
     def _moved(self, sharding: Sharding, what: str) -> Any:
+        return self._laid_out(sharding, sharding)
+
+    def constrained(self, sharding: Sharding) -> Any:
+        """Return this value where a sharding says, which may leave dims open."""
+        return self._laid_out(closed(sharding, self._var.sharding), sharding)
+
+    def _laid_out(self, sharding: Sharding, wanted: Sharding) -> Any:
         self._trace.check_open(self)
-        var, to = self._var, place_tiling(sharding, self._shape)
-        moved = Var(var.dtype, to, sharding, committed=True, weak=var.weak)
-        runtime = devices_of(var.tiling)[0].runtime
-        if to is var.tiling:
-            return self._trace.record(
-                self, "reshard", lambda given, _: [given[0]], (var,), (moved,)
-            )
-        mover = Mover(runtime, var.tiling, to, var.dtype.itemsize, "reshard")
-        return self._trace.record(
-            self, "reshard", lambda given, _: [mover(given[0])], (var,), (moved,),
-            moved=mover.bytes_received,
-        )  # fmt: skip
+        place_tiling(sharding, self._shape)
+        return self._trace.add(self, resharded(self._var, sharding, wanted))
 
     def _relabelled(self, tiling: Tiling, sharding: Sharding) -> Any:
         """Return an array whose devices hold the same elements in blocks of other shapes."""
@@ -209,9 +207,13 @@ class Trace:
         **more: Any,
     ) -> Any:
         """Record an operation, and return its result, or a tuple of several."""
+        return self.add(x, Step(name, run, tuple(operands), tuple(results), **more))
+
+    def add(self, x: Any, step: Step) -> Any:
+        """Add an operation on a value, and return its result, or a tuple of several."""
         source = getattr(x, "_source", None)
-        self.graph.steps.append(Step(name, run, tuple(operands), tuple(results), **more))
-        made = tuple([_tracer(result, self, source) for result in results])
+        self.graph.steps.append(step)
+        made = tuple([_tracer(result, self, source) for result in step.results])
         keys = x is not None and is_keys(x)
         if keys:
             made = tuple([one._of(is_keys) for one in made])

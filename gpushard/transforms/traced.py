@@ -104,6 +104,9 @@ class Traced(Array):
     def _at_hand(self, why: str) -> HostArray | None:
         return self._concrete(why, None)
 
+    def _repr_html_(self) -> None:
+        """Return None, that notebooks show the `repr`."""
+
     def __getitem__(self, index: Any) -> Any:
         """Return the part that an index selects; positions out of bounds are clipped."""
         parsed, arrays = parse(self._shape, index)

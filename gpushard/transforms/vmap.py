@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
 from gpushard.array.array import ConcreteArray
@@ -28,10 +28,9 @@ from gpushard.transforms.signature import (
     check_axis,
     check_function,
     check_leaf,
-    checked,
     each_result,
     labelled,
-    mapped_leaves,
+    mapped_arguments,
     place_of,
     title,
 )
@@ -82,8 +81,9 @@ def vmap(
     @functools.wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
         label = labelled(fun, args, kwargs)
-        leaves, axes, together = mapped_leaves(args, kwargs, in_axes)
-        leaves, axes, size = checked(leaves, axes, axis_size, label, (what, "in_axes"))
+        leaves, axes, size, together = mapped_arguments(
+            args, kwargs, in_axes, axis_size, label, (what, "in_axes")
+        )
         mesh = None if spmd_axis_name is None else _mesh_with(spmd_axis_name, leaves, what)
         frame = Frame(what, mesh, label)
         place = (spmd_axis_name,) if isinstance(spmd_axis_name, str) else spmd_axis_name
@@ -160,7 +160,7 @@ def _outside(value: Any, names: Any, frame: Frame, x: Mapped) -> Any:
     return value if frame.outer is None else mapped(value, names, frame.outer, x._source)
 
 
-def _mesh_with(axes: str | tuple[str, ...], leaves: list[Any], what: str) -> Mesh:
+def _mesh_with(axes: str | tuple[str, ...], leaves: Sequence[Any], what: str) -> Mesh:
     """Return the mesh that has the axes which a dim is to be split over."""
     around = innermost()
     meshes = [None if around is None else around.mesh]

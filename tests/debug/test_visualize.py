@@ -307,4 +307,7 @@ def test_functions_that_are_mapped_are_shown_what_they_see() -> None:
         gs.vmap(lambda x: leaked.append(x) or x)(x)
         with pytest.raises(gs.errors.TracedValueError, match="has returned"):
             gs.debug.inspect_array_sharding(leaked, callback=found.append)
-    assert len(found) == 7
+        assert len(found) == 7
+        gs.jit(look)(x)
+        gs.jit(gs.shard_map(look, mesh, P("x"), P("x"), axis_names={"x"}))(x)
+    assert found[7:] == [x.sharding, NamedSharding(mesh, P(None, "y"))]

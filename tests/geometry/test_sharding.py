@@ -254,7 +254,7 @@ XY = Mesh([["a", "b"], ["c", "d"]], ("x", "y"))
         (lambda: NamedSharding(XY, P("z")), ShardingError, "names the axis 'z'"),
         (lambda: NamedSharding(XY, P("x", ("y", "x"))), ShardingError, "'x' 2 times"),
         (lambda: NamedSharding(XY, P(("x", "x"))), ShardingError, "'x' 2 times"),
-        (lambda: NamedSharding(XY, P(UNCONSTRAINED)), ShardingError, "UNCONSTRAINED"),
+        (lambda: NamedSharding(XY, P(UNCONSTRAINED)).tiling((4,)), ShardingError, "UNCONSTRAINED"),
         (lambda: NamedSharding(XY, ("x",)), ArgumentTypeError, r"P\('x'\)"),
         (lambda: NamedSharding("abcd", P()), ArgumentTypeError, "must be a Mesh"),
         (lambda: NamedSharding(XY, P(), memory_kind="l2"), ArgumentError, "pinned_host"),

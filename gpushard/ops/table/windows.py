@@ -143,7 +143,7 @@ REDUCE_WINDOW = Row(
     _reduced,
     (_WHOLE,),
     stacked=_reduced_stacked,
-    each="what is around an array is one number",
+    each="a number of its own for each",
 )
 """Operands: an array, and a number that takes part in every window, too. Parameters, for each dim:
 (name of the ufunc, window, strides, pads, how far elements are apart, and those of a window)."""
@@ -242,7 +242,7 @@ CONVOLUTION = Row(
     (Reduce(_conv_states, _conv_local, _added, _conv_finish), _WHOLE),
     threaded=True,
     stacked=beside_others(0),
-    each="each has a kernel of its own",
+    each="a kernel of its own for each",
 )
 """Operands: (batch, groups, features, ...) and (groups, new features, features, ...), of one type.
 The result is (batch, groups, new features, ...). Parameters, each with what holds for each of the

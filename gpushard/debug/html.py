@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array.protocols import provide
 from gpushard.geometry.colors import Color, colors, is_dark
 from gpushard.geometry.pictures import Block, Panel, Picture, format_ids, picture
-from gpushard.geometry.sharding import Sharding
 from gpushard.typing import Shape
 
 _SIDE, _GAP, _LEAST, _MOST_ASPECT = 220.0, 16.0, 24.0, 4.0
@@ -17,16 +17,12 @@ _LETTER, _LINE = 7.0, 15.0
 _ACROSS, _MOST_PANELS = 3, 12
 
 
-def array_html(shape: Shape, dtype: Any, sharding: Sharding) -> str:
-    """Return the HTML of an array; nothing of its data is looked at.
-
-    Args:
-      shape: shape of the array.
-      dtype: type of the elements.
-      sharding: how it is laid out.
-    """
-    facts = f"shape={shape}, dtype={dtype}, sharding={sharding!r}"
-    return f"<div><code>Array({escape(facts)})</code><br>{svg(picture(sharding, shape))}</div>"
+def array_html(x: Any) -> str | None:
+    """Return the HTML of an array on several devices; nothing of its data is looked at."""
+    if x.is_deleted() or x.sharding.num_devices == 1:
+        return None
+    facts = f"shape={x.shape}, dtype={x.dtype.name}, sharding={x.sharding!r}"
+    return f"<div><code>Array({escape(facts)})</code><br>{svg(picture(x.sharding, x.shape))}</div>"
 
 
 def svg(drawn: Picture) -> str:
@@ -110,3 +106,6 @@ def _notes(drawn: Picture) -> list[str]:
         ids = format_ids(drawn.idle)
         notes.append(f"without elements: {ids}")
     return notes
+
+
+provide("_repr_html_", array_html)
