@@ -6,9 +6,19 @@
 Array(6, dtype=int64)
 """
 
-from gpushard.lax import collectives, elementwise, products, reductions, shapes, slicing, windows
+from gpushard.lax import (
+    collectives,
+    elementwise,
+    gathering,
+    products,
+    reductions,
+    shapes,
+    slicing,
+    windows,
+)
 from gpushard.lax.collectives import *
 from gpushard.lax.elementwise import *
+from gpushard.lax.gathering import *
 from gpushard.lax.products import *
 from gpushard.lax.reductions import *
 from gpushard.lax.shapes import *
@@ -23,6 +33,7 @@ __all__ += collectives.__all__
 __all__ += constraints.__all__
 __all__ += control_flow.__all__
 __all__ += elementwise.__all__
+__all__ += gathering.__all__
 __all__ += products.__all__
 __all__ += reductions.__all__
 __all__ += shapes.__all__
