@@ -10,7 +10,7 @@ layer  package                           what it knows
 9      `multihost`                       what the processes of a program exchange
 9      `legacy`                          older types of JAX, as faces on `Array`
 8      `numpy`, `random`, `special`      functions, as NumPy, JAX and SciPy name them
-8      `nn`, `lax`                       those of networks; what mapped functions do together
+8      `nn`, `lax`                       those of networks; operations as JAX names them
 7      `transforms`                      `shard_map`, `vmap`, `pmap`: functions of functions
 6      `array`, `placement`              `Array`, `Shard`, `device_put`, `make_array_from_*`
 5      `functions`                       functions of values, written once

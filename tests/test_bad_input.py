@@ -79,7 +79,7 @@ def internal_classes() -> set[str]:
     }
     public = {
         name
-        for module in (gs, errors, legacy, random, gs.sharding, gs.numpy.linalg)
+        for module in (gs, errors, legacy, random, gs.lax, gs.sharding, gs.numpy.linalg)
         for name in vars(module)
     }
     return {kind.__name__ for kind in classes} - public
@@ -5305,7 +5305,6 @@ def in_loop(f: Callable[[], Any]) -> Any:
         return f()
 
 
-
 def traced_product(x: Any, n: Any) -> Any:
     return x * n
 
@@ -5702,11 +5701,151 @@ LOOPS: dict[str, Case] = {
     ),
 }  # fmt: skip
 
+
+def lax(name: str, *args: Any, **how: Any) -> Callable[[World], Any]:
+    """Return a call of a function of `lax` on an array of shape (8, 6), of float32."""
+    return lambda w: getattr(gs.lax, name)(w.x, *args, **how)
+
+
+LAX: dict[str, Case] = {
+    "dtypes differ": refused(
+        lambda w: gs.lax.add(w.x, w.x.astype(int)),
+        ArgumentTypeError, TypeError, "one dtype", "float32, int64", "convert_element_type",
+    ),
+    "a fraction beside integers": refused(
+        lambda w: gs.lax.mul(w.small, 0.5), ArgumentTypeError, TypeError, "one dtype", "int8, float"
+    ),
+    "numbers of dims differ": refused(
+        lambda w: gs.lax.add(w.x, w.x[0]), ArgumentError, ValueError, "(8, 6), (6,)", "expand_dims"
+    ),
+    "sin of integers": refused(
+        lambda w: gs.lax.sin(w.small), ArgumentTypeError, TypeError, "does not take int8"
+    ),
+    "bits of floats": refused(
+        lax("bitwise_not"), ArgumentTypeError, TypeError, "does not take float32"
+    ),
+    "integers to a negative power": refused(
+        lambda w: gs.lax.integer_pow(w.small, -1), ArgumentTypeError, TypeError, "y=-1", "int8"
+    ),
+    "clamp to bounds of another shape": refused(
+        lambda w: gs.lax.clamp(w.x[0], w.x, w.x), ArgumentError, ValueError, "min of shape (6,)"
+    ),
+    "select of another shape": refused(
+        lambda w: gs.lax.select(w.x[0] > 0, w.x, w.x), ArgumentError, ValueError, "which of shape"
+    ),
+    "three cases for booleans": refused(
+        lambda w: gs.lax.select_n(w.x > 0, w.x, w.x, w.x), ArgumentError, ValueError, "two cases"
+    ),
+    "bits of a larger type": refused(
+        lax("bitcast_convert_type", np.complex128), ArgumentError, ValueError, "(4,)"
+    ),
+    "an unknown way to round": refused(
+        lax("round", 7), ArgumentError, ValueError, "rounding_method=7"
+    ),
+    "dims of a broadcast": refused(
+        lax("broadcast_in_dim", (8, 6, 2), (1, 0)), ArgumentError, ValueError, "ascending"
+    ),
+    "a rank that is too small": refused(
+        lax("broadcast_to_rank", 1), ArgumentError, ValueError, "rank=1", "2 dims"
+    ),
+    "parts that are not all": refused(
+        lax("split", (1, 2)), ArgumentError, ValueError, "sizes=(1, 2)", "8 elements"
+    ),
+    "padding of too few dims": refused(
+        lax("pad", 0.0, [(1, 1, 0)]), ArgumentError, ValueError, "2 triples"
+    ),
+    "padding that leaves less than nothing": refused(
+        lax("pad", 0.0, [(-5, -5, 0), (0, 0, 0)]), ArgumentError, ValueError, "(-2, 6)"
+    ),
+    "a slice beyond the array": refused(
+        lax("slice", (0, 0), (8, 7)), ArgumentError, ValueError, "limit 7", "length 6"
+    ),
+    "an index beyond the array": refused(
+        lax("index_in_dim", 8), ArgumentError, ValueError, "index=8", "8 elements"
+    ),
+    "a window larger than the array": refused(
+        lax("dynamic_slice", (0, 0), (9, 1)), ArgumentError, ValueError, "(9, 1)", "(8, 6)"
+    ),
+    "too few places": refused(
+        lax("dynamic_slice", (0,), (1, 1)), ArgumentError, ValueError, "must have 2"
+    ),
+    "places that are no integers": refused(
+        lambda w: gs.lax.dynamic_slice(w.x, (w.scalar, 0), (1, 1)),
+        ArgumentTypeError, TypeError, "scalar integers", "float64",
+    ),
+    "an update of another dtype": refused(
+        lambda w: gs.lax.dynamic_update_slice(w.x, w.small.reshape(8, 1), (0, 0)),
+        ArgumentTypeError, TypeError, "one dtype",
+    ),
+    "gather by dims that do not fit": refused(
+        lambda w: gs.lax.gather(
+            w.x, np.zeros((3, 1), int), gs.lax.GatherDimensionNumbers((), (0,), (0,)), (1, 6)
+        ),
+        ArgumentError, ValueError, "do not fit an operand of shape (8, 6)",
+    ),
+    "updates of another shape": refused(
+        lambda w: gs.lax.scatter_add(
+            w.x, np.zeros((3, 1), int), w.x, gs.lax.ScatterDimensionNumbers((1,), (0,), (0,))
+        ),
+        ArgumentError, ValueError, "updates of shape (8, 6)", "(3, 6)",
+    ),
+    "an unknown mode": refused(
+        lambda w: gs.lax.gather(
+            w.x, np.zeros((3, 1), int), gs.lax.GatherDimensionNumbers((1,), (0,), (0,)), (1, 6),
+            mode="soft",
+        ),
+        ArgumentError, ValueError, "mode='soft'",
+    ),
+    "a sum of booleans": refused(
+        lambda w: gs.lax.reduce_sum(w.x > 0, (0,)), ArgumentTypeError, TypeError, "take bool"
+    ),
+    "reduced along no dim": refused(
+        lax("reduce_max", (2,)), errors.AxisError, IndexError, "axes"
+    ),
+    "more than there are": refused(
+        lax("top_k", 7), ArgumentError, ValueError, "k=7", "6 elements"
+    ),
+    "more keys than arrays": refused(
+        lax("sort", num_keys=2), ArgumentError, ValueError, "num_keys=2"
+    ),
+    "an unknown function of windows": refused(
+        lax("reduce_window", 0.0, np.hypot, (1, 2)), ArgumentError, ValueError, "computation="
+    ),
+    "a window of too few dims": refused(
+        lax("reduce_window", 0.0, np.add, (2,)), ArgumentError, ValueError, "must have 2 integers"
+    ),
+    "summed dims of other lengths": refused(
+        lambda w: gs.lax.dot(w.x, w.x), ArgumentError, ValueError, "(8, 6) and (8, 6)"
+    ),
+    "numbers that are no dims": refused(
+        lambda w: gs.lax.dot_general(w.x, w.x, 3), ArgumentError, ValueError, "dimension_numbers=3"
+    ),
+    "an unknown transform": refused(
+        lax("fft", "DCT", (6,)), ArgumentError, ValueError, "fft_type='DCT'"
+    ),
+    "features that do not fit": refused(
+        lambda w: gs.lax.conv(w.x[None], w.x[:, :5, None], (1,), "VALID"),
+        ArgumentError, ValueError, "8 features of lhs", "feature_group_count=1",
+    ),
+    "letters that do not fit": refused(
+        lambda w: gs.lax.conv_general_dilated(
+            w.x[None], w.x[None], (1,), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        ),
+        ArgumentError, ValueError, "three strings of 3 letters",
+    ),
+    "unknown padding": refused(
+        lambda w: gs.lax.conv(w.x[None], w.x[None], (1,), "HALF"),
+        ArgumentError, ValueError, "'HALF'", "SAME",
+    ),
+}  # fmt: skip
+
+
 TABLE: dict[str, Case] = {
     f"{group}: {name}": case
     for group, cases in {
         "mesh": MESHES,
         "sharding": SHARDINGS,
+        "lax": LAX,
         "mapped": MAPPED,
         "named": NAMED_AXES,
         "callbacks": CALLBACKS,

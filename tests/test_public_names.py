@@ -187,7 +187,7 @@ METHODS = [
 
 
 @pytest.mark.parametrize(
-    "module", [gs.numpy, gs.numpy.linalg, gs.numpy.fft, gs.special, gs.legacy, gs.nn]
+    "module", [gs.numpy, gs.numpy.linalg, gs.numpy.fft, gs.lax, gs.special, gs.legacy, gs.nn]
 )
 def test_every_function_of_arrays_describes_all_that_it_takes(module: Any) -> None:
     """Texts that functions have in common come from a table, and none is missing there."""
