@@ -46,9 +46,9 @@ _MESHES = 16
 
 def pjit(
     fun: Any = None,
-    *,
     in_shardings: Any = _LEFT_OUT,
     out_shardings: Any = _LEFT_OUT,
+    *,
     in_axis_resources: Any = _LEFT_OUT,
     out_axis_resources: Any = _LEFT_OUT,
     static_argnums: int | Sequence[int] | None = None,
