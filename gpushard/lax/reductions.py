@@ -33,7 +33,7 @@ from gpushard.numpy.sorting import sort as sorted_along
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.table import cumulative
-from gpushard.transforms.control_flow import associative_scan
+from gpushard.transforms.prefix_scan import associative_scan
 
 __all__ = [
     "argmax", "argmin", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "reduce",
