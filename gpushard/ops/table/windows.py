@@ -28,7 +28,7 @@ Pads: TypeAlias = tuple[tuple[int, int], ...]
 """How many elements come before and behind each dim; less than 0 takes elements away."""
 
 _WHOLE = Local("each element needs neighbours, and edges are not exchanged")
-_AT_ONCE = 1 << 22
+_AT_ONCE = 1 << 20
 """How many elements of windows a convolution copies at once."""
 
 
@@ -192,19 +192,19 @@ def _conv(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
             for n, k, s, d in zip(whole.shape[3:], kernel.shape[3:], strides, by, strict=True)
         )
         many, depth = math.prod(sizes), shared * math.prod(kernel.shape[3:])
-        weights = kernel.reshape(groups, out, depth).swapaxes(1, 2).astype(work, copy=False)
+        weights = kernel.reshape(groups, out, depth).astype(work, copy=False)
         result = xp.empty((whole.shape[0], groups, out, many), work)
         step = max(_AT_ONCE // max(groups * many * depth, 1), 1)
         for first in range(0, whole.shape[0], step):
             part = whole[first : first + step]
-            columns = xp.empty((groups, part.shape[0], many, shared, *kernel.shape[3:]), work)
+            columns = xp.empty((groups, shared, *kernel.shape[3:], part.shape[0], many), work)
             for place in itertools.product(*map(range, kernel.shape[3:])):
                 seen = part[(..., *_seen(place, sizes, strides, by))]
                 flat = seen.reshape(*seen.shape[:3], many)
-                columns[(..., *place)] = flat.transpose(1, 0, 3, 2)
-            product = columns.reshape(groups, part.shape[0] * many, depth) @ weights
-            split = product.reshape(groups, part.shape[0], many, out)
-            result[first : first + step] = split.transpose(1, 0, 3, 2)
+                columns[(slice(None), slice(None), *place)] = flat.transpose(1, 2, 0, 3)
+            product = weights @ columns.reshape(groups, depth, part.shape[0] * many)
+            split = product.reshape(groups, out, part.shape[0], many)
+            result[first : first + step] = split.transpose(2, 0, 1, 3)
         return result.reshape(*lead, groups, out, *sizes)
 
     return convolve
