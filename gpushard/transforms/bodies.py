@@ -118,6 +118,7 @@ def traced(f: Any, args: Any, leaves: Sequence[Value], what: str, finish: Any = 
     graph.inputs += list(graph.constants)
     graph.constants = {}
     graph = optimized(graph)
+    graph.captured = len(captured)
     return Body(graph, Executable(graph), captured, structure, tuple(values))
 
 

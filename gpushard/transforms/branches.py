@@ -136,6 +136,8 @@ def _chosen(name: str, which: Value, branches: tuple[Any, ...], operands: Any) -
         own = buffers[count + starts[number] : count + starts[number + 1]]
         return bodies[number].executable.run([*buffers[1:count], *own])
 
+    for body in bodies:
+        body.graph.captured = len(body.graph.inputs)
     made = done(name, run, given, kinds(bodies[0]), bodies=[body.graph for body in bodies])
     names = [x.names for x in bodies[0].results]
     results = [outside(Value(x, own), frame) for x, own in zip(made, names, strict=True)]
@@ -178,6 +180,7 @@ def _common(each: Sequence[Sequence[Value]]) -> list[Value]:
 def _called(body: Body, values: Sequence[Value], name: str) -> list[Value]:
     """Run a function once."""
     given = [*[x.array for x in values], *body.captured]
+    body.graph.captured = len(body.graph.inputs)
     made = done(name, body.executable.run, given, kinds(body), bodies=[body.graph])
     return [Value(x, own.names) for x, own in zip(made, body.results, strict=True)]
 

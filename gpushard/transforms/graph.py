@@ -116,6 +116,7 @@ class Graph:
     constants: dict[Var, Any]  # arrays of outside
     steps: list[Step]  # operations, each after those that make what it needs
     results: list[Var]  # what it returns
+    captured: int = 0  # of a body: so many of its last arguments are memory of what is around it
 
     def needed(self) -> list[Step]:
         """Return the operations that something depends on."""

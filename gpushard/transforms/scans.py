@@ -38,7 +38,7 @@ from gpushard.transforms.vmap import vmap
 
 __all__ = ["map", "scan"]
 
-_SEVERAL = 64
+SEVERAL = 64
 """So many arrays are put together at once."""
 
 
@@ -252,12 +252,12 @@ def _stack(column: Sequence[Any], dim: int) -> Any:
     """Put arrays together along a new dim."""
     axis = dim - column[0].ndim
     blocks = [
-        bind(STACK, column[n : n + _SEVERAL], (axis - 1,)) for n in range(0, len(column), _SEVERAL)
+        bind(STACK, column[n : n + SEVERAL], (axis - 1,)) for n in range(0, len(column), SEVERAL)
     ]
     while len(blocks) > 1:
         blocks = [
-            bind(CONCATENATE, blocks[n : n + _SEVERAL], (axis - 1,))
-            for n in range(0, len(blocks), _SEVERAL)
+            bind(CONCATENATE, blocks[n : n + SEVERAL], (axis - 1,))
+            for n in range(0, len(blocks), SEVERAL)
         ]
     return blocks[0]
 

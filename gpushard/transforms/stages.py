@@ -7,6 +7,7 @@ shardings of everything, what is moved, and how much memory it takes.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,12 +18,17 @@ from gpushard.array.aval import KeyDType, ShapeDtypeStruct
 from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
 from gpushard.frozen import dataclass
 from gpushard.geometry.format import Format, Layout
+from gpushard.geometry.tiling import Tiling
+from gpushard.movement.buffer import devices_of
+from gpushard.ops.programs.reduce import Reduce
 from gpushard.placement.device_put import device_put
 from gpushard.transforms.executable import Executable, array_of
 from gpushard.transforms.fold import folded
 from gpushard.transforms.graph import Graph, Step, Var
 from gpushard.transforms.named_dims import innermost
 from gpushard.transforms.propagate import optimized
+from gpushard.transforms.regions import fused
+from gpushard.transforms.scans import SEVERAL
 from gpushard.transforms.trace import tracing
 
 # fmt: off
@@ -410,21 +416,85 @@ def _flops(step: Step) -> float:
 def memory(graph: Graph, steps: Sequence[Step]) -> CompiledMemoryStats:
     """Return how many bytes a graph takes whose operations run one after the other."""
     inputs, results = dict.fromkeys(graph.inputs), dict.fromkeys(graph.results)
+    taken, given = sum(map(held, inputs)), sum(map(held, results))
+    shared = sum(held(x) for x in results if x in inputs)
+    ahead = sum(map(held, (*inputs, *graph.constants)))
+    peak = _peak(graph, steps)
+    return CompiledMemoryStats(taken, given, shared, max(0, peak - ahead - given + shared), 0, peak)
+
+
+def _peak(graph: Graph, steps: Sequence[Step]) -> int:
+    """Return the most bytes that are held at once."""
+    root: dict[Any, Any] = {}  # of what is another value's memory, that value
+    for step in steps:
+        turned = step.row is not None and step.row.later
+        same = turned and list(step.params[0]) == sorted(step.params[0])
+        if same or (step.name in ("relabel", "reshard") and not step.moved):
+            root[step.results[0]] = root.get(step.operands[0], step.operands[0])
+    kept = {root.get(x, x) for x in (*graph.inputs, *graph.constants, *graph.results)}
     last = {
-        x: n
+        root.get(x, x): n
         for n, step in enumerate(steps)
         for x in (*step.operands, *step.results)
         if isinstance(x, Var)
     }
-    ahead = sum(x.nbytes for x in (*inputs, *graph.constants))
-    now = peak = ahead
+    now = peak = sum(map(held, dict.fromkeys((*graph.inputs, *graph.constants))))
     for n, step in enumerate(steps):
-        now += sum(x.nbytes for x in step.results)
-        peak = max(peak, now)
-        for x in dict.fromkeys((*step.operands, *step.results)):
-            if isinstance(x, Var) and last[x] == n and x not in results and x not in inputs:
-                now -= 0 if x in graph.constants else x.nbytes
-    taken = sum(x.nbytes for x in inputs)
-    given = sum(x.nbytes for x in results)
-    shared = sum(x.nbytes for x in results if x in inputs)
-    return CompiledMemoryStats(taken, given, shared, max(0, peak - ahead - given + shared), 0, peak)
+        within, beside = _meanwhile(step)
+        made = sum(held(x) for x in step.results if x not in root)
+        peak = max(peak, now + within, now + made + beside)
+        now += made
+        own = [x for x in (*step.operands, *step.results) if isinstance(x, Var)]
+        for x in dict.fromkeys(root.get(x, x) for x in own):
+            if last[x] == n and x not in kept:
+                now -= held(x)
+    return peak
+
+
+def _meanwhile(step: Step) -> tuple[int, int]:
+    """Return bytes that an operation holds while it runs, and beside its results at its end."""
+    if not step.bodies:
+        return 0, _states(step)
+    (body, *_), within = step.bodies, 0
+    for own in step.bodies:
+        outside = sum(map(held, own.inputs[len(own.inputs) - own.captured :]))
+        within = max(within, _peak(own, fused(own)) - outside)
+    rows = beside = 0  # parts of results, and what putting them together takes beside these
+    for x, one in zip(step.results[::-1], body.results[::-1], strict=False):
+        if x.shape != one.shape:
+            rows += held(x)
+            several = math.prod(x.shape) > SEVERAL * math.prod(one.shape)
+            beside += held(x) * (3 if several else 2)
+    return within + rows, beside
+
+
+def _states(step: Step) -> int:
+    """Return bytes of what the devices of a split dim reduce, before that is merged."""
+    row, (x, *_) = step.row, (*step.operands, None)
+    if row is None or not isinstance(x, Var) or type(row.strategies[0]) is not Reduce:
+        return 0
+    rule, sizes = row.rule_for(step.avals(), step.params), x.tiling.stops - x.tiling.starts
+    gone = [sizes[dim] for dim, own in enumerate(rule.operands[0]) if own in rule.reduced]
+    wholes = [x.shape[dim] for dim, own in enumerate(rule.operands[0]) if own in rule.reduced]
+    if all((own == n).all() for own, n in zip(gone, wholes, strict=True)):
+        return 0  # no device has a part only
+    if all((own == 1).all() for own in gone):
+        return 0  # what devices have is what is merged
+    one = sum(math.prod(result.shape) * result.dtype.itemsize for result in step.results)
+    return one * len(x.tiling.devices)
+
+
+@functools.lru_cache(maxsize=4096)
+def _blocks(tiling: Tiling) -> tuple[int, ...]:
+    """Return elements of all blocks that memories hold: replicas in one memory are one."""
+    found: dict[Any, int] = {}
+    boxes = zip(tiling.starts.T.tolist(), tiling.stops.T.tolist(), strict=True)
+    for device, (start, stop) in zip(devices_of(tiling), boxes, strict=True):
+        size = math.prod(b - a for a, b in zip(start, stop, strict=True))
+        found[id(device.domain), tuple(start), tuple(stop)] = size
+    return tuple(found.values())
+
+
+def held(x: Var) -> int:
+    """Return bytes that a value takes."""
+    return sum(_blocks(x.tiling)) * x.dtype.itemsize
