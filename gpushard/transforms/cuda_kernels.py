@@ -18,7 +18,6 @@ from gpushard.movement.buffer import devices_of
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.programs.calls import Work, calls_of
 from gpushard.ops.programs.launched import launched_together
-from gpushard.ops.programs.local import Local
 from gpushard.ops.scalars import converter
 from gpushard.ops.table.elementwise import ASTYPE, COPY, WHERE
 from gpushard.runtime.backend import Fused, FusedOp
@@ -30,7 +29,7 @@ _BY_NAME = {ASTYPE: "astype", COPY: "astype", WHERE: "where"}
 
 def launches(step: Step, runtime: Runtime, reduced: Sequence[int]) -> bool:
     """Whether an operation can be in a kernel with others; `reduced` are dims that it reduces."""
-    made = _operation(step, runtime, bool(reduced))
+    made = _operation(step, runtime)
     if made is None:
         return False
     length = math.prod(step.operands[0].shape[dim] for dim in reduced)
@@ -58,7 +57,7 @@ def launched_region(
     numbers: list[Any] = []
     made: list[tuple[FusedOp, Sequence[Any]]] = []
     for step in steps:
-        found = _operation(step, runtime, type(step.row.strategies[0]) is not Local)  # type: ignore[union-attr]
+        found = _operation(step, runtime)
         if found is None:
             return None
         made.append(found)
@@ -92,12 +91,13 @@ def launched_region(
     if launched is None:
         return None
     run, scalars = launched.run, list(enumerate(numbers, len(operands)))
-    return Step(name, lambda given, _: run(given, scalars), tuple(operands), tuple(results))
+    scope = " ".join(dict.fromkeys(step.scope for step in steps if step.scope))
+    return Step(
+        name, lambda given, _: run(given, scalars), tuple(operands), tuple(results), scope=scope
+    )
 
 
-def _operation(
-    step: Step, runtime: Runtime, reduces: bool
-) -> tuple[FusedOp, Sequence[np.generic]] | None:
+def _operation(step: Step, runtime: Runtime) -> tuple[FusedOp, Sequence[np.generic]] | None:
     """Return an operation, with places that do not matter, and the numbers that it is given."""
     row, avals = step.row, step.avals()
     assert row is not None
@@ -115,6 +115,7 @@ def _operation(
             Aval((), types[at]) if at in step.scalars else aval for at, aval in enumerate(avals)
         ]
     function: Any = None
+    reduces = len(row.strategies) > 1
     if not reduces:
         function = _BY_NAME.get(row) or row.kernel(runtime.backend.namespace, avals, step.params)
     dtype = step.results[0].dtype

@@ -27,7 +27,7 @@ from gpushard.ops.scalars import converter
 from gpushard.transforms.c_kernels import c_kernel
 from gpushard.transforms.cuda_kernels import launched_region, launches
 from gpushard.transforms.graph import REGION, Graph, Step, Var
-from gpushard.transforms.tiles import Part, tile_kernel
+from gpushard.transforms.tiles import Part, straight_kernel, tile_kernel
 from gpushard.typing import Shape
 
 _LARGE = 1 << 14
@@ -213,6 +213,9 @@ def _one(region: Region, operands: list[Var], results: list[Var]) -> Step:
     runtime, ends = devices_of(region.tiling)[0].runtime, [places[x] for x in results]
     ndim, reduced = len(region.tiling.shape), len(region.reduced)
     kernel = tile_kernel(parts, len(operands), ends, ndim, reduced)
+    if not reduced:
+        blocks = [x.tiling.shard_shapes for x in operands]
+        kernel = straight_kernel(parts, blocks, ends) or kernel
     if math.prod(region.tiling.shape) >= _LARGE:
         taken = [(x.shape, x.dtype) for x in operands]
         compiler = runtime.settings.compiler
@@ -223,4 +226,5 @@ def _one(region: Region, operands: list[Var], results: list[Var]) -> Step:
     calls, of_device = calls_of(REGION, read, tilings)
     work = Work(runtime, name, kernel, calls, of_device, tilings, [x.dtype for x in results])
     run = LocalCalls(work, steps=len(parts)).run
-    return Step(name, lambda given, _: run(given), tuple(operands), tuple(results))
+    scope = " ".join(dict.fromkeys(step.scope for step in region.steps if step.scope))
+    return Step(name, lambda given, _: run(given), tuple(operands), tuple(results), scope=scope)

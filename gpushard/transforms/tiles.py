@@ -19,6 +19,10 @@ _TILE = 1 << 18
 interpreter's lock is held between them."""
 
 
+_SMALL = 1 << 12
+"""Elements of a block that is small."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Part:
     """One operation of a region."""
@@ -113,6 +117,55 @@ def tile_kernel(
             return out
         return tuple(outs) if len(outs) > 1 else outs[0]
 
+    return kernel
+
+
+def straight_kernel(
+    parts: Sequence[Part], operands: Sequence[Sequence[Shape]], results: Sequence[int]
+) -> Kernel | None:
+    """Return the kernel of a region of small blocks: its operations as lines of one function.
+
+    Where blocks are that small, cutting them into tiles takes longer than what it saves.
+
+    Args:
+      parts: its operations, in order; places of results follow those of operands.
+      operands: of each that it takes from outside, the shapes of the blocks.
+      results: places of what it gives.
+
+    Returns:
+      The kernel; None where blocks are large, or of different shapes.
+    """
+    shapes = {shape for each in operands for shape in each if shape} or {()}
+    if len(shapes) != 1 or math.prod(*shapes) > _SMALL or any(part.reduced for part in parts):
+        return None
+    whole = {n for n, each in enumerate(operands) if all(each) or () in shapes}
+    for part in parts:
+        if whole.intersection(at for at, _ in part.operands):
+            whole.add(part.place)
+    if not whole.issuperset(results) or any(any(x) != all(x) for x in operands):
+        return None
+    names: dict[str, Any] = {}
+    lines = []
+    for part in parts:
+        taken = []
+        for number, (at, value) in enumerate(part.operands):
+            taken.append(f"n{part.place}_{number}" if at is None else f"x{at}")
+            names[f"n{part.place}_{number}"] = value
+        names[f"f{part.place}"] = part.kernel
+        out = f"out[{results.index(part.place)}]" if part.place in results else "None"
+        lines.append(f"x{part.place} = f{part.place}({', '.join(taken)}, out={out})")
+    arguments = ", ".join(f"x{n}" for n in range(len(operands)))
+    nothing = f"({'None, ' * len(results)})"
+    given = "out" if len(results) > 1 else "(out,)"
+    found = ", ".join(f"x{place}" for place in results)
+    source = [
+        f"def kernel({arguments}, out=None):",
+        f"out = {nothing} if out is None else {given}",
+        *lines,
+        f"return {found}",
+    ]
+    exec("\n    ".join(source), names)
+    kernel: Kernel = names["kernel"]
     return kernel
 
 
