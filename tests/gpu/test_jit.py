@@ -68,6 +68,8 @@ PROGRAMS: dict[str, Program] = {
     ),
     "softmax": (softmax, [floats(16, 300)], [ROWS], 1),
     "softmax of short rows": (softmax, [floats(40, 33)], [ROWS], 1),
+    "softmax of rows of 3": (softmax, [floats(72, 3)], [ROWS], 1),
+    "softmax of rows of 1": (softmax, [floats(16, 1)], [ROWS], 1),
     "layer norm": (layer_norm, [floats(16, 70), floats(70), floats(70)], [ROWS, P(), P()], 1),
     "moments": (moments, [floats(16, 6, 7)], [ROWS], 1),
 }

@@ -84,7 +84,7 @@ def width(fused: Fused, length: int) -> int:
     """Return how many threads work on a row."""
     if not fused.reduced:
         return 1
-    return _WARP if length < _SHORT else THREADS
+    return min(_WARP, 1 << (length - 1).bit_length()) if length < _SHORT else THREADS
 
 
 def reduces(name: str, given: Dtype, result: Dtype, length: int) -> bool:
