@@ -134,7 +134,7 @@ class Run:
 
     def _sanitizers(self) -> list[Outcome]:
         program = shutil.which("compute-sanitizer") or _SANITIZER
-        tests = [*_PYTEST, "tests/gpu/test_kernels.py"]
+        tests = [*_PYTEST, "tests/gpu/test_kernels.py", "tests/gpu/test_jit.py"]
         outcomes = []
         for tool in ("memcheck", "racecheck"):
             command = [program, "--tool", tool, "--error-exitcode", "77", "--print-limit", "20"]

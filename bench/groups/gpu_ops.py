@@ -16,6 +16,7 @@ from bench.measure import timed
 BANDWIDTH = "device copy"
 """`memcpyAsync` within the GPU that reads and writes as many bytes together."""
 CUPY, TORCH = "CuPy", "PyTorch"
+EAGER = "not traced"
 MESH, AXES, SPEC = (4, 2), ("x", "y"), gs.P("x", "y")
 ENOUGH = Target(times=1 / 0.85, column=BANDWIDTH)
 
@@ -31,7 +32,7 @@ def cases(config: Config) -> Iterator[Case]:
 
 def lab_cases(lab: Lab, config: Config) -> Iterator[Case]:
     """Everything that a lab can measure; a part that cannot be set up is left out."""
-    for part in (_large, _small):
+    for part in (_large, _small, _traced):
         made = part(lab, config)
         step = functools.partial(next, made, None)
         while (case := attempt(part.__name__.strip("_"), step)) is not None:
@@ -102,6 +103,58 @@ def _large(lab: Lab, config: Config) -> Iterator[Case]:
                 facts={"bytes": nbytes},
                 floor=BANDWIDTH,
             )
+
+
+TRACED: dict[str, Callable[[Any, Any], Any]] = {
+    "tanh(2x + 1) * x - x / 3": lambda m, x: m.tanh(2 * x + 1) * x - x / 3,
+    "softmax": lambda m, x: _shares(m.exp(x - x.max(axis=-1, keepdims=True))),
+    "less mean, over deviation": lambda m, x: _standard(m, x - x.mean(axis=-1, keepdims=True)),
+}
+"""Functions of rows that read an array once and write one, as a copy does."""
+
+
+def _shares(x: Any) -> Any:
+    return x / x.sum(axis=-1, keepdims=True)
+
+
+def _standard(m: Any, x: Any) -> Any:
+    return x / m.sqrt((x * x).mean(axis=-1, keepdims=True) + 1e-5)
+
+
+def _traced(lab: Lab, config: Config) -> Iterator[Case]:
+    """Time on the GPU of functions that are traced, beside their operations one by one."""
+    size, repeats = config.pick(1 << 13, 64), config.pick(20, 1)
+    host = np.random.default_rng(0).random((size, size), np.float32)
+    with lab.runtime() as runtime:
+        x = gs.device_put(host, gs.NamedSharding(gs.make_mesh((8,), "x"), gs.P("x")))
+        on_cupy = lab.xp.asarray(host)
+        for name, function in TRACED.items():
+            eager = functools.partial(function, gs.numpy, x)
+            traced = functools.partial(gs.jit(functools.partial(function, gs.numpy)), x)
+            theirs = None
+            if lab.jax is not None:
+                jitted = lab.jax.jax.jit(functools.partial(function, lab.jax.numpy))
+                put = lab.jax.jax.device_put(host, lab.jax.device)
+                theirs = lab.on_jax(functools.partial(jitted, put), repeats)
+            cupy = lab.on_cupy(functools.partial(function, lab.xp, on_cupy), repeats)
+            yield Case(
+                name=name,
+                table=f"traced functions of {host.nbytes >> 20} MiB",
+                sides=[
+                    Side(OURS, lab.ours(runtime, traced, repeats)),
+                    Side(EAGER, lab.ours(runtime, eager, repeats)),
+                    Side(JAX, theirs),
+                    Side(CUPY, cupy),
+                    Side(BANDWIDTH, lab.device_copy(host.nbytes, repeats)),
+                ],
+                check=functools.partial(_same, traced, function, host),
+                facts={"bytes": host.nbytes},
+                floor=BANDWIDTH,
+            )
+
+
+def _same(run: Callable[[], Any], function: Callable[[Any, Any], Any], host: Any) -> None:
+    np.testing.assert_allclose(np.asarray(run()), function(np, host), rtol=1e-3, atol=1e-5)
 
 
 def _on(measure: Any, function: Any, operands: list[Any], repeats: int) -> Sampler | None:

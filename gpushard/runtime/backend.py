@@ -225,6 +225,33 @@ class Reducing:
         return self.function(x, self.axes, out=out, **self.options)
 
 
+@dataclass(frozen=True)
+class FusedOp:
+    """One of several functions that become one."""
+
+    # A function of a backend's namespace that is elementwise, or the name of what is none.
+    function: Any
+    operands: tuple[int, ...]  # places of what it takes
+    types: tuple[Dtype, ...]  # their types
+    dtype: Dtype  # of its result
+    reduction: str | None = None  # what it does with the last loops: "sum", "max"
+    full: bool = True  # whether its result has these
+
+
+@dataclass(frozen=True)
+class Fused:
+    """Functions one after the other, on blocks whose elements are indices of loops.
+
+    Places are those of the blocks, then of numbers, then of what the operations give.
+    """
+
+    loops: tuple[tuple[bool, ...], ...]  # of each loop, which blocks differ along it
+    dims: tuple[int, ...]  # of each loop, how many dims it stands for
+    reduced: int  # how many of the last loops are reduced
+    ops: tuple[FusedOp, ...]  # each after those that make what it needs
+    results: tuple[int, ...]  # places of what it gives
+
+
 class Calls(Protocol):
     """Calls of a function that a backend makes at once."""
 
@@ -372,17 +399,26 @@ class Backend(Store, Protocol):
         """Return what makes calls of a function on dense blocks, many at once.
 
         Args:
-          function: one of the namespace, elementwise or `Reducing`.
+          function: one of the namespace, elementwise or `Reducing`; or `Fused`.
           operands: types of the operands.
           scalars: which of them are numbers, not blocks.
           results: types of the results.
-          batches: for each the stream, all of one chip, and for each call the shape of all results.
+          batches: for each the stream, all of one chip, and for each call the shape of all results,
+            or of all loops together.
           blocks: shapes of the operands that are blocks, the same for each call; none if they have
             that of the results.
           together: whether the results of a batch share one memory.
 
         Returns:
           What makes each batch; None where functions are called block by block.
+        """
+
+    def fuses(self, op: FusedOp, length: int) -> bool:
+        """Whether `calls` has kernels of an operation with others.
+
+        Args:
+          op: what it is; places do not matter.
+          length: elements of a row that it reduces.
         """
 
     def call_among(self, calls: int, function: Callable[[], T]) -> T:

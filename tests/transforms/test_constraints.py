@@ -151,7 +151,7 @@ BAD: dict[str, tuple[Callable[[Any, Any, Any], Any], type[Exception], str]] = {
     ),
     "devices that differ": (
         lambda x, m, o: gs.jit(lambda x, y: (x, y))(x, o),
-        ValueError, "argument x .* is on .*, argument y .* on Cpu",
+        ValueError, "argument x .* is on .*, argument y .* on .*Device",
     ),
     "a format that is no layout": (lambda x, m, o: gs.Format("AUTO"), TypeError, "layout='AUTO'"),
 }  # fmt: skip

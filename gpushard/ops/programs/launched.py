@@ -183,13 +183,46 @@ def _launched(
     `scalars` says which of what they take are numbers; for the others `takes` has for each call
     (operand, which of its shards or parts).
     """
-    calls, runtime = work.calls, work.runtime
+    calls = work.calls
     if not calls or any(call.site or len(set(call.shapes)) != 1 for call in calls):
         return None
     if all(of == call.shapes[0] for call, own in zip(calls, shapes, strict=True) for of in own):
         shapes = [[]]
     elif any(own != shapes[0] for own in shapes):
         return None
+    return _in_groups(work, types, scalars, shapes[0], takes, [call.shapes[0] for call in calls])
+
+
+def launched_together(
+    work: Work, numbers: Sequence[Dtype], operands: Sequence[tuple[Dtype, Tiling]], domain: Tiling
+) -> Launched | None:
+    """Return calls of `Fused` functions as launches, if the backend has a kernel for them.
+
+    Args:
+      work: what there is to call.
+      numbers: types of the numbers that they take after the blocks.
+      operands: types of the blocks, and where they lie.
+      domain: what blocks the loops go over.
+    """
+    if not work.calls:
+        return None
+    types = [*(dtype for dtype, _ in operands), *numbers]
+    scalars = range(len(operands), len(types))
+    takes = [[(n, call.home) for n in range(len(operands))] for call in work.calls]
+    shapes = [domain.shard_shapes[call.home] for call in work.calls]
+    return _in_groups(work, types, scalars, (), takes, shapes)
+
+
+def _in_groups(
+    work: Work,
+    types: Sequence[Dtype],
+    scalars: Sequence[int],
+    blocks: Sequence[Shape],
+    takes: Sequence[Sequence[tuple[int, int]]],
+    shapes: Sequence[Shape],
+) -> Launched | None:
+    """Return calls as launches; `blocks` are of any call's operands, `shapes` of what each does."""
+    calls, runtime = work.calls, work.runtime
     devices = [place.device for place in devices_of(work.tilings[0])]
     alike: dict[Any, list[int]] = {}
     for number, call in enumerate(calls):
@@ -199,7 +232,7 @@ def _launched(
     if runtime.settings.partition_mode == "green":  # a launch would have one device's share
         ways = [alone]
     for way in ways:
-        groups = [_group(work, types, scalars, shapes[0], takes, numbers) for numbers in way]
+        groups = [_group(work, types, scalars, blocks, takes, shapes, own) for own in way]
         found = [group for group in groups if group is not None]
         if len(found) == len(groups):
             return Launched(found, [types[n] for n in scalars], work)
@@ -210,35 +243,40 @@ def _group(
     work: Work,
     types: Sequence[Dtype],
     scalars: Sequence[int],
-    shapes: Sequence[Shape],
+    blocks: Sequence[Shape],
     takes: Sequence[Sequence[tuple[int, int]]],
+    shapes: Sequence[Shape],
     numbers: Sequence[int],
 ) -> Group | None:
-    """Return some calls of a chip as one launch; `shapes` are those of any call."""
+    """Return some calls of a chip, by their numbers, as one launch."""
     runtime, calls, dtypes = work.runtime, work.calls, work.dtypes
     devices = devices_of(work.tilings[0])
     batches = [numbers, *([[n] for n in numbers] if len(numbers) > 1 else [])]
     homes = [devices[calls[batch[0]].home].device for batch in batches]
-    results = [[calls[n].shapes[0] for n in batch] for batch in batches]
-    sizes = [math.prod(shape) * t.itemsize for shape in results[0] for t in dtypes]
+    sizes = {
+        n: [math.prod(s) * t.itemsize for s, t in zip(calls[n].shapes, dtypes, strict=True)]
+        for n in numbers
+    }
     pool = homes[0].domain.pool
-    shared = max(sizes) < runtime.settings.small_bytes and not pool.is_limited
+    largest = max(map(max, sizes.values()))
+    shared = largest < runtime.settings.small_bytes and not pool.is_limited
     streams = [device.stream for device in homes]
-    parts = list(zip(streams, results, strict=True))
+    own = [[shapes[n] for n in batch] for batch in batches]
+    parts = list(zip(streams, own, strict=True))
     launches = runtime.backend.calls(
-        work.kernel, types, scalars, dtypes, parts, shapes, together=shared
+        work.kernel, types, scalars, dtypes, parts, blocks, together=shared
     )
     if launches is None:
         return None
     made = []
-    for batch, stream, own in zip(batches, streams, launches, strict=True):
+    for batch, stream, launch in zip(batches, streams, launches, strict=True):
         charges = tuple(
-            (devices[calls[n].home].account, math.prod(calls[n].shapes[0]) * t.itemsize)
-            for t in dtypes
+            (devices[calls[n].home].account, sizes[n][result])
+            for result in range(len(dtypes))
             for n in batch
         )
         places = [place for of in zip(*[takes[n] for n in batch], strict=True) for place in of]
         taken = itertools.groupby(places, operator.itemgetter(0))
         runs = tuple((n, tuple(at for _, at in of)) for n, of in taken)
-        made.append(Group(tuple(batch), runs, stream, own, charges, pool, shared, ()))
+        made.append(Group(tuple(batch), runs, stream, launch, charges, pool, shared, ()))
     return dataclasses.replace(made[0], alone=tuple(made[1:]))

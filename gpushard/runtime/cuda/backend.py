@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import itertools
 import math
 import sys
 import threading
@@ -28,6 +29,8 @@ from gpushard.runtime.backend import (
     Claiming,
     Committing,
     DeviceInfo,
+    Fused,
+    FusedOp,
     Item,
     Memories,
     Pace,
@@ -41,6 +44,8 @@ from gpushard.runtime.cuda.devices.health import Health
 from gpushard.runtime.cuda.devices.selection import select
 from gpushard.runtime.cuda.devices.topology import make_topology
 from gpushard.runtime.cuda.driver.driver import Driver, Share
+from gpushard.runtime.cuda.kernels import fused
+from gpushard.runtime.cuda.kernels.batches import THREADS
 from gpushard.runtime.cuda.kernels.calls import Calls, Direct, Products
 from gpushard.runtime.cuda.kernels.elementwise import MOST_CALLS, Signature
 from gpushard.runtime.cuda.kernels.launches import Launches
@@ -471,6 +476,8 @@ class CudaBackend:
         most = max(len(shapes) for _, shapes in batches)
         if most > MOST_CALLS:
             return None
+        if isinstance(function, Fused):
+            return self._fused(function, operands, scalars, results, batches, together)
         if len(operands) == 2 and not scalars:
             products = self._products(function, {*operands, *results}, batches, blocks, together)
             if products is not None:
@@ -489,11 +496,64 @@ class CudaBackend:
             kernel = None if blocks else driver.elementwise(gpu, function, signature)
         if kernel is None:
             return None
-        handles = [self._queues[stream].handle for stream, _ in batches]
-        return [
-            Calls(driver, store, handle, kernel, signature, shapes, together=together, row=length)
-            for handle, (_, shapes) in zip(handles, batches, strict=True)
-        ]
+        made = []
+        for stream, shapes in batches:
+            handle, counts = self._queues[stream].handle, [math.prod(shape) for shape in shapes]
+            kinds = [(shape, t) for t in results for shape in shapes]
+            blocks_of_call = -(-max(counts) // THREADS) if length is None else max(counts)
+            grid = blocks_of_call, len(counts)
+            counts = counts if length is None else [length] * len(counts)
+            call = Calls(
+                driver, store, handle, kernel, signature, kinds, counts, grid, together=together
+            )
+            made.append(call)
+        return made
+
+    def fuses(self, op: FusedOp, length: int) -> bool:
+        """Whether `calls` has kernels of an operation with others."""
+        if op.reduction is not None:
+            return fused.reduces(op.reduction, op.types[0], op.dtype, length)
+        return self._driver.fuses(op)
+
+    def _fused(
+        self,
+        function: Fused,
+        operands: Sequence[Dtype],
+        scalars: Sequence[int],
+        results: Sequence[Dtype],
+        batches: Sequence[tuple[Stream, Sequence[Shape]]],
+        together: bool,
+    ) -> list[Calls] | None:
+        """Return what makes calls of functions that become one; None for too many arrays."""
+        most = max(len(shapes) for _, shapes in batches)
+        wide = any(math.prod(shape) >= 1 << 31 for _, shapes in batches for shape in shapes)
+        types, loops = tuple(operands), len(function.dims)
+        signature = Signature(types, tuple(scalars), tuple(results), most, wide, max(1, loops))
+        if signature.nbytes > fused.MOST_BYTES:
+            return None
+        ahead, kept = len(operands), sum(function.dims[: loops - function.reduced])
+        width = fused.width(function, math.prod(batches[0][1][0][kept:]))
+        chip = self._queues[batches[0][0]].chip
+        driver, store, gpu = self._driver, self._gpu_stores[chip], self._ordinals[chip]
+        kernel = driver.fused(gpu, function, signature, width)
+        full = [function.ops[place - ahead].full for place in function.results]
+        made = []
+        for stream, shapes in batches:
+            lengths = [_lengths(shape, function.dims) for shape in shapes]
+            kinds = [
+                (shape if whole else (*shape[:kept], *(1,) * (len(shape) - kept)), t)
+                for t, whole in zip(results, full, strict=True)
+                for shape in shapes
+            ]
+            rows = max(math.prod(shape[:kept]) for shape in shapes)
+            grid = -(-rows * width // THREADS), len(shapes)
+            counts = [n for loop in zip(*lengths, strict=True) for n in loop]
+            handle = self._queues[stream].handle
+            call = Calls(
+                driver, store, handle, kernel, signature, kinds, counts, grid, together=together
+            )
+            made.append(call)
+        return made
 
     def _products(
         self,
@@ -621,6 +681,12 @@ def _row_length(
     in_order = axes == list(range(-len(axes), 0)) and axes
     fits = LEAST_ELEMENTS <= length <= MOST_ELEMENTS and 0 < sizes[0] < 1 << 31
     return length if in_order and fits and len(set(sizes)) == 1 else None
+
+
+def _lengths(shape: Shape, dims: Sequence[int]) -> list[int]:
+    """Return lengths of loops that stand for some dims each."""
+    ends = [0, *itertools.accumulate(dims)]
+    return [math.prod(shape[start:stop]) for start, stop in itertools.pairwise(ends)]
 
 
 def _call_if_there(reference: weakref.WeakMethod[Callable[[], object]]) -> None:

@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 
 from gpushard.config import Settings
-from gpushard.runtime.backend import Claiming, Committing, DeviceInfo, Memories, Pace, T, Tasks
+from gpushard.runtime.backend import (
+    Claiming,
+    Committing,
+    DeviceInfo,
+    FusedOp,
+    Memories,
+    Pace,
+    T,
+    Tasks,
+)
 from gpushard.runtime.host import dlpack
 from gpushard.runtime.host.views import address, keep
 from gpushard.runtime.stream import Stream, Tick
@@ -59,6 +68,10 @@ class NumpyStore:
 
     def calls(self, *of: Any, together: bool) -> None:
         """Leave it to NumPy's functions, block by block."""
+
+    def fuses(self, op: FusedOp, length: int) -> bool:
+        """Whether `calls` has kernels of an operation with others: of none."""
+        return False
 
     def call_among(self, calls: int, function: Callable[[], T]) -> T:
         """Call a function."""

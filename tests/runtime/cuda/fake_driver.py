@@ -504,6 +504,12 @@ class FakeDriver:
     def reduction(self, gpu: int, name: str, signature: Signature) -> None:
         return None
 
+    def fuses(self, op: Any) -> bool:
+        return False
+
+    def fused(self, *arguments: Any) -> Any:
+        raise AssertionError("no function is fused here")
+
     def multiplies(self, gpu: int, function: Any, dtype: np.dtype[Any]) -> bool:
         return False
 

@@ -21,10 +21,11 @@ import numpy as np
 from cupy.cuda import cublas, memory, runtime
 from cupy.cuda import driver as cuda_driver
 
+from gpushard.runtime.backend import Fused, FusedOp
 from gpushard.runtime.cuda.driver.cupy_scope import CupyStream, Scope
 from gpushard.runtime.cuda.driver.driver import Gpu, Share, Table
 from gpushard.runtime.cuda.driver.green_driver import GreenDriver
-from gpushard.runtime.cuda.kernels import namespace, reduction
+from gpushard.runtime.cuda.kernels import fused, namespace, reduction
 from gpushard.runtime.cuda.kernels.batches import THREADS, Batch
 from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement, can_be, source
 from gpushard.runtime.cuda.kernels.fills import Fills
@@ -379,21 +380,30 @@ class CupyDriver:
         try:
             if key in self._kernels:
                 return self._kernels[key]
-            types = signature.operands
-            if isinstance(function, cupy.ElementwiseKernel):
-                text, preamble = f"typedef in0_type T; {function.operation}", function.preamble
-                statement = Statement(text, preamble, types, signature.results)
-            else:
-                found = function._ops._guess_routine_from_in_types(types)
-                if found is None or found.error_func is not None or function._loop_prep:
-                    return None
-                text, preamble = found.routine, f"{function._preamble}"
-                statement = Statement(text, preamble, tuple(found.in_types), tuple(found.out_types))
-        except (AttributeError, TypeError):
+        except TypeError:  # it has no hash
             return None
-        if not isinstance(text, str) or "_ind" in text or not can_be(statement, signature):
+        statement = _statement(function, signature.operands, signature.results)
+        if statement is None or not can_be(statement, signature.operands, signature.results):
             return None
         return self._compiled(gpu, key, "elementwise", source(statement, signature))
+
+    def fuses(self, op: FusedOp) -> bool:
+        """Whether a kernel can do an elementwise function among others."""
+        statement = _statement(op.function, op.types, (op.dtype,))
+        return statement is not None and can_be(statement, op.types, (op.dtype,))
+
+    def fused(self, gpu: int, function: Fused, signature: Signature, width: int) -> int:
+        """Return the kernel of functions that become one, each by CuPy's own statement."""
+        key = gpu, function, signature, width
+        if key not in self._kernels:
+            statements = [
+                None if op.reduction else _statement(op.function, op.types, (op.dtype,))
+                for op in function.ops
+            ]
+            text = fused.source(function, signature, statements, width)
+            # Each function rounds its result, as it does alone.
+            self._compiled(gpu, key, "fused", text, "--fmad=false")
+        return self._kernels[key]
 
     def reduction(self, gpu: int, name: str, signature: Signature) -> int | None:
         """Return the kernel that reduces rows, if there is one."""
@@ -403,9 +413,9 @@ class CupyDriver:
         text = reduction.source(name, signature) if name in reduction.OPERATIONS else None
         return None if text is None else self._compiled(gpu, key, "reduction", text)
 
-    def _compiled(self, gpu: int, key: tuple[Any, ...], name: str, text: str) -> int:
+    def _compiled(self, gpu: int, key: tuple[Any, ...], name: str, text: str, *options: str) -> int:
         with _on(gpu):
-            module = cupy.RawModule(code=text, options=("-std=c++17",))
+            module = cupy.RawModule(code=text, options=("-std=c++17", *options))
             kernel: int = module.get_function(name).kernel.ptr
         self._modules.append(module)
         self._kernels[key] = kernel
@@ -464,6 +474,32 @@ class CupyDriver:
         of_cuda = isinstance(error, (runtime.CUDARuntimeError, cuda_driver.CUDADriverError))
         return of_cuda and getattr(error, "status", None) in _FATAL
 
+
+def _statement(function: Any, types: Sequence[Dtype], results: Sequence[Dtype]) -> Statement | None:
+    """Return what a function does with each element; None if it is no plain statement."""
+    try:
+        if isinstance(function, str):
+            own = types if function == "astype" else (types[0], *results, *results)
+            return Statement(_STATEMENTS[function], "", tuple(own), tuple(results))
+        if isinstance(function, cupy.ElementwiseKernel):
+            text, preamble = f"typedef in0_type T; {function.operation}", function.preamble
+            return Statement(text, preamble, tuple(types), tuple(results))
+        found = function._ops._guess_routine_from_in_types(tuple(types))
+        if found is None or found.error_func is not None or function._loop_prep:
+            return None
+        if not isinstance(found.routine, str) or "_ind" in found.routine:
+            return None
+        preamble = f"{function._preamble}"
+        return Statement(found.routine, preamble, tuple(found.in_types), tuple(found.out_types))
+    except (AttributeError, TypeError):
+        return None
+
+
+_STATEMENTS = {
+    "astype": "out0 = out0_type(in0)",
+    "where": "out0 = in0 != in0_type(0) ? in1 : in2",
+}
+"""Functions that CuPy has no statement of its own for."""
 
 _FACTORS = {char: np.array([1, 0], char) for char in "fdFD"}
 _BATCHED = {

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
 from gpushard.frozen import dataclass
+from gpushard.runtime.backend import Fused, FusedOp
 from gpushard.runtime.cuda.kernels.batches import Batch
 from gpushard.runtime.cuda.kernels.elementwise import Signature
 from gpushard.runtime.cuda.kernels.fills import Fills
@@ -206,6 +207,19 @@ class Driver(Protocol):
 
     def reduction(self, gpu: int, name: str, signature: Signature) -> Any:
         """Return the loaded kernel that reduces rows, for `launcher`; None if there is none."""
+
+    def fuses(self, op: FusedOp) -> bool:
+        """Whether a kernel can do an elementwise function among others."""
+
+    def fused(self, gpu: int, function: Fused, signature: Signature, width: int) -> Any:
+        """Return the loaded kernel of functions that become one, for `launcher`.
+
+        Args:
+          gpu: where.
+          function: what they are; `fuses` is true of all that are elementwise.
+          signature: what is taken, blocks first, and given.
+          width: threads that work on a row.
+        """
 
     def multiplies(self, gpu: int, function: Any, dtype: Dtype) -> bool:
         """Whether a function multiplies matrices and `multiply` can, which is made ready."""

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 
 from gpushard.runtime.cuda.driver.driver import Driver, StreamHandle
-from gpushard.runtime.cuda.kernels.batches import THREADS
 from gpushard.runtime.cuda.kernels.elementwise import SCALAR_BYTES, Signature
 from gpushard.runtime.cuda.memory.slabs import Block
 from gpushard.runtime.cuda.memory.stores import GpuStore
 from gpushard.runtime.host.views import address
 from gpushard.runtime.memory import packed
-from gpushard.typing import Dtype, HostArray, LocalArray, LocalArrays, Shape
+from gpushard.typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Shape
 
 
 class _Results:
@@ -28,11 +27,9 @@ class _Results:
     nbytes: int
     """Bytes of the memory for all results."""
 
-    def __init__(
-        self, store: GpuStore, shapes: Sequence[Shape], dtypes: Sequence[Dtype], *, together: bool
-    ) -> None:
+    def __init__(self, store: GpuStore, kinds: Kinds, *, together: bool) -> None:
         self._store = store
-        self._kinds = tuple((shape, t) for t in dtypes for shape in shapes)
+        self._kinds = tuple(kinds)
         offsets, self.nbytes = packed(math.prod(shape) * t.itemsize for shape, t in self._kinds)
         self._offsets = offsets if together else None
 
@@ -53,8 +50,8 @@ class Direct(functools.partial[None]):
 class Calls(_Results):
     """Calls of a kernel on blocks of known shapes, with results in one memory (`together`) or each.
 
-    Where every result is that of a row of `row` elements, each is for a block of threads; without,
-    functions are of single elements.
+    `counts` are lengths that the kernel is given: all calls' first ones first. The grid has (blocks
+    of threads for each call, calls).
     """
 
     __slots__ = ("_addresses", "_argument", "_bytes", "_pointers", "at_scalars", "launch", "put")
@@ -66,26 +63,24 @@ class Calls(_Results):
         stream: StreamHandle,
         kernel: Any,
         signature: Signature,
-        shapes: Sequence[Shape],
+        kinds: Kinds,
+        counts: Sequence[int],
+        grid: tuple[int, int],
         *,
         together: bool,
-        row: int | None = None,
     ) -> None:
-        super().__init__(store, shapes, signature.results, together=together)
+        super().__init__(store, kinds, together=together)
         self._addresses = driver.addresses
-        sizes = [math.prod(shape) for shape in shapes]
-        counts = sizes if row is None else [row] * len(shapes)
         self._argument: HostArray = np.zeros(signature.nbytes, np.uint8)
         at = signature.at_counts
         self._argument[at : at + 8 * len(counts)].view(np.uint64)[:] = counts
         self._bytes = self._argument.data
-        pack = struct.Struct(f"{signature.arrays * len(counts)}Q").pack_into
+        pack = struct.Struct(f"{signature.arrays * grid[1]}Q").pack_into
         self.put: Callable[..., None] = functools.partial(pack, self._bytes, 0)
         """Writes addresses into the argument."""
         self.at_scalars = signature.at_scalars
         """Where numbers go in it."""
         self._pointers = np.array([address(self._argument)], np.uint64)
-        grid = (-(-max(sizes) // THREADS) if row is None else max(sizes)), len(sizes)
         self.launch = driver.launcher(kernel, grid, address(self._pointers), stream)
         """Launches with the argument as it is."""
 
@@ -132,7 +127,7 @@ class Products(_Results):
         *,
         together: bool,
     ) -> None:
-        super().__init__(store, shapes, [dtype], together=together)
+        super().__init__(store, [(shape, dtype) for shape in shapes], together=together)
         count, (n, m) = len(shapes), shapes[0]
         sizes = n, depth, m
         self.multiply: Callable[..., None] = functools.partial(driver.multiply, stream, sizes)

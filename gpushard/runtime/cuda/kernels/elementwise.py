@@ -9,6 +9,8 @@ addresses change. What a kernel computes is CuPy's own statement in C++, so resu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gpushard.frozen import dataclass
 from gpushard.typing import Dtype
 
@@ -61,6 +63,7 @@ class Signature:
     results: tuple[Dtype, ...]  # types of its results
     calls: int  # how many calls a launch makes at most
     wide: bool  # whether a block may have 2**31 elements and more
+    loops: int = 1  # lengths that each call has
 
     @property
     def arrays(self) -> int:
@@ -75,7 +78,7 @@ class Signature:
     @property
     def at_scalars(self) -> int:
         """Offset of the numbers in the argument."""
-        behind = self.at_counts + 8 * self.calls
+        behind = self.at_counts + 8 * self.loops * self.calls
         return -(-behind // SCALAR_BYTES) * SCALAR_BYTES
 
     @property
@@ -94,16 +97,21 @@ class Statement:
     results: tuple[Dtype, ...]  # the types of what it gives
 
 
-def can_be(statement: Statement, signature: Signature) -> bool:
-    """Whether a statement does what a signature says, with no conversion but between real types."""
-    if statement.results != signature.results:
+def can_be(statement: Statement, operands: Sequence[Dtype], results: Sequence[Dtype]) -> bool:
+    """Whether a statement takes and gives some types, with no conversion but between real ones."""
+    if statement.results != tuple(results):
         return False
-    for own, given in zip(statement.operands, signature.operands, strict=True):
+    for own, given in zip(statement.operands, operands, strict=True):
         kinds = own.kind + given.kind
         if own != given and ("c" in kinds or "e" in own.char + given.char):
             return False
-    every = (*statement.operands, *statement.results, *signature.operands)
-    return all(t.isbuiltin == 1 and f"{t.kind}{t.itemsize}" in NAMES for t in every)
+    every = (*statement.operands, *statement.results, *operands)
+    return all(map(is_known, every))
+
+
+def is_known(dtype: Dtype) -> bool:
+    """Whether CUDA C++ has a type."""
+    return dtype.isbuiltin == 1 and f"{dtype.kind}{dtype.itemsize}" in NAMES
 
 
 def source(statement: Statement, signature: Signature) -> str:
