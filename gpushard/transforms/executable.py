@@ -11,7 +11,8 @@ from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.aval import KeyDType
 from gpushard.array.data import Data, handle
 from gpushard.array.key_array import KeyArray
-from gpushard.movement.buffer import ShardedBuffer
+from gpushard.movement.buffer import ShardedBuffer, devices_of
+from gpushard.transforms.gpu_regions import launched
 from gpushard.transforms.graph import Graph, Run, Var, lines
 from gpushard.transforms.regions import fused
 
@@ -24,7 +25,7 @@ class Executable:
     """
 
     def __init__(self, graph: Graph) -> None:
-        self.steps = steps = fused(graph)
+        self.steps = steps = fused(graph) if _on_host(graph) else launched(graph)
         """Operations, regions as one each."""
         self._graph = graph
         places: dict[Var, int] = {}
@@ -84,6 +85,12 @@ class Executable:
             for at in ended:
                 held[at] = None
         return [held[at] for at in self._results]
+
+
+def _on_host(graph: Graph) -> bool:
+    """Whether what a graph computes lies where NumPy's functions reach it."""
+    made = next((x for step in graph.steps for x in step.results), None)
+    return made is None or devices_of(made.tiling)[0].runtime.backend.host_readable
 
 
 _KEY: Any = KeyDType()

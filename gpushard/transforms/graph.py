@@ -143,10 +143,6 @@ class Graph:
         return "\n".join(lines(self, self.needed(), shardings=shardings))
 
 
-REGION = Row("fused", lambda avals, params: (), "", lambda xp, avals, params: len, (Local(),))
-"""What stands for operations that have become one where their calls are listed."""
-
-
 def _names() -> Iterator[str]:
     """Yield a, b, ..., z, aa, ab, ..."""
     letters = "abcdefghijklmnopqrstuvwxyz"

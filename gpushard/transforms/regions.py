@@ -22,11 +22,11 @@ from gpushard.movement.buffer import devices_of
 from gpushard.ops.aval import Aval
 from gpushard.ops.programs.calls import LocalCalls, Work, calls_of
 from gpushard.ops.programs.local import Local
+from gpushard.ops.row import Row
 from gpushard.ops.rule import elementwise, reduction
 from gpushard.ops.scalars import converter
 from gpushard.transforms.c_kernels import c_kernel
-from gpushard.transforms.cuda_kernels import launched_region, launches
-from gpushard.transforms.graph import REGION, Graph, Step, Var
+from gpushard.transforms.graph import Graph, Step, Var
 from gpushard.transforms.tiles import Part, straight_kernel, tile_kernel
 from gpushard.typing import Shape
 
@@ -78,6 +78,8 @@ def _domain(step: Step) -> tuple[Tiling, tuple[int, ...]] | None:
     if not all(isinstance(x, Var) for x in step.operands) or type(row.strategies[-1]) is not Local:
         return None
     (result,), arrays = step.results, [x for x in step.operands if isinstance(x, Var)]
+    if not devices_of(result.tiling)[0].runtime.backend.host_readable:
+        return None
     if result.sharding.memory_kind != "device":
         return None
     shapes = [x.shape for x in arrays]
@@ -88,7 +90,7 @@ def _domain(step: Step) -> tuple[Tiling, tuple[int, ...]] | None:
         full = elementwise([aval.shape for aval in step.avals()], result.shape)
         same = rule.operands == full.operands and rule.results == full.results
         if same and not rule.whole and all(_fits(x, result.tiling) for x in arrays):
-            return (result.tiling, ()) if _has_kernel(step, ()) else None
+            return result.tiling, ()
         return None
     (x,) = arrays if len(arrays) == 1 else (None,)
     if x is None or len(result.shape) != len(x.shape):
@@ -98,14 +100,7 @@ def _domain(step: Step) -> tuple[Tiling, tuple[int, ...]] | None:
         return None
     if dims != tuple(range(len(x.shape) - len(dims), len(x.shape))):
         return None
-    inside = _fits(result, x.tiling) and _whole(x.tiling, dims)
-    return (x.tiling, dims) if inside and _has_kernel(step, dims) else None
-
-
-def _has_kernel(step: Step, reduced: Sequence[int]) -> bool:
-    """Whether the backend can do an operation in a kernel with others."""
-    runtime = devices_of(step.results[0].tiling)[0].runtime
-    return runtime.backend.host_readable or launches(step, runtime, reduced)
+    return (x.tiling, dims) if _fits(result, x.tiling) and _whole(x.tiling, dims) else None
 
 
 def _fits(x: Var, tiling: Tiling) -> bool:
@@ -171,10 +166,7 @@ def _done(group: Region | Step, groups: Sequence[Any], graph: Graph) -> list[Ste
             for step in other.steps if isinstance(other, Region) else [other]:
                 used.update(x for x in step.operands if isinstance(x, Var))
     results = [x for step in group.steps for x in step.results if x in used]
-    if devices_of(group.tiling)[0].runtime.backend.host_readable:
-        return [_one(group, outside, results)]
-    one = launched_region(group.tiling, len(group.reduced), group.steps, outside, results)
-    return group.steps if one is None else [one]
+    return [_one(group, outside, results)]
 
 
 def _one(region: Region, operands: list[Var], results: list[Var]) -> Step:
@@ -223,8 +215,12 @@ def _one(region: Region, operands: list[Var], results: list[Var]) -> Step:
         kernel = c_kernel(compiler, parts, taken, ends, shape, reduced) or kernel
     read = [(x.tiling, x.dtype.itemsize) for x in operands]
     tilings = [x.tiling for x in results]
-    calls, of_device = calls_of(REGION, read, tilings)
+    calls, of_device = calls_of(_REGION, read, tilings)
     work = Work(runtime, name, kernel, calls, of_device, tilings, [x.dtype for x in results])
     run = LocalCalls(work, steps=len(parts)).run
     scope = " ".join(dict.fromkeys(step.scope for step in region.steps if step.scope))
     return Step(name, lambda given, _: run(given), tuple(operands), tuple(results), scope=scope)
+
+
+_REGION = Row("fused", lambda avals, params: (), "", lambda xp, avals, params: len, (Local(),))
+"""What stands for regions where blocks are listed."""
