@@ -10,7 +10,7 @@ layer  package                           what it knows
 9      `multihost`                       what the processes of a program exchange
 9      `legacy`                          older types of JAX, as faces on `Array`
 8      `numpy`, `random`, `special`      functions, as NumPy, JAX and SciPy name them
-8      `nn`, `lax`                       those of networks; what mapped functions do together
+8      `nn`, `lax`                       those of networks; operations as JAX names them
 7      `transforms`                      `shard_map`, `vmap`, `pmap`: functions of functions
 6      `array`, `placement`              `Array`, `Shard`, `device_put`, `make_array_from_*`
 5      `functions`                       functions of values, written once
@@ -83,11 +83,12 @@ __all__ = [
     "empty_cache", "errors", "eval_shape", "from_dlpack", "gather_guard", "get_mesh", "io_callback",
     "jit", "live_arrays", "load", "local_device_count", "local_devices", "log_compiles",
     "make_array_from_callback", "make_array_from_process_local_data",
-    "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "map_shards",
-    "num_addressable_indices", "pmap", "prefetch", "process_count", "process_index",
+    "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "map_shards", "named_scope",
+    "num_addressable_indices", "pjit", "pmap", "prefetch", "process_count", "process_index",
     "pure_callback", "register_placeable", "replicate", "reshard", "save", "set_mesh", "shard_map",
     "soft_pmap", "transfer_guard", "transfer_guard_device_to_device",
-    "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree", "use_mesh", "vmap",
+    "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree", "typeof", "use_mesh",
+    "vmap",
 ]
 # fmt: on
 
@@ -124,10 +125,13 @@ _FROM = {
     "vmap": "gpushard.transforms.vmap",
     "clear_caches": "gpushard.transforms.jit",
     "disable_jit": "gpushard.transforms.jit",
-    "eval_shape": "gpushard.transforms.jit",
+    "eval_shape": "gpushard.transforms.abstract",
     "jit": "gpushard.transforms.jit",
     "log_compiles": "gpushard.transforms.jit",
-    "make_jaxpr": "gpushard.transforms.jit",
+    "make_jaxpr": "gpushard.transforms.abstract",
+    "named_scope": "gpushard.transforms.scopes",
+    "pjit": "gpushard.legacy.pjit",
+    "typeof": "gpushard.transforms.abstract",
 }
 """Where names are that few programs use."""
 
@@ -144,20 +148,23 @@ if TYPE_CHECKING:
     from gpushard import tree_util as tree_util
     from gpushard.interop import from_dlpack as from_dlpack
     from gpushard.interop.map_shards import map_shards as map_shards
+    from gpushard.legacy.pjit import pjit as pjit
     from gpushard.placement.npy import load, save
     from gpushard.placement.per_device import device_put_replicated, device_put_sharded, replicate
     from gpushard.placement.prefetch import empty_cache, prefetch
+    from gpushard.transforms.abstract import eval_shape as eval_shape
+    from gpushard.transforms.abstract import make_jaxpr as make_jaxpr
+    from gpushard.transforms.abstract import typeof as typeof
     from gpushard.transforms.callbacks import effects_barrier as effects_barrier
     from gpushard.transforms.callbacks import io_callback as io_callback
     from gpushard.transforms.callbacks import pure_callback as pure_callback
     from gpushard.transforms.jit import clear_caches as clear_caches
     from gpushard.transforms.jit import disable_jit as disable_jit
-    from gpushard.transforms.jit import eval_shape as eval_shape
     from gpushard.transforms.jit import jit as jit
     from gpushard.transforms.jit import log_compiles as log_compiles
-    from gpushard.transforms.jit import make_jaxpr as make_jaxpr
     from gpushard.transforms.pmap import pmap as pmap
     from gpushard.transforms.pmap import soft_pmap as soft_pmap
+    from gpushard.transforms.scopes import named_scope as named_scope
     from gpushard.transforms.shard_map import shard_map as shard_map
     from gpushard.transforms.vmap import vmap as vmap
 else:  # a type checker would take it for a module that has every name

@@ -21,7 +21,7 @@ MOST_PARTITIONS = 64
 """Of one GPU."""
 
 _CHOICES = {"backend": BACKENDS, "partition_mode": PARTITION_MODES}
-_FLAGS = ("separate_domains", "check", "enable_checks")
+_FLAGS = ("separate_domains", "check", "enable_checks", "parallel_functions_output_gda")
 _LEAST = {
     "host_devices": 1,
     "host_domains": 1,
@@ -128,6 +128,9 @@ class Settings:
 
     enable_checks: bool = False
     """Check arrays that are built inside the library as if a user had built them."""
+
+    parallel_functions_output_gda: bool = False
+    """Let `pjit` give its results as `GlobalDeviceArray`s."""
 
     def __post_init__(self) -> None:
         """Reject values that make no sense, naming the setting and the fix."""
@@ -325,4 +328,6 @@ _VARIABLES: dict[str, tuple[str, Any]] = {
     "GPUSHARD_LARGE_MOVE_BYTES": ("large_move_bytes", parse_bytes),
     "GPUSHARD_CHECK": ("check", _parse_flag),
     "GPUSHARD_ENABLE_CHECKS": ("enable_checks", _parse_flag),
+    "JAX_PARALLEL_FUNCTIONS_OUTPUT_GDA": ("parallel_functions_output_gda", _parse_flag),
+    "GPUSHARD_PARALLEL_FUNCTIONS_OUTPUT_GDA": ("parallel_functions_output_gda", _parse_flag),
 }

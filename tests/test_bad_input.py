@@ -79,7 +79,7 @@ def internal_classes() -> set[str]:
     }
     public = {
         name
-        for module in (gs, errors, legacy, random, gs.sharding, gs.numpy.linalg)
+        for module in (gs, errors, legacy, random, gs.lax, gs.sharding, gs.numpy.linalg)
         for name in vars(module)
     }
     return {kind.__name__ for kind in classes} - public
@@ -4814,13 +4814,1043 @@ MAPPED: dict[str, Case] = {
     ),
 }  # fmt: skip
 
+EINSUM = gs.numpy.einsum
+XMAP = legacy.xmap
+PARTS = legacy.Parts
+
+
+def named(
+    body: Any = lambda a: a, ins: Any = ("i", ...), outs: Any = ("i", ...), **more: Any
+) -> Callable[..., Any]:
+    """Return a function whose dim has a name."""
+    as_lists = [list(axes) if isinstance(axes, tuple) else axes for axes in (ins, outs)]
+    return XMAP(body, *as_lists, **more)
+
+
+def on_mesh(w: World, f: Callable[..., Any], *args: Any) -> Any:
+    with w.mesh:
+        return f(*args)
+
+
+NAMED_AXES: dict[str, Case] = {
+    "xmap of a name that is there twice": refused(
+        lambda w: named(ins=["i", "i"]), ArgumentError, ValueError, "names 'i' twice", "one dim"
+    ),
+    "xmap of a negative dim": refused(
+        lambda w: named(ins={-1: "i"}), ArgumentError, ValueError, "dim -1", "count dims from 0"
+    ),
+    "xmap of a negative dim of results": refused(
+        lambda w: named(outs={-1: "i"}), ArgumentError, ValueError, "out_axes", "dim -1"
+    ),
+    "xmap of no such entry": refused(
+        lambda w: named(ins="i"), ArgumentTypeError, TypeError, "in_axes has 'i'", "{0: 'i'}"
+    ),
+    "xmap of None as an entry": refused(
+        lambda w: XMAP(abs, (None, {0: "i"}), {0: "i"}),
+        ArgumentTypeError,
+        TypeError,
+        "in_axes has None",
+        "a list of a name",
+    ),
+    "xmap with dots that are not last": refused(
+        lambda w: named(ins=[..., "i"]), ArgumentError, ValueError, "... can only be last"
+    ),
+    "xmap of no function": refused(
+        lambda w: XMAP(3, {}, {}), ArgumentTypeError, TypeError, "xmap", "must be a function"
+    ),
+    "xmap of sizes that disagree": refused(
+        lambda w: XMAP(lambda a, b: a, (["i", ...], ["i", ...]), ["i", ...])(w.x, w.value[:4]),
+        ArgumentError,
+        ValueError,
+        "'i' has 8 elements in dim 0 of argument a",
+        "and 4 in dim 0",
+        "argument b of shape (4, 6)",
+    ),
+    "xmap of a size that is not what is said": refused(
+        lambda w: named(axis_sizes={"i": 4})(w.x),
+        ArgumentError,
+        ValueError,
+        "'i' has 4 elements in axis_sizes, and 8",
+    ),
+    "xmap of a size that is no integer": refused(
+        lambda w: named(axis_sizes={"i": 2.5}), ArgumentTypeError, TypeError, "axis_sizes=2.5"
+    ),
+    "xmap of a negative size": refused(
+        lambda w: named(axis_sizes={"i": -2}), ArgumentError, ValueError, "axis_sizes=-2", "'i'"
+    ),
+    "xmap of results with another name": refused(
+        lambda w: named(outs=["j", ...]),
+        ArgumentError,
+        ValueError,
+        "out_axes names ['j']",
+        "['i']",
+        "axis_sizes=",
+    ),
+    "xmap with resources for another name": refused(
+        lambda w: named(axis_resources={"j": "x"}),
+        ArgumentError,
+        ValueError,
+        "axis_resources names ['j']",
+        "['i']",
+    ),
+    "xmap of a size that nothing gives": refused(
+        lambda w: XMAP(lambda a, b: b, (["i", ...], {}), {})({}, w.x),
+        ArgumentError,
+        ValueError,
+        "sizes of ['i'] follow from no argument",
+        "axis_sizes=",
+    ),
+    "xmap with a resource twice for one name": refused(
+        lambda w: named(axis_resources={"i": ("x", "x")}),
+        ArgumentError,
+        ValueError,
+        "'x' twice for 'i'",
+    ),
+    "xmap with a resource for two names of an argument": refused(
+        lambda w: on_mesh(
+            w, named(ins=["i", "j"], outs=["i", "j"], axis_resources={"i": "x", "j": "x"}), w.x
+        ),
+        ArgumentError,
+        ValueError,
+        "['i', 'j'] for argument a",
+        "both 'i' and 'j'",
+    ),
+    "xmap with a resource for two names of a value": refused(
+        lambda w: on_mesh(
+            w,
+            XMAP(
+                lambda a, b: gs.lax.psum(a * b, ("i", "j")),
+                (["i"], ["j"]),
+                [],
+                axis_resources={"i": "x", "j": "x"},
+            ),
+            w.value[0, :4],
+            w.value[0, :4],
+        ),
+        ArgumentError,
+        ValueError,
+        HERE,
+        "'i': 4 and 'j': 4",
+        "'x' has both",
+    ),
+    "xmap over an axis that is mapped over": refused(
+        lambda w: gs.shard_map(
+            named(axis_resources={"i": "x"}), w.mesh, gs.P(None, "x"), gs.P(None, "x")
+        )(np.ones((4, 4))),
+        ArgumentError,
+        ValueError,
+        HERE,
+        "'x': 4 and 'i': 4",
+        "'x' has both",
+    ),
+    "xmap with resources that are not there": refused(
+        lambda w: named(axis_resources={"i": "x"})(w.x),
+        ArgumentError,
+        ValueError,
+        "axis_resources names ['x']",
+        "with mesh:",
+        "serial_loop",
+    ),
+    "xmap of what resources do not divide": refused(
+        lambda w: on_mesh(w, named(axis_resources={"i": ("x", legacy.SerialLoop(3))}), w.x),
+        ArgumentError,
+        ValueError,
+        "'i' has 8 elements",
+        "'x': 4, SerialLoop(3)",
+        "12 parts",
+        "pad",
+    ),
+    "xmap of another rank": refused(
+        lambda w: named(ins=["i"])(w.x),
+        ArgumentError,
+        ValueError,
+        "['i'] for argument a",
+        "1 dims, and it has 2",
+        "end the list",
+    ),
+    "xmap of a dim beyond the rank": refused(
+        lambda w: named(ins={2: "i"})(w.x),
+        ArgumentError,
+        ValueError,
+        "'i' is dim 2",
+        "there are 2 dims",
+    ),
+    "xmap of results of another rank": refused(
+        lambda w: named(outs=["i"])(w.x),
+        ArgumentError,
+        ValueError,
+        "out_axes has ['i'] for the result",
+        "1 dims, and it has 2",
+    ),
+    "xmap that returns nothing": refused(
+        lambda w: named(lambda a: None)(w.x),
+        ArgumentError,
+        ValueError,
+        HERE,
+        "returns None",
+        "at least one",
+    ),
+    "xmap whose result has a name left over": refused(
+        lambda w: named(outs=[...])(w.x),
+        ArgumentError,
+        ValueError,
+        HERE,
+        "places no ['i']",
+        "psum(x, 'i')",
+    ),
+    "xmap with keyword arguments": refused(
+        lambda w: named()(a=w.x), ArgumentTypeError, TypeError, "['a'] have no in_axes", "position"
+    ),
+    "xmap that gives up what is not there": refused(
+        lambda w: named(donate_argnums=1)(w.x),
+        ArgumentError,
+        ValueError,
+        "donate_argnums has 1",
+        "1 arguments",
+    ),
+    "xmap that gives up an argument by name": refused(
+        lambda w: named(donate_argnums="a")(w.x),
+        ArgumentTypeError,
+        TypeError,
+        "donate_argnums='a'",
+        "the number",
+    ),
+    "pmap in xmap": refused(
+        lambda w: named(lambda a: gs.pmap(abs)(a))(w.x),
+        ArgumentError,
+        ValueError,
+        "pmap of abs in the xmap of",
+        "use vmap",
+    ),
+    "soft_pmap in xmap": refused(
+        lambda w: named(lambda a: gs.soft_pmap(abs)(a))(w.x),
+        ArgumentError,
+        ValueError,
+        "soft_pmap of abs in the xmap of",
+        "axis_resources",
+    ),
+    "sharded_jit in xmap": refused(
+        lambda w: named(lambda a: legacy.sharded_jit(abs, None, PARTS(2))(a))(w.x),
+        ArgumentError,
+        ValueError,
+        "sharded_jit of abs in the xmap of",
+    ),
+    "a sum over a loop": refused(
+        lambda w: named(
+            lambda a: a.sum("i"), outs=[...], axis_resources={"i": legacy.SerialLoop(2)}
+        )(w.x),
+        ArgumentError,
+        ValueError,
+        "axis_name=('i',)",
+        "the loop SerialLoop(2)",
+        "mesh axes",
+    ),
+    "a loop of no turns": refused(
+        lambda w: legacy.SerialLoop(0), ArgumentError, ValueError, "length=0", "positive"
+    ),
+    "a loop of half a turn": refused(
+        lambda w: legacy.serial_loop("l", 0.5).__enter__(),
+        ArgumentTypeError,
+        TypeError,
+        "length=0.5",
+    ),
+    "a loop in one of its name": refused(
+        lambda w: in_loop(lambda: legacy.serial_loop("l", 2).__enter__()),
+        ArgumentError,
+        ValueError,
+        "name='l'",
+        "another name",
+    ),
+    "a sum over a name that nothing has": refused(
+        lambda w: named(lambda a: a.sum("j"))(w.x),
+        errors.UnboundAxisError,
+        NameError,
+        "sum: axis_name='j' is unbound",
+        "'i'",
+    ),
+    "a sum over a name that the value lacks": refused(
+        lambda w: named(lambda a: gs.numpy.sum(gs.numpy.ones(3), axis="i") + a)(w.x),
+        ArgumentError,
+        ValueError,
+        "axis='i' is no dim of the value",
+        "psum",
+    ),
+    "a sum over a name outside": refused(
+        lambda w: w.x.sum("i"), ArgumentTypeError, TypeError, "axis='i' must be an integer"
+    ),
+    "einsum of a name that the value lacks": refused(
+        lambda w: named(lambda a: EINSUM("a{j}->a", a))(w.x),
+        errors.UnboundAxisError,
+        NameError,
+        "'j' is unbound",
+    ),
+    "einsum of a name outside": refused(
+        lambda w: EINSUM("a{i}->a{i}", w.x), ArgumentError, ValueError, "operand 0", "no names"
+    ),
+    "einsum that names what another operand has": refused(
+        lambda w: named(lambda a: EINSUM("a{i},a->a", a, a))(w.x),
+        ArgumentError,
+        ValueError,
+        "sums over 'i', which operand 1 has, too",
+    ),
+    "einsum with a name of the result alone": refused(
+        lambda w: named(lambda a: EINSUM("a{i}->{j}", a))(w.x),
+        ArgumentError,
+        ValueError,
+        "'j' in the result, and in no operand",
+    ),
+    "einsum with names and no result": refused(
+        lambda w: named(lambda a: EINSUM("a{i}", a))(w.x),
+        ArgumentError,
+        ValueError,
+        "has no result",
+        "->",
+    ),
+    "einsum with a brace that does not close": refused(
+        lambda w: named(lambda a: EINSUM("a{i->a", a))(w.x),
+        ArgumentError,
+        ValueError,
+        "'a{i'",
+        "{i,j}",
+    ),
+    "einsum with a name twice": refused(
+        lambda w: named(lambda a: EINSUM("a{i,i}->a", a))(w.x),
+        ArgumentError,
+        ValueError,
+        "'a{i,i}'",
+        "each name once",
+    ),
+    "einsum with names for another number of operands": refused(
+        lambda w: named(lambda a: EINSUM("a{i}->a", a, a))(w.x),
+        ArgumentError,
+        ValueError,
+        "names 1 operands, there are 2",
+    ),
+    "parts that are no integers": refused(
+        lambda w: PARTS(2, 0.5), ArgumentTypeError, TypeError, "counts=0.5", "integer"
+    ),
+    "no parts": refused(lambda w: PARTS(2, 0), ArgumentError, ValueError, "counts=0", "positive"),
+    "sharded_jit of parts of different numbers": refused(
+        lambda w: legacy.sharded_jit(abs, (PARTS(2, 2), None), PARTS(2, 1)),
+        ArgumentError,
+        ValueError,
+        "Parts(2, 2)",
+        "[2, 4] devices",
+    ),
+    "sharded_jit of another number of parts": refused(
+        lambda w: legacy.sharded_jit(abs, PARTS(2), None, 4),
+        ArgumentError,
+        ValueError,
+        "num_partitions=4",
+        "2 devices",
+    ),
+    "sharded_jit of half a part": refused(
+        lambda w: legacy.sharded_jit(abs, None, None, 0.5),
+        ArgumentTypeError,
+        TypeError,
+        "num_partitions=0.5",
+    ),
+    "sharded_jit of mesh axes": refused(
+        lambda w: legacy.sharded_jit(abs, gs.P("x"), None),
+        ArgumentTypeError,
+        TypeError,
+        "in_parts=PartitionSpec('x')",
+        "Parts(2, 1)",
+    ),
+    "sharded_jit with keyword arguments": refused(
+        lambda w: legacy.sharded_jit(lambda a: a, None, None)(a=w.one),
+        UnsupportedError,
+        NotImplementedError,
+        "['a'] have no in_parts",
+        "position",
+    ),
+    "sharded_jit over too many devices": refused(
+        lambda w: legacy.sharded_jit(lambda a: a, PARTS(16), None)(np.ones(16)),
+        NoDeviceError,
+        ValueError,
+        "16 parts need 16 devices, there are 8",
+    ),
+    "sharded_jit over too many devices for each": refused(
+        lambda w: gs.pmap(legacy.sharded_jit(lambda a: a, PARTS(4), None))(np.ones((4, 4))),
+        NoDeviceError,
+        ValueError,
+        "4 parts for each of 4 need 16 devices",
+    ),
+    "sharded_jit of parts that do not divide": refused(
+        lambda w: legacy.sharded_jit(lambda a: a, PARTS(1, 4), None)(w.value),
+        ArgumentError,
+        ValueError,
+        "dim 1 of argument a of shape (8, 6) has 6",
+        "4 equal parts",
+    ),
+    "sharded_jit of parts of another rank": refused(
+        lambda w: legacy.sharded_jit(lambda a: a, PARTS(2), None)(w.value),
+        ArgumentError,
+        ValueError,
+        "has 1 numbers",
+        "2 dims",
+    ),
+    "sharded_jit whose results do not divide": refused(
+        lambda w: legacy.sharded_jit(lambda a: a, None, PARTS(1, 4))(w.value),
+        ArgumentError,
+        ValueError,
+        "dim 1 of the result has 6",
+    ),
+    "sharded_jit with other parts of a process": refused(
+        lambda w: legacy.sharded_jit(abs, PARTS(4), None, None, PARTS(2)),
+        ArgumentError,
+        ValueError,
+        "local_in_parts=Parts(2)",
+        "leave local_in_parts out",
+    ),
+    "sharded_jit in one over another number of devices": refused(
+        lambda w: legacy.sharded_jit(legacy.sharded_jit(abs, PARTS(2, 1), None), PARTS(4, 1), None)(
+            w.value
+        ),
+        ArgumentError,
+        ValueError,
+        "is for 2 devices",
+        "around it for 4",
+    ),
+    "a constraint by parts outside": refused(
+        lambda w: legacy.with_sharding_constraint(w.x, PARTS(2, 1)),
+        UnsupportedError,
+        NotImplementedError,
+        "within a function of sharded_jit",
+        "with a sharding",
+    ),
+    "a constraint by another number of parts": refused(
+        lambda w: legacy.sharded_jit(
+            lambda a: legacy.with_sharding_constraint(a, PARTS(4, 1)), PARTS(2, 1), None
+        )(w.value),
+        ArgumentError,
+        ValueError,
+        "Parts(4, 1)",
+        "for 4 devices",
+        "over 2",
+    ),
+    "the shape of a process that does not come out": refused(
+        lambda w: legacy.get_local_aval(AVAL, PARTS(1, 4), PARTS(1, 1)),
+        ArgumentError,
+        ValueError,
+        "dim 1 of shape (8, 6)",
+        "4 equal parts",
+    ),
+    "the shape of all processes from parts that do not divide": refused(
+        lambda w: legacy.get_global_aval(AVAL, PARTS(3, 1), PARTS(2, 1)),
+        ArgumentError,
+        ValueError,
+        "3 parts in all, and 2",
+    ),
+    "the shape of all processes from parts of another rank": refused(
+        lambda w: legacy.get_global_aval(AVAL, PARTS(3), PARTS(2)),
+        ArgumentError,
+        ValueError,
+        "local_parts=Parts(2)",
+        "one number for each dim",
+    ),
+    "pjit with both names of the arguments": refused(
+        lambda w: gs.pjit(abs, in_shardings=gs.P(), in_axis_resources=gs.P()),
+        ArgumentError,
+        ValueError,
+        "in_shardings and in_axis_resources",
+        "alone",
+    ),
+    "pjit with both names of the results": refused(
+        lambda w: gs.pjit(abs, out_shardings=gs.P(), out_axis_resources=gs.P()),
+        ArgumentError,
+        ValueError,
+        "out_shardings and out_axis_resources",
+        "alone",
+    ),
+    "pjit without a mesh": refused(
+        lambda w: gs.pjit(abs, in_axis_resources=gs.P("x"))(w.x),
+        errors.NoMeshError,
+        RuntimeError,
+        "PartitionSpec('x') needs a mesh",
+        "with mesh:",
+    ),
+    "pjit of an array as a global one": refused(
+        lambda w: on_mesh(w, gs.pjit(lambda a: a, in_axis_resources=legacy.FROM_GDA), w.x),
+        ArgumentError,
+        ValueError,
+        "FROM_GDA for argument a of shape (8, 6)",
+        "is a Array",
+    ),
+    "pjit of a global array that lies otherwise": refused(
+        lambda w: on_mesh(w, gs.pjit(lambda a: a, in_axis_resources=gs.P("y")), gda(w)),
+        ShardingError,
+        ValueError,
+        "argument a",
+        "give FROM_GDA",
+    ),
+    "pjit of results as global arguments": refused(
+        lambda w: gs.pjit(abs, out_axis_resources=legacy.FROM_GDA),
+        ArgumentError,
+        ValueError,
+        "out_axis_resources has FROM_GDA",
+        "give",
+    ),
+    "pjit with a static argument that is given up": refused(
+        lambda w: gs.pjit(lambda a, k: a, static_argnums=1, donate_argnums=1),
+        ArgumentError,
+        ValueError,
+        "both static and donated",
+    ),
+}
+
+
+def in_loop(f: Callable[[], Any]) -> Any:
+    with legacy.serial_loop("l", 2):
+        return f()
+
+
+def traced_product(x: Any, n: Any) -> Any:
+    return x * n
+
+
+def of_rows(x: Any) -> Any:
+    return x.sum()
+
+
+def jitted(body: Callable[[Any], Any], **how: Any) -> Callable[[World], Any]:
+    """Return a call of `jit` of a body of one argument."""
+    return lambda w: gs.jit(body, **how)(w.x)
+
+
+def with_options(**how: Any) -> Callable[[World], Any]:
+    """Return a call of `jit` that should refuse its options."""
+    return lambda w: gs.jit(traced_product, **how)
+
+
+def compiled(body: Callable[[Any], Any], *args: Any, **named: Any) -> Callable[[World], Any]:
+    """Return a call of what was compiled for `w.x`, with other arguments."""
+    return lambda w: (
+        gs.jit(body)
+        .lower(w.x)
+        .compile()(*[arg(w) if callable(arg) else arg for arg in args], **named)
+    )
+
+
+TRACED_FUNCTIONS: dict[str, Case] = {
+    "jit of no function": refused(
+        lambda w: gs.jit(3), ArgumentTypeError, TypeError, "jit: f=3", "function"
+    ),
+    "jit of a class": refused(
+        lambda w: gs.jit(dict), ArgumentTypeError, TypeError, "jit: f=<class 'dict'>", "lambda"
+    ),
+    "static number beyond": refused(
+        with_options(static_argnums=2), ArgumentError, ValueError,
+        "static_argnums has 2", "2 positional", "count from 0",
+    ),
+    "static number before": refused(
+        with_options(static_argnums=(-3,)), ArgumentError, ValueError, "static_argnums has -3"
+    ),
+    "static number that is none": refused(
+        with_options(static_argnums="n"), ArgumentTypeError, TypeError,
+        "static_argnums='n'", "integer",
+    ),
+    "static number that is a float": refused(
+        with_options(static_argnums=(1.0,)), ArgumentTypeError, TypeError, "static_argnums=(1.0,)"
+    ),
+    "static number that is a boolean": refused(
+        with_options(static_argnums=True), ArgumentTypeError, TypeError, "static_argnums=True"
+    ),
+    "static name that is unknown": refused(
+        with_options(static_argnames=("n", "k")), ArgumentError, ValueError,
+        "static_argnames has 'k'", "n, x",
+    ),
+    "static name that is a number": refused(
+        with_options(static_argnames=1), ArgumentTypeError, TypeError, "static_argnames=1", "name"
+    ),
+    "static names of which one is a number": refused(
+        with_options(static_argnames=["n", 1]), ArgumentTypeError, TypeError, "static_argnames="
+    ),
+    "static name without names": refused(
+        lambda w: gs.jit(lambda *args: args, static_argnames="a"), ArgumentError, ValueError,
+        "static_argnames has 'a'", "no arguments with names",
+    ),
+    "static name by position only": refused(
+        lambda w: gs.jit(lambda a, /, b: a, static_argnames="a"), ArgumentError, ValueError,
+        "static_argnames has 'a'", "b; use",
+    ),
+    "donated number beyond": refused(
+        with_options(donate_argnums=(0, 5)), ArgumentError, ValueError, "donate_argnums has 5"
+    ),
+    "donated name that is unknown": refused(
+        with_options(donate_argnames="k"), ArgumentError, ValueError, "donate_argnames has 'k'"
+    ),
+    "donated number that is none": refused(
+        with_options(donate_argnums=[None]), ArgumentTypeError, TypeError, "donate_argnums=[None]"
+    ),
+    "static and donated": refused(
+        with_options(static_argnums=1, donate_argnums=-1), ArgumentError, ValueError,
+        "both static and donated", "leave them out",
+    ),
+    "static by name and donated by number": refused(
+        with_options(static_argnames="n", donate_argnums=1), ArgumentError, ValueError,
+        "['1', 'n'] are both",
+    ),
+    "static without a hash": refused(
+        lambda w: gs.jit(traced_product, static_argnums=1)(w.x, [2]), ArgumentError, ValueError,
+        "static argument 1 is a list", "no hash", "tuple",
+    ),
+    "static by name without a hash": refused(
+        lambda w: gs.jit(traced_product, static_argnames="n")(w.x, n=w.value),
+        ArgumentError, ValueError, "static argument 'n' is a ndarray",
+    ),
+    "static array": refused(
+        lambda w: gs.jit(traced_product, static_argnums=0)(w.x, 2), ArgumentError, ValueError,
+        "static argument 0 is a Array", "leave it out of static_argnums",
+    ),
+    "device and backend": refused(
+        lambda w: gs.jit(traced_product, device=w.devices[0], backend="cpu"),
+        ArgumentError, ValueError, "device and backend", "one of them",
+    ),
+    "device and in_shardings": refused(
+        lambda w: gs.jit(of_rows, device=w.devices[0], in_shardings=w.named()),
+        ArgumentError, ValueError, "device and in_shardings",
+    ),
+    "backend and out_shardings": refused(
+        lambda w: gs.jit(of_rows, backend="cpu", out_shardings=w.named()),
+        ArgumentError, ValueError, "backend and out_shardings",
+    ),
+    "device that is none": refused(
+        with_options(device="cpu:0"), ArgumentTypeError, TypeError, "device='cpu:0'", "devices()"
+    ),
+    "backend that is not there": refused(
+        with_options(backend="tpu"), NoDeviceError, RuntimeError, "backend='tpu'", "there are cpu"
+    ),
+    "backend that is no name": refused(
+        with_options(backend=1), ArgumentTypeError, TypeError, "backend=1", '"cpu"'
+    ),
+    "option of a compiler": refused(
+        with_options(compiler_options={"fast": 1}), ArgumentError, ValueError,
+        "compiler_options has ['fast']", "leave it out",
+    ),
+    "options that are no dict": refused(
+        with_options(compiler_options="fast"), ArgumentTypeError, TypeError,
+        "compiler_options='fast'", "dict",
+    ),
+    "abstracted axes": refused(
+        with_options(abstracted_axes={0: "n"}), ArgumentError, ValueError, "abstracted_axes", "None"
+    ),
+    "argument that is text": refused(
+        lambda w: gs.jit(traced_product)(w.x, "2"), ArgumentTypeError, TypeError,
+        "argument n is a str", HERE,
+    ),
+    "argument in a tree": refused(
+        lambda w: gs.jit(lambda tree: tree)({"a": [w.x, object()]}), ArgumentTypeError, TypeError,
+        "argument tree['a'][1] is a object",
+    ),
+    "result that is text": refused(
+        jitted(lambda x: {"a": "text"}), ArgumentTypeError, TypeError, "the result['a'] is a str"
+    ),
+    "generator": refused(
+        jitted(lambda x: (y for y in x)), ArgumentTypeError, TypeError, "the result is a generator"
+    ),
+    "deleted argument": refused(
+        lambda w: gs.jit(of_rows)(w.gone), DeletedArrayError, RuntimeError, "was deleted"
+    ),
+    "deleted array of outside": refused(
+        lambda w: gs.jit(lambda x: x + w.gone)(w.x), DeletedArrayError, RuntimeError, "was deleted"
+    ),
+    "if": refused(
+        jitted(lambda x: x if x.sum() > 0 else -x), errors.TracedBoolError, TypeError,
+        "argument x of shape (8, 6)", HERE, "where",
+    ),
+    "and": refused(
+        jitted(lambda x: (x[0, 0] > 0) and 1), errors.TracedBoolError, TypeError, "bool(", HERE
+    ),
+    "in": refused(
+        jitted(lambda x: 3.0 in x), errors.TracedBoolError, TypeError, "argument x", HERE
+    ),
+    "sorted": refused(
+        jitted(lambda x: sorted(x[0])), errors.TracedBoolError, TypeError, "argument x", HERE
+    ),
+    "list index": refused(
+        jitted(lambda x: [1, 2][x[0, 0].astype(int)]), errors.TracedIntegerError, TypeError, HERE
+    ),
+    "size": refused(
+        jitted(lambda x: gs.numpy.zeros(x[0, 0].astype(int))), errors.TracedIntegerError,
+        TypeError, "Python's integers",
+    ),
+    "bound of a slice": refused(
+        jitted(lambda x: x[: x[0, 0].astype(int)]), errors.TracedIntegerError, TypeError, HERE
+    ),
+    "mask": refused(
+        jitted(lambda x: x[x > 3]), errors.ConcretizationError, TypeError, "size=", HERE
+    ),
+    "data of a traced array": refused(
+        jitted(lambda x: np.linalg.inv(np.asarray(x))), errors.TracedArrayError, TypeError, HERE
+    ),
+    "copy to the host": refused(
+        jitted(gs.device_get), errors.ConcretizationError, TypeError, "copy to the host", HERE
+    ),
+    "assignment to an array of outside": refused(
+        lambda w: gs.jit(lambda v: w.x.__setitem__(0, v))(1.0), errors.TracedValueError, TypeError,
+        "array of outside", "argument v", HERE, ".at[index].set",
+    ),
+    "assignment to a value of the function around": refused(
+        jitted(lambda x: gs.lax.fori_loop(0, 2, lambda i, c: x.__setitem__(0, c) or c, 0.0)),
+        errors.TracedValueError, TypeError, "of the one around it", "argument x", HERE,
+    ),
+    "shapes that do not fit": refused(
+        jitted(lambda x: x + gs.numpy.ones(5)), ArgumentError, ValueError, "broadcast"
+    ),
+    "exception of a traced function": refused(
+        jitted(fail(KeyError("mine"))), KeyError, LookupError, "mine"
+    ),
+    "eval_shape of no function": refused(
+        lambda w: gs.eval_shape(3, w.x), ArgumentTypeError, TypeError, "eval_shape: f=3"
+    ),
+    "eval_shape of text": refused(
+        lambda w: gs.eval_shape(lambda x: x, "a"), ArgumentTypeError, TypeError, "argument x is a"
+    ),
+    "eval_shape of a condition": refused(
+        lambda w: gs.eval_shape(lambda x: 1 if x else 2, SCALAR), errors.TracedBoolError,
+        TypeError, "argument x", HERE,
+    ),
+    "make_jaxpr of no function": refused(
+        lambda w: gs.make_jaxpr(None), ArgumentTypeError, TypeError, "make_jaxpr: f=None"
+    ),
+    "make_jaxpr, static number": refused(
+        lambda w: gs.make_jaxpr(of_rows, static_argnums=1), ArgumentError, ValueError,
+        "static_argnums has 1",
+    ),
+    "make_jaxpr, static without a hash": refused(
+        lambda w: gs.make_jaxpr(traced_product, static_argnums=1)(w.x, {}), ArgumentError,
+        ValueError, "is a dict",
+    ),
+    "name that is no text": refused(
+        lambda w: gs.named_scope(3), ArgumentTypeError, TypeError, "named_scope: name=3", "string"
+    ),
+    "typeof of text": refused(
+        lambda w: gs.typeof("a"), ArgumentTypeError, TypeError, "typeof: x is a str"
+    ),
+    "lowered with text": refused(
+        lambda w: gs.jit(of_rows).lower("a"), ArgumentTypeError, TypeError, "argument x is a str"
+    ),
+    "lowered for nowhere": refused(
+        lambda w: gs.jit(of_rows).trace(w.x).lower(lowering_platforms=("tpu",)), ArgumentError,
+        ValueError, "lowering_platforms", "cpu or gpu",
+    ),
+    "lowered within": refused(
+        jitted(lambda x: gs.jit(of_rows).lower(x)), ArgumentTypeError, TypeError, "outside"
+    ),
+    "unknown dialect": refused(
+        lambda w: gs.jit(of_rows).lower(w.x).as_text("hlo"), ArgumentError, ValueError,
+        "dialect='hlo'", "gpushard",
+    ),
+    "unknown option": refused(
+        lambda w: gs.jit(of_rows).lower(w.x).compile({"fast": 1}), ArgumentError, ValueError, "fast"
+    ),
+    "compiled, another tree": refused(
+        compiled(of_rows, lambda w: (w.x,)), ArgumentTypeError, TypeError, "compiled for"
+    ),
+    "compiled, by name": refused(
+        compiled(of_rows, x=1.0), ArgumentTypeError, TypeError, "compiled for"
+    ),
+    "compiled, too many": refused(
+        compiled(of_rows, lambda w: w.x, 2), ArgumentTypeError, TypeError, "compiled for"
+    ),
+    "compiled, another shape": refused(
+        compiled(of_rows, lambda w: w.x[:4]), ArgumentTypeError, TypeError, "float32[4, 6]",
+        "float32[8, 6]",
+    ),
+    "compiled, another type": refused(
+        compiled(of_rows, lambda w: w.x.astype(int)), ArgumentTypeError, TypeError, "int64[8, 6]"
+    ),
+    "compiled, elsewhere": refused(
+        compiled(of_rows, lambda w: w.one), ShardingError, ValueError, "elsewhere", "reshard"
+    ),
+    "compiled, within": refused(
+        lambda w: gs.jit(gs.jit(of_rows).lower(w.x).compile())(w.x), ArgumentTypeError, TypeError,
+        "traced or mapped itself",
+    ),
+}  # fmt: skip
+
+LOOPS: dict[str, Case] = {
+    "cond without functions": refused(
+        lambda w: gs.lax.cond(True, 1, 2), ArgumentTypeError, TypeError, "cond: f=1", "function"
+    ),
+    "cond of an array": refused(
+        lambda w: gs.lax.cond(w.x > 0, of_rows, of_rows, w.x), ArgumentTypeError, TypeError,
+        "cond: pred is bool[8, 6]", "without dims",
+    ),
+    "cond of text": refused(
+        lambda w: gs.lax.cond("yes", of_rows, of_rows, w.x), ArgumentTypeError, TypeError,
+        "cond: pred", "str",
+    ),
+    "cond of a complex number": refused(
+        lambda w: gs.lax.cond(1j, of_rows, of_rows, w.x), ArgumentTypeError, TypeError, "boolean"
+    ),
+    "branches of two shapes": refused(
+        lambda w: gs.lax.cond(True, lambda x: x, of_rows, w.x), ArgumentTypeError, TypeError,
+        "float32[8, 6]", "float32[]", "one structure",
+    ),
+    "branches of two types": refused(
+        lambda w: gs.lax.cond(True, of_rows, lambda x: x.sum().astype(int), w.x),
+        ArgumentTypeError, TypeError, "int64[]", "float32[]",
+    ),
+    "branches of two structures": refused(
+        lambda w: gs.lax.cond(True, of_rows, lambda x: (x.sum(),), w.x), ArgumentTypeError,
+        TypeError, "(float32[],)",
+    ),
+    "branch that gives text": refused(
+        lambda w: gs.lax.cond(True, lambda: "a", lambda: "b"), ArgumentTypeError, TypeError, "str"
+    ),
+    "branch that looks": refused(
+        lambda w: gs.lax.cond(True, lambda x: x if x.sum() > 0 else -x, lambda x: x, w.x),
+        errors.TracedBoolError, TypeError, HERE, "where",
+    ),
+    "switch without branches": refused(
+        lambda w: gs.lax.switch(0, [], w.x), ArgumentError, ValueError, "branches is empty"
+    ),
+    "switch by a float": refused(
+        lambda w: gs.lax.switch(0.5, [of_rows], w.x), ArgumentTypeError, TypeError,
+        "switch: index is float64[]", "integer",
+    ),
+    "switch by an array": refused(
+        lambda w: gs.lax.switch(w.small, [of_rows, of_rows], w.x), ArgumentTypeError, TypeError,
+        "int8[8]",
+    ),
+    "switch of numbers": refused(
+        lambda w: gs.lax.switch(0, [1, 2]), ArgumentTypeError, TypeError, "switch: f=1"
+    ),
+    "while_loop without a condition": refused(
+        lambda w: gs.lax.while_loop(None, of_rows, w.x), ArgumentTypeError, TypeError,
+        "while_loop: f=None",
+    ),
+    "condition that is a number": refused(
+        lambda w: gs.lax.while_loop(of_rows, lambda x: x, w.x), ArgumentTypeError, TypeError,
+        "returns float32[]", "boolean without dims",
+    ),
+    "condition with dims": refused(
+        lambda w: gs.lax.while_loop(lambda x: x > 0, lambda x: x, w.x), ArgumentTypeError,
+        TypeError, "returns bool[8, 6]",
+    ),
+    "condition in a tuple": refused(
+        lambda w: gs.lax.while_loop(lambda x: (True,), lambda x: x, w.x), ArgumentTypeError,
+        TypeError, "returns (bool[],)",
+    ),
+    "carry of another shape": refused(
+        lambda w: gs.lax.while_loop(lambda x: True, of_rows, w.x), ArgumentTypeError, TypeError,
+        "returns float32[]", "is float32[8, 6]",
+    ),
+    "bound that is a float": refused(
+        lambda w: gs.lax.fori_loop(0, 2.5, lambda i, c: c, w.x), ArgumentTypeError, TypeError,
+        "fori_loop: upper is float64[]",
+    ),
+    "bound that is text": refused(
+        lambda w: gs.lax.fori_loop("0", 2, lambda i, c: c, w.x), ArgumentTypeError, TypeError,
+        "fori_loop: lower", "str",
+    ),
+    "carry of another structure": refused(
+        lambda w: gs.lax.fori_loop(0, 2, lambda i, c: (c, c), w.x), ArgumentTypeError, TypeError,
+        "(float32[8, 6], float32[8, 6])",
+    ),
+    "fori_loop unrolled by less than nothing": refused(
+        lambda w: gs.lax.fori_loop(0, 2, lambda i, c: c, w.x, unroll=-1), ArgumentError,
+        ValueError, "fori_loop: unroll=-1", "0 or more",
+    ),
+    "scan without a pair": refused(
+        lambda w: gs.lax.scan(lambda c, x: c, 0.0, w.x), ArgumentTypeError, TypeError, "pair"
+    ),
+    "scan of two lengths": refused(
+        lambda w: gs.lax.scan(lambda c, x: (c, x), 0.0, (w.x, w.x[1:])), ArgumentError, ValueError,
+        "float32[8, 6], float32[7, 6]", "one length",
+    ),
+    "scan of no length": refused(
+        lambda w: gs.lax.scan(lambda c, x: (c, x), 0.0), ArgumentError, ValueError, "length="
+    ),
+    "scan of another length": refused(
+        lambda w: gs.lax.scan(lambda c, x: (c, x), 0.0, w.x, length=3), ArgumentError, ValueError,
+        "length=3",
+    ),
+    "scan of a number": refused(
+        lambda w: gs.lax.scan(lambda c, x: (c, x), 0.0, w.scalar), ArgumentError, ValueError,
+        "float64[]",
+    ),
+    "length that is a float": refused(
+        lambda w: gs.lax.scan(lambda c, x: (c, x), 0.0, length=2.5), ArgumentTypeError, TypeError,
+        "length=2.5", "integer",
+    ),
+    "negative length": refused(
+        lambda w: gs.lax.scan(lambda c, x: (c, x), 0.0, length=-1), ArgumentError, ValueError,
+        "length=-1",
+    ),
+    "scan unrolled by text": refused(
+        lambda w: gs.lax.scan(lambda c, x: (c, x), 0.0, w.x, unroll="all"), ArgumentError,
+        ValueError, "scan: unroll='all'",
+    ),
+    "map in batches of nothing": refused(
+        lambda w: gs.lax.map(lambda x: x, w.x, batch_size=0), ArgumentError, ValueError,
+        "map: batch_size=0",
+    ),
+    "map of text": refused(
+        lambda w: gs.lax.map(lambda x: x, "abc"), ArgumentTypeError, TypeError, "str"
+    ),
+    "associative_scan beyond": refused(
+        lambda w: gs.lax.associative_scan(gs.numpy.add, w.x, axis=2), ArgumentError, ValueError,
+        "axis=2", "(8, 6)",
+    ),
+    "loop of a deleted array": refused(
+        lambda w: gs.lax.fori_loop(0, 2, lambda i, c: c, w.gone), DeletedArrayError, RuntimeError,
+        "was deleted",
+    ),
+}  # fmt: skip
+
+
+def lax(name: str, *args: Any, **how: Any) -> Callable[[World], Any]:
+    """Return a call of a function of `lax` on an array of shape (8, 6), of float32."""
+    return lambda w: getattr(gs.lax, name)(w.x, *args, **how)
+
+
+LAX: dict[str, Case] = {
+    "dtypes differ": refused(
+        lambda w: gs.lax.add(w.x, w.x.astype(int)),
+        ArgumentTypeError, TypeError, "one dtype", "float32, int64", "convert_element_type",
+    ),
+    "a fraction beside integers": refused(
+        lambda w: gs.lax.mul(w.small, 0.5), ArgumentTypeError, TypeError, "one dtype", "int8, float"
+    ),
+    "numbers of dims differ": refused(
+        lambda w: gs.lax.add(w.x, w.x[0]), ArgumentError, ValueError, "(8, 6), (6,)", "expand_dims"
+    ),
+    "sin of integers": refused(
+        lambda w: gs.lax.sin(w.small), ArgumentTypeError, TypeError, "does not take int8"
+    ),
+    "bits of floats": refused(
+        lax("bitwise_not"), ArgumentTypeError, TypeError, "does not take float32"
+    ),
+    "integers to a negative power": refused(
+        lambda w: gs.lax.integer_pow(w.small, -1), ArgumentTypeError, TypeError, "y=-1", "int8"
+    ),
+    "clamp to bounds of another shape": refused(
+        lambda w: gs.lax.clamp(w.x[0], w.x, w.x), ArgumentError, ValueError, "min of shape (6,)"
+    ),
+    "select of another shape": refused(
+        lambda w: gs.lax.select(w.x[0] > 0, w.x, w.x), ArgumentError, ValueError, "which of shape"
+    ),
+    "three cases for booleans": refused(
+        lambda w: gs.lax.select_n(w.x > 0, w.x, w.x, w.x), ArgumentError, ValueError, "two cases"
+    ),
+    "bits of a larger type": refused(
+        lax("bitcast_convert_type", np.complex128), ArgumentError, ValueError, "(4,)"
+    ),
+    "an unknown way to round": refused(
+        lax("round", 7), ArgumentError, ValueError, "rounding_method=7"
+    ),
+    "dims of a broadcast": refused(
+        lax("broadcast_in_dim", (8, 6, 2), (1, 0)), ArgumentError, ValueError, "ascending"
+    ),
+    "a rank that is too small": refused(
+        lax("broadcast_to_rank", 1), ArgumentError, ValueError, "rank=1", "2 dims"
+    ),
+    "parts that are not all": refused(
+        lax("split", (1, 2)), ArgumentError, ValueError, "sizes=(1, 2)", "8 elements"
+    ),
+    "padding of too few dims": refused(
+        lax("pad", 0.0, [(1, 1, 0)]), ArgumentError, ValueError, "2 triples"
+    ),
+    "padding that leaves less than nothing": refused(
+        lax("pad", 0.0, [(-5, -5, 0), (0, 0, 0)]), ArgumentError, ValueError, "(-2, 6)"
+    ),
+    "a slice beyond the array": refused(
+        lax("slice", (0, 0), (8, 7)), ArgumentError, ValueError, "limit 7", "length 6"
+    ),
+    "an index beyond the array": refused(
+        lax("index_in_dim", 8), ArgumentError, ValueError, "index=8", "8 elements"
+    ),
+    "a window larger than the array": refused(
+        lax("dynamic_slice", (0, 0), (9, 1)), ArgumentError, ValueError, "(9, 1)", "(8, 6)"
+    ),
+    "too few places": refused(
+        lax("dynamic_slice", (0,), (1, 1)), ArgumentError, ValueError, "must have 2"
+    ),
+    "places that are no integers": refused(
+        lambda w: gs.lax.dynamic_slice(w.x, (w.scalar, 0), (1, 1)),
+        ArgumentTypeError, TypeError, "scalar integers", "float64",
+    ),
+    "an update of another dtype": refused(
+        lambda w: gs.lax.dynamic_update_slice(w.x, w.small.reshape(8, 1), (0, 0)),
+        ArgumentTypeError, TypeError, "one dtype",
+    ),
+    "gather by dims that do not fit": refused(
+        lambda w: gs.lax.gather(
+            w.x, np.zeros((3, 1), int), gs.lax.GatherDimensionNumbers((), (0,), (0,)), (1, 6)
+        ),
+        ArgumentError, ValueError, "do not fit an operand of shape (8, 6)",
+    ),
+    "updates of another shape": refused(
+        lambda w: gs.lax.scatter_add(
+            w.x, np.zeros((3, 1), int), w.x, gs.lax.ScatterDimensionNumbers((1,), (0,), (0,))
+        ),
+        ArgumentError, ValueError, "updates of shape (8, 6)", "(3, 6)",
+    ),
+    "an unknown mode": refused(
+        lambda w: gs.lax.gather(
+            w.x, np.zeros((3, 1), int), gs.lax.GatherDimensionNumbers((1,), (0,), (0,)), (1, 6),
+            mode="soft",
+        ),
+        ArgumentError, ValueError, "mode='soft'",
+    ),
+    "a sum of booleans": refused(
+        lambda w: gs.lax.reduce_sum(w.x > 0, (0,)), ArgumentTypeError, TypeError, "take bool"
+    ),
+    "reduced along no dim": refused(
+        lax("reduce_max", (2,)), errors.AxisError, IndexError, "axes"
+    ),
+    "more than there are": refused(
+        lax("top_k", 7), ArgumentError, ValueError, "k=7", "6 elements"
+    ),
+    "more keys than arrays": refused(
+        lax("sort", num_keys=2), ArgumentError, ValueError, "num_keys=2"
+    ),
+    "an unknown function of windows": refused(
+        lax("reduce_window", 0.0, np.hypot, (1, 2)), ArgumentError, ValueError, "computation="
+    ),
+    "a window of too few dims": refused(
+        lax("reduce_window", 0.0, np.add, (2,)), ArgumentError, ValueError, "must have 2 integers"
+    ),
+    "summed dims of other lengths": refused(
+        lambda w: gs.lax.dot(w.x, w.x), ArgumentError, ValueError, "(8, 6) and (8, 6)"
+    ),
+    "numbers that are no dims": refused(
+        lambda w: gs.lax.dot_general(w.x, w.x, 3), ArgumentError, ValueError, "dimension_numbers=3"
+    ),
+    "an unknown transform": refused(
+        lax("fft", "DCT", (6,)), ArgumentError, ValueError, "fft_type='DCT'"
+    ),
+    "features that do not fit": refused(
+        lambda w: gs.lax.conv(w.x[None], w.x[:, :5, None], (1,), "VALID"),
+        ArgumentError, ValueError, "8 features of lhs", "feature_group_count=1",
+    ),
+    "letters that do not fit": refused(
+        lambda w: gs.lax.conv_general_dilated(
+            w.x[None], w.x[None], (1,), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        ),
+        ArgumentError, ValueError, "three strings of 3 letters",
+    ),
+    "unknown padding": refused(
+        lambda w: gs.lax.conv(w.x[None], w.x[None], (1,), "HALF"),
+        ArgumentError, ValueError, "'HALF'", "SAME",
+    ),
+}  # fmt: skip
+
+
 TABLE: dict[str, Case] = {
     f"{group}: {name}": case
     for group, cases in {
         "mesh": MESHES,
         "sharding": SHARDINGS,
+        "lax": LAX,
         "mapped": MAPPED,
+        "named": NAMED_AXES,
         "callbacks": CALLBACKS,
+        "traced": TRACED_FUNCTIONS,
+        "loop": LOOPS,
         "placement": PLACEMENTS,
         "making": MAKING,
         "array": ARRAYS,

@@ -43,6 +43,7 @@ def test_defaults() -> None:
         "compiler": "cc",
         "check": False,
         "enable_checks": False,
+        "parallel_functions_output_gda": False,
     }
     assert Settings.from_environment({}) == Settings()
 
@@ -55,6 +56,8 @@ VARIABLES: list[tuple[str, str, str, Any]] = [
     ("GPUSHARD_PARTITIONS", "partitions", "4", 4),
     ("GPUSHARD_PARTITIONS", "partitions", "2,1", (2, 1)),
     ("GPUSHARD_PARTITION_MODE", "partition_mode", "green", "green"),
+    ("JAX_PARALLEL_FUNCTIONS_OUTPUT_GDA", "parallel_functions_output_gda", "true", True),
+    ("GPUSHARD_PARALLEL_FUNCTIONS_OUTPUT_GDA", "parallel_functions_output_gda", "1", True),
     ("GPUSHARD_SEPARATE_DOMAINS", "separate_domains", "on", True),
     ("GPUSHARD_PINNED_BYTES", "pinned_bytes", "64K", 64 << 10),
     ("GPUSHARD_ENGINE_BYTES", "engine_bytes", "2M", 2 << 20),

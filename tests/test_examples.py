@@ -18,6 +18,9 @@ FOLDER = Path(__file__).parents[1] / "examples"
 PROGRAMS = sorted(FOLDER.glob("*.py"))
 FEW = [FOLDER / f"{name}.py" for name in ("parallel_mlp", "pmap_of_pmap", "ring_matmul", "rule_30")]
 
+NEEDED = {"digits_mlp": "sklearn"}
+"""Libraries that programs take data from."""
+
 Own = AbstractContextManager[None]
 
 
@@ -43,6 +46,8 @@ def own_devices(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Own]:
 def test_a_program_runs(
     program: Path, own_devices: Callable[[], Own], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    if program.stem in NEEDED:
+        pytest.importorskip(NEEDED[program.stem])
     with own_devices():
         runpy.run_path(str(program), run_name="__main__")
     assert capsys.readouterr().out
@@ -53,6 +58,9 @@ def test_a_program_runs(
 def test_a_program_runs_where_work_is_done_late(
     program: Path, seed: int, own_devices: Callable[[], Own], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if program.stem in NEEDED:
+        pytest.importorskip(NEEDED[program.stem])
+
     def make(settings: Settings) -> Runtime:
         runtime = SimRuntime(settings, seed)
         runtime.sim.failing = 0  # of allocations

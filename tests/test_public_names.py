@@ -57,7 +57,9 @@ NAMES = [
     "make_jaxpr",
     "make_mesh",
     "map_shards",
+    "named_scope",
     "num_addressable_indices",
+    "pjit",
     "pmap",
     "prefetch",
     "process_count",
@@ -75,6 +77,7 @@ NAMES = [
     "transfer_guard_device_to_host",
     "transfer_guard_host_to_device",
     "tree",
+    "typeof",
     "use_mesh",
     "vmap",
 ]
@@ -184,7 +187,7 @@ METHODS = [
 
 
 @pytest.mark.parametrize(
-    "module", [gs.numpy, gs.numpy.linalg, gs.numpy.fft, gs.special, gs.legacy, gs.nn]
+    "module", [gs.numpy, gs.numpy.linalg, gs.numpy.fft, gs.lax, gs.special, gs.legacy, gs.nn]
 )
 def test_every_function_of_arrays_describes_all_that_it_takes(module: Any) -> None:
     """Texts that functions have in common come from a table, and none is missing there."""

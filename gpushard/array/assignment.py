@@ -21,6 +21,7 @@ from gpushard.array.views import assigned
 from gpushard.functions.host_values import as_element
 from gpushard.functions.index_parsing import ParsedIndex, parse
 from gpushard.functions.updating import as_new_part, follows, part_updated, with_part
+from gpushard.functions.values import is_traced
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.execute import BEFORE_WRITING, is_idle
@@ -61,6 +62,7 @@ def _assign(x: Handle, parsed: ParsedIndex, arrays: Sequence[Any], value: Any) -
         if parsed.everything:
             _renew(x, value)
             return
+    _check_there(value)
     touched = _touched(x._held(), parsed)
     new: Any = as_element(value, x._dtype)
     if new is not None:
@@ -85,6 +87,7 @@ def _assign(x: Handle, parsed: ParsedIndex, arrays: Sequence[Any], value: Any) -
 
 
 def _renew(x: Handle, new: Handle) -> None:
+    _check_there(new)
     data = x._held()
     made = Data(new._live(), data.runtime, _exported(data))
     if new._sharding == x._sharding:
@@ -92,6 +95,12 @@ def _renew(x: Handle, new: Handle) -> None:
     else:
         _renew_elsewhere(x, made, new._sharding)
     x._weak_type = False
+
+
+def _check_there(value: Any) -> None:
+    """Check that what is assigned is no value of a function that is traced or mapped."""
+    if is_traced(value):
+        raise value._assigned_outside()
 
 
 def _renew_elsewhere(x: Handle, made: Data, sharding: Sharding) -> None:

@@ -247,7 +247,20 @@ def _reduced(
 ) -> Any:
     if out is not None:
         refuse_out(row.name, out)
+    if type(axis) is not int and axis is not None and _has_names(axis, x):
+        if to is not None:
+            raise ArgumentError.refusing(
+                "out_sharding", to, "beside the name of a dim; leave it out", row.name
+            )
+        return x._reduced_over(row, axis, bool(keepdims), extra)
     return bind(row, (x,), (from_end(axis, x.ndim, row.name), bool(keepdims), extra), to)
+
+
+def _has_names(axis: Any, x: Any) -> bool:
+    """Whether some axes are given by the names that they have in a mapped function."""
+    kind = type(axis)
+    named = kind is str or (kind in (tuple, list) and str in map(type, axis))
+    return named and hasattr(x, "_reduced_over")
 
 
 def _kind(x: Any, dtype: Any, promote_integers: bool = True) -> Any:
@@ -310,6 +323,9 @@ def extreme(
     out_sharding: Sharding | None = None,
 ) -> Any:
     """Return the result of a row of the kind of `MIN`; `ufunc` does the same with two elements."""
+    alone = initial is None and where is None
+    if type(axis) is not int and axis is not None and alone and _has_names(axis, x):
+        return _reduced(row, x, axis, out, keepdims, None, out_sharding)
     refuse_out(row.name, out)
     axes = from_end(axis, x.ndim, row.name)
     x = _taking_part(x, where, _initial_of(initial, x.dtype, row.name), row.name)

@@ -6,16 +6,42 @@
 Array(6, dtype=int64)
 """
 
-from gpushard.lax import collectives
+from gpushard.lax import (
+    collectives,
+    elementwise,
+    gathering,
+    products,
+    reductions,
+    shapes,
+    slicing,
+    windows,
+)
 from gpushard.lax.collectives import *
-from gpushard.transforms import constraints, control_flow
+from gpushard.lax.elementwise import *
+from gpushard.lax.gathering import *
+from gpushard.lax.products import *
+from gpushard.lax.reductions import *
+from gpushard.lax.shapes import *
+from gpushard.lax.slicing import *
+from gpushard.lax.windows import *
+from gpushard.transforms import branches, constraints, loops, prefix_scan, scans
+from gpushard.transforms.branches import *
 from gpushard.transforms.constraints import *
-from gpushard.transforms.control_flow import *
+from gpushard.transforms.loops import *
+from gpushard.transforms.prefix_scan import *
+from gpushard.transforms.scans import *
 
 __all__: list[str] = []
 __all__ += collectives.__all__
 __all__ += constraints.__all__
-__all__ += control_flow.__all__
+__all__ += branches.__all__ + loops.__all__ + scans.__all__ + prefix_scan.__all__
+__all__ += elementwise.__all__
+__all__ += gathering.__all__
+__all__ += products.__all__
+__all__ += reductions.__all__
+__all__ += shapes.__all__
+__all__ += slicing.__all__
+__all__ += windows.__all__
 
 
 def __dir__() -> list[str]:

@@ -35,18 +35,31 @@ from gpushard.legacy.device_array import (
 )
 from gpushard.legacy.global_device_array import GlobalDeviceArray, mesh
 from gpushard.legacy.host_callback import barrier_wait, call, id_print, id_tap
+from gpushard.legacy.parts import (
+    Parts,
+    get_global_aval,
+    get_local_aval,
+    get_num_partitions,
+    reconcile_num_partitions,
+)
+from gpushard.legacy.pjit import FROM_GDA
+from gpushard.legacy.serial_loop import SerialLoop, serial_loop
 from gpushard.legacy.shard_args import shard_args, shard_aval
+from gpushard.legacy.sharded_jit import sharded_jit, with_sharding_constraint
 from gpushard.legacy.vtile import vtile
+from gpushard.legacy.xmap import xmap
 from gpushard.placement.per_device import device_put_replicated, device_put_sharded, replicate
 
 __all__ = [
-    "ArrayMapping", "Chunked", "DeviceArray", "GSPMDSharding", "GlobalDeviceArray", "NoSharding",
-    "OpSharding", "PmapSharding", "Replicated", "ShardedAxis", "ShardedDeviceArray",
-    "ShardingSpec", "Unstacked", "barrier_wait", "call", "device_put_replicated",
-    "device_put_sharded", "id_print", "id_tap", "make_device_array", "make_sharded_device_array",
-    "mesh", "mesh_sharding_specs",
-    "partitioned_sharding_spec", "pmap_sharding_spec", "replicate", "shard_args", "shard_aval",
-    "spec_to_indices", "tile_aval_nd", "untile_aval_nd", "vtile",
+    "FROM_GDA", "ArrayMapping", "Chunked", "DeviceArray", "GSPMDSharding", "GlobalDeviceArray",
+    "NoSharding", "OpSharding", "Parts", "PmapSharding", "Replicated", "SerialLoop", "ShardedAxis",
+    "ShardedDeviceArray", "ShardingSpec", "Unstacked", "barrier_wait", "call",
+    "device_put_replicated", "device_put_sharded", "get_global_aval", "get_local_aval",
+    "get_num_partitions", "id_print", "id_tap", "make_device_array", "make_sharded_device_array",
+    "mesh", "mesh_sharding_specs", "partitioned_sharding_spec", "pmap_sharding_spec",
+    "reconcile_num_partitions", "replicate", "serial_loop", "shard_args", "shard_aval",
+    "sharded_jit", "spec_to_indices", "tile_aval_nd", "untile_aval_nd", "vtile",
+    "with_sharding_constraint", "xmap",
 ]  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from gpushard.numpy.subscripts import from_lists, parse
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table.contractions import DOT, EINSUM, LETTERS, OUTER, TENSORDOT, VECDOT
+from gpushard.transforms.named_einsum import lettered
 from gpushard.typing import Shape
 
 __all__ = [
@@ -216,7 +217,8 @@ def einsum(
 
     Args:
       subscripts: a string such as "ij,jk->ik"; or the first operand, if lists of integers follow
-        the operands and, in the end, one stands for the result.
+        the operands and, in the end, one stands for the result. In functions that are mapped, dims
+        with names are given by these, as in "a{i,j},{j}->a{i}".
       *xs: the operands.
       optimize: makes no difference; the order of products is chosen.
       dtype: type of the result, which operands are converted to.
@@ -239,6 +241,8 @@ def einsum(
         raise ArgumentTypeError("einsum needs operands behind the subscripts", argument="xs")
     placed = operands("einsum", *xs)
     factors = in_types(placed, "einsum", precision, preferred_element_type, dtype)
+    if "{" in subscripts:
+        subscripts, factors = lettered(subscripts, factors)
     text = parse(subscripts, tuple(tuple(shape_of(x)) for x in factors))
     return bind(EINSUM, factors, (text,), wanted(out_sharding, *factors))
 

@@ -12,5 +12,7 @@
 - `signature`: arguments of functions that are transformed.
 - `stages`: what is known of a call before it is done.
 - `shard_map`, `vmap`, `pmap`, `soft_pmap`: what users call; each says where named dims live.
-- `stages`, `jit`, `control_flow`: likewise, for functions that are traced.
+- `stages`, `jit`: likewise, for functions that are traced.
+- `branches`, `loops`, `scans`, `prefix_scan`: control flow that depends on values.
+- `bodies`: the functions in it.
 """

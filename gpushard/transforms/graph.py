@@ -81,6 +81,7 @@ class Step:
     wanted: Sharding | None = None
     kept: bool = False  # whether it is done even if nobody needs its results
     bodies: tuple[Graph, ...] = ()  # graphs that it runs, for the text
+    scope: str = ""  # what the program calls the part that it is of
 
     def avals(self) -> list[Aval]:
         """Return shapes and types of all that the operation takes, numbers among it."""
@@ -189,7 +190,9 @@ def lines(
     yield f"{{ lambda {typed(constants)}; {typed(graph.inputs)}. let"
     for step in steps:
         operands = [said(x) for x in (*step.operands, *step.numbers)]
-        yield f"    {typed(step.results)} = {' '.join([step.name.replace(' ', '_'), *operands])}"
+        scope = f"  # {step.scope}" if step.scope else ""
+        words = " ".join([step.name.replace(" ", "_"), *operands])
+        yield f"    {typed(step.results)} = {words}{scope}"
         for body in step.bodies:
             inside = lines(body, body.needed(), shardings=shardings, fresh=fresh)
             yield from ("      " + line for line in inside)

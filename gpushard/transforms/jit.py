@@ -5,31 +5,43 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import inspect
 import logging
 import operator
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import types
+from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from gpushard import tree
 from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.aval import KeyDType, ShapeDtypeStruct
 from gpushard.array.key_array import is_keys
 from gpushard.cache import BoundedCache
-from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.errors import ArgumentTypeError
 from gpushard.frozen import dataclass
 from gpushard.placement.defaults import default_sharding, surroundings
 from gpushard.placement.device_put import device_put
+from gpushard.runtime.runtime import Device
+from gpushard.transforms import bodies
+from gpushard.transforms.arguments import (
+    Options,
+    check_options,
+    donated,
+    options_of,
+    with_statics,
+    without_statics,
+)
 from gpushard.transforms.constraints import check_devices, laid_out, placed
 from gpushard.transforms.executable import Executable, array_of, var_of
+from gpushard.transforms.fold import folded
 from gpushard.transforms.graph import Graph
 from gpushard.transforms.named_dims import innermost
+from gpushard.transforms.propagate import optimized
 from gpushard.transforms.signature import check_function, check_leaf, labelled, title
 from gpushard.transforms.stages import Lowered, Signature, Traced
-from gpushard.transforms.trace import Trace, Tracer, tracing
+from gpushard.transforms.trace import Trace, Tracer, inside, tracing
 
 _KEY: Any = KeyDType()
 _LEAF = tree.structure(0)
@@ -41,16 +53,6 @@ _CACHE_BYTES = 256 << 20
 
 _disabled: ContextVar[bool] = ContextVar("jit disabled", default=False)
 _logged: ContextVar[bool] = ContextVar("compiles logged", default=False)
-
-
-@dataclass(frozen=True, eq=False)
-class Options:
-    """How a function is to be traced."""
-
-    static: tuple[tuple[int, ...], tuple[str, ...]]  # arguments given as they are: numbers, names
-    donated: tuple[tuple[int, ...], tuple[str, ...]]  # arguments given up, likewise
-    in_shardings: Any  # where arguments lie: a prefix of them, or None
-    out_shardings: Any  # where results lie: a prefix of them, or None
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +86,22 @@ class Compiled:
         return tree.unflatten(self.structure, arrays)
 
 
-_caches: WeakKeyDictionary[Any, list[BoundedCache[Any]]] = WeakKeyDictionary()
+_caches: WeakKeyDictionary[Any, dict[Any, BoundedCache[Compiled]]] = WeakKeyDictionary()
+"""For each function and options what it was traced to, for `jit(f)` where it is called, too."""
+
+_others: WeakSet[BoundedCache[Compiled]] = WeakSet()
+"""Caches of what cannot be compared."""
+
+
+def _cache_of(fun: Any, options: Options) -> BoundedCache[Compiled]:
+    """Return where it is kept what a function was traced to with such options."""
+    key = options.key()
+    if key is not None:
+        with contextlib.suppress(TypeError):  # which has no hash, or cannot be referred to weakly
+            return _caches.setdefault(fun, {}).setdefault(key, BoundedCache(_CACHE_BYTES))
+    cache: BoundedCache[Compiled] = BoundedCache(_CACHE_BYTES)
+    _others.add(cache)
+    return cache
 
 
 class Jitted:
@@ -95,13 +112,11 @@ class Jitted:
         self._fun = fun
         self._options = options
         self._what = title("jit", fun)
-        self._cache: BoundedCache[Compiled] = BoundedCache(_CACHE_BYTES)
-        self._plain = not (any(options.static) or any(options.donated) or options.in_shardings)
-        with contextlib.suppress(TypeError):  # which cannot be referred to weakly
-            _caches.setdefault(fun, []).append(self._cache)
+        self._cache = _cache_of(fun, options)
+        self._plain = not any(options.static)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else types.MethodType(self, instance)
 
     def __repr__(self) -> str:
         return f"<{self._what}>"
@@ -120,14 +135,16 @@ class Jitted:
             return self._fun(*args, **kwargs)
         if innermost() is not None or tracing() is not None:
             return self._inlined(args, kwargs)
+        options = self._options
         leaves, key, call = self._prepared(args, kwargs)
         compiled = self._cache.get(key)
         if compiled is None:
-            compiled = self._compile(leaves, call)
+            with options.around():
+                compiled = self._compile(leaves, call)
             self._cache.put(key, compiled, compiled.nbytes)
         result = compiled.call(leaves)
-        if any(self._options.donated):
-            for x in self._donated(args, kwargs):
+        if any(options.donated):
+            for x in donated(options.donated, args, kwargs):
                 if isinstance(x, Array):
                     x.delete()
         return result
@@ -136,11 +153,13 @@ class Jitted:
         """Return the arguments as arrays, what they have in common with others, and a call."""
         statics: dict[Any, Any] = {}
         if not self._plain:
-            args, kwargs, statics = self._split(args, kwargs)
+            args, kwargs, statics = self.split(args, kwargs)
         leaves, structure = tree.flatten((args, kwargs))
         label = labelled(self._fun, args, kwargs)
         if self._options.in_shardings is not None:
             leaves = placed(leaves, args, kwargs, self._options.in_shardings, self._what, label)
+        if self._options.device is not None:
+            leaves = self._options.moved(leaves, device_put)
         key: list[Any] = [structure, *surroundings()]
         for number, x in enumerate(leaves):
             kind = type(x)
@@ -152,25 +171,14 @@ class Jitted:
             key.append(tuple((name, type(x), x) for name, x in statics.items()))
         return leaves, tuple(key), (structure, statics, label)
 
-    def _split(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
+    def split(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
         """Return arguments without those that are static, and these."""
-        numbers, names = self._options.static
-        statics: dict[Any, Any] = {}
-        for n in numbers:
-            at = n % len(args) if -len(args) <= n < len(args) else None
-            if at is not None:
-                statics[at] = args[at]
-        for name in names:
-            if name in kwargs:
-                statics[name] = kwargs[name]
-        for name, value in statics.items():
-            _check_static(value, name, self._what)
-        rest = tuple([x for n, x in enumerate(args) if n not in statics])
-        return rest, {k: x for k, x in kwargs.items() if k not in statics}, statics
+        return without_statics(self._options.static, args, kwargs, self._what)
 
     def _compile(self, leaves: list[Any], call: Any) -> Compiled:
         check_devices(leaves, self._what, call[2])
         graph, structure, keys = self._trace(leaves, call)
+        graph = folded(optimized(graph))
         executable = Executable(graph)
         numbers = {var: n for n, var in enumerate(graph.inputs)}
         if _logged.get():
@@ -193,7 +201,7 @@ class Jitted:
             for x in leaves
         ]
         args, kwargs = tree.unflatten(structure, inside)
-        args, kwargs = _joined(args, kwargs, statics)
+        args, kwargs = with_statics(args, kwargs, statics)
         with trace.entered():
             out = self._fun(*args, **kwargs)
             results, shape = tree.flatten(out)
@@ -212,24 +220,29 @@ class Jitted:
 
     def _inlined(self, args: Any, kwargs: Any) -> Any:
         """Call the function in one that is mapped or traced, which sees what this one does."""
-        if self._options.in_shardings is not None:
-            args = tree.unflatten(
-                tree.structure(args),
-                laid_out(tree.leaves(args), args, self._options.in_shardings, "in_shardings"),
-            )
-        out = self._fun(*args, **kwargs)
-        if self._options.out_shardings is None:
-            return out
-        leaves, structure = tree.flatten(out)
-        return tree.unflatten(
-            structure, laid_out(leaves, out, self._options.out_shardings, "out_shardings")
-        )
-
-    def _donated(self, args: Any, kwargs: Any) -> list[Any]:
-        numbers, names = self._options.donated
-        given = [args[n] for n in numbers if -len(args) <= n < len(args)]
-        given += [kwargs[name] for name in names if name in kwargs]
-        return [x for x in tree.leaves(given) if hasattr(x, "shape")]
+        options = self._options
+        args, kwargs, statics = without_statics(options.static, args, kwargs, self._what)
+        leaves, structure = tree.flatten((args, kwargs))
+        label = labelled(self._fun, args, kwargs)
+        for number, x in enumerate(leaves):
+            check_leaf(x, self._what, label(number))
+            leaves[number] = inside(x)
+        if options.in_shardings is not None:
+            leaves = laid_out(leaves, args, options.in_shardings, "in_shardings")
+        leaves = options.moved(leaves, device_put)
+        args, kwargs = tree.unflatten(structure, leaves)
+        args, kwargs = with_statics(args, kwargs, statics)
+        with options.around():
+            out = self._fun(*args, **kwargs)
+        results, shape = tree.flatten(out)
+        for number, x in enumerate(results):
+            if not isinstance(x, Array):
+                path = "".join(map(str, shape.leaf_paths()[number]))
+                check_leaf(x, self._what, "the result" + path)
+                results[number] = inside(x)
+        if options.out_shardings is not None:
+            results = laid_out(results, out, options.out_shardings, "out_shardings")
+        return tree.unflatten(shape, results)
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """Trace the function for arguments; of these a shape and a dtype are enough."""
@@ -239,17 +252,17 @@ class Jitted:
                 "outside, or call it",
                 argument="self",
             )
-        own_args, own_kwargs, statics = self._split(args, kwargs)
+        own_args, own_kwargs, statics = self.split(args, kwargs)
         leaves, structure = tree.flatten((own_args, own_kwargs))
         label = labelled(self._fun, own_args, own_kwargs)
         if self._options.in_shardings is not None:
             leaves = placed(
                 leaves, own_args, own_kwargs, self._options.in_shardings, self._what, label
             )
-        leaves = [
-            x if hasattr(x, "shape") and hasattr(x, "dtype") else device_put(x) for x in leaves
-        ]
-        graph, out, keys = self._trace(leaves, (structure, statics, label))
+        leaves = self._shaped(leaves, label)
+        leaves = self._options.moved(leaves, _if_there)
+        with self._options.around():
+            graph, out, keys = self._trace(leaves, (structure, statics, label))
         return Traced(
             Signature(
                 self._what,
@@ -261,6 +274,14 @@ class Jitted:
                 self._marked(args, kwargs, statics),
             )
         )
+
+    def _shaped(self, leaves: list[Any], label: Any) -> list[Any]:
+        """Return arguments that have a shape and a dtype."""
+        for number, x in enumerate(leaves):
+            if not (hasattr(x, "shape") and hasattr(x, "dtype")):
+                check_leaf(x, self._what, label(number))
+                leaves[number] = device_put(x)
+        return leaves
 
     def _marked(self, args: Any, kwargs: Any, statics: Any) -> tuple[bool, ...]:
         """Return for each leaf of the arguments that are not static whether it is donated."""
@@ -284,28 +305,26 @@ class Jitted:
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Return shapes and types of the results, as `eval_shape` does."""
-        return eval_shape(self._fun, *args, **kwargs)
+        return self.abstract(args, kwargs)[1]
+
+    def abstract(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Graph, Any]:
+        """Return what it does with arguments of which shape and type are enough, and gives."""
+        args, kwargs, statics = without_statics(self._options.static, args, kwargs, self._what)
+        leaves, structure = tree.flatten((args, kwargs))
+        label = labelled(self._fun, args, kwargs)
+        leaves = self._shaped(leaves, label)
+        with self._options.around():
+            graph, shape, keys = self._trace(leaves, (structure, statics, label))
+        shapes = [
+            ShapeDtypeStruct(var.shape, _KEY if key else var.dtype, weak_type=var.weak)
+            for var, key in zip(graph.results, keys, strict=True)
+        ]
+        return graph, shapes[0] if shape is None else tree.unflatten(shape, shapes)
 
 
-def _joined(args: Any, kwargs: Any, statics: dict[Any, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Return arguments with those that are static in their places."""
-    whole = list(args)
-    for name in sorted(n for n in statics if isinstance(n, int)):
-        whole.insert(name, statics[name])
-    named = {name: value for name, value in statics.items() if isinstance(name, str)}
-    return whole, {**kwargs, **named}
-
-
-def _check_static(value: Any, name: Any, what: str) -> None:
-    try:
-        hash(value)
-    except TypeError:
-        raise ArgumentTypeError(
-            f"{what}: the static argument {name!r} is a {type(value).__name__}, which has no hash; "
-            "give a tuple, or leave it out of static_argnums",
-            argument="static_argnums",
-            type=type(value),
-        ) from None
+def _if_there(x: Any, sharding: Any) -> Any:
+    """Move an array; what has a shape and a dtype alone stays."""
+    return device_put(x, sharding) if isinstance(x, Array) else x
 
 
 def jit(
@@ -317,6 +336,12 @@ def jit(
     static_argnames: str | Iterable[str] | None = None,
     donate_argnums: int | Sequence[int] | None = None,
     donate_argnames: str | Iterable[str] | None = None,
+    keep_unused: bool = False,
+    device: Device | None = None,
+    backend: str | None = None,
+    inline: bool = False,
+    abstracted_axes: None = None,
+    compiler_options: dict[str, Any] | None = None,
 ) -> Any:
     """Trace a function once for arguments of a kind, and replay what it does from then on.
 
@@ -332,13 +357,22 @@ def jit(
         the signature.
       donate_argnums: arguments whose arrays may be given up, by number; they count as deleted.
       donate_argnames: likewise, by name.
+      keep_unused: has no meaning here, and is there for programs that give it: what is not needed
+        is not done, and arguments are checked in any case.
+      device: where arguments go and everything is done; not together with shardings.
+      backend: the platform of the devices, "cpu" or "gpu"; None for the one there is.
+      inline: has no meaning here: what is called in a traced function always becomes a part of it.
+      abstracted_axes: must be None.
+      compiler_options: must be empty: there are none.
 
     Returns:
-      The function.
+      The function. What was traced is kept with `fun`, so another `jit(fun)` finds it.
 
     Raises:
-      ArgumentTypeError: fun is no function.
-      ArgumentError: a number or a name is none of its arguments, or one is static and donated.
+      ArgumentTypeError: fun is no function, or an argument has a wrong type.
+      ArgumentError: a number or a name is none of its arguments, one is static and donated, or a
+        device is given with shardings.
+      NoDeviceError: backend has no devices.
 
     >>> import gpushard as gs
     >>> @gs.jit
@@ -347,6 +381,7 @@ def jit(
     >>> step(gs.numpy.asarray([1.0, -2.0]), 0.5)
     Array([ 0.5, -1.5], dtype=float64)
     """
+    check_options(compiler_options, abstracted_axes)
     if fun is None:
         return functools.partial(
             jit,
@@ -356,122 +391,18 @@ def jit(
             static_argnames=static_argnames,
             donate_argnums=donate_argnums,
             donate_argnames=donate_argnames,
+            device=device,
+            backend=backend,
         )
     check_function(fun, "jit")
-    static = _arguments(fun, static_argnums, static_argnames, "static")
-    donated = _arguments(fun, donate_argnums, donate_argnames, "donate")
-    both = set(static[0]) & set(donated[0]) | set(static[1]) & set(donated[1])
-    if both:
-        raise ArgumentError(
-            f"{title('jit', fun)}: {sorted(map(str, both))} are both static and donated; static "
-            "arguments hold no arrays, leave them out of donate_argnums",
-            argument="donate_argnums",
-        )
-    return Jitted(fun, Options(static, donated, in_shardings, out_shardings))
-
-
-def _arguments(
-    fun: Any, numbers: Any, names: Any, what: str
-) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Return numbers and names of arguments, inferred from each other where one is missing."""
-    given = (numbers,) if isinstance(numbers, int) else tuple(numbers or ())
-    named = (names,) if isinstance(names, str) else tuple(names or ())
-    try:
-        parameters = list(inspect.signature(fun).parameters.values())
-    except (TypeError, ValueError):
-        return given, named
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    open_ended = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    any_name = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    for n in given:
-        if not open_ended and not -len(positional) <= n < len(positional):
-            raise ArgumentError(
-                f"{title('jit', fun)}: {what}_argnums has {n}, and the function has "
-                f"{len(positional)} positional arguments; count from 0, or from -1 back",
-                argument=f"{what}_argnums",
-                number=n,
-            )
-    known = {p.name for p in parameters}
-    for name in named:
-        if name not in known and not any_name:
-            raise ArgumentError(
-                f"{title('jit', fun)}: {what}_argnames has {name!r}, and the function has "
-                f"{', '.join(sorted(known))}; use a name of these",
-                argument=f"{what}_argnames",
-                name=name,
-            )
-    if not open_ended:
-        given = tuple(n % len(positional) for n in given)
-    if numbers is None:
-        order = [p.name for p in positional]
-        given = tuple(order.index(name) for name in named if name in order)
-    elif names is None:
-        named = tuple(
-            positional[n].name
-            for n in given
-            if 0 <= n < len(positional)
-            and positional[n].kind is not inspect.Parameter.POSITIONAL_ONLY
-        )
-    return given, named
-
-
-def _abstract(fun: Any, args: Any, kwargs: Any) -> tuple[Graph, Any, tuple[bool, ...]]:
-    """Trace a function for arguments of which shape and type are enough."""
-    leaves, structure = tree.flatten((args, kwargs))
-    leaves = [x if hasattr(x, "shape") and hasattr(x, "dtype") else device_put(x) for x in leaves]
-    own = Jitted(fun, Options(((), ()), ((), ()), None, None))
-    return own._trace(leaves, (structure, {}, labelled(fun, args, kwargs)))
-
-
-def make_jaxpr(fun: Callable[..., Any]) -> Callable[..., str]:
-    """Return what says, for arguments, which operations a function is made of.
-
-    Args:
-      fun: the function.
-
-    Returns:
-      A function that takes arguments as `fun` does, and returns text: the values and operations, a
-      line each.
-
-    >>> import gpushard as gs
-    >>> print(gs.make_jaxpr(lambda x: (x * x).sum())(gs.numpy.ones(3)))
-    { lambda ; a:float64[3]. let
-        b:float64[3] = multiply a a
-        c:float64[] = sum b
-      in (c,) }
-    """
-    check_function(fun, "make_jaxpr")
-
-    @functools.wraps(fun)
-    def traced(*args: Any, **kwargs: Any) -> str:
-        return _abstract(fun, args, kwargs)[0].text()
-
-    return traced
-
-
-def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Return shapes and types of what a function returns, without computing it.
-
-    Args:
-      fun: the function.
-      *args: its arguments; what has a shape and a dtype is enough.
-      **kwargs: likewise.
-
-    Returns:
-      `ShapeDtypeStruct`s in the structure of the result.
-
-    >>> import gpushard as gs
-    >>> result = gs.eval_shape(lambda x: x @ x.T, gs.ShapeDtypeStruct((2, 3), "float32"))
-    >>> result.shape, result.dtype.name
-    ((2, 2), 'float32')
-    """
-    check_function(fun, "eval_shape")
-    graph, structure, keys = _abstract(fun, args, kwargs)
-    shapes = [
-        ShapeDtypeStruct(var.shape, _KEY if key else var.dtype, weak_type=var.weak)
-        for var, key in zip(graph.results, keys, strict=True)
-    ]
-    return shapes[0] if structure is None else tree.unflatten(structure, shapes)
+    options = options_of(
+        fun,
+        (static_argnums, static_argnames),
+        (donate_argnums, donate_argnames),
+        (in_shardings, out_shardings),
+        (device, backend),
+    )
+    return Jitted(fun, options)
 
 
 @contextlib.contextmanager
@@ -505,5 +436,8 @@ def log_compiles(log: bool = True) -> Iterator[None]:
 def clear_caches() -> None:
     """Forget what any function was traced to."""
     for caches in list(_caches.values()):
-        for cache in caches:
+        for cache in list(caches.values()):
             cache.clear()
+    for cache in list(_others):
+        cache.clear()
+    bodies.forget()

@@ -27,12 +27,13 @@ from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P
 from gpushard.geometry.sharding import Sharding
+from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind, bind_plain, creating
 from gpushard.ops.derived import derived
 from gpushard.ops.programs.move import Replace
 from gpushard.ops.row import Params, Row
 from gpushard.ops.scalars import KINDS
-from gpushard.ops.table.movement import BROADCAST_TO, RESHAPE, index
+from gpushard.ops.table.movement import BROADCAST_TO, RESHAPE, TRANSPOSE, index
 from gpushard.placement.device_put import device_put
 from gpushard.transforms.traced import Traced, user_line
 from gpushard.typing import HostArray, Shape
@@ -52,9 +53,10 @@ class NamedDim:
       axes: the mesh axes whose positions are its elements; None for any other dim.
       mesh: whose axes these are.
       place: the mesh axes that split it; where there are none it is split as any dim is.
+      loops: the loops whose turns have a part of the elements each.
     """
 
-    __slots__ = ("axes", "name", "order", "place", "size")
+    __slots__ = ("axes", "loops", "name", "order", "place", "size")
 
     def __init__(
         self,
@@ -64,11 +66,13 @@ class NamedDim:
         axes: tuple[str, ...] | None = None,
         mesh: Mesh | None = None,
         place: tuple[str, ...] | None = None,
+        loops: tuple[Hashable, ...] = (),
     ) -> None:
         self.name = name
         self.size = size
         self.order = order
         self.axes = axes
+        self.loops = loops
         self.place: tuple[str, ...] | None = None
         """The axes of more than one device that it lives on; None where it may lie anyhow."""
         where = axes if place is None else place
@@ -89,8 +93,8 @@ class Frame:
     """
 
     __slots__ = (
-        "_before", "auto", "bound", "brings", "depth", "dims", "is_open", "label", "mesh", "outer",
-        "what",
+        "_before", "auto", "bound", "brings", "depth", "dims", "has_devices", "is_open", "label",
+        "mesh", "outer", "what",
     )  # fmt: skip
 
     brings: bool
@@ -112,6 +116,8 @@ class Frame:
         self.is_open = True
         self.brings = self.outer is not None and self.outer.brings
         """Whether values may lie on another mesh than that of the call, and have to be brought."""
+        self.has_devices = False
+        """Whether functions in it may not be mapped over devices of their own."""
 
     def name(
         self,
@@ -119,9 +125,10 @@ class Frame:
         size: int,
         axes: tuple[str, ...] | None = None,
         place: tuple[str, ...] | None = None,
+        loops: tuple[Hashable, ...] = (),
     ) -> NamedDim:
         """Make a named dim of this call, which collectives find; the last one of several."""
-        made = NamedDim(name, size, next(_orders), axes, self.mesh, place)
+        made = NamedDim(name, size, next(_orders), axes, self.mesh, place, loops)
         self.dims = (*self.dims, made)
         if name is not None:
             self.bound[name] = (*self.bound.get(name, ()), made)
@@ -193,6 +200,15 @@ def find(axis: Any, function: str) -> Names:
             raise ArgumentError.refusing(
                 "axis_name", axis, f"names {name!r} twice; give each once", function, axis=name
             )
+        if own[0].loops:
+            raise ArgumentError.refusing(
+                "axis_name",
+                axis,
+                f"names {name!r}, a part of which each turn of the loop {own[0].loops[0]!r} has; "
+                "give that axis mesh axes, or no resource",
+                function,
+                axis=name,
+            )
         found += own
     return tuple(found)
 
@@ -251,6 +267,22 @@ class Mapped(Traced):
         self._source = self._source or new._source
         self._weak_type = False
 
+    def _reduced_over(self, row: Row, axis: Any, keepdims: bool, extra: Any) -> Any:
+        """Reduce over dims of which some are given by their names."""
+        axes = axis if isinstance(axis, tuple | list) else (axis,)
+        names = find(tuple([each for each in axes if isinstance(each, str)]), row.name)
+        check_has(self, names, row.name)
+        own = exposed(self, names)
+        rest = tuple([each for each in axes if not isinstance(each, str)])
+        dims = from_end(rest, len(self._shape), row.name)
+        every = (*range(-own.ndim, len(names) - own.ndim), *dims)
+        made = bind(row, (own,), (every, False, extra))
+        if not keepdims:
+            return made
+        sizes = iter(made._shape)
+        at = range(-len(self._shape), 0)
+        return index(made, tuple([None if dim in dims else (0, 1, next(sizes)) for dim in at]))
+
     def _of(self, function: Callable[[Any], Any]) -> Mapped:
         """Return what a function makes of the array, whose dims it keeps."""
         return mapped(function(self._value), self._names, self._frame, self._source)
@@ -301,7 +333,58 @@ def leaked(x: Mapped) -> TracedValueError:
 def merged(*each: Names) -> Names:
     """Return all names of several values, outer ones first."""
     names = {name for names in each for name in names}
-    return tuple(sorted(names, key=lambda name: name.order))
+    whole = tuple(sorted(names, key=lambda name: name.order))
+    check_apart(whole)
+    return whole
+
+
+def check_apart(names: Names) -> None:
+    """Check that named dims of one value share no mesh axis, and no loop.
+
+    Raises:
+      ArgumentError: two of them do.
+    """
+    taken: dict[Hashable, NamedDim] = {}
+    for name in names:
+        for resource in (*(name.place or ()), *name.loops):
+            other = taken.setdefault(resource, name)
+            if other is not name:
+                raise ArgumentError(
+                    f"a value ({user_line()}) has the named dims {other!r} and {name!r}, and "
+                    f"{resource!r} has both; give one of them other resources, or none",
+                    argument="axis_resources",
+                    resource=resource,
+                    axes=(other.name, name.name),
+                )
+
+
+def check_has(x: Mapped, names: Names, function: str) -> None:
+    """Check that a value has all of some named dims.
+
+    Raises:
+      ArgumentError: it is the same along one of them.
+    """
+    for name in names:
+        if name not in x._names:
+            raise ArgumentError.refusing(
+                "axis",
+                name.name,
+                f"is no dim of the value, which is the same along it and has {list(x._names)}; "
+                "leave it out, or use gpushard.lax.psum, which counts such values, too",
+                function,
+                axis=name.name,
+            )
+
+
+def exposed(x: Mapped, names: Names) -> Mapped:
+    """Return a value with some of its named dims as dims of its own, in front of the others."""
+    rest = tuple([name for name in x._names if name not in names])
+    value = x._value
+    order = [x._names.index(name) for name in (*rest, *names)]
+    order += range(len(order), value.ndim)
+    if order != list(range(value.ndim)):
+        value = bind(TRANSPOSE, (value,), (tuple([dim - value.ndim for dim in order]),))
+    return mapped(value, rest, x._frame, x._source)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -498,7 +581,8 @@ def sharding_of(value: Any, names: Names, mesh: Mesh | None) -> NamedSharding | 
     """Return how a value lies whose first dims get these names: each where it lives.
 
     Args:
-      value: an array with as many dims more; those keep the axes that they have.
+      value: an array with as many dims more; those, and what lives nowhere, keep the axes that they
+        have.
       names: of the first dims.
       mesh: of the call; None if nothing is to be said.
     """
@@ -506,8 +590,12 @@ def sharding_of(value: Any, names: Names, mesh: Mesh | None) -> NamedSharding | 
         return None
     own = value._sharding
     taken = {axis for name in names for axis in name.place or ()}
-    entries: list[Any] = [name.place or () for name in names]
-    for dim in range(len(names), value.ndim):
+    entries: list[Any] = []
+    for dim in range(value.ndim):
+        place = names[dim].place if dim < len(names) else None
+        if place is not None:
+            entries.append(place)
+            continue
         axes = own.spec.axes(dim) if isinstance(own, NamedSharding) and own.mesh == mesh else ()
         entries.append(tuple(axis for axis in axes if axis not in taken))
     return NamedSharding(mesh, P(*[entry or None for entry in entries]))

@@ -21,7 +21,7 @@ from gpushard.ops.scalars import converter
 from gpushard.transforms.c_kernels import c_kernel
 from gpushard.transforms.graph import Step, Var
 from gpushard.transforms.nests import SHORT, Load, Nest, Op, Result
-from gpushard.transforms.tiles import tile_kernel
+from gpushard.transforms.tiles import straight_kernel, tile_kernel
 from gpushard.transforms.views import View
 from gpushard.typing import IntArray
 
@@ -267,9 +267,11 @@ def one(laid: Laid) -> Step:
     tilings = laid.natural
     sizes = [x.dtype.itemsize for x in laid.operands]
     calls, of_device = calls_of(_REGION, list(zip(laid.tilings, sizes, strict=True)), tilings)
+    blocks = [tiling.shard_shapes for tiling in laid.tilings]
+    kernel = kernel or straight_kernel(nest, blocks) or tile_kernel(nest)
     name = "fused " + " ".join(member.step.name for member in laid.members)
     work = Work(
-        runtime, name, kernel or tile_kernel(nest), calls, of_device, tilings,
+        runtime, name, kernel, calls, of_device, tilings,
         [x.dtype for x in results],
     )  # fmt: skip
     movers = [
@@ -279,7 +281,8 @@ def one(laid: Laid) -> Step:
     ]
     run = _Fused(LocalCalls(work, steps=len(laid.members)), of_device, movers, laid.merges).run
     moved = sum(mover.bytes_received for _, mover in movers)
-    return Step(name, run, tuple(laid.operands), tuple(results), moved=moved)
+    scope = " ".join(dict.fromkeys(m.step.scope for m in laid.members if m.step.scope))
+    return Step(name, run, tuple(laid.operands), tuple(results), moved=moved, scope=scope)
 
 
 class _Fused:

@@ -60,6 +60,9 @@ from gpushard.typing import Shape
 _CHUNKS = "soft_pmap"
 """What begins the names of axes on which devices have chunks, be it of one element each."""
 
+_PARTS = "parts"
+"""What begins the names of axes that cut dims of the function's into parts."""
+
 
 class StackedFrame(Frame):
     """One call of a function that is mapped over devices.
@@ -69,7 +72,8 @@ class StackedFrame(Frame):
       label: gives the name of an argument by its number, for errors.
       size: how many elements are mapped.
       devices: to choose from; for the outermost call.
-      chunked: whether a device may have several of these elements.
+      kind: what the axis is: "pmap" gives each device an element, "soft_pmap" may give it several,
+        "parts" is there to cut dims of the function's.
       ahead: sizes of further axes that calls within may have; for the outermost call.
     """
 
@@ -86,14 +90,21 @@ class StackedFrame(Frame):
         size: int,
         devices: Sequence[Any],
         *,
-        chunked: bool = False,
+        kind: str = "pmap",
         ahead: Shape = (),
     ) -> None:
         super().__init__(what, None, label)
         others = self._around() if self.outer is not None else []
+        for frame in others:
+            if frame.has_devices:
+                raise ArgumentError(
+                    f"{what} in the {frame.what}, whose named dims have the devices; use vmap "
+                    "here, or give its axis_resources more mesh axes",
+                    argument="fun",
+                )
         around = [frame for frame in others if isinstance(frame, StackedFrame)]
         self.pool = around[0].pool if around else tuple(devices)
-        self.axis = f"{_CHUNKS if chunked else 'pmap'} {len(around)}"
+        self.axis = f"{kind} {len(around)}"
         self.used = 1
         before: tuple[tuple[str, int], ...] = ()
         if around and around[0].mesh is not None:
@@ -107,7 +118,7 @@ class StackedFrame(Frame):
                 "whose devices have their work; use vmap here",
                 argument="fun",
             )
-        self.mesh = _grid(self.pool, before, self.axis, size, ahead, what, chunked)
+        self.mesh = _grid(self.pool, before, self.axis, size, ahead, what, kind == _CHUNKS)
         if around:
             for frame in (*others, self):
                 frame.mesh = self.mesh
@@ -223,10 +234,11 @@ def listed(mesh: Mesh, sharding: NamedSharding, shape: Shape) -> PmapSharding:
         if not axes:
             dims.append(None)
             continue
-        (axis,) = axes
-        cuts[axis] = len(cuts)
-        elements = n == mesh.shape[axis] and not axis.startswith(_CHUNKS)
-        dims.append(Unstacked(n) if elements else Chunked(mesh.shape[axis]))
+        for axis in axes:
+            cuts[axis] = len(cuts)
+        sizes = tuple([mesh.shape[axis] for axis in axes])
+        elements = sizes == (n,) and not axes[0].startswith((_CHUNKS, _PARTS))
+        dims.append(Unstacked(n) if elements else Chunked(sizes))
     spec = ShardingSpec(
         dims,
         [
@@ -289,9 +301,9 @@ def stacked(x: Any, axis: int | None, names: Names, frame: StackedFrame, number:
     shape = (*shape[:at], *shape[at + 1 :])
     kept: Splits = ((),) * (len(shape) - len(outer))
     if array and frame.axis != mesh.axis_names[-1]:
-        others = _elements(x, len(outer), mesh)
+        others = _elements(x, len(outer), mesh, every=True)
         others = others[:axis] + others[axis + 1 :]
-        kept = tuple([axes if axes != (frame.axis,) else () for axes in others])
+        kept = tuple([axes if frame.axis not in axes else () for axes in others])
     way = _way(mesh, frame.axis, frame.sizes, shape, lead, axis, kept)
     if not array:
         x = device_put(x, way.whole)
@@ -334,10 +346,10 @@ def unstacked(x: Mapped, axis: int | None, names: Names, frame: StackedFrame) ->
     return value if frame.outer is None else mapped(value, outer, frame.outer, x._source)
 
 
-def _elements(value: Any, ahead: int, mesh: Mesh) -> Splits:
-    """Return the axis of each dim after the first ones that has an element for each of its devices.
+def _elements(value: Any, ahead: int, mesh: Mesh, *, every: bool = False) -> Splits:
+    """Return the axes of each dim after the first ones: those of parts, and one of elements.
 
-    Others are brought together.
+    Along others, unless every one is asked for, it is brought together.
     """
     own = value._sharding
     if type(own) is PmapSharding:
@@ -346,7 +358,9 @@ def _elements(value: Any, ahead: int, mesh: Mesh) -> Splits:
     for dim in range(ahead, value.ndim):
         axes = own.spec.axes(dim) if isinstance(own, NamedSharding) and own.mesh is mesh else ()
         fits = len(axes) == 1 and value.shape[dim] == mesh.shape[axes[0]]
-        found.append(axes if fits else ())
+        count = math.prod([mesh.shape[axis] for axis in axes])
+        parts = every or all(axis.startswith(_PARTS) for axis in axes)
+        found.append(axes if fits or (parts and value.shape[dim] % count == 0) else ())
     return tuple(found)
 
 
@@ -404,7 +418,7 @@ class Opened:
         if innermost() is None and every is not None:
             ahead = _ahead(self.leaves, self._dims, size, devices)
         self.frame = frame = StackedFrame(
-            what, label, size, devices, chunked=every is None, ahead=ahead
+            what, label, size, devices, kind=_CHUNKS if every is None else "pmap", ahead=ahead
         )
         self._names: Names = (frame.name(axis, frame.count, (frame.axis,)),)
         if every is None:

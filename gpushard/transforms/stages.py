@@ -6,6 +6,7 @@ shardings of everything, what is moved, and how much memory it takes.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,8 +19,10 @@ from gpushard.frozen import dataclass
 from gpushard.geometry.format import Format, Layout
 from gpushard.placement.device_put import device_put
 from gpushard.transforms.executable import Executable, array_of
+from gpushard.transforms.fold import folded
 from gpushard.transforms.graph import Graph, Step, Var
 from gpushard.transforms.named_dims import innermost
+from gpushard.transforms.propagate import optimized
 from gpushard.transforms.trace import tracing
 
 # fmt: off
@@ -163,7 +166,8 @@ class Traced(_Stage):
                 argument="lowering_platforms",
                 value=lowering_platforms,
             )
-        return Lowered(self._signature)
+        graph = folded(optimized(self._signature.graph))
+        return Lowered(dataclasses.replace(self._signature, graph=graph))
 
 
 class Lowered(_Stage):

@@ -107,11 +107,11 @@ def _move(mover: Mover, watch: str, given: Sequence[ShardedBuffer], _: Any) -> l
 
 def received(x: Var, to: Tiling) -> int:
     """Return the bytes that devices receive as a value goes to other boxes, each a domain."""
-    return _lacking(x.tiling, to) * x.dtype.itemsize
+    return lacking(x.tiling, to) * x.dtype.itemsize
 
 
 @functools.lru_cache(maxsize=4096)
-def _lacking(own: Tiling, to: Tiling) -> int:
+def lacking(own: Tiling, to: Tiling) -> int:
     """Return the elements that devices need of other boxes and do not have."""
     if own is to:
         return 0
@@ -142,6 +142,6 @@ def closed(sharding: Sharding, lies: Sharding | None) -> Sharding:
     return sharding.with_spec(PartitionSpec(*entries))
 
 
-def keeps(sharding: Sharding, end: NamedSharding) -> bool:
-    """Whether a sharding splits dims as another one does, but for those that this leaves open."""
-    return isinstance(sharding, NamedSharding) and sharding == closed(end, sharding)
+def keeps(sharding: Sharding, wanted: Sharding | None) -> bool:
+    """Whether a sharding splits dims as a user wants who may have left dims open."""
+    return wanted is None or sharding == closed(wanted, sharding)

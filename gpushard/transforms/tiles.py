@@ -23,6 +23,10 @@ _TILE = 1 << 18
 interpreter's lock is held between them."""
 
 
+_SMALL = 1 << 12
+"""Elements of a block that is small."""
+
+
 class Scratch(threading.local):
     """Memory of one thread for what is between operations."""
 
@@ -102,6 +106,57 @@ def tile_kernel(whole: Nest) -> Kernel:
             return out
         return tuple(to) if len(to) > 1 else to[0]
 
+    return kernel
+
+
+def straight_kernel(nest: Nest, operands: Sequence[Sequence[Shape]]) -> Kernel | None:
+    """Return the kernel of a nest of small blocks: its operations as lines of one function.
+
+    Where blocks are that small, cutting them into tiles takes longer than what it saves.
+
+    Args:
+      nest: what it computes.
+      operands: of each that it takes from outside, the shapes of the blocks.
+
+    Returns:
+      The kernel; None where blocks are large, or of different shapes.
+    """
+    shapes = {shape for each in operands for shape in each if shape} or {()}
+    if len(shapes) != 1 or math.prod(*shapes) > _SMALL or any(any(x) != all(x) for x in operands):
+        return None
+    dims = {result.dims for result in nest.results}
+    dims |= {load.dims for load in nest.loads if load.dims or () in shapes}
+    if len(dims) != 1 or any(op.reduced for op in nest.ops):
+        return None
+    if any(any(load.more) for load in nest.loads):
+        return None
+    results = [result.place for result in nest.results]
+    names: dict[str, Any] = {}
+
+    def name(at: int) -> str:
+        return f"a{nest.loads[at].operand}" if at < len(nest.loads) else f"x{at}"
+
+    lines = []
+    for place, part in enumerate(nest.ops, len(nest.loads)):
+        taken = []
+        for number, (at, value) in enumerate(part.operands):
+            taken.append(f"n{place}_{number}" if at is None else name(at))
+            names[f"n{place}_{number}"] = value
+        names[f"f{place}"] = part.kernel
+        out = f"out[{results.index(place)}]" if place in results else "None"
+        lines.append(f"x{place} = f{place}({', '.join(taken)}, out={out})")
+    arguments = ", ".join(f"a{n}" for n in range(nest.operands))
+    nothing = f"({'None, ' * len(results)})"
+    given = "out" if len(results) > 1 else "(out,)"
+    found = ", ".join(f"x{place}" for place in results)
+    source = [
+        f"def kernel({arguments}, out=None):",
+        f"out = {nothing} if out is None else {given}",
+        *lines,
+        f"return {found}",
+    ]
+    exec("\n    ".join(source), names)
+    kernel: Kernel = names["kernel"]
     return kernel
 
 

@@ -34,7 +34,9 @@ from gpushard.placement.device_put import device_put
 from gpushard.runtime.runtime import Runtime
 from gpushard.transforms.executable import array_of, var_of
 from gpushard.transforms.graph import Graph, Step, Var
+from gpushard.transforms.named_dims import as_mapped, innermost
 from gpushard.transforms.placed_dims import relabelled
+from gpushard.transforms.scopes import scope
 from gpushard.transforms.steps import closed, resharded
 from gpushard.transforms.traced import Traced, user_line
 from gpushard.typing import HostArray
@@ -51,11 +53,12 @@ class Tracer(Traced):
       source: the number of the argument that it comes from, if any.
     """
 
-    __slots__ = ("_committed", "_sharding", "_source", "_trace", "_var", "interpreter")
+    __slots__ = ("_committed", "_home", "_sharding", "_source", "_trace", "_var", "interpreter")
 
     interpreter: Trace
     _var: Var
     _trace: Trace
+    _home: Trace | None  # the function that it is a variable of, which may assign to it
     _source: int | None
 
     def _origin(self) -> tuple[str, str]:
@@ -65,9 +68,12 @@ class Tracer(Traced):
             return f"no argument, in the {what}", value
         return f"{self._trace.label(self._source)} of the {what}", value
 
-    def _check_assigned(self, what: str) -> None:
+    def _check_open(self) -> None:
         self._trace.check_open(self)
-        if self._trace is not _innermost.get():
+
+    def _check_assigned(self, what: str) -> None:
+        self._check_open()
+        if self._home is not _innermost.get():
             raise self._error(
                 TracedValueError,
                 f"{what} in a function that is traced itself changes a value of the one around it",
@@ -76,6 +82,7 @@ class Tracer(Traced):
 
     def _become(self, new: Any) -> None:
         self._var = new._var
+        self._trace = self.interpreter = new._trace
         self._sharding, self._committed = new._sharding, new._committed
         self._weak_type = False
 
@@ -110,6 +117,10 @@ class Tracer(Traced):
         """Return this array: there is nothing to wait for yet."""
         return self
 
+    def copy_to_host_async(self) -> None:
+        """Raise: there is nothing to copy yet."""
+        raise self._refusal("a copy to the host")
+
     def __copy__(self) -> Any:
         return _tracer(self._var, self._trace, self._source, keys=is_keys(self))
 
@@ -122,6 +133,7 @@ def _tracer(var: Var, trace: Trace, source: int | None, *, keys: bool = False) -
     made._var = var
     made._trace = made.interpreter = trace
     made._source = source
+    made._home = _innermost.get()
     made._sharding = var.sharding
     made._committed = var.committed
     made._shape = var.tiling.shape
@@ -131,6 +143,8 @@ def _tracer(var: Var, trace: Trace, source: int | None, *, keys: bool = False) -
 
 
 _new: Any = object.__new__
+
+Tracer.__name__ = "Array"  # in messages of Python's own
 
 
 class Trace:
@@ -153,7 +167,9 @@ class Trace:
     def input(self, var: Var, *, keys: bool = False) -> Tracer:
         """Return what the function sees of its next argument."""
         self.graph.inputs.append(var)
-        return _tracer(var, self, len(self.graph.inputs) - 1, keys=keys)
+        made = _tracer(var, self, len(self.graph.inputs) - 1, keys=keys)
+        made._home = self
+        return made
 
     @contextmanager
     def entered(self, *, mapped: bool = False) -> Iterator[None]:
@@ -212,6 +228,7 @@ class Trace:
     def add(self, x: Any, step: Step) -> Any:
         """Add an operation on a value, and return its result, or a tuple of several."""
         source = getattr(x, "_source", None)
+        step.scope = scope()
         self.graph.steps.append(step)
         made = tuple([_tracer(result, self, source) for result in step.results])
         keys = x is not None and is_keys(x)
@@ -259,7 +276,7 @@ class Trace:
                 )
                 key.append(kind if kind in KINDS else arg.dtype)
             else:
-                data = host_data(row, arg)
+                data = host_data(row, arg).copy()  # which may change after this
                 values.append(data)
                 weak = type(arg) in KINDS and type(arg) is not bool
                 operands.append(Hosted(Aval(data.shape, data.dtype, weak)))
@@ -315,6 +332,20 @@ _innermost: ContextVar[Trace | None] = ContextVar("innermost trace", default=Non
 def tracing() -> Trace | None:
     """Return the innermost trace that this code runs in."""
     return _innermost.get()
+
+
+def inside(x: Any) -> Any:
+    """Return what a function sees of an argument which becomes a part of the one that calls it.
+
+    What it assigns to that stays its own.
+    """
+    frame, trace = innermost(), tracing()
+    if frame is not None:
+        return as_mapped(x, frame).__copy__()
+    assert trace is not None
+    if isinstance(x, Tracer):
+        return x.__copy__()
+    return _tracer(trace.lift(x), trace, None, keys=is_keys(x))
 
 
 def done(

@@ -63,7 +63,7 @@ class Traced(Array):
       weak_type: whether it came from a Python scalar.
     """
 
-    __slots__ = ("_dtype", "_shape", "_weak_type")
+    __slots__ = ("__weakref__", "_dtype", "_shape", "_weak_type")
 
     _shape: Shape
     _dtype: np.dtype[Any]
@@ -72,6 +72,10 @@ class Traced(Array):
     @abc.abstractmethod
     def _origin(self) -> tuple[str, str]:
         """Return the argument that the value comes from, and what a refusal says of the value."""
+
+    @abc.abstractmethod
+    def _check_open(self) -> None:
+        """Check that the function which the value belongs to still runs."""
 
     @abc.abstractmethod
     def _become(self, new: Any) -> None:
@@ -83,6 +87,7 @@ class Traced(Array):
         return self._error(kind, f"{what} needs elements", way)
 
     def _error(self, kind: type[TracedValueError], what: str, way: str) -> TracedValueError:
+        self._check_open()
         arg, value = self._origin()
         line = user_line()
         return kind(
@@ -97,6 +102,14 @@ class Traced(Array):
         what = "what asks for its data" if name == "this" else name
         way = "look at the array that the function is called with, or returns"
         return self._error(TracedArrayError, f"{what} needs to know where an array lies", way)
+
+    def _assigned_outside(self) -> TracedValueError:
+        """Return the error about an array of outside that is to become this value, or a part."""
+        return self._error(
+            TracedValueError,
+            "an assignment to an array of outside needs a value that is there",
+            "make another one of it, as y = y.at[index].set(value), or pass it as an argument",
+        )
 
     def _concrete(self, why: str, explicit: bool | None) -> HostArray:
         raise self._refusal(why)

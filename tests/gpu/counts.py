@@ -64,6 +64,8 @@ REASONS = {
     "interp": "CuPy searches, then works out the values",
     "convolve": "CuPy's transforms, or a product with windows",
     "correlate": "CuPy's transforms, or a product with windows",
+    "reduce_window": "a launch for each element of a window, and for what is around",
+    "conv_general_dilated": "windows are copied beside each other, for one product",
     "polydiv": "a step for each coefficient",
     "poly": "a step for each root",
     "repeat#2": "cumulative sums, and a search in them",

@@ -18,7 +18,17 @@ from gpushard.ops.programs.move import Move, Replace
 from gpushard.ops.programs.reduce import Reduce
 from gpushard.ops.row import Row, Site
 from gpushard.ops.table.linalg import SVD
-from tests.ops.forms import core, fft, indexing, linalg, random, sorting, special, statistics
+from tests.ops.forms import (
+    core,
+    fft,
+    indexing,
+    linalg,
+    random,
+    sorting,
+    special,
+    statistics,
+    windows,
+)
 from tests.ops.forms.core import MADE, UFUNCS
 from tests.ops.forms.form import Form
 from tests.share import some
@@ -43,7 +53,7 @@ AXES = {"a": 3, "b": 2}
 
 Shape = tuple[int, ...]
 
-_AREAS = (core, random, linalg, fft, special, statistics, sorting, indexing)
+_AREAS = (core, random, linalg, fft, special, statistics, sorting, indexing, windows)
 
 FORMS: dict[Row, list[Form]] = {row: f for area in _AREAS for row, f in area.FORMS.items()}
 

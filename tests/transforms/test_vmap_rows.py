@@ -31,7 +31,7 @@ def _other(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return array
 
 
-def _few(row: Row) -> Iterator[Case]:
+def few(row: Row) -> Iterator[Case]:
     """Yield a call of every form, with one dim that is split unevenly."""
     seen = set()
     for case in cases(row):
@@ -41,7 +41,9 @@ def _few(row: Row) -> Iterator[Case]:
 
 
 @unless_refused()
-def check(case: Case, mapped: tuple[bool, ...], number: int, mesh: gs.Mesh) -> None:
+def check(
+    case: Case, mapped: tuple[bool, ...], number: int, mesh: gs.Mesh, transform: Any = gs.vmap
+) -> None:
     """Compare a call that is mapped with the calls that it stands for."""
     loops = [case.arrays]
     while len(loops) < SIZE:
@@ -61,7 +63,7 @@ def check(case: Case, mapped: tuple[bool, ...], number: int, mesh: gs.Mesh) -> N
     def body(*xs: Any) -> Any:
         return bind(case.row, (*xs, *case.form.scalars), case.params)
 
-    found = gs.vmap(body, tuple(axes))(*placed)
+    found = transform(body, tuple(axes))(*placed)
     values = found if isinstance(found, tuple) else (found,)
     calls = [dataclasses.replace(case, arrays=own).expected() for own in loops]
     for value, each in zip(values, zip(*calls, strict=True), strict=True):
@@ -82,8 +84,10 @@ EACH = {
         "signals.INTERP",
     },
     "NumPy's are functions of two vectors": {"signals.CONVOLVE", "signals.CORRELATE"},
+    "a kernel of its own for each": {"windows.CONVOLUTION"},
     "an order is drawn from one key": {"random_order.SHUFFLE"},
     "elements of other counts go elsewhere": {"movement.REPEAT_EACH"},
+    "a number of its own for each": {"windows.REDUCE_WINDOW"},
     "how many are equal differs between elements, and so where they go": {"sets.UNIQUE"},
     "how many there are differs between elements, and so where they go": {"positions.NONZERO"},
     "positions are for one array": {"random_order.TAKE"},
@@ -120,7 +124,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch, row: Row) -> None:
 def test_vmap_of_a_row_is_a_loop(row: Row) -> None:
     with testing.runtime(host_devices=6):
         mesh = gs.make_mesh(tuple(AXES.values()), tuple(AXES))
-        for number, case in enumerate(_few(row)):
+        for number, case in enumerate(few(row)):
             count = len(case.arrays)
             which = itertools.product([True, False], repeat=count)
             for mapped in itertools.islice((w for w in which if any(w)), 7):

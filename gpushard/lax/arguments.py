@@ -1,0 +1,117 @@
+"""What the functions of `lax` ask of their operands: the same dtype, and shapes that are equal."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.dtypes import kind_of
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import number_of
+from gpushard.numpy.arguments import as_value
+from gpushard.ops.axes import from_end, one_from_end
+from gpushard.ops.scalars import KINDS
+
+_WORDS = {"b": "boolean", "i": "signed", "u": "unsigned", "f": "floating", "c": "complex"}
+_KINDS_OF = {bool: "b", int: "iu", float: "f", complex: "c"}
+
+
+def check_kind(name: str, x: Any, kinds: str) -> None:
+    """Check that an array is of one of some kinds."""
+    if kind_of(x.dtype) not in kinds:
+        words = ", ".join(_WORDS[kind] for kind in kinds)
+        raise ArgumentTypeError(
+            f"lax.{name} does not take {x.dtype}; it takes {words} types: convert with "
+            "convert_element_type",
+            argument="x",
+            dtype=x.dtype,
+        )
+
+
+def as_arrays(name: str, *xs: Any) -> list[Any]:
+    """Return operands as arrays of one dtype.
+
+    Python's numbers take the dtype of the arrays, where they are of the same kind.
+
+    Raises:
+      ArgumentTypeError: dtypes differ.
+    """
+    arrays = [x if type(x) in KINDS else as_value(x, name) for x in xs]
+    dtypes = [x.dtype for x in arrays if type(x) not in KINDS]
+    own = dtypes[0] if dtypes else as_value(arrays[0], name).dtype
+    fitting = all(
+        kind_of(own) in _KINDS_OF[type(x)] if type(x) in KINDS else x.dtype == own for x in arrays
+    )
+    if not fitting:
+        given = ", ".join(type(x).__name__ if type(x) in KINDS else str(x.dtype) for x in arrays)
+        raise ArgumentTypeError(
+            f"lax.{name} takes operands of one dtype, got {given}; convert them with "
+            "convert_element_type, or use the function of gpushard.numpy, which promotes",
+            argument="x",
+            dtypes=tuple(dtypes),
+        )
+    return [as_value(number_of(x, own, name, "x"), name) if type(x) in KINDS else x for x in arrays]
+
+
+def alike(name: str, *xs: Any) -> list[Any]:
+    """Return operands as arrays of one dtype, of as many dims each; scalars go with all.
+
+    Raises:
+      ArgumentTypeError: dtypes differ.
+      ArgumentError: numbers of dims differ.
+    """
+    arrays = as_arrays(name, *xs)
+    check_ranks(name, arrays)
+    return arrays
+
+
+def check_ranks(name: str, arrays: Sequence[Any]) -> None:
+    """Check that arrays have as many dims each; scalars go with all."""
+    shapes = [x.shape for x in arrays]
+    if len({len(shape) for shape in shapes if shape}) > 1:
+        raise ArgumentError(
+            f"lax.{name} takes operands of as many dims each, got shapes "
+            f"{', '.join(map(str, shapes))}; give them dims with expand_dims or broadcast_in_dim",
+            argument="x",
+            shapes=tuple(shapes),
+        )
+
+
+def check_shape(name: str, argument: str, shape: Any, expected: Any) -> None:
+    """Check that a shape is what it has to be."""
+    if tuple(shape) != tuple(expected):
+        raise ArgumentError(
+            f"lax.{name}: {argument} of shape {tuple(shape)} must have shape {tuple(expected)}",
+            argument=argument,
+            shape=tuple(shape),
+            expected=tuple(expected),
+        )
+
+
+def integers(name: str, argument: str, values: Any, length: int | None = None) -> tuple[int, ...]:
+    """Return integers that Python knows, so many if a length is given."""
+    try:
+        numbers = tuple(operator.index(value) for value in values)
+    except TypeError:
+        raise ArgumentTypeError.refusing(
+            argument, values, "must be a sequence of integers", f"lax.{name}"
+        ) from None
+    if length is not None and len(numbers) != length:
+        raise ArgumentError.refusing(
+            argument, values, f"must have {length} integers, one for each dim", f"lax.{name}"
+        )
+    return numbers
+
+
+def dims(name: str, values: Any, ndim: int, argument: str = "axes") -> tuple[int, ...]:
+    """Return several dims, from 0."""
+    axes = tuple(values) if np.ndim(values) else values
+    return tuple(ndim + axis for axis in from_end(axes, ndim, f"lax.{name}", argument))
+
+
+def dim(name: str, value: Any, ndim: int, argument: str = "axis") -> int:
+    """Return one dim, from 0."""
+    return ndim + one_from_end(value, ndim, f"lax.{name}", argument)

@@ -1,0 +1,284 @@
+"""Windows of arrays by dimension numbers, under the names of `jax.lax`: `gather` and `scatter`.
+
+Each becomes one index of arrays: places along all dims, which broadcast to the shape of windows.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpushard.array import Array
+from gpushard.dtypes import kind_of
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.docstrings import named
+from gpushard.functions.indexing import fill_bytes
+from gpushard.lax.arguments import as_arrays, check_shape, integers
+from gpushard.lax.slicing import check_sizes, line
+from gpushard.numpy import elementwise as ew
+from gpushard.numpy.arguments import as_value
+from gpushard.numpy.manipulation import broadcast_to
+
+__all__ = [
+    "GatherDimensionNumbers", "GatherScatterMode", "ScatterDimensionNumbers", "gather", "scatter",
+    "scatter_add", "scatter_apply", "scatter_max", "scatter_min", "scatter_mul", "scatter_sub",
+]  # fmt: skip
+
+
+class GatherDimensionNumbers(NamedTuple):
+    """How the dims of operand, indices and result of `gather` belong together."""
+
+    offset_dims: tuple[int, ...]  # dims of the result that a window has
+    collapsed_slice_dims: tuple[int, ...]  # dims of the operand that go; windows have length 1
+    start_index_map: tuple[int, ...]  # the dims of the operand that indices are along
+    operand_batching_dims: tuple[int, ...] = ()  # dims of the operand that go with indices' dims
+    start_indices_batching_dims: tuple[int, ...] = ()  # these
+
+
+class ScatterDimensionNumbers(NamedTuple):
+    """How the dims of operand, indices and updates of `scatter` belong together."""
+
+    update_window_dims: tuple[int, ...]  # dims of the updates that a window has
+    inserted_window_dims: tuple[int, ...]  # dims of the operand along which windows have length 1
+    scatter_dims_to_operand_dims: tuple[int, ...]  # the dims of the operand that indices are along
+    operand_batching_dims: tuple[int, ...] = ()  # dims of the operand that go with indices' dims
+    scatter_indices_batching_dims: tuple[int, ...] = ()  # these
+
+
+class GatherScatterMode(enum.Enum):
+    """What happens to windows that reach beyond the array."""
+
+    CLIP = 0  # they are moved until they are within
+    FILL_OR_DROP = 1  # read, they have one value; written, they are left out
+    PROMISE_IN_BOUNDS = 2  # there are none
+    ONE_HOT = 3  # as FILL_OR_DROP
+
+
+def _mode_of(name: str, mode: Any) -> GatherScatterMode:
+    words = {
+        None: GatherScatterMode.FILL_OR_DROP,
+        "clip": GatherScatterMode.CLIP,
+        "fill": GatherScatterMode.FILL_OR_DROP,
+        "drop": GatherScatterMode.FILL_OR_DROP,
+        "promise_in_bounds": GatherScatterMode.PROMISE_IN_BOUNDS,
+    }
+    if isinstance(mode, GatherScatterMode):
+        return mode
+    if not isinstance(mode, str | None) or mode not in words:
+        raise ArgumentError.refusing(
+            "mode", mode, "is unknown; use a GatherScatterMode, or clip, fill, drop", f"lax.{name}"
+        )
+    return words[mode]
+
+
+class _Windows(NamedTuple):
+    """Windows of an operand: places along each dim, and which windows are within it."""
+
+    places: list[Any]  # arrays that broadcast to the shape of all windows
+    within: Any  # booleans that broadcast likewise; None where all are
+
+
+def _windows(
+    name: str,
+    operand: Any,
+    indices: Any,
+    numbers: GatherDimensionNumbers,
+    sizes: Sequence[int],
+    mode: GatherScatterMode,
+) -> tuple[_Windows, tuple[int, ...]]:
+    """Return the places of windows, and the shape of all."""
+    if kind_of(indices.dtype) not in "iu" or not indices.ndim:
+        raise ArgumentTypeError(
+            f"lax.{name}: indices of {indices.dtype} and shape {indices.shape} must be integers, "
+            "with a last dim for the dims that they are along",
+            argument="indices",
+            dtype=indices.dtype,
+        )
+    batch = indices.shape[:-1]
+    check_shape(
+        name, "the last dim of indices", indices.shape[-1:], (len(numbers.start_index_map),)
+    )
+    ndim = len(batch) + len(numbers.offset_dims)
+    outer = [at for at in range(ndim) if at not in numbers.offset_dims]
+    gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
+    windowed = [at for at in range(operand.ndim) if at not in gone]
+    if len(outer) != len(batch) or len(windowed) != len(numbers.offset_dims):
+        raise ArgumentError(
+            f"lax.{name}: {numbers} do not fit an operand of shape {operand.shape} and indices of "
+            f"shape {indices.shape}: each dim of the operand is one of a window, collapsed, or "
+            "batched",
+            argument="dimension_numbers",
+        )
+    check_sizes(name, sizes, operand.shape)
+    shape = [0] * ndim
+    for at, n in zip(outer, batch, strict=True):
+        shape[at] = n
+    for at, place in zip(windowed, sorted(numbers.offset_dims), strict=True):
+        shape[place] = sizes[at]
+    lined = [shape[at] if at in outer else 1 for at in range(ndim)]
+    places: list[Any] = [np.zeros((1,) * ndim, np.int64)] * operand.ndim
+    within = None
+    for number, at in enumerate(numbers.start_index_map):
+        start = indices[..., number].reshape(lined).astype(np.int64)
+        last = operand.shape[at] - sizes[at]
+        if mode not in (GatherScatterMode.CLIP, GatherScatterMode.PROMISE_IN_BOUNDS):
+            fits = ew.logical_and(ew.greater_equal(start, 0), ew.less_equal(start, last))
+            within = fits if within is None else ew.logical_and(within, fits)
+        places[at] = ew.clip(start, 0, last)
+    for at, of in zip(
+        numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True
+    ):
+        places[at] = line(batch[of], outer[of], ndim)
+    for at, place in zip(windowed, sorted(numbers.offset_dims), strict=True):
+        places[at] = places[at] + line(sizes[at], place, ndim)
+    return _Windows(places, within), tuple(shape)
+
+
+def gather(
+    operand: Any,
+    start_indices: Any,
+    dimension_numbers: GatherDimensionNumbers,
+    slice_sizes: Sequence[int],
+    *,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    mode: Any = None,
+    fill_value: Any = None,
+) -> Array:
+    """Return windows of an array, as many as there are indices.
+
+    Args:
+      operand: an array.
+      start_indices: where windows begin: integers, the last dim for the dims of the operand.
+      dimension_numbers: which dims are which.
+      slice_sizes: the shape of a window, with all dims of the operand.
+      unique_indices: makes no difference.
+      indices_are_sorted: makes no difference.
+      mode: what happens to windows beyond the array; they are moved until they are within by
+        default.
+      fill_value: what they have with "fill"; by default NaN, the least of signed integers, the
+        greatest of unsigned ones.
+
+    >>> import gpushard as gs
+    >>> numbers = GatherDimensionNumbers((), (0,), (0,))
+    >>> gather(gs.numpy.arange(5), gs.numpy.asarray([[3], [1]]), numbers, (1,))
+    Array([3, 1], dtype=int64)
+    """
+    x, indices = as_value(operand, "gather"), as_value(start_indices, "gather")
+    sizes = integers("gather", "slice_sizes", slice_sizes, x.ndim)
+    numbers = GatherDimensionNumbers(*dimension_numbers)
+    how = GatherScatterMode.CLIP if mode is None else _mode_of("gather", mode)
+    windows, shape = _windows("gather", x, indices, numbers, sizes, how)
+    taken: Array = x.at[tuple(windows.places)].get(mode="clip")
+    taken = taken if taken.shape == shape else broadcast_to(taken, shape)
+    if windows.within is None:
+        return taken
+    fill = np.frombuffer(fill_bytes(fill_value, x.dtype), x.dtype)[0]
+    return ew.where(windows.within, taken, fill)
+
+
+_SCATTER = """
+
+Args:
+  operand: an array.
+  scatter_indices: where windows begin: integers, the last dim for the dims of the operand.
+  updates: what the windows get, an array of the same dtype.
+  dimension_numbers: which dims are which.
+  indices_are_sorted: makes no difference.
+  unique_indices: makes no difference.
+  mode: what happens to windows beyond the array; they are left out by default.
+"""
+
+
+def _scatter(name: str, method: str, text: str) -> Callable[..., Array]:
+    def function(
+        operand: Any,
+        scatter_indices: Any,
+        updates: Any,
+        dimension_numbers: ScatterDimensionNumbers,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+    ) -> Array:
+        x, new = as_arrays(name, operand, updates)
+        return _scattered(name, x, scatter_indices, new.shape, dimension_numbers, mode, method, new)
+
+    return named(function, name, text + _SCATTER)
+
+
+def _scattered(
+    name: str,
+    x: Any,
+    scatter_indices: Any,
+    shape: Sequence[int],
+    dimension_numbers: Any,
+    mode: Any,
+    method: str,
+    value: Any,
+) -> Array:
+    indices, how = as_value(scatter_indices, name), _mode_of(name, mode)
+    numbers = ScatterDimensionNumbers(*dimension_numbers)
+    gone = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
+    lengths = iter([shape[at] for at in sorted(numbers.update_window_dims)])
+    sizes = [1 if at in gone else next(lengths, 1) for at in range(x.ndim)]
+    windows, whole = _windows(name, x, indices, GatherDimensionNumbers(*numbers), sizes, how)
+    check_shape(name, "updates", shape, whole)
+    places = windows.places
+    if windows.within is not None:
+        places[0] = ew.where(windows.within, places[0], np.int64(x.shape[0]))
+    places[0] = ew.add(places[0], np.zeros(whole, np.int64))
+    changed: Array = getattr(x.at[tuple(places)], method)(value, mode="drop")
+    return changed
+
+
+scatter = _scatter("scatter", "set", "Return an array with windows replaced.")
+scatter_add = _scatter("scatter_add", "add", "Return an array with updates added to windows.")
+scatter_sub = _scatter(
+    "scatter_sub", "subtract", "Return an array with updates taken from windows."
+)
+scatter_mul = _scatter("scatter_mul", "multiply", "Return an array with windows multiplied.")
+scatter_min = _scatter(
+    "scatter_min", "min", "Return an array with the lesser of window and update."
+)
+scatter_max = _scatter(
+    "scatter_max", "max", "Return an array with the greater of window and update."
+)
+
+
+def scatter_apply(
+    operand: Any,
+    scatter_indices: Any,
+    func: Callable[[Any], Any],
+    dimension_numbers: ScatterDimensionNumbers,
+    *,
+    update_shape: Sequence[int] = (),
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> Array:
+    """Return an array with a function applied to windows.
+
+    Args:
+      operand: an array.
+      scatter_indices: where windows begin: integers, the last dim for the dims of the operand.
+      func: takes an array and returns one, element by element.
+      dimension_numbers: which dims are which.
+      update_shape: the shape that the windows have together.
+      indices_are_sorted: makes no difference.
+      unique_indices: makes no difference.
+      mode: what happens to windows beyond the array; they are left out by default.
+
+    >>> import gpushard as gs
+    >>> numbers = ScatterDimensionNumbers((), (0,), (0,))
+    >>> x, at = gs.numpy.arange(3), gs.numpy.asarray([[1]])
+    >>> scatter_apply(x, at, lambda x: x + 7, numbers, update_shape=(1,))
+    Array([0, 8, 2], dtype=int64)
+    """
+    x = as_value(operand, "scatter_apply")
+    numbers = ScatterDimensionNumbers(*dimension_numbers)
+    shape = integers("scatter_apply", "update_shape", update_shape)
+    return _scattered("scatter_apply", x, scatter_indices, shape, numbers, mode, "apply", func)

@@ -1,0 +1,258 @@
+"""Products that sum over dims, and transforms, under the names of `jax.lax`."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from gpushard import tree
+from gpushard.array import Array
+from gpushard.errors import ArgumentError
+from gpushard.functions.checks import check_choice
+from gpushard.functions.linear_algebra import in_types
+from gpushard.functions.values import is_value, wanted
+from gpushard.lax.arguments import as_arrays, check_kind, dims, integers
+from gpushard.numpy import fft as transforms
+from gpushard.numpy.arguments import as_value, settle
+from gpushard.ops.bind import bind
+from gpushard.ops.table.contractions import LETTERS, TENSORDOT
+
+__all__ = [
+    "DotDimensionNumbers", "FftType", "Precision", "batch_matmul", "dot", "dot_general", "fft",
+    "optimization_barrier", "stop_gradient",
+]  # fmt: skip
+
+_Pair: TypeAlias = tuple[Sequence[int], Sequence[int]]
+
+DotDimensionNumbers: TypeAlias = tuple[_Pair, _Pair]
+"""((summed dims of the left, of the right), (batch dims of the left, of the right))."""
+
+
+class Precision(enum.Enum):
+    """How precise products are in JAX; here they have all digits of their type."""
+
+    DEFAULT = 0
+    HIGH = 1
+    HIGHEST = 2
+
+
+class FftType(enum.IntEnum):
+    """Which transform `fft` is."""
+
+    FFT = 0
+    IFFT = 1
+    RFFT = 2
+    IRFFT = 3
+
+
+def dot_general(
+    lhs: Any,
+    rhs: Any,
+    dimension_numbers: DotDimensionNumbers,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Return sums of products over dims, for each element of others that both operands have.
+
+    Args:
+      lhs: an array.
+      rhs: an array of the same dtype.
+      dimension_numbers: ((summed dims of `lhs`, of `rhs`), (batch dims of `lhs`, of `rhs`)).
+      precision: makes no difference; products have all digits of their type.
+      preferred_element_type: type of the result, which operands are converted to.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Returns:
+      The batch dims, then the other dims of `lhs`, then those of `rhs`.
+
+    Raises:
+      ArgumentError: dims have different lengths, or are named twice.
+
+    >>> import gpushard as gs
+    >>> x, y = gs.numpy.ones((2, 3, 4)), gs.numpy.ones((2, 4, 5))
+    >>> dot_general(x, y, (((2,), (1,)), ((0,), (0,)))).shape
+    (2, 3, 5)
+    """
+    return _product(
+        "dot_general", lhs, rhs, dimension_numbers, precision, preferred_element_type, out_sharding
+    )
+
+
+def _product(
+    name: str, lhs: Any, rhs: Any, numbers: Any, precision: Any, preferred: Any, out_sharding: Any
+) -> Array:
+    arrays = as_arrays(name, lhs, rhs)
+    x, y = in_types(arrays, f"lax.{name}", precision, preferred)
+    try:
+        (summed, batch) = ([tuple(each) for each in pair] for pair in numbers)
+        pairs = [(summed[at], batch[at]) for at in (0, 1)]
+    except (TypeError, ValueError, IndexError):
+        raise ArgumentError.refusing(
+            "dimension_numbers",
+            numbers,
+            "must be ((summed dims, summed dims), (batch dims, batch dims))",
+            f"lax.{name}",
+        ) from None
+    named = [
+        [dims(name, axes, each.ndim, "dimension_numbers") for axes in pair]
+        for pair, each in zip(pairs, (x, y), strict=True)
+    ]
+    sizes = [[[each.shape[at] for at in axes] for axes in own]
+             for own, each in zip(named, (x, y), strict=True)]  # fmt: skip
+    used = [len({*own[0], *own[1]}) == len(own[0]) + len(own[1]) for own in named]
+    if sizes[0] != sizes[1] or not all(used):
+        raise ArgumentError(
+            f"lax.{name}: dimension_numbers={numbers} do not fit operands of shapes {x.shape} and "
+            f"{y.shape}: summed dims must be as long in both, and so must batch dims, each named "
+            "once",
+            argument="dimension_numbers",
+            shapes=(x.shape, y.shape),
+        )
+    free = iter(LETTERS)
+    shared = [[next(free) for _ in own] for own in named[0]]
+    names = []
+    for own, each in zip(named, (x, y), strict=True):
+        letters = dict(zip((*own[0], *own[1]), (*shared[0], *shared[1]), strict=True))
+        names.append("".join(letters.get(at) or next(free) for at in range(each.ndim)))
+    rest = ["".join(c for c in text if c not in {*shared[0], *shared[1]}) for text in names]
+    text = f"{','.join(names)}->{''.join(shared[1])}{rest[0]}{rest[1]}"
+    product: Array = bind(TENSORDOT, (x, y), (text,), wanted(out_sharding, x, y))
+    settled: Array = settle(product, out_sharding)
+    return settled
+
+
+def dot(
+    lhs: Any,
+    rhs: Any,
+    *,
+    dimension_numbers: DotDimensionNumbers | None = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Return the product of two vectors or matrices.
+
+    Args:
+      lhs: a vector or a matrix; with `dimension_numbers` any array.
+      rhs: likewise, of the same dtype.
+      dimension_numbers: as for `dot_general`.
+      precision: makes no difference; products have all digits of their type.
+      preferred_element_type: type of the result, which operands are converted to.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: operands have other numbers of dims, or lengths differ.
+
+    >>> import gpushard as gs
+    >>> dot(gs.numpy.arange(3), gs.numpy.arange(3))
+    Array(5, dtype=int64)
+    """
+    numbers: Any = dimension_numbers
+    if numbers is None:
+        ranks = [as_value(x, "dot").ndim for x in (lhs, rhs)]
+        if not all(1 <= rank <= 2 for rank in ranks):
+            raise ArgumentError(
+                f"lax.dot: operands of {ranks[0]} and {ranks[1]} dims need dimension_numbers=; "
+                "without, they must be vectors or matrices",
+                argument="dimension_numbers",
+            )
+        numbers = (((ranks[0] - 1,), (0,)), ((), ()))
+    return _product("dot", lhs, rhs, numbers, precision, preferred_element_type, out_sharding)
+
+
+def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Array:
+    """Return the products of matrices; dims before these must be equal.
+
+    Args:
+      lhs: an array of matrices.
+      rhs: an array of as many dims.
+      precision: makes no difference; products have all digits of their type.
+
+    Raises:
+      ArgumentError: numbers of dims, or lengths, differ.
+
+    >>> import gpushard as gs
+    >>> batch_matmul(gs.numpy.ones((2, 3, 4)), gs.numpy.ones((2, 4, 5))).shape
+    (2, 3, 5)
+    """
+    x, y = (as_value(each, "batch_matmul") for each in (lhs, rhs))
+    if x.ndim != y.ndim or x.ndim < 2:
+        raise ArgumentError(
+            f"lax.batch_matmul: operands of shapes {x.shape} and {y.shape} need as many dims each, "
+            "at least two",
+            argument="lhs",
+            shapes=(x.shape, y.shape),
+        )
+    batch = tuple(range(x.ndim - 2))
+    numbers = (((x.ndim - 1,), (x.ndim - 2,)), (batch, batch))
+    return _product("batch_matmul", x, y, numbers, precision, None, None)
+
+
+_TRANSFORMS = {
+    FftType.FFT: (transforms.fftn, "c"),
+    FftType.IFFT: (transforms.ifftn, "c"),
+    FftType.RFFT: (transforms.rfftn, "f"),
+    FftType.IRFFT: (transforms.irfftn, "c"),
+}
+
+
+def fft(x: Any, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Array:
+    """Return the discrete Fourier transform along the last dims.
+
+    Args:
+      x: an array: of real numbers for RFFT, else of complex ones.
+      fft_type: which transform: FFT, IFFT, RFFT or IRFFT.
+      fft_lengths: the lengths of the dims, those of real numbers where one side has them.
+
+    Raises:
+      ArgumentError: there is no such transform, or lengths are others.
+
+    >>> import gpushard as gs
+    >>> fft(gs.numpy.ones(4), "RFFT", (4,))
+    Array([4.+0.j, 0.+0.j, 0.+0.j], dtype=complex128)
+    """
+    array = as_value(x, "fft")
+    if isinstance(fft_type, str):
+        check_choice("lax.fft", "fft_type", fft_type.upper(), [each.name for each in FftType])
+        fft_type = FftType[fft_type.upper()]
+    check_choice("lax.fft", "fft_type", fft_type, [*FftType])
+    transform, kinds = _TRANSFORMS[fft_type]
+    check_kind("fft", array, kinds)
+    lengths = integers("fft", "fft_lengths", fft_lengths)
+    own = array.shape[array.ndim - len(lengths) :]
+    if fft_type == FftType.IRFFT and lengths:
+        own = (*own[:-1], lengths[-1] if own[-1] == lengths[-1] // 2 + 1 else -1)
+    if own != lengths:
+        raise ArgumentError.refusing(
+            "fft_lengths", fft_lengths, f"do not fit an array of shape {array.shape}", "lax.fft"
+        )
+    axes = tuple(range(-len(lengths), 0))
+    transformed: Array = transform(array, s=lengths, axes=axes) if lengths else array
+    return transformed
+
+
+def stop_gradient(x: Any) -> Any:
+    """Return values as they are: there are no derivatives.
+
+    Args:
+      x: a pytree.
+
+    >>> stop_gradient({"a": 1})
+    {'a': 1}
+    """
+    return tree.map(lambda leaf: as_value(leaf, "stop_gradient") if is_value(leaf) else leaf, x)
+
+
+def optimization_barrier(operand: Any, /) -> Any:
+    """Return values as they are: operations give the same bits wherever they are done.
+
+    Args:
+      operand: a pytree.
+
+    >>> optimization_barrier((1, 2))
+    (1, 2)
+    """
+    return stop_gradient(operand)

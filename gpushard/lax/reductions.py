@@ -1,0 +1,409 @@
+"""Reductions, running ones, and sorting, under the names of `jax.lax`.
+
+Results have the dtype of the operand: small integers are summed as they are.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard import tree
+from gpushard.array import Array
+from gpushard.dtypes import iinfo, kind_of
+from gpushard.errors import ArgumentError
+from gpushard.functions.checks import as_dtype, count
+from gpushard.functions.docstrings import named
+from gpushard.lax import elementwise
+from gpushard.lax.arguments import as_arrays, check_kind, check_shape, dim, dims, integers
+from gpushard.numpy import elementwise as ew
+from gpushard.numpy import statistical
+from gpushard.numpy.arguments import as_value
+from gpushard.numpy.indexing import take_along_axis
+from gpushard.numpy.joining import concat
+from gpushard.numpy.manipulation import broadcast_to, flip
+from gpushard.numpy.public import public
+from gpushard.numpy.sorting import argsort, lexsort, topk
+from gpushard.numpy.sorting import sort as sorted_along
+from gpushard.ops.bind import bind
+from gpushard.ops.row import Row
+from gpushard.ops.table import cumulative
+from gpushard.transforms.prefix_scan import associative_scan
+
+__all__ = [
+    "argmax", "argmin", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "reduce",
+    "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_prod", "reduce_sum",
+    "reduce_xor", "sort", "sort_key_val", "top_k",
+]  # fmt: skip
+
+_DETAILS = """
+
+Args:
+  operand: an array of {kinds}.
+  axes: which dims go.
+
+Raises:
+  AxisError: there is no such dim.
+  ArgumentTypeError: the array has other elements.
+"""
+
+Reduction = Callable[[Any, Sequence[int]], Array]
+"""Takes an array and the dims that go."""
+
+
+def _bounds(dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    """Return the least and the greatest number of a type."""
+    kind = kind_of(dtype)
+    if kind in "bf":
+        return (False, True) if kind == "b" else (-np.inf, np.inf)
+    return iinfo(dtype).min, iinfo(dtype).max
+
+
+def _extreme(function: Callable[..., Any], of_none: int) -> Reduction:
+    def compute(x: Any, axes: Sequence[int]) -> Any:
+        empty = any(x.shape[at] == 0 for at in axes)
+        return function(x, axes, initial=_bounds(x.dtype)[of_none]) if empty else function(x, axes)
+
+    return compute
+
+
+def _bits(function: Callable[..., Any], of_booleans: Any, neutral: int) -> Reduction:
+    def compute(x: Any, axes: Sequence[int]) -> Any:
+        if of_booleans is not None and x.dtype == np.bool_:
+            return of_booleans(x, axes)
+        of_none = np.array(neutral).astype(x.dtype)[()]
+        return _halves(lambda a, b: (function(a[0], b[0]),), (x,), (of_none,), axes)[0]
+
+    return compute
+
+
+def _halves(
+    function: Callable[[Any, Any], Sequence[Any]],
+    xs: Sequence[Any],
+    neutral: Sequence[Any],
+    axes: Sequence[int],
+) -> list[Any]:
+    """Combine the elements along dims: one half of them with the other, until there is one."""
+    ndim = xs[0].ndim
+    kept = [at for at in range(ndim) if at not in axes]
+    shape = tuple(xs[0].shape[at] for at in kept)
+    n = math.prod(xs[0].shape[at] for at in axes)
+    if n == 0:
+        return [broadcast_to(as_value(number, "reduce"), shape) for number in neutral]
+    lined = [x.transpose((*kept, *axes)).reshape((*shape, n)) for x in xs]
+    while n > 1:
+        half = n // 2
+        both = function([x[..., :half] for x in lined], [x[..., half : 2 * half] for x in lined])
+        pairs = zip(both, lined, strict=True)
+        lined = [concat((new, x[..., n - 1 :]), axis=-1) if n % 2 else new for new, x in pairs]
+        n -= half
+    return [x[..., 0] for x in lined]
+
+
+def _reduction(name: str, kinds: str, words: str, compute: Reduction, text: str) -> Reduction:
+    def function(operand: Any, axes: Sequence[int]) -> Array:
+        x = as_value(operand, name)
+        check_kind(name, x, kinds)
+        return compute(x, dims(name, tuple(axes), x.ndim))
+
+    return named(function, name, text + _DETAILS.format(kinds=words))
+
+
+reduce_sum = _reduction(
+    "reduce_sum",
+    "iufc",
+    "numbers",
+    lambda x, axes: statistical.sum(x, tuple(axes), dtype=x.dtype),
+    "Return the sum over dims, in the type of the array.",
+)
+reduce_prod = _reduction(
+    "reduce_prod",
+    "iufc",
+    "numbers",
+    lambda x, axes: statistical.prod(x, tuple(axes), dtype=x.dtype),
+    "Return the product over dims, in the type of the array.",
+)
+reduce_max = _reduction(
+    "reduce_max",
+    "biuf",
+    "real numbers or booleans",
+    _extreme(statistical.max, 0),
+    "Return the greatest element over dims; NaN if there is one, the least number of none.",
+)
+reduce_min = _reduction(
+    "reduce_min",
+    "biuf",
+    "real numbers or booleans",
+    _extreme(statistical.min, 1),
+    "Return the least element over dims; NaN if there is one, the greatest number of none.",
+)
+reduce_and = _reduction(
+    "reduce_and",
+    "biu",
+    "integers or booleans",
+    _bits(ew.bitwise_and, statistical.all, -1),
+    "Return the bits that all elements over dims have.",
+)
+reduce_or = _reduction(
+    "reduce_or",
+    "biu",
+    "integers or booleans",
+    _bits(ew.bitwise_or, statistical.any, 0),
+    "Return the bits that any element over dims has.",
+)
+reduce_xor = _reduction(
+    "reduce_xor",
+    "biu",
+    "integers or booleans",
+    _bits(ew.bitwise_xor, None, 0),
+    "Return the bits that an odd number of elements over dims has.",
+)
+
+MONOIDS: dict[Any, np.ufunc] = {
+    **dict.fromkeys((elementwise.add, operator.add, ew.add, np.add), np.add),
+    **dict.fromkeys((elementwise.mul, operator.mul, ew.multiply, np.multiply), np.multiply),
+    **dict.fromkeys((elementwise.max, ew.maximum, np.maximum, builtins.max), np.maximum),
+    **dict.fromkeys((elementwise.min, ew.minimum, np.minimum, builtins.min), np.minimum),
+    **dict.fromkeys(
+        (elementwise.bitwise_and, operator.and_, ew.bitwise_and, np.bitwise_and), np.bitwise_and
+    ),
+    **dict.fromkeys(
+        (elementwise.bitwise_or, operator.or_, ew.bitwise_or, np.bitwise_or), np.bitwise_or
+    ),
+    **dict.fromkeys(
+        (elementwise.bitwise_xor, operator.xor, ew.bitwise_xor, np.bitwise_xor), np.bitwise_xor
+    ),
+}
+"""The functions that reductions are known of, under all their names."""
+
+_REDUCTIONS: dict[np.ufunc, Reduction] = {
+    np.add: reduce_sum,
+    np.multiply: reduce_prod,
+    np.maximum: reduce_max,
+    np.minimum: reduce_min,
+    np.bitwise_and: reduce_and,
+    np.bitwise_or: reduce_or,
+    np.bitwise_xor: reduce_xor,
+}
+
+
+def reduce(
+    operands: Any, init_values: Any, computation: Callable[[Any, Any], Any], dimensions: Any
+) -> Any:
+    """Return what a function makes of the elements over dims, two at a time.
+
+    Sums, products, extremes and bits are known by their function, such as `gpushard.lax.add`. Of
+    others one half is combined with the other, again and again, so that the function is called as
+    often as the number of elements has binary digits.
+
+    Args:
+      operands: an array, or a pytree of arrays of one shape.
+      init_values: scalars of the same dtypes that take part, too.
+      computation: associative; takes two values, or pytrees of them, and returns one. It gets
+        arrays, whose elements it has to combine one by one.
+      dimensions: which dims go.
+
+    >>> import gpushard as gs
+    >>> reduce(gs.numpy.arange(4), 0, gs.lax.add, (0,))
+    Array(6, dtype=int64)
+    """
+    leaves, structure = tree.flatten(operands)
+    inits = tree.leaves(init_values)
+    if len(leaves) != len(inits) or not leaves:
+        raise ArgumentError(
+            f"lax.reduce: {len(leaves)} operands need as many init_values, not {len(inits)}",
+            argument="init_values",
+        )
+    pairs = [as_arrays("reduce", x, init) for x, init in zip(leaves, inits, strict=True)]
+    xs, inits = ([pair[at] for pair in pairs] for at in (0, 1))
+    for x, init in pairs:
+        check_shape("reduce", "init_values", init.shape, ())
+        check_shape("reduce", "operands", x.shape, xs[0].shape)
+    axes = dims("reduce", tuple(dimensions), xs[0].ndim, "dimensions")
+    known = MONOIDS.get(computation) if leaves[0] is operands else None
+    if known is not None:
+        return getattr(ew, known.__name__)(inits[0], _REDUCTIONS[known](xs[0], axes))
+
+    def function(a: Sequence[Any], b: Sequence[Any]) -> Sequence[Any]:
+        both = computation(tree.unflatten(structure, a), tree.unflatten(structure, b))
+        return tree.leaves(both)
+
+    if any(xs[0].shape[at] == 0 for at in axes):
+        return tree.unflatten(structure, _halves(function, xs, inits, axes))
+    combined = _halves(function, xs, inits, axes)
+    shape = combined[0].shape
+    return tree.unflatten(
+        structure, function([broadcast_to(init, shape) for init in inits], combined)
+    )
+
+
+def _running(name: str, row: Row, text: str) -> Callable[..., Array]:
+    def function(operand: Any, axis: int = 0, reverse: bool = False) -> Array:
+        x = as_value(operand, name)
+        check_kind(name, x, "iufc")
+        at = dim(name, axis, x.ndim)
+        turned = flip(x, at) if reverse else x
+        typed = x.dtype if row in (cumulative.CUMSUM, cumulative.CUMPROD) else None
+        running: Array = bind(row, (turned,), (at - x.ndim, typed))
+        return flip(running, at) if reverse else running
+
+    return named(function, name, text + _RUNNING)
+
+
+_RUNNING = """
+
+Args:
+  operand: an array of numbers.
+  axis: along which dim.
+  reverse: whether to begin at the end.
+
+Raises:
+  AxisError: there is no such dim.
+"""
+
+cumsum = _running("cumsum", cumulative.CUMSUM, "Return running sums, in the type of the array.")
+cumprod = _running(
+    "cumprod", cumulative.CUMPROD, "Return running products, in the type of the array."
+)
+cummax = _running("cummax", cumulative.CUMMAX, "Return the greatest element up to each one.")
+cummin = _running("cummin", cumulative.CUMMIN, "Return the least element up to each one.")
+
+
+@public(arrays=1, operand="an array of floats.")
+def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Array:
+    """Return the logarithms of running sums of exponentials.
+
+    Args:
+      axis: along which dim.
+      reverse: whether to begin at the end.
+
+    >>> import gpushard as gs
+    >>> gs.numpy.exp(gs.lax.cumlogsumexp(gs.numpy.zeros(3)))
+    Array([1., 2., 3.], dtype=float64)
+    """
+    check_kind("cumlogsumexp", operand, "f")
+    at = dim("cumlogsumexp", axis, operand.ndim)
+    scanned: Array = associative_scan(ew.logaddexp, operand, bool(reverse), at)
+    return scanned
+
+
+@public(arrays=1, operand="an array.")
+def argmax(operand: Any, axis: int, index_dtype: Any) -> Array:
+    """Return the positions of the greatest elements along a dim: of the first ones, and of NaNs.
+
+    Args:
+      axis: which dim.
+      index_dtype: type of the positions.
+
+    >>> import gpushard as gs
+    >>> gs.lax.argmax(gs.numpy.asarray([3, 7, 7]), 0, "int32")
+    Array(1, dtype=int32)
+    """
+    at = dim("argmax", axis, operand.ndim)
+    return statistical.argmax(operand, at).astype(as_dtype(index_dtype, "index_dtype"))
+
+
+@public(arrays=1, operand="an array.")
+def argmin(operand: Any, axis: int, index_dtype: Any) -> Array:
+    """Return the positions of the least elements along a dim: of the first ones, and of NaNs.
+
+    Args:
+      axis: which dim.
+      index_dtype: type of the positions.
+
+    >>> import gpushard as gs
+    >>> gs.lax.argmin(gs.numpy.asarray([7, 3, 3]), 0, "int32")
+    Array(1, dtype=int32)
+    """
+    at = dim("argmin", axis, operand.ndim)
+    return statistical.argmin(operand, at).astype(as_dtype(index_dtype, "index_dtype"))
+
+
+def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
+    """Return arrays in the order of the first one, or of the first few; NaNs come last.
+
+    Args:
+      operand: an array, or a sequence of arrays of one shape.
+      dimension: along which dim.
+      is_stable: makes no difference: equal elements keep their order.
+      num_keys: how many of the arrays say the order, the first one above all.
+
+    Returns:
+      An array, or a tuple of them.
+
+    >>> import gpushard as gs
+    >>> sort((gs.numpy.asarray([2, 1]), gs.numpy.asarray([3, 4])))
+    (Array([1, 2], dtype=int64), Array([4, 3], dtype=int64))
+    """
+    several = isinstance(operand, list | tuple)
+    xs = [as_value(x, "sort") for x in (operand if several else (operand,))]
+    (keys,) = integers("sort", "num_keys", (num_keys,))
+    if not 1 <= keys <= len(xs):
+        raise ArgumentError.refusing(
+            "num_keys", num_keys, f"must be 1 to {len(xs)}, as many as there are arrays", "lax.sort"
+        )
+    at = dim("sort", dimension, xs[0].ndim, "dimension")
+    for x in xs:
+        check_shape("sort", "operand", x.shape, xs[0].shape)
+    if len(xs) == 1:
+        alone = sorted_along(xs[0], at)
+        return (alone,) if several else alone
+    order = lexsort(tuple(reversed(xs[:keys])), at) if keys > 1 else argsort(xs[0], at)
+    return tuple(take_along_axis(x, order, at) for x in xs)
+
+
+def sort_key_val(
+    keys: Any, values: Any, dimension: int = -1, is_stable: bool = True
+) -> tuple[Array, Array]:
+    """Return keys in order, and values in the order of the keys.
+
+    Args:
+      keys: an array.
+      values: an array of the same shape.
+      dimension: along which dim.
+      is_stable: makes no difference: equal keys keep their order.
+
+    >>> import gpushard as gs
+    >>> sort_key_val(gs.numpy.asarray([2, 1]), gs.numpy.asarray([3, 4]))
+    (Array([1, 2], dtype=int64), Array([4, 3], dtype=int64))
+    """
+    in_order: tuple[Array, Array] = sort((keys, values), dimension, is_stable)
+    return in_order
+
+
+@public(arrays=1, operand="an array of real numbers.")
+def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Array, Array]:
+    """Return the greatest elements along a dim in order, and their positions; NaNs come first.
+
+    Args:
+      k: how many.
+      axis: along which dim.
+
+    Returns:
+      (values, positions), the latter of int32.
+
+    Raises:
+      ArgumentError: there are fewer elements.
+
+    >>> import gpushard as gs
+    >>> gs.lax.top_k(gs.numpy.asarray([3, 1, 4, 1, 5]), 2)
+    (Array([5, 4], dtype=int64), Array([4, 2], dtype=int32))
+    """
+    check_kind("top_k", operand, "biuf")
+    at = dim("top_k", axis, operand.ndim)
+    n = operand.shape[at]
+    number = count(k, "lax.top_k", "k")
+    if number > n:
+        raise ArgumentError.refusing("k", k, f"is more than the {n} elements", "lax.top_k", size=n)
+    if kind_of(operand.dtype) != "f":
+        values, places = topk(operand, number, at)
+    else:  # sorted from the last one, so that equal ones, and NaNs, come out in order
+        last = (builtins.slice(None),) * at + (builtins.slice(n - number, None),)
+        places = n - 1 - flip(argsort(flip(operand, at), at)[last], at)
+        values = take_along_axis(operand, places, at)
+    return values, places.astype(np.int32)

@@ -1,0 +1,416 @@
+"""Functions that move elements, under the names of `jax.lax`: shapes, order, joining, padding."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.array import Array
+from gpushard.errors import ArgumentError
+from gpushard.functions.checks import as_dtype, as_shape, number_of
+from gpushard.functions.values import is_value
+from gpushard.lax.arguments import as_arrays, check_shape, dim, dims, integers
+from gpushard.numpy import creation, joining, manipulation
+from gpushard.numpy.public import public
+from gpushard.numpy.ranges import arange
+from gpushard.ops.bind import bind
+from gpushard.ops.table import movement
+
+__all__ = [
+    "broadcast", "broadcast_in_dim", "broadcast_shapes", "broadcast_to_rank", "broadcasted_iota",
+    "collapse", "concatenate", "empty", "expand_dims", "full", "full_like", "iota", "pad",
+    "reshape", "rev", "split", "squeeze", "stack", "tile", "transpose", "unstack",
+]  # fmt: skip
+
+_moving = public(arrays=1, operand="an array.")
+
+broadcast_shapes = manipulation.broadcast_shapes
+stack = joining.stack
+
+
+@_moving
+def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -> Array:
+    """Return an array repeated along new first dims.
+
+    Args:
+      sizes: the lengths of the new dims.
+
+    >>> import gpushard as gs
+    >>> gs.lax.broadcast(gs.numpy.arange(2), (3,)).shape
+    (3, 2)
+    """
+    shape = (*integers("broadcast", "sizes", sizes), *operand.shape)
+    return manipulation.broadcast_to(operand, shape, out_sharding=out_sharding)
+
+
+@_moving
+def broadcast_in_dim(
+    operand: Any, shape: Any, broadcast_dimensions: Sequence[int], *, out_sharding: Any = None
+) -> Array:
+    """Return an array repeated along the dims of a shape that it does not have.
+
+    Args:
+      shape: the shape of the result.
+      broadcast_dimensions: which dim of the result each dim becomes, ascending; it has the same
+        length, or 1.
+
+    Raises:
+      ArgumentError: dims are not there, do not ascend, or have another length.
+
+    >>> import gpushard as gs
+    >>> gs.lax.broadcast_in_dim(gs.numpy.arange(3), (3, 2), (0,))
+    Array([[0, 0],
+           [1, 1],
+           [2, 2]], dtype=int64)
+    """
+    shape = as_shape(shape)
+    places = integers("broadcast_in_dim", "broadcast_dimensions", broadcast_dimensions)
+    places = dims("broadcast_in_dim", places, len(shape), "broadcast_dimensions")
+    if len(places) != operand.ndim or list(places) != sorted(places):
+        raise ArgumentError.refusing(
+            "broadcast_dimensions",
+            broadcast_dimensions,
+            f"must have a dim of the result for each of the {operand.ndim} dims, ascending",
+            "lax.broadcast_in_dim",
+            ndim=operand.ndim,
+        )
+    lined = [1] * len(shape)
+    for place, n in zip(places, operand.shape, strict=True):
+        lined[place] = n
+    return manipulation.broadcast_to(
+        operand.reshape(tuple(lined)), shape, out_sharding=out_sharding
+    )
+
+
+@public
+def broadcast_to_rank(x: Any, rank: int) -> Array:
+    """Return an array with new first dims of length 1, so that it has some number of dims.
+
+    Args:
+      rank: how many.
+
+    >>> import gpushard as gs
+    >>> gs.lax.broadcast_to_rank(gs.numpy.arange(2), 3).shape
+    (1, 1, 2)
+    """
+    (rank,) = integers("broadcast_to_rank", "rank", (rank,))
+    if rank < x.ndim:
+        raise ArgumentError.refusing(
+            "rank",
+            rank,
+            f"is below the {x.ndim} dims that there are",
+            "lax.broadcast_to_rank",
+        )
+    shaped: Array = x.reshape((1,) * (rank - x.ndim) + x.shape)
+    return shaped
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Array:
+    """Return an array of one value.
+
+    Args:
+      shape: its shape.
+      fill_value: the value.
+      dtype: type of the elements; that of the value by default.
+      sharding: where it goes; where new arrays go by default.
+
+    >>> full((2,), 7)
+    Array([7, 7], dtype=int64)
+    """
+    return creation.full(shape, fill_value, dtype, out_sharding=sharding)
+
+
+def full_like(
+    x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sharding: Any = None
+) -> Array:
+    """Return an array of one value, of the shape, type and place of another.
+
+    Args:
+      x: the other.
+      fill_value: the value.
+      dtype: another type.
+      shape: another shape.
+      sharding: another place.
+
+    >>> import gpushard as gs
+    >>> full_like(gs.numpy.arange(2), 7)
+    Array([7, 7], dtype=int64)
+    """
+    return creation.full_like(x, fill_value, dtype, shape=shape, out_sharding=sharding)
+
+
+def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Array:
+    """Return an array whose elements are to be assigned; here they are zeros.
+
+    Args:
+      shape: its shape.
+      dtype: type of the elements.
+      out_sharding: where it goes.
+
+    >>> empty((2,), int).shape
+    (2,)
+    """
+    return creation.empty(shape, dtype, out_sharding=out_sharding)
+
+
+def iota(dtype: Any, size: int) -> Array:
+    """Return 0, 1, 2, ... of a dtype.
+
+    Args:
+      dtype: type of the elements.
+      size: how many.
+
+    >>> iota("int8", 3)
+    Array([0, 1, 2], dtype=int8)
+    """
+    return broadcasted_iota(dtype, (size,), 0)
+
+
+def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: Any = None) -> Array:
+    """Return an array of the positions of its elements along a dim.
+
+    Args:
+      dtype: type of the elements.
+      shape: its shape.
+      dimension: which dim.
+      out_sharding: where it goes.
+
+    >>> broadcasted_iota(int, (2, 3), 1)
+    Array([[0, 1, 2],
+           [0, 1, 2]], dtype=int64)
+    """
+    shape, dtype = as_shape(shape), as_dtype(dtype)
+    at = dim("broadcasted_iota", dimension, len(shape), "dimension")
+    if len(shape) == 1:
+        return arange(shape[0], dtype=dtype, out_sharding=out_sharding)
+    return broadcast_in_dim(arange(shape[at], dtype=dtype), shape, (at,), out_sharding=out_sharding)
+
+
+@_moving
+def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Array:
+    """Return an array some of whose dims, next to each other, are one.
+
+    Args:
+      start_dimension: the first of them.
+      stop_dimension: the one behind the last of them; none by default.
+
+    >>> import gpushard as gs
+    >>> gs.lax.collapse(gs.numpy.ones((2, 3, 4)), 1).shape
+    (2, 12)
+    """
+    first, end, _ = builtins.slice(start_dimension, stop_dimension).indices(operand.ndim)
+    shape = operand.shape
+    new = (*shape[:first], math.prod(shape[first:end]), *shape[builtins.max(first, end) :])
+    shaped: Array = operand.reshape(new)
+    return shaped
+
+
+def concatenate(operands: Sequence[Any], dimension: int) -> Array:
+    """Return arrays joined along a dim.
+
+    Args:
+      operands: arrays of one dtype, of the same lengths along all other dims.
+      dimension: which dim.
+
+    >>> import gpushard as gs
+    >>> concatenate([gs.numpy.arange(2), gs.numpy.arange(1)], 0)
+    Array([0, 1, 0], dtype=int64)
+    """
+    return joining.concat(as_arrays("concatenate", *operands), axis=dimension)
+
+
+@public(arrays=1, array="an array.")
+def expand_dims(array: Any, dimensions: Sequence[int]) -> Array:
+    """Return an array with new dims of length 1.
+
+    Args:
+      dimensions: which dims they are in the result.
+
+    >>> import gpushard as gs
+    >>> gs.lax.expand_dims(gs.numpy.arange(2), (0, 2)).shape
+    (1, 2, 1)
+    """
+    return manipulation.expand_dims(array, tuple(dimensions))
+
+
+@public(arrays=1, array="an array.")
+def squeeze(array: Any, dimensions: Sequence[int]) -> Array:
+    """Return an array without some dims of length 1.
+
+    Args:
+      dimensions: which.
+
+    >>> import gpushard as gs
+    >>> gs.lax.squeeze(gs.numpy.ones((1, 2)), (0,)).shape
+    (2,)
+    """
+    return manipulation.squeeze(array, tuple(dimensions))
+
+
+@_moving
+def reshape(
+    operand: Any,
+    new_sizes: Any,
+    dimensions: Sequence[int] | None = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Return the elements in row-major order in another shape.
+
+    Args:
+      new_sizes: the shape.
+      dimensions: the order that the dims are brought in first, if any.
+
+    >>> import gpushard as gs
+    >>> gs.lax.reshape(gs.numpy.arange(4).reshape(2, 2), (4,), (1, 0))
+    Array([0, 2, 1, 3], dtype=int64)
+    """
+    turned = operand if dimensions is None else transpose(operand, dimensions)
+    return manipulation.reshape(turned, as_shape(new_sizes, "new_sizes"), out_sharding=out_sharding)
+
+
+@_moving
+def rev(operand: Any, dimensions: Sequence[int]) -> Array:
+    """Return an array with the elements along some dims in reverse.
+
+    Args:
+      dimensions: which.
+
+    >>> import gpushard as gs
+    >>> gs.lax.rev(gs.numpy.arange(3), (0,))
+    Array([2, 1, 0], dtype=int64)
+    """
+    return manipulation.flip(operand, tuple(dimensions))
+
+
+@_moving
+def transpose(operand: Any, permutation: Sequence[int]) -> Array:
+    """Return an array with its dims in another order.
+
+    Args:
+      permutation: the dims in their new order.
+
+    >>> import gpushard as gs
+    >>> gs.lax.transpose(gs.numpy.ones((2, 3)), (1, 0)).shape
+    (3, 2)
+    """
+    order = integers("transpose", "permutation", permutation, operand.ndim)
+    return manipulation.permute_dims(operand, order)
+
+
+@_moving
+def tile(operand: Any, reps: Sequence[int]) -> Array:
+    """Return an array repeated as a whole along its dims.
+
+    Args:
+      reps: how often along each dim.
+
+    >>> import gpushard as gs
+    >>> gs.lax.tile(gs.numpy.arange(2), (2,))
+    Array([0, 1, 0, 1], dtype=int64)
+    """
+    return manipulation.tile(operand, integers("tile", "reps", reps, operand.ndim))
+
+
+@_moving
+def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Array]:
+    """Return the parts of an array along a dim.
+
+    Args:
+      sizes: their lengths, all of the dim together.
+      axis: which dim.
+
+    Raises:
+      ArgumentError: the sizes are not those of the dim.
+
+    >>> import gpushard as gs
+    >>> gs.lax.split(gs.numpy.arange(3), (1, 2))
+    [Array([0], dtype=int64), Array([1, 2], dtype=int64)]
+    """
+    parts, at = integers("split", "sizes", sizes), dim("split", axis, operand.ndim)
+    if sum(parts) != operand.shape[at] or builtins.min(parts, default=0) < 0:
+        raise ArgumentError.refusing(
+            "sizes",
+            sizes,
+            f"must sum to the {operand.shape[at]} elements along the dim",
+            "lax.split",
+        )
+    return joining.split(operand, list(np.cumsum(parts[:-1])), at)
+
+
+@public
+def unstack(x: Any, axis: int = 0) -> tuple[Array, ...]:
+    """Return the parts of an array along a dim, without it.
+
+    Args:
+      axis: which dim.
+
+    >>> import gpushard as gs
+    >>> gs.lax.unstack(gs.numpy.arange(2))
+    (Array(0, dtype=int64), Array(1, dtype=int64))
+    """
+    return joining.unstack(x, axis=dim("unstack", axis, x.ndim))
+
+
+def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Array:
+    """Return an array with a value around its elements, and between them.
+
+    Args:
+      operand: an array.
+      padding_value: a scalar of the same dtype.
+      padding_config: for each dim how many come before all elements, behind all, and between two.
+        Less than 0 takes elements away from that end.
+
+    Raises:
+      ArgumentError: there is not one triple for each dim, or less than nothing would be left.
+
+    >>> import gpushard as gs
+    >>> pad(gs.numpy.arange(3), 9, [(1, -1, 1)])
+    Array([9, 0, 9, 1, 9], dtype=int64)
+    """
+    x, value = as_arrays("pad", operand, padding_value)
+    check_shape("pad", "padding_value", value.shape, ())
+    config = [integers("pad", "padding_config", triple, 3) for triple in padding_config]
+    if len(config) != x.ndim:
+        raise ArgumentError.refusing(
+            "padding_config",
+            padding_config,
+            f"must have {x.ndim} triples, one for each dim",
+            "lax.pad",
+        )
+    spread = [
+        n + builtins.max(n - 1, 0) * triple[2] for triple, n in zip(config, x.shape, strict=True)
+    ]
+    shape = tuple(low + n + high for (low, high, _), n in zip(config, spread, strict=True))
+    if builtins.min(shape, default=0) < 0 or any(between < 0 for _, _, between in config):
+        raise ArgumentError.refusing(
+            "padding_config",
+            padding_config,
+            f"would give the array of shape {x.shape} the shape {shape}; take away no more than "
+            "there is, and nothing from between",
+            "lax.pad",
+        )
+    if is_value(padding_value) or list(x.shape) != spread:
+        whole = tuple(
+            builtins.max(low, 0) + n + builtins.max(high, 0)
+            for (low, high, _), n in zip(config, spread, strict=True)
+        )
+        at = tuple(
+            builtins.slice(builtins.max(low, 0), builtins.max(low, 0) + n, between + 1)
+            for (low, _, between), n in zip(config, spread, strict=True)
+        )
+        x = manipulation.broadcast_to(value, whole).at[at].set(x)
+    else:
+        widths = tuple((builtins.max(low, 0), builtins.max(high, 0)) for low, high, _ in config)
+        number = number_of(padding_value, x.dtype, "pad", "padding_value")
+        x = bind(movement.PAD, (x, number), (widths,))
+    kept = tuple(
+        builtins.slice(builtins.max(-low, 0), builtins.max(-low, 0) + n)
+        for (low, _, _), n in zip(config, shape, strict=True)
+    )
+    padded: Array = x[kept]
+    return padded

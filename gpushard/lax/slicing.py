@@ -1,0 +1,352 @@
+"""Parts of arrays, under the names of `jax.lax`: by places that Python knows, or that arrays hold.
+
+Places that arrays hold never make the host read anything. Where a window would reach beyond the
+array, it is moved until it is within.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.array import Array
+from gpushard.dtypes import kind_of
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.values import is_value
+from gpushard.lax.arguments import as_arrays, check_shape, dim, integers
+from gpushard.numpy import elementwise as ew
+from gpushard.numpy.arguments import as_value
+from gpushard.numpy.indexing import take
+from gpushard.numpy.manipulation import expand_dims
+from gpushard.numpy.public import public
+
+__all__ = [
+    "dynamic_index_in_dim", "dynamic_slice", "dynamic_slice_in_dim", "dynamic_update_index_in_dim",
+    "dynamic_update_slice", "dynamic_update_slice_in_dim", "index_in_dim", "index_take", "slice",
+    "slice_in_dim",
+]  # fmt: skip
+
+_slicing = public(arrays=1, operand="an array.")
+
+
+@_slicing
+def slice(
+    operand: Any,
+    start_indices: Sequence[int],
+    limit_indices: Sequence[int],
+    strides: Sequence[int] | None = None,
+) -> Array:
+    """Return a part of an array.
+
+    Args:
+      start_indices: where it begins along each dim.
+      limit_indices: before which place it ends.
+      strides: from how many elements one is taken; from each by default.
+
+    Raises:
+      ArgumentError: a place is beyond the array.
+
+    >>> import gpushard as gs
+    >>> gs.lax.slice(gs.numpy.arange(5), (1,), (5,), (2,))
+    Array([1, 3], dtype=int64)
+    """
+    ndim = operand.ndim
+    starts = integers("slice", "start_indices", start_indices, ndim)
+    limits = integers("slice", "limit_indices", limit_indices, ndim)
+    steps = (1,) * ndim if strides is None else integers("slice", "strides", strides, ndim)
+    for at, n in enumerate(operand.shape):
+        if not 0 <= starts[at] <= limits[at] <= n or steps[at] < 1:
+            raise ArgumentError(
+                f"lax.slice: start {starts[at]}, limit {limits[at]} and stride {steps[at]} do not "
+                f"fit dim {at} of length {n}; use 0 <= start <= limit <= {n}, and strides from 1",
+                argument="limit_indices",
+                axis=at,
+                size=n,
+            )
+    part: Array = operand[tuple(map(builtins.slice, starts, limits, steps))]
+    return part
+
+
+@_slicing
+def slice_in_dim(
+    operand: Any,
+    start_index: int | None,
+    limit_index: int | None,
+    stride: int = 1,
+    axis: int = 0,
+) -> Array:
+    """Return a part of an array along a dim.
+
+    Args:
+      start_index: where it begins; negative from the end.
+      limit_index: before which place it ends, likewise.
+      stride: from how many elements one is taken.
+      axis: which dim.
+
+    >>> import gpushard as gs
+    >>> gs.lax.slice_in_dim(gs.numpy.arange(5), 1, None, 2)
+    Array([1, 3], dtype=int64)
+    """
+    at = dim("slice_in_dim", axis, operand.ndim)
+    n = operand.shape[at]
+    ends = [
+        number if value is None else value + n * (value < 0)
+        for value, number in ((start_index, 0), (limit_index, n))
+    ]
+    starts, limits, strides = [0] * operand.ndim, list(operand.shape), [1] * operand.ndim
+    starts[at], limits[at], strides[at] = *ends, stride
+    return slice(operand, starts, limits, strides)
+
+
+@_slicing
+def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Array:
+    """Return the elements at a place along a dim.
+
+    Args:
+      index: which place; negative from the end.
+      axis: along which dim.
+
+    Raises:
+      ArgumentError: there is no such place.
+
+    >>> import gpushard as gs
+    >>> gs.lax.index_in_dim(gs.numpy.arange(5), -1)
+    Array([4], dtype=int64)
+    """
+    at = dim("index_in_dim", axis, operand.ndim)
+    (place,) = integers("index_in_dim", "index", (index,))
+    n = operand.shape[at]
+    if not -n <= place < n:
+        raise ArgumentError.refusing(
+            "index", index, f"is out of range for {n} elements", "lax.index_in_dim", size=n
+        )
+    place %= n
+    part: Array = operand[(builtins.slice(None),) * at + (builtins.slice(place, place + 1),)]
+    return part if keepdims else part.squeeze(at)
+
+
+def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Array:
+    """Return the elements at places along some dims, which come first.
+
+    Args:
+      src: an array.
+      idxs: for each of the dims a vector of places, all of one length.
+      axes: the dims.
+
+    >>> import gpushard as gs
+    >>> gs.lax.index_take(gs.numpy.arange(6).reshape(2, 3), ([1, 0],), (1,))
+    Array([[1, 4],
+           [0, 3]], dtype=int64)
+    """
+    x = as_value(src, "index_take")
+    places = dict(
+        zip([dim("index_take", axis, x.ndim, "axes") for axis in axes], idxs, strict=True)
+    )
+    order = [*places, *(at for at in range(x.ndim) if at not in places)]
+    at = tuple(as_value(positions, "index_take") for positions in places.values())
+    taken: Array = x.transpose(order).at[at].get(mode="clip")
+    return taken
+
+
+def _starts(name: str, start_indices: Any, shape: Sequence[int]) -> list[Any]:
+    """Return where a window begins along each dim: an integer of Python's, or a scalar array."""
+    if hasattr(start_indices, "ndim"):
+        check_shape(name, "start_indices", start_indices.shape, (len(shape),))
+        starts = [start_indices[at] for at in range(len(shape))]
+    else:
+        starts = list(start_indices)
+    if len(starts) != len(shape):
+        raise ArgumentError.refusing(
+            "start_indices",
+            start_indices,
+            f"must have {len(shape)}, one for each dim",
+            f"lax.{name}",
+        )
+    for start in starts:
+        if is_value(start) and (kind_of(start.dtype) not in "iu" or start.shape):
+            raise ArgumentTypeError(
+                f"lax.{name}: start_indices must be scalar integers, one is of {start.dtype} and "
+                f"shape {start.shape}",
+                argument="start_indices",
+                dtype=start.dtype,
+            )
+    held = [at for at, start in enumerate(starts) if not is_value(start)]
+    known = integers(name, "start_indices", [starts[at] for at in held])
+    for at, place in zip(held, known, strict=True):
+        starts[at] = place
+    return starts
+
+
+def _within(start: Any, size: int, n: int) -> Any:
+    """Return where a window begins once it is within a dim; negative places are from the end."""
+    if not is_value(start):
+        return builtins.min(builtins.max(start + n * (start < 0), 0), n - size)
+    wide = start.astype(np.int64)
+    return ew.clip(ew.where(ew.less(wide, 0), ew.add(wide, n), wide), 0, n - size)
+
+
+def check_sizes(name: str, sizes: Sequence[int], shape: Sequence[int]) -> None:
+    """Check that a window is within an array."""
+    if len(sizes) != len(shape) or not all(0 <= s <= n for s, n in zip(sizes, shape, strict=True)):
+        raise ArgumentError(
+            f"lax.{name}: a window of shape {tuple(sizes)} is not within the array of shape "
+            f"{tuple(shape)}",
+            argument="slice_sizes",
+            shape=tuple(sizes),
+            expected=tuple(shape),
+        )
+
+
+@_slicing
+def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int]) -> Array:
+    """Return a window of an array that begins where arrays say.
+
+    A window that reaches beyond the array is moved until it is within; negative places count from
+    the end.
+
+    Args:
+      start_indices: where it begins along each dim: integers, scalar arrays, or a vector.
+      slice_sizes: its shape.
+
+    Raises:
+      ArgumentError: the window is larger than the array.
+      ArgumentTypeError: places are no integers.
+
+    >>> import gpushard as gs
+    >>> gs.lax.dynamic_slice(gs.numpy.arange(5), (gs.numpy.asarray(9),), (2,))
+    Array([3, 4], dtype=int64)
+    """
+    sizes = integers("dynamic_slice", "slice_sizes", slice_sizes)
+    check_sizes("dynamic_slice", sizes, operand.shape)
+    starts = _starts("dynamic_slice", start_indices, operand.shape)
+    places = list(map(_within, starts, sizes, operand.shape))
+    known = tuple(
+        builtins.slice(None) if is_value(place) else builtins.slice(place, place + size)
+        for place, size in zip(places, sizes, strict=True)
+    )
+    part: Array = operand[known]
+    for at, (place, size) in enumerate(zip(places, sizes, strict=True)):
+        if is_value(place) and size < part.shape[at]:
+            part = take(part, ew.add(place, np.arange(size)), at, mode="clip")
+    return part
+
+
+@_slicing
+def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: int = 0) -> Array:
+    """Return a window of an array along a dim; see `dynamic_slice`.
+
+    Args:
+      start_index: where it begins, an integer or a scalar array.
+      slice_size: its length.
+      axis: which dim.
+
+    >>> import gpushard as gs
+    >>> gs.lax.dynamic_slice_in_dim(gs.numpy.arange(5), gs.numpy.asarray(1), 2)
+    Array([1, 2], dtype=int64)
+    """
+    at = dim("dynamic_slice_in_dim", axis, operand.ndim)
+    starts: list[Any] = [0] * operand.ndim
+    sizes = list(operand.shape)
+    starts[at], sizes[at] = start_index, slice_size
+    return dynamic_slice(operand, starts, sizes)
+
+
+@_slicing
+def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool = True) -> Array:
+    """Return the elements at a place along a dim that an array may hold; see `dynamic_slice`.
+
+    Args:
+      index: which place, an integer or a scalar array.
+      axis: along which dim.
+
+    >>> import gpushard as gs
+    >>> gs.lax.dynamic_index_in_dim(gs.numpy.arange(5), gs.numpy.asarray(1), keepdims=False)
+    Array(1, dtype=int64)
+    """
+    part = dynamic_slice_in_dim(operand, index, 1, axis)
+    return part if keepdims else part.squeeze(dim("dynamic_index_in_dim", axis, operand.ndim))
+
+
+def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Array:
+    """Return an array with a window replaced that begins where arrays say; see `dynamic_slice`.
+
+    Args:
+      operand: an array.
+      update: what replaces the window, an array of the same dtype, of as many dims.
+      start_indices: where the window begins along each dim: integers, scalar arrays, or a vector.
+
+    Raises:
+      ArgumentError: the window is larger than the array.
+      ArgumentTypeError: places are no integers, or dtypes differ.
+
+    >>> import gpushard as gs
+    >>> x = gs.numpy.arange(5)
+    >>> dynamic_update_slice(x, gs.numpy.asarray([7, 8]), (gs.numpy.asarray(9),))
+    Array([0, 1, 2, 7, 8], dtype=int64)
+    """
+    x, new = as_arrays("dynamic_update_slice", operand, update)
+    check_sizes("dynamic_update_slice", new.shape, x.shape)
+    starts = _starts("dynamic_update_slice", start_indices, x.shape)
+    places = list(map(_within, starts, new.shape, x.shape))
+    held = [at for at, place in enumerate(places) if is_value(place)]
+    if len(held) <= 1:
+        index = tuple(
+            ew.add(place, np.arange(size)) if is_value(place)
+            else builtins.slice(place, place + size)
+            for place, size in zip(places, new.shape, strict=True)
+        )  # fmt: skip
+    else:
+        index = tuple(
+            ew.add(place, line(size, at, x.ndim)) if is_value(place)
+            else place + line(size, at, x.ndim)
+            for at, (place, size) in enumerate(zip(places, new.shape, strict=True))
+        )  # fmt: skip
+    updated: Array = x.at[index].set(new, **({"mode": "clip"} if held else {}))
+    return updated
+
+
+def line(n: int, at: int, ndim: int) -> np.ndarray[Any, Any]:
+    """Return 0, 1, 2, ... along one of several dims."""
+    return np.arange(n).reshape([n if place == at else 1 for place in range(ndim)])
+
+
+def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axis: int) -> Array:
+    """Return an array with a window along a dim replaced; see `dynamic_update_slice`.
+
+    Args:
+      operand: an array.
+      update: what replaces the window.
+      start_index: where it begins, an integer or a scalar array.
+      axis: which dim.
+
+    >>> import gpushard as gs
+    >>> x = gs.numpy.arange(3)
+    >>> dynamic_update_slice_in_dim(x, gs.numpy.asarray([7]), gs.numpy.asarray(1), 0)
+    Array([0, 7, 2], dtype=int64)
+    """
+    x = as_value(operand, "dynamic_update_slice_in_dim")
+    starts: list[Any] = [0] * x.ndim
+    starts[dim("dynamic_update_slice_in_dim", axis, x.ndim)] = start_index
+    return dynamic_update_slice(x, update, starts)
+
+
+def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int) -> Array:
+    """Return an array with the elements at a place along a dim replaced.
+
+    Args:
+      operand: an array.
+      update: what replaces them; it may lack the dim.
+      index: which place, an integer or a scalar array.
+      axis: which dim.
+
+    >>> import gpushard as gs
+    >>> dynamic_update_index_in_dim(gs.numpy.arange(3), 7, gs.numpy.asarray(1), 0)
+    Array([0, 7, 2], dtype=int64)
+    """
+    x, new = as_arrays("dynamic_update_index_in_dim", operand, update)
+    at = dim("dynamic_update_index_in_dim", axis, x.ndim)
+    new = new if new.ndim == x.ndim else expand_dims(new, at)
+    return dynamic_update_slice_in_dim(x, new, index, at)

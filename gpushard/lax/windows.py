@@ -1,0 +1,453 @@
+"""Convolutions, and reductions of windows, under the names of `jax.lax`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from gpushard.array import Array
+from gpushard.errors import ArgumentError
+from gpushard.functions.checks import check_choice
+from gpushard.functions.linear_algebra import in_types
+from gpushard.lax.arguments import as_arrays, check_kind, check_shape, integers
+from gpushard.lax.reductions import MONOIDS
+from gpushard.numpy.manipulation import flip, permute_dims
+from gpushard.ops.bind import bind
+from gpushard.ops.table.windows import CONVOLUTION, REDUCE_WINDOW, dilated
+
+__all__ = [
+    "ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "conv",
+    "conv_dimension_numbers", "conv_general_dilated", "conv_transpose",
+    "conv_with_general_padding", "padtype_to_pads", "reduce_window",
+]  # fmt: skip
+
+
+class ConvDimensionNumbers(NamedTuple):
+    """Which dims of the operands and the result of a convolution are which."""
+
+    lhs_spec: Sequence[int]  # batch, features, and the others
+    rhs_spec: Sequence[int]  # new features, features, and the others
+    out_spec: Sequence[int]  # batch, new features, and the others
+
+
+ConvGeneralDilatedDimensionNumbers: TypeAlias = ConvDimensionNumbers | tuple[str, str, str] | None
+"""None for the order of `ConvDimensionNumbers`, or letters, such as ("NHWC", "HWIO", "NHWC")."""
+
+
+def padtype_to_pads(
+    in_shape: Sequence[int],
+    window_shape: Sequence[int],
+    window_strides: Sequence[int],
+    padding: str,
+) -> list[tuple[int, int]]:
+    """Return how many elements come before and behind each dim.
+
+    Args:
+      in_shape: the lengths of the dims.
+      window_shape: those of windows.
+      window_strides: how far a window goes each time.
+      padding: "VALID" for none, "SAME" for as many windows as there are strides, or "SAME_LOWER",
+        which has the odd one before.
+
+    >>> padtype_to_pads((5,), (3,), (2,), "SAME")
+    [(1, 1)]
+    """
+    kind = padding.upper() if isinstance(padding, str) else padding
+    check_choice("lax", "padding", kind, ("SAME", "SAME_LOWER", "VALID"))
+    if kind == "VALID":
+        return [(0, 0)] * len(in_shape)
+    pads = []
+    for n, window, stride in zip(in_shape, window_shape, window_strides, strict=True):
+        total = max((-(-n // stride) - 1) * stride + window - n, 0)
+        less, more = total // 2, total - total // 2
+        pads.append((less, more) if kind == "SAME" else (more, less))
+    return pads
+
+
+def _steps(name: str, argument: str, values: Any, ndim: int) -> tuple[int, ...]:
+    """Return a number from 1 for each dim; ones by default."""
+    steps = (1,) * ndim if values is None else integers(name, argument, values, ndim)
+    if min(steps, default=1) < 1:
+        raise ArgumentError.refusing(argument, values, "must be 1 at least", f"lax.{name}")
+    return steps
+
+
+def _pads(
+    name: str,
+    padding: Any,
+    shape: Sequence[int],
+    window: Sequence[int],
+    strides: Sequence[int],
+) -> tuple[tuple[int, int], ...]:
+    if isinstance(padding, str):
+        return tuple(padtype_to_pads(shape, window, strides, padding))
+    pairs = [integers(name, "padding", pair, 2) for pair in padding]
+    if len(pairs) != len(shape):
+        raise ArgumentError.refusing(
+            "padding", padding, f"must have {len(shape)} pairs, one for each dim", f"lax.{name}"
+        )
+    return tuple((low, high) for low, high in pairs)
+
+
+def reduce_window(
+    operand: Any,
+    init_value: Any,
+    computation: Callable[[Any, Any], Any],
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int] | None = None,
+    padding: str | Sequence[tuple[int, int]] = "VALID",
+    base_dilation: Sequence[int] | None = None,
+    window_dilation: Sequence[int] | None = None,
+) -> Array:
+    """Return what a function makes of the elements of each window that slides over an array.
+
+    Dims along which windows have one element stay split; others come whole.
+
+    Args:
+      operand: an array.
+      init_value: a scalar of the same dtype, which takes part in every window, too.
+      computation: a sum, a product, an extreme, or one of bits, such as `gpushard.lax.add`.
+      window_dimensions: the shape of a window.
+      window_strides: how far it goes each time; 1 by default.
+      padding: "VALID", "SAME" or "SAME_LOWER", or how far windows go beyond both ends of
+        each dim; less than 0 takes elements away.
+      base_dilation: how far elements are apart; 1 by default.
+      window_dilation: how far those of a window are apart; 1 by default.
+
+    Raises:
+      ArgumentError: the function is none of these, or there is not one number for each dim.
+
+    >>> import gpushard as gs
+    >>> reduce_window(gs.numpy.arange(5), 0, gs.lax.add, (2,))
+    Array([1, 3, 5, 7], dtype=int64)
+    """
+    ufunc = MONOIDS.get(computation)
+    if ufunc is None:
+        raise ArgumentError.refusing(
+            "computation",
+            computation,
+            "is unknown; use lax.add, mul, max, min, bitwise_and, bitwise_or or bitwise_xor",
+            "lax.reduce_window",
+        )
+    x, init = as_arrays("reduce_window", operand, init_value)
+    check_shape("reduce_window", "init_value", init.shape, ())
+    name = "reduce_window"
+    check_kind(name, x, _KINDS.get(ufunc, "iufc"))
+    window = _steps(name, "window_dimensions", window_dimensions, x.ndim)
+    strides = _steps(name, "window_strides", window_strides, x.ndim)
+    base = _steps(name, "base_dilation", base_dilation, x.ndim)
+    by = _steps(name, "window_dilation", window_dilation, x.ndim)
+    lengths = [dilated(n, apart) for n, apart in zip(x.shape, base, strict=True)]
+    reaches = [dilated(n, apart) for n, apart in zip(window, by, strict=True)]
+    pads = _pads(name, padding, lengths, reaches, strides)
+    reduced: Array = bind(
+        REDUCE_WINDOW, (x, init), (ufunc.__name__, window, strides, pads, base, by)
+    )
+    return reduced
+
+
+_KINDS: dict[np.ufunc, str] = {
+    np.maximum: "biuf",
+    np.minimum: "biuf",
+    np.bitwise_and: "biu",
+    np.bitwise_or: "biu",
+    np.bitwise_xor: "biu",
+}
+
+
+def conv_dimension_numbers(
+    lhs_shape: Sequence[int], rhs_shape: Sequence[int], dimension_numbers: Any
+) -> ConvDimensionNumbers:
+    """Return which dims of a convolution are which.
+
+    Args:
+      lhs_shape: shape of the left operand.
+      rhs_shape: shape of the right one.
+      dimension_numbers: None for batch, features, and the others in order; or the letters of
+        the dims of both operands and of the result: N for batch, C, or I and O, for features.
+
+    Raises:
+      ArgumentError: letters do not fit the shapes, or one another.
+
+    >>> conv_dimension_numbers((1,) * 4, (1,) * 4, ("NHWC", "HWIO", "NHWC")).rhs_spec
+    (3, 2, 0, 1)
+    """
+    if isinstance(dimension_numbers, ConvDimensionNumbers):
+        return dimension_numbers
+    ndim = len(lhs_shape)
+    if len(rhs_shape) != ndim or ndim < 2:
+        raise ArgumentError(
+            f"lax.conv: operands of shapes {tuple(lhs_shape)} and {tuple(rhs_shape)} need as many "
+            "dims each, at least two",
+            argument="lhs",
+            shapes=(tuple(lhs_shape), tuple(rhs_shape)),
+        )
+    if dimension_numbers is None:
+        order = tuple(range(ndim))
+        return ConvDimensionNumbers(order, order, order)
+    specs = tuple(dimension_numbers)
+    spatial = [sorted(set(text) - set(own)) for text, own in zip(specs, _OWN, strict=False)]
+    if (
+        len(specs) != 3
+        or any(len(set(text)) != ndim or len(text) != ndim for text in specs)
+        or any(not set(own) <= set(text) for text, own in zip(specs, _OWN, strict=True))
+        or spatial.count(spatial[0]) != 3
+    ):
+        raise ArgumentError.refusing(
+            "dimension_numbers",
+            dimension_numbers,
+            f"must be three strings of {ndim} letters, with N and C, O and I, N and C, and the "
+            'same others in each, such as ("NHWC", "HWIO", "NHWC")',
+            "lax.conv_dimension_numbers",
+        )
+    others = [c for c in specs[1] if c not in "OI"]
+    return ConvDimensionNumbers(
+        *(
+            tuple(text.index(c) for c in (*own, *others))
+            for text, own in zip(specs, _OWN, strict=True)
+        )
+    )
+
+
+_OWN = ("NC", "OI", "NC")
+
+
+def conv_general_dilated(
+    lhs: Any,
+    rhs: Any,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Array:
+    """Return the convolution of arrays of any number of dims, as networks have it.
+
+    Batch and features stay split, also those that are summed over; the other dims come whole.
+
+    Args:
+      lhs: an array of batch, features, and others.
+      rhs: an array of new features, features of a group, and others: the kernel, which is not
+        reversed. Of the same dtype.
+      window_strides: how far the kernel goes each time, for each of the others.
+      padding: "VALID", "SAME" or "SAME_LOWER", or how many zeros come before and behind each dim;
+        fewer than 0 takes elements away.
+      lhs_dilation: how far elements are apart; 1 by default.
+      rhs_dilation: how far those of the kernel are apart; 1 by default.
+      dimension_numbers: which dims are which; see `conv_dimension_numbers`.
+      feature_group_count: into how many groups features fall, each with new features of its own.
+      batch_group_count: likewise for the batch.
+      precision: makes no difference; products have all digits of their type.
+      preferred_element_type: type of the result, which operands are converted to.
+
+    Raises:
+      ArgumentError: shapes, groups and numbers do not fit one another.
+      ArgumentTypeError: dtypes differ.
+
+    >>> import gpushard as gs
+    >>> x, k = gs.numpy.arange(5.0).reshape(1, 1, 5), gs.numpy.ones((1, 1, 3))
+    >>> conv_general_dilated(x, k, (1,), "SAME")
+    Array([[[1., 3., 6., 9., 7.]]], dtype=float64)
+    """
+    name = "conv_general_dilated"
+    x, kernel = in_types(
+        as_arrays(name, lhs, rhs), f"lax.{name}", precision, preferred_element_type
+    )
+    check_kind(name, x, "iufc")
+    numbers = conv_dimension_numbers(x.shape, kernel.shape, dimension_numbers)
+    x, kernel = permute_dims(x, numbers.lhs_spec), permute_dims(kernel, numbers.rhs_spec)
+    ndim = x.ndim - 2
+    strides = _steps(name, "window_strides", window_strides, ndim)
+    base = _steps(name, "lhs_dilation", lhs_dilation, ndim)
+    by = _steps(name, "rhs_dilation", rhs_dilation, ndim)
+    if isinstance(padding, str) and set(base) > {1}:
+        raise ArgumentError.refusing(
+            "padding",
+            padding,
+            "says nothing where lhs_dilation is not 1; give pairs",
+            f"lax.{name}",
+        )
+    groups, batches = integers(name, "groups", (feature_group_count, batch_group_count))
+    reaches = [dilated(n, apart) for n, apart in zip(kernel.shape[2:], by, strict=True)]
+    pads = _pads(name, padding, x.shape[2:], reaches, strides)
+    _check_groups(x.shape, kernel.shape, groups, batches)
+    many = max(groups, batches)
+    over, within = x.shape[2:], kernel.shape[2:]
+    if batches == 1:
+        x = x.reshape(x.shape[0], many, x.shape[1] // many, *over)
+    else:  # groups of the batch become groups of features
+        x = x.reshape(many, x.shape[0] // many, *x.shape[1:]).swapaxes(0, 1)
+    kernel = kernel.reshape(many, kernel.shape[0] // many, kernel.shape[1], *within)
+    result = bind(CONVOLUTION, (x, kernel), (strides, pads, base, by))
+    result = result.reshape(result.shape[0], math.prod(result.shape[1:3]), *result.shape[3:])
+    back = [numbers.out_spec.index(at) for at in range(result.ndim)]
+    return permute_dims(result, back)
+
+
+def _check_groups(x: Sequence[int], kernel: Sequence[int], groups: int, batches: int) -> None:
+    name = "lax.conv_general_dilated"
+    if min(groups, batches) < 1 or (groups > 1 and batches > 1):
+        raise ArgumentError(
+            f"{name}: feature_group_count={groups} and batch_group_count={batches} must be 1 at "
+            "least, and one of them 1",
+            argument="feature_group_count",
+        )
+    if x[1] != kernel[1] * groups or kernel[0] % max(groups, batches) or x[0] % batches:
+        raise ArgumentError(
+            f"{name}: {x[1]} features of lhs, {kernel[1]} and {kernel[0]} new ones of rhs, and a "
+            f"batch of {x[0]} do not fit feature_group_count={groups} and "
+            f"batch_group_count={batches}",
+            argument="feature_group_count",
+            shapes=(tuple(x), tuple(kernel)),
+        )
+
+
+def conv(
+    lhs: Any,
+    rhs: Any,
+    window_strides: Sequence[int],
+    padding: str,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Array:
+    """Return a convolution; see `conv_general_dilated`.
+
+    Args:
+      lhs: an array of batch, features, and others.
+      rhs: an array of new features, features, and others.
+      window_strides: how far the kernel goes each time.
+      padding: "VALID", "SAME" or "SAME_LOWER".
+      precision: makes no difference; products have all digits of their type.
+      preferred_element_type: type of the result, which operands are converted to.
+
+    >>> import gpushard as gs
+    >>> conv(gs.numpy.ones((1, 2, 4)), gs.numpy.ones((3, 2, 2)), (1,), "VALID").shape
+    (1, 3, 3)
+    """
+    how: dict[str, Any] = {
+        "precision": precision,
+        "preferred_element_type": preferred_element_type,
+    }
+    return conv_general_dilated(lhs, rhs, window_strides, padding, **how)
+
+
+def conv_with_general_padding(
+    lhs: Any,
+    rhs: Any,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None,
+    rhs_dilation: Sequence[int] | None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Array:
+    """Return a convolution; see `conv_general_dilated`.
+
+    Args:
+      lhs: an array of batch, features, and others.
+      rhs: an array of new features, features, and others.
+      window_strides: how far the kernel goes each time.
+      padding: how many zeros come before and behind each dim, or the name of a rule.
+      lhs_dilation: how far elements are apart.
+      rhs_dilation: how far those of the kernel are apart.
+      precision: makes no difference; products have all digits of their type.
+      preferred_element_type: type of the result, which operands are converted to.
+
+    >>> import gpushard as gs
+    >>> x, k = gs.numpy.ones((1, 2, 4)), gs.numpy.ones((3, 2, 2))
+    >>> conv_with_general_padding(x, k, (1,), [(1, 1)], None, (2,)).shape
+    (1, 3, 4)
+    """
+    how: dict[str, Any] = {
+        "precision": precision,
+        "preferred_element_type": preferred_element_type,
+    }
+    return conv_general_dilated(
+        lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, **how
+    )
+
+
+def conv_transpose(
+    lhs: Any,
+    rhs: Any,
+    strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
+    transpose_kernel: bool = False,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Array:
+    """Return a convolution whose strides lie between the elements, so that the result is larger.
+
+    Args:
+      lhs: an array of batch, features, and others.
+      rhs: the kernel.
+      strides: how far elements are apart.
+      padding: "SAME" or "VALID", as of the convolution that this turns round; or how many zeros
+        come before and behind each dim.
+      rhs_dilation: how far those of the kernel are apart; 1 by default.
+      dimension_numbers: which dims are which; features come last by default.
+      transpose_kernel: whether the kernel is that of the convolution which this turns round: it
+        is reversed, and its features change places.
+      precision: makes no difference; products have all digits of their type.
+      preferred_element_type: type of the result, which operands are converted to.
+
+    >>> import gpushard as gs
+    >>> conv_transpose(gs.numpy.ones((1, 3, 2)), gs.numpy.ones((2, 2, 4)), (2,), "SAME").shape
+    (1, 6, 4)
+    """
+    x, kernel = as_arrays("conv_transpose", lhs, rhs)
+    ndim = x.ndim - 2
+    if dimension_numbers is None:
+        others = "".join("HWD"[: max(ndim, 0)]) if ndim <= 3 else ""
+        dimension_numbers = (f"N{others}C", f"{others}IO", f"N{others}C")
+    numbers = conv_dimension_numbers(x.shape, kernel.shape, dimension_numbers)
+    steps = _steps("conv_transpose", "strides", strides, ndim)
+    by = _steps("conv_transpose", "rhs_dilation", rhs_dilation, ndim)
+    within = numbers.rhs_spec[2:]
+    reaches = [dilated(kernel.shape[at], apart) for at, apart in zip(within, by, strict=True)]
+    pads: Any = padding
+    if isinstance(padding, str):
+        check_choice("lax.conv_transpose", "padding", padding.upper(), ("SAME", "VALID"))
+        pads = [
+            _transposed_pads(reach, step, padding.upper())
+            for reach, step in zip(reaches, steps, strict=True)
+        ]
+    if transpose_kernel:
+        kernel = flip(kernel, tuple(within))
+        new, old, *rest = numbers.rhs_spec
+        numbers = numbers._replace(rhs_spec=(old, new, *rest))
+    return conv_general_dilated(
+        x,
+        kernel,
+        (1,) * ndim,
+        pads,
+        steps,
+        by,
+        numbers,
+        precision=precision,
+        preferred_element_type=preferred_element_type,
+    )
+
+
+def _transposed_pads(reach: int, stride: int, padding: str) -> tuple[int, int]:
+    """Return how many zeros give the length that the convolution of such padding had before.
+
+    >>> _transposed_pads(3, 2, "SAME"), _transposed_pads(3, 2, "VALID")
+    ((2, 1), (2, 2))
+    """
+    if padding == "SAME":
+        total = reach + stride - 2
+        before = reach - 1 if stride > reach - 1 else -(-total // 2)
+    else:
+        total = reach + stride - 2 + max(reach - stride, 0)
+        before = reach - 1
+    return before, total - before

@@ -1,0 +1,360 @@
+"""What `xmap` is told: which dims have which names, what the names' sizes are, and where they live.
+
+All that can be wrong with it is found here, before the function is called.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import operator
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gpushard import tree
+from gpushard.errors import ArgumentError, ArgumentTypeError, MeshError
+from gpushard.geometry.mesh import Mesh
+from gpushard.legacy.serial_loop import OwnLoop, SerialLoop, loops_here
+from gpushard.transforms.named_dims import Frame
+
+Label: TypeAlias = Callable[[int], str]
+"""Gives the name of an argument by its number."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """The named dims of one argument or result."""
+
+    dims: dict[Hashable, int]  # of each name
+    rank: int | None  # how many dims there must be
+    text: str  # as users write it
+
+
+def is_entry(x: Any) -> bool:
+    """Whether a node of in_axes or out_axes is an entry, and not a container of these."""
+    if isinstance(x, dict):
+        return all(isinstance(key, int) for key in x)
+    several = isinstance(x, list) or (isinstance(x, tuple) and len(x) > 0)
+    return several and all(n is ... or n is None or isinstance(n, str) for n in x)
+
+
+def parsed(axes: Any, argument: str, what: str) -> Any:
+    """Return a tree of entries.
+
+    Raises:
+      ArgumentTypeError: a leaf is none of the forms.
+      ArgumentError: a name is there twice, a dim is negative, or ... is not last.
+    """
+
+    def one(x: Any) -> Entry:
+        if not is_entry(x):
+            raise ArgumentTypeError(
+                f"{what}: {argument} has {x!r}; an entry is a dict of names by dims, as "
+                "{0: 'i'}, or a list of a name or None for each dim, which may end in ...",
+                argument=argument,
+                value=x,
+            )
+        named = _of_dict(x) if isinstance(x, dict) else _of_list(x)
+        if named is None:
+            raise ArgumentError(
+                f"{what}: {argument} has {x!r}; ... can only be last", argument=argument, value=x
+            )
+        pairs, rank = named
+        twice = [name for name, n in Counter(name for name, _ in pairs).items() if n > 1]
+        if twice:
+            raise ArgumentError(
+                f"{what}: {argument} has {x!r}, which names {twice[0]!r} twice; give each name "
+                "to one dim",
+                argument=argument,
+                axis=twice[0],
+            )
+        negative = [dim for _, dim in pairs if dim < 0]
+        if negative:
+            raise ArgumentError(
+                f"{what}: {argument} has {x!r}, with dim {negative[0]}; count dims from 0",
+                argument=argument,
+                dim=negative[0],
+            )
+        return Entry(dict(pairs), rank, repr(x))
+
+    return tree.map(one, axes, is_leaf=lambda x: x is None or is_entry(x))
+
+
+def _of_dict(entry: Any) -> tuple[list[tuple[Hashable, int]], None]:
+    return [(name, dim) for dim, name in entry.items()], None
+
+
+def _of_list(entry: Any) -> tuple[list[tuple[Hashable, int]], int | None] | None:
+    names = list(entry)
+    rank: int | None = len(names)
+    if names and names[-1] is ...:
+        names, rank = names[:-1], None
+    if ... in names:
+        return None
+    return [(name, dim) for dim, name in enumerate(names) if name is not None], rank
+
+
+@dataclasses.dataclass(frozen=True)
+class Resources:
+    """Where each name lives, and how long what is there is."""
+
+    mesh: Mesh | None  # whose axes some names live on
+    places: dict[Hashable, tuple[str, ...]]  # the mesh axes of each
+    loops: dict[Hashable, tuple[Hashable, ...]]  # the loops of each
+    lengths: dict[Hashable, int]  # of mesh axes and loops
+
+    def count(self, name: Hashable) -> int:
+        """Return into how many parts the elements of a name are divided."""
+        return math.prod(self.lengths[each] for each in (*self.places[name], *self.loops[name]))
+
+
+def listed(resources: Mapping[Hashable, Any], what: str) -> dict[Hashable, tuple[Any, ...]]:
+    """Return the resources of each name as a tuple.
+
+    Raises:
+      ArgumentError: one is there twice.
+    """
+    found = {}
+    for name, own in resources.items():
+        several = tuple(own) if isinstance(own, tuple | list) else (own,)
+        # loops without names are as many as are written down
+        twice = [x for x, n in Counter(several).items() if n > 1 and type(x) is not SerialLoop]
+        if twice:
+            raise ArgumentError(
+                f"{what}: axis_resources has {twice[0]!r} twice for {name!r}; give each once",
+                argument="axis_resources",
+                axis=name,
+                resource=twice[0],
+            )
+        found[name] = several
+    return found
+
+
+def scoped(
+    wanted: dict[Hashable, tuple[Any, ...]], names: Sequence[Hashable], frame: Frame, mesh: Any
+) -> Resources:
+    """Return where names live: on axes of a mesh, and in loops that are there now.
+
+    Args:
+      wanted: the resources of each name.
+      names: all names.
+      frame: the call.
+      mesh: the mesh of `with` and `set_mesh`.
+
+    Raises:
+      ArgumentError: a resource is not there.
+      MeshError: the mesh is not that of the function around.
+    """
+    around = None if frame.outer is None else frame.outer.mesh
+    loops = loops_here.get() or {}
+    mesh = around if around is not None else mesh
+    axes = {} if mesh is None else dict(mesh.shape)
+    places: dict[Hashable, tuple[str, ...]] = {}
+    own_loops: dict[Hashable, tuple[Hashable, ...]] = {}
+    lengths: dict[Hashable, int] = {}
+    missing = []
+    for name in names:
+        place, turns = [], []
+        for number, resource in enumerate(wanted.get(name, ())):
+            if isinstance(resource, SerialLoop):
+                length = resource.length
+                resource = OwnLoop(length, name, number)
+                turns.append(resource)
+            elif resource in loops:
+                length = loops[resource]
+                turns.append(resource)
+            elif resource in axes:
+                length = axes[resource]
+                place.append(resource)
+            else:
+                missing.append(resource)
+                continue
+            lengths[resource] = length
+        places[name], own_loops[name] = tuple(place), tuple(turns)
+    if missing:
+        raise ArgumentError(
+            f"{frame.what}: axis_resources names {missing}, and there are the mesh axes {axes} and "
+            f"the loops {loops}; call it within `with mesh:`, or with serial_loop(name, length)",
+            argument="axis_resources",
+            missing=tuple(missing),
+        )
+    if around is not None and any(places.values()) and not isinstance(around, Mesh):
+        raise MeshError(f"{frame.what}: the mesh around has no devices", argument="mesh")
+    used = mesh if any(places.values()) else None
+    return Resources(used, places, own_loops, lengths)
+
+
+def check_entries(
+    entries: Sequence[Entry], argument: str, resources: Resources, what: str, label: Label
+) -> None:
+    """Check that no two named dims of one argument or result have one resource.
+
+    Raises:
+      ArgumentError: two have.
+    """
+    for number, entry in enumerate(entries):
+        taken: dict[Hashable, Hashable] = {}
+        for name in entry.dims:
+            for each in (*resources.places[name], *resources.loops[name]):
+                other = taken.setdefault(each, name)
+                if other != name:
+                    raise ArgumentError(
+                        f"{what}: {argument} has {entry.text} for {label(number)}, and {each!r} is "
+                        f"a resource of both {other!r} and {name!r}; give one of them others",
+                        argument="axis_resources",
+                        resource=each,
+                        axes=(other, name),
+                    )
+
+
+def sizes_of(
+    shapes: Sequence[tuple[int, ...]],
+    entries: Sequence[Entry],
+    said: Mapping[Hashable, int],
+    names: Sequence[Hashable],
+    what: str,
+    label: Label,
+) -> dict[Hashable, int]:
+    """Return how many elements each name has.
+
+    Raises:
+      ArgumentError: ranks are not what lists say, a dim is beyond the rank, sizes disagree, or one
+        cannot be known.
+    """
+    sizes: dict[Hashable, tuple[int, str]] = {name: (n, "axis_sizes") for name, n in said.items()}
+    for number, (shape, entry) in enumerate(zip(shapes, entries, strict=True)):
+        check_rank(len(shape), entry, "in_axes", what, label(number))
+        for name, dim in entry.dims.items():
+            here = shape[dim], f"dim {dim} of {label(number)}"
+            size, where = sizes.setdefault(name, here)
+            if size != here[0]:
+                raise ArgumentError(
+                    f"{what}: the axis {name!r} has {size} elements in {where}, and {here[0]} in "
+                    f"{here[1]}; all must have as many",
+                    argument="axis_sizes" if where == "axis_sizes" else "in_axes",
+                    axis=name,
+                    sizes=(size, here[0]),
+                )
+    unknown = [name for name in names if name not in sizes]
+    if unknown:
+        raise ArgumentError(
+            f"{what}: the sizes of {unknown} follow from no argument, as those that have them are "
+            "empty containers; give axis_sizes=",
+            argument="axis_sizes",
+            axes=tuple(unknown),
+        )
+    return {name: sizes[name][0] for name in names}
+
+
+def check_rank(ndim: int, entry: Entry, argument: str, what: str, arg: str) -> None:
+    """Check that an argument, or a result with its named dims, has the dims that an entry says.
+
+    Raises:
+      ArgumentError: it has not.
+    """
+    if entry.rank is not None and entry.rank != ndim:
+        raise ArgumentError(
+            f"{what}: {argument} has {entry.text} for {arg}, which says that it has {entry.rank} "
+            f"dims, and it has {ndim}; end the list in ... for any rank",
+            argument=argument,
+            rank=entry.rank,
+            ndim=ndim,
+        )
+    beyond = [(name, dim) for name, dim in entry.dims.items() if dim >= ndim]
+    if beyond:
+        raise ArgumentError(
+            f"{what}: {argument} has {entry.text} for {arg}: {beyond[0][0]!r} is dim "
+            f"{beyond[0][1]}, and there are {ndim} dims; use 0 to {ndim - 1}"
+            if ndim
+            else f"{what}: {argument} has {entry.text} for {arg}, which has no dims; use {{}}",
+            argument=argument,
+            axis=beyond[0][0],
+            dim=beyond[0][1],
+            ndim=ndim,
+        )
+
+
+def check_divided(sizes: Mapping[Hashable, int], resources: Resources, what: str) -> None:
+    """Check that resources divide axes.
+
+    Raises:
+      ArgumentError: they do not.
+    """
+    for name, size in sizes.items():
+        count = resources.count(name)
+        if size % count:
+            own = (*resources.places[name], *resources.loops[name])
+            shown = ", ".join(
+                f"{each!r}" if isinstance(each, OwnLoop) else f"{each!r}: {resources.lengths[each]}"
+                for each in own
+            )
+            raise ArgumentError(
+                f"{what}: the axis {name!r} has {size} elements, which its resources ({shown}) do "
+                f"not divide into {count} parts; pad it to a multiple, or give it others",
+                argument="axis_resources",
+                axis=name,
+                size=size,
+                count=count,
+            )
+
+
+def check_names(
+    ins: Sequence[Entry],
+    outs: Sequence[Entry],
+    axis_sizes: Mapping[Hashable, Any],
+    axis_resources: Mapping[Hashable, Any],
+    what: str,
+) -> tuple[Hashable, ...]:
+    """Return all names, of arguments first.
+
+    Raises:
+      ArgumentTypeError: a size is no integer.
+      ArgumentError: one is not positive, or a name of results or resources is none of them.
+    """
+    for name, size in axis_sizes.items():
+        if not isinstance(size, int | np.integer) or isinstance(size, bool):
+            raise ArgumentTypeError.refusing(
+                "axis_sizes", size, f"for {name!r} must be an integer", what
+            )
+        if size < 0:
+            raise ArgumentError.refusing("axis_sizes", size, f"for {name!r} is negative", what)
+    names = dict.fromkeys(name for entry in ins for name in entry.dims) | dict.fromkeys(axis_sizes)
+    placed = [name for entry in outs for name in entry.dims]
+    for argument, used in (("out_axes", placed), ("axis_resources", list(axis_resources))):
+        unknown = [name for name in used if name not in names]
+        if unknown:
+            raise ArgumentError(
+                f"{what}: {argument} names {unknown}, and in_axes and axis_sizes name "
+                f"{list(names)}; use names of these, or give axis_sizes= for more",
+                argument=argument,
+                axes=tuple(unknown),
+            )
+    return tuple(names)
+
+
+def numbers_of(argnums: Any, count: int, what: str) -> tuple[int, ...]:
+    """Return the numbers of donated arguments, from 0.
+
+    Raises:
+      ArgumentTypeError: one is no integer.
+      ArgumentError: there is no such argument.
+    """
+    several = argnums if isinstance(argnums, tuple | list) else (argnums,)
+    try:
+        numbers = tuple(operator.index(n) for n in several)
+    except TypeError:
+        raise ArgumentTypeError.refusing(
+            "donate_argnums", argnums, "must be the number of an argument, or several", what
+        ) from None
+    for n in numbers:
+        if not -count <= n < count:
+            raise ArgumentError(
+                f"{what}: donate_argnums has {n}, and the call {count} arguments; count from 0",
+                argument="donate_argnums",
+                number=n,
+                count=count,
+            )
+    return tuple(n % count for n in numbers)

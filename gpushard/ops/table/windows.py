@@ -1,0 +1,249 @@
+"""What slides over arrays: reductions of windows, and convolutions of any number of dims.
+
+Both take dims of windows whole. All others are split as they come, also those of features that a
+convolution sums over.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gpushard.dtypes import iinfo, kind_of, wide
+from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.in_order import InOrder
+from gpushard.ops.programs.local import Local
+from gpushard.ops.programs.reduce import Reduce
+from gpushard.ops.row import Kernel, Params, Row, Stack, beside_others, only
+from gpushard.ops.rule import Rule
+from gpushard.ops.table.elementwise import writing
+from gpushard.typing import LocalArray, Shape
+
+Pads: TypeAlias = tuple[tuple[int, int], ...]
+"""How many elements come before and behind each dim; less than 0 takes elements away."""
+
+_WHOLE = Local("each element needs neighbours, and edges are not exchanged")
+_AT_ONCE = 1 << 22
+"""How many elements of windows a convolution copies at once."""
+
+
+def dilated(n: int, by: int) -> int:
+    """Return the length of a dim between whose elements others come.
+
+    >>> dilated(3, 2), dilated(0, 2)
+    (5, 0)
+    """
+    return max((n - 1) * by + 1, 0)
+
+
+def windows_in(n: int, window: int, stride: int, pads: tuple[int, int], base: int, by: int) -> int:
+    """Return how many windows there are along a dim.
+
+    Args:
+      n: its length.
+      window: how many elements a window has.
+      stride: how far it goes each time.
+      pads: how many elements come before and behind all.
+      base: how far elements are apart.
+      by: how far those of a window are apart.
+
+    >>> windows_in(5, 3, 1, (1, 1), 1, 1), windows_in(5, 3, 2, (0, 0), 1, 2)
+    (5, 1)
+    """
+    padded, reach = dilated(n, base) + sum(pads), dilated(window, by)
+    return max((padded - reach) // stride + 1, 0) if padded >= reach else 0
+
+
+def _padded(
+    xp: Any, x: LocalArray, value: Any, pads: Pads, base: Shape, dtype: Dtype
+) -> LocalArray:
+    """Return an array whose last dims have other elements around theirs, and between them."""
+    lead = x.ndim - len(pads)
+    if not any(map(any, pads)) and set(base) <= {1}:
+        return x.astype(dtype, copy=False)
+    sizes = [dilated(n, by) for n, by in zip(x.shape[lead:], base, strict=True)]
+    taken, put = [], []
+    for n, (low, high), by in zip(x.shape[lead:], pads, base, strict=True):
+        first = -(-max(-low, 0) // by)  # of the elements that stay
+        end = low + dilated(n, by) + min(high, 0)  # before which they lie in the result
+        many = max(-(-(end - low - first * by) // by), 0)
+        taken.append(slice(first, first + many))
+        at = low + first * by
+        put.append(slice(at, at + dilated(many, by), by))
+    shape = [max(low + n + high, 0) for n, (low, high) in zip(sizes, pads, strict=True)]
+    padded = xp.empty((*x.shape[:lead], *shape), dtype)
+    padded[...] = value
+    padded[(..., *put)] = x[(..., *taken)]
+    return padded
+
+
+def _infer_reduced(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+    _, window, strides, pads, base, by = params
+    how = zip(avals[0].shape, window, strides, pads, base, by, strict=True)
+    return (Aval(tuple(windows_in(*each) for each in how), avals[0].dtype),)
+
+
+def _reduced_rule(avals: Sequence[Aval], params: Params) -> Rule:
+    _, window, strides, pads, base, _ = params
+    own = tuple(range(len(avals[0].shape)))
+    each = zip(own, window, strides, pads, base, strict=True)
+    whole = {dim for dim, *how in each if how != [1, 1, (0, 0), 1]}
+    return Rule((own, ()), (own,), avals[0].shape, frozenset(whole))
+
+
+def _neutral(name: str, dtype: Dtype) -> Any:
+    """Return the number that makes no difference to a ufunc."""
+    if name in ("maximum", "minimum"):
+        sign = -1 if name == "maximum" else 1
+        if kind_of(dtype) in "iu":
+            return iinfo(dtype).min if sign < 0 else iinfo(dtype).max
+        return sign > 0 if kind_of(dtype) == "b" else sign * np.inf
+    number = getattr(np, name).identity
+    return number if name != "bitwise_and" else np.array(number).astype(dtype)[()]
+
+
+def _reduced(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    name, window, strides, pads, base, by = params
+    function = getattr(xp, name)
+    neutral = _neutral(name, avals[0].dtype)
+
+    def reduce(x: Any, init: Any) -> Any:
+        found = _padded(xp, x, neutral, pads, base, x.dtype)
+        for dim, (size, stride, apart) in enumerate(zip(window, strides, by, strict=True)):
+            many = windows_in(found.shape[dim], size, stride, (0, 0), 1, apart)
+            lead, taken = (slice(None),) * dim, dilated(many, stride)
+            parts = [found[(*lead, slice(at, at + taken, stride))] for at in
+                     range(0, size * apart, apart)]  # fmt: skip
+            found = functools.reduce(function, parts)
+        return function(found, xp.asarray(init, x.dtype))
+
+    return writing(reduce)
+
+
+def _reduced_stacked(
+    params: Params, shapes: Sequence[Shape], dims: Sequence[tuple[int, ...]], lead: int
+) -> Stack | None:
+    if dims[1]:
+        return None
+    name, window, strides, pads, base, by = params
+    ones = (1,) * lead
+    more = ones + window, ones + strides, ((0, 0),) * lead + pads, ones + base, ones + by
+    return Stack((name, *more), (None, None))
+
+
+REDUCE_WINDOW = Row(
+    "reduce_window",
+    _infer_reduced,
+    _reduced_rule,
+    _reduced,
+    (_WHOLE,),
+    stacked=_reduced_stacked,
+    each="a number of its own for each",
+)
+"""Operands: an array, and a number that takes part in every window, too. Parameters, for each dim:
+(name of the ufunc, window, strides, pads, how far elements are apart, and those of a window)."""
+
+
+def _conv_shape(avals: Sequence[Aval], params: Params) -> Shape:
+    x, kernel = (aval.shape for aval in avals)
+    spatial = zip(x[3:], kernel[3:], *params[:4], strict=True)
+    sizes = (windows_in(n, k, s, pads, base, by) for n, k, s, pads, base, by in spatial)
+    return (x[0], x[1], kernel[1], *sizes)
+
+
+def _infer_conv(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+    return (Aval(_conv_shape(avals, params), avals[0].dtype),)
+
+
+def _conv_rule(avals: Sequence[Aval], params: Params) -> Rule:
+    x, kernel = (aval.shape for aval in avals)
+    ndim = len(x) - 3
+    batch, group, shared, out = range(4)
+    over = tuple(range(4, 4 + ndim))
+    within = tuple(range(4 + ndim, 4 + 2 * ndim))
+    sizes = (x[0], x[1], x[2], kernel[1], *x[3:], *kernel[3:])
+    return Rule(
+        ((batch, group, shared, *over), (group, out, shared, *within)),
+        ((batch, group, out, *over),),
+        sizes,
+        frozenset(over + within),
+    )
+
+
+def _conv_states(avals: Sequence[Aval], params: Params) -> tuple[Dtype, ...]:
+    return (wide(avals[0].dtype),)
+
+
+def _conv(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    strides, pads, base, by = params
+    ndim, (work,) = len(strides), _conv_states(avals, params)
+
+    def convolve(x: Any, kernel: Any) -> Any:
+        lead, (groups, shared, *_) = x.shape[: x.ndim - ndim - 2], x.shape[x.ndim - ndim - 2 :]
+        out = kernel.shape[1]
+        whole = _padded(xp, x.reshape(-1, *x.shape[len(lead) :]), 0, pads, base, work)
+        sizes = tuple(
+            windows_in(n, k, s, (0, 0), 1, d)
+            for n, k, s, d in zip(whole.shape[3:], kernel.shape[3:], strides, by, strict=True)
+        )
+        many, depth = math.prod(sizes), shared * math.prod(kernel.shape[3:])
+        weights = kernel.reshape(groups, out, depth).swapaxes(1, 2).astype(work, copy=False)
+        result = xp.empty((whole.shape[0], groups, out, many), work)
+        step = max(_AT_ONCE // max(groups * many * depth, 1), 1)
+        for first in range(0, whole.shape[0], step):
+            part = whole[first : first + step]
+            columns = xp.empty((groups, part.shape[0], many, shared, *kernel.shape[3:]), work)
+            for place in itertools.product(*map(range, kernel.shape[3:])):
+                seen = part[(..., *_seen(place, sizes, strides, by))]
+                flat = seen.reshape(*seen.shape[:3], many)
+                columns[(..., *place)] = flat.transpose(1, 0, 3, 2)
+            product = columns.reshape(groups, part.shape[0] * many, depth) @ weights
+            split = product.reshape(groups, part.shape[0], many, out)
+            result[first : first + step] = split.transpose(1, 0, 3, 2)
+        return result.reshape(*lead, groups, out, *sizes)
+
+    return convolve
+
+
+def _seen(place: Shape, sizes: Shape, strides: Shape, by: Shape) -> tuple[slice, ...]:
+    """Return what elements of the kernel at one place meet."""
+    each = zip(place, sizes, strides, by, strict=True)
+    return tuple(slice(n * d, n * d + dilated(size, s), s) for n, size, s, d in each)
+
+
+def _conv_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    convolve = _conv(xp, avals, params)
+    return writing(lambda x, kernel: convolve(x, kernel).astype(avals[0].dtype, copy=False))
+
+
+def _conv_local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    return writing(_conv(xp, avals, params))
+
+
+def _added(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
+    return InOrder(xp, "add")
+
+
+def _conv_finish(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
+    dtype = avals[0].dtype
+    return only if wide(dtype) == dtype else lambda s, n: s[0].astype(dtype, copy=False)
+
+
+CONVOLUTION = Row(
+    "conv_general_dilated",
+    _infer_conv,
+    _conv_rule,
+    _conv_kernel,
+    (Reduce(_conv_states, _conv_local, _added, _conv_finish), _WHOLE),
+    threaded=True,
+    stacked=beside_others(0),
+    each="a kernel of its own for each",
+)
+"""Operands: (batch, groups, features, ...) and (groups, new features, features, ...), of one type.
+The result is (batch, groups, new features, ...). Parameters, each with what holds for each of the
+last dims: (strides, pads, how far elements are apart, how far those of the kernel are)."""

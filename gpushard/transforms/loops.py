@@ -1,0 +1,247 @@
+"""Functions that are called with what they returned last: `while_loop` and `fori_loop`.
+
+Where a condition differs between what is mapped, a loop goes on as long as it holds of any element,
+and each keeps what it had when it ceased to hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard import tree
+from gpushard.errors import ArgumentTypeError
+from gpushard.frozen import dataclass
+from gpushard.movement.host import read_host
+from gpushard.transforms.bodies import (
+    Body,
+    Kept,
+    Value,
+    check_same,
+    check_unroll,
+    kinds,
+    outside,
+    scalar,
+    settled,
+    traced,
+    value_of,
+    where,
+)
+from gpushard.transforms.named_dims import innermost
+from gpushard.transforms.signature import check_function, title
+from gpushard.transforms.trace import done
+
+__all__ = ["fori_loop", "while_loop"]
+
+_ONE = tree.structure(0)
+
+
+@dataclass(frozen=True, eq=False)
+class _While:
+    """A loop with a condition."""
+
+    test: Body
+    body: Body
+    what: str
+    form: Any  # the structure of the value
+
+    def check(self, values: Sequence[Value]) -> None:
+        own = self.body
+        check_same(self.what, own.results, own.structure, values, self.form, "what it is given")
+
+    @property
+    def carried(self) -> Sequence[Value]:
+        return self.body.results
+
+    @property
+    def bodies(self) -> Sequence[Body]:
+        return self.test, self.body
+
+
+def while_loop(
+    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any
+) -> Any:
+    """Call a function again and again, as long as a condition holds of what it returned last.
+
+    Where the condition differs between what is mapped, each element keeps what it had when it
+    ceased to hold.
+
+    Args:
+      cond_fun: takes the value, and returns a boolean without dims.
+      body_fun: takes the value, and returns the next one, of the same structure, shapes and types.
+      init_val: the first value, a pytree.
+
+    Raises:
+      ArgumentTypeError: the value changes its structure, shapes or types; the condition is no
+        boolean without dims.
+
+    >>> import gpushard as gs
+    >>> gs.lax.while_loop(lambda x: x < 100, lambda x: x * 3, 2)
+    Array(162, dtype=int64, weak_type=True)
+    """
+    check_function(cond_fun, "while_loop")
+    check_function(body_fun, "while_loop")
+    functions = cond_fun, body_fun
+    return _while("while_loop", cond_fun, body_fun, init_val, functions)
+
+
+def _while(name: str, cond_fun: Any, body_fun: Any, init_val: Any, functions: Any) -> Any:
+    """Do a loop for a public function of that name, of functions of the user's."""
+    frame = innermost()
+    leaves, form = tree.flatten(init_val)
+    values = [value_of(x, f"{name}: init_val", frame) for x in leaves]
+    one = tree.structure((init_val,))
+    what = title(name, functions[-1])
+
+    def make(values: Sequence[Value], finish: Any) -> _While:
+        test = _condition(cond_fun, one, values)
+        own = masked if test.results[0].names else body_fun
+        body = traced(own, one, values, what, finish)
+        return _While(test, body, what, form)
+
+    def masked(value: Any) -> Any:
+        holds, new = cond_fun(value), body_fun(value)
+        leaves, structure = tree.flatten(new)
+        if structure != form:
+            return new
+        old = tree.leaves(value)
+        kept = [where(holds, x, y) for x, y in zip(leaves, old, strict=True)]
+        return tree.unflatten(form, kept)
+
+    values, loop = settled(Kept(functions, name, form), make, values)
+    test, body = loop.test, loop.body
+    count, own = len(values), len(values) + len(test.captured)
+
+    def run(buffers: Sequence[Any]) -> Sequence[Any]:
+        carry: Sequence[Any] = buffers[:count]
+        of_test, of_body = buffers[count:own], buffers[own:]
+        while read_host(test.executable.run([*carry, *of_test])[0]).any():
+            carry = body.executable.run([*carry, *of_body])
+        return carry
+
+    given = [*[x.array for x in values], *test.captured, *body.captured]
+    made = done("while", run, given, kinds(body), bodies=[test.graph, body.graph])
+    found = [outside(Value(x, v.names), frame) for x, v in zip(made, values, strict=True)]
+    return tree.unflatten(form, found)
+
+
+def _condition(cond_fun: Any, one: Any, values: Sequence[Value]) -> Body:
+    what = title("while_loop", cond_fun)
+    test = traced(cond_fun, one, values, what)
+    holds = test.results[0] if test.structure == _ONE else None
+    if holds is None or holds.shape or holds.array.dtype != np.bool_:
+        raise ArgumentTypeError(
+            f"{what} returns {tree.unflatten(test.structure, test.results)}; it must return a "
+            "boolean without dims",
+            argument="cond_fun",
+        )
+    return test
+
+
+@dataclass(frozen=True, eq=False)
+class _Times:
+    """A loop over a range of integers."""
+
+    body: Body
+    what: str
+    form: Any  # the structure of the value
+    returned: Any  # that of what its function returns
+
+    def check(self, values: Sequence[Value]) -> None:
+        own, given = self.carried[1:], values[1:]
+        check_same(self.what, own, self.returned, given, self.form, "what it is given")
+
+    @property
+    def carried(self) -> Sequence[Value]:
+        return self.body.results
+
+    @property
+    def bodies(self) -> Sequence[Body]:
+        return (self.body,)
+
+
+def fori_loop(
+    lower: Any,
+    upper: Any,
+    body_fun: Callable[[Any, Any], Any],
+    init_val: Any,
+    *,
+    unroll: int | bool | None = None,
+) -> Any:
+    """Call a function with the integers of a range and what it returned last.
+
+    Args:
+      lower: the first integer.
+      upper: the one after the last.
+      body_fun: takes an integer without dims and the value; returns the next value.
+      init_val: the first value, a pytree.
+      unroll: has no meaning here, and is there for programs that give it.
+
+    Raises:
+      ArgumentTypeError: the value changes its structure, shapes or types; lower or upper is no
+        integer without dims.
+
+    >>> import gpushard as gs
+    >>> gs.lax.fori_loop(0, 5, lambda i, total: total + i, 0)
+    Array(10, dtype=int64, weak_type=True)
+    """
+    check_function(body_fun, "fori_loop")
+    check_unroll(1 if unroll is None else unroll, "fori_loop")
+    start = scalar(lower, "fori_loop", "lower", "iu")
+    if type(lower) is int and type(upper) is int:
+        return _times(body_fun, start, upper - lower, init_val)
+    end = scalar(upper, "fori_loop", "upper", "iu")
+    frame = innermost()
+    if start.names or end.names:  # each element goes through a range of its own
+
+        def step(state: Any) -> Any:
+            i, end, value = state
+            return i + 1, end, body_fun(i, value)
+
+        state = (outside(start, frame), outside(end, frame), init_val)
+        return _while("fori_loop", lambda state: state[0] < state[1], step, state, (body_fun,))[2]
+    return _times(body_fun, start, end, init_val)
+
+
+def _times(body_fun: Any, start: Value, end: Value | int, init_val: Any) -> Any:
+    """Do a loop over a range that is the same for all that is mapped.
+
+    Its end is a value, or how long it is, if that is known.
+    """
+    frame, what = innermost(), title("fori_loop", body_fun)
+    leaves, form = tree.flatten(init_val)
+    values = [start, *[value_of(x, "fori_loop: init_val", frame) for x in leaves]]
+    pair = tree.structure((0, init_val))
+
+    def own(i: Any, value: Any) -> Any:
+        new = body_fun(i, value)
+        forms[:] = [tree.structure(new)]
+        return i + 1, new
+
+    forms: list[Any] = []
+
+    def make(values: Sequence[Value], finish: Any) -> _Times:
+        body = traced(own, pair, values, what, finish)
+        return _Times(body, what, form, forms[0])
+
+    values, loop = settled(Kept([body_fun], "fori_loop", form), make, values)
+    body, count = loop.body, len(values)
+    length, bound = (end, []) if isinstance(end, int) else (0, [end.array])
+    bounds = len(bound)
+
+    def run(buffers: Sequence[Any]) -> Sequence[Any]:
+        own = buffers[bounds + count :]
+        carry: Sequence[Any] = buffers[bounds : bounds + count]
+        times = length
+        if bounds:
+            times = int(read_host(buffers[0])) - int(read_host(carry[0]))
+        for _ in range(times):
+            carry = body.executable.run([*carry, *own])
+        return carry[1:]
+
+    given = [*bound, *[x.array for x in values], *body.captured]
+    made = done("for", run, given, kinds(body)[1:], bodies=[body.graph])
+    found = [outside(Value(x, v.names), frame) for x, v in zip(made, values[1:], strict=True)]
+    return tree.unflatten(form, found)

@@ -1,0 +1,300 @@
+"""Values of traced functions lie where fewest bytes move, and results where they are to lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gpushard as gs
+import gpushard.numpy as gnp
+from gpushard import lax, testing
+from gpushard.transforms import propagate
+from gpushard.transforms.graph import Graph
+from tests.share import examples, some
+from tests.traffic import received
+from tests.transforms import least_bytes
+
+P = gs.P
+U = P.UNCONSTRAINED
+SPECS = [P(), P("x"), P(None, "x"), P("x", "y"), P("y", "x"), P(("x", "y")), P(None, ("y", "x"))]
+OPEN = [P(U), P(U, "x"), P("y", U)]
+
+UNARY: dict[str, Callable[[Any, Any], Any]] = {
+    "tanh": lambda x, m: m.tanh(x),
+    "turned": lambda x, m: x.T,
+    "rolled": lambda x, m: m.roll(x, 1, 0),
+    "flipped": lambda x, m: m.flip(x, 1),
+    "sorted": lambda x, m: m.sort(x, axis=0),
+    "summed": lambda x, m: m.tanh(x.sum(0)) + x,
+    "shares": lambda x, m: x / (1 + m.abs(x).sum(axis=1, keepdims=True)),
+    "product": lambda x, m: m.tanh(x @ x / 8),
+    "moments": lambda x, m: x - x.mean(axis=0, keepdims=True),
+    "running": lambda x, m: m.cumsum(x, axis=1) / 8,
+    "chosen": lambda x, m: m.where(x > 0, x, x / 2),
+}
+BINARY: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "sum": lambda x, y, m: x + y,
+    "product": lambda x, y, m: m.tanh(x @ y / 8),
+    "beside": lambda x, y, m: m.concatenate([x, y])[::2],
+    "outer": lambda x, y, m: x * y.sum(0) / 8,
+}
+
+
+@st.composite
+def programs(draw: Any) -> list[tuple[str, int, int]]:
+    """Draw a program: functions, or specs of constraints, and the values that they take."""
+    found: list[Any] = []
+    for n in range(draw(st.integers(1, 10))):
+        names = [*UNARY, *(f"{name} of two" for name in BINARY), "constraint"]
+        at = st.integers(0, n + 1)
+        name = draw(st.sampled_from(names))
+        of = draw(st.sampled_from([*SPECS, *OPEN])) if name == "constraint" else draw(at)
+        found.append((name, draw(at), of))
+    return found
+
+
+def interpreted(program: Any, x: Any, y: Any, m: Any, mesh: Any = None) -> tuple[Any, ...]:
+    """Return some of the values of a program."""
+    values = [x, y]
+    for name, a, b in program:
+        if name == "constraint":
+            sharding = None if mesh is None else gs.NamedSharding(mesh, b)
+            held = values[a]
+            values.append(held if mesh is None else lax.with_sharding_constraint(held, sharding))
+        elif name.endswith(" of two"):
+            values.append(BINARY[name.removesuffix(" of two")](values[a], values[b], m))
+        else:
+            values.append(UNARY[name](values[a], m))
+    return values[-1], values[len(values) // 2] * 2, values[-1].sum()
+
+
+@examples(600)
+@given(programs(), st.sampled_from(SPECS), st.sampled_from(SPECS), st.sampled_from([None, *SPECS]))
+def test_random_programs_move_no_more_and_give_the_same(
+    program: Any, first: gs.P, second: gs.P, out: gs.P | None
+) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.uniform(-2, 2, (2, 8, 8))
+    with testing.runtime(host_devices=4, host_domains=4) as own:
+        mesh = gs.make_mesh((2, 2), ("x", "y"))
+        x, y = (
+            gs.device_put(value, gs.NamedSharding(mesh, spec))
+            for value, spec in ((a, first), (b, second))
+        )
+        last = None if out is None else gs.NamedSharding(mesh, out)
+        f = gs.jit(
+            lambda x, y: interpreted(program, x, y, gnp, mesh), out_shardings=(last, None, None)
+        )
+        before = dict(own.backend.traffic)
+        eager = list(interpreted(program, x, y, gnp, mesh))
+        if last is not None:
+            eager[0] = gs.reshard(eager[0], last)
+        plain = received(own, before)
+        before = dict(own.backend.traffic)
+        traced = f(x, y)
+        assert received(own, before) <= plain
+        for got, one, want in zip(traced, eager, interpreted(program, a, b, np), strict=True):
+            np.testing.assert_allclose(np.asarray(got), want, rtol=1e-9, atol=1e-9)
+            assert (got.sharding, got.committed) == (one.sharding, one.committed)
+        assert last is None or traced[0].sharding == last
+
+
+@pytest.mark.parametrize("name", some(list(least_bytes.PROGRAMS)[::3], least_bytes.PROGRAMS))
+def test_as_few_bytes_as_any_layout_moves(name: str) -> None:
+    one_by_one, traced, said, least = least_bytes.measured(least_bytes.PROGRAMS[name], (2,))
+    assert traced == said == least <= one_by_one
+
+
+@pytest.mark.parametrize("name", some(["product, scattered"], least_bytes.TWO))
+def test_as_few_bytes_on_two_axes(name: str) -> None:
+    one_by_one, traced, said, least = least_bytes.measured(least_bytes.TWO[name], (2, 2))
+    assert traced == said <= one_by_one
+    assert said <= 1.15 * least
+
+
+def by_hand(mesh: Any, axis: str) -> Any:
+    """Return one step of training a network of two layers, each device having some hidden units."""
+
+    def step(x: Any, y: Any, w1: Any, w2: Any) -> Any:
+        hidden = gnp.tanh(x @ w1)
+        error = lax.psum(hidden @ w2, axis) - y
+        back = (error @ w2.T) * (1 - hidden * hidden)
+        return w1 - 0.1 * (x.T @ back), w2 - 0.1 * (hidden.T @ error), (error * error).sum()
+
+    split = P(None, axis), P(axis)
+    return gs.jit(
+        gs.shard_map(step, mesh=mesh, in_specs=(P(), P(), *split), out_specs=(*split, P()))
+    )
+
+
+def test_a_network_split_by_its_arguments_moves_no_more_than_one_by_hand() -> None:
+    rng = np.random.default_rng(0)
+    shapes = [(8, 16), (8, 16), (16, 32), (32, 16)]
+    values = [rng.standard_normal(shape) for shape in shapes]
+    with testing.runtime(host_devices=4, host_domains=4) as own:
+        mesh = gs.make_mesh((4,), "m")
+        places = [gs.NamedSharding(mesh, s) for s in (P(), P(), P(None, "m"), P("m"))]
+        arrays = [gs.device_put(value, at) for value, at in zip(values, places, strict=True)]
+
+        def step(x: Any, y: Any, w1: Any, w2: Any) -> Any:
+            hidden = gnp.tanh(x @ w1)
+            error = hidden @ w2 - y
+            back = (error @ w2.T) * (1 - hidden * hidden)
+            return w1 - 0.1 * (x.T @ back), w2 - 0.1 * (hidden.T @ error), (error * error).sum()
+
+        moved, results = [], []
+        for way in (gs.jit(step, in_shardings=tuple(places)), by_hand(mesh, "m")):
+            way(*arrays)
+            before = dict(own.backend.traffic)
+            results.append(way(*arrays))
+            moved.append(received(own, before))
+        assert 0 < moved[0] <= moved[1]
+        for one, other, place in zip(*results, (places[2], places[3], None), strict=True):
+            np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=1e-9, atol=1e-12)
+            assert place is None or one.sharding == place
+
+
+def compiled(f: Callable[..., Any], *arrays: Any) -> Graph:
+    """Return the operations of a function after all passes."""
+    return gs.jit(f).lower(*arrays).compiler_ir()
+
+
+@pytest.fixture
+def mesh() -> Any:
+    with testing.runtime(host_devices=4):
+        yield gs.make_mesh((2, 2), ("x", "y"))
+
+
+def _on(mesh: Any, *entries: Any) -> Any:
+    return gs.device_put(np.arange(64.0).reshape(8, 8), gs.NamedSharding(mesh, P(*entries)))
+
+
+def _names(graph: Graph) -> list[str]:
+    return [step.name for step in graph.needed()]
+
+
+def test_a_sum_of_which_each_needs_a_part_is_scattered(mesh: Any) -> None:
+    x, y = _on(mesh, None, "x"), _on(mesh, "x")
+    graph = compiled(lambda x, y: gnp.tanh(x @ x.T) + y, x, y)
+    plain = gs.jit(lambda x, y: gnp.tanh(x @ x.T) + y).trace(x, y)._signature.graph
+    assert sum(step.moved for step in graph.needed()) * 2 <= sum(s.moved for s in plain.needed())
+    assert graph.needed()[0].results[0].sharding.spec.axes(0) == ("x",)
+
+
+def test_reshards_are_merged_cancelled_and_shortened(mesh: Any) -> None:
+    x, columns = _on(mesh, "x"), gs.NamedSharding(mesh, P(None, "x"))
+    rows = x.sharding
+    constrain = lax.with_sharding_constraint
+    back = compiled(lambda x: constrain(constrain(x, columns), rows) + 1, x)
+    assert sum(step.moved for step in back.needed()) == 0
+    twice = compiled(lambda x: (constrain(x, columns) + 1, constrain(x, columns) * 2), x)
+    assert _names(twice).count("reshard") == 1
+    through = gs.NamedSharding(mesh, P("y"))
+    straight = compiled(lambda x: constrain(constrain(x, through), columns), x)
+    assert _names(straight).count("reshard") == 1
+    other = _on(mesh, None, "x")
+    taken = compiled(lambda x, y, z: (x * 2 @ y, x * 2 + y, x * 2 - y), x, other, other)
+    assert sum(step.moved > 0 for step in taken.needed()) <= 2
+
+
+def test_what_lies_in_memory_of_the_host_stays_there(mesh: Any) -> None:
+    x = _on(mesh, "x")
+    host = x.sharding.with_memory_kind("pinned_host")
+
+    def f(x: Any) -> Any:
+        return gs.reshard(gs.reshard(x + 1, host), device) * 2
+
+    device = x.sharding
+    graph = compiled(f, x)
+    assert [s.results[0].sharding.memory_kind for s in graph.needed()].count("pinned_host") == 1
+    np.testing.assert_array_equal(gs.jit(f)(x), (np.asarray(x) + 1) * 2)
+
+
+def test_equal_operations_are_done_once_and_effects_each_time(mesh: Any) -> None:
+    x = _on(mesh, "x")
+    seen: list[float] = []
+
+    def f(x: Any, key: Any) -> Any:
+        gs.debug.callback(lambda v: seen.append(float(v)), x.sum())
+        gs.debug.callback(lambda v: seen.append(float(v)), x.sum())
+        first, second = gs.random.normal(key, (8, 8)), gs.random.normal(key, (8, 8))
+        return gnp.exp(x) + 0.0, gnp.exp(x) + -0.0, first - second, gnp.exp(x) + 1
+
+    a, b, c, _ = gs.jit(f)(x, gs.random.key(0))
+    gs.effects_barrier()
+    assert len(seen) == 2 and not np.asarray(c).any()
+    graph = compiled(f, x, gs.random.key(0))
+    assert _names(graph).count("exp") == 1 and _names(graph).count("add") == 3
+    a[0] = 7.0  # results that are one value are arrays of their own
+    assert b[0, 0] == 1.0
+
+
+def test_values_that_are_given_up_and_constants_stay_right(mesh: Any) -> None:
+    x, own = _on(mesh, "x"), _on(mesh, None, "x")
+    f = gs.jit(lambda x: (x + own, (x + own).T, x), donate_argnums=0)
+    value = np.asarray(x) + np.asarray(own)
+    first, second, third = f(x)
+    np.testing.assert_array_equal(first, value)
+    np.testing.assert_array_equal(second, value.T)
+    np.testing.assert_array_equal(third, value - np.asarray(own))
+
+
+def test_what_is_made_of_constants_is_made_once(mesh: Any) -> None:
+    own = gs.device_put(np.arange(8.0), gs.NamedSharding(mesh, P("x")))
+
+    def f(x: Any) -> Any:
+        noise = gs.random.normal(gs.random.key(3), (8,))
+        return x * gnp.exp(gnp.arange(8) / 8) + noise, own + 1, gnp.zeros(3)
+
+    x = _on(mesh, "x")
+    graph = compiled(f, x)
+    assert sorted(_names(graph)) == ["add", "full", "multiply"]
+    for way in (gs.jit(f), gs.jit(f).lower(x).compile()):
+        for _ in range(2):
+            for got, want in zip(way(x), f(x), strict=True):
+                np.testing.assert_allclose(np.asarray(got), np.asarray(want))
+                assert got.sharding == want.sharding and got.committed == want.committed
+                got[0] = 9.0  # an array of its own
+    np.testing.assert_array_equal(np.asarray(own), np.arange(8.0))
+    large = gs.jit(lambda x: x + gnp.arange(1 << 16)).lower(gnp.zeros(1 << 16))
+    assert "arange" in large.as_text()
+
+
+def test_a_guard_sees_what_moves(mesh: Any) -> None:
+    x = _on(mesh, "x")
+    f = gs.jit(lambda x: gnp.linalg.det(x) + gnp.linalg.det(x.T))
+    with gs.gather_guard("disallow"), pytest.raises(gs.errors.TransferGuardError, match="det"):
+        f(x)
+
+
+def test_a_thousand_rows_price_few(mesh: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 0
+    real = propagate.priced
+
+    def counted(case: Any) -> Any:
+        nonlocal count
+        count += 1
+        return real(case)
+
+    monkeypatch.setattr(propagate, "priced", counted)
+    x, y = _on(mesh, "x"), _on(mesh, "x", "y")
+
+    def still(x: Any) -> Any:
+        for _ in range(500):
+            x = gnp.sin(x) * 2
+        return x
+
+    def moving(x: Any) -> Any:
+        for _ in range(250):
+            x = gnp.sin(x + x.T) * x.sum(0)
+        return x
+
+    compiled(still, x)
+    assert count == 0
+    compiled(moving, y)
+    assert count <= 200 + 50
