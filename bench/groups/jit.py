@@ -19,6 +19,10 @@ TILES, EAGER = "tiles", "not traced"
 """Kernels of NumPy's functions; the operations one by one."""
 
 BURST = 200
+
+ONE = "JAX on one device"
+"""How names end where JAX is faster on one."""
+
 P = gs.P
 
 Function = Callable[..., Any]
@@ -70,6 +74,10 @@ def _functions(config: Config) -> Iterator[tuple[str, Function, list[HostArray],
         near = (apart * apart).sum(-1) + 0.01
         return (apart / (near * m.sqrt(near))[..., None]).sum(1)
 
+    def stencil(m: Any, a: Any) -> Any:
+        around = a[1:-1, :-2] + a[1:-1, 2:] + a[:-2, 1:-1] + a[2:, 1:-1]
+        return around - 4 * a[1:-1, 1:-1]
+
     large = config.pick((8192, 8192), (64, 64))
     yield "tanh(2a + 1) * a - a / 3, 256 MB", chain, [floats(*large)], [rows], 1 / 4
     yield f"softmax, {side}x{side}", softmax, [floats(side, side)], [rows], 1
@@ -88,6 +96,10 @@ def _functions(config: Config) -> Iterator[tuple[str, Function, list[HostArray],
         [rows, rows, P()], 1 / 1.2,
     )  # fmt: skip
     yield f"N-body, {bodies}", n_body, [floats(bodies, 3)], [rows], 1 / 10
+    yield (
+        f"5-point stencil, {side}x{side}; {ONE}", stencil, [floats(side, side)], [rows],
+        1 / 2,
+    )  # fmt: skip
 
 
 def _small(config: Config, runtimes: Sequence[Any]) -> Iterator[Case]:
@@ -123,8 +135,10 @@ def _case(
     theirs: Function | None = None
     if config.jax is not None:
         peer = config.jax
+        one = name.endswith(ONE)
         placed = [
-            peer.put(v, peer.sharding((8,), ("x",), s)) for v, s in zip(values, specs, strict=True)
+            peer.put(v, peer.sharding((1,) if one else (8,), ("x",), P() if one else s))
+            for v, s in zip(values, specs, strict=True)
         ]
         theirs = _ready(peer.jax.jit(bound(peer.jax.numpy)), placed)
     checked = [*runs, eager, *([theirs] if theirs else [])]

@@ -1,226 +1,366 @@
 """Regions: operations of a graph that become one kernel, so that data goes through memory once.
 
-A region has a domain: a shape, and how it is laid out. Its operations are elementwise on the
-domain, or reduce the last dims of it, which no device has a part of only, to length 1; so every
-device does its block by itself, and a block tile by tile. What is not so ends a region.
-
+A region has loops, as `nests` says: dims of its operations that are one and the same are one loop.
 Operations are put into groups that run one after the other. One may join a group if all that it
-needs is made by that group or earlier ones: so no group ever needs a later one.
+needs is made by that group or earlier ones: so no group ever needs a later one. Views are no
+operations: who reads one reads the array itself, with other loops.
+
+What is between the operations of a region lies nowhere. So a region is laid out as its results
+are, whatever was found for each operation; operands that lie otherwise are moved, where that is no
+more than would have been moved without it.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
-import numpy as np
-
-from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import devices_of
-from gpushard.ops.aval import Aval
-from gpushard.ops.programs.calls import LocalCalls, Work, calls_of
 from gpushard.ops.programs.local import Local
-from gpushard.ops.row import Row
-from gpushard.ops.rule import elementwise, reduction
-from gpushard.ops.scalars import converter
-from gpushard.transforms.c_kernels import c_kernel
+from gpushard.ops.programs.reduce import Reduce
+from gpushard.ops.rule import Rule, elementwise, reduction
+from gpushard.transforms.expressions import TYPES, expression
 from gpushard.transforms.graph import Graph, Step, Var
-from gpushard.transforms.tiles import Part, straight_kernel, tile_kernel
-from gpushard.typing import Shape
+from gpushard.transforms.nests import SHORT
+from gpushard.transforms.region_steps import Member, laid_out, one
+from gpushard.transforms.views import View, view_of
 
-_LARGE = 1 << 14
-"""Elements of a domain from which on a kernel is compiled. It is that of the whole array, so that
-results do not depend on how it is split."""
+_MOST_SHORT = 1024
+"""Combinations of indices of short loops, for a value."""
+
+_REDUCTIONS = ("sum", "prod", "mean", "max", "min", "any", "all")
+_POSITIONS = ("argmin", "argmax")
+_PRODUCTS = ("matmul", "dot", "einsum", "tensordot", "vecdot")
 
 
 @dataclasses.dataclass(eq=False)
 class Region:
     """Operations that are to become one."""
 
-    tiling: Tiling  # of the domain
-    reduced: tuple[int, ...]  # its dims that some operation reduces: the last ones
-    steps: list[Step] = dataclasses.field(default_factory=list)
+    expressible: bool  # whether there are expressions for all of them
+    sizes: list[int] = dataclasses.field(default_factory=list)  # of loops
+    inner: frozenset[int] = frozenset()  # long loops that are reduced for what is in the region
+    members: list[Member] = dataclasses.field(default_factory=list)
+    dims: dict[Var, tuple[int | None, ...]] = dataclasses.field(default_factory=dict)  # of values
+    read: dict[Var, tuple[int | None, ...]] = dataclasses.field(default_factory=dict)  # of operands
+    ended: set[Var] = dataclasses.field(default_factory=set)  # what is known only in the end
 
 
 def fused(graph: Graph) -> list[Step]:
     """Return the operations of a graph, regions of them as one each."""
     groups: list[Region | Step] = []
-    group_of: dict[Any, int] = {}
+    group_of: dict[Var, int] = {}
+    views: dict[Var, View] = {}
     for step in graph.needed():
-        after = max([group_of.get(x, -1) for x in step.operands if isinstance(x, Var)], default=-1)
+        view = view_of(step)
+        if view is not None:
+            views[step.results[0]] = views[view.base].then(view) if view.base in views else view
+        form = None if view is not None else _form(step, views)
+        needs = [views[x].base if x in views else x for x in step.operands if isinstance(x, Var)]
+        after = max([group_of.get(x, -1) for x in needs], default=-1)
         found = None
-        domain = _domain(step)
-        if domain is not None:
+        if form is not None:
             for number in range(max(after, 0), len(groups)):
                 group = groups[number]
-                if isinstance(group, Region) and _joins(step, domain, group):
+                if isinstance(group, Region) and _joined(form, group):
                     found = number
                     break
         if found is None:
             found = len(groups)
-            groups.append(step if domain is None else Region(*domain))
-        group = groups[found]
-        if isinstance(group, Region) and domain is not None:
-            group.steps.append(step)
-            group.reduced = group.reduced or domain[1]
+            region: Region | Step = step
+            if form is not None:
+                fresh = Region(form.expressible)
+                region = fresh if _joined(form, fresh) else step
+            groups.append(region)
         for x in step.results:
             group_of[x] = found
-    return [step for group in groups for step in _done(group, groups, graph)]
+    return _in_order(_laid_out(groups, graph), graph)
 
 
-def _domain(step: Step) -> tuple[Tiling, tuple[int, ...]] | None:
-    """Return the domain of an operation that may be in a region, and the dims that it reduces."""
+def _laid_out(groups: Sequence[Region | Step], graph: Graph) -> list[Step]:
+    """Return what groups become: one operation each, where a layout serves all of it."""
+    while True:
+        used = _used(groups, graph)
+        made: list[list[Step]] = []
+        failed = False
+        for group in groups:
+            if isinstance(group, Step):
+                made.append([group])
+                continue
+            steps = [member.step for member in group.members]
+            results = [member for member in group.members if member.step.results[0] in used]
+            laid = None
+            if len(steps) > 1 and results:
+                laid = laid_out(group.members, results, group.sizes, group.inner)
+            failed = failed or laid is None
+            made.append(steps if laid is None else [one(laid)])
+        if not failed:
+            return [step for steps in made for step in steps]
+        groups = [
+            x for group, steps in zip(groups, made, strict=True)
+            for x in ([group] if len(steps) == 1 and isinstance(group, Region)
+                      and steps[0] is not group.members[0].step else steps)
+        ]  # fmt: skip
+
+
+def _used(groups: Sequence[Region | Step], graph: Graph) -> set[Var]:
+    """Return what is needed outside of the group that makes it."""
+    used = set(graph.results)
+    for group in reversed(groups):
+        if isinstance(group, Region):
+            made = {member.step.results[0] for member in group.members}
+            used.update(v.base for m in group.members for v in m.views if v.base not in made)
+    more = True
+    while more:  # views are made only for those who need them
+        more = False
+        for group in reversed(groups):
+            if isinstance(group, Step):
+                needed = view_of(group) is None or group.results[0] in used
+                own = {x for x in group.operands if isinstance(x, Var)} if needed else set()
+                more = more or not own <= used
+                used |= own
+    return used
+
+
+def _in_order(steps: list[Step], graph: Graph) -> list[Step]:
+    """Return the operations that are needed, each after those that make what it takes."""
+    wanted, kept = set(graph.results), []
+    maker = {x: step for step in steps for x in step.results}
+    done: set[int] = set()
+    needed: list[Step] = [
+        step for step in steps if step.kept or not wanted.isdisjoint(step.results)
+    ]
+    reached = {id(step) for step in needed}
+    while needed:
+        step = needed.pop()
+        for x in step.operands:
+            of = maker.get(x) if isinstance(x, Var) else None
+            if of is not None and id(of) not in reached:
+                reached.add(id(of))
+                needed.append(of)
+
+    def put(step: Step) -> None:
+        if id(step) in done:
+            return
+        done.add(id(step))
+        for x in step.operands:
+            if isinstance(x, Var) and x in maker:
+                put(maker[x])
+        kept.append(step)
+
+    for step in steps:
+        if id(step) in reached:
+            put(step)
+    return kept
+
+
+@dataclasses.dataclass(eq=False)
+class _Form:
+    """An operation that may be in a region."""
+
+    step: Step
+    rule: Rule  # of all operands, numbers among them
+    views: list[View]  # its arrays
+    reduced: tuple[int, ...]  # factors that it reduces, in the order in which they are counted
+    expressible: bool  # whether there is an expression for it
+    name: str = ""  # of the reduction
+
+
+def _form(step: Step, views: dict[Var, View]) -> _Form | None:
+    """Return what an operation is in a region; None if it can't be in one."""
     row = step.row
-    if row is None or row.positional or row.creates or len(step.results) != 1 or not step.operands:
+    if row is None or row.creates or len(step.results) != 1 or not step.operands:
         return None
-    if not all(isinstance(x, Var) for x in step.operands) or type(row.strategies[-1]) is not Local:
+    if not all(isinstance(x, Var) for x in step.operands):
         return None
-    (result,), arrays = step.results, [x for x in step.operands if isinstance(x, Var)]
+    result = step.results[0]
     if not devices_of(result.tiling)[0].runtime.backend.host_readable:
         return None
     if result.sharding.memory_kind != "device":
         return None
-    shapes = [x.shape for x in arrays]
-    rule = row.rule_for(step.avals(), step.params)
+    arrays = [x for x in step.operands if isinstance(x, Var)]
+    if any(0 in x.shape for x in (*arrays, result)):
+        return None
+    seen = [views.get(x) or View.of(x) for x in arrays]
+    avals = step.avals()
+    rule = row.rule_for(avals, step.params)
     if len(row.strategies) == 1:
-        if any(len(shape) > len(result.shape) for shape in shapes):
+        if row.positional or type(row.strategies[0]) is not Local or rule.whole:
             return None
-        full = elementwise([aval.shape for aval in step.avals()], result.shape)
-        same = rule.operands == full.operands and rule.results == full.results
-        if same and not rule.whole and all(_fits(x, result.tiling) for x in arrays):
-            return result.tiling, ()
-        return None
-    (x,) = arrays if len(arrays) == 1 else (None,)
-    if x is None or len(result.shape) != len(x.shape):
-        return None
-    dims = tuple(dim for dim, n in enumerate(x.shape) if rule.results[0][dim] is None)
-    if rule != reduction(shapes[0], dims, keepdims=True) or not dims or 0 in x.shape:
-        return None
-    if dims != tuple(range(len(x.shape) - len(dims), len(x.shape))):
-        return None
-    return (x.tiling, dims) if _fits(result, x.tiling) and _whole(x.tiling, dims) else None
+        full = elementwise([aval.shape for aval in avals], result.shape)
+        if rule.operands != full.operands or rule.results != full.results:
+            return None
+        types = tuple(row.loop(avals)[: len(avals)] if row.loop else [a.dtype for a in avals])
+        numbers = iter(step.numbers)
+        given = [next(numbers) if at in step.scalars else None for at in range(len(avals))]
+        text = expression(row.name, ["x"] * len(avals), types, result.dtype, given)
+        return _Form(step, rule, seen, (), text is not None)
+    return _reducing(step, rule, seen)
 
 
-def _fits(x: Var, tiling: Tiling) -> bool:
-    """Whether every device has of a value what its block of a domain needs, and no more."""
-    own, lead = x.tiling, len(tiling.shape) - len(x.shape)
-    if own is tiling:
-        return True
-    if own.devices != tiling.devices or lead < 0:
+def _reducing(step: Step, rule: Rule, seen: list[View]) -> _Form | None:
+    """The same for a reduction."""
+    row, avals, result = step.row, step.avals(), step.results[0]
+    assert row is not None
+    if step.numbers or not isinstance(row.strategies[0], Reduce):
+        return None
+    types = [aval.dtype for aval in avals]
+    if all(rule.sizes[factor] == 1 for factor in rule.reduced):
+        return None
+    if result.dtype not in TYPES or any(t not in TYPES for t in types) or not rule.reduced:
+        return None
+    if row.name in _PRODUCTS:
+        (a, b) = rule.operands if len(rule.operands) == 2 else ((), ())
+        factors = set(rule.reduced)
+        plain = len(set(a)) == len(a) and len(set(b)) == len(b) and None not in (*a, *b)
+        whole = (
+            not rule.whole and result.dtype.kind in "f" and all(t == result.dtype for t in types)
+        )
+        if not (plain and whole and factors <= set(a) and factors <= set(b)):
+            return None
+        short = sum(n <= SHORT for n in rule.sizes) >= len(rule.sizes) - 1
+        if not short or math.prod(n for n in rule.sizes if n <= SHORT) > _MOST_SHORT:
+            return None
+        return _Form(step, rule, seen, rule.reduced, True, "product")
+    if row.name not in (*_REDUCTIONS, *_POSITIONS) or len(avals) != 1:
+        return None
+    x, axes = avals[0], step.params[0]
+    dims = [len(x.shape) + axis if axis < 0 else axis for axis in axes]
+    if rule != reduction(x.shape, dims, keepdims=step.params[1]):
+        return None
+    known = row.name in ("sum", "mean", "max", "min", *_POSITIONS)
+    known = known and (x.dtype.kind != "b" or row.name in _POSITIONS)
+    known = known and (row.name not in ("max", "min") or x.dtype == result.dtype)
+    if row.name in _POSITIONS and any(x.shape[dim] > SHORT for dim in dims):
+        return None
+    return _Form(step, rule, seen, tuple(dims), known, row.name)
+
+
+def _joined(form: _Form, region: Region) -> bool:
+    """Put an operation into a region if it belongs there."""
+    if form.expressible != region.expressible:
         return False
-    for dim, n in enumerate(x.shape):
-        if n == tiling.shape[lead + dim]:
-            same = (own.starts[dim] == tiling.starts[lead + dim]).all()
-            if not same or not (own.stops[dim] == tiling.stops[lead + dim]).all():
-                return False
-        elif n != 1:
-            return False
+    step, (result,) = form.step, form.step.results
+    sizes = form.rule.sizes
+    factors = [dims for n, dims in enumerate(form.rule.operands) if n not in step.scalars]
+    loops: dict[int, int] = {}
+    if not _inside(form, region, factors, loops):
+        return False
+    if region.members and not loops and not _alike(form, region, loops):
+        return False
+    more = [n for n in range(len(sizes)) if n not in loops and sizes[n] > 1]
+    grown = [*region.sizes, *[sizes[n] for n in more]]
+    names = {n: len(region.sizes) + at for at, n in enumerate(more)} | loops
+
+    def named(dims: Sequence[int | None]) -> tuple[int | None, ...]:
+        return tuple([None if n is None else names.get(n) for n in dims])
+
+    own = [named(dims) for dims in factors]
+    reduced = tuple([names[n] for n in form.reduced if n in names])
+    if math.prod([grown[n] for n in {*names.values()} if grown[n] <= SHORT]) > _MOST_SHORT:
+        return False
+    long = {loop for loop in reduced if grown[loop] > SHORT}
+    read = [view.under(dims) for view, dims in zip(form.views, own, strict=True)]
+    if not set(names.values()) <= {loop for dims in read for loop in dims}:
+        return False  # nothing that is read says how long a broadcast dim is
+    read += [v.under(x) for m in region.members for v, x in zip(m.views, m.own, strict=True)]
+    ends = bool(long) and (
+        _is_split(form)
+        or (region.inner and long != region.inner)
+        or not all(_is_last(dims, long, grown) for dims in read)
+    )
+    if ends and form.name not in ("sum", "product", "max", "min"):
+        return False
+    inner = region.inner | (long if not ends else frozenset())
+    if inner and not all(_is_last(dims, inner, grown) for dims in read):
+        return False
+    spans = [{*m.dims, *m.reduced} for m in region.members]
+    spans.append({*named(form.rule.results[0]), *reduced})
+    over = [{loop for loop in span if loop is not None and grown[loop] > SHORT} for span in spans]
+    lacking = set().union(*over) - set(over[0]).intersection(*over)
+    if not lacking <= inner if inner else len(lacking) > 1:
+        return False  # what lacks a loop would be done again and again
+    if lacking and not all(_is_last(dims, lacking, grown) for dims in read):
+        return False
+    region.sizes, region.inner = grown, frozenset(inner)
+    for view, dims in zip(form.views, own, strict=True):
+        if view.base not in region.dims:
+            region.read.setdefault(view.base, view.under(dims))
+    region.dims[result] = dims = named(form.rule.results[0])
+    if ends:
+        region.ended.add(result)
+    region.members.append(Member(step, form.views, own, dims, reduced, form.name, bool(ends)))
     return True
 
 
-def _whole(tiling: Tiling, dims: Sequence[int]) -> bool:
-    """Whether every device has all of some dims."""
-    return all(
-        bool((tiling.stops[dim] - tiling.starts[dim] == tiling.shape[dim]).all()) for dim in dims
-    )
+def _is_last(
+    dims: Sequence[int | None], loops: Collection[int | None], sizes: Sequence[int]
+) -> bool:
+    """Whether an array that has some loops has no others, but for short ones, behind them."""
+    at = [n for n, dim in enumerate(dims) if dim in loops]
+    rest = dims[at[0] :] if at else ()
+    return all(dim is None or dim in loops or sizes[dim] <= SHORT for dim in rest)
 
 
-def _joins(step: Step, domain: tuple[Tiling, tuple[int, ...]], region: Region) -> bool:
-    """Whether an operation belongs into a region."""
-    tiling, reduced = domain
-    if reduced:
-        return tiling is region.tiling and region.reduced in ((), reduced)
-    (result,) = step.results
-    if tiling is region.tiling:
-        return True
-    # What has length 1 along the reduced dims.
-    return bool(region.reduced) and (
-        result.shape == _reduced_shape(region)
-        and _fits(result, region.tiling)
-        and all(len(x.shape) <= len(result.shape) for x in step.operands if isinstance(x, Var))
-    )
+def _is_split(form: _Form) -> bool:
+    """Whether a long dim that is reduced has parts on several devices."""
+    for x, dims in zip(form.step.operands, form.rule.operands, strict=False):
+        for dim, factor in enumerate(dims):
+            if factor in form.reduced and isinstance(x, Var) and x.shape[dim] > SHORT:
+                tiling = x.tiling
+                if (tiling.stops[dim] - tiling.starts[dim] != tiling.shape[dim]).any():
+                    return True
+    return False
 
 
-def _reduced_shape(region: Region) -> Shape:
-    return tuple(1 if dim in region.reduced else n for dim, n in enumerate(region.tiling.shape))
+def _inside(
+    form: _Form, region: Region, factors: Sequence[Sequence[int | None]], loops: dict[int, int]
+) -> bool:
+    """Find the loops of factors from values that a region knows, unless they contradict it."""
+    for view, own in zip(form.views, factors, strict=True):
+        if view.base in region.ended:
+            return False
+        if view.base not in region.dims:
+            continue
+        if not view.is_whole:
+            return False
+        found = _matched(view.over(region.dims[view.base]), own, form, region, loops)
+        if found is None:
+            return False
+        loops |= found
+    for view, own in zip(form.views, factors, strict=True):
+        if view.base in region.read and view.base not in region.dims:
+            found = _matched(view.over(region.read[view.base]), own, form, region, loops)
+            if found and (not loops or found.keys() & loops.keys()):
+                loops |= found
+    return True
 
 
-def _done(group: Region | Step, groups: Sequence[Any], graph: Graph) -> list[Step]:
-    """Return what a group becomes: one operation, if its kernel serves the whole domain."""
-    if isinstance(group, Step):
-        return [group]
-    made = {x for step in group.steps for x in step.results}
-    outside = list(
-        dict.fromkeys(
-            x for step in group.steps for x in step.operands if isinstance(x, Var) and x not in made
-        )
-    )
-    shapes = [x.shape for x in outside]
-    if len(group.steps) == 1 or np.broadcast_shapes(*shapes) != group.tiling.shape:
-        return group.steps
-    used = set(graph.results)
-    for other in groups:
-        if other is not group:
-            for step in other.steps if isinstance(other, Region) else [other]:
-                used.update(x for x in step.operands if isinstance(x, Var))
-    results = [x for step in group.steps for x in step.results if x in used]
-    return [_one(group, outside, results)]
+def _matched(
+    dims: Sequence[int | None],
+    factors: Sequence[int | None],
+    form: _Form,
+    region: Region,
+    loops: dict[int, int],
+) -> dict[int, int] | None:
+    """Return the loops of factors that dims say; None if that contradicts what is known of them."""
+    found = dict(loops)
+    for factor, loop in zip(factors, dims, strict=True):
+        if factor is None or loop is None:
+            continue
+        if region.sizes[loop] != form.rule.sizes[factor] or found.setdefault(factor, loop) != loop:
+            return None
+    return found if len(set(found.values())) == len(found) else None
 
 
-def _one(region: Region, operands: list[Var], results: list[Var]) -> Step:
-    """Return a region as one operation."""
-    places: dict[Var, int] = {x: n for n, x in enumerate(operands)}
-    parts = []
-    for step in region.steps:
-        row, avals = step.row, step.avals()
-        assert row is not None
-        found = row.infer(avals, step.params)
-        inside = avals if row.loop is None else [
-            Aval((), t) if at in step.scalars else aval
-            for at, (aval, t) in enumerate(zip(avals, row.loop(avals), strict=False))
-        ]  # fmt: skip
-        kernel = row.kernel(np, inside, step.params)
-        given: list[Any] = []
-        arrays, numbers = iter(step.operands), iter(step.numbers)
-        for at in range(len(avals)):
-            if at in step.scalars:
-                given.append((None, converter(row, found, avals, at)(next(numbers))))
-            else:
-                given.append((places[next(arrays)], None))  # type: ignore[index]
-        (result,) = step.results
-        places[result] = len(places)
-        lead = len(region.tiling.shape) - len(result.shape)
-        small = bool(region.reduced) and (lead > 0 or result.shape != region.tiling.shape)
-        reduces = len(row.strategies) > 1
-        types = tuple(row.loop(avals)[: len(avals)] if row.loop else [a.dtype for a in inside])
-        parts.append(
-            Part(
-                kernel, tuple(given), places[result], result.dtype, small,
-                row.name, step.params, types, reduces,
-            )
-        )  # fmt: skip
-    name = "fused " + " ".join(step.name for step in region.steps)
-    runtime, ends = devices_of(region.tiling)[0].runtime, [places[x] for x in results]
-    ndim, reduced = len(region.tiling.shape), len(region.reduced)
-    kernel = tile_kernel(parts, len(operands), ends, ndim, reduced)
-    if not reduced:
-        blocks = [x.tiling.shard_shapes for x in operands]
-        kernel = straight_kernel(parts, blocks, ends) or kernel
-    if math.prod(region.tiling.shape) >= _LARGE:
-        taken = [(x.shape, x.dtype) for x in operands]
-        compiler = runtime.settings.compiler
-        shape = region.tiling.shape
-        kernel = c_kernel(compiler, parts, taken, ends, shape, reduced) or kernel
-    read = [(x.tiling, x.dtype.itemsize) for x in operands]
-    tilings = [x.tiling for x in results]
-    calls, of_device = calls_of(_REGION, read, tilings)
-    work = Work(runtime, name, kernel, calls, of_device, tilings, [x.dtype for x in results])
-    run = LocalCalls(work, steps=len(parts)).run
-    scope = " ".join(dict.fromkeys(step.scope for step in region.steps if step.scope))
-    return Step(name, lambda given, _: run(given), tuple(operands), tuple(results), scope=scope)
-
-
-_REGION = Row("fused", lambda avals, params: (), "", lambda xp, avals, params: len, (Local(),))
-"""What stands for regions where blocks are listed."""
+def _alike(form: _Form, region: Region, loops: dict[int, int]) -> bool:
+    """Whether an operation goes over just what a region does; then its loops are the same ones."""
+    first = region.members[0]
+    result, other = form.step.results[0], first.step.results[0]
+    if form.reduced or first.reduced or form.step.moved or result.tiling is not other.tiling:
+        return False
+    for factor, dim in zip(form.rule.results[0], first.dims, strict=True):
+        if factor is not None and dim is not None:
+            loops[factor] = dim
+    return True

@@ -1,17 +1,21 @@
-"""Kernels of regions from NumPy's functions, tile by tile: what is between them stays in cache."""
+"""Kernels of loop nests from NumPy's functions, tile by tile: what is between stays in cache.
+
+Every value of a tile is an array with a dim for each loop, of length 1 where the value does not
+vary; short loops come first, as slabs, so that the last dim is long.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from gpushard.ops.aval import Dtype
-from gpushard.ops.row import Kernel, Params
+from gpushard.ops.row import Kernel
+from gpushard.transforms.nests import Load, Nest, Op, merged
 from gpushard.typing import LocalArray, Shape
 
 _TILE = 1 << 18
@@ -21,21 +25,6 @@ interpreter's lock is held between them."""
 
 _SMALL = 1 << 12
 """Elements of a block that is small."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """One operation of a region."""
-
-    kernel: Kernel  # does it
-    operands: tuple[tuple[int | None, Any], ...]  # of each the place, or else the number
-    place: int  # of its result
-    dtype: Dtype  # of its result
-    reduced: bool  # whether that has length 1 along the dims that the region reduces
-    name: str = ""  # of the operation
-    params: Params = ()  # its parameters
-    types: tuple[Dtype, ...] = ()  # of the operands, when it sees them
-    reduces: bool = False  # whether it is what reduces
 
 
 class Scratch(threading.local):
@@ -56,105 +45,107 @@ class Scratch(threading.local):
 
 scratch = Scratch()
 
+REDUCTIONS: dict[str, Any] = {
+    "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum,
+    "any": np.logical_or, "all": np.logical_and, "mean": np.add, "product": np.add,
+}  # fmt: skip
+"""What combines elements, for each reduction that has parts."""
 
-def tile_kernel(
-    parts: Sequence[Part], operands: int, results: Sequence[int], ndim: int, reduced: int
-) -> Kernel:
-    """Return the kernel of a region.
 
-    Args:
-      parts: its operations, in order; places of results follow those of operands.
-      operands: how many it takes from outside.
-      results: places of what it gives.
-      ndim: dims of its domain.
-      reduced: how many of the last ones it reduces.
-    """
-    slots = _slots(parts, results)
-    at_result = {place: n for n, place in enumerate(results)}
-    total = operands + len(parts)
-    plain = not reduced
+def tile_kernel(whole: Nest) -> Kernel:
+    """Return the kernel of a nest."""
+    nest, groups = merged(whole)
+    loads, ndim = len(nest.loads), len(nest.sizes)
+    order = _order(nest)
+    axis = {loop: n for n, loop in enumerate(order)}
+    slots = _slots(nest)
+    at_result = {result.place: n for n, result in enumerate(nest.results)}
+    makers = [_maker(op, axis) for op in nest.ops]
+    cut = [loop for loop in order if loop not in nest.short and loop not in nest.inner]
+    cut = cut or [loop for loop in order if loop in nest.short and not _needed(nest, loop)]
+    widest = max((op.loops.union(op.reduced) for op in nest.ops), key=_elements(nest.sizes))
+    ends = [place for place, op in enumerate(nest.ops, loads) if set(cut).intersection(op.reduced)]
 
     def kernel(*blocks: Any, out: Any = None) -> Any:
-        shape = np.broadcast_shapes(*[block.shape for block in blocks])
-        small = (*shape[: ndim - reduced], *(1,) * reduced)
-        if out is None:
-            outs = [
-                np.empty(
-                    small if parts[place - operands].reduced else shape,
-                    parts[place - operands].dtype,
-                )
-                for place in results
-            ]
-        else:
-            outs = list(out) if isinstance(out, tuple) else [out]
         given = [np.asarray(block) for block in blocks]
-        ends = outs
-        if plain and all(block.shape == shape or not block.ndim for block in given):
-            given = [block.reshape(-1) if block.ndim else block for block in given]
-            ends = [end.reshape(-1) for end in outs]
-            shape = (math.prod(shape),)
-        held: list[Any] = [None] * total
-        for tile in _tiles(shape, len(shape) - reduced):
-            held[:operands] = [_part(block, tile, len(shape)) for block in given]
-            targets = [_part(end, tile, len(shape)) for end in ends]
-            sizes = tuple(
-                [len(range(*cut.indices(n))) for cut, n in zip(tile, shape, strict=False)]
-            )
-            whole = (*sizes, *shape[len(tile) :])
-            one = (*whole[: len(shape) - reduced], *(1,) * reduced)
-            for part in parts:
-                place = part.place
-                if place in at_result:
-                    to = targets[at_result[place]]
+        to = list(out) if isinstance(out, tuple) else [out]
+        own = whole.lengths(given)
+        if out is None:
+            to = [np.empty(whole.shape(r, own), whole.dtype(r.place)) for r in whole.results]
+        lengths = [math.prod([own[loop] for loop in group]) for group in groups]
+        seen = [_seen(given[x.operand], x, axis, lengths) for x in nest.loads]
+        made = [_aligned(x.reshape(nest.shape(r, lengths)), r.dims, axis)
+                for x, r in zip(to, nest.results, strict=True)]  # fmt: skip
+        rest = math.prod([lengths[loop] for loop in widest if loop not in cut])
+        held: list[Any] = [None] * (loads + len(nest.ops))
+        started: set[int] = set()
+        for tile in _tiles([lengths[loop] for loop in cut], rest):
+            index: list[slice] = [slice(None)] * ndim
+            for loop, part in zip(cut, tile, strict=False):
+                index[axis[loop]] = part
+            sizes = [
+                len(range(*part.indices(lengths[loop])))
+                for loop, part in zip(order, index, strict=True)
+            ]
+            held[:loads] = [_part(x, index) for x in seen]
+            for place, (op, make) in enumerate(zip(nest.ops, makers, strict=True), loads):
+                more = place in ends and place in started
+                if place in at_result and not more:
+                    target = _part(made[at_result[place]], index)
                 else:
-                    own = one if part.reduced else whole
-                    to = scratch.array(slots[place], own, part.dtype)
-                part.kernel(
-                    *[number if at is None else held[at] for at, number in part.operands], out=to
-                )
-                held[place] = to
+                    sides = [n if x in op.loops else 1 for n, x in zip(sizes, order, strict=True)]
+                    slot = slots.get(place, len(slots))
+                    target = scratch.array(slot, tuple(sides), op.dtype)
+                make([x if at is None else held[at] for at, x in op.operands], target)
+                held[place] = target
+                if more:
+                    total = _part(made[at_result[place]], index)
+                    REDUCTIONS[op.name](total, target, out=total)
+                started.add(place)
         if out is not None:
             return out
-        return tuple(outs) if len(outs) > 1 else outs[0]
+        return tuple(to) if len(to) > 1 else to[0]
 
     return kernel
 
 
-def straight_kernel(
-    parts: Sequence[Part], operands: Sequence[Sequence[Shape]], results: Sequence[int]
-) -> Kernel | None:
-    """Return the kernel of a region of small blocks: its operations as lines of one function.
+def straight_kernel(nest: Nest, operands: Sequence[Sequence[Shape]]) -> Kernel | None:
+    """Return the kernel of a nest of small blocks: its operations as lines of one function.
 
     Where blocks are that small, cutting them into tiles takes longer than what it saves.
 
     Args:
-      parts: its operations, in order; places of results follow those of operands.
+      nest: what it computes.
       operands: of each that it takes from outside, the shapes of the blocks.
-      results: places of what it gives.
 
     Returns:
       The kernel; None where blocks are large, or of different shapes.
     """
     shapes = {shape for each in operands for shape in each if shape} or {()}
-    if len(shapes) != 1 or math.prod(*shapes) > _SMALL or any(part.reduced for part in parts):
+    if len(shapes) != 1 or math.prod(*shapes) > _SMALL or any(any(x) != all(x) for x in operands):
         return None
-    whole = {n for n, each in enumerate(operands) if all(each) or () in shapes}
-    for part in parts:
-        if whole.intersection(at for at, _ in part.operands):
-            whole.add(part.place)
-    if not whole.issuperset(results) or any(any(x) != all(x) for x in operands):
+    dims = {result.dims for result in nest.results}
+    dims |= {load.dims for load in nest.loads if load.dims or () in shapes}
+    if len(dims) != 1 or any(op.reduced for op in nest.ops):
         return None
+    if any(any(load.more) for load in nest.loads):
+        return None
+    results = [result.place for result in nest.results]
     names: dict[str, Any] = {}
+
+    def name(at: int) -> str:
+        return f"a{nest.loads[at].operand}" if at < len(nest.loads) else f"x{at}"
+
     lines = []
-    for part in parts:
+    for place, part in enumerate(nest.ops, len(nest.loads)):
         taken = []
         for number, (at, value) in enumerate(part.operands):
-            taken.append(f"n{part.place}_{number}" if at is None else f"x{at}")
-            names[f"n{part.place}_{number}"] = value
-        names[f"f{part.place}"] = part.kernel
-        out = f"out[{results.index(part.place)}]" if part.place in results else "None"
-        lines.append(f"x{part.place} = f{part.place}({', '.join(taken)}, out={out})")
-    arguments = ", ".join(f"x{n}" for n in range(len(operands)))
+            taken.append(f"n{place}_{number}" if at is None else name(at))
+            names[f"n{place}_{number}"] = value
+        names[f"f{place}"] = part.kernel
+        out = f"out[{results.index(place)}]" if place in results else "None"
+        lines.append(f"x{place} = f{place}({', '.join(taken)}, out={out})")
+    arguments = ", ".join(f"a{n}" for n in range(nest.operands))
     nothing = f"({'None, ' * len(results)})"
     given = "out" if len(results) > 1 else "(out,)"
     found = ", ".join(f"x{place}" for place in results)
@@ -169,44 +160,152 @@ def straight_kernel(
     return kernel
 
 
-def _slots(parts: Sequence[Part], results: Sequence[int]) -> dict[int, int]:
+def _elements(sizes: Shape) -> Callable[[frozenset[int]], int]:
+    return lambda loops: math.prod(sizes[loop] for loop in loops)
+
+
+def _needed(nest: Nest, loop: int) -> bool:
+    """Whether something reduces a loop."""
+    return any(loop in op.reduced for op in nest.ops)
+
+
+def _order(nest: Nest) -> list[int]:
+    """Return the loops: short ones first, unless there are no others, then as arrays have them."""
+    arrays = [array.dims for array in nest.results] + [array.dims for array in nest.loads]
+    found = [loop for dims in arrays for loop in dims]
+    loops = [loop for loop in dict.fromkeys(found) if loop is not None]
+    loops = sorted(loops, key=lambda loop: loop in nest.inner)
+    if not any(any(load.more) for load in nest.loads):
+        longest = max((load.dims for load in nest.loads), key=len)
+        inside = [loop for loop in longest if loop is not None]
+        if len(inside) == len(loops):
+            loops = inside  # as the largest array lies
+    several = [op for op in nest.ops if any(loop in nest.short for loop in op.reduced)]
+    if not several and not any(loop in nest.short for loop in loops[:-1]):
+        return loops
+    return sorted(loops, key=lambda loop: (loop not in nest.short, loop in nest.inner))
+
+
+def _seen(
+    array: LocalArray, load: Load, axis: dict[int, int], lengths: Sequence[int]
+) -> LocalArray:
+    """Return what a load reads, with a dim for each loop."""
+    pairs = list(zip(load.dims, load.starts, strict=True))
+    if any(load.more):
+        array = array[
+            tuple([slice(a, a + (1 if dim is None else lengths[dim])) for dim, a in pairs])
+        ]
+    else:
+        array = array.reshape([1 if dim is None else lengths[dim] for dim, _ in pairs])
+    return _aligned(array, load.dims, axis)
+
+
+def _aligned(array: LocalArray, dims: Sequence[int | None], axis: dict[int, int]) -> LocalArray:
+    """Return a view with a dim for each loop."""
+    kept = array[(*[0 if dim is None else slice(None) for dim in dims], ...)]
+    present = [axis[dim] for dim in dims if dim is not None]
+    kept = kept.transpose(sorted(range(len(present)), key=present.__getitem__))
+    return kept[(*[slice(None) if n in present else None for n in range(len(axis))], ...)]
+
+
+def _maker(op: Op, axis: dict[int, int]) -> Callable[[list[Any], LocalArray], Any]:
+    """Return what does an operation on the values of a tile, into an array."""
+    if not op.reduced:
+        kernel = op.kernel
+        assert kernel is not None
+        return lambda given, out: kernel(*given, out=out)
+    axes = tuple(axis[loop] for loop in op.reduced)
+    if op.name in ("argmin", "argmax"):
+        return _positions(op, axes)
+    if op.name == "product":
+        return lambda given, out: _product(given[0], given[1], axes, out)
+    function, dtype = REDUCTIONS[op.name].reduce, op.dtype
+
+    def reduce(given: list[Any], out: LocalArray) -> None:
+        function(given[0], axes, dtype, out, True)
+        if op.name == "mean":
+            out /= math.prod([given[0].shape[at] for at in axes])
+
+    return reduce
+
+
+def _positions(op: Op, axes: tuple[int, ...]) -> Callable[[list[Any], LocalArray], Any]:
+    name = op.name
+
+    def positions(given: list[Any], out: LocalArray) -> None:
+        (x,) = given
+        if len(axes) == 1:
+            out[...] = getattr(np, name)(x, axes[0], keepdims=True)
+            return
+        rows = np.moveaxis(x, axes, range(-len(axes), 0))
+        found = getattr(np, name)(rows.reshape(*rows.shape[: -len(axes)], -1), axis=-1)
+        out[...] = np.expand_dims(found, tuple(sorted(axes)))
+
+    return positions
+
+
+def _product(a: LocalArray, b: LocalArray, axes: tuple[int, ...], out: LocalArray) -> None:
+    """Sum products over some axes, which both have."""
+    ndim = out.ndim
+    own = [n for n in range(ndim) if n not in axes and a.shape[n] > 1]
+    other = [n for n in range(ndim) if n not in axes and b.shape[n] > 1 and n not in own]
+    both = [n for n in own if b.shape[n] > 1]
+    if both:
+        every = list(range(ndim))
+        kept = [n for n in every if n not in axes]
+        np.einsum(a, every, b, every, kept, out=out.squeeze(axes))
+        return
+    left = a.transpose([*own, *axes, *_rest(ndim, own, axes)]).reshape(
+        math.prod([a.shape[n] for n in own]), -1
+    )
+    right = b.transpose([*axes, *other, *_rest(ndim, other, axes)]).reshape(left.shape[1], -1)
+    shape = [a.shape[n] for n in own] + [b.shape[n] for n in other]
+    made = np.dot(left, right).reshape(shape)
+    order = sorted(range(len(shape)), key=[*own, *other].__getitem__)
+    out[...] = made.transpose(order).reshape(out.shape)
+
+
+def _rest(ndim: int, own: Sequence[int], axes: Sequence[int]) -> list[int]:
+    return [n for n in range(ndim) if n not in own and n not in axes]
+
+
+def _slots(nest: Nest) -> dict[int, int]:
     """Return where each value between operations is kept: where one was that is used no more."""
-    last = {at: n for n, part in enumerate(parts) for at, _ in part.operands if at is not None}
+    first = len(nest.loads)
+    results = {result.place for result in nest.results}
+    last = {at: n for n, op in enumerate(nest.ops) for at, _ in op.operands if at is not None}
     slots: dict[int, int] = {}
     free: list[int] = []
     count = 0
-    for n, part in enumerate(parts):
-        if part.place not in results:
+    for n, op in enumerate(nest.ops):
+        place = first + n
+        if place not in results:
             if free:
-                slots[part.place] = free.pop()
+                slots[place] = free.pop()
             else:
-                slots[part.place], count = count, count + 1
-        ended = {at for at, _ in part.operands if at in slots and last[at] == n}
-        free += [slots[at] for at in ended if at is not None]
+                slots[place], count = count, count + 1
+        free += [slots[at] for at in {at for at, _ in op.operands} if at in slots and last[at] == n]
     return slots
 
 
-def _tiles(shape: Shape, ahead: int) -> Iterator[tuple[slice, ...]]:
-    """Yield the tiles of a block, cut along its first dims only."""
-    if not ahead or 0 in shape:
+def _tiles(lengths: Sequence[int], rest: int) -> Iterator[tuple[slice, ...]]:
+    """Yield the tiles of some loops, each of which has so many elements with the others."""
+    if not lengths or 0 in lengths:
         yield ()
         return
-    dim = ahead - 1
-    for n in range(ahead):
-        if math.prod(shape[n + 1 :]) < _TILE:
+    dim = len(lengths) - 1
+    for n in range(len(lengths)):
+        if math.prod(lengths[n + 1 :]) * rest < _TILE:
             dim = n
             break
-    step = max(1, _TILE // max(1, math.prod(shape[dim + 1 :])))
-    for index in np.ndindex(*shape[:dim]):
+    step = max(1, _TILE // max(1, math.prod(lengths[dim + 1 :]) * rest))
+    for index in np.ndindex(*lengths[:dim]):
         lead = tuple([slice(i, i + 1) for i in index])
-        for start in range(0, shape[dim], step):
-            yield (*lead, slice(start, min(start + step, shape[dim])))
+        for start in range(0, lengths[dim], step):
+            yield (*lead, slice(start, min(start + step, lengths[dim])))
 
 
-def _part(block: LocalArray, tile: tuple[slice, ...], ndim: int) -> LocalArray:
+def _part(block: LocalArray, index: Sequence[slice]) -> LocalArray:
     """Return what a tile needs of an array that broadcasts to the block."""
-    missing = ndim - block.ndim
-    cuts = tile[missing:] if missing else tile
-    return block[
-        tuple([cut if n > 1 else slice(None) for cut, n in zip(cuts, block.shape, strict=False)])
-    ]
+    cuts = zip(index, block.shape, strict=True)
+    return block[(*[part if n > 1 else slice(None) for part, n in cuts], ...)]

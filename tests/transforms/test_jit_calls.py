@@ -16,7 +16,7 @@ import pytest
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import errors, stages, testing
-from gpushard.transforms import c_kernels
+from gpushard.transforms import compiled
 
 P = gs.P
 NS = gs.NamedSharding
@@ -423,7 +423,7 @@ def test_a_part_of_a_kernel_is_compiled_again(
     with testing.runtime(backend="host", host_devices=1):
         x = gnp.asarray(value)
         for kept in (None, 0, 100, 4096, 8000):
-            c_kernels._compiled.cache_clear()
+            compiled.compiled.cache_clear()
             files = list(tmp_path.rglob("*.so"))
             for path in files if kept is not None else []:
                 part = path.read_bytes()[:kept]
@@ -431,7 +431,7 @@ def test_a_part_of_a_kernel_is_compiled_again(
                 path.write_bytes(part)
             assert np.array_equal(gs.jit(lambda x: (x + 0.375) * 2 - 1)(x), (value + 0.375) * 2 - 1)
             (made,) = tmp_path.rglob("*.so")
-            assert c_kernels._whole(made) and not caplog.records
+            assert compiled._whole(made) and not caplog.records
 
 
 def test_no_home(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -440,11 +440,11 @@ def test_no_home(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixtu
 
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", home)
-    c_kernels._compiled.cache_clear()
+    compiled.compiled.cache_clear()
     with testing.runtime(backend="host", host_devices=1):
         assert gs.jit(lambda x: (x + 1.125) * 2)(gnp.ones(40000)).sum() == 4.25 * 40000
     assert "home directory" in caplog.text
-    c_kernels._compiled.cache_clear()
+    compiled.compiled.cache_clear()
 
 
 @pytest.mark.parametrize("shape", [(), (8, 6), (0, 4)])

@@ -309,11 +309,17 @@ class Merge:
 
     def __init__(self, reduced: Reduced) -> None:
         row, dtypes, runtime = reduced.case.row, reduced.dtypes, reduced.case.runtime
+        self.dtypes = dtypes
+        """Types of the arrays of a state."""
+        self.natural = reduced.natural
+        """Boxes of these arrays."""
         counts = reduced.counts
         tilings = [reduced.natural] * len(dtypes)
         sizes = [aval.dtype.itemsize for aval in reduced.case.avals]
         read = list(zip(reduced.operands, sizes, strict=True))
         calls, of_device = calls_of(row, read, tilings, [n > 0 for n in counts])
+        self.calls = calls
+        """Who gives the parts."""
         kernel = reduced.make(reduced.strategy.local)
         work = Work(runtime, row.name, kernel, calls, of_device, tilings, dtypes)
         taken = zip(reduced.case.avals, reduced.operands, strict=True)
@@ -337,13 +343,17 @@ class Merge:
     ) -> list[ShardedBuffer]:
         """Run the reduction."""
         state = self._viewed(operands[0]) or self._local.run_parts(operands, scalars)
+        return [self.merged(state)]
+
+    def merged(self, state: list[Outputs]) -> ShardedBuffer:
+        """Merge the parts that the calls give: for each array of a state one for each call."""
         for across in self._across:
             for parts, more in zip(state, across.run(state), strict=True):
                 parts.values.extend(more.values)
                 parts.claims.extend(more.claims)
                 parts.settled = parts.settled and more.settled
         (made,) = self._last.run_parts(state)
-        return [self._last.assemble(0, made)]
+        return self._last.assemble(0, made)
 
     def _viewed(self, operand: ShardedBuffer) -> list[Outputs]:
         """Return an operand as states, if each of its blocks has one element to reduce."""

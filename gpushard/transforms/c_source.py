@@ -1,0 +1,516 @@
+"""Loop nests in C: each array is read once, and written once.
+
+Loops that are independent come first. One loop, of unit stride where arrays allow it, is cut into
+strips of a fixed number of elements, the lanes; short loops are within a strip, around the lanes.
+Operations that go over the same loops share them: what is only used there is a number in a
+register, what is used elsewhere in a strip is in an array as long as that, and what is needed once
+the strips have been reduced is in one as long as the loop. So there is one pass over the strips
+for each reduction along them that others need, all in cache.
+
+Sums are over the lanes of a strip in the type of the result, strips are added in double precision:
+they do not depend on how other loops are split.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from gpushard.ops.aval import Dtype
+from gpushard.transforms.expressions import PRELUDE, TYPES, expression, literal
+from gpushard.transforms.nests import Nest, Op
+
+SUMS = ("sum", "mean", "product")
+EXTREMES = ("max", "min")
+POSITIONS = ("argmax", "argmin")
+"""The reductions that are known here."""
+
+_LANES, _STRIP = 128, 512
+"""Elements of a strip where there are short loops, and where there are none."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A function in C: `region(operands and results, lengths and strides, memory)`."""
+
+    text: str
+    rows: tuple[tuple[int, ...], ...]  # the loops over which memory has 8 bytes for each element
+    strided: tuple[int, ...]  # loads whose strides it takes, one for each dim
+
+
+@dataclasses.dataclass
+class _Group:
+    """Operations that share their loops."""
+
+    loops: frozenset[int]  # short ones, and the lanes
+    ops: list[int] = dataclasses.field(default_factory=list)
+    reduced: frozenset[int] | None = None  # those that it reduces, if it does
+
+
+def c_source(nest: Nest) -> Source | None:
+    """Return a nest as a function in C; None where something has no expression."""
+    known = all(nest.dtype(place) in TYPES for place in range(len(nest.loads) + len(nest.ops)))
+    long = [loop for loop in nest.inner if loop not in nest.short]
+    if not known or len(long) > 1 or not nest.sizes:
+        return None
+    return _Writer(nest, long[0] if long else _lanes(nest)).source()
+
+
+def _lanes(nest: Nest) -> int:
+    """Return the loop whose elements are lanes: along which most arrays are dense."""
+    loops = [loop for loop in range(len(nest.sizes)) if loop not in nest.short]
+    if not loops:
+        return max(range(len(nest.sizes)), key=lambda loop: (nest.sizes[loop], loop))
+    every = [op.loops.union(op.reduced) for op in nest.ops]
+    lacking = [loop for loop in loops if not all(loop in own for own in every)]
+    if lacking:
+        return lacking[0]
+    dense = [load.dims[-1] for load in nest.loads if load.dims]
+    dense += [result.dims[-1] for result in nest.results if result.dims]
+    return max(loops, key=lambda loop: (dense.count(loop), loop))
+
+
+class _Writer:
+    """Writes one nest."""
+
+    def __init__(self, nest: Nest, lanes: int) -> None:
+        self.nest, self.lanes = nest, lanes
+        self.first = len(nest.loads)
+        self.ops = dict(enumerate(nest.ops, self.first))
+        self.short = [loop for loop in sorted(nest.short) if loop != lanes]
+        self.outer = [n for n in range(len(nest.sizes)) if n != lanes and n not in nest.short]
+        self.strip = _LANES if self.short else _STRIP
+        self.result_of: dict[int, list[int]] = {}
+        for n, result in enumerate(nest.results):
+            self.result_of.setdefault(result.place, []).append(n)
+        self.level: dict[int, int] = {}
+        self.groups: dict[tuple[int, bool], list[_Group]] = {}
+        self.group_of: dict[int, _Group] = {}
+        self.rows: list[tuple[int, ...]] = []
+        self.declared: list[str] = []  # what is known in all loops
+        self.inside: list[str] = []  # within the independent loops
+
+    def is_last(self, op: Op) -> bool:
+        """Whether an operation reduces loops outside of all others."""
+        return any(loop in self.outer for loop in op.reduced)
+
+    def source(self) -> Source | None:
+        """Write it."""
+        self._schedule()
+        self._store()
+        body: list[str] = []
+        for level in range(1 + max(self.level.values(), default=0)):
+            body += self._totals_of(level)
+            for group in self.groups.get((level, False), []):
+                lines = self._loops(group)
+                if lines is None:
+                    return None
+                body += lines
+            groups = self.groups.get((level, True), [])
+            if groups:
+                strip = [self._packed(level)]
+                for group in groups:
+                    lines = self._loops(group)
+                    if lines is None:
+                        return None
+                    strip.append(lines)
+                body += self._strips(level, [line for lines in strip for line in lines])
+        body += self._totals_of(1 + max(self.level.values(), default=0))
+        return self._function(body)
+
+    # What is done when.
+
+    def _schedule(self) -> None:
+        """Say for each operation after which reductions along the lanes it is, and its loops."""
+        for load in range(self.first):
+            self.level[load] = 0
+        for place, op in self.ops.items():
+            needs = [at for at, _ in op.operands if at is not None]
+            own = max((self.level[at] for at in needs), default=0)
+            space = (op.loops | set(op.reduced)) - set(self.outer)
+            reduced = frozenset(op.reduced) - set(self.outer) if op.reduced else None
+            groups = self.groups.setdefault((own, self.lanes in space), [])
+            after = 0
+            for at in needs:
+                of = self.group_of.get(at)
+                if of in groups:
+                    n = groups.index(of)
+                    after = max(after, n + (self.ops[at].reduced != () or of.loops != space))
+            for group in groups[after:]:
+                if group.loops == space and (reduced is None or group.reduced in (None, reduced)):
+                    break
+            else:
+                group = _Group(frozenset(space))
+                groups.append(group)
+            group.ops.append(place)
+            group.reduced = group.reduced if reduced is None else reduced
+            self.group_of[place] = group
+            self.level[place] = own + (self.lanes in op.reduced)
+
+    def _store(self) -> None:
+        """Say where values are that other loops need."""
+        self.stored: dict[int, str] = {}
+        used: dict[int, set[int]] = {}
+        for place, op in self.ops.items():
+            for at, _ in op.operands:
+                same = self.group_of.get(at) is self.group_of[place] if at is not None else True
+                if at is not None and not (
+                    same and not (at >= self.first and self.ops[at].reduced)
+                ):
+                    level = self.level[place] - (self.lanes in op.reduced)
+                    used.setdefault(at, set()).add(level)
+        self.packed: dict[int, set[int]] = {}
+        for place, op in self.ops.items():
+            t = TYPES[op.dtype]
+            if self.is_last(op):
+                continue
+            own = [loop for loop in self.short if loop in op.loops]
+            if self.lanes not in op.loops:
+                if op.reduced or place in used:
+                    self._array(place, t, own, 1)
+            elif place in used and max(used[place]) > self.level[place]:
+                if place in self.result_of:
+                    n = self.result_of[place][0]
+                    self.stored[place] = f"r{n}[{self._at(self.nest.results[n].dims, n + 10**6)}]"
+                else:
+                    self._row(place, t, own)
+            elif place in used:
+                self._array(place, t, own, self.strip)
+        for at in [at for at in used if at < self.first]:
+            load = self.nest.loads[at]
+            if not self.short or self.lanes not in load.loops or load.dims[-1] == self.lanes:
+                continue
+            own = [loop for loop in self.short if loop in load.loops]
+            if self.outer and not load.loops.intersection(self.outer):
+                self._row(at, TYPES[load.dtype], own)
+                self.packed[at] = set()
+            else:
+                self._array(at, TYPES[load.dtype], own, self.strip)
+                self.packed[at] = used[at]
+
+    def _array(self, place: int, t: str, loops: Sequence[int], lanes: int) -> None:
+        size = lanes
+        for loop in loops:
+            size *= self.nest.sizes[loop]
+        self.declared.append(f"{t} b{place}[{size}];")
+        at = self._dense(loops)
+        self.stored[place] = f"b{place}[{f'({at}) * {lanes} + t' if lanes > 1 else at}]"
+
+    def _row(self, place: int, t: str, loops: Sequence[int]) -> None:
+        self._memory((*loops, self.lanes), f"{t} *restrict w{place}", t)
+        self.stored[place] = f"w{place}[({self._dense(loops)}) * n{self.lanes} + j0 + t]"
+
+    def _memory(self, loops: tuple[int, ...], name: str, t: str) -> None:
+        """Take some of the memory that the function is given."""
+        self.rows.append(loops)
+        size = " * ".join([f"n{loop}" for loop in loops] or ["1"])
+        self.declared += [f"{name} = ({t} *)rows;", f"rows += 8 * ({size});"]
+
+    def _dense(self, loops: Iterable[int]) -> str:
+        """Return the number of an element in an array over short loops."""
+        text = "0"
+        for loop in loops:
+            text = f"({text}) * {self.nest.sizes[loop]} + i{loop}"
+        return text
+
+    def _strides(self, dims: Sequence[int | None], load: int) -> list[str]:
+        """Return the distance of neighbours along each dim of an array."""
+        if load < self.first and any(self.nest.loads[load].more):
+            return [*(f"z{load}_{dim}" for dim in range(len(dims) - 1)), "1"]
+        found = []
+        for dim in range(len(dims)):
+            later = [f"n{loop}" for loop in dims[dim + 1 :] if loop is not None]
+            found.append(" * ".join(later) or "1")
+        return found
+
+    def _at(self, dims: Sequence[int | None], load: int, *, outer: bool = False) -> str:
+        """Return which element of an array it is, from where independent loops are (or until)."""
+        terms = []
+        for dim, stride in zip(dims, self._strides(dims, load), strict=True):
+            if dim is not None and (dim in self.outer) == outer:
+                index = "(j0 + t)" if dim == self.lanes else f"i{dim}"
+                terms.append(index if stride == "1" else f"{index} * {stride}")
+        return " + ".join(terms) or "0"
+
+    def _value(self, place: int, group: _Group) -> str:
+        """Return the text of a value in the loops of a group."""
+        if place in self.stored and not self._is_here(place, group):
+            return self.stored[place]
+        if place < self.first:
+            return f"a{place}[{self._at(self.nest.loads[place].dims, place)}]"
+        return f"v{place}"
+
+    def _is_here(self, place: int, group: _Group) -> bool:
+        return self.group_of.get(place) is group and not self.ops[place].reduced
+
+    # Loops.
+
+    def _loops(self, group: _Group) -> list[str] | None:
+        """Return the loops of a group."""
+        reduced = group.reduced or frozenset()
+        kept = [loop for loop in self.short if loop in group.loops and loop not in reduced]
+        within = [loop for loop in self.short if loop in reduced]
+        in_lanes = self.lanes in group.loops
+        parts = _Parts(in_lanes and self.lanes not in reduced)
+        for place in group.ops:
+            if not (self._reduction if self.ops[place].reduced else self._plain)(
+                place, group, parts
+            ):
+                return None
+        lines = [f"for (int64_t i{n} = 0; i{n} < {self.nest.sizes[n]}; i{n}++) {{" for n in kept]
+        lines += parts.before
+        lines += [f"for (int64_t i{n} = 0; i{n} < {self.nest.sizes[n]}; i{n}++) {{" for n in within]
+        if in_lanes:
+            lines += [
+                f"#pragma omp simd {' '.join(parts.clauses)}",
+                "for (int64_t t = 0; t < m; t++) {",
+            ]
+        lines += parts.body
+        lines += ["}"] * (len(within) + in_lanes) + parts.after + ["}"] * len(kept)
+        return ["{", *lines, "}"]
+
+    def _given(self, op: Op, group: _Group) -> list[str] | None:
+        given = []
+        for (at, number), own in zip(op.operands, op.types, strict=False):
+            text = literal(number, own) if at is None else self._value(at, group)
+            if text is None:
+                return None
+            given.append(text)
+        return given
+
+    def _plain(self, place: int, group: _Group, parts: _Parts) -> bool:
+        op = self.ops[place]
+        given = self._given(op, group)
+        if given is None:
+            return False
+        text = expression(op.name, given, op.types, op.dtype, [x for _, x in op.operands])
+        if text is None:
+            return False
+        parts.body.append(f"const {TYPES[op.dtype]} v{place} = {text};")
+        if place in self.stored and not self.stored[place].startswith("r"):
+            parts.body.append(f"{self.stored[place]} = v{place};")
+        parts.body += self._results(place, f"v{place}")
+        return True
+
+    def _results(self, place: int, text: str) -> list[str]:
+        """Return what writes a value into results, in the loops along which it varies."""
+        return [
+            f"r{n}[{self._at(self.nest.results[n].dims, 10**6)}] = {text};"
+            for n in self.result_of.get(place, [])
+        ]
+
+    def _reduction(self, place: int, group: _Group, parts: _Parts) -> bool:
+        op = self.ops[place]
+        given = self._given(op, group)
+        if given is None or (
+            op.name not in SUMS and op.types[0] != op.dtype and op.name in EXTREMES
+        ):
+            return False
+        made, wide, start = TYPES[op.dtype], _wide(op.dtype), _start(op)
+        name = f"c{place}[t]" if parts.lanes else f"c{place}"
+        lane = "for (int64_t t = 0; t < m; t++) " if parts.lanes else ""
+        across = self.lanes in op.reduced
+        if op.name in POSITIONS:
+            if across or self.is_last(op):
+                return False
+            return self._position(place, given[0], name, lane, parts)
+        parts.before.append(f"{made} {name.replace('[t]', f'[{self.strip}]')};")
+        parts.before.append(f"{lane}{name} = {start};")
+        text = " * ".join([f"(({made})({x}))" for x in given])
+        if op.name in SUMS:
+            parts.body.append(f"{name} += {text};")
+            parts.clauses += [f"reduction(+:c{place})"] * across
+        elif across:  # what is not a number is looked for apart: so lanes are independent
+            sign = ">" if op.name == "max" else "<"
+            parts.before.append(f"int q{place} = 0;")
+            parts.body += [
+                f"const {made} x{place} = {text};",
+                f"{name} = x{place} {sign} {name} ? x{place} : {name};",
+                f"q{place} |= x{place} != x{place};",
+            ]
+            parts.clauses += [f"reduction({op.name}:c{place})", f"reduction(|:q{place})"]
+            nan = '__builtin_nan("")' if op.dtype.kind == "f" else "0"
+            parts.after.append(f"if (q{place}) c{place} = {nan};")
+        else:
+            parts.body += [f"const {made} x{place} = {text};", _extreme(op, name, f"x{place}")]
+        if across or self.is_last(op):
+            own = [loop for loop in self.short if loop in op.loops]
+            if self.is_last(op):
+                result = self.nest.results[self.result_of[place][0]]
+                at = self._at(result.dims, 10**6)
+                outer = self._at(result.dims, 10**6, outer=True)
+                to = f"t{place}[{at} + {outer}]"
+                self._memory(
+                    tuple(d for d in result.dims if d is not None), f"{wide} *t{place}", wide
+                )
+            else:
+                size = " * ".join([str(self.nest.sizes[loop]) for loop in own] or ["1"])
+                self.declared.append(f"{wide} t{place}[{size}];")
+                to = f"t{place}[{self._dense(own)}]"
+            if op.name in SUMS:
+                parts.after.append(f"{lane}{to} += {name};")
+            else:
+                parts.after.append(f"{lane}{{ {_extreme(op, to, name)} }}")
+            return True
+        value = f"{name} / {self._count(op)}" if op.name == "mean" else name
+        self._keep(place, f"({made})({value})", lane, parts)
+        return True
+
+    def _keep(self, place: int, text: str, lane: str, parts: _Parts) -> None:
+        to = [f"{self.stored[place]} = {text};"] if place in self.stored else []
+        to += self._results(place, text)
+        parts.after.append(f"{lane}{{ {' '.join(to)} }}")
+
+    def _position(self, place: int, text: str, name: str, lane: str, parts: _Parts) -> bool:
+        op = self.ops[place]
+        own = TYPES[op.types[0]]
+        best = name.replace(f"c{place}", f"m{place}")
+        size = f"[{self.strip}]" if parts.lanes else ""
+        parts.before += [f"int32_t c{place}{size};", f"{own} m{place}{size};"]
+        sign = "<" if op.name == "argmin" else ">"
+        parts.before.append(
+            f"{lane}{{ {name} = 0; {best} = {_worst(op.types[0], op.name == 'argmin')}; }}"
+        )
+        number = self._dense(op.reduced)
+        nan = f" | (x{place} != x{place} & {best} == {best})" if op.types[0].kind == "f" else ""
+        parts.body += [
+            f"const {own} x{place} = {text};",
+            f"const int y{place} = x{place} {sign} {best}{nan};",
+            f"{best} = y{place} ? x{place} : {best};",
+            f"{name} = y{place} ? (int32_t)({number}) : {name};",
+        ]
+        self._keep(place, name, lane, parts)
+        return True
+
+    def _count(self, op: Op) -> str:
+        return " * ".join([f"({TYPES[op.dtype]})n{loop}" for loop in op.reduced])
+
+    def _totals_of(self, level: int) -> list[str]:
+        """Return what ends the reductions along the strips before, and begins the next ones."""
+        lines: list[str] = []
+        for place, op in self.ops.items():
+            if self.lanes not in op.reduced or self.is_last(op):
+                continue
+            own = [loop for loop in self.short if loop in op.loops]
+            around = [f"for (int64_t i{n} = 0; i{n} < {self.nest.sizes[n]}; i{n}++)" for n in own]
+            total = f"t{place}[{self._dense(own)}]"
+            if self.level[place] == level + 1:
+                lines.append(f"{' '.join(around)} {total} = {_start(op)};")
+            if self.level[place] == level:
+                value = f"{total} / ({self._count(op)})" if op.name == "mean" else total
+                made = f"({TYPES[op.dtype]})({value})"
+                to = [f"{self.stored[place]} = {made};", *self._results(place, made)]
+                lines.append(f"{' '.join(around)} {{ {' '.join(to)} }}")
+        return lines
+
+    def _packed(self, level: int) -> list[str]:
+        """Return what brings elements of a strip next to each other that are not."""
+        lines: list[str] = []
+        for at, levels in self.packed.items():
+            if level in levels:
+                lines += self._pack(at, "m")
+        return lines
+
+    def _pack(self, at: int, count: str) -> list[str]:
+        load = self.nest.loads[at]
+        own = [loop for loop in self.short if loop in load.loops]
+        around = [f"for (int64_t i{n} = 0; i{n} < {self.nest.sizes[n]}; i{n}++)" for n in own]
+        text = f"a{at}[{self._at(load.dims, at)}]"
+        return [f"for (int64_t t = 0; t < {count}; t++)", *around, f"{self.stored[at]} = {text};"]
+
+    def _strips(self, level: int, lines: list[str]) -> list[str]:
+        n, strip = self.lanes, self.strip
+        opened = f"for (int64_t j0 = 0; j0 < n{n}; j0 += {strip}) {{"
+        if not self.short:
+            return [
+                opened,
+                f"const int64_t m = j0 + {strip} < n{n} ? {strip} : n{n} - j0;",
+                *lines,
+                "}",
+            ]
+        return [
+            opened, f"if (j0 + {strip} <= n{n}) {{ enum {{ m = {strip} }};", *lines,
+            f"}} else {{ const int64_t m = n{n} - j0;", *lines, "} }",
+        ]  # fmt: skip
+
+    def _function(self, body: list[str]) -> Source:
+        """Return all of it."""
+        nest, head = self.nest, []
+        for loop in range(len(nest.sizes)):
+            known = loop in nest.short and loop != self.lanes
+            head.append(f"const int64_t n{loop} = {nest.sizes[loop] if known else f'n[{loop}]'};")
+        at = len(nest.sizes)
+        strided = [n for n, load in enumerate(nest.loads) if any(load.more)]
+        for n in strided:
+            for dim in range(len(nest.loads[n].dims)):
+                head.append(f"const int64_t z{n}_{dim} = n[{at}];")
+                at += 1
+        start, pointers, ends = [], [], []
+        for n, load in enumerate(nest.loads):
+            t, base = TYPES[load.dtype], f"p[{load.operand}]"
+            pairs = zip(load.starts, self._strides(load.dims, n), strict=True)
+            moved = "".join(f" + {first} * {stride}" for first, stride in pairs if first)
+            outer = self._at(load.dims, n, outer=True)
+            line = f"const {t} *restrict a{n} = (const {t} *){base}{moved} + {outer};"
+            if at_start := (n in self.packed and not self.packed[n]):
+                start += [line, "{ const int64_t j0 = 0;", *self._pack(n, f"n{self.lanes}"), "}"]
+            if not at_start:
+                pointers.append(line)
+        for n, result in enumerate(nest.results):
+            t, op = TYPES[nest.dtype(result.place)], self.ops[result.place]
+            whole = f"({t} *)p[{nest.operands + n}]"
+            if not self.is_last(op):
+                outer = self._at(result.dims, 10**6, outer=True)
+                pointers.append(f"{t} *restrict r{n} = {whole} + {outer};")
+                continue
+            size = " * ".join([f"n{dim}" for dim in result.dims if dim is not None] or ["1"])
+            each = f"for (int64_t x = 0; x < {size}; x++)"
+            total = f"t{result.place}[x]"
+            if n == self.result_of[result.place][0]:
+                start.append(f"{each} {total} = {_start(op)};")
+            value = f"{total} / ({self._count(op)})" if op.name == "mean" else total
+            ends.append(f"{each} ({whole})[x] = ({t})({value});")
+        opened = [f"for (int64_t i{n} = 0; i{n} < n{n}; i{n}++) {{" for n in self.outer]
+        lines = [
+            "void region(char **p, const int64_t *n, char *rows) {",
+            *head, *self.declared, *start, *opened, *pointers, *body, *["}"] * len(self.outer),
+            *ends, "}",
+        ]  # fmt: skip
+        return Source(PRELUDE + "\n".join(lines) + "\n", tuple(self.rows), tuple(strided))
+
+
+@dataclasses.dataclass
+class _Parts:
+    """What is before, in and after the loops of a group that reduce."""
+
+    lanes: bool  # whether there is one result for each lane
+    before: list[str] = dataclasses.field(default_factory=list)
+    body: list[str] = dataclasses.field(default_factory=list)
+    after: list[str] = dataclasses.field(default_factory=list)
+    clauses: list[str] = dataclasses.field(default_factory=list)
+
+
+def _wide(dtype: Dtype) -> str:
+    """Return the type in which strips are added."""
+    return "double" if dtype.kind == "f" else "int64_t"
+
+
+def _worst(dtype: Dtype, least: bool) -> str:
+    """Return what every number is before, or as good as, if the `least` one is looked for."""
+    if dtype.kind == "f":
+        return "__builtin_inf()" if least else "-__builtin_inf()"
+    info = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    return str(literal(info[least], dtype))
+
+
+def _start(op: Op) -> str:
+    return "0" if op.name in SUMS else _worst(op.dtype, op.name == "min")
+
+
+def _extreme(op: Op, to: str, x: str) -> str:
+    """Return what keeps the greater, or the lesser, of two, or what is not a number."""
+    sign = ">" if op.name == "max" else "<"
+    nan = f" | ({x} != {x})" if op.dtype.kind == "f" else ""
+    return f"{to} = ({x} {sign} {to}{nan}) ? {x} : {to};"

@@ -1,0 +1,80 @@
+"""Compiled kernels: a compiler is looked for where the settings say, and what it makes is kept.
+
+It is kept in a folder, under a name that says source, flags, compiler and processor.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import logging
+import os
+import platform
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from gpushard.config import cache_home
+
+_FLAGS = (
+    "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-fwrapv",
+    "-ffp-contract=off", "-fPIC", "-shared", "-w",
+)  # fmt: skip
+
+_log = logging.getLogger("gpushard.jit")
+
+
+@functools.lru_cache(maxsize=4096)
+def compiled(compiler: str, source: str) -> Any:
+    """Return the function of a source, compiled unless that was done before; None if it fails."""
+    key = "\0".join([source, *_FLAGS, _version(compiler), _processor()])
+    name = f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.so"
+    try:
+        path = Path(cache_home() or Path.home() / ".cache", "gpushard", "kernels", name)
+        if not _whole(path):
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with tempfile.TemporaryDirectory(dir=path.parent) as place:
+                text, made = Path(place, "region.c"), Path(place, "region.so")
+                text.write_text(source)
+                subprocess.run(
+                    [compiler, *_FLAGS, "-o", str(made), str(text)],
+                    check=True, capture_output=True, timeout=60,
+                )  # fmt: skip
+                with made.open("r+b") as file:
+                    file.write(hashlib.sha256(file.read()).digest())
+                os.replace(made, path)  # at once: another process may be doing the same
+        function = ctypes.CDLL(str(path)).region
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:  # RuntimeError: no home
+        said = (getattr(error, "stderr", None) or b"").decode(errors="replace").splitlines()
+        reason = next((line for line in said if "error" in line), said[0] if said else str(error))
+        _log.warning("%s cannot make kernels, NumPy's functions are used: %s", compiler, reason)
+        return None
+    function.restype, function.argtypes = None, [ctypes.c_void_p] * 3
+    return function
+
+
+def _whole(path: Path) -> bool:
+    """Whether a file is there and ends with its checksum: a part of one, mapped, is a crash."""
+    data = path.read_bytes() if path.exists() else b""
+    return data[-32:] == hashlib.sha256(data[:-32]).digest()
+
+
+@functools.lru_cache(maxsize=8)
+def _version(compiler: str) -> str:
+    try:
+        said = subprocess.run([compiler, "--version"], capture_output=True, timeout=20, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return said.stdout.decode(errors="replace").partition("\n")[0]
+
+
+@functools.lru_cache(maxsize=1)
+def _processor() -> str:
+    """Return what tells processors apart that run different instructions."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return "".join(sorted({x for x in lines if x.startswith(("flags", "model name", "Features"))}))

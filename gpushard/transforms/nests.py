@@ -1,0 +1,210 @@
+"""Loop nests: what a region computes, said once for all emitters (NumPy's tiles, C, CUDA C).
+
+A nest has loops, numbered from 0, each of a length. A value varies along some of them: it is one
+number for each combination of their indices. There are three kinds of values, and all have places,
+in this order:
+
+- *loads*: elements of operands. Dim d of the array runs along loop `dims[d]`, and its element for
+  index i of the loop is `starts[d] + i`; None is one element, `starts[d]`. The same array may be
+  loaded several times, shifted: then it has `more[d]` elements beyond those of the loop.
+- *elementwise operations*: one number from those of the operands at the same indices. They vary
+  along the loops of any of these (or fewer than others: what lacks a loop is broadcast).
+- *reductions* over loops, which their results lack: `sum`, `prod`, `mean`, `max`, `min`, `any`,
+  `all`, `argmin` and `argmax` of one operand, and `product`, the sum of products of two.
+
+A view (new dims, those of length 1 left out, a transpose, a part) is nothing but other `dims` and
+`starts` of a load. A result is a value and the order of its loops in the array, `None` for dims of
+length 1. Every operand and result is dense in row-major order.
+
+Loops are of three kinds. *Short* ones (`short`) have at most `SHORT` elements, are not split over
+devices, and so have lengths that are known: emitters may unroll them. *Inner* ones are reduced by
+something that other operations need, and are long. The others are independent but for
+what is reduced last: those results that nothing in the nest needs.
+Lengths of loops are those of the whole array; a kernel gets those of its block from its operands.
+
+A kernel in C or CUDA C is made of the expressions of `expressions.expression`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from gpushard.ops.aval import Dtype
+from gpushard.ops.row import Kernel, Params
+from gpushard.typing import Shape
+
+SHORT = 64
+"""Loops of up to so many elements may be short."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Load:
+    """An operand as it is read."""
+
+    operand: int  # number of the array
+    dtype: Dtype  # its type
+    dims: tuple[int | None, ...]  # loop that each of its dims runs along; None: it has one element
+    starts: Shape  # element of each dim that is read first
+    more: Shape  # how many elements each dim has beyond the loop's
+
+    @property
+    def loops(self) -> frozenset[int]:
+        """Loops that it varies along."""
+        return frozenset(dim for dim in self.dims if dim is not None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Op:
+    """One operation of a nest."""
+
+    name: str  # of the operation
+    operands: tuple[tuple[int | None, Any], ...]  # of each the place, or else the number
+    dtype: Dtype  # of its result
+    loops: frozenset[int]  # that its result varies along
+    types: tuple[Dtype, ...]  # of the operands, when it sees them
+    kernel: Kernel | None = None  # NumPy's function; None for a reduction
+    params: Params = ()  # its parameters
+    reduced: tuple[int, ...] = ()  # loops that it reduces, in row-major order
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What a nest gives."""
+
+    place: int  # of the value
+    dims: tuple[int | None, ...]  # loop that each dim of the array runs along
+
+
+@dataclasses.dataclass(frozen=True)
+class Nest:
+    """What a region computes."""
+
+    sizes: Shape  # lengths of the loops, in the whole array
+    operands: int  # how many arrays it takes
+    loads: tuple[Load, ...]
+    ops: tuple[Op, ...]  # each after those that it needs
+    results: tuple[Result, ...]
+    short: frozenset[int]  # loops whose blocks have all elements, and few
+    inner: frozenset[int]  # long loops that are reduced for what is in the nest
+
+    def loops(self, place: int) -> frozenset[int]:
+        """Return the loops that a value varies along."""
+        loads = len(self.loads)
+        return self.loads[place].loops if place < loads else self.ops[place - loads].loops
+
+    def dtype(self, place: int) -> Dtype:
+        """Return the type of a value."""
+        loads = len(self.loads)
+        return self.loads[place].dtype if place < loads else self.ops[place - loads].dtype
+
+    @property
+    def large(self) -> int:
+        """How many elements the value of most elements has."""
+        return max(
+            math.prod(self.sizes[loop] for loop in op.loops.union(op.reduced)) for op in self.ops
+        )
+
+    def lengths(self, blocks: Sequence[Any]) -> list[int]:
+        """Return the lengths of the loops for blocks of operands."""
+        found = list(self.sizes)
+        for load in self.loads:
+            shape = blocks[load.operand].shape
+            for dim, n, more in zip(load.dims, shape, load.more, strict=True):
+                if dim is not None:
+                    found[dim] = n - more
+        return found
+
+    def shape(self, result: Result, lengths: Sequence[int]) -> Shape:
+        """Return the shape of a result of a block."""
+        return tuple(1 if dim is None else lengths[dim] for dim in result.dims)
+
+
+def merged(nest: Nest) -> tuple[Nest, list[list[int]]]:
+    """Return a nest in which loops that all arrays have next to each other are one.
+
+    Returns:
+      The nest, and the loops that each of its loops stands for.
+    """
+    arrays = [(load.dims, load.more) for load in nest.loads]
+    arrays += [(result.dims, (0,) * len(result.dims)) for result in nest.results]
+
+    def joined(first: int, second: int) -> bool:
+        if (first in nest.short) != (second in nest.short):
+            return False
+        if (first in nest.inner) != (second in nest.inner):
+            return False
+        for dims, more in arrays:
+            present = [dim for dim in dims if dim is not None]
+            if first in present or second in present:
+                if first not in present or second not in present:
+                    return False
+                if present.index(second) != present.index(first) + 1 or any(more):
+                    return False
+        for op in nest.ops:
+            every = (*op.loops, *op.reduced)
+            if ((first in op.loops) != (second in op.loops)) or (
+                (first in every) != (second in every)
+            ):
+                return False
+            if op.name in ("argmin", "argmax") and first in op.reduced:
+                return False
+        return True
+
+    groups: list[list[int]] = []
+    taken: set[int] = set()
+    for loop in range(len(nest.sizes)):
+        if loop in taken:
+            continue
+        group = [loop]
+        while True:
+            following = [
+                other for other in range(len(nest.sizes))
+                if other not in taken and other not in group and joined(group[-1], other)
+            ]  # fmt: skip
+            if not following:
+                break
+            group.append(following[0])
+        taken.update(group)
+        groups.append(group)
+    # What begins in the middle of a stretch is found again from its start.
+    number = {loop: n for n, group in enumerate(groups) for loop in group}
+    first = {group[0] for group in groups}
+
+    def dims_of(dims: Sequence[int | None]) -> list[int]:
+        return [at for at, dim in enumerate(dims) if dim is None or dim in first]
+
+    loads = tuple(
+        dataclasses.replace(
+            load,
+            dims=tuple(_numbered(load.dims[at], number) for at in dims_of(load.dims)),
+            starts=tuple(load.starts[at] for at in dims_of(load.dims)),
+            more=tuple(load.more[at] for at in dims_of(load.dims)),
+        )
+        for load in nest.loads
+    )
+    ops = tuple(
+        dataclasses.replace(
+            op,
+            loops=frozenset(number[loop] for loop in op.loops),
+            reduced=tuple(dict.fromkeys(number[loop] for loop in op.reduced)),
+        )
+        for op in nest.ops
+    )
+    results = tuple(
+        Result(r.place, tuple(_numbered(r.dims[at], number) for at in dims_of(r.dims)))
+        for r in nest.results
+    )
+    made = Nest(
+        tuple(math.prod(nest.sizes[loop] for loop in group) for group in groups),
+        nest.operands, loads, ops, results,
+        frozenset(number[loop] for loop in nest.short),
+        frozenset(number[loop] for loop in nest.inner),
+    )  # fmt: skip
+    return made, groups
+
+
+def _numbered(dim: int | None, number: dict[int, int]) -> int | None:
+    return None if dim is None else number[dim]

@@ -1,0 +1,327 @@
+"""Regions laid out, and as one operation of a graph each."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.geometry.free_boxes import tiling_of_boxes
+from gpushard.geometry.tiling import Tiling
+from gpushard.movement.buffer import ShardedBuffer, devices_of
+from gpushard.movement.reshard import Mover
+from gpushard.ops.aval import Aval
+from gpushard.ops.programs.calls import LocalCalls, Outputs, Work, calls_of
+from gpushard.ops.programs.local import Local
+from gpushard.ops.programs.reduce import Merge
+from gpushard.ops.row import Row
+from gpushard.ops.scalars import converter
+from gpushard.transforms.c_kernels import c_kernel
+from gpushard.transforms.graph import Step, Var
+from gpushard.transforms.nests import SHORT, Load, Nest, Op, Result
+from gpushard.transforms.tiles import straight_kernel, tile_kernel
+from gpushard.transforms.views import View
+from gpushard.typing import IntArray
+
+_LARGE = 1 << 14
+"""Elements of a region's largest value from which on a kernel is compiled. They are those of the
+whole array, so that results do not depend on how it is split."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Member:
+    """An operation of a region."""
+
+    step: Step
+    views: Sequence[View]  # its arrays
+    own: Sequence[tuple[int | None, ...]]  # loops that the dims of each of them run along
+    dims: tuple[int | None, ...]  # those of the result's dims
+    reduced: tuple[int, ...] = ()  # loops that it reduces
+    name: str = ""  # of the reduction
+    ends: bool = False  # whether the result is there in the end only
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Laid:
+    """A region, and where everything lies."""
+
+    members: Sequence[Member]
+    sizes: tuple[int, ...]  # of the loops
+    inner: frozenset[int]
+    operands: list[Var]  # what it takes
+    loads: tuple[Load, ...]
+    places: dict[tuple[int, int], int]  # of each operand of each member the load, if it is one
+    tilings: list[Tiling]  # boxes of operands when the kernel runs
+    results: Sequence[Member]
+    merges: list[Merge | None]  # what merges the parts of each result
+
+    @property
+    def natural(self) -> list[Tiling]:
+        """Boxes of the results as the kernel gives them."""
+        return [
+            member.step.results[0].tiling if merge is None else merge.natural
+            for member, merge in zip(self.results, self.merges, strict=True)
+        ]
+
+
+Boxes = tuple[IntArray, IntArray]
+
+
+def merge_of(step: Step) -> Merge | None:
+    """Return what merges the parts that devices give; None if there are none, or more is done."""
+    work = getattr(step.run, "__self__", None)
+    return work if isinstance(work, Merge) else None
+
+
+def laid_out(
+    members: Sequence[Member],
+    results: Sequence[Member],
+    sizes: Sequence[int],
+    inner: frozenset[int],
+) -> Laid | None:
+    """Lay out a region as its results are; None if that contradicts itself, or more would move."""
+    boxes: dict[int, Boxes] = {}
+    merges = [merge_of(member.step) if member.ends else None for member in results]
+    devices = results[0].step.results[0].tiling.devices
+    count = len(devices)
+
+    def put(dims: Sequence[int | None], tiling: Tiling) -> bool:
+        for dim, loop in enumerate(dims):
+            if loop is not None:
+                box = tiling.starts[dim], tiling.stops[dim]
+                own = boxes.setdefault(loop, box)
+                if not all(np.array_equal(a, b) for a, b in zip(own, box, strict=True)):
+                    return False
+        return tiling.devices == devices
+
+    def whole(loop: int) -> bool:
+        box = np.zeros(count, np.int64), np.full(count, sizes[loop], np.int64)
+        own = boxes.setdefault(loop, box)
+        return all(np.array_equal(a, b) for a, b in zip(own, box, strict=True))
+
+    for member, merge in zip(results, merges, strict=True):
+        if merge is None:
+            if not put(member.dims, member.step.results[0].tiling):
+                return None
+        else:
+            if len(merge.dtypes) != 1 or merge.dtypes[0] != member.step.results[0].dtype:
+                return None
+            for x, dims in zip(member.step.operands, member.own, strict=True):
+                if not isinstance(x, Var) or not put(dims, x.tiling):
+                    return None
+    merged = {loop for m, x in zip(results, merges, strict=True) if x for loop in m.reduced}
+    for member in members:
+        reduced = member.reduced if merge_of(member.step) is None or not member.ends else ()
+        if not all(whole(loop) for loop in reduced) or (member.ends and member not in results):
+            return None
+    if not all(whole(loop) for loop in range(len(sizes)) if loop not in boxes):
+        return None
+    if any(whole(loop) is False for loop in inner - merged):
+        return None
+    return _read(members, results, merges, tuple(sizes), inner, boxes)
+
+
+def _read(
+    members: Sequence[Member],
+    results: Sequence[Member],
+    merges: list[Merge | None],
+    sizes: tuple[int, ...],
+    inner: frozenset[int],
+    boxes: dict[int, Boxes],
+) -> Laid | None:
+    """Find what is read, and where that has to lie."""
+    made = {member.step.results[0] for member in members}
+    seen: list[tuple[Var, tuple[int | None, ...]]] = []  # an array for each way it is cut
+    reads: dict[tuple[int, Any, Any], View] = {}
+    places: dict[tuple[int, int], tuple[int, Any, Any]] = {}
+    for number, member in enumerate(members):
+        for at, (view, own) in enumerate(zip(member.views, member.own, strict=True)):
+            if view.base in made:
+                continue
+            pair = view.base, view.under(own)
+            if pair not in seen:
+                seen.append(pair)
+            key = seen.index(pair), pair[1], view.starts
+            reads[key] = view
+            places[number, at] = key
+    operands = [x for x, _ in seen]
+    tilings, received = [], 0
+    ends: list[tuple[IntArray, IntArray]] = []  # first elements that are read: least, greatest
+    result = results[0].step.results[0].tiling
+    for number, x in enumerate(operands):
+        if x.tiling.devices != result.devices:
+            return None
+        own_reads = [key for key in reads if key[0] == number]
+        begins = [key[2] for key in own_reads]
+        ends.append((np.min(begins, axis=0), np.max(begins, axis=0)))
+        starts, stops = [], []
+        for dim in range(len(x.shape)):
+            spans = []
+            for _, dims, begin in own_reads:
+                loop, s = dims[dim], begin[dim]
+                zero = np.zeros(len(result.devices), np.int64)
+                a, b = boxes[loop] if loop is not None else (zero, zero + 1)
+                spans.append((a + s, b + s))
+            starts.append(np.min([a for a, _ in spans], axis=0))
+            stops.append(np.max([b for _, b in spans], axis=0))
+        cut = x.tiling
+        if x.shape and not (
+            np.array_equal(cut.starts, starts) and np.array_equal(cut.stops, stops)
+        ):
+            cut = tiling_of_boxes(x.shape, cut.devices, np.array(starts), np.array(stops))
+            mover = Mover(devices_of(cut)[0].runtime, x.tiling, cut, x.dtype.itemsize, "fused")
+            received += mover.bytes_received
+        tilings.append(cut)
+    views = {id(v): v.moved for m in members for v in m.views}
+    if received > sum(member.step.moved for member in members) + sum(views.values()):
+        return None
+    keys = list(reads)
+    loads = tuple(
+        Load(
+            n, operands[n].dtype, dims, tuple(int(x) for x in np.subtract(begin, ends[n][0])),
+            tuple(int(x) for x in np.subtract(ends[n][1], ends[n][0])),
+        )
+        for n, dims, begin in keys
+    )  # fmt: skip
+    if any(len(load.loops) < sum(dim is not None for dim in load.dims) for load in loads):
+        return None
+    found = {at: keys.index(key) for at, key in places.items()}
+    return Laid(members, sizes, inner, operands, loads, found, tilings, results, merges)
+
+
+def nest_of(laid: Laid) -> Nest:
+    """Return a region as a loop nest."""
+    places: dict[Var, int] = {}
+    first = len(laid.loads)
+    ops: list[Op] = []
+    for number, member in enumerate(laid.members):
+        step, row = member.step, member.step.row
+        assert row is not None
+        avals, (result,) = step.avals(), step.results
+        found = row.infer(avals, step.params)
+        inside = avals if row.loop is None or member.name else [
+            Aval((), t) if at in step.scalars else aval
+            for at, (aval, t) in enumerate(zip(avals, row.loop(avals), strict=False))
+        ]  # fmt: skip
+        given: list[Any] = []
+        numbers, arrays = iter(step.numbers), iter(range(len(member.views)))
+        for at in range(len(avals)):
+            if at in step.scalars:
+                given.append((None, converter(row, found, avals, at)(next(numbers))))
+                continue
+            array = next(arrays)
+            base = member.views[array].base
+            given.append((places[base] if base in places else laid.places[number, array], None))
+        places[result] = first + len(ops)
+        types = tuple(
+            row.loop(avals)[: len(avals)]
+            if row.loop and not member.name
+            else [a.dtype for a in inside]
+        )
+        kernel = None if member.name else row.kernel(np, inside, step.params)
+        loops = frozenset(loop for loop in member.dims if loop is not None)
+        ops.append(
+            Op(
+                member.name or row.name, tuple(given), result.dtype, loops, types, kernel,
+                step.params, member.reduced,
+            )
+        )  # fmt: skip
+    ends = tuple(Result(places[m.step.results[0]], m.dims) for m in laid.results)
+    boxes = [(load.dims, laid.tilings[load.operand]) for load in laid.loads]
+    boxes += [(m.dims, tiling) for m, tiling in zip(laid.results, laid.natural, strict=True)]
+    short = _short(laid, boxes)
+    return Nest(
+        laid.sizes, len(laid.operands), laid.loads, tuple(ops), ends, frozenset(short),
+        laid.inner - short,
+    )  # fmt: skip
+
+
+def _short(laid: Laid, boxes: Sequence[tuple[tuple[int | None, ...], Tiling]]) -> frozenset[int]:
+    """Return the loops that are within strips: few elements, of which all blocks have all.
+
+    They are reduced for something in the region, or no array has a long loop behind them.
+    """
+    found = {loop for member in laid.members if not member.ends for loop in member.reduced}
+    outer = {
+        loop for dims, _ in boxes for at, loop in enumerate(dims)
+        if any(x is not None and laid.sizes[x] > SHORT for x in dims[at:])
+    }  # fmt: skip
+    own = {
+        n for n, size in enumerate(laid.sizes) if size <= SHORT and (n in found or n not in outer)
+    }
+    for dims, tiling in boxes:
+        for dim, loop in enumerate(dims):
+            if loop in own and (tiling.stops[dim] - tiling.starts[dim] < laid.sizes[loop]).any():
+                own.discard(loop)
+    return frozenset(own)
+
+
+def one(laid: Laid) -> Step:
+    """Return a region as one operation."""
+    nest = nest_of(laid)
+    results = [member.step.results[0] for member in laid.results]
+    runtime = devices_of(results[0].tiling)[0].runtime
+    kernel = c_kernel(runtime.settings.compiler, nest) if nest.large >= _LARGE else None
+    tilings = laid.natural
+    sizes = [x.dtype.itemsize for x in laid.operands]
+    calls, of_device = calls_of(_REGION, list(zip(laid.tilings, sizes, strict=True)), tilings)
+    blocks = [tiling.shard_shapes for tiling in laid.tilings]
+    kernel = kernel or straight_kernel(nest, blocks) or tile_kernel(nest)
+    name = "fused " + " ".join(member.step.name for member in laid.members)
+    work = Work(
+        runtime, name, kernel, calls, of_device, tilings,
+        [x.dtype for x in results],
+    )  # fmt: skip
+    movers = [
+        (n, Mover(runtime, x.tiling, tiling, x.dtype.itemsize, name))
+        for n, (x, tiling) in enumerate(zip(laid.operands, laid.tilings, strict=True))
+        if tiling is not x.tiling
+    ]
+    run = _Fused(LocalCalls(work, steps=len(laid.members)), of_device, movers, laid.merges).run
+    moved = sum(mover.bytes_received for _, mover in movers)
+    scope = " ".join(dict.fromkeys(m.step.scope for m in laid.members if m.step.scope))
+    return Step(name, run, tuple(laid.operands), tuple(results), moved=moved, scope=scope)
+
+
+class _Fused:
+    """A region, ready to run: operands are moved, the kernel is called, parts are merged."""
+
+    def __init__(
+        self,
+        calls: LocalCalls,
+        of_device: Sequence[int],
+        movers: Sequence[tuple[int, Mover]],
+        merges: Sequence[Merge | None],
+    ) -> None:
+        self._calls, self._movers = calls, movers
+        self._merges = [
+            None if merge is None else (merge, [of_device[call.home] for call in merge.calls])
+            for merge in merges
+        ]
+        alone = not movers and not any(merges)
+        self.run = self._run_alone if alone else self._run
+
+    def _run_alone(self, given: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
+        return self._calls.run(given)
+
+    def _run(self, given: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
+        given = list(given)
+        for at, move in self._movers:
+            given[at] = move(given[at])
+        found = []
+        for n, (part, merge) in enumerate(
+            zip(self._calls.run_parts(given), self._merges, strict=True)
+        ):
+            if merge is None:
+                found.append(self._calls.assemble(n, part))
+                continue
+            values = [part.values[number] for number in merge[1]]
+            claims = [part.claims[number] for number in merge[1]]
+            found.append(merge[0].merged([Outputs(values, claims, part.settled)]))
+        return found
+
+
+_REGION = Row("fused", lambda avals, params: (), "", lambda xp, avals, params: len, (Local(),))
+"""What stands for regions where blocks are listed."""

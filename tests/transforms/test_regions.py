@@ -1,0 +1,167 @@
+"""Functions whose operations become one kernel: in C, in NumPy's tiles and not traced, the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gpushard as gs
+import gpushard.numpy as gnp
+from gpushard import testing
+from tests.share import examples
+
+P = gs.P
+HOST = {"backend": "host", "host_devices": 6}
+
+Step = tuple[str, int, int]
+
+STEPS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "add": lambda x, y, m: x + y,
+    "multiply": lambda x, y, m: x * y / 8,
+    "apart": lambda x, y, m: x[:, None] - y[None] if x.ndim == y.ndim == 1 else x - 1,
+    "columns": lambda x, y, m: x - y[:, None] if y.ndim == 1 and y.shape == x.shape[:1] else x,
+    "where": lambda x, y, m: m.where(x < y, x, y * 2),
+    "exp": lambda x, y, m: m.exp(-m.abs(x)),
+    "tanh": lambda x, y, m: m.tanh(x) + 1,
+    "sum last": lambda x, y, m: x.sum(-1) / 16 if x.ndim > 1 else x,
+    "sum first": lambda x, y, m: x.sum(0) / 16 if x.ndim > 1 else x,
+    "sum middle": lambda x, y, m: x.sum(1, keepdims=True) / 16 if x.ndim > 1 else x,
+    "max last": lambda x, y, m: x - x.max(-1, keepdims=True) if x.ndim else x,
+    "min first": lambda x, y, m: x.min(0) if x.ndim > 1 else x,
+    "mean last": lambda x, y, m: x - x.mean(-1, keepdims=True) if x.ndim else x,
+    "least": lambda x, y, m: x + m.argmin(m.rint(x), -1)[..., None] / 8 if x.ndim else x,
+    "greatest": lambda x, y, m: m.argmax(m.rint(x * 2), -1) / 8 + x.sum(-1) if x.ndim > 1 else x,
+    "new dim": lambda x, y, m: x[..., None] if x.ndim < 3 else x,
+    "less dim": lambda x, y, m: x.squeeze(),
+    "broadcast": lambda x, y, m: m.broadcast_to(x, (3, *x.shape)) if x.ndim < 3 else x,
+    "transpose": lambda x, y, m: x.T,
+    "part": lambda x, y, m: x[1:-1] + x[2:] - x[:-2] if x.ndim and x.shape[0] > 3 else x,
+    "part last": lambda x, y, m: x[..., 1:] * x[..., :-1] / 4 if x.ndim and x.shape[-1] > 3 else x,
+    "row": lambda x, y, m: x[1] if x.ndim > 1 and len(x) > 1 else x,
+    "product": lambda x, y, m: x @ y.T / 16 if x.shape[1:] == y.shape[1:] and x.ndim == 2 else x,
+    "total": lambda x, y, m: x / (1 + m.abs(x.sum())),
+}  # fmt: skip
+"""Functions of two values; those that do not fit leave the first as it is, or change it alone."""
+
+
+@st.composite
+def programs(draw: Any) -> list[Step]:
+    """Draw a program: functions, and the numbers of the values that they take."""
+    count = draw(st.integers(2, 12))
+    found = []
+    for n in range(count):
+        at = st.integers(max(0, n - 2), n + 1)
+        found.append((draw(st.sampled_from(sorted(STEPS))), draw(at), draw(at)))
+    return found
+
+
+def interpreted(program: list[Step], xs: list[Any], m: Any) -> list[Any]:
+    """Return the last values of a program."""
+    values = list(xs)
+    for name, a, b in program:
+        x, y = values[a], values[b]
+        fit = x.shape == y.shape or name in ("apart", "columns", "product")
+        made = STEPS[name](x, y if fit else x, m)
+        values.append(made if made.size and made.size < 200_000 else x)
+    return [values[-1], values[len(values) // 2 + 1]]
+
+
+SHAPES = [
+    ((7, 5), (5,)),
+    ((130, 140), (140,)),
+    ((300, 16), (300,)),
+    ((2000, 3), (3,)),
+    ((150,), (9, 4)),
+]
+SPECS = [P(), P("x"), P(None, "x"), P("x", "y"), P(("x", "y")), P("y", "x")]
+
+
+@examples(1500)
+@given(programs(), st.sampled_from(SHAPES), st.integers(0, 5), st.integers(0, 5))
+def test_random_programs(program: list[Step], shapes: Any, one: int, two: int) -> None:
+    rng = np.random.default_rng(1)
+    values = [rng.uniform(-3, 3, shape) for shape in shapes]
+    eager: list[Any] = []
+    for compiler in ("cc", ""):
+        with testing.runtime(**HOST, compiler=compiler), np.errstate(all="ignore"):
+            mesh = gs.make_mesh((3, 2), ("x", "y"))
+            xs = []
+            for value, way in zip(values, (one, two), strict=True):
+                spec = P(*SPECS[way][: value.ndim])
+                xs.append(gs.device_put(value, gs.NamedSharding(mesh, spec)))
+            if not eager:
+                eager = [np.asarray(x) for x in interpreted(program, xs, gnp)]
+            found = gs.jit(lambda *xs: interpreted(program, list(xs), gnp))(*xs)
+            for got, want in zip(found, eager, strict=True):
+                assert got.shape == want.shape and got.dtype == want.dtype
+                np.testing.assert_allclose(np.asarray(got), want, rtol=1e-8, atol=1e-8)
+
+
+def means(points: Any, centres: Any, numbers: Any) -> Any:
+    """Return what a step of k-means makes of centres."""
+    apart = (points * points).sum(1)[:, None] - 2 * points @ centres.T
+    nearest = gnp.argmin(apart + (centres * centres).sum(1), axis=1)
+    chosen = (nearest[:, None] == numbers).astype("float32")
+    return (chosen.T @ points) / gnp.maximum(chosen.sum(0), 1)[:, None]
+
+
+def bodies(places: Any) -> Any:
+    """Return the forces between bodies."""
+    apart = places[None] - places[:, None]
+    near = (apart * apart).sum(-1) + 0.01
+    return (apart / (near * gnp.sqrt(near))[..., None]).sum(1)
+
+
+def stencil(x: Any) -> Any:
+    """Return the differences from four neighbours."""
+    around = x[1:-1, :-2] + x[1:-1, 2:] + x[:-2, 1:-1] + x[2:, 1:-1]
+    return around - 4 * x[1:-1, 1:-1]
+
+
+@pytest.mark.parametrize("compiler", ["cc", ""])
+def test_programs_are_one_kernel(compiler: str) -> None:
+    rng = np.random.default_rng(0)
+    cases: list[tuple[Any, list[Any], int]] = [
+        (means, [rng.random((1003, 16), np.float32), rng.random((32, 16), np.float32),
+                 np.arange(32)], 2),
+        (bodies, [rng.random((130, 3), np.float32)], 1),
+        (stencil, [rng.random((131, 130), np.float32)], 1),
+    ]  # fmt: skip
+    with testing.runtime(**HOST, compiler=compiler):
+        mesh = gs.make_mesh((6,), ("x",))
+        for function, values, kernels in cases:
+            xs = [gs.device_put(v, gs.NamedSharding(mesh, P())) for v in values]
+            xs[0] = gs.device_put(values[0], gs.NamedSharding(mesh, P("x")))
+            compiled = gs.jit(function).lower(*xs).compile()
+            names = [step.name for step in compiled._executable.steps]
+            computing = [name for name in names if name not in ("indexing", "reshard")]
+            assert len(computing) == kernels and all(x.startswith("fused") for x in computing)
+            found, want = np.asarray(compiled(*xs)), np.asarray(function(*xs))
+            np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+def test_extremes_of_what_is_no_number(dtype: str) -> None:
+    value = np.random.default_rng(0).integers(-9, 9, (700, 30)).astype(dtype)
+    if value.dtype.kind == "f":
+        value[::7, 3] = np.nan
+        value[::5, 4], value[::3, 29] = np.inf, -np.inf
+        value[11] = np.inf
+        value[12] = -0.0
+
+    def f(x: Any) -> Any:
+        most, least = gnp.argmax(x * 1, -1), gnp.argmin(x * 1, -1)
+        return most, least, (x * 1).max(-1), (x * 1).min(-1), (x * 1).sum(-1), (x * 1).max(0)
+
+    for compiler in ("cc", ""):
+        with testing.runtime(**HOST, compiler=compiler):
+            for spec in (P(), P("x")):
+                x = gs.device_put(value, gs.NamedSharding(gs.make_mesh((6,), ("x",)), spec))
+                found, want = gs.jit(f)(x), f(x)
+                for one, other in zip(found, want, strict=True):
+                    np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
