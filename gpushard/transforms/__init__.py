@@ -7,7 +7,8 @@
 - `callbacks`: functions on the host, called with what mapped functions see.
 - `graph`: operations that were recorded, and the values between them.
 - `trace`: what records, and the values that functions see meanwhile.
-- `tiles`, `expressions`, `c_kernels`, `regions`: several operations as one kernel.
+- `views`, `regions`, `region_steps`, `nests`, `tiles`, `expressions`, `c_source`, `c_kernels`,
+  `compiled`: several operations as one kernel.
 - `executable`: a graph as prepared calls.
 - `signature`: arguments of functions that are transformed.
 - `stages`: what is known of a call before it is done.

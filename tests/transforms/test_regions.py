@@ -81,7 +81,7 @@ SHAPES = [
 SPECS = [P(), P("x"), P(None, "x"), P("x", "y"), P(("x", "y")), P("y", "x")]
 
 
-@examples(1500)
+@examples(300)
 @given(programs(), st.sampled_from(SHAPES), st.integers(0, 5), st.integers(0, 5))
 def test_random_programs(program: list[Step], shapes: Any, one: int, two: int) -> None:
     rng = np.random.default_rng(1)
