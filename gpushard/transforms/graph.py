@@ -14,7 +14,7 @@ import numpy as np
 
 from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
-from gpushard.movement.buffer import ShardedBuffer
+from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
@@ -59,6 +59,18 @@ class Var:
     def nbytes(self) -> int:
         """Bytes of all shards, replicas included."""
         return int(self.tiling.volumes.sum()) * self.dtype.itemsize
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of memory: replicas of a block in memory that devices share are one."""
+        tiling, places = self.tiling, devices_of(self.tiling)
+        of_block = {
+            (places[n].domain, box): volume
+            for n, (box, volume) in enumerate(
+                zip(tiling.assignment.flat.tolist(), tiling.volumes.tolist(), strict=True)
+            )
+        }
+        return int(sum(of_block.values())) * self.dtype.itemsize
 
     def __repr__(self) -> str:
         return f"{self.dtype.name}{list(self.shape)}"

@@ -57,7 +57,7 @@ class CompiledMemoryStats:
     Args:
       argument_size_in_bytes: of its arguments.
       output_size_in_bytes: of its results.
-      alias_size_in_bytes: of results that are arguments.
+      alias_size_in_bytes: of arguments that are results, or that are given up.
       temp_size_in_bytes: of what is there beside arguments and results when most is.
       generated_code_size_in_bytes: 0: kernels are not counted.
       peak_memory_in_bytes: when most is there, arguments and results among it.
@@ -210,7 +210,10 @@ class Lowered(_Stage):
         return self._signature.graph
 
     def cost_analysis(self) -> dict[str, float]:
-        """Return operations on numbers, and bytes read, written and moved between devices."""
+        """Return operations on numbers, and bytes read, written and moved between devices.
+
+        "bytes accessed" are those read and written.
+        """
         return costs(self._signature.graph)
 
     def compile(self, compiler_options: dict[str, Any] | None = None) -> Compiled:
@@ -288,7 +291,7 @@ class Compiled(_Stage):
 
     def memory_analysis(self) -> CompiledMemoryStats:
         """Return how many bytes it takes."""
-        return memory(self._signature.graph, self._executable.steps)
+        return memory(self._signature.graph, self._executable.steps, self._signature.donated)
 
     def runtime_executable(self) -> Executable:
         """Return what runs it."""
@@ -321,14 +324,15 @@ class Compiled(_Stage):
             )
         arrays = [x if isinstance(x, Array) else device_put(x) for x in leaves]
         self._check(arrays)
-        made = self._executable.run([x._live() for x in arrays])
+        buffers = [x._live() for x in arrays]
+        for x, donated in zip(arrays, own.donated, strict=True):
+            if donated:
+                x.delete()
+        made = self._executable.run(buffers)
         results = [
             array_of(buffer, var, keys=key)
             for buffer, var, key in zip(made, own.graph.results, own.out_keys, strict=True)
         ]
-        for x, donated in zip(arrays, own.donated, strict=True):
-            if donated:
-                x.delete()
         return tree.unflatten(own.out_tree, results)
 
     call = __call__
@@ -385,10 +389,14 @@ def costs(graph: Graph) -> dict[str, float]:
 
     A loop is counted once: nobody knows how often it runs.
     """
-    total = {"flops": 0.0, "bytes accessed": 0.0, "bytes moved": 0.0}
+    names = ("flops", "bytes accessed", "bytes read", "bytes written", "bytes moved")
+    total = dict.fromkeys(names, 0.0)
     for step in graph.needed():
-        arrays = [x for x in step.operands if isinstance(x, Var)]
-        total["bytes accessed"] += sum(x.nbytes for x in (*arrays, *step.results))
+        read = sum(x.nbytes for x in step.operands if isinstance(x, Var))
+        written = sum(x.nbytes for x in step.results)
+        total["bytes read"] += read
+        total["bytes written"] += written
+        total["bytes accessed"] += read + written
         total["flops"] += _flops(step)
         total["bytes moved"] += step.moved
         for body in step.bodies:
@@ -407,24 +415,42 @@ def _flops(step: Step) -> float:
     return float(products * math.prod(rule.sizes))
 
 
-def memory(graph: Graph, steps: Sequence[Step]) -> CompiledMemoryStats:
-    """Return how many bytes a graph takes whose operations run one after the other."""
+def memory(
+    graph: Graph, steps: Sequence[Step], donated: Sequence[bool] = ()
+) -> CompiledMemoryStats:
+    """Return how many bytes a graph takes whose operations run one after the other.
+
+    Args:
+      graph: the graph.
+      steps: what is run of it.
+      donated: which of its arguments are let go of as soon as nothing needs them; () for none.
+    """
     inputs, results = dict.fromkeys(graph.inputs), dict.fromkeys(graph.results)
-    last = {
-        x: n
-        for n, step in enumerate(steps)
-        for x in (*step.operands, *step.results)
-        if isinstance(x, Var)
-    }
-    ahead = sum(x.nbytes for x in (*inputs, *graph.constants))
+    given_up = {x for x, marked in zip(graph.inputs, donated, strict=False) if marked}
+    source: dict[Var, Var] = {}  # of what is the same memory in blocks of another shape
+    last: dict[Var, int] = {}
+    for n, step in enumerate(steps):
+        arrays = [x for x in step.operands if isinstance(x, Var)]
+        if step.name == "relabel":
+            source[step.results[0]] = source.get(arrays[0], arrays[0])
+        last.update((source.get(x, x), n) for x in (*arrays, *step.results))
+    results = dict.fromkeys(source.get(x, x) for x in results)
+    kept = {*inputs, *graph.constants} - given_up | {*results}
+    ahead = sum(x.held_bytes for x in (*inputs, *graph.constants))
     now = peak = ahead
     for n, step in enumerate(steps):
-        now += sum(x.nbytes for x in step.results)
-        peak = max(peak, now)
-        for x in dict.fromkeys((*step.operands, *step.results)):
-            if isinstance(x, Var) and last[x] == n and x not in results and x not in inputs:
-                now -= 0 if x in graph.constants else x.nbytes
-    taken = sum(x.nbytes for x in inputs)
-    given = sum(x.nbytes for x in results)
-    shared = sum(x.nbytes for x in results if x in inputs)
+        inside = [
+            own.peak_memory_in_bytes - own.argument_size_in_bytes
+            for own in (memory(body, body.needed()) for body in step.bodies)
+        ]
+        made = sum(x.held_bytes for x in step.results if x not in source)
+        peak = max(peak, now + max([made, *inside]))
+        now += made
+        arrays = [x for x in (*step.operands, *step.results) if isinstance(x, Var)]
+        for x in dict.fromkeys(source.get(x, x) for x in arrays):
+            if last[x] == n and x not in kept:
+                now -= x.held_bytes
+    taken = sum(x.held_bytes for x in inputs)
+    given = sum(x.held_bytes for x in results)
+    shared = sum(x.held_bytes for x in inputs if x in results or x in given_up)
     return CompiledMemoryStats(taken, given, shared, max(0, peak - ahead - given + shared), 0, peak)
