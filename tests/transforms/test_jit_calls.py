@@ -507,3 +507,36 @@ def test_costs_tell_what_is_read_from_what_is_written() -> None:
     costs = gs.jit(lambda x: x.sum()).lower(gnp.ones(8)).cost_analysis()
     assert (costs["bytes read"], costs["bytes written"]) == (64, 8)
     assert costs["bytes accessed"] == 72
+
+
+def _softmax(x: Any) -> Any:
+    e = gnp.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+MEMORY: dict[str, Any] = {
+    "chain": lambda x, mesh: gnp.tanh(2 * x + 1) * x - x / 3,
+    "softmax": lambda x, mesh: _softmax(x),
+    "reshard": lambda x, mesh: gs.reshard(x, NS(mesh, P(None, "x"))) + 1,
+    "all_gather": lambda x, mesh: gs.shard_map(
+        lambda block: gs.lax.all_gather(block, "x", tiled=True),
+        mesh=mesh, in_specs=P("x"), out_specs=P(None),
+    )(x),
+    "cond": lambda x, mesh: gs.lax.cond(
+        x[0, 0] > 0, lambda x: gnp.sort(x, 1), lambda x: x + 1, x
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("donated", [False, True])
+@pytest.mark.parametrize("name", MEMORY)
+def test_the_peak_of_memory_is_predicted(name: str, donated: bool) -> None:
+    with testing.runtime(host_devices=4):
+        mesh = gs.make_mesh((4,), ("x",))
+        x = gs.device_put(np.ones((512, 512), np.float32), NS(mesh, P("x")))
+        jitted = gs.jit(lambda x: MEMORY[name](x, mesh), donate_argnums=(0,) if donated else ())
+        compiled = jitted.lower(x).compile()
+        predicted = compiled.memory_analysis().peak_memory_in_bytes
+        compiled(x)
+        peak = sum(d.memory_stats()["peak_bytes_in_use"] for d in gs.devices())
+        assert peak <= predicted <= 1.05 * peak
