@@ -74,7 +74,7 @@ class Executable:
           Buffers of the results; some may be among the inputs.
 
         Raises:
-          OutOfMemoryError: a device has no room; no argument has changed.
+          OutOfMemoryError: a device has no room; what arrays hold has not changed.
         """
         held: list[Any] = inputs  # not a copy, which would keep all of them until the end
         held += (*self._constants, *self._rest, *self._hosted)

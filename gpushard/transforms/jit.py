@@ -363,7 +363,8 @@ def jit(
       static_argnums: arguments that the function gets as they are, by number; they are hashed.
       static_argnames: likewise, by name. If only one of the two is given, the other follows from
         the signature.
-      donate_argnums: arguments whose arrays may be given up, by number; they count as deleted.
+      donate_argnums: arguments whose arrays may be given up, by number; they are deleted before the
+        function runs, so also if it fails then, and their memory is free once nothing needs it.
       donate_argnames: likewise, by name.
       keep_unused: has no meaning here, and is there for programs that give it: what is not needed
         is not done, and arguments are checked in any case.
