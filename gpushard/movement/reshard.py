@@ -79,7 +79,7 @@ def move_once(
 class Mover:
     """Reshards arrays that are laid out alike, as a program does with an operand at every call."""
 
-    __slots__ = ("_destination", "_name", "_plan", "bytes_received", "nbytes")
+    __slots__ = ("_destination", "_name", "_plan", "bytes_received", "bytes_written", "nbytes")
 
     def __init__(
         self, runtime: Runtime, source: Tiling, destination: Tiling, itemsize: int, name: str
@@ -87,6 +87,7 @@ class Mover:
         plan = kept_plan(runtime, _plan, (source, destination, None, itemsize))
         self.nbytes: int = plan.nbytes  # bytes that it takes, about
         self.bytes_received: int = plan.bytes_received  # by devices from others, each time
+        self.bytes_written: int = plan.bytes_written  # each time, into memory of its own
         self._destination, self._name = destination, name
         self._plan: Plan | None = None if plan.kept.by_roots else plan
 

@@ -247,6 +247,15 @@ def with_statics(
     return whole, {**kwargs, **named}
 
 
+def types_of(x: Any) -> Any:
+    """Return the type of a static argument and of what is in it: 1, True and 1.0 are equal."""
+    if isinstance(x, tuple):
+        return type(x), *map(types_of, x)
+    if isinstance(x, frozenset):
+        return type(x), frozenset((part, types_of(part)) for part in x)
+    return type(x)
+
+
 def donated(given: Chosen, args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator[Any]:
     """Yield the leaves of arguments that are given up."""
     numbers, names = given

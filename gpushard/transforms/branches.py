@@ -181,7 +181,11 @@ def _called(body: Body, values: Sequence[Value], name: str) -> list[Value]:
     """Run a function once."""
     given = [*[x.array for x in values], *body.captured]
     body.graph.captured = len(body.graph.inputs)
-    made = done(name, body.executable.run, given, kinds(body), bodies=[body.graph])
+
+    def run(buffers: Sequence[Any]) -> Sequence[Any]:
+        return body.executable.run(list(buffers))
+
+    made = done(name, run, given, kinds(body), bodies=[body.graph])
     return [Value(x, own.names) for x, own in zip(made, body.results, strict=True)]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -65,23 +64,26 @@ class Executable:
         """Return what is run, a line each."""
         return "\n".join(lines(self._graph, self.steps, shardings=True))
 
-    def run(self, inputs: Sequence[ShardedBuffer]) -> list[ShardedBuffer]:
+    def run(self, inputs: list[Any]) -> list[ShardedBuffer]:
         """Run it.
 
         Args:
-          inputs: buffers of the arguments, in order.
+          inputs: buffers of the arguments, in order. The list is used up: those that no array holds
+            are let go of as soon as nothing needs them.
 
         Returns:
           Buffers of the results; some may be among the inputs.
 
         Raises:
-          OutOfMemoryError: a device has no room; no argument has changed.
+          OutOfMemoryError: a device has no room; what arrays hold has not changed.
         """
-        held: list[Any] = [*inputs, *self._constants, *self._rest, *self._hosted]
+        held: list[Any] = inputs  # not a copy, which would keep all of them until the end
+        held += (*self._constants, *self._rest, *self._hosted)
         for run, operands, numbers, to, ended in self._calls:
             made = run([held[at] for at in operands], numbers)
             for at, buffer in zip(to, made, strict=True):
                 held[at] = buffer
+            made = buffer = None  # type: ignore[assignment]
             for at in ended:
                 held[at] = None
         return [held[at] for at in self._results]

@@ -14,7 +14,7 @@ import numpy as np
 
 from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
-from gpushard.movement.buffer import ShardedBuffer
+from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
@@ -60,6 +60,18 @@ class Var:
         """Bytes of all shards, replicas included."""
         return int(self.tiling.volumes.sum()) * self.dtype.itemsize
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of memory: replicas of a block in memory that devices share are one."""
+        tiling, places = self.tiling, devices_of(self.tiling)
+        of_block = {
+            (places[n].domain, box): volume
+            for n, (box, volume) in enumerate(
+                zip(tiling.assignment.flat.tolist(), tiling.volumes.tolist(), strict=True)
+            )
+        }
+        return int(sum(of_block.values())) * self.dtype.itemsize
+
     def __repr__(self) -> str:
         return f"{self.dtype.name}{list(self.shape)}"
 
@@ -76,6 +88,7 @@ class Step:
     scalars: tuple[int, ...] = ()  # where these are among all that the operation takes
     row: Row | None = None  # the operation, where it is one of the table's
     params: Params = ()  # its parameters
+    scratch: int = 0  # bytes that it holds while it runs, beside operands and results
     moved: int = 0  # bytes that devices receive so that operands and results lie where they do
     # Of a reshard: what a user asked for, who may have left dims open; None where no user did.
     wanted: Sharding | None = None

@@ -30,6 +30,7 @@ from gpushard.transforms.arguments import (
     check_options,
     donated,
     options_of,
+    types_of,
     with_statics,
     without_statics,
 )
@@ -66,16 +67,25 @@ class Compiled:
     inputs: tuple[int, ...]  # for each result the number of the argument that it is, or -1
     nbytes: int  # that it takes, about
 
-    def call(self, leaves: Sequence[Any]) -> Any:
-        """Run it on arrays of that kind, and return the results."""
-        made = self.executable.run([x._live() for x in leaves])
+    def call(self, leaves: Sequence[Any], given_up: Sequence[Any] = ()) -> Any:
+        """Run it on arrays of that kind, and return the results.
+
+        Args:
+          leaves: the arrays.
+          given_up: arrays that are deleted before it runs, so that their memory serves results.
+        """
+        passed = {n: copy.copy(leaves[n]) for n in self.inputs if n >= 0} if given_up else leaves
+        buffers = [x._live() for x in leaves]
+        for x in given_up:
+            x.delete()
+        made = self.executable.run(buffers)
         arrays = []
         seen: set[int] = set()
         for buffer, var, keys, source in zip(
             made, self.graph.results, self.keys, self.inputs, strict=True
         ):
             if source >= 0:
-                arrays.append(copy.copy(leaves[source]))
+                arrays.append(copy.copy(passed[source]))
                 continue
             if id(buffer) in seen or var in self.graph.constants:
                 buffer = copy.copy(buffer)
@@ -142,12 +152,10 @@ class Jitted:
             with options.around():
                 compiled = self._compile(leaves, call)
             self._cache.put(key, compiled, compiled.nbytes)
-        result = compiled.call(leaves)
-        if any(options.donated):
-            for x in donated(options.donated, args, kwargs):
-                if isinstance(x, Array):
-                    x.delete()
-        return result
+        if not any(options.donated):
+            return compiled.call(leaves)
+        given_up = [x for x in donated(options.donated, args, kwargs) if isinstance(x, Array)]
+        return compiled.call(leaves, given_up)
 
     def _prepared(self, args: Any, kwargs: Any) -> tuple[list[Any], Any, Any]:
         """Return the arguments as arrays, what they have in common with others, and a call."""
@@ -168,7 +176,7 @@ class Jitted:
                 x = leaves[number] = device_put(x)
             key += (x._held().tiling, x._dtype, x._committed, x._weak_type)
         if statics:
-            key.append(tuple((name, type(x), x) for name, x in statics.items()))
+            key.append(tuple((name, x, types_of(x)) for name, x in statics.items()))
         return leaves, tuple(key), (structure, statics, label)
 
     def split(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
@@ -355,7 +363,8 @@ def jit(
       static_argnums: arguments that the function gets as they are, by number; they are hashed.
       static_argnames: likewise, by name. If only one of the two is given, the other follows from
         the signature.
-      donate_argnums: arguments whose arrays may be given up, by number; they count as deleted.
+      donate_argnums: arguments whose arrays may be given up, by number; they are deleted before the
+        function runs, so also if it fails then, and their memory is free once nothing needs it.
       donate_argnames: likewise, by name.
       keep_unused: has no meaning here, and is there for programs that give it: what is not needed
         is not done, and arguments are checked in any case.

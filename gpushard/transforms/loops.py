@@ -115,10 +115,11 @@ def _while(name: str, cond_fun: Any, body_fun: Any, init_val: Any, functions: An
     count, own = len(values), len(values) + len(test.captured)
 
     def run(buffers: Sequence[Any]) -> Sequence[Any]:
-        carry: Sequence[Any] = buffers[:count]
+        carry = list(buffers[:count])
         of_test, of_body = buffers[count:own], buffers[own:]
         while read_host(test.executable.run([*carry, *of_test])[0]).any():
-            carry = body.executable.run([*carry, *of_body])
+            carry += of_body  # the same list, so that nothing else holds the old value
+            carry = body.executable.run(carry)
         return carry
 
     given = [*[x.array for x in values], *test.captured, *body.captured]
@@ -233,12 +234,13 @@ def _times(body_fun: Any, start: Value, end: Value | int, init_val: Any) -> Any:
 
     def run(buffers: Sequence[Any]) -> Sequence[Any]:
         own = buffers[bounds + count :]
-        carry: Sequence[Any] = buffers[bounds : bounds + count]
+        carry = list(buffers[bounds : bounds + count])
         times = length
         if bounds:
             times = int(read_host(buffers[0])) - int(read_host(carry[0]))
         for _ in range(times):
-            carry = body.executable.run([*carry, *own])
+            carry += own  # the same list, so that nothing else holds the old value
+            carry = body.executable.run(carry)
         return carry[1:]
 
     given = [*bound, *[x.array for x in values], *body.captured]

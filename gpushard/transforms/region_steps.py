@@ -281,8 +281,15 @@ def one(laid: Laid) -> Step:
     ]
     run = _Fused(LocalCalls(work, steps=len(laid.members)), of_device, movers, laid.merges).run
     moved = sum(mover.bytes_received for _, mover in movers)
+    parts = zip(laid.merges, tilings, results, strict=True)
+    scratch = sum(mover.bytes_written for _, mover in movers) + sum(
+        int(tiling.volumes.sum()) * x.dtype.itemsize for merge, tiling, x in parts if merge
+    )
     scope = " ".join(dict.fromkeys(m.step.scope for m in laid.members if m.step.scope))
-    return Step(name, run, tuple(laid.operands), tuple(results), moved=moved, scope=scope)
+    return Step(
+        name, run, tuple(laid.operands), tuple(results),
+        moved=moved, scratch=scratch, scope=scope,
+    )  # fmt: skip
 
 
 class _Fused:

@@ -7,9 +7,8 @@ shardings of everything, what is moved, and how much memory it takes.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from gpushard import tree
@@ -18,8 +17,6 @@ from gpushard.array.aval import KeyDType, ShapeDtypeStruct
 from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
 from gpushard.frozen import dataclass
 from gpushard.geometry.format import Format, Layout
-from gpushard.geometry.tiling import Tiling
-from gpushard.movement.buffer import devices_of
 from gpushard.ops.programs.reduce import Reduce
 from gpushard.placement.device_put import device_put
 from gpushard.transforms.executable import Executable, array_of
@@ -63,7 +60,7 @@ class CompiledMemoryStats:
     Args:
       argument_size_in_bytes: of its arguments.
       output_size_in_bytes: of its results.
-      alias_size_in_bytes: of results that are arguments.
+      alias_size_in_bytes: of arguments that are results, or that are given up.
       temp_size_in_bytes: of what is there beside arguments and results when most is.
       generated_code_size_in_bytes: 0: kernels are not counted.
       peak_memory_in_bytes: when most is there, arguments and results among it.
@@ -216,7 +213,10 @@ class Lowered(_Stage):
         return self._signature.graph
 
     def cost_analysis(self) -> dict[str, float]:
-        """Return operations on numbers, and bytes read, written and moved between devices."""
+        """Return operations on numbers, and bytes read, written and moved between devices.
+
+        "bytes accessed" are those read and written.
+        """
         return costs(self._signature.graph)
 
     def compile(self, compiler_options: dict[str, Any] | None = None) -> Compiled:
@@ -294,7 +294,7 @@ class Compiled(_Stage):
 
     def memory_analysis(self) -> CompiledMemoryStats:
         """Return how many bytes it takes."""
-        return memory(self._signature.graph, self._executable.steps)
+        return memory(self._signature.graph, self._executable.steps, self._signature.donated)
 
     def runtime_executable(self) -> Executable:
         """Return what runs it."""
@@ -327,14 +327,15 @@ class Compiled(_Stage):
             )
         arrays = [x if isinstance(x, Array) else device_put(x) for x in leaves]
         self._check(arrays)
-        made = self._executable.run([x._live() for x in arrays])
+        buffers = [x._live() for x in arrays]
+        for x, donated in zip(arrays, own.donated, strict=True):
+            if donated:
+                x.delete()
+        made = self._executable.run(buffers)
         results = [
             array_of(buffer, var, keys=key)
             for buffer, var, key in zip(made, own.graph.results, own.out_keys, strict=True)
         ]
-        for x, donated in zip(arrays, own.donated, strict=True):
-            if donated:
-                x.delete()
         return tree.unflatten(own.out_tree, results)
 
     call = __call__
@@ -391,10 +392,14 @@ def costs(graph: Graph) -> dict[str, float]:
 
     A loop is counted once: nobody knows how often it runs.
     """
-    total = {"flops": 0.0, "bytes accessed": 0.0, "bytes moved": 0.0}
+    names = ("flops", "bytes accessed", "bytes read", "bytes written", "bytes moved")
+    total = dict.fromkeys(names, 0.0)
     for step in graph.needed():
-        arrays = [x for x in step.operands if isinstance(x, Var)]
-        total["bytes accessed"] += sum(x.nbytes for x in (*arrays, *step.results))
+        read = sum(x.nbytes for x in step.operands if isinstance(x, Var))
+        written = sum(x.nbytes for x in step.results)
+        total["bytes read"] += read
+        total["bytes written"] += written
+        total["bytes accessed"] += read + written
         total["flops"] += _flops(step)
         total["bytes moved"] += step.moved
         for body in step.bodies:
@@ -413,58 +418,74 @@ def _flops(step: Step) -> float:
     return float(products * math.prod(rule.sizes))
 
 
-def memory(graph: Graph, steps: Sequence[Step]) -> CompiledMemoryStats:
-    """Return how many bytes a graph takes whose operations run one after the other."""
+def memory(
+    graph: Graph, steps: Sequence[Step], donated: Sequence[bool] = ()
+) -> CompiledMemoryStats:
+    """Return how many bytes a graph takes whose operations run one after the other.
+
+    Args:
+      graph: the graph.
+      steps: what is run of it.
+      donated: which of its arguments are let go of as soon as nothing needs them; () for none.
+    """
     inputs, results = dict.fromkeys(graph.inputs), dict.fromkeys(graph.results)
-    taken, given = sum(map(held, inputs)), sum(map(held, results))
-    shared = sum(held(x) for x in results if x in inputs)
-    ahead = sum(map(held, (*inputs, *graph.constants)))
-    peak = _peak(graph, steps)
+    given_up = {x for x, marked in zip(graph.inputs, donated, strict=False) if marked}
+    taken, given = _bytes(inputs), _bytes(results)
+    shared = _bytes(x for x in inputs if x in results or x in given_up)
+    ahead = _bytes((*inputs, *graph.constants))
+    peak = _peak(graph, steps, given_up)
     return CompiledMemoryStats(taken, given, shared, max(0, peak - ahead - given + shared), 0, peak)
 
 
-def _peak(graph: Graph, steps: Sequence[Step]) -> int:
-    """Return the most bytes that are held at once."""
+def _bytes(values: Iterable[Var]) -> int:
+    return sum(x.held_bytes for x in values)
+
+
+def _peak(graph: Graph, steps: Sequence[Step], given_up: Collection[Var]) -> int:
+    """Return the most bytes that are held at once; `given_up` are inputs that nobody else has."""
     root: dict[Any, Any] = {}  # of what is another value's memory, that value
     for step in steps:
         turned = step.row is not None and step.row.later
         same = turned and list(step.params[0]) == sorted(step.params[0])
         if same or (step.name in ("relabel", "reshard") and not step.moved):
             root[step.results[0]] = root.get(step.operands[0], step.operands[0])
-    kept = {root.get(x, x) for x in (*graph.inputs, *graph.constants, *graph.results)}
+    own = [x for x in graph.inputs if x not in given_up]
+    kept = {root.get(x, x) for x in (*own, *graph.constants, *graph.results)}
     last = {
         root.get(x, x): n
         for n, step in enumerate(steps)
         for x in (*step.operands, *step.results)
         if isinstance(x, Var)
     }
-    now = peak = sum(map(held, dict.fromkeys((*graph.inputs, *graph.constants))))
+    now = peak = _bytes(dict.fromkeys((*graph.inputs, *graph.constants)))
     for n, step in enumerate(steps):
         within, beside = _meanwhile(step)
-        made = sum(held(x) for x in step.results if x not in root)
+        made = _bytes(x for x in step.results if x not in root)
         peak = max(peak, now + within, now + made + beside)
         now += made
-        own = [x for x in (*step.operands, *step.results) if isinstance(x, Var)]
-        for x in dict.fromkeys(root.get(x, x) for x in own):
-            if last[x] == n and x not in kept:
-                now -= held(x)
+        arrays = [x for x in (*step.operands, *step.results) if isinstance(x, Var)]
+        ended = [x for x in dict.fromkeys(root.get(x, x) for x in arrays) if last[x] == n]
+        now -= _bytes(x for x in ended if x not in kept)
     return peak
 
 
 def _meanwhile(step: Step) -> tuple[int, int]:
     """Return bytes that an operation holds while it runs, and beside its results at its end."""
     if not step.bodies:
-        return 0, _states(step)
+        program = getattr(step.run, "__self__", None)
+        return 0, step.scratch + getattr(program, "scratch", 0) + _states(step)
     (body, *_), within = step.bodies, 0
     for own in step.bodies:
-        outside = sum(map(held, own.inputs[len(own.inputs) - own.captured :]))
-        within = max(within, _peak(own, fused(own)) - outside)
+        carried = own.inputs[: len(own.inputs) - own.captured]
+        outside = _bytes(own.inputs[len(carried) :])
+        let_go = carried if step.name in ("for", "while") and own is step.bodies[-1] else ()
+        within = max(within, _peak(own, fused(own), let_go) - outside)
     rows = beside = 0  # parts of results, and what putting them together takes beside these
     for x, one in zip(step.results[::-1], body.results[::-1], strict=False):
         if x.shape != one.shape:
-            rows += held(x)
+            rows += x.held_bytes
             several = math.prod(x.shape) > SEVERAL * math.prod(one.shape)
-            beside += held(x) * (3 if several else 2)
+            beside += x.held_bytes * (3 if several else 2)
     return within + rows, beside
 
 
@@ -482,19 +503,3 @@ def _states(step: Step) -> int:
         return 0  # what devices have is what is merged
     one = sum(math.prod(result.shape) * result.dtype.itemsize for result in step.results)
     return one * len(x.tiling.devices)
-
-
-@functools.lru_cache(maxsize=4096)
-def _blocks(tiling: Tiling) -> tuple[int, ...]:
-    """Return elements of all blocks that memories hold: replicas in one memory are one."""
-    found: dict[Any, int] = {}
-    boxes = zip(tiling.starts.T.tolist(), tiling.stops.T.tolist(), strict=True)
-    for device, (start, stop) in zip(devices_of(tiling), boxes, strict=True):
-        size = math.prod(b - a for a, b in zip(start, stop, strict=True))
-        found[id(device.domain), tuple(start), tuple(stop)] = size
-    return tuple(found.values())
-
-
-def held(x: Var) -> int:
-    """Return bytes that a value takes."""
-    return sum(_blocks(x.tiling)) * x.dtype.itemsize

@@ -463,3 +463,80 @@ def test_small_regions_are_one_straight_function(shape: tuple[int, ...]) -> None
         for found, want in zip(gs.jit(f)(x, n), f(x, n), strict=True):
             assert found.aval == want.aval and found.sharding == want.sharding
             np.testing.assert_array_equal(np.asarray(found), np.asarray(want))
+
+
+def test_static_arguments_are_told_apart_by_the_types_inside() -> None:
+    jitted = gs.jit(lambda x, pair: x * pair[0][0], static_argnums=1)
+    x = gnp.arange(3)
+    for pair in (((1,), 2), ((1.0,), 2), ((True,), 2)):
+        assert jitted(x, pair).dtype == (x * pair[0][0]).dtype
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("donated", [False, True])
+def test_memory_of_donated_arguments_is_let_go_of(compiled: bool, donated: bool) -> None:
+    def f(x: Any) -> Any:
+        for _ in range(3):
+            x = gnp.sort(x + 1, 0)
+        return x
+
+    jitted = gs.jit(f, donate_argnums=(0,) if donated else ())
+    with testing.runtime(host_devices=2):
+        mesh = gs.make_mesh((2,), ("x",))
+        value = np.random.default_rng(0).random((512, 512))
+        x = gs.device_put(value, NS(mesh, P(None, "x")))
+        stages_of = jitted.lower(x).compile()
+        predicted = stages_of.memory_analysis()
+        result = (stages_of if compiled else jitted)(x)
+        peak = sum(d.memory_stats()["peak_bytes_in_use"] for d in gs.devices())
+        assert peak <= predicted.peak_memory_in_bytes <= 1.05 * peak
+        assert peak == (2 if donated else 3) * value.nbytes
+        assert predicted.alias_size_in_bytes == donated * value.nbytes
+        np.testing.assert_allclose(np.asarray(result), np.sort(value, 0) + 3)
+
+
+def test_a_donated_argument_that_is_a_result_stays() -> None:
+    for result in (
+        gs.jit(lambda x: (x, x + 1), donate_argnums=0)(gnp.ones(3))[0],
+        gs.jit(lambda x: x, donate_argnums=0).lower(gnp.ones(3)).compile()(gnp.ones(3)),
+    ):
+        assert result.tolist() == [1, 1, 1]
+
+
+def test_costs_tell_what_is_read_from_what_is_written() -> None:
+    costs = gs.jit(lambda x: x.sum()).lower(gnp.ones(8)).cost_analysis()
+    assert (costs["bytes read"], costs["bytes written"]) == (64, 8)
+    assert costs["bytes accessed"] == 72
+
+
+def _softmax(x: Any) -> Any:
+    e = gnp.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+MEMORY: dict[str, Any] = {
+    "chain": lambda x, mesh: gnp.tanh(2 * x + 1) * x - x / 3,
+    "softmax": lambda x, mesh: _softmax(x),
+    "reshard": lambda x, mesh: gs.reshard(x, NS(mesh, P(None, "x"))) + 1,
+    "all_gather": lambda x, mesh: gs.shard_map(
+        lambda block: gs.lax.all_gather(block, "x", tiled=True),
+        mesh=mesh, in_specs=P("x"), out_specs=P(None),
+    )(x),
+    "cond": lambda x, mesh: gs.lax.cond(
+        x[0, 0] > 0, lambda x: gnp.sort(x, 1), lambda x: x + 1, x
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("donated", [False, True])
+@pytest.mark.parametrize("name", MEMORY)
+def test_the_peak_of_memory_is_predicted(name: str, donated: bool) -> None:
+    with testing.runtime(host_devices=4):
+        mesh = gs.make_mesh((4,), ("x",))
+        x = gs.device_put(np.ones((512, 512), np.float32), NS(mesh, P("x")))
+        jitted = gs.jit(lambda x: MEMORY[name](x, mesh), donate_argnums=(0,) if donated else ())
+        compiled = jitted.lower(x).compile()
+        predicted = compiled.memory_analysis().peak_memory_in_bytes
+        compiled(x)
+        peak = sum(d.memory_stats()["peak_bytes_in_use"] for d in gs.devices())
+        assert peak <= predicted <= 1.05 * peak

@@ -107,6 +107,12 @@ class Computation:
         )
 
     @property
+    def scratch(self) -> int:
+        """Bytes that it holds while it runs, beside operands and results."""
+        movers = [mover for _, mover in (*self._before, *self._after)]
+        return sum(mover.bytes_written for mover in movers if isinstance(mover, Mover))
+
+    @property
     def nbytes(self) -> int:
         """Bytes that this program takes, about."""
         movers = [mover for _, mover in (*self._before, *self._after)]
