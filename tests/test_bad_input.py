@@ -4614,7 +4614,7 @@ MAPPED: dict[str, Case] = {
         lambda w: gs.shard_map(
             lambda a: operator.setitem(w.one, 0, a[0]), w.mesh, gs.P("x"), gs.P("x")
         )(w.x),
-        errors.TracedArrayError, TypeError, "argument a", HERE,
+        errors.TracedValueError, TypeError, "argument a", HERE,
     ),
     "assignment to a value of the function around": refused(
         mapped(lambda a: gs.vmap(lambda row: operator.setitem(a, 0, row))(a)),

@@ -70,7 +70,7 @@ def bound(step: Step, operands: Sequence[Var | HostArray], out: Sharding | None)
     ]
     return Step(
         step.name, program.run, tuple(operands), tuple(results), step.numbers, step.scalars,
-        case.row, case.params, getattr(program, "bytes_received", 0),
+        case.row, case.params, moved=getattr(program, "bytes_received", 0),
     )  # fmt: skip
 
 

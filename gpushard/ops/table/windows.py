@@ -17,6 +17,7 @@ import numpy as np
 from gpushard.dtypes import iinfo, kind_of, wide
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.in_order import InOrder
+from gpushard.ops.narrow import in_single
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
 from gpushard.ops.row import Kernel, Params, Row, Stack, beside_others, only
@@ -136,14 +137,16 @@ def _reduced_stacked(
     return Stack((name, *more), (None, None))
 
 
-REDUCE_WINDOW = Row(
-    "reduce_window",
-    _infer_reduced,
-    _reduced_rule,
-    _reduced,
-    (_WHOLE,),
-    stacked=_reduced_stacked,
-    each="a number of its own for each",
+REDUCE_WINDOW = in_single(
+    Row(
+        "reduce_window",
+        _infer_reduced,
+        _reduced_rule,
+        _reduced,
+        (_WHOLE,),
+        stacked=_reduced_stacked,
+        each="a number of its own for each",
+    )
 )
 """Operands: an array, and a number that takes part in every window, too. Parameters, for each dim:
 (name of the ufunc, window, strides, pads, how far elements are apart, and those of a window)."""

@@ -14,5 +14,6 @@ FORMS: dict[Row, list[Form]] = {
     windows.CONVOLUTION: [
         Form(("ngci", "g2c2"), ((1,), ((1, 0),), (1,), (1,))),
         Form(("n1ci", "1oc2"), ((2,), ((-1, 2),), (2,), (2,)), "f"),
+        Form(("11c4", "11c4"), ((1,), ((0, 0),), (1,), (1,))),  # features are worth merging
     ],
 }
