@@ -8,6 +8,8 @@ import gc
 import itertools
 import random
 import signal
+import types
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -44,8 +46,9 @@ class Summary:
 class _Alarm:
     """Raises KeyboardInterrupt in the main thread at random moments while it is armed.
 
-    Callbacks of the collector, which test tools install, are left out meanwhile: CPython forgets
-    what is raised in them, or hands it to whoever keeps it with all that its frames hold.
+    Callbacks of the collector, which test tools install, are left out meanwhile, and those of weak
+    references are not interrupted: CPython forgets what is raised in them, or hands it to whoever
+    keeps it with all that its frames hold.
     """
 
     def __init__(self, source: random.Random) -> None:
@@ -72,7 +75,12 @@ class _Alarm:
         seconds = self._random.choice((1e-5, 2e-4, 2e-3)) * (0.1 + self._random.random())
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
-    def _strike(self, *_: object) -> None:
+    def _strike(self, _: int, frame: types.FrameType | None) -> None:
+        while frame is not None:
+            if frame.f_code.co_filename == weakref.__file__:
+                signal.setitimer(signal.ITIMER_REAL, 1e-5)
+                return
+            frame = frame.f_back
         if self.armed:
             self.armed = False
             self.struck += 1
