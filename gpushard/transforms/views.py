@@ -59,7 +59,7 @@ class View:
 def view_of(step: Step) -> View | None:
     """Return what an operation is as a view; None if elements must move."""
     row, base = step.row, step.operands[0] if step.operands else None
-    if row is None or len(step.operands) != 1 or not isinstance(base, Var):
+    if row is None or not isinstance(base, Var) or len(step.operands) + len(step.results) != 2:
         return None
     (move, *others), (result,) = row.strategies, step.results
     if others or not isinstance(move, Move) or 0 in base.shape:
