@@ -56,6 +56,7 @@ def derived(row: Row, dims: tuple[tuple[int, ...], ...], places: Places) -> Row:
         loop=None if row.loop is None else adapter.loop,
         turned=None,
         later=False,
+        within=row,
     )
 
 

@@ -260,6 +260,8 @@ class Row:
     # Whether it takes no arrays, only numbers: its parameters are (shape, dtype, whether a user
     # chose the place), and it is bound with the sharding of its result.
     creates: bool = False
+    # The row that this one is with named dims in front.
+    within: Row | None = None
     positional: bool = False  # whether the kernel takes a `Site` first
     # The types that operands have inside the kernel, where that is not the result's.
     loop: Callable[[Sequence[Aval]], tuple[Dtype, ...]] | None = None

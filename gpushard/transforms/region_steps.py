@@ -220,7 +220,10 @@ def nest_of(laid: Laid) -> Nest:
             if row.loop and not member.name
             else [a.dtype for a in inside]
         )
-        kernel = None if member.name else row.kernel(np, inside, step.params)
+        plain = row
+        while plain.within is not None:  # loops put values beside each other
+            plain = plain.within
+        kernel = None if member.name else plain.kernel(np, inside, step.params)
         loops = frozenset(loop for loop in member.dims if loop is not None)
         ops.append(
             Op(
