@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import shutil
 from collections.abc import Collection, Sequence
 
 from gpushard.movement.buffer import devices_of
@@ -211,6 +212,9 @@ def _reducing(step: Step, rule: Rule, seen: list[View]) -> _Form | None:
     if result.dtype not in TYPES or any(t not in TYPES for t in types) or not rule.reduced:
         return None
     if row.name in _PRODUCTS:
+        settings = devices_of(result.tiling)[0].runtime.settings
+        if not (settings.compiler and shutil.which(settings.compiler)):
+            return None  # a library's is faster than tiles
         (a, b) = rule.operands if len(rule.operands) == 2 else ((), ())
         factors = set(rule.reduced)
         plain = len(set(a)) == len(a) and len(set(b)) == len(b) and None not in (*a, *b)

@@ -129,7 +129,7 @@ def test_programs_are_one_kernel(compiler: str) -> None:
     rng = np.random.default_rng(0)
     cases: list[tuple[Any, list[Any], int]] = [
         (means, [rng.random((1003, 16), np.float32), rng.random((32, 16), np.float32),
-                 np.arange(32)], 2),
+                 np.arange(32)], 2 if compiler else 6),  # products are BLAS's without one
         (bodies, [rng.random((130, 3), np.float32)], 1),
         (stencil, [rng.random((131, 130), np.float32)], 1),
     ]  # fmt: skip
@@ -141,7 +141,8 @@ def test_programs_are_one_kernel(compiler: str) -> None:
             compiled = gs.jit(function).lower(*xs).compile()
             names = [step.name for step in compiled._executable.steps]
             computing = [name for name in names if name not in ("indexing", "reshard")]
-            assert len(computing) == kernels and all(x.startswith("fused") for x in computing)
+            assert len(computing) == kernels
+            assert all(x.startswith("fused") for x in computing if x != "matmul")
             found, want = np.asarray(compiled(*xs)), np.asarray(function(*xs))
             np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-4)
 
