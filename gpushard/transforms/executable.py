@@ -12,7 +12,7 @@ from gpushard.array.data import Data, handle
 from gpushard.array.key_array import KeyArray
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.transforms.gpu_regions import launched
-from gpushard.transforms.graph import Graph, Run, Var, lines
+from gpushard.transforms.graph import Graph, Run, Step, Var, lines
 from gpushard.transforms.regions import fused
 
 
@@ -24,7 +24,7 @@ class Executable:
     """
 
     def __init__(self, graph: Graph) -> None:
-        self.steps = steps = fused(graph) if _on_host(graph) else launched(graph)
+        self.steps = steps = run_of(graph)
         """Operations, regions as one each."""
         self._graph = graph
         places: dict[Var, int] = {}
@@ -57,8 +57,6 @@ class Executable:
         self._constants = [x._live() for x in graph.constants.values()]
         self._rest = [None] * (len(places) - len(graph.inputs) - len(self._constants))
         self._hosted = hosted[::-1]  # the last places, counted from the end
-        self.launches = len(calls)
-        """How many operations it is."""
 
     def text(self) -> str:
         """Return what is run, a line each."""
@@ -89,10 +87,11 @@ class Executable:
         return [held[at] for at in self._results]
 
 
-def _on_host(graph: Graph) -> bool:
-    """Whether what a graph computes lies where NumPy's functions reach it."""
+def run_of(graph: Graph) -> list[Step]:
+    """Return what is run of a graph: its operations, those that are one kernel as one each."""
     made = next((x for step in graph.steps for x in step.results), None)
-    return made is None or devices_of(made.tiling)[0].runtime.backend.host_readable
+    here = made is None or devices_of(made.tiling)[0].runtime.backend.host_readable
+    return fused(graph) if here else launched(graph)
 
 
 _KEY: Any = KeyDType()
