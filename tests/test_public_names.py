@@ -90,6 +90,7 @@ MODULES = {
     "legacy",
     "multihost",
     "nn",
+    "nnx",
     "numpy",
     "random",
     "sharding",

@@ -1,0 +1,20 @@
+"""Modules as graphs: objects that hold arrays, and transforms that take them as arguments.
+
+>>> import gpushard as gs
+>>> from gpushard import nnx
+>>> class Counter(nnx.Module):
+...     def __init__(self):
+...         self.count = nnx.Variable(gs.numpy.zeros((), int))
+"""
+
+from gpushard.nnx import module, variable
+from gpushard.nnx.module import *
+from gpushard.nnx.variable import *
+
+__all__: list[str] = []
+__all__ += variable.__all__
+__all__ += module.__all__
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
