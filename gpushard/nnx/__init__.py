@@ -7,12 +7,16 @@
 ...         self.count = nnx.Variable(gs.numpy.zeros((), int))
 """
 
-from gpushard.nnx import module, variable
+from gpushard.nnx import filters, module, state, variable
+from gpushard.nnx.filters import *
 from gpushard.nnx.module import *
+from gpushard.nnx.state import *
 from gpushard.nnx.variable import *
 
 __all__: list[str] = []
+__all__ += filters.__all__
 __all__ += variable.__all__
+__all__ += state.__all__
 __all__ += module.__all__
 
 
