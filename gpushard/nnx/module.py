@@ -34,6 +34,8 @@ class Module(Leveled):
 
     __slots__ = ("__dict__", "__weakref__", "_plan")
 
+    _plan: Any  # how it was taken apart last
+
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Make an object that remembers where it was made."""
         new = super().__new__(cls)
