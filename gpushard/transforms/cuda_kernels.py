@@ -22,7 +22,10 @@ from gpushard.ops.aval import Aval
 from gpushard.ops.programs.calls import Work
 from gpushard.ops.programs.launched import Launched, launched_together
 from gpushard.runtime.backend import Fused, FusedLoad, FusedOp, FusedResult
-from gpushard.transforms.nests import MOST_SHORT, Nest, Op, merged
+from gpushard.transforms.nests import Nest, Op, merged
+
+_MOST_KEPT = 128
+"""Elements of a value that a thread keeps rather than computing others again and again."""
 
 _BY_NAME = {"astype": "astype", "copy": "astype", "where": "where"}
 
@@ -42,19 +45,12 @@ def fused_op(op: Op, arrays: Sequence[Any], operands: Sequence[int] = ()) -> Fus
     return FusedOp(function, tuple(operands), types, op.dtype, reduction, op.loops, op.reduced)
 
 
-def launched_nest(work: Work, nest: Nest, tilings: Sequence[Tiling]) -> tuple[Launched, Any] | None:
-    """Return calls of a nest as launches, and the numbers that these take; None if there are none.
-
-    Args:
-      work: what there is to call.
-      nest: what is computed.
-      tilings: boxes of the operands.
-    """
+def fused_nest(nest: Nest) -> tuple[Fused, list[Any]] | None:
+    """Return a nest as backends know it, and the numbers that it takes; None for what is none."""
     along, within = _dealt_out(nest)
     if any(along.intersection(op.reduced) not in (along, set()) for op in nest.ops if op.reduced):
         return None
-    nest = dataclasses.replace(nest, short=within, inner=along)
-    short, groups = merged(nest)
+    short, groups = merged(dataclasses.replace(nest, short=within, inner=along))
     numbers = [value for op in nest.ops for at, value in op.operands if at is None]
     ahead, taken = len(nest.loads), iter(range(len(nest.loads), len(nest.loads) + len(numbers)))
     ops = []
@@ -65,7 +61,7 @@ def launched_nest(work: Work, nest: Nest, tilings: Sequence[Tiling]) -> tuple[La
             for at, _ in op.operands
         ]
         ops.append(fused_op(op, arrays, places))
-    function: Any = Fused(
+    fused = Fused(
         tuple(map(tuple, groups)),
         short.inner,
         tuple((loop, short.sizes[loop]) for loop in sorted(short.short)),
@@ -76,13 +72,29 @@ def launched_nest(work: Work, nest: Nest, tilings: Sequence[Tiling]) -> tuple[La
             for one, whole in zip(short.results, nest.results, strict=True)
         ),
     )
+    return fused, numbers
+
+
+def launched_nest(work: Work, nest: Nest, tilings: Sequence[Tiling]) -> tuple[Launched, Any] | None:
+    """Return calls of a nest as launches, and the numbers that these take; None if there are none.
+
+    Args:
+      work: what there is to call.
+      nest: what is computed.
+      tilings: boxes of the operands.
+    """
+    found = fused_nest(nest)
+    if found is None:
+        return None
+    fused, numbers = found
     dtypes = {load.operand: load.dtype for load in nest.loads}
     operands = [(dtypes[n], tiling) for n, tiling in enumerate(tilings)]
-    lengths = []
-    for call in work.calls:
-        blocks = [Aval(tiling.shard_shapes[call.home], t) for t, tiling in operands]
-        lengths.append(tuple(nest.lengths(blocks)))
-    work = dataclasses.replace(work, kernel=function)
+    lengths = [
+        tuple(nest.lengths([Aval(x.shard_shapes[call.home], t) for t, x in operands]))
+        for call in work.calls
+    ]
+    kernel: Any = fused
+    work = dataclasses.replace(work, kernel=kernel)
     launched = launched_together(work, [x.dtype for x in numbers], operands, lengths)
     return None if launched is None else (launched, list(enumerate(numbers, len(operands))))
 
@@ -102,5 +114,5 @@ def _dealt_out(nest: Nest) -> tuple[frozenset[int], frozenset[int]]:
         along = lacking & long
     within = (every & nest.short) - along
     more = (lacking & nest.short) - along
-    few = math.prod([nest.sizes[loop] for loop in within | more]) <= MOST_SHORT
-    return along, within | more if few else within
+    kept = [math.prod([nest.sizes[loop] for loop in op.loops & (within | more)]) for op in nest.ops]
+    return along, within | more if max(kept) <= _MOST_KEPT else within

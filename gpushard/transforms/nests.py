@@ -39,9 +39,6 @@ from gpushard.typing import Shape
 SHORT = 64
 """Loops of up to so many elements may be short."""
 
-MOST_SHORT = 1024
-"""Combinations of indices of short loops, for a value."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Load:

@@ -25,9 +25,12 @@ from gpushard.ops.rule import Rule, elementwise, reduction
 from gpushard.transforms.cuda_kernels import fused_op
 from gpushard.transforms.expressions import TYPES, expression
 from gpushard.transforms.graph import Graph, Step, Var
-from gpushard.transforms.nests import MOST_SHORT, SHORT
+from gpushard.transforms.nests import SHORT
 from gpushard.transforms.region_steps import Member, laid_out, one, op_of
 from gpushard.transforms.views import View, view_of
+
+_MOST_SHORT = 1024
+"""Combinations of indices of short loops, for a value."""
 
 _REDUCTIONS = ("sum", "prod", "mean", "max", "min", "any", "all")
 _POSITIONS = ("argmin", "argmax")
@@ -248,7 +251,7 @@ def _reducing(step: Step, rule: Rule, seen: list[View]) -> _Form | None:
         if not (plain and whole and factors <= set(a) and factors <= set(b)):
             return None
         short = sum(n <= SHORT for n in rule.sizes) >= len(rule.sizes) - 1
-        if not short or math.prod(n for n in rule.sizes if n <= SHORT) > MOST_SHORT:
+        if not short or math.prod(n for n in rule.sizes if n <= SHORT) > _MOST_SHORT:
             return None
         return _Form(step, rule, seen, rule.reduced, True, "product")
     if row.name not in (*_REDUCTIONS, *_POSITIONS) or len(avals) != 1:
@@ -289,7 +292,7 @@ def _joined(form: _Form, region: Region) -> bool:
     unrolled = {*names.values()} if form.serves is None else {
         loop for own in (reduced, *[m.reduced for m in region.members]) for loop in own
     }  # fmt: skip
-    if math.prod([grown[n] for n in unrolled if grown[n] <= SHORT]) > MOST_SHORT:
+    if math.prod([grown[n] for n in unrolled if grown[n] <= SHORT]) > _MOST_SHORT:
         return False
     long = {loop for loop in reduced if grown[loop] > SHORT}
     read = [view.under(dims) for view, dims in zip(form.views, own, strict=True)]
