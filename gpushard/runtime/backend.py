@@ -249,11 +249,15 @@ class FusedOp:
     reduced: tuple[int, ...] = ()  # that it reduces, in row-major order
 
 
+COUNTERS = 16
+"""Elements for each row at the start of the memory where parts of rows meet, for counters."""
+
+
 @dataclass(frozen=True)
 class FusedResult:
     """What functions that become one give."""
 
-    place: int  # of the value
+    place: int | None  # of the value
     dims: tuple[int | None, ...]  # loop that each of its dims runs along; None: it has one element
     shape: tuple[int | None, ...]  # the same for the array as it is seen, of loops that are one
 
@@ -267,6 +271,9 @@ class Fused:
 
     loops: tuple[tuple[int, ...], ...]  # of each, which lengths of a call make up its own
     along: frozenset[int]  # loops that several threads go along together
+    # Blocks of threads that share a row, and go along it once. If it is more than one, they meet in
+    # memory: it is what the last result is for, the only one without a place.
+    parts: int
     within: tuple[tuple[int, int], ...]  # loops that a thread goes over by itself; their lengths
     loads: tuple[FusedLoad, ...]
     ops: tuple[FusedOp, ...]  # each after those that make what it needs

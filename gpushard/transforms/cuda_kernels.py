@@ -17,15 +17,22 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from gpushard.geometry.tiling import Tiling
 from gpushard.ops.aval import Aval
 from gpushard.ops.programs.calls import Work
 from gpushard.ops.programs.launched import Launched, launched_together
-from gpushard.runtime.backend import Fused, FusedLoad, FusedOp, FusedResult
+from gpushard.runtime.backend import COUNTERS, Fused, FusedLoad, FusedOp, FusedResult
 from gpushard.transforms.nests import Nest, Op, merged
 
 _MOST_KEPT = 128
 """Elements of a value that a thread keeps rather than computing others again and again."""
+
+_PART, _MOST_PARTS, _MOST_SLOTS = 1 << 10, 128, 1 << 15
+"""Elements of a part of a row, how many parts there are at most, and what they may leave."""
+
+_SLOT = np.dtype(np.complex128)  # 16 bytes: what any of them has
 
 _BY_NAME = {"astype": "astype", "copy": "astype", "where": "where"}
 
@@ -61,22 +68,35 @@ def fused_nest(nest: Nest) -> tuple[Fused, list[Any]] | None:
             for at, _ in op.operands
         ]
         ops.append(fused_op(op, arrays, places))
+    parts, _ = _parts(nest, along, within)
+    met = (FusedResult(None, (), (len(nest.sizes),)),) if parts > 1 else ()
     fused = Fused(
         tuple(map(tuple, groups)),
         short.inner,
+        parts,
         tuple((loop, short.sizes[loop]) for loop in sorted(short.short)),
         tuple(FusedLoad(x.operand, x.dims, x.starts, x.more) for x in short.loads),
         tuple(ops),
         tuple(
             FusedResult(one.place + len(numbers), one.dims, whole.dims)
             for one, whole in zip(short.results, nest.results, strict=True)
-        ),
+        )
+        + met,
     )
     return fused, numbers
 
 
-def launched_nest(work: Work, nest: Nest, tilings: Sequence[Tiling]) -> tuple[Launched, Any] | None:
-    """Return calls of a nest as launches, and the numbers that these take; None if there are none.
+@dataclasses.dataclass(frozen=True, eq=False)
+class LaunchedNest:
+    """A nest, ready to be launched."""
+
+    calls: Launched
+    numbers: list[tuple[int, Any]]  # that the calls take: (position, value)
+    scratch: int  # bytes that they hold while they run: a result behind all others
+
+
+def launched_nest(work: Work, nest: Nest, tilings: Sequence[Tiling]) -> LaunchedNest | None:
+    """Return calls of a nest as launches; None if there are none for it.
 
     Args:
       work: what there is to call.
@@ -90,13 +110,54 @@ def launched_nest(work: Work, nest: Nest, tilings: Sequence[Tiling]) -> tuple[La
     dtypes = {load.operand: load.dtype for load in nest.loads}
     operands = [(dtypes[n], tiling) for n, tiling in enumerate(tilings)]
     lengths = [
-        tuple(nest.lengths([Aval(x.shard_shapes[call.home], t) for t, x in operands]))
+        nest.lengths([Aval(x.shard_shapes[call.home], t) for t, x in operands])
         for call in work.calls
     ]
     kernel: Any = fused
     work = dataclasses.replace(work, kernel=kernel)
-    launched = launched_together(work, [x.dtype for x in numbers], operands, lengths)
-    return None if launched is None else (launched, list(enumerate(numbers, len(operands))))
+    scratch = 0
+    if fused.parts > 1:
+        along, within = _dealt_out(nest)
+        _, kept = _parts(nest, along, within)
+        calls = []
+        for call, own in zip(work.calls, lengths, strict=True):
+            rows = math.prod([n for x, n in enumerate(own) if x not in along | within])
+            own.append(rows * (COUNTERS + fused.parts * kept))
+            calls.append(dataclasses.replace(call, shapes=(*call.shapes, (own[-1],))))
+            scratch += own[-1] * _SLOT.itemsize
+        work = dataclasses.replace(
+            work,
+            calls=calls,
+            dtypes=[*work.dtypes, _SLOT],
+            tilings=[*work.tilings, work.tilings[0]],
+        )
+    types = [x.dtype for x in numbers]
+    launched = launched_together(work, types, operands, list(map(tuple, lengths)))
+    if launched is None:
+        return None
+    return LaunchedNest(launched, list(enumerate(numbers, len(operands))), scratch)
+
+
+def _parts(nest: Nest, along: frozenset[int], within: frozenset[int]) -> tuple[int, int]:
+    """Return into how many parts rows are cut, and how much is kept of each for the last one.
+
+    That depends on the whole array alone, not on how other loops are split.
+    """
+    level = dict.fromkeys(range(len(nest.loads)), 0)
+    kept = 0
+    for place, op in enumerate(nest.ops, len(nest.loads)):
+        level[place] = max((level[at] for at, _ in op.operands if at is not None), default=0)
+        if level[place] and along.intersection((*op.loops, *op.reduced)):
+            return 1, 0  # rows are gone along again
+        if along.intersection(op.reduced):
+            level[place] += 1
+            kept += math.prod([nest.sizes[loop] for loop in op.loops & within])
+    if not kept:
+        return 1, 0
+    length = math.prod([nest.sizes[loop] for loop in along])
+    rows = math.prod([n for x, n in enumerate(nest.sizes) if x not in along | within])
+    parts = -(-length // _PART) if length >= 4 * _PART else 1
+    return max(1, min(parts, _MOST_PARTS, _MOST_SLOTS // (rows * (kept + COUNTERS)))), kept
 
 
 def _dealt_out(nest: Nest) -> tuple[frozenset[int], frozenset[int]]:

@@ -285,6 +285,7 @@ def one(laid: Laid) -> Step | None:
     name = "fused " + " ".join(member.step.name for member in laid.members)
     work = Work(runtime, name, len, calls, of_device, tilings, [x.dtype for x in results])
     numbers: Sequence[tuple[int, Any]] = ()
+    scratch = 0
     if runtime.backend.host_readable:
         kernel = c_kernel(runtime.settings.compiler, nest) if nest.large >= _LARGE else None
         blocks = [tiling.shard_shapes for tiling in laid.tilings]
@@ -295,7 +296,7 @@ def one(laid: Laid) -> Step | None:
         found = launched_nest(work, nest, laid.tilings)
         if found is None:
             return None
-        local, numbers = found
+        local, numbers, scratch = found.calls, found.numbers, found.scratch
     movers = [
         (n, Mover(runtime, x.tiling, tiling, x.dtype.itemsize, name))
         for n, (x, tiling) in enumerate(zip(laid.operands, laid.tilings, strict=True))
@@ -304,7 +305,7 @@ def one(laid: Laid) -> Step | None:
     run = _Fused(local, numbers, of_device, movers, laid.merges).run
     moved = sum(mover.bytes_received for _, mover in movers)
     parts = zip(laid.merges, tilings, results, strict=True)
-    scratch = sum(mover.bytes_written for _, mover in movers) + sum(
+    scratch += sum(mover.bytes_written for _, mover in movers) + sum(
         int(tiling.volumes.sum()) * x.dtype.itemsize for merge, tiling, x in parts if merge
     )
     scope = " ".join(dict.fromkeys(m.step.scope for m in laid.members if m.step.scope))
@@ -330,7 +331,7 @@ class _Fused:
             None if merge is None else (merge, [of_device[call.home] for call in merge.calls])
             for merge in merges
         ]
-        alone = not movers and not any(merges)
+        alone = not movers and not any(merges) and len(calls.dtypes) == len(merges)
         self.run = self._run_alone if alone else self._run
 
     def _run_alone(self, given: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
@@ -342,7 +343,7 @@ class _Fused:
             given[at] = move(given[at])
         found = []
         parts = self._calls.run_parts(given, self._numbers)
-        for n, (part, merge) in enumerate(zip(parts, self._merges, strict=True)):
+        for n, (part, merge) in enumerate(zip(parts, self._merges, strict=False)):
             if merge is None:
                 found.append(self._calls.assemble(n, part))
                 continue

@@ -48,6 +48,9 @@ class Region:
     dims: dict[Var, tuple[int | None, ...]] = dataclasses.field(default_factory=dict)  # of values
     read: dict[Var, tuple[int | None, ...]] = dataclasses.field(default_factory=dict)  # of operands
     ended: set[Var] = dataclasses.field(default_factory=set)  # what is known only in the end
+    # How many reductions of long loops are before what a value is of.
+    level: dict[Var, int] = dataclasses.field(default_factory=dict)
+    far: bool = False  # whether inner loops are so long that a kernel goes along them only once
 
 
 def fused(graph: Graph) -> list[Step]:
@@ -278,7 +281,8 @@ def _joined(form: _Form, region: Region) -> bool:
     loops: dict[int, int] = {}
     if not _inside(form, region, factors, loops):
         return False
-    if region.members and not loops and not _alike(form, region, loops):
+    single = form.serves is not None and any(v.base in region.dims for v in form.views)
+    if region.members and not loops and not single and not _alike(form, region, loops):
         return False
     more = [n for n in range(len(sizes)) if n not in loops and sizes[n] > 1]
     grown = [*region.sizes, *[sizes[n] for n in more]]
@@ -299,12 +303,18 @@ def _joined(form: _Form, region: Region) -> bool:
     if not set(names.values()) <= {loop for dims in read for loop in dims}:
         return False  # nothing that is read says how long a broadcast dim is
     read += [v.under(x) for m in region.members for v, x in zip(m.views, m.own, strict=True)]
-    others = [{loop for loop in m.reduced if grown[loop] > SHORT} for m in region.members]
-    if form.serves and long and not all(loops in (set(), long) for loops in others):
-        return False  # the threads of a row go along the same loops for all
+    level = max((region.level.get(view.base, 0) for view in form.views), default=0)
+    far = False
+    if form.serves is not None:
+        others = [{loop for loop in m.reduced if grown[loop] > SHORT} for m in region.members]
+        if long and not all(loops in (set(), long) for loops in others):
+            return False  # the threads of a row go along the same loops for all
+        far = region.far or (bool(long) and not form.serves(math.prod(grown[n] for n in long)))
+        if far and level and not {*names.values()}.isdisjoint(region.inner | long):
+            return False
+        read = []  # in whatever order dims are
     ends = bool(long) and (
         _is_split(form)
-        or (form.serves and not form.serves(math.prod(grown[loop] for loop in long)))
         or (region.inner and long != region.inner)
         or not all(_is_last(dims, long, grown) for dims in read)
     )
@@ -321,11 +331,12 @@ def _joined(form: _Form, region: Region) -> bool:
         return False  # what lacks a loop would be done again and again
     if lacking and not all(_is_last(dims, lacking, grown) for dims in read):
         return False
-    region.sizes, region.inner = grown, frozenset(inner)
+    region.sizes, region.inner, region.far = grown, frozenset(inner), far
     for view, dims in zip(form.views, own, strict=True):
         if view.base not in region.dims:
             region.read.setdefault(view.base, view.under(dims))
     region.dims[result] = dims = named(form.rule.results[0])
+    region.level[result] = level + bool(long and not ends)
     if ends:
         region.ended.add(result)
     region.members.append(Member(step, form.views, own, dims, reduced, form.name, bool(ends)))

@@ -547,12 +547,14 @@ class CudaBackend:
                 for shape in shapes
             ]
             rows = max(map(way.rows_of, calls))
-            grid = max(1, -(-rows * way.width // THREADS)), len(calls)
+            grid = max(1, -(-rows * way.width // THREADS)) * function.parts, len(calls)
             counts = [n for loop in zip(*calls, strict=True) for n in loop]
+            cleared = 4 * grid[0] // function.parts * len(calls) if function.parts > 1 else 0
             handle = self._queues[stream].handle
             call = Calls(
-                driver, store, handle, kernel, signature, kinds, counts, grid, together=together
-            )
+                driver, store, handle, kernel, signature, kinds, counts, grid,
+                together=together, cleared=cleared,
+            )  # fmt: skip
             made.append(call)
         return made
 

@@ -348,6 +348,11 @@ class CupyDriver:
         kind = runtime.memcpyHostToDevice
         runtime.memcpyAsync(target, address(data), data.nbytes, kind, stream.ptr)
 
+    def clear(self, target: int, nbytes: int, stream: CupyStream) -> None:
+        """Set bytes to 0, but by no kernel."""
+        self._meet()
+        runtime.memsetAsync(target, 0, nbytes, stream.ptr)
+
     def launch_pieces(self, pieces: Pieces, stream: CupyStream) -> None:
         """Copy boxes by a kernel that takes them as its argument."""
         self._launch("copy_boxes_inline", pieces, pieces.parameters[0], stream)

@@ -188,6 +188,9 @@ class Driver(Protocol):
     def upload(self, target: int, data: HostArray, stream: StreamHandle) -> None:
         """Copy a few bytes that may be overwritten at once."""
 
+    def clear(self, target: int, nbytes: int, stream: StreamHandle) -> None:
+        """Set bytes to 0, but by no kernel."""
+
     def launch_pieces(self, pieces: Pieces, stream: StreamHandle) -> None:
         """Copy boxes by a kernel that takes them as its argument."""
 

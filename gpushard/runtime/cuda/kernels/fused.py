@@ -7,6 +7,9 @@ each function that needs what was reduced before, and compute again what they ne
 comes from the cache then, and nothing but results is written. Loops that are within a thread are
 short; what is reduced over these is kept, in registers or next to them.
 
+Long rows that are gone along only once are cut into parts, for a block of threads each. What these
+have goes to memory, and the block that is the last to come there goes on with all of it.
+
 A row's threads add up what is `width` elements apart, and then meet in pairs, as in `reduction`: so
 results depend on the length of a row alone, not on timing nor on how an array is split.
 """
@@ -19,7 +22,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from gpushard.runtime.backend import Fused, FusedOp
+from gpushard.runtime.backend import COUNTERS, Fused, FusedOp
 from gpushard.runtime.cuda.kernels.batches import THREADS
 from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement, cuda_name, is_known
 from gpushard.runtime.cuda.kernels.reduction import MOST_ELEMENTS
@@ -76,6 +79,33 @@ __device__ W brought_together(unsigned char* shared, W a, Combine combine) {
   return parts[threadIdx.x - lane * step];
 }
 
+template <class W>
+__device__ void put(volatile unsigned long long* slot, W value) {
+  unsigned long long raw[2] = {0, 0};
+  memcpy(raw, &value, sizeof(W));
+  slot[0] = raw[0];
+  slot[1] = raw[1];
+}
+
+template <class W>
+__device__ W taken(const volatile unsigned long long* slot) {
+  const unsigned long long raw[2] = {slot[0], slot[1]};
+  W value;
+  memcpy(&value, raw, sizeof(W));
+  return value;
+}
+
+// Says whether all other parts of some rows have been here.
+__device__ bool is_last(unsigned int* count, unsigned int parts) {
+  __shared__ bool last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) last = atomicAdd(count, 1u) == parts - 1;
+  __syncthreads();
+  __threadfence();
+  return last;
+}
+
 extern "C" __global__ void fused(const __grid_constant__ Batch batch) {
   alignas(16) __shared__ unsigned char shared[%(shared)d];
   typedef %(index)s Index;
@@ -83,7 +113,8 @@ extern "C" __global__ void fused(const __grid_constant__ Batch batch) {
   const unsigned int lane = threadIdx.x %(split)s %(lanes)d;
   %(counts)s
   const Index rows = %(rows)s, length = %(length)s;
-  const Index first = blockIdx.x * Index(%(together)d);
+  const unsigned int parts = %(parts)d, part = blockIdx.x %% parts, piece = blockIdx.x / parts;
+  const Index first = piece * Index(%(together)d);
   if (first >= rows) return;
   const Index own = first + threadIdx.x %(other)s %(lanes)d;
   const bool there = own < rows;
@@ -202,6 +233,7 @@ def source(
         "lanes": together if way.across else way.width,
         "step": together if way.across else 1,
         "together": together,
+        "parts": fused.parts,
         "shared": 16 * THREADS if way.along else 16,
         "index": "unsigned long long" if signature.wide else "unsigned int",
         "counts": "\n  ".join(counts),
@@ -237,7 +269,7 @@ class _Writer:
         first = self._loads + len(signature.scalars)
         self._ops = {first + n: op for n, op in enumerate(fused.ops)}
         self._statements = dict(enumerate(statements, first))
-        self._results: dict[int, list[int]] = {}
+        self._results: dict[int | None, list[int]] = {}
         for n, result in enumerate(fused.results):
             self._results.setdefault(result.place, []).append(n)
         # Of each place: how many passes along a row come before it.
@@ -284,13 +316,48 @@ class _Writer:
             size = f"[{self._size(op.loops)}]" if self._loops_of(op.loops) else ""
             start = f"{_work(op)} t{place}{size}"
             lines += [f"{start};", *self._each(op.loops, [f"{self._total(place)} = {_start(op)};"])]
-        lines.append(f"for (Index j = lane; j < length; j += {self._way.width}) {{")
+        stride = f"{self._way.width} * parts"
+        lines.append(
+            f"for (Index j = part * {self._way.width} + lane; j < length; j += {stride}) {{"
+        )
         lines += _indices("j", self._way.along)
         lines += self._scope(self._needed(sums, results), level, along=True)
         lines.append("}")
+        if sums and self._fused.parts > 1:
+            lines += self._met(sums)
         for place in sums:
             lines += self._brought(place, self._ops[place])
         return lines
+
+    def _met(self, sums: Sequence[int]) -> list[str]:
+        """Return how what all parts of a row have comes to the block of threads that goes on."""
+        width, count = self._way.width, sum(self._size(self._ops[at].loops) for at in sums)
+        name = f"to{len(self._signature.results) - 1}"
+        start = f"(volatile unsigned long long*){name} + 2 * {COUNTERS} * rows"
+        lines = [f"volatile unsigned long long* const slots = {start};"]
+        before, after, first = [], [], 0
+        for place in sums:
+            op = self._ops[place]
+            combine = _extreme(op, _REDUCTIONS[str(op.reduction)][1])
+            at = f"{first} + {self._dense(op.loops) or 0}"
+            slot = f"slots + 2 * (({{0}}) * {count} + {at})"
+            typed = f"typedef {_work(op)} W;"
+            total = self._total(place)
+            together = self._together(op, total)
+            before += self._each(op.loops, [
+                f"{{ {typed} const W all = {together};",
+                f"if (there && lane == 0) put<W>({slot.format('row * parts + part')}, all); }}",
+            ])  # fmt: skip
+            after += self._each(op.loops, [
+                f"{{ {typed} {total} = {_start(op)};",
+                f"for (unsigned int p = lane; p < parts; p += {width}) {{",
+                f"const W a = {total}, b = taken<W>({slot.format('row * parts + p')});",
+                f"{total} = {combine}; }} }}",
+            ])  # fmt: skip
+            first += self._size(op.loops)
+        address = f"batch.at[{self._signature.arrays - 1} * calls]"
+        count_at = f"(unsigned int*){address} + call * (gridDim.x / parts) + piece"
+        return [*lines, *before, f"if (!is_last({count_at}, parts)) return;", *after]
 
     def _is_along(self, place: int) -> bool:
         return place in self._ops and not self._ops[place].loops.isdisjoint(self._fused.along)
@@ -484,16 +551,19 @@ class _Writer:
 
     def _brought(self, place: int, op: FusedOp) -> list[str]:
         """Return how what the threads of a row have of a reduction becomes its result."""
-        combine = _extreme(op, _REDUCTIONS[str(op.reduction)][1])
-        together = f"[](W a, W b) -> W {{ return {combine}; }}"
         size = f"b{place}[{self._size(op.loops)}]" if self._loops_of(op.loops) else f"v{place}"
         body = [
             f"typedef {_work(op)} W;",
-            f"const W all = brought_together<W>(shared, {self._total(place)}, {together});",
+            f"const W all = {self._together(op, self._total(place))};",
             f"{self._kept(place)} = {self._finished(op, 'all')};",
             *self._written(place, self._kept(place), self._level[place], along=False),
         ]
         return [f"{cuda_name(op.dtype)} {size};", "{", *self._each(op.loops, body), "}"]
+
+    def _together(self, op: FusedOp, total: str) -> str:
+        """Return what the threads of a row have of a reduction, brought together."""
+        combine = _extreme(op, _REDUCTIONS[str(op.reduction)][1])
+        return f"brought_together<W>(shared, {total}, [](W a, W b) -> W {{ return {combine}; }})"
 
     def _finished(self, op: FusedOp, text: str) -> str:
         """Return a result of what all elements have come to."""
