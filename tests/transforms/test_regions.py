@@ -225,6 +225,20 @@ def test_products_over_short_dims(rows: int, wide: int, many: int, dtype: str, s
         np.testing.assert_allclose(part, want.astype(np.float64), rtol=0, atol=float(scale))
 
 
+@pytest.mark.parametrize(("wide", "many"), [(5, 7), (16, 32), (9, 2)])
+def test_products_compile(wide: int, many: int, caplog: Any) -> None:
+    def f(x: Any, y: Any) -> Any:
+        near = (2 * x) @ y.T
+        return near, (near > 0).astype("float32").T @ (x + 1)
+
+    rng = np.random.default_rng(0)
+    values = [rng.random((2000, wide), np.float32), rng.random((many, wide), np.float32)]
+    with testing.runtime(**HOST, compiler="cc"):
+        for found, want in zip(gs.jit(f)(*map(gnp.asarray, values)), f(*values), strict=True):
+            np.testing.assert_allclose(np.asarray(found), want, rtol=1e-5)
+    assert not caplog.records
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
 def test_extremes_of_what_is_no_number(dtype: str) -> None:
     value = np.random.default_rng(0).integers(-9, 9, (700, 30)).astype(dtype)
