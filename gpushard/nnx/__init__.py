@@ -9,6 +9,13 @@
 ['count']
 """
 
+from gpushard.nnx.boundary import (
+    NodeStates,
+    clear_non_graph_nodes,
+    from_tree,
+    to_tree,
+    update_context,
+)
 from gpushard.nnx.filters import (
     All,
     Any,
@@ -35,6 +42,7 @@ from gpushard.nnx.graph import (
     variables,
 )
 from gpushard.nnx.graphdef import GraphDef
+from gpushard.nnx.jit import JitWrapped, Missing, eval_shape, jit
 from gpushard.nnx.module import Module
 from gpushard.nnx.state import (
     State,
@@ -47,6 +55,7 @@ from gpushard.nnx.state import (
     to_flat_state,
     to_pure_dict,
 )
+from gpushard.nnx.state_sharding import PrefixMapping, StateSharding
 from gpushard.nnx.variable import (
     BatchStat,
     Cache,
@@ -62,11 +71,13 @@ from gpushard.nnx.variable import (
 # fmt: off
 __all__ = [
     "All", "Any", "BatchStat", "Cache", "Everything", "Filter", "GraphDef", "Intermediate",
-    "Module", "Not", "Nothing", "OfType", "Param", "PathContains", "PathIn", "Perturbation",
-    "RngCount", "RngKey", "RngState", "State", "Variable", "WithTag", "clone", "filter_state",
-    "find_duplicates", "from_flat_state", "graphdef", "iter_graph", "map_state", "merge",
-    "merge_state", "pop", "replace_by_pure_dict", "split", "split_state", "state", "to_flat_state",
-    "to_predicate", "to_pure_dict", "update", "variables",
+    "JitWrapped", "Missing", "Module", "NodeStates", "Not", "Nothing", "OfType", "Param",
+    "PathContains", "PathIn", "Perturbation", "PrefixMapping", "RngCount", "RngKey", "RngState",
+    "State", "StateSharding", "Variable", "WithTag", "clear_non_graph_nodes", "clone",
+    "eval_shape", "filter_state", "find_duplicates", "from_flat_state", "from_tree", "graphdef",
+    "iter_graph", "jit", "map_state", "merge", "merge_state", "pop", "replace_by_pure_dict",
+    "split", "split_state", "state", "to_flat_state", "to_predicate", "to_pure_dict", "to_tree",
+    "update", "update_context", "variables",
 ]
 # fmt: on
 
