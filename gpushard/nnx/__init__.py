@@ -44,6 +44,7 @@ from gpushard.nnx.graph import (
 from gpushard.nnx.graphdef import GraphDef
 from gpushard.nnx.jit import JitWrapped, Missing, eval_shape, jit
 from gpushard.nnx.module import Module
+from gpushard.nnx.shard_map import shard_map
 from gpushard.nnx.state import (
     State,
     filter_state,
@@ -76,8 +77,8 @@ __all__ = [
     "State", "StateSharding", "Variable", "WithTag", "clear_non_graph_nodes", "clone",
     "eval_shape", "filter_state", "find_duplicates", "from_flat_state", "from_tree", "graphdef",
     "iter_graph", "jit", "map_state", "merge", "merge_state", "pop", "replace_by_pure_dict",
-    "split", "split_state", "state", "to_flat_state", "to_predicate", "to_pure_dict", "to_tree",
-    "update", "update_context", "variables",
+    "shard_map", "split", "split_state", "state", "to_flat_state", "to_predicate",
+    "to_pure_dict", "to_tree", "update", "update_context", "variables",
 ]
 # fmt: on
 
