@@ -280,6 +280,7 @@ class Inside:
             (args, kwargs), own_out = structure.unflatten(found)
             found = lay(args, kwargs, own_out)
         arguments = iter(self._arguments)
+        before = True  # whether graphs before it are the same, to whose objects it may refer
         made = []
         for x in found:
             if type(x) is not Part:
@@ -287,6 +288,8 @@ class Inside:
                 continue
             argument = next(arguments, None)
             same = argument is not None and self._is_same(x, argument)
+            same = same and (before or not x.graphdef.refers_to_others())
+            before = before and same
             made.append(self._updated(x, argument) if same else _states(x.graphdef, x.leaves))
         (args_out, kwargs_out), own_out = structure.unflatten(made)
         return args_out, kwargs_out, own_out
