@@ -9,6 +9,9 @@
 ['count']
 """
 
+from gpushard import nn
+from gpushard.nn import *
+from gpushard.nn import initializers as initializers
 from gpushard.nnx.filters import (
     All,
     Any,
@@ -35,7 +38,10 @@ from gpushard.nnx.graph import (
     variables,
 )
 from gpushard.nnx.graphdef import GraphDef
+from gpushard.nnx.layers import Conv, Dropout, Embed, LayerNorm, Linear, Sequential
 from gpushard.nnx.module import Module
+from gpushard.nnx.partition import get_named_sharding, get_partition_spec, with_partitioning
+from gpushard.nnx.rngs import Rngs, RngStream, fork_rngs, restore_rngs, split_rngs
 from gpushard.nnx.state import (
     State,
     filter_state,
@@ -61,15 +67,18 @@ from gpushard.nnx.variable import (
 
 # fmt: off
 __all__ = [
-    "All", "Any", "BatchStat", "Cache", "Everything", "Filter", "GraphDef", "Intermediate",
-    "Module", "Not", "Nothing", "OfType", "Param", "PathContains", "PathIn", "Perturbation",
-    "RngCount", "RngKey", "RngState", "State", "Variable", "WithTag", "clone", "filter_state",
-    "find_duplicates", "from_flat_state", "graphdef", "iter_graph", "map_state", "merge",
-    "merge_state", "pop", "replace_by_pure_dict", "split", "split_state", "state", "to_flat_state",
-    "to_predicate", "to_pure_dict", "update", "variables",
+    "All", "Any", "BatchStat", "Cache", "Conv", "Dropout", "Embed", "Everything", "Filter",
+    "GraphDef", "Intermediate", "LayerNorm", "Linear", "Module", "Not", "Nothing", "OfType",
+    "Param", "PathContains", "PathIn", "Perturbation", "RngCount", "RngKey", "RngState",
+    "RngStream", "Rngs", "Sequential", "State", "Variable", "WithTag", "clone", "filter_state",
+    "find_duplicates", "fork_rngs", "from_flat_state", "get_named_sharding", "get_partition_spec",
+    "graphdef", "iter_graph", "map_state", "merge", "merge_state", "pop", "replace_by_pure_dict",
+    "restore_rngs", "split", "split_rngs", "split_state", "state", "to_flat_state", "to_predicate",
+    "to_pure_dict", "update", "variables", "with_partitioning",
 ]
 # fmt: on
+__all__ += nn.__all__
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, "initializers"])
