@@ -20,7 +20,7 @@ from gpushard.errors import ArgumentTypeError
 from gpushard.nnx.levels import OUTSIDE, Leveled, level
 from gpushard.nnx.module import Module
 from gpushard.nnx.state import key_order
-from gpushard.nnx.variable import Variable, made, put
+from gpushard.nnx.variable import Variable, made, put, shared
 from gpushard.transforms.arguments import types_of
 from gpushard.tree.node import NODES, known_node, namedtuple_node
 
@@ -114,6 +114,14 @@ class GraphDef:
             dict(entry[2]) if entry[0] == _VARIABLE else None
             for entry in self.entries
             if entry[0] in (_VARIABLE, _ARRAY)
+        ]
+
+    def boxed(self, leaves: Sequence[Any]) -> list[Any]:
+        """Return leaves as Variables where the graph has some, over the same values."""
+        own = [entry for entry in self.entries if entry[0] in (_VARIABLE, _ARRAY)]
+        return [
+            made(entry[1], shared(leaf), dict(entry[2])) if entry[0] == _VARIABLE else shared(leaf)
+            for entry, leaf in zip(own, leaves, strict=True)
         ]
 
     def paths(self) -> Iterator[Path]:
@@ -263,19 +271,19 @@ class Part:
       leaves: what they hold.
       variables: for each leaf the Variable, or None where it is an array.
       objects: what can be shared, in order.
-      start: how many objects graphs before it have.
+      root: where it begins.
     """
 
-    __slots__ = ("graphdef", "leaves", "objects", "plan", "start", "variables")
+    __slots__ = ("graphdef", "leaves", "objects", "plan", "root", "variables")
 
     def __init__(
-        self, graphdef: GraphDef, leaves: list[Any], variables: list[Any], objects: Any, start: int
+        self, graphdef: GraphDef, leaves: list[Any], variables: list[Any], objects: Any, root: Any
     ) -> None:
         self.graphdef = graphdef
         self.leaves = leaves
         self.variables = variables
         self.objects = objects
-        self.start = start
+        self.root = root
         self.plan: Plan | None = None
 
 
@@ -301,7 +309,7 @@ class Splitter:
         if plan is not None and self._known is None and plan.holds() and self._apart(plan.ids):
             objects = [root, *plan.objects]
             leaves = list(map(_value_of, plan.variables))
-            part = Part(plan.graphdef, leaves, plan.variables, objects, len(self.objects))
+            part = Part(plan.graphdef, leaves, plan.variables, objects, root)
             part.plan = plan
             self._numbers = None
             self._sets.append(plan.ids)
@@ -378,7 +386,7 @@ class Splitter:
         if known is not None:
             own_known = tuple([known.get(id(x), -1) for x in objects[start:]])
         graphdef = graphdef_of(tuple(entries), own_known)
-        part = Part(graphdef, leaves, variables, objects[start:], start)
+        part = Part(graphdef, leaves, variables, objects[start:], root)
         if checks is not None and known is None and isinstance(root, Module):
             part.plan = Plan(part, checks)
             self._sets.append(part.plan.ids)

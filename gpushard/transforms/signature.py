@@ -44,7 +44,7 @@ def labelled(f: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[[i
     def label(number: int) -> str:
         path, leaf = tree.leaves_with_path((tuple(args), kwargs))[number]
         first = path[1]
-        names = _names(f, len(args))
+        names = parameter_names(f, len(args))
         name = names[first.idx] if hasattr(first, "idx") else str(first.key)
         rest = "".join(map(str, path[2:]))
         shape = f" of shape {np.shape(leaf)}" if hasattr(leaf, "shape") else ""
@@ -53,7 +53,7 @@ def labelled(f: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[[i
     return label
 
 
-def _names(f: Any, count: int) -> list[str]:
+def parameter_names(f: Any, count: int) -> list[str]:
     """Return the names of positional parameters; their numbers where a function hides them."""
     try:
         parameters = list(inspect.signature(f).parameters.values())
@@ -201,18 +201,20 @@ def mapped_arguments(
     Last comes what puts the leaves together. Arguments are as for `mapped_leaves` and `checked`,
     which do this for any; what is most common passes all their checks in one loop.
     """
-    axes = [in_axes] * len(args) if type(in_axes) is int else in_axes
-    if args and not kwargs and isinstance(axes, list | tuple) and len(axes) == len(args):
+    axes = (in_axes,) * len(args) if type(in_axes) is int else in_axes
+    if not kwargs and (type(axes) is tuple or type(axes) is list) and len(axes) == len(args):
         length = size
-        for x, axis in zip(args, axes, strict=True):
-            if type(x) not in _COMMON:
+        for x, axis in zip(args, axes):  # noqa: B905, of one length
+            kind = type(x)
+            if kind is not ConcreteArray and kind is not Mapped:
                 break
             if axis is not None:
-                if type(axis) is not int or not 0 <= axis < len(x._shape):
+                shape = x._shape
+                if type(axis) is not int or not 0 <= axis < len(shape):
                     break
                 if length is None:
-                    length = x._shape[axis]
-                elif x._shape[axis] != length:
+                    length = shape[axis]
+                elif shape[axis] != length:
                     break
         else:
             if length is not None:
@@ -221,24 +223,21 @@ def mapped_arguments(
     return *checked(leaves, own, size, label, said), together
 
 
-_COMMON = {ConcreteArray, Mapped}
-
-
 def _alone(inside: list[Any]) -> Arguments:
     return inside, {}
 
 
-def each_result(out: Any, out_axes: Any, outside: Callable[[Any, Any, str], Any]) -> Any:
-    """Return results as a function of each leaf, its mapped dim and its name gives them."""
+def each_result(out: Any, out_axes: Any, outside: Callable[..., Any], *more: Any) -> Any:
+    """Return results as a function of each leaf, its mapped dim, its name and more gives them."""
     if type(out_axes) is int and is_array(out):
-        return outside(out, out_axes, "the result")
+        return outside(out, out_axes, "the result", *more)
     leaves, structure = tree.flatten(out)
     axes = tree.broadcast_prefix(
         out_axes, out, lambda x: x is None, names=("out_axes", "the result")
     )
     paths = ["".join(map(str, path)) for path in structure.leaf_paths()]
     made = [
-        outside(leaf, axis, "the result" + path)
+        outside(leaf, axis, "the result" + path, *more)
         for leaf, axis, path in zip(leaves, axes, paths, strict=True)
     ]
     return tree.unflatten(structure, made)
