@@ -60,11 +60,12 @@ from gpushard.runtime.cuda.memory.stores import (
     address_of,
     reach_of,
 )
+from gpushard.runtime.cuda.nccl import Communicators, Parcel
 from gpushard.runtime.cuda.streams import CudaEvent, EventPool, Lease, LostEvent, Queue
 from gpushard.runtime.host import dlpack
 from gpushard.runtime.host.views import keep
 from gpushard.runtime.memory import Claim
-from gpushard.runtime.phase import BoxCopy, Phase
+from gpushard.runtime.phase import BoxCopy, Message, Phase
 from gpushard.runtime.stream import Event, Stream, Tick
 from gpushard.typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Shape
 
@@ -72,6 +73,10 @@ _DLPACK_CUDA = 2
 
 _MOST_SPARE = 1 << 20
 """Larger memory goes back to its pool at once, to serve what is of other sizes."""
+
+_WIDE = 1 << 30
+"""Indices of functions that become one from which on 64 bits count them; arrays may be larger than
+loops by some elements."""
 
 _MOST_PRODUCTS = 1 << 24
 """Products of matrices of fewer multiplications than this take less time than to launch them."""
@@ -90,7 +95,7 @@ class CudaBackend:
 
     Args:
       settings: of these gpus, partitions, partition_mode, separate_domains, slab_bytes,
-        engine_bytes.
+        engine_bytes, nccl.
       driver: makes the calls of CUDA; by default through CuPy.
 
     Raises:
@@ -131,6 +136,7 @@ class CudaBackend:
             self._bounces,
             settings.engine_bytes,
         )
+        self._communicators = Communicators(driver, self._ordinals)
         self._prefetcher = CallingThread("gpushard-prefetch")
         self._claim: Callable[[Stream, int], Claim]
         self._borrow: Callable[[Stream, int], Claim]
@@ -188,6 +194,18 @@ class CudaBackend:
         chip, other = topology.chips[domain], topology.chips[source]
         page_locked = topology.kind(source) == "pinned_host"  # which each GPU can read
         return page_locked or chip == other or other in self._peers[chip]
+
+    def sends(self, domain: int, source: int) -> bool:
+        """Whether `domain` gets memory of `source` through NCCL.
+
+        Between GPUs that reach one another that is for those who ask for it: a copy engine or a
+        kernel that reads there needs no second kernel, and no buffers.
+        """
+        chips, wanted = self._topology.chips, self._settings.nccl
+        far = max(domain, source) < self._topology.device_domains and chips[domain] != chips[source]
+        if not far or wanted == "never" or (wanted == "auto" and self.reaches(domain, source)):
+            return False
+        return self._health.is_usable and self._communicators.are_ready()
 
     def new_lock(self) -> AbstractContextManager[Any]:
         """Make a lock."""
@@ -512,7 +530,7 @@ class CudaBackend:
     def fuses(self, op: FusedOp, length: int) -> bool:
         """Whether `calls` has kernels of an operation with others."""
         if op.reduction is not None:
-            return fused.reduces(op.reduction, op.types[0], op.dtype, length)
+            return fused.reduces(op, length)
         return self._driver.fuses(op)
 
     def _fused(
@@ -525,33 +543,32 @@ class CudaBackend:
         together: bool,
     ) -> list[Calls] | None:
         """Return what makes calls of functions that become one; None for too many arrays."""
-        most = max(len(shapes) for _, shapes in batches)
-        wide = any(math.prod(shape) >= 1 << 31 for _, shapes in batches for shape in shapes)
-        types, loops = tuple(operands), len(function.dims)
-        signature = Signature(types, tuple(scalars), tuple(results), most, wide, max(1, loops))
+        own = [[fused.lengths_of(function, shape) for shape in shapes] for _, shapes in batches]
+        most, loops = max(map(len, own)), max(1, len(function.loops))
+        wide = any(math.prod(lengths) >= _WIDE for calls in own for lengths in calls)
+        signature = Signature(tuple(operands), tuple(scalars), tuple(results), most, wide, loops)
         if signature.nbytes > fused.MOST_BYTES:
             return None
-        ahead, kept = len(operands), sum(function.dims[: loops - function.reduced])
-        width = fused.width(function, math.prod(batches[0][1][0][kept:]))
+        way = fused.threads(function, [lengths for calls in own for lengths in calls])
         chip = self._queues[batches[0][0]].chip
         driver, store, gpu = self._driver, self._gpu_stores[chip], self._ordinals[chip]
-        kernel = driver.fused(gpu, function, signature, width)
-        full = [function.ops[place - ahead].full for place in function.results]
+        kernel = driver.fused(gpu, function, signature, way)
         made = []
-        for stream, shapes in batches:
-            lengths = [_lengths(shape, function.dims) for shape in shapes]
+        for (stream, shapes), calls in zip(batches, own, strict=True):
             kinds = [
-                (shape if whole else (*shape[:kept], *(1,) * (len(shape) - kept)), t)
-                for t, whole in zip(results, full, strict=True)
+                (tuple([1 if n is None else shape[n] for n in result.shape]), t)
+                for result, t in zip(function.results, results, strict=True)
                 for shape in shapes
             ]
-            rows = max(math.prod(shape[:kept]) for shape in shapes)
-            grid = -(-rows * width // THREADS), len(shapes)
-            counts = [n for loop in zip(*lengths, strict=True) for n in loop]
+            rows = max(map(way.rows_of, calls))
+            grid = max(1, -(-rows * way.width // THREADS)) * function.parts, len(calls)
+            counts = [n for loop in zip(*calls, strict=True) for n in loop]
+            cleared = 4 * grid[0] // function.parts * len(calls) if function.parts > 1 else 0
             handle = self._queues[stream].handle
             call = Calls(
-                driver, store, handle, kernel, signature, kinds, counts, grid, together=together
-            )
+                driver, store, handle, kernel, signature, kinds, counts, grid,
+                together=together, cleared=cleared,
+            )  # fmt: skip
             made.append(call)
         return made
 
@@ -605,6 +622,22 @@ class CudaBackend:
             return
         with self._health.watch():
             self._copier.copy_now(copies, domain)
+
+    def exchange(self, messages: Sequence[Message]) -> None:
+        """Give streams messages, which start together."""
+        parcels = []
+        for message in messages:
+            sender, receiver = self._queues[message.sender], self._queues[message.receiver]
+            ends = (
+                address_of(self._driver, message.source),
+                address_of(self._driver, message.target),
+            )
+            handles, nbytes = (sender.handle, receiver.handle), message.target.nbytes
+            parcels.append(Parcel(sender.chip, ends[0], receiver.chip, ends[1], nbytes, handles))
+        self._communicators.exchange(parcels)
+        for message in messages:
+            domains = self._queues[message.receiver].domain, self._queues[message.sender].domain
+            self._copier.traffic.add(domains[0], {domains[1]: message.target.nbytes})
 
     def fill_boxes(self, targets: LocalArrays, value: np.generic, domain: int) -> None:
         """Fill boxes: on the stream of the item that calls, or now, and then wait for them."""
@@ -664,6 +697,7 @@ class CudaBackend:
             self.synchronize()
         except DeviceLostError:
             return
+        self._communicators.close()
         for bounce in self._bounces:
             bounce.close()
         for slabs in self._slabs():

@@ -211,6 +211,9 @@ class FakeDriver:
         bisect.insort(self._starts, start)
         return start
 
+    def nccl(self) -> Any:
+        return None
+
     def malloc(self, gpu: int, nbytes: int) -> int:
         with self._mutex:
             self._call("malloc")
@@ -438,6 +441,9 @@ class FakeDriver:
             self._check(target, target + data.nbytes)
             to, of = array_at(target, (data.nbytes,), np.uint8), data.copy()
             self._give(stream, lambda: np.copyto(to, of))
+
+    def clear(self, target: int, nbytes: int, stream: FakeStream) -> None:
+        raise AssertionError("nothing is cleared here")
 
     def launch_pieces(self, pieces: Pieces, stream: FakeStream) -> None:
         with self._mutex:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import operator
 import os
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -342,11 +344,22 @@ class CupyDriver:
         self._meet()
         runtime.memcpyPeerAsync(target, gpu, source, peer, nbytes, stream.ptr)
 
+    def nccl(self) -> Any:
+        """Return CuPy's module of that name; None where the library is not installed."""
+        with warnings.catch_warnings(action="ignore"):  # nobody has asked for it
+            module = importlib.import_module("cupy.cuda.nccl")
+        return module if module.available else None
+
     def upload(self, target: int, data: HostArray, stream: CupyStream) -> None:
         """Copy a few bytes that may be overwritten at once: CUDA copies them aside first."""
         self._meet()
         kind = runtime.memcpyHostToDevice
         runtime.memcpyAsync(target, address(data), data.nbytes, kind, stream.ptr)
+
+    def clear(self, target: int, nbytes: int, stream: CupyStream) -> None:
+        """Set bytes to 0, but by no kernel."""
+        self._meet()
+        runtime.memsetAsync(target, 0, nbytes, stream.ptr)
 
     def launch_pieces(self, pieces: Pieces, stream: CupyStream) -> None:
         """Copy boxes by a kernel that takes them as its argument."""
@@ -392,18 +405,16 @@ class CupyDriver:
         statement = _statement(op.function, op.types, (op.dtype,))
         return statement is not None and can_be(statement, op.types, (op.dtype,))
 
-    def fused(self, gpu: int, function: Fused, signature: Signature, width: int) -> int:
+    def fused(self, gpu: int, function: Fused, signature: Signature, way: fused.Threads) -> int:
         """Return the kernel of functions that become one, each by CuPy's own statement."""
-        key = gpu, function, signature, width
-        if key not in self._kernels:
-            statements = [
-                None if op.reduction else _statement(op.function, op.types, (op.dtype,))
-                for op in function.ops
-            ]
-            text = fused.source(function, signature, statements, width)
-            # Each function rounds its result, as it does alone.
-            self._compiled(gpu, key, "fused", text, "--fmad=false")
-        return self._kernels[key]
+        statements = [
+            None if op.reduction else _statement(op.function, op.types, (op.dtype,))
+            for op in function.ops
+        ]
+        text = fused.source(function, signature, statements, way)
+        key = gpu, text
+        # Each function rounds its result, as it does alone.
+        return self._kernels.get(key) or self._compiled(gpu, key, "fused", text, "--fmad=false")
 
     def reduction(self, gpu: int, name: str, signature: Signature) -> int | None:
         """Return the kernel that reduces rows, if there is one."""
