@@ -1,4 +1,4 @@
-"""Random functions of random graphs: under `jit` and `shard_map` as when they are called plainly."""
+"""Random functions of random graphs: transformed, they do what plain calls do."""
 
 import copy
 import random
@@ -79,8 +79,8 @@ def test_a_function_that_raises_has_changed_nothing(block: int) -> None:
             program(seed)(*args, **kwargs)  # noqa: B023
             raise ArithmeticError
 
-        whole = {"mesh": mesh, "in_specs": P(), "out_specs": P()}
-        for transform in (nnx.jit, lambda f: nnx.shard_map(f, **whole)):
+        whole = nnx.shard_map(mesh=mesh, in_specs=P(), out_specs=P())
+        for transform in (nnx.jit, whole):
             with pytest.raises(ArithmeticError):
                 transform(f)(*args, **kwargs)
             same = [(x, y) for x, y in same if x is not kwargs]
