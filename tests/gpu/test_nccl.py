@@ -21,6 +21,9 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from bench.__main__ import run
+from bench.case import Config
+from bench.groups.gpu_nccl import MODES
 from gpushard.config import Settings
 from gpushard.errors import ExecutionError, OutOfMemoryError
 from gpushard.runtime.backend import WorkFailure
@@ -491,6 +494,11 @@ def test_an_interrupt_within_an_exchange(monkeypatch: pytest.MonkeyPatch, watch:
         with pytest.raises(KeyboardInterrupt):
             gs.reshard(x, split(runtime, None, "x"))
         assert np.array_equal(gs.reshard(x, split(runtime, None, "x")), value)
+        assert not watch.exchanges
+    with gpus() as runtime:  # no group of this thread is left open
+        x = gs.device_put(value, split(runtime, "x"))
+        assert np.array_equal(gs.reshard(x, split(runtime, None, "x")), value)
+    assert watch.exchanges
 
 
 @on_software
@@ -540,6 +548,12 @@ def test_without_the_library_nothing_is_said(nccl: str) -> None:
     )
     assert (done.returncode, done.stdout) == (0, "fine\n"), done.stdout + done.stderr
     assert "nccl" not in done.stderr.lower()
+
+
+def test_the_benchmark_runs() -> None:
+    cases = run(["gpu_nccl"], Config(quick=True))["groups"]["gpu_nccl"]["cases"]
+    assert len(cases) == 12 and all(case["checked"] is True for case in cases)
+    assert all(case["seconds"][column]["median"] > 0 for case in cases for column in MODES)
 
 
 def test_the_backend_says_where_it_sends() -> None:

@@ -65,8 +65,8 @@ class Communicators:
         """
         library, ranks = self._library, self._ranks or []
         try:
-            library.groupStart()
             try:
+                library.groupStart()  # within: an interrupt must not leave a group of this thread open
                 for sender, source, receiver, target, nbytes, (away, here) in parcels:
                     kind = library.NCCL_UINT8
                     ranks[sender].send(source, nbytes, kind, receiver, away.ptr)
@@ -82,7 +82,5 @@ class Communicators:
             raise
 
     def close(self) -> None:
-        """Let go of them; what they were given is over."""
-        ranks, self._ranks = self._ranks or [], []
-        for rank in ranks:
-            rank.destroy()
+        """Let go of them, so that CuPy destroys them; what they were given is over."""
+        self._ranks = []
