@@ -102,12 +102,12 @@ def vtile(
         front = tree.map(lambda axis: 0, out_axes)
         mapped = vmap(f, tuple(dims), front, axis_name=axis_name, axis_size=parts)
         made = mapped(*own_args, **own_kwargs)
-        return each_result(made, out_axes, lambda x, axis, arg: _joined(x, axis, what, arg))
+        return each_result(made, out_axes, _joined, what)
 
     return call
 
 
-def _joined(x: Any, axis: int | None, what: str, arg: str) -> Any:
+def _joined(x: Any, axis: int | None, arg: str, what: str) -> Any:
     """Return tiles, which are along the first dim, one after the other along another."""
     if axis is None:
         return x

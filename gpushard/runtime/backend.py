@@ -226,6 +226,16 @@ class Reducing:
 
 
 @dataclass(frozen=True)
+class FusedLoad:
+    """How a block is read for functions that become one: shifted, or along other loops."""
+
+    block: int  # its number
+    dims: tuple[int | None, ...]  # loop that each of its dims runs along; None: it has one element
+    starts: Shape  # element of each dim that is read first
+    more: Shape  # how many elements each dim has beyond the loop's
+
+
+@dataclass(frozen=True)
 class FusedOp:
     """One of several functions that become one."""
 
@@ -234,22 +244,40 @@ class FusedOp:
     operands: tuple[int, ...]  # places of what it takes
     types: tuple[Dtype, ...]  # their types
     dtype: Dtype  # of its result
-    reduction: str | None = None  # what it does with the last loops: "sum", "max"
-    full: bool = True  # whether its result has these
+    reduction: str | None = None  # what it does with the loops that it reduces: "sum", "argmax"
+    loops: frozenset[int] = frozenset()  # that its result varies along
+    reduced: tuple[int, ...] = ()  # that it reduces, in row-major order
+
+
+COUNTERS = 16
+"""Elements for each row at the start of the memory where parts of rows meet, for counters."""
+
+
+@dataclass(frozen=True)
+class FusedResult:
+    """What functions that become one give."""
+
+    place: int | None  # of the value
+    dims: tuple[int | None, ...]  # loop that each of its dims runs along; None: it has one element
+    shape: tuple[int | None, ...]  # the same for the array as it is seen, of loops that are one
 
 
 @dataclass(frozen=True)
 class Fused:
     """Functions one after the other, on blocks whose elements are indices of loops.
 
-    Places are those of the blocks, then of numbers, then of what the operations give.
+    Places are those of the loads, then of numbers, then of what the operations give.
     """
 
-    loops: tuple[tuple[bool, ...], ...]  # of each loop, which blocks differ along it
-    dims: tuple[int, ...]  # of each loop, how many dims it stands for
-    reduced: int  # how many of the last loops are reduced
+    loops: tuple[tuple[int, ...], ...]  # of each, which lengths of a call make up its own
+    along: frozenset[int]  # loops that several threads go along together
+    # Blocks of threads that share a row, and go along it once. If it is more than one, they meet in
+    # memory: it is what the last result is for, the only one without a place.
+    parts: int
+    within: tuple[tuple[int, int], ...]  # loops that a thread goes over by itself; their lengths
+    loads: tuple[FusedLoad, ...]
     ops: tuple[FusedOp, ...]  # each after those that make what it needs
-    results: tuple[int, ...]  # places of what it gives
+    results: tuple[FusedResult, ...]
 
 
 class Calls(Protocol):
@@ -418,8 +446,8 @@ class Backend(Store, Protocol):
           operands: types of the operands.
           scalars: which of them are numbers, not blocks.
           results: types of the results.
-          batches: for each the stream, all of one chip, and for each call the shape of all results,
-            or of all loops together.
+          batches: for each the stream, all of one chip, and for each call the shape of all results;
+            of `Fused` functions lengths of loops.
           blocks: shapes of the operands that are blocks, the same for each call; none if they have
             that of the results.
           together: whether the results of a batch share one memory.
@@ -432,8 +460,8 @@ class Backend(Store, Protocol):
         """Whether `calls` has kernels of an operation with others.
 
         Args:
-          op: what it is; places do not matter.
-          length: elements of a row that it reduces.
+          op: what it is; places and loops do not matter.
+          length: elements of a row that it reduces for what follows in the kernel.
         """
 
     def call_among(self, calls: int, function: Callable[[], T]) -> T:

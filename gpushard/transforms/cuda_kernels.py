@@ -1,12 +1,18 @@
-"""Kernels of regions on GPUs: one launch for all devices of a chip, whatever the region does.
+"""Loop nests in CUDA C: one launch for all devices of a GPU, whatever the nest does.
 
 An operation is in such a kernel by the statement that the backend's own function is made of, so it
-gives what it gives alone. Numbers, and lengths of blocks, are parameters of the kernel: functions
+gives what it gives alone. Numbers, and lengths of loops, are parameters of the kernel: functions
 that differ in these alone share it.
+
+Here is decided what loops are to threads. What is reduced and long, the threads of a row go along
+together; where nothing is long, so are short loops that all reductions have in common. Other short
+ones that something reduces, or that some reduction lacks, are within a thread. All others are over
+rows.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -14,137 +20,160 @@ from typing import Any
 import numpy as np
 
 from gpushard.geometry.tiling import Tiling
-from gpushard.movement.buffer import devices_of
-from gpushard.ops.aval import Aval, Dtype
-from gpushard.ops.programs.calls import Work, calls_of
-from gpushard.ops.programs.launched import launched_together
-from gpushard.ops.programs.local import Local
-from gpushard.ops.row import Row
-from gpushard.ops.scalars import converter
-from gpushard.ops.table.elementwise import ASTYPE, COPY, WHERE
-from gpushard.runtime.backend import Fused, FusedOp
-from gpushard.runtime.runtime import Runtime
-from gpushard.transforms.graph import Step, Var
+from gpushard.ops.aval import Aval
+from gpushard.ops.programs.calls import Work
+from gpushard.ops.programs.launched import Launched, launched_together
+from gpushard.runtime.backend import COUNTERS, Fused, FusedLoad, FusedOp, FusedResult
+from gpushard.transforms.nests import Nest, Op, merged
 
-_BY_NAME = {ASTYPE: "astype", COPY: "astype", WHERE: "where"}
+_MOST_KEPT = 128
+"""Elements of a value that a thread keeps rather than computing others again and again."""
 
+_PART, _MOST_PARTS, _MOST_SLOTS = 1 << 10, 128, 1 << 15
+"""Elements of a part of a row, how many parts there are at most, and what they may leave."""
 
-def launches(step: Step, runtime: Runtime, reduced: Sequence[int]) -> bool:
-    """Whether an operation can be in a kernel with others; `reduced` are dims that it reduces."""
-    made = _operation(step, runtime)
-    if made is None:
-        return False
-    length = math.prod(step.operands[0].shape[dim] for dim in reduced)
-    return runtime.backend.fuses(made[0], length)
+_SLOT = np.dtype(np.complex128)  # 16 bytes: what any of them has
+
+_BY_NAME = {"astype": "astype", "copy": "astype", "where": "where"}
 
 
-def launched_region(
-    tiling: Tiling,
-    reduced: int,
-    steps: Sequence[Step],
-    operands: Sequence[Var],
-    results: Sequence[Var],
-) -> Step | None:
-    """Return operations as one that is one launch; None if the backend has none for them.
+def fused_op(op: Op, arrays: Sequence[Any], operands: Sequence[int] = ()) -> FusedOp:
+    """Return an operation as backends know it.
 
     Args:
-      tiling: of the domain.
-      reduced: how many of its last dims are reduced.
-      steps: the operations.
-      operands: what they take from outside.
-      results: what they give.
+      op: the operation.
+      arrays: types of the arrays among what it takes, in order.
+      operands: places of all that it takes.
     """
-    runtime = devices_of(tiling)[0].runtime
-    shape = tiling.shape
-    numbers: list[Any] = []
-    made: list[tuple[FusedOp, Sequence[Any]]] = []
-    for step in steps:
-        found = _operation(step, runtime)
-        if found is None:
-            return None
-        made.append(found)
-        numbers += found[1]
-    places = {x: n for n, x in enumerate(operands)}
-    at_number = len(operands)
-    ops: list[FusedOp] = []
-    for step, (op, _) in zip(steps, made, strict=True):
-        arrays = iter(step.operands)
-        given = []
-        for at in range(len(op.types)):
-            if at in step.scalars:
-                given.append(at_number)
-                at_number += 1
-            else:
-                given.append(places[next(arrays)])  # type: ignore[index]
-        (result,) = step.results
-        places[result] = len(operands) + len(numbers) + len(ops)
-        full = op.reduction is None and result.shape == shape
-        ops.append(FusedOp(op.function, tuple(given), op.types, op.dtype, op.reduction, full))
-    loops, dims, inner = _loops(shape, reduced, operands)
-    ends = tuple(places[x] for x in results)
-    fused: Any = Fused(loops, dims, inner, tuple(ops), ends)
-    name = "fused " + " ".join(step.name for step in steps)
-    tilings = [x.tiling for x in results]
-    read = [(x.tiling, x.dtype.itemsize) for x in operands]
-    calls, of_device = calls_of(_REGION, read, tilings)
-    work = Work(runtime, name, fused, calls, of_device, tilings, [x.dtype for x in results])
-    taken = [(x.dtype, x.tiling) for x in operands]
-    launched = launched_together(work, [number.dtype for number in numbers], taken, tiling)
+    rest = iter(arrays)
+    types = tuple([value.dtype if at is None else next(rest) for at, value in op.operands])
+    reduction = op.name if op.kernel is None else None
+    function = None if reduction else _BY_NAME.get(op.name) or op.kernel
+    return FusedOp(function, tuple(operands), types, op.dtype, reduction, op.loops, op.reduced)
+
+
+def fused_nest(nest: Nest) -> tuple[Fused, list[Any]] | None:
+    """Return a nest as backends know it, and the numbers that it takes; None for what is none."""
+    along, within = _dealt_out(nest)
+    if any(along.intersection(op.reduced) not in (along, set()) for op in nest.ops if op.reduced):
+        return None
+    short, groups = merged(dataclasses.replace(nest, short=within, inner=along))
+    numbers = [value for op in nest.ops for at, value in op.operands if at is None]
+    ahead, taken = len(nest.loads), iter(range(len(nest.loads), len(nest.loads) + len(numbers)))
+    ops = []
+    for op in short.ops:
+        arrays = [nest.dtype(at) for at, _ in op.operands if at is not None]
+        places = [
+            next(taken) if at is None else at + len(numbers) * (at >= ahead)
+            for at, _ in op.operands
+        ]
+        ops.append(fused_op(op, arrays, places))
+    parts, _ = _parts(nest, along, within)
+    met = (FusedResult(None, (), (len(nest.sizes),)),) if parts > 1 else ()
+    fused = Fused(
+        tuple(map(tuple, groups)),
+        short.inner,
+        parts,
+        tuple((loop, short.sizes[loop]) for loop in sorted(short.short)),
+        tuple(FusedLoad(x.operand, x.dims, x.starts, x.more) for x in short.loads),
+        tuple(ops),
+        tuple(
+            FusedResult(one.place + len(numbers), one.dims, whole.dims)
+            for one, whole in zip(short.results, nest.results, strict=True)
+        )
+        + met,
+    )
+    return fused, numbers
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LaunchedNest:
+    """A nest, ready to be launched."""
+
+    calls: Launched
+    numbers: list[tuple[int, Any]]  # that the calls take: (position, value)
+    scratch: int  # bytes that they hold while they run: a result behind all others
+
+
+def launched_nest(work: Work, nest: Nest, tilings: Sequence[Tiling]) -> LaunchedNest | None:
+    """Return calls of a nest as launches; None if there are none for it.
+
+    Args:
+      work: what there is to call.
+      nest: what is computed.
+      tilings: boxes of the operands.
+    """
+    found = fused_nest(nest)
+    if found is None:
+        return None
+    fused, numbers = found
+    dtypes = {load.operand: load.dtype for load in nest.loads}
+    operands = [(dtypes[n], tiling) for n, tiling in enumerate(tilings)]
+    lengths = [
+        nest.lengths([Aval(x.shard_shapes[call.home], t) for t, x in operands])
+        for call in work.calls
+    ]
+    kernel: Any = fused
+    work = dataclasses.replace(work, kernel=kernel)
+    scratch = 0
+    if fused.parts > 1:
+        along, within = _dealt_out(nest)
+        _, kept = _parts(nest, along, within)
+        calls = []
+        for call, own in zip(work.calls, lengths, strict=True):
+            rows = math.prod([n for x, n in enumerate(own) if x not in along | within])
+            own.append(rows * (COUNTERS + fused.parts * kept))
+            calls.append(dataclasses.replace(call, shapes=(*call.shapes, (own[-1],))))
+            scratch += own[-1] * _SLOT.itemsize
+        work = dataclasses.replace(
+            work,
+            calls=calls,
+            dtypes=[*work.dtypes, _SLOT],
+            tilings=[*work.tilings, work.tilings[0]],
+        )
+    types = [x.dtype for x in numbers]
+    launched = launched_together(work, types, operands, list(map(tuple, lengths)))
     if launched is None:
         return None
-    run, scalars = launched.run, list(enumerate(numbers, len(operands)))
-    scope = " ".join(dict.fromkeys(step.scope for step in steps if step.scope))
-    return Step(
-        name, lambda given, _: run(given, scalars), tuple(operands), tuple(results), scope=scope
-    )
+    return LaunchedNest(launched, list(enumerate(numbers, len(operands))), scratch)
 
 
-def _operation(step: Step, runtime: Runtime) -> tuple[FusedOp, Sequence[np.generic]] | None:
-    """Return an operation, with places that do not matter, and the numbers that it is given."""
-    row, avals = step.row, step.avals()
-    assert row is not None
-    types: list[Dtype] = [aval.dtype for aval in avals]
-    numbers: list[np.generic] = []
-    found = row.infer(avals, step.params)
-    for at, number in zip(step.scalars, step.numbers, strict=True):
-        numbers.append(converter(row, found, avals, at)(number))
-        types[at] = numbers[-1].dtype
-    if row.loop is not None:
-        own = row.loop(avals)
-        if any(types[at] != own[at] for at in step.scalars):  # beyond the type: as infinite
-            return None
-        avals = [
-            Aval((), types[at]) if at in step.scalars else aval for at, aval in enumerate(avals)
-        ]
-    function: Any = None
-    reduces = len(row.strategies) > 1
-    if not reduces:
-        function = _BY_NAME.get(row) or row.kernel(runtime.backend.namespace, avals, step.params)
-    dtype = step.results[0].dtype
-    reduction = row.name if reduces else None
-    return FusedOp(function, tuple(range(len(types))), tuple(types), dtype, reduction), numbers
+def _parts(nest: Nest, along: frozenset[int], within: frozenset[int]) -> tuple[int, int]:
+    """Return into how many parts rows are cut, and how much is kept of each for the last one.
+
+    That depends on the whole array alone, not on how other loops are split.
+    """
+    level = dict.fromkeys(range(len(nest.loads)), 0)
+    kept = 0
+    for place, op in enumerate(nest.ops, len(nest.loads)):
+        level[place] = max((level[at] for at, _ in op.operands if at is not None), default=0)
+        if level[place] and along.intersection((*op.loops, *op.reduced)):
+            return 1, 0  # rows are gone along again
+        if along.intersection(op.reduced):
+            level[place] += 1
+            kept += math.prod([nest.sizes[loop] for loop in op.loops & within])
+    if not kept:
+        return 1, 0
+    length = math.prod([nest.sizes[loop] for loop in along])
+    rows = math.prod([n for x, n in enumerate(nest.sizes) if x not in along | within])
+    parts = -(-length // _PART) if length >= 4 * _PART else 1
+    return max(1, min(parts, _MOST_PARTS, _MOST_SLOTS // (rows * (kept + COUNTERS)))), kept
 
 
-def _loops(
-    shape: Sequence[int], reduced: int, operands: Sequence[Var]
-) -> tuple[tuple[tuple[bool, ...], ...], tuple[int, ...], int]:
-    """Return the loops over a domain: dims next to each other that all have, or lack, as one."""
-    kept = len(shape) - reduced
-    patterns: list[tuple[bool, ...]] = []
-    counts: list[int] = []
-    inner = 0
-    for dim, n in enumerate(shape):
-        ahead = [dim - len(shape) + len(x.shape) for x in operands]
-        own = tuple(at >= 0 and x.shape[at] != 1 for at, x in zip(ahead, operands, strict=True))
-        joins = dim not in (0, kept) and (n == 1 or patterns[-1] == own)
-        if joins:
-            counts[-1] += 1
-            continue
-        patterns.append(own)
-        counts.append(1)
-        inner += dim >= kept
-    return tuple(patterns), tuple(counts), inner
-
-
-_REGION = Row("fused", lambda avals, params: (), "", lambda xp, avals, params: len, (Local(),))
-"""What stands for regions where calls are listed."""
+def _dealt_out(nest: Nest) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the loops that the threads of a row go along, and those within a thread."""
+    reductions = [op for op in nest.ops if op.reduced]
+    reduced = [frozenset(op.reduced) for op in reductions]
+    every = frozenset[int]().union(*reduced)
+    along = every - nest.short
+    if len(set(reduced)) == 1:
+        along = every
+    spans = [op.loops.union(op.reduced) for op in reductions]
+    lacking = frozenset(range(len(nest.sizes))) - frozenset.intersection(*spans) if spans else every
+    long = frozenset(range(len(nest.sizes))) - nest.short
+    if not along and not long <= lacking:  # what is reduced is done once for all that needs it
+        along = lacking & long
+    within = (every & nest.short) - along
+    more = (lacking & nest.short) - along
+    kept = [math.prod([nest.sizes[loop] for loop in op.loops & (within | more)]) for op in nest.ops]
+    return along, within | more if max(kept) <= _MOST_KEPT else within

@@ -10,9 +10,8 @@ from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.aval import KeyDType
 from gpushard.array.data import Data, handle
 from gpushard.array.key_array import KeyArray
-from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.transforms.gpu_regions import launched
-from gpushard.transforms.graph import Graph, Run, Step, Var, lines
+from gpushard.movement.buffer import ShardedBuffer
+from gpushard.transforms.graph import Graph, Run, Var, lines
 from gpushard.transforms.regions import fused
 
 
@@ -24,7 +23,7 @@ class Executable:
     """
 
     def __init__(self, graph: Graph) -> None:
-        self.steps = steps = run_of(graph)
+        self.steps = steps = fused(graph)
         """Operations, regions as one each."""
         self._graph = graph
         places: dict[Var, int] = {}
@@ -85,13 +84,6 @@ class Executable:
             for at in ended:
                 held[at] = None
         return [held[at] for at in self._results]
-
-
-def run_of(graph: Graph) -> list[Step]:
-    """Return what is run of a graph: its operations, those that are one kernel as one each."""
-    made = next((x for step in graph.steps for x in step.results), None)
-    here = made is None or devices_of(made.tiling)[0].runtime.backend.host_readable
-    return fused(graph) if here else launched(graph)
 
 
 _KEY: Any = KeyDType()

@@ -11,7 +11,6 @@ wherever the array has them.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -387,9 +386,16 @@ def exposed(x: Mapped, names: Names) -> Mapped:
     return mapped(value, rest, x._frame, x._source)
 
 
-@functools.lru_cache(maxsize=1024)
-def _first(count: int) -> tuple[int, ...]:
-    return tuple(range(count))
+def _numbers(mine: Names, names: Names) -> tuple[int, ...]:
+    """Return where some names are among others."""
+    if not mine:
+        return ()
+    if len(names) == 1:
+        return _FIRST
+    return tuple([names.index(name) for name in mine])
+
+
+_FIRST = (0,)
 
 
 class NamedDims:
@@ -414,7 +420,8 @@ class NamedDims:
                         frame = own
                 if mine is not names and mine != names:
                     names = merged(names, mine) if names else mine
-                source = source or arg._source
+                if source is None:
+                    source = arg._source
         if frame is None:
             return self._create(row, args, params, out_sharding)
         if out_sharding is not None:
@@ -426,31 +433,30 @@ class NamedDims:
         mesh = frame.mesh
         if frame.brings:
             args = [as_mapped(arg, frame) if type(arg) is Mapped else arg for arg in args]
-        if not names:
-            values = [
-                arg._value if type(arg) is Mapped else _lifted(arg, mesh) if is_value(arg) else arg
-                for arg in args
-            ]
-            return _wrapped(bind(row, values, params), (), frame, source)
-        if row.strategies[0].complete:
+        if names and row.strategies[0].complete:
             args = completed(row, args, params, names, frame)
-        values, dims, all_of_them, do = [], [], _first(len(names)), bind_plain
+        values: list[Any] = []
+        dims: list[tuple[int, ...]] = []
+        plain = True
         for arg in args:
-            value, mine = arg, ()
-            if type(arg) is Mapped:
-                value, mine = arg._value, arg._names
-            elif type(arg) not in KINDS and is_value(arg):
-                value = _lifted(arg, mesh)
-            if type(value) is not ConcreteArray and type(value) not in KINDS:
-                do = bind  # what is traced, or keys: they know what it means
-            values.append(value)
-            dims.append(
-                all_of_them
-                if mine is names or mine == names
-                else tuple([names.index(name) for name in mine])
-            )
-        own_row = derived(row, tuple(dims), tuple([name.place for name in names]))
-        return _wrapped(do(own_row, values, params), names, frame, source)
+            mine = ()
+            if (kind := type(arg)) in KINDS:
+                values.append(arg)
+            else:
+                if kind is Mapped:
+                    arg, mine = arg._value, arg._names
+                elif is_value(arg):
+                    arg = _lifted(arg, mesh)
+                values.append(arg)
+                if type(arg) is not ConcreteArray:
+                    plain = False  # what is traced, or keys: they know what it means
+            dims.append(_numbers(mine, names))
+        if names:
+            row = derived(row, tuple(dims), tuple([name.place for name in names]))
+        made = (bind_plain if plain else bind)(row, values, params)
+        if type(made) is tuple:
+            return tuple([mapped(each, names, frame, source) for each in made])
+        return mapped(made, names, frame, source)
 
     def _create(
         self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None
@@ -468,12 +474,6 @@ NAMED_DIMS = NamedDims()
 
 Mapped.interpreter = NAMED_DIMS  # type: ignore[attr-defined]
 Mapped.__name__ = "Array"  # in messages of Python's own
-
-
-def _wrapped(made: Any, names: Names, frame: Frame, source: Source) -> Any:
-    if type(made) is tuple:
-        return tuple([mapped(one, names, frame, source) for one in made])
-    return mapped(made, names, frame, source)
 
 
 def _lifted(x: Any, mesh: Mesh | None) -> Any:

@@ -13,18 +13,20 @@ more than would have been moved without it.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from gpushard.movement.buffer import devices_of
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
 from gpushard.ops.rule import Rule, elementwise, reduction
+from gpushard.transforms.cuda_kernels import fused_op
 from gpushard.transforms.expressions import TYPES, expression
 from gpushard.transforms.graph import Graph, Step, Var
 from gpushard.transforms.nests import SHORT
-from gpushard.transforms.region_steps import Member, laid_out, one
+from gpushard.transforms.region_steps import Member, laid_out, one, op_of
 from gpushard.transforms.views import View, view_of
 
 _MOST_SHORT = 1024
@@ -46,6 +48,9 @@ class Region:
     dims: dict[Var, tuple[int | None, ...]] = dataclasses.field(default_factory=dict)  # of values
     read: dict[Var, tuple[int | None, ...]] = dataclasses.field(default_factory=dict)  # of operands
     ended: set[Var] = dataclasses.field(default_factory=set)  # what is known only in the end
+    # How many reductions of long loops are before what a value is of.
+    level: dict[Var, int] = dataclasses.field(default_factory=dict)
+    far: bool = False  # whether inner loops are so long that a kernel goes along them only once
 
 
 def fused(graph: Graph) -> list[Step]:
@@ -94,8 +99,9 @@ def _laid_out(groups: Sequence[Region | Step], graph: Graph) -> list[Step]:
             laid = None
             if len(steps) > 1 and results:
                 laid = laid_out(group.members, results, group.sizes, group.inner)
-            failed = failed or laid is None
-            made.append(steps if laid is None else [one(laid)])
+            kernel = None if laid is None else one(laid)
+            failed = failed or kernel is None
+            made.append(steps if kernel is None else [kernel])
         if not failed:
             return [step for steps in made for step in steps]
         groups = [
@@ -166,6 +172,8 @@ class _Form:
     reduced: tuple[int, ...]  # factors that it reduces, in the order in which they are counted
     expressible: bool  # whether there is an expression for it
     name: str = ""  # of the reduction
+    # On GPUs, whether a kernel can reduce so many elements for what follows in it.
+    serves: Callable[[int], bool] | None = None
 
 
 def _form(step: Step, views: dict[Var, View]) -> _Form | None:
@@ -176,8 +184,6 @@ def _form(step: Step, views: dict[Var, View]) -> _Form | None:
     if not all(isinstance(x, Var) for x in step.operands):
         return None
     result = step.results[0]
-    if not devices_of(result.tiling)[0].runtime.backend.host_readable:
-        return None
     if result.sharding.memory_kind != "device":
         return None
     arrays = [x for x in step.operands if isinstance(x, Var)]
@@ -195,9 +201,31 @@ def _form(step: Step, views: dict[Var, View]) -> _Form | None:
         types = tuple(row.loop(avals)[: len(avals)] if row.loop else [a.dtype for a in avals])
         numbers = iter(step.numbers)
         given = [next(numbers) if at in step.scalars else None for at in range(len(avals))]
+        if not _is_here(step):
+            return _launched(_Form(step, rule, seen, (), True))
         text = expression(row.name, ["x"] * len(avals), types, result.dtype, given)
         return _Form(step, rule, seen, (), text is not None)
-    return _reducing(step, rule, seen)
+    form = _reducing(step, rule, seen)
+    return form if form is None or _is_here(step) else _launched(form)
+
+
+def _is_here(step: Step) -> bool:
+    """Whether a kernel is the host's."""
+    return devices_of(step.results[0].tiling)[0].runtime.backend.host_readable
+
+
+def _launched(form: _Form) -> _Form | None:
+    """Return an operation as one of kernels of a GPU, if it can be in one."""
+    step = form.step
+    op = op_of(step, form.name, range(len(step.operands)))
+    numbers = [(value.dtype, t) for (at, value), t in zip(op.operands, op.types, strict=False)
+               if at is None]  # fmt: skip
+    if step.row is not None and step.row.loop and any(own != t for own, t in numbers):
+        return None  # beyond the type: as infinite
+    one = fused_op(op, [x.dtype for x in step.operands])
+    fuses = devices_of(step.results[0].tiling)[0].runtime.backend.fuses
+    form.serves, form.expressible = functools.partial(fuses, one), True
+    return form if fuses(one, 0) else None
 
 
 def _reducing(step: Step, rule: Rule, seen: list[View]) -> _Form | None:
@@ -207,13 +235,15 @@ def _reducing(step: Step, rule: Rule, seen: list[View]) -> _Form | None:
     if step.numbers or not isinstance(row.strategies[0], Reduce):
         return None
     types = [aval.dtype for aval in avals]
-    if all(rule.sizes[factor] == 1 for factor in rule.reduced):
-        return None
-    if result.dtype not in TYPES or any(t not in TYPES for t in types) or not rule.reduced:
+    if _is_here(step):
+        known = {result.dtype, *types} <= TYPES.keys()
+        if not known or all(rule.sizes[factor] == 1 for factor in rule.reduced):
+            return None
+    if not rule.reduced:
         return None
     if row.name in _PRODUCTS:
         settings = devices_of(result.tiling)[0].runtime.settings
-        if not (settings.compiler and shutil.which(settings.compiler)):
+        if _is_here(step) and not (settings.compiler and shutil.which(settings.compiler)):
             return None  # a library's is faster than tiles
         (a, b) = rule.operands if len(rule.operands) == 2 else ((), ())
         factors = set(rule.reduced)
@@ -251,7 +281,8 @@ def _joined(form: _Form, region: Region) -> bool:
     loops: dict[int, int] = {}
     if not _inside(form, region, factors, loops):
         return False
-    if region.members and not loops and not _alike(form, region, loops):
+    single = form.serves is not None and any(v.base in region.dims for v in form.views)
+    if region.members and not loops and not single and not _alike(form, region, loops):
         return False
     more = [n for n in range(len(sizes)) if n not in loops and sizes[n] > 1]
     grown = [*region.sizes, *[sizes[n] for n in more]]
@@ -262,13 +293,26 @@ def _joined(form: _Form, region: Region) -> bool:
 
     own = [named(dims) for dims in factors]
     reduced = tuple([names[n] for n in form.reduced if n in names])
-    if math.prod([grown[n] for n in {*names.values()} if grown[n] <= SHORT]) > _MOST_SHORT:
+    unrolled = {*names.values()} if form.serves is None else {
+        loop for own in (reduced, *[m.reduced for m in region.members]) for loop in own
+    }  # fmt: skip
+    if math.prod([grown[n] for n in unrolled if grown[n] <= SHORT]) > _MOST_SHORT:
         return False
     long = {loop for loop in reduced if grown[loop] > SHORT}
     read = [view.under(dims) for view, dims in zip(form.views, own, strict=True)]
     if not set(names.values()) <= {loop for dims in read for loop in dims}:
         return False  # nothing that is read says how long a broadcast dim is
     read += [v.under(x) for m in region.members for v, x in zip(m.views, m.own, strict=True)]
+    level = max((region.level.get(view.base, 0) for view in form.views), default=0)
+    far = False
+    if form.serves is not None:
+        others = [{loop for loop in m.reduced if grown[loop] > SHORT} for m in region.members]
+        if long and not all(loops in (set(), long) for loops in others):
+            return False  # the threads of a row go along the same loops for all
+        far = region.far or (bool(long) and not form.serves(math.prod(grown[n] for n in long)))
+        if far and level and not {*names.values()}.isdisjoint(region.inner | long):
+            return False
+        read = []  # in whatever order dims are
     ends = bool(long) and (
         _is_split(form)
         or (region.inner and long != region.inner)
@@ -287,11 +331,12 @@ def _joined(form: _Form, region: Region) -> bool:
         return False  # what lacks a loop would be done again and again
     if lacking and not all(_is_last(dims, lacking, grown) for dims in read):
         return False
-    region.sizes, region.inner = grown, frozenset(inner)
+    region.sizes, region.inner, region.far = grown, frozenset(inner), far
     for view, dims in zip(form.views, own, strict=True):
         if view.base not in region.dims:
             region.read.setdefault(view.base, view.under(dims))
     region.dims[result] = dims = named(form.rule.results[0])
+    region.level[result] = level + bool(long and not ends)
     if ends:
         region.ended.add(result)
     region.members.append(Member(step, form.views, own, dims, reduced, form.name, bool(ends)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -171,6 +172,22 @@ def checked(
     return leaves, found, size
 
 
+def flattened(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
+    """Return the leaves of arguments and their structure; quick for arrays by position."""
+    if not kwargs:
+        for x in args:
+            if type(x) is not ConcreteArray:
+                break
+        else:
+            return list(args), _positional(len(args))
+    return tree.flatten((args, kwargs))
+
+
+@functools.lru_cache
+def _positional(count: int) -> Any:
+    return tree.structure(((0,) * count, {}))
+
+
 Arguments: TypeAlias = tuple[Sequence[Any], dict[str, Any]]
 """Positional and keyword arguments."""
 
@@ -201,18 +218,20 @@ def mapped_arguments(
     Last comes what puts the leaves together. Arguments are as for `mapped_leaves` and `checked`,
     which do this for any; what is most common passes all their checks in one loop.
     """
-    axes = [in_axes] * len(args) if type(in_axes) is int else in_axes
-    if args and not kwargs and isinstance(axes, list | tuple) and len(axes) == len(args):
+    axes = (in_axes,) * len(args) if type(in_axes) is int else in_axes
+    if not kwargs and (type(axes) is tuple or type(axes) is list) and len(axes) == len(args):
         length = size
-        for x, axis in zip(args, axes, strict=True):
-            if type(x) not in _COMMON:
+        for x, axis in zip(args, axes):  # noqa: B905, of one length
+            kind = type(x)
+            if kind is not ConcreteArray and kind is not Mapped:
                 break
             if axis is not None:
-                if type(axis) is not int or not 0 <= axis < len(x._shape):
+                shape = x._shape
+                if type(axis) is not int or not 0 <= axis < len(shape):
                     break
                 if length is None:
-                    length = x._shape[axis]
-                elif x._shape[axis] != length:
+                    length = shape[axis]
+                elif shape[axis] != length:
                     break
         else:
             if length is not None:
@@ -221,24 +240,21 @@ def mapped_arguments(
     return *checked(leaves, own, size, label, said), together
 
 
-_COMMON = {ConcreteArray, Mapped}
-
-
 def _alone(inside: list[Any]) -> Arguments:
     return inside, {}
 
 
-def each_result(out: Any, out_axes: Any, outside: Callable[[Any, Any, str], Any]) -> Any:
-    """Return results as a function of each leaf, its mapped dim and its name gives them."""
+def each_result(out: Any, out_axes: Any, outside: Callable[..., Any], *more: Any) -> Any:
+    """Return results as a function of each leaf, its mapped dim, its name and more gives them."""
     if type(out_axes) is int and is_array(out):
-        return outside(out, out_axes, "the result")
+        return outside(out, out_axes, "the result", *more)
     leaves, structure = tree.flatten(out)
     axes = tree.broadcast_prefix(
         out_axes, out, lambda x: x is None, names=("out_axes", "the result")
     )
     paths = ["".join(map(str, path)) for path in structure.leaf_paths()]
     made = [
-        outside(leaf, axis, "the result" + path)
+        outside(leaf, axis, "the result" + path, *more)
         for leaf, axis, path in zip(leaves, axes, paths, strict=True)
     ]
     return tree.unflatten(structure, made)

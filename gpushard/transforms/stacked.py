@@ -274,7 +274,7 @@ def _ahead(
     """Return the sizes of further axes of a grid on which an argument has its elements already."""
     for x, dim in zip(leaves, dims, strict=True):
         lies = getattr(x, "_sharding", None)
-        if dim is None or type(lies) is not PmapSharding or lies.num_devices <= size:
+        if type(lies) is not PmapSharding or lies.num_devices <= size or dim is None:
             continue
         own = gridded(lies)
         first, *ahead = own.mesh.axis_sizes
@@ -300,10 +300,10 @@ def stacked(x: Any, axis: int | None, names: Names, frame: StackedFrame, number:
         x, outer, source = x._value, x._names, x._source or source
     lead = tuple([name.place or () for name in outer]) if outer else ()
     at, shape, array = len(outer) + axis, x.shape, is_array(x)
-    shape = (*shape[:at], *shape[at + 1 :])
+    shape = shape[:at] + shape[at + 1 :]
     kept: Splits = ((),) * (len(shape) - len(outer))
     if array and frame.axis != mesh.axis_names[-1]:
-        others = _elements(x, len(outer), mesh, every=True)
+        others = _elements(x._sharding, x.shape, len(outer), mesh, every=True)
         others = others[:axis] + others[axis + 1 :]
         kept = tuple([axes if frame.axis not in axes else () for axes in others])
     way = _way(mesh, frame.axis, frame.sizes, shape, lead, axis, kept)
@@ -324,7 +324,7 @@ def unstacked(x: Mapped, axis: int | None, names: Names, frame: StackedFrame) ->
         x = spread(x, outer + names) if axis is not None else x
     value = (brought(x, mesh) if frame.brings else x)._value
     ahead = len(outer) + (0 if axis is None else len(names))
-    kept = _elements(value, ahead, mesh)
+    kept = _elements(value._sharding, value._shape, ahead, mesh)
     if frame.outer is None and frame.used < len(mesh.axis_names):
         used = frame.used
         mesh = _mesh(frame.pool, mesh.axis_sizes[:used], mesh.axis_names[:used])
@@ -338,7 +338,7 @@ def unstacked(x: Mapped, axis: int | None, names: Names, frame: StackedFrame) ->
             outside = listed(mesh, sharding, value.shape)
             value = relabel(value, outside.tiling(tiling.shape), outside)
     else:
-        shape = (*value.shape[: len(outer)], *value.shape[ahead:])
+        shape = value._shape[: len(outer)] + value._shape[ahead:]
         way = _way(mesh, frame.axis, frame.sizes, shape, lead, axis, kept)
         if value._held().tiling is not way.named_tiling:
             value = value._moved(way.named, "pmap")
@@ -348,21 +348,21 @@ def unstacked(x: Mapped, axis: int | None, names: Names, frame: StackedFrame) ->
     return value if frame.outer is None else mapped(value, outer, frame.outer, x._source)
 
 
-def _elements(value: Any, ahead: int, mesh: Mesh, *, every: bool = False) -> Splits:
-    """Return the axes of each dim after the first ones: those of parts, and one of elements.
+@functools.lru_cache(maxsize=4096)
+def _elements(own: Sharding, shape: Shape, ahead: int, mesh: Mesh, every: bool = False) -> Splits:
+    """Return the axes of each dim after the first ones: those of parts, and one of elements. Pure.
 
     Along others, unless every one is asked for, it is brought together.
     """
-    own = value._sharding
     if type(own) is PmapSharding:
         own = gridded(own)
     found: list[tuple[str, ...]] = []
-    for dim in range(ahead, value.ndim):
+    for dim in range(ahead, len(shape)):
         axes = own.spec.axes(dim) if isinstance(own, NamedSharding) and own.mesh is mesh else ()
-        fits = len(axes) == 1 and value.shape[dim] == mesh.shape[axes[0]]
+        fits = len(axes) == 1 and shape[dim] == mesh.shape[axes[0]]
         count = math.prod([mesh.shape[axis] for axis in axes])
         parts = every or all(axis.startswith(_PARTS) for axis in axes)
-        found.append(axes if fits or (parts and value.shape[dim] % count == 0) else ())
+        found.append(axes if fits or (parts and shape[dim] % count == 0) else ())
     return tuple(found)
 
 
@@ -422,10 +422,12 @@ class Opened:
         self.frame = frame = StackedFrame(
             what, label, size, devices, kind=_CHUNKS if every is None else "pmap", ahead=ahead
         )
-        self._names: Names = (frame.name(axis, frame.count, (frame.axis,)),)
+        count = size if every is not None else frame.count
+        self._names: Names = (frame.name(axis, count, (frame.axis,)),)
+        frame.sizes = (count,)
         if every is None:
-            self._names = (*self._names, frame.name(axis, size // frame.count))
-        frame.sizes = tuple([name.size for name in self._names])
+            self._names = (*self._names, frame.name(axis, size // count))
+            frame.sizes = (count, size // count)
 
     def check_shapes(self, args: Any, shapes: Any) -> None:
         """Check that what the function sees of arguments has the shapes that are said."""
@@ -454,18 +456,14 @@ class Opened:
         ]
         args, kwargs = self._together(inside)
         with frame:
-            return each_result(
-                call(*args, **kwargs),
-                out_axes,
-                lambda x, axis, arg: _result(fun, x, axis, names, frame, arg),
-            )
+            return each_result(call(*args, **kwargs), out_axes, _result, fun, names, frame)
 
 
 def _is_shape(x: Any) -> bool:
     return x is None or (type(x) is tuple and all(type(n) is int for n in x))
 
 
-def _result(fun: Any, x: Any, axis: Any, names: Names, frame: StackedFrame, arg: str) -> Any:
+def _result(x: Any, axis: Any, arg: str, fun: Any, names: Names, frame: StackedFrame) -> Any:
     if type(x) is not Mapped:
         check_leaf(x, frame.what, arg)
     x = as_mapped(x, frame)

@@ -19,11 +19,12 @@ from gpushard.frozen import dataclass
 from gpushard.geometry.format import Format, Layout
 from gpushard.ops.programs.reduce import Reduce
 from gpushard.placement.device_put import device_put
-from gpushard.transforms.executable import Executable, array_of, run_of
+from gpushard.transforms.executable import Executable, array_of
 from gpushard.transforms.fold import folded
 from gpushard.transforms.graph import Graph, Step, Var
 from gpushard.transforms.named_dims import innermost
 from gpushard.transforms.propagate import optimized
+from gpushard.transforms.regions import fused
 from gpushard.transforms.scans import SEVERAL
 from gpushard.transforms.trace import tracing
 
@@ -478,7 +479,7 @@ def _meanwhile(step: Step) -> tuple[int, int]:
         carried = own.inputs[: len(own.inputs) - own.captured]
         outside = _bytes(own.inputs[len(carried) :])
         let_go = carried if step.name in ("for", "while") and own is step.bodies[-1] else ()
-        within = max(within, _peak(own, run_of(own), let_go) - outside)
+        within = max(within, _peak(own, fused(own), let_go) - outside)
     rows = beside = 0  # parts of results, and what putting them together takes beside these
     for x, one in zip(step.results[::-1], body.results[::-1], strict=False):
         if x.shape != one.shape:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
+from itertools import count, repeat
 from typing import Any, TypeVar
 
 from gpushard.array.array import ConcreteArray
@@ -77,6 +78,7 @@ def vmap(
     what = title("vmap", fun)
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
+    place = (spmd_axis_name,) if isinstance(spmd_axis_name, str) else spmd_axis_name
 
     @functools.wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -86,18 +88,12 @@ def vmap(
         )
         mesh = None if spmd_axis_name is None else _mesh_with(spmd_axis_name, leaves, what)
         frame = Frame(what, mesh, label)
-        place = (spmd_axis_name,) if isinstance(spmd_axis_name, str) else spmd_axis_name
         name = frame.name(axis_name, size, place=place)
-        inside = [
-            inner(leaf, axis, name, frame, number)
-            for number, (leaf, axis) in enumerate(zip(leaves, axes, strict=True))
-        ]
+        inside = list(map(inner, leaves, axes, repeat(name), repeat(frame), count()))
         own_args, own_kwargs = together(inside)
         with frame:
             out = fun(*own_args, **own_kwargs)
-            return each_result(
-                out, out_axes, lambda x, axis, arg: outer(x, axis, name, frame, fun, arg)
-            )
+            return each_result(out, out_axes, outer, name, frame, fun)
 
     return call  # type: ignore[return-value]
 
@@ -129,7 +125,7 @@ def inner(x: Any, axis: int | None, name: NamedDim, frame: Frame, number: int) -
     return mapped(value, names, frame, source)
 
 
-def outer(x: Any, axis: Any, name: NamedDim, frame: Frame, fun: Any, arg: str) -> Any:
+def outer(x: Any, axis: Any, arg: str, name: NamedDim, frame: Frame, fun: Any) -> Any:
     """Return a result with the mapped dim where it is wanted."""
     if type(x) is not Mapped:
         check_leaf(x, frame.what, arg)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -10,10 +11,14 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+import gpushard.numpy as gnp
+from gpushard import testing
 from gpushard.runtime.cuda import backend
 from tests.gpu.device import SPLITS, Split, gpu_runtime, needs_gpu
+from tests.share import seeds
 from tests.softgpu import counters
 from tests.softgpu.run import ACTIVE
+from tests.transforms.test_regions import SHAPES, SPECS, STEPS, interpreted
 
 pytestmark = needs_gpu
 counted = pytest.mark.skipif(ACTIVE not in os.environ, reason="only the software GPU counts")
@@ -53,6 +58,26 @@ def stencil(m: Any, a: Any) -> Any:
     return a[1:-1, 1:-1] * 4 - a[:-2, 1:-1] - a[2:, 1:-1] - a[1:-1, :-2] - a[1:-1, 2:]
 
 
+def nearest(m: Any, points: Any, centres: Any) -> Any:
+    apart = (points * points).sum(1)[:, None] - 2 * points @ centres.T
+    return m.argmin(apart + (centres * centres).sum(1), axis=1)
+
+
+def k_means(m: Any, points: Any, centres: Any, numbers: Any) -> Any:
+    chosen = (nearest(m, points, centres)[:, None] == numbers).astype("float32")
+    return (chosen.T @ points) / m.maximum(chosen.sum(0), 1)[:, None]
+
+
+def n_body(m: Any, places: Any) -> Any:
+    apart = places[None] - places[:, None]
+    near = (apart * apart).sum(-1) + 0.01
+    return (apart / (near * m.sqrt(near))[..., None]).sum(1)
+
+
+def columns(m: Any, a: Any) -> Any:
+    return (a * a).max(0) + (a - 1).sum(0)
+
+
 def floats(*shape: int) -> Any:
     return np.random.default_rng(len(shape)).standard_normal(shape, dtype=np.float32)
 
@@ -72,8 +97,33 @@ PROGRAMS: dict[str, Program] = {
     "softmax of rows of 1": (softmax, [floats(16, 1)], [ROWS], 1),
     "layer norm": (layer_norm, [floats(16, 70), floats(70), floats(70)], [ROWS, P(), P()], 1),
     "moments": (moments, [floats(16, 6, 7)], [ROWS], 1),
-}
+    "x + y": (lambda m, a, b: a + b, [floats(8, 8), floats(8, 8)], [ROWS, ROWS], 1),
+    "nearest": (nearest, [floats(1003, 16), floats(32, 16)], [ROWS, P()], 1),
+    "columns": (columns, [floats(300, 70)], [P()], 1),
+    "N-body": (n_body, [floats(130, 3)], [P()], 1),
+    "stencil": (stencil, [floats(131, 40)], [P()], 1),
+    "k-means": (
+        k_means, [floats(1003, 16), floats(32, 16), np.arange(32)], [P(), P(), P()], 1,
+    ),
+    "logistic": (logistic, [floats(400, 50), floats(400), floats(50)], [P(), P(), P()], 1),
+    "long columns": (columns, [floats(5000, 7)], [P()], 1),
+    "far columns": (columns, [floats(20_000, 7)], [P()], 1),
+    "total": (lambda m, a: m.abs(a).sum() / 2 + a.mean() * a.max(), [floats(300, 300)], [P()], 1),
+    "total of ones": (lambda m, a: (m.exp(a), m.exp(a).sum(1) + 1), [floats(3, 9000)], [P()], 1),
+    "long k-means": (
+        k_means, [floats(20_003, 3), floats(32, 3), np.arange(32)], [P(), P(), P()], 1,
+    ),
+    "long logistic": (logistic, [floats(20_000, 50), floats(20_000) > 0, floats(50)], [P()] * 3, 1),
+}  # fmt: skip
 """Functions, arguments, how these lie, and launches for each GPU."""
+
+SPLIT: dict[str, Program] = {
+    "N-body": (n_body, [floats(130, 3)], [ROWS], 2),  # all places go to all devices
+    "stencil": (stencil, [floats(131, 40)], [ROWS], 2),  # edges do
+    "k-means": (k_means, [floats(1003, 16), floats(32, 16), np.arange(32)], [ROWS, P(), P()], 4),
+    "logistic": (logistic, [floats(400, 50), floats(400), floats(50)], [ROWS, ROWS, P()], 3),
+}
+"""Where parts are moved or merged: launches for all partitions of a GPU."""
 
 
 def placed(values: list[Any], specs: list[Any]) -> list[gs.Array]:
@@ -118,6 +168,42 @@ def test_a_region_is_one_launch_for_all_partitions(
 
 
 @counted
+@pytest.mark.parametrize("name", SPLIT)
+def test_what_is_moved_or_merged_takes_few_more(name: str) -> None:
+    function, values, specs, launches = SPLIT[name]
+    with gpu_runtime(split=Split(8, False), poisoned=False):
+        arrays = placed(values, specs)
+        traced = gs.jit(lambda *xs: function(gs.numpy, *xs))
+        close(traced(*arrays), function(np, *values))
+        before = counters.read()
+        made = gs.block_until_ready(traced(*arrays))
+        counts = counters.read() - before
+        assert counts["launches"] == launches and not counts["library_calls"], counts
+        assert not counts["modules_loaded"], counts
+        close(made, function(np, *values))
+
+
+EIGHT = ["x + y", "chain", "softmax", "layer norm", "stencil", "k-means", "logistic", "N-body"]
+"""Programs that are measured on the host."""
+
+
+@pytest.mark.parametrize("name", [*EIGHT, *[f"{name}, split" for name in SPLIT]])
+def test_regions_are_those_of_the_host(name: str) -> None:
+    short, _, split = name.partition(", ")
+    function, values, specs, _ = (SPLIT if split else PROGRAMS)[short]
+    steps = []
+    for runtime in (
+        gpu_runtime(split=Split(4, False)),
+        testing.runtime(backend="host", host_devices=4, compiler="cc"),
+    ):
+        with runtime:
+            arrays = placed(values, specs)
+            compiled = gs.jit(lambda *xs: function(gs.numpy, *xs)).lower(*arrays).compile()
+            steps.append([step.name for step in compiled._executable.steps])
+    assert steps[0] == steps[1]
+
+
+@counted
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_region_is_one_launch_for_each_gpu(name: str) -> None:
     function, values, specs, launches = PROGRAMS[name]
@@ -133,13 +219,10 @@ def test_a_region_is_one_launch_for_each_gpu(name: str) -> None:
 
 
 @pytest.mark.parametrize("split", SPLITS[2:], ids=str)
-@pytest.mark.parametrize("name", [*PROGRAMS, "logistic", "stencil"])
+@pytest.mark.parametrize("name", [*PROGRAMS, *[f"{name}, split" for name in SPLIT]])
 def test_values_are_numpys_under_the_checker(name: str, split: Split) -> None:
-    others: dict[str, Program] = {
-        "logistic": (logistic, [floats(40, 5), floats(40), floats(5)], [ROWS, ROWS, P()], 0),
-        "stencil": (stencil, [floats(18, 18)], [P()], 0),
-    }
-    function, values, specs, _ = {**PROGRAMS, **others}[name]
+    short, _, split_too = name.partition(", ")
+    function, values, specs, _ = (SPLIT if split_too else PROGRAMS)[short]
     with gpu_runtime(split=split, checked=True):
         arrays = placed(values, specs)
         traced = gs.jit(lambda *xs: function(gs.numpy, *xs))
@@ -216,13 +299,14 @@ def test_numbers_and_shapes_compile_nothing_new() -> None:
         assert not (counters.read() - before)["modules_loaded"]
 
 
-def test_rows_that_are_long_are_left_to_cupy() -> None:
+def test_rows_that_are_long_are_two_kernels() -> None:
     value = floats(2, 1 << 15)
     with gpu_runtime(split=Split(2, False)):
         (x,) = placed([value], [ROWS])
         traced = gs.jit(lambda x: (x * 2 + 1) / x.max(axis=-1, keepdims=True))
         close(traced(x), (value * 2 + 1) / value.max(axis=-1, keepdims=True))
-        assert "fused" in traced.lower(x).compile().as_text()  # what is before
+        lines = traced.lower(x).compile().as_text().splitlines()
+        assert len(lines) == 4 and "fused" in lines[1], lines  # what is needed twice is in both
 
 
 def test_what_has_no_statement_ends_a_region() -> None:
@@ -232,3 +316,107 @@ def test_what_has_no_statement_ends_a_region() -> None:
         traced = gs.jit(lambda x: gs.numpy.cumsum(x * 2 + 1, axis=1) * 3 - 1)
         close(traced(x), np.cumsum(value * 2 + 1, axis=1) * 3 - 1)
         assert traced.lower(x).compile().as_text().count("fused") == 2
+
+
+EXACT = [
+    "add", "apart", "broadcast", "columns", "exp", "less dim", "multiply", "new dim", "part",
+    "part last", "row", "tanh", "transpose", "where",
+]  # fmt: skip
+"""Functions of which no reduction is part."""
+
+
+def drawn(seed: int, names: list[str]) -> tuple[list[Any], list[Any], list[Any]]:
+    """Return a random program, its arguments and how they lie."""
+    source = random.Random(seed)
+    program = [
+        (source.choice(names), *[source.randint(max(0, n - 2), n + 1) for _ in range(2)])
+        for n in range(source.randint(2, 12))
+    ]
+    values = [np.random.default_rng(1).uniform(-3, 3, shape) for shape in source.choice(SHAPES)]
+    specs = [P(*source.choice(SPECS)[: value.ndim]) for value in values]
+    return program, values, specs
+
+
+@pytest.mark.parametrize("seed", seeds(60))
+@pytest.mark.parametrize("kind", ["any", "exact"])
+def test_random_programs(kind: str, seed: int) -> None:
+    program, values, specs = drawn(seed, EXACT if kind == "exact" else sorted(STEPS))
+    with gpu_runtime(split=Split(4, False), checked=seed % 2 == 0), np.errstate(all="ignore"):
+        mesh = gs.make_mesh((2, 2), ("x", "y"))
+        xs = [
+            gs.device_put(x, gs.NamedSharding(mesh, spec))
+            for x, spec in zip(values, specs, strict=True)
+        ]
+        found = gs.jit(lambda *xs: interpreted(program, list(xs), gnp))(*xs)
+        wanted = interpreted(program, xs, gnp)
+        for mine, theirs in zip(map(np.asarray, found), map(np.asarray, wanted), strict=True):
+            assert mine.dtype == theirs.dtype and mine.shape == theirs.shape
+            if kind == "exact":
+                assert mine.tobytes() == theirs.tobytes()
+            else:
+                scale = max(1.0, abs(theirs).max(initial=0))
+                np.testing.assert_allclose(mine, theirs, rtol=1e-8, atol=1e-8 * scale)
+
+
+@pytest.mark.parametrize("name", ["softmax", "softmax of short rows", "layer norm", "nearest",
+                                  "N-body", "moments", "columns"])  # fmt: skip
+def test_bits_do_not_depend_on_how_rows_are_split(name: str) -> None:
+    function, values, specs, _ = {**PROGRAMS, "N-body": SPLIT["N-body"]}[name]
+    specs = [P(None, "x")] if name == "columns" else specs
+    found = []
+    for split in SPLITS[:4]:
+        with gpu_runtime(split=split):
+            made = gs.jit(lambda *xs: function(gnp, *xs))(*placed(values, specs))
+            made = made if isinstance(made, tuple) else (made,)
+            found.append([np.asarray(x).tobytes() for x in made])
+    assert all(own == found[0] for own in found)
+
+
+@pytest.mark.parametrize("dtype", ["f", "d", "e", "i", "l", "?"])
+@pytest.mark.parametrize("along", [0, 1])
+def test_positions_of_extremes(dtype: str, along: int) -> None:
+    value = np.random.default_rng(0).integers(-9, 9, (40, 60)).astype(dtype)
+    if value.dtype.kind == "f":
+        value[::7, 3] = np.nan
+        value[:7, 9] = np.nan
+        value[::5, 4], value[::3, 29] = np.inf, -np.inf
+        value[11], value[12], value[13] = np.inf, -np.inf, -0.0
+        value[:, 17] = np.inf
+
+    def positions(m: Any, x: Any) -> Any:
+        x = m.where(x > 5, x, x)
+        return m.argmax(x, along), m.argmin(x, along), m.argmin(x, along) + m.argmax(x, along)
+
+    def of_both(m: Any, x: Any) -> Any:  # along dims of which one is within a thread
+        first = m.argmin(x[:, :24] + x[:, 1:25], 1)
+        return first, m.argmax(first), m.argmin(x[:7, :8])
+
+    with gpu_runtime(split=Split(4, False)):
+        (x,) = placed([value], [P()])
+        for function in (positions, of_both):
+            for mine, theirs in zip(
+                gs.jit(lambda x, f=function: f(gnp, x))(x), function(np, value), strict=True
+            ):
+                np.testing.assert_array_equal(np.asarray(mine), theirs)
+
+
+@pytest.mark.parametrize("name", ["exp", "tanh"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_functions_are_within_units_in_the_last_place(name: str, dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    edges = [0, -0.0, np.inf, -np.inf, np.nan, np.finfo(dtype).tiny / 8, np.finfo(dtype).max]
+    low = np.log(np.finfo(dtype).tiny)  # below it results are denormal
+    x = np.concatenate([rng.uniform(-20, 20, 2000), low - rng.uniform(0, 12, 200), edges])
+    x = x.astype(dtype)
+    with gpu_runtime(split=Split(2, False)):
+        (array,) = placed([x], [P()])
+        traced = gs.jit(lambda x: (getattr(gnp, name)(x), -x))
+        assert "fused" in traced.lower(array).compile().as_text()
+        found = np.asarray(traced(array)[0])
+    with np.errstate(all="ignore"):
+        wanted = getattr(np, name)(x.astype(np.longdouble))
+        one = np.spacing(np.abs(wanted.astype(dtype))).astype(np.longdouble)
+        special = ~np.isfinite(wanted.astype(dtype))
+        np.testing.assert_array_equal(found[special], wanted.astype(dtype)[special])
+        apart = np.abs(found.astype(np.longdouble) - wanted)[~special] / one[~special]
+    assert apart.max() < 4.5

@@ -194,7 +194,10 @@ def _launched(
 
 
 def launched_together(
-    work: Work, numbers: Sequence[Dtype], operands: Sequence[tuple[Dtype, Tiling]], domain: Tiling
+    work: Work,
+    numbers: Sequence[Dtype],
+    operands: Sequence[tuple[Dtype, Tiling]],
+    lengths: Sequence[Shape],
 ) -> Launched | None:
     """Return calls of `Fused` functions as launches, if the backend has a kernel for them.
 
@@ -202,15 +205,14 @@ def launched_together(
       work: what there is to call.
       numbers: types of the numbers that they take after the blocks.
       operands: types of the blocks, and where they lie.
-      domain: what blocks the loops go over.
+      lengths: of each call those of the loops.
     """
     if not work.calls:
         return None
     types = [*(dtype for dtype, _ in operands), *numbers]
     scalars = range(len(operands), len(types))
     takes = [[(n, call.home) for n in range(len(operands))] for call in work.calls]
-    shapes = [domain.shard_shapes[call.home] for call in work.calls]
-    return _in_groups(work, types, scalars, (), takes, shapes)
+    return _in_groups(work, types, scalars, (), takes, lengths)
 
 
 def _in_groups(

@@ -74,6 +74,10 @@ _DLPACK_CUDA = 2
 _MOST_SPARE = 1 << 20
 """Larger memory goes back to its pool at once, to serve what is of other sizes."""
 
+_WIDE = 1 << 30
+"""Indices of functions that become one from which on 64 bits count them; arrays may be larger than
+loops by some elements."""
+
 _MOST_PRODUCTS = 1 << 24
 """Products of matrices of fewer multiplications than this take less time than to launch them."""
 
@@ -526,7 +530,7 @@ class CudaBackend:
     def fuses(self, op: FusedOp, length: int) -> bool:
         """Whether `calls` has kernels of an operation with others."""
         if op.reduction is not None:
-            return fused.reduces(op.reduction, op.types[0], op.dtype, length)
+            return fused.reduces(op, length)
         return self._driver.fuses(op)
 
     def _fused(
@@ -539,33 +543,32 @@ class CudaBackend:
         together: bool,
     ) -> list[Calls] | None:
         """Return what makes calls of functions that become one; None for too many arrays."""
-        most = max(len(shapes) for _, shapes in batches)
-        wide = any(math.prod(shape) >= 1 << 31 for _, shapes in batches for shape in shapes)
-        types, loops = tuple(operands), len(function.dims)
-        signature = Signature(types, tuple(scalars), tuple(results), most, wide, max(1, loops))
+        own = [[fused.lengths_of(function, shape) for shape in shapes] for _, shapes in batches]
+        most, loops = max(map(len, own)), max(1, len(function.loops))
+        wide = any(math.prod(lengths) >= _WIDE for calls in own for lengths in calls)
+        signature = Signature(tuple(operands), tuple(scalars), tuple(results), most, wide, loops)
         if signature.nbytes > fused.MOST_BYTES:
             return None
-        ahead, kept = len(operands), sum(function.dims[: loops - function.reduced])
-        width = fused.width(function, math.prod(batches[0][1][0][kept:]))
+        way = fused.threads(function, [lengths for calls in own for lengths in calls])
         chip = self._queues[batches[0][0]].chip
         driver, store, gpu = self._driver, self._gpu_stores[chip], self._ordinals[chip]
-        kernel = driver.fused(gpu, function, signature, width)
-        full = [function.ops[place - ahead].full for place in function.results]
+        kernel = driver.fused(gpu, function, signature, way)
         made = []
-        for stream, shapes in batches:
-            lengths = [_lengths(shape, function.dims) for shape in shapes]
+        for (stream, shapes), calls in zip(batches, own, strict=True):
             kinds = [
-                (shape if whole else (*shape[:kept], *(1,) * (len(shape) - kept)), t)
-                for t, whole in zip(results, full, strict=True)
+                (tuple([1 if n is None else shape[n] for n in result.shape]), t)
+                for result, t in zip(function.results, results, strict=True)
                 for shape in shapes
             ]
-            rows = max(math.prod(shape[:kept]) for shape in shapes)
-            grid = -(-rows * width // THREADS), len(shapes)
-            counts = [n for loop in zip(*lengths, strict=True) for n in loop]
+            rows = max(map(way.rows_of, calls))
+            grid = max(1, -(-rows * way.width // THREADS)) * function.parts, len(calls)
+            counts = [n for loop in zip(*calls, strict=True) for n in loop]
+            cleared = 4 * grid[0] // function.parts * len(calls) if function.parts > 1 else 0
             handle = self._queues[stream].handle
             call = Calls(
-                driver, store, handle, kernel, signature, kinds, counts, grid, together=together
-            )
+                driver, store, handle, kernel, signature, kinds, counts, grid,
+                together=together, cleared=cleared,
+            )  # fmt: skip
             made.append(call)
         return made
 

@@ -442,6 +442,9 @@ class FakeDriver:
             to, of = array_at(target, (data.nbytes,), np.uint8), data.copy()
             self._give(stream, lambda: np.copyto(to, of))
 
+    def clear(self, target: int, nbytes: int, stream: FakeStream) -> None:
+        raise AssertionError("nothing is cleared here")
+
     def launch_pieces(self, pieces: Pieces, stream: FakeStream) -> None:
         with self._mutex:
             self._call("launch")

@@ -356,6 +356,11 @@ class CupyDriver:
         kind = runtime.memcpyHostToDevice
         runtime.memcpyAsync(target, address(data), data.nbytes, kind, stream.ptr)
 
+    def clear(self, target: int, nbytes: int, stream: CupyStream) -> None:
+        """Set bytes to 0, but by no kernel."""
+        self._meet()
+        runtime.memsetAsync(target, 0, nbytes, stream.ptr)
+
     def launch_pieces(self, pieces: Pieces, stream: CupyStream) -> None:
         """Copy boxes by a kernel that takes them as its argument."""
         self._launch("copy_boxes_inline", pieces, pieces.parameters[0], stream)
@@ -400,18 +405,16 @@ class CupyDriver:
         statement = _statement(op.function, op.types, (op.dtype,))
         return statement is not None and can_be(statement, op.types, (op.dtype,))
 
-    def fused(self, gpu: int, function: Fused, signature: Signature, width: int) -> int:
+    def fused(self, gpu: int, function: Fused, signature: Signature, way: fused.Threads) -> int:
         """Return the kernel of functions that become one, each by CuPy's own statement."""
-        key = gpu, function, signature, width
-        if key not in self._kernels:
-            statements = [
-                None if op.reduction else _statement(op.function, op.types, (op.dtype,))
-                for op in function.ops
-            ]
-            text = fused.source(function, signature, statements, width)
-            # Each function rounds its result, as it does alone.
-            self._compiled(gpu, key, "fused", text, "--fmad=false")
-        return self._kernels[key]
+        statements = [
+            None if op.reduction else _statement(op.function, op.types, (op.dtype,))
+            for op in function.ops
+        ]
+        text = fused.source(function, signature, statements, way)
+        key = gpu, text
+        # Each function rounds its result, as it does alone.
+        return self._kernels.get(key) or self._compiled(gpu, key, "fused", text, "--fmad=false")
 
     def reduction(self, gpu: int, name: str, signature: Signature) -> int | None:
         """Return the kernel that reduces rows, if there is one."""

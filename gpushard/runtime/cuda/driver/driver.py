@@ -11,6 +11,7 @@ from gpushard.runtime.backend import Fused, FusedOp
 from gpushard.runtime.cuda.kernels.batches import Batch
 from gpushard.runtime.cuda.kernels.elementwise import Signature
 from gpushard.runtime.cuda.kernels.fills import Fills
+from gpushard.runtime.cuda.kernels.fused import Threads
 from gpushard.runtime.cuda.kernels.pieces import Pieces
 from gpushard.typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Shape
 
@@ -190,6 +191,9 @@ class Driver(Protocol):
     def upload(self, target: int, data: HostArray, stream: StreamHandle) -> None:
         """Copy a few bytes that may be overwritten at once."""
 
+    def clear(self, target: int, nbytes: int, stream: StreamHandle) -> None:
+        """Set bytes to 0, but by no kernel."""
+
     def launch_pieces(self, pieces: Pieces, stream: StreamHandle) -> None:
         """Copy boxes by a kernel that takes them as its argument."""
 
@@ -214,14 +218,14 @@ class Driver(Protocol):
     def fuses(self, op: FusedOp) -> bool:
         """Whether a kernel can do an elementwise function among others."""
 
-    def fused(self, gpu: int, function: Fused, signature: Signature, width: int) -> Any:
+    def fused(self, gpu: int, function: Fused, signature: Signature, way: Threads) -> Any:
         """Return the loaded kernel of functions that become one, for `launcher`.
 
         Args:
           gpu: where.
           function: what they are; `fuses` is true of all that are elementwise.
           signature: what is taken, blocks first, and given.
-          width: threads that work on a row.
+          way: how loops are dealt out to threads.
         """
 
     def multiplies(self, gpu: int, function: Any, dtype: Dtype) -> bool:

@@ -51,10 +51,14 @@ class Calls(_Results):
     """Calls of a kernel on blocks of known shapes, with results in one memory (`together`) or each.
 
     `counts` are lengths that the kernel is given: all calls' first ones first. The grid has (blocks
-    of threads for each call, calls).
+    of threads for each call, calls). The last result of the first call starts with `cleared` bytes
+    that are 0 when the kernel starts.
     """
 
-    __slots__ = ("_addresses", "_argument", "_bytes", "_pointers", "at_scalars", "launch", "put")
+    __slots__ = (
+        "_addresses", "_argument", "_bytes", "_clear", "_first", "_pointers", "at_scalars",
+        "launch", "put",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -68,8 +72,13 @@ class Calls(_Results):
         grid: tuple[int, int],
         *,
         together: bool,
+        cleared: int = 0,
     ) -> None:
         super().__init__(store, kinds, together=together)
+        self._clear: Callable[[int], None] | None = None
+        if cleared:
+            self._clear = functools.partial(driver.clear, nbytes=cleared, stream=stream)
+        self._first = (signature.arrays - 1) * grid[1]
         self._addresses = driver.addresses
         self._argument: HostArray = np.zeros(signature.nbytes, np.uint8)
         at = signature.at_counts
@@ -100,6 +109,8 @@ class Calls(_Results):
     def _launch_with(self, places: Sequence[int], numbers: Sequence[np.generic]) -> None:
         """Launch; under the submission lock, as all launches share one argument."""
         self.put(*places)
+        if self._clear is not None:
+            self._clear(places[self._first])
         at = self.at_scalars
         for number in numbers:
             data = number.tobytes()
