@@ -186,7 +186,6 @@ NEAREST: dict[str, dict[str, str]] = {
         "static": "`gs.tree_util.register_dataclass`, whose `meta_fields` are no leaves",
     },
     "nn": {
-        "initializers": "`gs.random`, scaled",
         "scaled_dot_general": "`gs.numpy.einsum`",
         "scaled_matmul": "`gs.numpy.matmul`",
     },

@@ -9,6 +9,7 @@ layer  package                           what it knows
 9      `interop`                         other array libraries: DLPack, CUDA arrays, PyTorch
 9      `multihost`                       what the processes of a program exchange
 9      `legacy`                          older types of JAX, as faces on `Array`
+9      `nnx`                             modules as graphs, and transforms that take them
 8      `numpy`, `random`, `special`      functions, as NumPy, JAX and SciPy name them
 8      `nn`, `lax`                       those of networks; operations as JAX names them
 7      `transforms`                      `shard_map`, `vmap`, `pmap`: functions of functions
@@ -98,6 +99,7 @@ _MODULES = (
     "legacy",
     "multihost",
     "nn",
+    "nnx",
     "numpy",
     "random",
     "sharding",
@@ -141,6 +143,7 @@ if TYPE_CHECKING:
     from gpushard import legacy as legacy
     from gpushard import multihost as multihost
     from gpushard import nn as nn
+    from gpushard import nnx as nnx
     from gpushard import numpy as numpy
     from gpushard import random as random
     from gpushard import sharding as sharding

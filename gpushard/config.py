@@ -17,10 +17,11 @@ from gpushard.errors import ConfigurationError
 
 BACKENDS = ("host", "cuda")
 PARTITION_MODES = ("stream", "green")
+NCCL_MODES = ("auto", "always", "never")
 MOST_PARTITIONS = 64
 """Of one GPU."""
 
-_CHOICES = {"backend": BACKENDS, "partition_mode": PARTITION_MODES}
+_CHOICES = {"backend": BACKENDS, "partition_mode": PARTITION_MODES, "nccl": NCCL_MODES}
 _FLAGS = ("separate_domains", "check", "enable_checks", "parallel_functions_output_gda")
 _LEAST = {
     "host_devices": 1,
@@ -107,6 +108,10 @@ class Settings:
     """A dense box of at least this many bytes goes between GPUs, or between a GPU and page-locked
     memory, by a copy engine; smaller ones, and boxes with strides, by a kernel. 0 uses kernels for
     all."""
+
+    nccl: str = "auto"
+    """Between which GPUs data goes through NCCL, where that is installed: "auto" between those that
+    do not reach each other's memory, "always" between all, "never" between none."""
 
     plan_cache_bytes: int = 64 << 20
     """How many bytes of movement plans are kept for reuse."""
@@ -324,6 +329,7 @@ _VARIABLES: dict[str, tuple[str, Any]] = {
     "GPUSHARD_BLAS_THREADS": ("blas_threads", int),
     "GPUSHARD_MEMORY_LIMIT": ("memory_limit", parse_bytes),
     "GPUSHARD_ENGINE_BYTES": ("engine_bytes", parse_bytes),
+    "GPUSHARD_NCCL": ("nccl", str),
     "GPUSHARD_RELAY_BYTES": ("relay_bytes", parse_bytes),
     "GPUSHARD_LARGE_MOVE_BYTES": ("large_move_bytes", parse_bytes),
     "GPUSHARD_CHECK": ("check", _parse_flag),

@@ -132,6 +132,10 @@ class ConcretizationError(TracedValueError):
     """A number of Python's, or the size of a result, depends on such a value."""
 
 
+class TraceContextError(GpushardError, RuntimeError):
+    """A function that is traced or mapped changes a Variable or Module that it was not given."""
+
+
 class UnboundAxisError(GpushardError, NameError):
     """A collective names an axis that no function around it maps."""
 

@@ -90,6 +90,7 @@ MODULES = {
     "legacy",
     "multihost",
     "nn",
+    "nnx",
     "numpy",
     "random",
     "sharding",
@@ -152,7 +153,14 @@ def test_dir_lists_what_users_may_use() -> None:
         gs.legacy,
     ):
         foreign = set(dir(module)) - set(module.__all__)
-        assert foreign <= {"fft", "lib", "linalg", "special", "__array_api_version__"}
+        assert foreign <= {
+            "fft",
+            "initializers",
+            "lib",
+            "linalg",
+            "special",
+            "__array_api_version__",
+        }
         assert all(hasattr(module, name) for name in dir(module))
 
 
@@ -187,7 +195,17 @@ METHODS = [
 
 
 @pytest.mark.parametrize(
-    "module", [gs.numpy, gs.numpy.linalg, gs.numpy.fft, gs.lax, gs.special, gs.legacy, gs.nn]
+    "module",
+    [
+        gs.numpy,
+        gs.numpy.linalg,
+        gs.numpy.fft,
+        gs.lax,
+        gs.special,
+        gs.legacy,
+        gs.nn,
+        gs.nn.initializers,
+    ],
 )
 def test_every_function_of_arrays_describes_all_that_it_takes(module: Any) -> None:
     """Texts that functions have in common come from a table, and none is missing there."""

@@ -51,18 +51,19 @@ def _small(config: Config) -> Iterator[Case]:
         share = jax.pmap(_add_one)
         shared = jax.pmap(lambda v: v)(value)
         jitted, both = jax.jit(mapped), jax.jit(jax.vmap(_add))
-        one = jax.jit(jax.vmap(_add_one))
+        one, ten = jax.jit(jax.vmap(_add_one)), jax.jit(jax.vmap(_add_ten))
         theirs = {
             "pmap": lambda: share(shared),
             "shard_map": lambda: jitted(a, b),
             "vmap": lambda: one(a),
             "mixed": lambda: both(a, d),
+            "ten": lambda: ten(a),
         }
     pmapped = gs.pmap(_add_one)
     placed = gs.pmap(lambda v: v)(split)
     both_axes = P("x", "y")
     blocks = gs.shard_map(_add, grid, (both_axes, both_axes), both_axes)
-    each, of_two = gs.vmap(_add_one), gs.vmap(_add)
+    each, of_two, tens = gs.vmap(_add_one), gs.vmap(_add), gs.vmap(_add_ten)
     halves = [np.ascontiguousarray(part) for part in np.split(value, 8)]
     table = [
         ("pmap", "pmap: x + 1", lambda: pmapped(placed), lambda: split + 1, value + 1, halves),
@@ -72,12 +73,14 @@ def _small(config: Config) -> Iterator[Case]:
             "mixed", "vmap: x + y, y a number each", lambda: of_two(x, c), lambda: x + c[:, None],
             value + column[:, None], halves,
         ),
+        ("ten", "vmap: ten additions", lambda: tens(x), lambda: _add_ten(x), value + 10, halves),
     ]  # fmt: skip
     targets = {
         "pmap": [Target(seconds=30e-6), Target(times=1 / 3, column=JAX)],
         "shard_map": [Target(seconds=45e-6)],
         "vmap": [Target(times=1, seconds=5e-6, column=ALONE)],
         "mixed": [Target(times=1, seconds=5e-6, column=ALONE)],
+        "ten": [Target(times=1, seconds=50e-6, column=ALONE)],
     }
     for key, name, ours, alone, wanted, parts in table:
         for number, target in enumerate(targets[key]):
@@ -167,6 +170,12 @@ def _large(config: Config, own: Any, threads: ThreadPoolExecutor) -> Iterator[Ca
 
 def _add_one(x: Any) -> Any:
     return x + 1
+
+
+def _add_ten(x: Any) -> Any:
+    for _ in range(10):
+        x = x + 1
+    return x
 
 
 def _add(x: Any, y: Any) -> Any:

@@ -2,7 +2,8 @@
 
 It allocates the whole peak before the first copy, runs the steps in the caller or gives them to the
 streams of the domains that are written, and puts the result together. What a domain cannot read
-comes by way of page-locked memory, within `pinned_bytes`; see `host_staging`. Ordinary host memory
+comes by messages, see `messages`, or else by way of page-locked memory, within `pinned_bytes`; see
+`host_staging`. Ordinary host memory
 beside devices is out of the reach of their streams: the caller copies within it itself.
 """
 
@@ -22,12 +23,14 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of
 from gpushard.movement.host import alias_host, box_of, from_host, read_host
 from gpushard.movement.host_staging import PARTS_PER_STEP, Staged, claim_slots
+from gpushard.movement.messages import Messages, buffer_sizes, claim_buffers
 from gpushard.movement.plan import FLAT, Plan, Step
 from gpushard.movement.planning.aliasing import COPY, EMPTY, VIEW
 from gpushard.runtime.memory import Account, Claim, Memory, packed
 from gpushard.runtime.pool import Pool
 from gpushard.runtime.runtime import Place, Runtime
 from gpushard.runtime.stream import Stream
+from gpushard.runtime.traffic import Link
 from gpushard.typing import HostArray, Index, LocalArray, Shape
 
 
@@ -73,6 +76,7 @@ class Launch:
     within: bool  # whether all is the same kind of memory
     streams: dict[int, Stream]  # the stream that writes each memory domain
     staged: bool  # whether some step reads what its domain cannot reach
+    sent: dict[Link, int]  # what goes by messages, with the bytes of the buffers for them
     few: bool  # whether the caller runs the steps, if what they read is there
     # Counts all blocks, where they are so small that each owns its bytes.
     claim: Callable[[], Claim] | None
@@ -110,7 +114,9 @@ def _make_launch(plan: Plan) -> Launch:
             streams = {first.domain.index: first.device.stream}  # in turn with what computes there
     staged = bool(plan.staging)
     shared = None if readable or by_host or staged else _shared(plan, places, streams)
-    return Launch(places, by_host, kinds == {kind}, streams, staged, few, claim, shared)
+    sent = {} if by_host else buffer_sizes(plan, runtime)
+    shared = None if sent else shared
+    return Launch(places, by_host, kinds == {kind}, streams, staged, sent, few, claim, shared)
 
 
 def _shared(plan: Plan, places: Sequence[Place], streams: dict[int, Stream]) -> Shared | None:
@@ -156,6 +162,7 @@ def new_plan(runtime: Runtime, make: Callable[..., Plan], *how: Any) -> Plan:
     """Make a plan, and tell it which domains reach one another, and what there is for others."""
     plan = make(runtime, *how)
     plan.reaches, plan.pinned_bytes = runtime.backend.reaches, runtime.settings.pinned_bytes
+    plan.sends = runtime.backend.sends
     return plan
 
 
@@ -264,15 +271,19 @@ def _submit_steps(
 
     Of the memories `replaced` nothing old stays, so that an old error is over, too.
     """
-    slots = claim_slots(runtime, plan) if launch.staged else {}
-    ticks: list[int] = []
-    for step in steps:
+    messages = _messages(runtime, plan, launch, operands, memories, name) if launch.sent else None
+    slots = claim_slots(runtime, plan) if launch.staged and messages is None else {}
+    ticks: dict[int, int] = {}
+    for number, step in enumerate(steps):
+        if messages is not None and messages.must_go_first(step):
+            ticks |= messages.submit()
         stream = launch.streams[step.domain]
         until = {memories[of]: ticks[written] for of, written in step.after}
         writes = list(dict.fromkeys([memories[to] for to in step.writes]))
         forget = () if step.part else replaced.intersection(writes)
         reads = tuple(dict.fromkeys([memories[of] for of in step.reads]))
-        far = plan.out_of_reach(step) if slots else set()
+        sent = set() if messages is None else messages.domains(step)
+        far = sent or (plan.out_of_reach(step) if slots else set())
         now = dataclasses.replace(step, phases=()) if far else step
         if not (far and step.part):  # else its blocks are begun already
             tick = runtime.submit(
@@ -285,10 +296,37 @@ def _submit_steps(
                 until=until,
                 scoped=False,
             )
+        if messages is not None and sent:
+            messages.add(step, number, until, writes)
+            continue
         if far:
             way = Staged(runtime, step, stream, name, operands, memories, until, slots, far)
             tick = way.submit(writes)
-        ticks.append(tick)
+        ticks[number] = tick
+    if messages is not None:
+        messages.submit()
+
+
+def _messages(
+    runtime: Runtime,
+    plan: Plan,
+    launch: Launch,
+    operands: Sequence[LocalArray],
+    memories: Sequence[Memory],
+    name: str,
+) -> Messages | None:
+    """Return what sends messages; None if that works no more, or there is no room for it."""
+
+    def stream_of(domain: int) -> Stream:
+        return launch.streams.get(domain, runtime.domains[domain].copy)
+
+    of, to = next(iter(launch.sent))
+    if not runtime.backend.sends(to, of):
+        return None
+    buffers = claim_buffers(runtime, launch.sent, stream_of)
+    if buffers is None:
+        return None
+    return Messages(runtime, name, operands, memories, buffers, plan.engine_bytes, stream_of)
 
 
 def run_step(

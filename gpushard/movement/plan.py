@@ -145,6 +145,9 @@ class Plan:
     reaches: Callable[[int, int], bool] | None = None
     """Whether a domain reads another one's memory; None if all do."""
 
+    sends: Callable[[int, int], bool] | None = None
+    """Whether a domain gets memory of another one by messages; None if none does."""
+
     pinned_bytes: int = 0
     """Page-locked memory for what others cannot reach of a domain; used if there is such."""
 
@@ -325,8 +328,13 @@ class Plan:
         """Return the domains that a step reads and its own domain cannot reach."""
         if self.reaches is None:
             return set()
-        domains = {move[4] for phase in step.phases for move in phase.moves} - {step.domain}
-        return {of for of in domains if not self.reaches(step.domain, of)}
+        return {of for of in _others(step) if not self.reaches(step.domain, of)}
+
+    def sent(self, step: Step) -> set[int]:
+        """Return the domains from which a step gets messages."""
+        if self.sends is None:
+            return set()
+        return {of for of in _others(step) if self.sends(step.domain, of)}
 
     @functools.cached_property
     def operand_of(self) -> IntArray:
@@ -420,13 +428,18 @@ class Plan:
                 f"  links: {len(between)} between domains, the busiest {link[0]} -> {link[1]} with "
                 f"{most:,} bytes"
             )
-        if between and self.engine_bytes is not None:
+        sent = {(of, step.domain) for step in self.steps for of in self.sent(step)}
+        if sent:
+            lines.append(
+                f"  by messages between GPUs: all that goes over {len(sent)} of these links"
+            )
+        elif between and self.engine_bytes is not None:
             engines, kernels = self._crossings(self.engine_bytes)
             lines.append(
                 f"  between domains: {engines:,} dense boxes of at least {self.engine_bytes:,} "
                 f"bytes by copy engines, {kernels:,} boxes by kernels"
             )
-        for of, staging in self.staging.items():
+        for of, staging in () if sent else self.staging.items():
             lines.append(
                 f"  out of reach in domain {of}: {staging.chunks:,} chunks through "
                 f"{staging.slots} x {staging.slot_bytes:,} bytes of page-locked memory, in "
@@ -476,6 +489,11 @@ class Plan:
                 else:
                     kernels += 1
         return engines, kernels
+
+
+def _others(step: Step) -> set[int]:
+    """Return the domains that a step reads beside its own."""
+    return {move[4] for phase in step.phases for move in phase.moves} - {step.domain}
 
 
 def _numbers_in(domain: IntArray) -> list[int]:

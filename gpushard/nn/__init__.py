@@ -2,7 +2,7 @@
 
 They are made of functions of `gpushard.numpy` and `gpushard.special`, run where the data are, and
 keep their shardings. `activations` has those of each element, `normalizing` those that sum over
-dims, `attention` the one of queries, keys and values.
+dims, `attention` the one of queries, keys and values. `initializers` draws weights.
 
 >>> import gpushard as gs
 >>> sharding = gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x"))
@@ -12,6 +12,7 @@ Array([0., 0., 0., 1.], dtype=float64, sharding=NamedSharding(mesh=('x': 4), spe
 """
 
 from gpushard.nn import activations, attention, normalizing
+from gpushard.nn import initializers as initializers
 from gpushard.nn.activations import *
 from gpushard.nn.attention import *
 from gpushard.nn.normalizing import *
@@ -23,4 +24,4 @@ __all__ += normalizing.__all__
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, "initializers"])

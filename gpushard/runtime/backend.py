@@ -13,7 +13,7 @@ from gpushard.config import Settings
 from gpushard.frozen import dataclass
 from gpushard.runtime.callbacks import Caller
 from gpushard.runtime.memory import Claim, Memory
-from gpushard.runtime.phase import BoxCopy, Phase
+from gpushard.runtime.phase import BoxCopy, Message, Phase
 from gpushard.runtime.pool import Store
 from gpushard.runtime.stream import Event, Stream, Tick
 from gpushard.typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Shape
@@ -329,6 +329,12 @@ class Backend(Store, Protocol):
     def reaches(self, domain: int, source: int) -> bool:
         """Whether work on the streams of `domain` can read memory of `source`."""
 
+    def sends(self, domain: int, source: int) -> bool:
+        """Whether `domain` gets memory of `source` by messages rather than by copies.
+
+        That may end when a message has failed. Asked first, it may take seconds.
+        """
+
     def view(self, raw: Any, shape: Shape, dtype: Any) -> LocalArray:
         """Return the start of a raw buffer as a dense array."""
 
@@ -411,6 +417,15 @@ class Backend(Store, Protocol):
         """Copy the boxes of a phase between dense row-major operands, as `copy_boxes` does.
 
         The phase may come again with other operands of the same shapes and type.
+        """
+
+    def exchange(self, messages: Sequence[Message]) -> None:
+        """Give streams messages, between domains of which `sends` is true; they start together.
+
+        It is called within an item. What each end's stream was given before orders the message.
+
+        Raises:
+          Exception: nobody knows which of them have arrived.
         """
 
     def calls(

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from gpushard.frozen import dataclass
+from gpushard.runtime.stream import Stream
 from gpushard.runtime.view import View
 from gpushard.typing import LocalArray, LocalArrays, Shape
 
@@ -20,6 +21,19 @@ Copy: TypeAlias = tuple[int, View, int, View, int]
 
 BoxCopy: TypeAlias = tuple[LocalArray, LocalArray, int]
 """The same of arrays: (part written, part read, of the same shape, memory domain read)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A dense array that is sent to one of the same bytes in another memory domain.
+
+    It takes part in the order of two streams: no later item of either begins before it has arrived.
+    """
+
+    target: LocalArray
+    receiver: Stream
+    source: LocalArray
+    sender: Stream
 
 
 IndexedCopy: TypeAlias = tuple[int, Any, int, Any, int]

@@ -419,6 +419,10 @@ class Runtime:
         capacity = max(LEAST_SLOT, 1 << (nbytes - 1).bit_length())
         return self._claims.make(domain.ring.take(capacity, None, stream))
 
+    def claim_buffer(self, domain: Domain, nbytes: int, stream: Stream) -> Claim:
+        """Allocate in a domain what no device pays for, for items of a stream; inside `commit`."""
+        return self._claims.make(domain.pool.take(nbytes, None, stream))
+
     def claim_host(self, nbytes: int, stream: Stream | None) -> Claim:
         """Allocate host memory for values that are read back; inside `commit`."""
         return self._claims.make(self.host_pool.take(nbytes, None, stream))

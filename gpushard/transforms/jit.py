@@ -40,7 +40,7 @@ from gpushard.transforms.fold import folded
 from gpushard.transforms.graph import Graph
 from gpushard.transforms.named_dims import innermost
 from gpushard.transforms.propagate import optimized
-from gpushard.transforms.signature import check_function, check_leaf, labelled, title
+from gpushard.transforms.signature import check_function, check_leaf, flattened, labelled, title
 from gpushard.transforms.stages import Lowered, Signature, Traced
 from gpushard.transforms.trace import Trace, Tracer, inside, tracing
 
@@ -162,7 +162,7 @@ class Jitted:
         statics: dict[Any, Any] = {}
         if not self._plain:
             args, kwargs, statics = self.split(args, kwargs)
-        leaves, structure = tree.flatten((args, kwargs))
+        leaves, structure = flattened(args, kwargs)
         label = labelled(self._fun, args, kwargs)
         if self._options.in_shardings is not None:
             leaves = placed(leaves, args, kwargs, self._options.in_shardings, self._what, label)

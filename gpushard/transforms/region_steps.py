@@ -21,6 +21,7 @@ from gpushard.ops.scalars import converter
 from gpushard.transforms.c_kernels import c_kernel
 from gpushard.transforms.cuda_kernels import launched_nest
 from gpushard.transforms.graph import Step, Var
+from gpushard.transforms.halos import halos, in_parts
 from gpushard.transforms.nests import SHORT, Load, Nest, Op, Result
 from gpushard.transforms.tiles import straight_kernel, tile_kernel
 from gpushard.transforms.views import View
@@ -155,18 +156,26 @@ def _read(
         if x.tiling.devices != result.devices:
             return None
         own_reads = [key for key in reads if key[0] == number]
-        begins = [key[2] for key in own_reads]
-        ends.append((np.min(begins, axis=0), np.max(begins, axis=0)))
+        begins = np.array([key[2] for key in own_reads])
+        low, high = begins.min(axis=0), begins.max(axis=0)
+        ends.append((low, high))
         starts, stops = [], []
-        for dim in range(len(x.shape)):
+        for dim, n in enumerate(x.shape):
             spans = []
-            for _, dims, begin in own_reads:
-                loop, s = dims[dim], begin[dim]
+            for (_, dims, _), first in zip(own_reads, begins[:, dim], strict=True):
+                loop = dims[dim]
                 zero = np.zeros(len(result.devices), np.int64)
                 a, b = boxes[loop] if loop is not None else (zero, zero + 1)
-                spans.append((a + s, b + s))
+                spans.append((a + first, b + first))
             starts.append(np.min([a for a, _ in spans], axis=0))
             stops.append(np.max([b for _, b in spans], axis=0))
+            if (x.tiling.stops[dim] - x.tiling.starts[dim] == n).all():
+                before, behind = starts[dim], n - stops[dim]
+                if (before == before[0]).all() and (behind == behind[0]).all():
+                    # Blocks have all of it: they are read where they lie, and nothing is cut off.
+                    starts[dim], stops[dim] = starts[dim] - before, stops[dim] + behind
+                    low[dim] -= before[0]
+                    high[dim] += behind[0]
         cut = x.tiling
         if x.shape and not (
             np.array_equal(cut.starts, starts) and np.array_equal(cut.stops, stops)
@@ -280,32 +289,40 @@ def one(laid: Laid) -> Step | None:
     results = [member.step.results[0] for member in laid.results]
     runtime = devices_of(results[0].tiling)[0].runtime
     tilings = laid.natural
-    sizes = [x.dtype.itemsize for x in laid.operands]
-    calls, of_device = calls_of(_REGION, list(zip(laid.tilings, sizes, strict=True)), tilings)
     name = "fused " + " ".join(member.step.name for member in laid.members)
+    host = runtime.backend.host_readable
+    split = None
+    if host and nest.large >= _LARGE:
+        split = halos(nest, laid.operands, laid.tilings, tilings)
+    read = laid.tilings if split is None else split.tilings
+    sources = [*range(len(laid.operands)), *(split.sources if split else [])]
+    sizes = [laid.operands[n].dtype.itemsize for n in sources]
+    calls, of_device = calls_of(_REGION, list(zip(read, sizes, strict=True)), tilings)
+    if split is not None:
+        calls = [dataclasses.replace(call, site=(split.parts[call.home],)) for call in calls]
     work = Work(runtime, name, len, calls, of_device, tilings, [x.dtype for x in results])
     numbers: Sequence[tuple[int, Any]] = ()
     scratch = 0
-    if runtime.backend.host_readable:
+    if host:
         kernel = c_kernel(runtime.settings.compiler, nest) if nest.large >= _LARGE else None
         blocks = [tiling.shard_shapes for tiling in laid.tilings]
         kernel = kernel or straight_kernel(nest, blocks) or tile_kernel(nest)
-        work = dataclasses.replace(work, kernel=kernel)
-        local = LocalCalls(work, steps=len(laid.members))
+        kernel = kernel if split is None else in_parts(kernel, len(laid.operands))
+        local = LocalCalls(dataclasses.replace(work, kernel=kernel), steps=len(laid.members))
     else:
         found = launched_nest(work, nest, laid.tilings)
         if found is None:
             return None
         local, numbers, scratch = found.calls, found.numbers, found.scratch
-    movers = [
-        (n, Mover(runtime, x.tiling, tiling, x.dtype.itemsize, name))
-        for n, (x, tiling) in enumerate(zip(laid.operands, laid.tilings, strict=True))
-        if tiling is not x.tiling
-    ]
+    movers = []
+    for at, (n, tiling, size) in enumerate(zip(sources, read, sizes, strict=True)):
+        own = laid.operands[n].tiling
+        if tiling is not own or at != n:
+            movers.append((n, at, Mover(runtime, own, tiling, size, name)))
     run = _Fused(local, numbers, of_device, movers, laid.merges).run
-    moved = sum(mover.bytes_received for _, mover in movers)
+    moved = sum(mover.bytes_received for *_, mover in movers)
     parts = zip(laid.merges, tilings, results, strict=True)
-    scratch += sum(mover.bytes_written for _, mover in movers) + sum(
+    scratch += sum(mover.bytes_written for *_, mover in movers) + sum(
         int(tiling.volumes.sum()) * x.dtype.itemsize for merge, tiling, x in parts if merge
     )
     scope = " ".join(dict.fromkeys(m.step.scope for m in laid.members if m.step.scope))
@@ -323,7 +340,7 @@ class _Fused:
         calls: LocalCalls,
         numbers: Sequence[tuple[int, Any]],
         of_device: Sequence[int],
-        movers: Sequence[tuple[int, Mover]],
+        movers: Sequence[tuple[int, int, Mover]],
         merges: Sequence[Merge | None],
     ) -> None:
         self._calls, self._numbers, self._movers = calls, numbers, movers
@@ -331,6 +348,7 @@ class _Fused:
             None if merge is None else (merge, [of_device[call.home] for call in merge.calls])
             for merge in merges
         ]
+        self._more = sum(source != at for source, at, _ in movers)
         alone = not movers and not any(merges) and len(calls.dtypes) == len(merges)
         self.run = self._run_alone if alone else self._run
 
@@ -338,11 +356,11 @@ class _Fused:
         return self._calls.run(given, self._numbers)
 
     def _run(self, given: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
-        given = list(given)
-        for at, move in self._movers:
-            given[at] = move(given[at])
+        read = [*given, *[None] * self._more]
+        for source, at, move in self._movers:
+            read[at] = move(given[source])
         found = []
-        parts = self._calls.run_parts(given, self._numbers)
+        parts = self._calls.run_parts(read, self._numbers)
         for n, (part, merge) in enumerate(zip(parts, self._merges, strict=False)):
             if merge is None:
                 found.append(self._calls.assemble(n, part))

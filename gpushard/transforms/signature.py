@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -169,6 +170,22 @@ def checked(
             sizes=tuple(sizes),
         )
     return leaves, found, size
+
+
+def flattened(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
+    """Return the leaves of arguments and their structure; quick for arrays by position."""
+    if not kwargs:
+        for x in args:
+            if type(x) is not ConcreteArray:
+                break
+        else:
+            return list(args), _positional(len(args))
+    return tree.flatten((args, kwargs))
+
+
+@functools.lru_cache
+def _positional(count: int) -> Any:
+    return tree.structure(((0,) * count, {}))
 
 
 Arguments: TypeAlias = tuple[Sequence[Any], dict[str, Any]]

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gpushard as gs
 from gpushard import nn
 from tests.nn import oracle
 from tests.numpy.compare import put
 from tests.numpy.matrices import numbers
 
-MISSING = {"get_scaled_dot_general_config", "initializers", "scaled_dot_general", "scaled_matmul"}
+MISSING = {"get_scaled_dot_general_config", "scaled_dot_general", "scaled_matmul"}
 """What JAX has there that we have not."""
 
 
@@ -21,7 +22,7 @@ def functions(jax: ModuleType) -> list[str]:
 
 
 def test_names_and_signatures(jax: ModuleType) -> None:
-    assert set(functions(jax)) - MISSING <= set(nn.__all__)
+    assert set(functions(jax)) - MISSING <= set(dir(nn))
     for name in nn.__all__:
         if name == "tanh":  # NumPy's
             continue
@@ -68,3 +69,24 @@ def test_attention(jax: ModuleType, call: str) -> None:
     found = nn.dot_product_attention(*[put(x, "y") for x in given], **how, return_residual=True)
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(np.asarray(one), np.asarray(other), 1e-4, 1e-5)
+
+
+def test_initializers(jax: ModuleType) -> None:
+    """Names, arguments, and numbers for the same key; those that are drawn differ by roundings."""
+    theirs, ours = jax.nn.initializers, nn.initializers
+    assert {name for name in dir(theirs) if name[0] != "_"} == set(ours.__all__)
+    how: dict[str, Any] = {"constant": (3.0,), "variance_scaling": (2.0, "fan_geo_avg", "normal")}
+    for name in set(ours.__all__) - {"Initializer"}:
+        parameters = [
+            [(p.name, p.default) for p in inspect.signature(getattr(of, name)).parameters.values()]
+            for of in (ours, theirs)
+        ]
+        assert parameters[0] == parameters[1], name
+        made = [getattr(of, name) for of in (ours, theirs)]
+        if name not in ("zeros", "ones"):
+            made = [make(*how.get(name, ())) for make in made]
+        found = np.asarray(made[0](gs.random.key(7), (3, 40, 50), np.float32))
+        wanted = np.asarray(made[1](jax.random.key(7), (3, 40, 50), np.float32))
+        assert found.dtype == wanted.dtype == np.float32
+        size = (32 if "orthogonal" in name else 8) * np.spacing(np.abs(wanted).max())
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=size, err_msg=name)

@@ -103,6 +103,8 @@ class Library:
     sources: tuple[str, ...] = ()
     refusal: int = 0
     """What a stub returns: that something is not supported."""
+    folder: str = "lib"
+    """Where it goes: what not every machine has can be left out."""
 
 
 LIBRARIES = (
@@ -111,6 +113,7 @@ LIBRARIES = (
     Library("libcusolver.so.11", "cupy_backends/cuda/libs/cusolver", ("libraries/solver.cpp",), 9),
     Library("libcusparse.so.12", "cupy_backends/cuda/libs/cusparse", (), 10),
     Library("libcurand.so.10", "cupy_backends/cuda/libs/curand", (), 201),
+    Library("libnccl.so.2", "cupy_backends/cuda/libs/nccl", ("libraries/nccl.cpp",), 3, "nccl"),
     Library("libcublasLt.so.12"),
     Library("libnvJitLink.so.12"),
 )
@@ -309,7 +312,7 @@ def _including(folders: Iterable[Path]) -> list[str]:
 def _make_build(made: SoftGpu) -> None:
     print(f"making {made.build}: the driver, the compiler and the libraries", flush=True)
     with _new(made.build):
-        for name in ("lib", "include", "objects"):
+        for name in ("lib", "nccl", "include", "objects"):
             (made.build / name).mkdir()
         for folder in _cuda_includes(made):  # NVRTC's folder looks like that of a CUDA toolkit
             for path in folder.iterdir():
@@ -356,9 +359,11 @@ static int refuse(const char* name) {{
     return target
 
 
-def _link(made: SoftGpu, soname: str, objects: Sequence[Path], *options: str | Path) -> None:
-    target = made.build / "lib" / soname
-    _run("g++", "-shared", f"-Wl,-soname,{soname}", "-o", target, *objects, *options)
+def _link(
+    made: SoftGpu, name: str, objects: Sequence[Path], *options: str | Path, folder: str = "lib"
+) -> None:
+    target = made.build / folder / name
+    _run("g++", "-shared", f"-Wl,-soname,{name}", "-o", target, *objects, *options)
 
 
 def _make_library(made: SoftGpu, library: Library) -> None:
@@ -374,6 +379,7 @@ def _make_library(made: SoftGpu, library: Library) -> None:
         *(made, library.soname, objects, f"-Wl,--version-script={script}"),
         *(made.build / "lib" / "libcuda.so.1", "-Wl,--as-needed", f"-L{lapack}"),
         *("-lscipy_openblas", f"-Wl,-rpath,{lapack}"),
+        folder=library.folder,
     )
 
 

@@ -52,7 +52,7 @@ def environment(made: SoftGpu, options: Options) -> dict[str, str]:
         "SOFTGPU_DEVICES": str(options.devices),
         "SOFTGPU_PEERS": str(int(options.peers)),
         "SOFTGPU_GUARD": str(int(options.guard)),
-        "LD_LIBRARY_PATH": str(made.build / "lib"),
+        "LD_LIBRARY_PATH": f"{made.build / 'lib'}:{made.build / 'nccl'}",
         # CUB's kernels are made for warps that run in step.
         "CUPY_ACCELERATORS": "",
         "CUPY_CACHE_DIR": str(made.kernels),

@@ -147,6 +147,48 @@ def test_programs_are_one_kernel(compiler: str) -> None:
             np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-4)
 
 
+@given(
+    shape=st.tuples(st.integers(260, 300), st.integers(150, 160)),
+    starts=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), min_size=1, max_size=4),
+    part=st.tuples(st.integers(0, 60), st.integers(0, 60)),
+    layout=st.sampled_from([((6,), ("x",)), ((3, 2), ("x", ("y",))), ((3, 2), (("x", "y"),))]),
+    compiler=st.sampled_from(["cc", ""]),
+)
+@examples(60)
+def test_only_halos_are_moved(
+    shape: Any, starts: Any, part: Any, layout: Any, compiler: str
+) -> None:
+    """Windows of rows of one array, with another one that lies as it does, equal those of NumPy."""
+    rng = np.random.default_rng(0)
+    values = [rng.integers(-9, 9, shape).astype(np.float32) for _ in range(2)]
+    before, behind = part
+    many, wide = shape[0] - before - behind - 4, shape[1] - 3
+
+    def f(x: Any, y: Any) -> Any:
+        total = 2 * y[before : before + many, :wide]
+        for n, (row, column) in enumerate(starts, 1):
+            total = total + n * x[before + row : before + row + many, column : column + wide]
+        return total, total.max(1)
+
+    with testing.runtime(**HOST, compiler=compiler):
+        sizes, spec = layout
+        mesh = gs.make_mesh(sizes, ("x", "y")[: len(sizes)])
+        xs = [gs.device_put(v, gs.NamedSharding(mesh, P(*spec))) for v in values]
+        for found, want in zip(gs.jit(f)(*xs), f(*values), strict=True):
+            np.testing.assert_array_equal(np.asarray(found), want)
+
+
+@pytest.mark.parametrize("compiler", ["cc", ""])
+def test_a_stencil_copies_no_block(compiler: str) -> None:
+    value = np.random.default_rng(0).random((600, 130), np.float32)
+    with testing.runtime(**HOST, compiler=compiler):
+        x = gs.device_put(value, gs.NamedSharding(gs.make_mesh((6,), ("x",)), P("x")))
+        compiled = gs.jit(stencil).lower(x).compile()
+        row = value[0].nbytes
+        assert compiled.memory_analysis().temp_size_in_bytes <= 6 * 4 * row  # of 600
+        np.testing.assert_array_equal(np.asarray(compiled(x)), stencil(value))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
 def test_extremes_of_what_is_no_number(dtype: str) -> None:
     value = np.random.default_rng(0).integers(-9, 9, (700, 30)).astype(dtype)

@@ -22,7 +22,7 @@ from gpushard.errors import RaceError
 from gpushard.runtime.backend import Backend, Claiming, Committing, Item, Memories, Pace, Tasks
 from gpushard.runtime.checking.shadow import Access, Shadow, caller_place, raise_to
 from gpushard.runtime.memory import Claim, Memory
-from gpushard.runtime.phase import BoxCopy, Phase
+from gpushard.runtime.phase import BoxCopy, Message, Phase
 from gpushard.runtime.stream import Clock, Event, Stream, Tick
 from gpushard.typing import HostArray, LocalArray, LocalArrays
 
@@ -185,6 +185,26 @@ class Checker:
         """Copy boxes, once that is known to be right."""
         run = functools.partial(self.backend.copy_boxes, copies, domain)
         self._use([source for _, source, _ in copies], [target for target, _, _ in copies], run)
+
+    def exchange(self, messages: Sequence[Message]) -> None:
+        """Send messages, once it is known that their streams have them in their order."""
+        with self._mutex:
+            for message in messages:
+                self._check_end(message.source, message.sender, "is sent", writes=False)
+                self._check_end(message.target, message.receiver, "is received", writes=True)
+        self.backend.exchange(messages)
+
+    def _check_end(self, array: LocalArray, stream: Stream, what: str, *, writes: bool) -> None:
+        """Check that an item of a stream has said that it writes, or reads, a buffer."""
+        shadow = self._find(array)
+        if shadow is None:
+            return
+        last = shadow.write
+        mine = last is not None and last.stream is stream
+        if not writes:
+            mine = mine or any(read.stream is stream for read in shadow.reads)
+        access = Access(stream, f"a message {caller_place()}", stream.issued)
+        self._check(mine, f"{what} without being declared", access)
 
     def fill_boxes(self, targets: LocalArrays, value: np.generic, domain: int) -> None:
         """Fill boxes, once that is known to be right."""

@@ -60,11 +60,12 @@ from gpushard.runtime.cuda.memory.stores import (
     address_of,
     reach_of,
 )
+from gpushard.runtime.cuda.nccl import Communicators, Parcel
 from gpushard.runtime.cuda.streams import CudaEvent, EventPool, Lease, LostEvent, Queue
 from gpushard.runtime.host import dlpack
 from gpushard.runtime.host.views import keep
 from gpushard.runtime.memory import Claim
-from gpushard.runtime.phase import BoxCopy, Phase
+from gpushard.runtime.phase import BoxCopy, Message, Phase
 from gpushard.runtime.stream import Event, Stream, Tick
 from gpushard.typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Shape
 
@@ -94,7 +95,7 @@ class CudaBackend:
 
     Args:
       settings: of these gpus, partitions, partition_mode, separate_domains, slab_bytes,
-        engine_bytes.
+        engine_bytes, nccl.
       driver: makes the calls of CUDA; by default through CuPy.
 
     Raises:
@@ -135,6 +136,7 @@ class CudaBackend:
             self._bounces,
             settings.engine_bytes,
         )
+        self._communicators = Communicators(driver, self._ordinals)
         self._prefetcher = CallingThread("gpushard-prefetch")
         self._claim: Callable[[Stream, int], Claim]
         self._borrow: Callable[[Stream, int], Claim]
@@ -192,6 +194,18 @@ class CudaBackend:
         chip, other = topology.chips[domain], topology.chips[source]
         page_locked = topology.kind(source) == "pinned_host"  # which each GPU can read
         return page_locked or chip == other or other in self._peers[chip]
+
+    def sends(self, domain: int, source: int) -> bool:
+        """Whether `domain` gets memory of `source` through NCCL.
+
+        Between GPUs that reach one another that is for those who ask for it: a copy engine or a
+        kernel that reads there needs no second kernel, and no buffers.
+        """
+        chips, wanted = self._topology.chips, self._settings.nccl
+        far = max(domain, source) < self._topology.device_domains and chips[domain] != chips[source]
+        if not far or wanted == "never" or (wanted == "auto" and self.reaches(domain, source)):
+            return False
+        return self._health.is_usable and self._communicators.are_ready()
 
     def new_lock(self) -> AbstractContextManager[Any]:
         """Make a lock."""
@@ -609,6 +623,22 @@ class CudaBackend:
         with self._health.watch():
             self._copier.copy_now(copies, domain)
 
+    def exchange(self, messages: Sequence[Message]) -> None:
+        """Give streams messages, which start together."""
+        parcels = []
+        for message in messages:
+            sender, receiver = self._queues[message.sender], self._queues[message.receiver]
+            ends = (
+                address_of(self._driver, message.source),
+                address_of(self._driver, message.target),
+            )
+            handles, nbytes = (sender.handle, receiver.handle), message.target.nbytes
+            parcels.append(Parcel(sender.chip, ends[0], receiver.chip, ends[1], nbytes, handles))
+        self._communicators.exchange(parcels)
+        for message in messages:
+            domains = self._queues[message.receiver].domain, self._queues[message.sender].domain
+            self._copier.traffic.add(domains[0], {domains[1]: message.target.nbytes})
+
     def fill_boxes(self, targets: LocalArrays, value: np.generic, domain: int) -> None:
         """Fill boxes: on the stream of the item that calls, or now, and then wait for them."""
         queue: Queue | None = getattr(self._inside, "queue", None)
@@ -667,6 +697,7 @@ class CudaBackend:
             self.synchronize()
         except DeviceLostError:
             return
+        self._communicators.close()
         for bounce in self._bounces:
             bounce.close()
         for slabs in self._slabs():

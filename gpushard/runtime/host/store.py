@@ -21,6 +21,7 @@ from gpushard.runtime.backend import (
 )
 from gpushard.runtime.host import dlpack
 from gpushard.runtime.host.views import address, keep
+from gpushard.runtime.phase import Message
 from gpushard.runtime.stream import Stream, Tick
 from gpushard.typing import Dtype, HostArray, Kinds, Shape
 
@@ -65,6 +66,14 @@ class NumpyStore:
     def reaches(self, domain: int, source: int) -> bool:
         """Whether `domain` can read `source`: always."""
         return True
+
+    def sends(self, domain: int, source: int) -> bool:
+        """Whether memory goes from `source` to `domain` by messages: never."""
+        return False
+
+    def exchange(self, messages: Sequence[Message]) -> None:
+        """Nothing is sent."""
+        raise AssertionError("memory of the host is read where it lies")
 
     def calls(self, *of: Any, together: bool) -> None:
         """Leave it to NumPy's functions, block by block."""

@@ -211,6 +211,9 @@ class FakeDriver:
         bisect.insort(self._starts, start)
         return start
 
+    def nccl(self) -> Any:
+        return None
+
     def malloc(self, gpu: int, nbytes: int) -> int:
         with self._mutex:
             self._call("malloc")

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import operator
 import os
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -341,6 +343,12 @@ class CupyDriver:
         """Copy bytes from the memory of another GPU by a copy engine."""
         self._meet()
         runtime.memcpyPeerAsync(target, gpu, source, peer, nbytes, stream.ptr)
+
+    def nccl(self) -> Any:
+        """Return CuPy's module of that name; None where the library is not installed."""
+        with warnings.catch_warnings(action="ignore"):  # nobody has asked for it
+            module = importlib.import_module("cupy.cuda.nccl")
+        return module if module.available else None
 
     def upload(self, target: int, data: HostArray, stream: CupyStream) -> None:
         """Copy a few bytes that may be overwritten at once: CUDA copies them aside first."""

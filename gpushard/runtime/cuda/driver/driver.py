@@ -185,6 +185,9 @@ class Driver(Protocol):
     ) -> None:
         """Copy bytes from the memory of another GPU by a copy engine."""
 
+    def nccl(self) -> Any:
+        """Return CuPy's module of that name; None where the library is not installed."""
+
     def upload(self, target: int, data: HostArray, stream: StreamHandle) -> None:
         """Copy a few bytes that may be overwritten at once."""
 

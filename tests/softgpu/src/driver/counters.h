@@ -18,6 +18,10 @@
   X(bytes_on_device)                                                                               \
   X(bytes_between_devices)                                                                         \
   X(bytes_on_host)                                                                                 \
+  X(messages)                                                                                      \
+  X(bytes_of_messages)                                                                             \
+  X(communicators_made)                                                                            \
+  X(communicators_released)                                                                        \
   X(events_created)                                                                                \
   X(events_recorded)                                                                               \
   X(events_waited)                                                                                 \

@@ -58,6 +58,10 @@ bool passed(Point point);
 // Whether a point was passed, after running a piece of work at most if it was not.
 bool passed_by_now(Point point);
 
+// A point that no stream passes before somebody gives up waiting for it.
+Point never();
+void give_up_waiting();
+
 // Let the host wait; these are counted.
 void wait_for(Point point);
 void wait_for_device(int ordinal);

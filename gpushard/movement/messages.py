@@ -1,0 +1,330 @@
+"""Copies between domains that send each other messages, as GPUs do by NCCL.
+
+A box goes as it lies if it is dense on both sides, and large or alone. The others that one domain
+gets from another are packed there into a buffer, sent as one message, and put where they belong;
+what does not fit into the buffer is sent in further rounds.
+
+All messages of a round start together, so that items before and after say what they use. Before,
+one of the sender waits for what is read, and packs. After, one of the receiver unpacks, and one of
+the sender holds what was read until then.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from gpushard.errors import ExecutionError
+from gpushard.frozen import dataclass
+from gpushard.movement.host_staging import PARTS_PER_STEP, chunk_bytes, submit_copies
+from gpushard.movement.plan import Plan, Step
+from gpushard.runtime.chunks import LEAST_SLOT, Move, chunks
+from gpushard.runtime.copy_engine import by_engine
+from gpushard.runtime.memory import Claim, Memory
+from gpushard.runtime.phase import Copy, Message, Phase
+from gpushard.runtime.pool import NoRoomError
+from gpushard.runtime.runtime import Runtime
+from gpushard.runtime.stream import Stream
+from gpushard.runtime.traffic import Link
+from gpushard.typing import LocalArray
+
+
+def buffer_sizes(plan: Plan, runtime: Runtime) -> dict[Link, int]:
+    """Return the bytes of the buffers, on both sides, of each link over which a plan sends."""
+    sizes: dict[Link, int] = {}
+    for step in plan.steps:
+        for of in plan.sent(step):
+            for phase in step.phases:
+                _, packed = _divided(phase, of, plan.engine_bytes)
+                nbytes = sum(math.prod(move[1].shape) for move in packed) * phase.itemsize
+                sizes[of, step.domain] = max(nbytes, sizes.get((of, step.domain), 0))
+    most = chunk_bytes(runtime) // max(1, len(plan.domains))
+    return {link: min(nbytes, max(LEAST_SLOT, most)) for link, nbytes in sizes.items()}
+
+
+def _divided(phase: Phase, of: int, engine_bytes: int | None) -> tuple[list[Copy], list[Copy]]:
+    """Return the copies that go over one link as they lie, and those that are packed."""
+    direct: list[Copy] = []
+    packed: list[Copy] = []
+    moves = [move for move in phase.moves if move[4] == of]
+    for move in moves:
+        _, target, _, source, _ = move
+        dense = target.is_dense(phase.itemsize) and source.is_dense(phase.itemsize)
+        nbytes, least = math.prod(target.shape) * phase.itemsize, engine_bytes or 0
+        large = by_engine(nbytes, dense=dense, crosses=True, least=least)
+        (direct if large or (dense and len(moves) == 1) else packed).append(move)
+    return direct, packed
+
+
+Streams = Callable[[int], Stream]
+"""What writes a domain."""
+
+Buffers = Mapping[Link, tuple[Claim, Claim] | None]
+"""Those of the sender and the receiver, for each link; None where nothing is packed."""
+
+
+def claim_buffers(runtime: Runtime, sizes: Mapping[Link, int], streams: Streams) -> Buffers | None:
+    """Allocate them; inside `commit`; None if there is no room beside what the plan needs."""
+
+    def claim(domain: int, nbytes: int) -> Claim:
+        return runtime.claim_buffer(runtime.domains[domain], nbytes, streams(domain))
+
+    try:
+        return {
+            (of, to): (claim(of, nbytes), claim(to, nbytes)) if nbytes else None
+            for (of, to), nbytes in sizes.items()
+        }
+    except NoRoomError:
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class _Receiver:
+    """A step whose domain gets messages."""
+
+    step: Step
+    number: int  # of the step
+    domains: set[int]  # that it gets them from
+    stream: Stream
+    until: Mapping[Memory, int]
+    writes: Sequence[Memory]
+    parts: Iterator[int]  # that it adds to what it writes
+
+
+@dataclass(frozen=True, eq=False)
+class _Load:
+    """What goes over one link in one round."""
+
+    receiver: _Receiver
+    of: int
+    direct: Sequence[Move[Memory]]
+    packed: Sequence[Move[Memory]]
+    buffers: tuple[Claim, Claim] | None
+
+    @property
+    def reads(self) -> list[Memory]:
+        """What it needs."""
+        return list(dict.fromkeys(move.tag for move in (*self.direct, *self.packed)))
+
+    @property
+    def memories(self) -> list[Memory]:
+        """Those of the buffers."""
+        return [claim.memory for claim in self.buffers] if self.buffers and self.packed else []
+
+
+class Messages:
+    """The steps of a plan that get messages: they wait here until none may join them.
+
+    Args:
+      runtime: whose domains take part.
+      name: what the plan does, for errors.
+      operands: the arrays of the plan.
+      memories: theirs.
+      buffers: what is packed goes through.
+      engine_bytes: that of the plan.
+      streams: says what writes a domain.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        name: str,
+        operands: Sequence[LocalArray],
+        memories: Sequence[Memory],
+        buffers: Buffers,
+        engine_bytes: int | None,
+        streams: Streams,
+    ) -> None:
+        self._runtime = runtime
+        self._name = name
+        self._operands = operands
+        self._memories = memories
+        self._buffers = buffers
+        self._engine_bytes = engine_bytes
+        self._streams = streams
+        self._waiting: list[_Receiver] = []
+
+    def domains(self, step: Step) -> set[int]:
+        """Return the domains from which a step gets messages."""
+        links = self._buffers
+        read = {move[4] for phase in step.phases for move in phase.moves}
+        return {of for of in read if (of, step.domain) in links}
+
+    def must_go_first(self, step: Step) -> bool:
+        """Whether a step reads or writes what one that waits writes, or writes what it reads."""
+        reads, writes = self._all_of(step.reads), self._all_of(step.writes)
+        for other in self._waiting:
+            if not writes.isdisjoint(self._all_of(other.step.reads)):
+                return True
+            if not (reads | writes).isdisjoint(other.writes):
+                return True
+        return False
+
+    def add(
+        self, step: Step, number: int, until: Mapping[Memory, int], writes: Sequence[Memory]
+    ) -> None:
+        """Let a step wait, whose stream has begun to write the memories `writes`."""
+        stream, first = self._streams(step.domain), step.part * PARTS_PER_STEP + 1
+        parts = itertools.count(first)
+        way = _Receiver(step, number, self.domains(step), stream, until, writes, parts)
+        self._waiting.append(way)
+
+    def submit(self) -> dict[int, int]:
+        """Give streams what waits, inside `commit`; return the tick of each step, by number."""
+        waiting, self._waiting = self._waiting, []
+        for number in range(max((len(way.step.phases) for way in waiting), default=0)):
+            loads: list[Iterator[_Load]] = []
+            for way in waiting:
+                if number < len(way.step.phases):
+                    phase = way.step.phases[number]
+                    self._copy_what_is_near(way, phase)
+                    loads += [self._loads(way, phase, of) for of in sorted(way.domains)]
+            for round_ in itertools.zip_longest(*loads):
+                self._send([load for load in round_ if load is not None])
+        return {way.number: way.stream.issued for way in waiting}
+
+    def _copy_what_is_near(self, way: _Receiver, phase: Phase) -> None:
+        near = [move for move in phase.moves if move[4] not in way.domains]
+        if near:
+            copies = [
+                (target.of(self._operands[to]), source.of(self._operands[of]), domain)
+                for to, target, of, source, domain in near
+            ]
+            self._submit_writes(way, self._all_of(move[2] for move in near), copies)
+
+    def _submit_writes(
+        self,
+        way: _Receiver,
+        reads: set[Memory],
+        copies: Sequence[tuple[LocalArray, LocalArray, int]],
+    ) -> None:
+        submit_copies(
+            *(self._runtime, way.stream, self._name, copies, way.step.domain),
+            *(list(reads), way.writes),
+            part=next(way.parts),
+            until=way.until,
+        )
+
+    def _loads(self, way: _Receiver, phase: Phase, of: int) -> Iterator[_Load]:
+        """Yield what a phase gets from one domain, round by round."""
+        direct, packed = (
+            [self._move(copy) for copy in copies]
+            for copies in _divided(phase, of, self._engine_bytes)
+        )
+        buffers = self._buffers[of, way.step.domain]
+        limit = buffers[0].memory.nbytes if buffers else 1
+        groups = chunks(packed, limit)
+        first = next(groups, [])
+        if direct or first:
+            yield _Load(way, of, direct, first, buffers)
+        for group in groups:
+            yield _Load(way, of, [], group, buffers)
+
+    def _move(self, copy: Copy) -> Move[Memory]:
+        to, target, of, source, _ = copy
+        ends = target.of(self._operands[to]), source.of(self._operands[of])
+        return Move(*ends, self._memories[of])
+
+    def _all_of(self, operands: Iterable[int]) -> set[Memory]:
+        return {self._memories[of] for of in operands}
+
+    def _send(self, loads: Sequence[_Load]) -> None:
+        """Submit one round."""
+        runtime, name = self._runtime, self._name
+        together = _Together(runtime)
+        unpacks: dict[_Receiver, list[tuple[LocalArray, LocalArray, int]]] = {}
+        for load in loads:
+            way, sender, own = load.receiver, self._streams(load.of), load.memories
+            pairs = [(move.target, move.source) for move in load.direct]
+            pack, unpack = [], unpacks.setdefault(way, [])
+            if load.packed:
+                assert load.buffers is not None, "boxes to pack without buffers"
+                at, of = (_laid_out(runtime, claim, load.packed) for claim in load.buffers)
+                pairs.append((of[0], at[0]))
+                pack = [(b, m.source, load.of) for b, m in zip(at[1], load.packed, strict=True)]
+                to = way.step.domain
+                unpack += [(m.target, b, to) for b, m in zip(of[1], load.packed, strict=True)]
+                runtime.submit(way.stream, name, _nothing, (), own[1:])
+            submit_copies(
+                *(runtime, sender, name, pack, load.of, load.reads, own[:1]), until=way.until
+            )
+            together.add(way, [*load.reads, *own], [(*p, sender) for p in pairs])
+        if not loads:
+            return
+        runtime.submit(loads[0].receiver.stream, name, together.run, (), (), scoped=False)
+        for way, copies in unpacks.items():
+            runtime.submit(
+                *(way.stream, name, functools.partial(together.finish, way, copies)),
+                *(list(together.needs[way]), way.writes),
+                part=next(way.parts),
+                until=way.until,
+                scoped=False,
+            )
+        for load in loads:
+            until, reads = load.receiver.until, [*load.reads, *load.memories[:1]]
+            runtime.submit(self._streams(load.of), name, _nothing, reads, (), until=until)
+
+
+class _Together:
+    """The messages of one round. What a receiver needs and is not there keeps all of its away."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._backend = runtime.backend
+        self._messages: dict[_Receiver, list[Message]] = {}
+        self.needs: dict[_Receiver, dict[Memory, None]] = {}
+        self._error: BaseException | None = ExecutionError("the messages were not sent")
+
+    def add(
+        self,
+        way: _Receiver,
+        needs: Sequence[Memory],
+        ends: Sequence[tuple[LocalArray, LocalArray, Stream]],
+    ) -> None:
+        """Add messages (target, source, sender)."""
+        self.needs.setdefault(way, {}).update(dict.fromkeys(needs))
+        messages = self._messages.setdefault(way, [])
+        messages += [Message(to, way.stream, of, sender) for to, of, sender in ends]
+
+    def run(self) -> None:
+        """Send them."""
+        try:
+            self._backend.exchange(
+                [
+                    message
+                    for way, messages in self._messages.items()
+                    if all(memory.error is None for memory in self.needs[way])
+                    for message in messages
+                ]
+            )
+        except BaseException as error:
+            self._error = error
+            raise
+        self._error = None
+
+    def finish(self, way: _Receiver, copies: Sequence[tuple[LocalArray, LocalArray, int]]) -> None:
+        """Put what was packed where it belongs."""
+        if self._error is not None:
+            raise self._error
+        if copies:
+            self._backend.copy_boxes(copies, way.step.domain)
+
+
+def _laid_out(
+    runtime: Runtime, claim: Claim, group: Sequence[Move[Memory]]
+) -> tuple[LocalArray, list[LocalArray]]:
+    """Return the start of a buffer that boxes fill one after the other, and these."""
+    dtype = group[0].target.dtype
+    ends = list(itertools.accumulate(move.target.size for move in group))
+    whole = runtime.backend.view(claim.memory.raw, (ends[-1],), dtype)
+    starts = [0, *ends[:-1]]
+    boxes = [
+        whole[start:stop].reshape(move.target.shape)
+        for start, stop, move in zip(starts, ends, group, strict=True)
+    ]
+    return whole, boxes
+
+
+def _nothing() -> None:
+    """What an item does that only has its place."""

@@ -1,0 +1,227 @@
+"""Filters: which leaves of a graph are meant, by kind, tag, path or any condition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import EllipsisType
+from typing import TypeAlias
+
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.frozen import dataclass
+
+# fmt: off
+__all__ = [
+    "All", "Any", "Everything", "Filter", "Not", "Nothing", "OfType", "PathContains", "PathIn",
+    "WithTag", "to_predicate",
+]
+# fmt: on
+
+Path: TypeAlias = tuple[object, ...]
+Predicate: TypeAlias = Callable[[Path, object], bool]
+
+Filter: TypeAlias = object
+"""A type, a tag, `...` or True (everything), None or False (nothing), a function of path and leaf,
+or a list or tuple of filters (any of them)."""
+
+
+def to_predicate(filter: Filter) -> Predicate:
+    """Return the function of a path and a leaf that a filter means.
+
+    Args:
+      filter: a type, of which the leaf is an instance; a string, which is the leaf's
+        `tag`; `...` or True for everything, None or False for nothing; a function, which is
+        returned; or a list or tuple of filters, any of which may be true.
+
+    Raises:
+      ArgumentTypeError: it is something else.
+
+    >>> import gpushard as gs
+    >>> is_param = gs.nnx.to_predicate(gs.nnx.Param)
+    >>> is_param(("kernel",), gs.nnx.Param(1.0)), is_param(("mean",), gs.nnx.BatchStat(1.0))
+    (True, False)
+    """
+    if isinstance(filter, bool | EllipsisType | None):
+        return Everything() if filter else Nothing()
+    if isinstance(filter, str):
+        return WithTag(filter)
+    if isinstance(filter, type):
+        return OfType(filter)
+    if isinstance(filter, list | tuple):
+        return Any(*filter)
+    if callable(filter):
+        return filter
+    raise ArgumentTypeError.refusing(
+        "filter",
+        filter,
+        "is no filter; use a type, a tag, ..., None, or a function of path and leaf",
+    )
+
+
+def predicates(filters: Sequence[Filter], function: str) -> list[Predicate]:
+    """Return the functions that filters mean which are tried one after the other.
+
+    Raises:
+      ArgumentError: one that takes everything stands before others.
+    """
+    found = [to_predicate(filter) for filter in filters]
+    for number, each in enumerate(found[:-1]):
+        if isinstance(each, Everything) and not all(
+            isinstance(other, Everything) for other in found[number + 1 :]
+        ):
+            raise ArgumentError(
+                f"{function}: `...` stands before other filters, as number {number} of "
+                f"{len(found)}, and leaves nothing for them; put it last",
+                argument="filters",
+                number=number,
+            )
+    return found
+
+
+class _Several:
+    """Filters that are made of others."""
+
+    __slots__ = ("predicates",)
+
+    def __init__(self, *filters: Filter) -> None:
+        self.predicates = tuple(map(to_predicate, filters))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self.predicates == other.predicates
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.predicates))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self.predicates))})"
+
+
+class All(_Several):
+    """What all of some filters take.
+
+    Args:
+      *filters: the filters.
+    """
+
+    def __call__(self, path: Path, leaf: object) -> bool:
+        """Whether it takes a leaf."""
+        return all(each(path, leaf) for each in self.predicates)
+
+
+class Any(_Several):
+    """What any of some filters takes.
+
+    Args:
+      *filters: the filters.
+    """
+
+    def __call__(self, path: Path, leaf: object) -> bool:
+        """Whether it takes a leaf."""
+        return any(each(path, leaf) for each in self.predicates)
+
+
+class Not(_Several):
+    """What a filter does not take.
+
+    Args:
+      filter: the filter.
+    """
+
+    def __init__(self, filter: Filter, /) -> None:
+        super().__init__(filter)
+
+    def __call__(self, path: Path, leaf: object) -> bool:
+        """Whether it takes a leaf."""
+        return not self.predicates[0](path, leaf)
+
+
+@dataclass(frozen=True)
+class OfType:
+    """Leaves of a type.
+
+    Args:
+      type: the type.
+    """
+
+    type: type
+
+    def __call__(self, path: Path, leaf: object) -> bool:
+        """Whether it takes a leaf."""
+        return isinstance(leaf, self.type)
+
+
+@dataclass(frozen=True)
+class WithTag:
+    """Leaves whose `tag` is a text.
+
+    Args:
+      tag: the text.
+    """
+
+    tag: str
+
+    def __call__(self, path: Path, leaf: object) -> bool:
+        """Whether it takes a leaf."""
+        return bool(getattr(leaf, "tag", None) == self.tag)
+
+
+@dataclass(frozen=True)
+class PathContains:
+    """Leaves whose path has a key.
+
+    Args:
+      key: the name of an attribute, or a key or position in a container.
+    """
+
+    key: object
+
+    def __call__(self, path: Path, leaf: object) -> bool:
+        """Whether it takes a leaf."""
+        return self.key in path
+
+
+class PathIn:
+    """Leaves at some paths.
+
+    Args:
+      *paths: tuples of names of attributes, keys and positions.
+    """
+
+    __slots__ = ("paths",)
+
+    def __init__(self, *paths: Path) -> None:
+        self.paths = frozenset(map(tuple, paths))
+
+    def __call__(self, path: Path, leaf: object) -> bool:
+        """Whether it takes a leaf."""
+        return path in self.paths
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PathIn) and self.paths == other.paths
+
+    def __hash__(self) -> int:
+        return hash((PathIn, self.paths))
+
+    def __repr__(self) -> str:
+        return f"PathIn({', '.join(map(repr, sorted(self.paths, key=repr)))})"
+
+
+class Everything(_Several):
+    """All leaves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def __call__(self, path: Path, leaf: object) -> bool:
+        """Whether it takes a leaf."""
+        return True
+
+
+class Nothing(_Several):
+    """No leaves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def __call__(self, path: Path, leaf: object) -> bool:
+        """Whether it takes a leaf."""
+        return False

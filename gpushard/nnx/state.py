@@ -1,0 +1,357 @@
+"""States: what leaves of a graph hold, in nested mappings that follow its paths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from typing import Any
+
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.nnx.filters import Filter, predicates
+from gpushard.nnx.variable import Variable, put, shown
+from gpushard.tree.node import NODES, DictKey, Node
+
+# fmt: off
+__all__ = [
+    "State", "filter_state", "from_flat_state", "map_state", "merge_state", "replace_by_pure_dict",
+    "split_state", "to_flat_state", "to_pure_dict",
+]
+# fmt: on
+
+
+def key_order(key: Any) -> tuple[Any, ...]:
+    """Return by what keys of a mapping are sorted: positions first, then names, then others."""
+    kind = type(key)
+    return (0, key) if kind is int else (1, key) if kind is str else (2, kind.__name__, repr(key))
+
+
+class State(MutableMapping[Any, Any]):
+    """Leaves of a graph by path, as nested mappings; a pytree.
+
+    Args:
+      mapping: nested mappings or pairs; leaves are Variables, arrays or any values.
+
+    >>> from gpushard import nnx
+    >>> s = nnx.State({"layers": {0: {"kernel": 1.0}}})
+    >>> s["layers"][0].kernel, s.layers[0]["kernel"]
+    (1.0, 1.0)
+    """
+
+    __slots__ = ("_items",)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    _items: dict[Any, Any]
+
+    def __init__(self, mapping: Mapping[Any, Any] | Iterable[tuple[Any, Any]] = (), /) -> None:
+        put(self, "_items", {key: _nested(value) for key, value in dict(mapping).items()})
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the leaf or the State at a key."""
+        return self._items[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Set the leaf or the State at a key."""
+        self._items[key] = _nested(value)
+
+    def __delitem__(self, key: Any) -> None:
+        """Remove what is at a key."""
+        del self._items[key]
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_items" or name not in self._items:
+            raise AttributeError(f"State has no {name!r}")
+        return self._items[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        if name not in self._items:
+            raise AttributeError(f"State has no {name!r}")
+        del self[name]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __repr__(self) -> str:
+        return self._text("")
+
+    def _text(self, indent: str) -> str:
+        if not self._items:
+            return "State({})"
+        inner = indent + "  "
+        lines = [
+            f"{inner}{key!r}: {x._text(inner) if isinstance(x, State) else _leaf_text(x)}"
+            for key, x in self._items.items()
+        ]
+        return "State({\n" + ",\n".join(lines) + f"\n{indent}}})"
+
+    def __or__(self, other: State) -> State:
+        return merge_state(self, other)
+
+    def __getstate__(self) -> dict[Any, Any]:
+        return self._items
+
+    def __setstate__(self, items: dict[Any, Any]) -> None:
+        put(self, "_items", items)
+
+    def flat_state(self) -> list[tuple[tuple[Any, ...], Any]]:
+        """Return what `to_flat_state` does."""
+        return to_flat_state(self)
+
+    def filter(self, *filters: Filter) -> Any:
+        """Return what `filter_state` does."""
+        return filter_state(self, *filters)
+
+    def split(self, *filters: Filter) -> Any:
+        """Return what `split_state` does."""
+        return split_state(self, *filters)
+
+
+def _leaf_text(x: Any) -> str:
+    return repr(x) if isinstance(x, Variable) else shown(x)
+
+
+def _nested(value: Any) -> Any:
+    return State(value) if type(value) is dict else value
+
+
+def _flatten(state: State) -> tuple[list[Any], tuple[Any, ...]]:
+    keys = tuple(sorted(state._items, key=key_order))
+    return [state._items[key] for key in keys], keys
+
+
+def _unflatten(cls: Any, keys: Any, children: list[Any]) -> State:
+    new = State()
+    new._items.update(zip(keys, children, strict=True))
+    return new
+
+
+NODES[State] = Node(
+    _flatten,
+    _unflatten,
+    lambda cls, keys, size: [DictKey(key) for key in keys],
+    lambda cls, keys, children: (
+        "State({" + ", ".join(f"{k!r}: {c}" for k, c in zip(keys, children, strict=True)) + "})"
+    ),
+)
+
+
+def to_flat_state(state: Mapping[Any, Any]) -> list[tuple[tuple[Any, ...], Any]]:
+    """Return pairs of path and leaf, sorted by path.
+
+    Args:
+      state: a State, or nested dicts.
+
+    >>> from gpushard import nnx
+    >>> nnx.to_flat_state(nnx.State({"b": 2, "a": {"c": 1}}))
+    [(('a', 'c'), 1), (('b',), 2)]
+    """
+    found: list[tuple[tuple[Any, ...], Any]] = []
+
+    def walk(path: tuple[Any, ...], node: Mapping[Any, Any]) -> None:
+        for key in sorted(node, key=key_order):
+            x = node[key]
+            if isinstance(x, State) or type(x) is dict:
+                walk((*path, key), x)
+            else:
+                found.append(((*path, key), x))
+
+    walk((), state)
+    return found
+
+
+def from_flat_state(
+    flat: Mapping[tuple[Any, ...], Any] | Iterable[tuple[tuple[Any, ...], Any]],
+) -> State:
+    """Return the State of pairs of path and leaf.
+
+    Args:
+      flat: the pairs, or a mapping of them.
+
+    Raises:
+      ArgumentError: a path leads through a leaf.
+
+    >>> from gpushard import nnx
+    >>> nnx.from_flat_state([(("a", "c"), 1)]).a.c
+    1
+    """
+    state = State()
+    for path, leaf in flat.items() if isinstance(flat, Mapping) else flat:
+        node = state
+        for key in path[:-1]:
+            node = node._items.setdefault(key, State())
+            if not isinstance(node, State):
+                break
+        if not path or not isinstance(node, State) or isinstance(node.get(path[-1]), State):
+            raise ArgumentError(
+                f"from_flat_state: {path!r} leads through a leaf, ends at a part of another path, "
+                "or is empty; give each leaf a path of its own",
+                argument="flat",
+                path=path,
+            )
+        node._items[path[-1]] = leaf
+    return state
+
+
+def to_pure_dict(state: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return nested dicts with the values of Variables in their place.
+
+    Args:
+      state: the State.
+
+    >>> from gpushard import nnx
+    >>> nnx.to_pure_dict(nnx.State({"a": {"c": nnx.Param(1)}}))
+    {'a': {'c': 1}}
+    """
+    return {
+        key: to_pure_dict(x)
+        if isinstance(x, State) or type(x) is dict
+        else x.value
+        if isinstance(x, Variable)
+        else x
+        for key, x in state.items()
+    }
+
+
+def replace_by_pure_dict(state: State, pure: Mapping[Any, Any]) -> None:
+    """Set values of a State from nested dicts, which may have a part of its leaves.
+
+    Args:
+      state: the State, which is changed.
+      pure: values, as `to_pure_dict` gives them; where its keys are strings of digits they stand
+        for positions.
+
+    Raises:
+      ArgumentError: a key is not in the State, or leads through a leaf.
+    """
+    changes: list[tuple[State, Any, Any]] = []
+
+    def walk(path: tuple[Any, ...], node: Any, own: Mapping[Any, Any]) -> None:
+        for key, value in own.items():
+            key = int(key) if isinstance(key, str) and key.isdigit() and key not in node else key
+            at = (*path, key)
+            if key not in node or isinstance(node[key], State) != isinstance(value, Mapping):
+                there = ", ".join(map(repr, node)) or "nothing"
+                raise ArgumentError(
+                    f"replace_by_pure_dict: {at!r} is no leaf; the State there has {there}",
+                    argument="pure",
+                    path=at,
+                )
+            if isinstance(value, Mapping):
+                walk(at, node[key], value)
+            else:
+                changes.append((node, key, value))
+
+    walk((), state, pure)
+    for node, key, value in changes:
+        leaf = node[key]
+        node[key] = leaf.replace(value) if isinstance(leaf, Variable) else value
+
+
+def map_state(f: Callable[[tuple[Any, ...], Any], Any], state: State) -> State:
+    """Return a State of what a function makes of each path and leaf.
+
+    Args:
+      f: the function.
+      state: the State.
+
+    >>> from gpushard import nnx
+    >>> nnx.map_state(lambda path, x: x + 1, nnx.State({"a": 1})).a
+    2
+    """
+    return from_flat_state([(path, f(path, leaf)) for path, leaf in to_flat_state(state)])
+
+
+def filter_state(state: State, *filters: Filter) -> Any:
+    """Return the parts of a State that filters take, each leaf in the first one that does.
+
+    Args:
+      state: the State.
+      *filters: what is wanted.
+
+    Returns:
+      A State; of several filters a tuple of them.
+
+    Raises:
+      ArgumentError: `...` stands before other filters.
+    """
+    parts = divided(to_flat_state(state), filters, "filter_state")
+    states = tuple([from_flat_state(part) for part in parts[:-1]])
+    return states[0] if len(states) == 1 else states
+
+
+def split_state(state: State, *filters: Filter) -> Any:
+    """Return the parts of a State that filters take, which together take all of it.
+
+    Args:
+      state: the State.
+      *filters: what each part is.
+
+    Returns:
+      A State; of several filters a tuple of them.
+
+    Raises:
+      ArgumentError: a leaf is taken by no filter, or `...` stands before other filters.
+    """
+    parts = divided(to_flat_state(state), filters, "split_state")
+    check_taken(parts[-1], "split_state")
+    states = tuple([from_flat_state(part) for part in parts[:-1]])
+    return states[0] if len(states) == 1 else states
+
+
+def merge_state(state: State, /, *states: State) -> State:
+    """Return a State of the leaves of several; of the same path, the last one's.
+
+    Args:
+      state: the first.
+      *states: the others.
+    """
+    flat: dict[tuple[Any, ...], Any] = {}
+    for each in (state, *states):
+        flat |= to_flat_state(each)
+    return from_flat_state(flat)
+
+
+Flat = list[tuple[tuple[Any, ...], Any]]
+
+
+def divided(flat: Flat, filters: tuple[Filter, ...], function: str) -> list[Flat]:
+    """Return the leaves that each filter takes first, and last those that none takes."""
+    wanted = predicates(filters, function)
+    parts: list[Flat] = [[] for _ in range(len(wanted) + 1)]
+    for path, leaf in flat:
+        taken = (n for n, predicate in enumerate(wanted) if predicate(path, leaf))
+        parts[next(taken, -1)].append((path, leaf))
+    return parts
+
+
+def check_taken(left: Flat, function: str) -> None:
+    """Check that no leaves are left.
+
+    Raises:
+      ArgumentError: some are; it lists their paths.
+    """
+    if left:
+        shown = ", ".join("/".join(map(str, path)) for path, _ in left[:10])
+        more = f" and {len(left) - 10} more" if len(left) > 10 else ""
+        raise ArgumentError(
+            f"{function}: no filter takes {shown}{more}; add a filter, or ... as the last one",
+            argument="filters",
+            paths=tuple(path for path, _ in left),
+        )
+
+
+def check_mapping(state: Any, function: str) -> None:
+    """Check that something is a State or a mapping.
+
+    Raises:
+      ArgumentTypeError: it is not.
+    """
+    if not isinstance(state, Mapping):
+        raise ArgumentTypeError.refusing(
+            "state", state, "must be a State or nested dicts of leaves", function
+        )

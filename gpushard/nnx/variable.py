@@ -1,0 +1,342 @@
+"""Variables: boxes with a value that is replaced, and what is said about it beside."""
+
+from __future__ import annotations
+
+import copy
+import math
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+import numpy as np
+
+from gpushard.array.array import Array
+from gpushard.errors import ArgumentTypeError
+from gpushard.nnx.levels import Leveled, level
+from gpushard.tree.node import NODES, GetAttrKey, Node
+
+# fmt: off
+__all__ = [
+    "BatchStat", "Cache", "Intermediate", "Param", "Perturbation", "RngCount", "RngKey", "RngState",
+    "Variable",
+]
+# fmt: on
+
+
+class Variable(Leveled):
+    """A box with a value, which functions that get it may replace.
+
+    What a Variable has not itself, its shape, dtype and methods, comes from the value; so do
+    operators, `len` and iteration. `==` and `hash` are about the box. Subclasses say what kind of
+    value it is, and filters choose by that.
+
+    Args:
+      value: an array, or what stands for one.
+      **metadata: what is said about the value; each is an attribute. `sharding` and
+        `sharding_names` are the same: the mesh axes of each dim.
+
+    Raises:
+      ArgumentTypeError: the value is a Variable itself.
+
+    >>> import gpushard as gs
+    >>> rate = gs.nnx.Variable(gs.numpy.ones(3), unit="s")
+    >>> rate.value = rate * 2
+    >>> rate.unit, rate.shape, float(rate.sum())
+    ('s', (3,), 6.0)
+    """
+
+    __slots__ = ("__weakref__", "_metadata", "_value")
+
+    __array_priority__ = 100
+    __hash__ = object.__hash__
+
+    _value: Any
+    _metadata: dict[str, Any]  # never changed, but replaced
+
+    def __init__(self, value: Any, **metadata: Any) -> None:
+        if "sharding" in metadata:
+            metadata["sharding_names"] = metadata.pop("sharding")
+        put(self, "_level", level())
+        put(self, "_metadata", metadata)
+        put(self, "_value", _unboxed(value))
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        NODES[cls] = _NODE
+
+    @property
+    def value(self) -> Any:
+        """The value; it may be set to another one."""
+        return self._value
+
+    @value.setter
+    def value(self, new: Any) -> None:
+        self._check_level("an assignment to the value")
+        put(self, "_value", _unboxed(new))
+
+    raw_value = value
+
+    @property
+    def type(self) -> type[Variable]:
+        """What kind of Variable it is."""
+        return type(self)
+
+    def get_metadata(self) -> dict[str, Any]:
+        """Return what is said about the value, by name.
+
+        >>> import gpushard as gs
+        >>> gs.nnx.Param(gs.numpy.ones(3), sharding=("x",)).get_metadata()
+        {'sharding_names': ('x',)}
+        """
+        return dict(self._metadata)
+
+    def copy(self) -> Self:
+        """Return another box with the same value and metadata."""
+        return self.replace(self._value)
+
+    def replace(self, value: Any, **metadata: Any) -> Self:
+        """Return another box with the same metadata.
+
+        Args:
+          value: its value; of a Variable of the same kind, what that holds, and its metadata.
+          **metadata: what is said about it otherwise.
+
+        Raises:
+          ArgumentTypeError: the value is a Variable of another kind.
+        """
+        own = self._metadata
+        if isinstance(value, Variable):
+            self._check_kind(value, "replace")
+            own, value = value._metadata, value._value
+        new: Self = made(type(self), shared(value), {**own, **_renamed(metadata)})
+        return new
+
+    def copy_from(self, other: Variable) -> None:
+        """Take value and metadata of another Variable.
+
+        Args:
+          other: a Variable of the same kind.
+
+        Raises:
+          ArgumentTypeError: it is of another kind.
+        """
+        self._check_kind(other, "copy_from")
+        self._check_level("an assignment to the value")
+        put(self, "_value", shared(other._value))
+        put(self, "_metadata", other._metadata)
+
+    def _check_kind(self, other: Any, function: str) -> None:
+        if type(other) is not type(self):
+            raise ArgumentTypeError(
+                f"{function}: a {type(other).__name__} cannot replace a {type(self).__name__}; "
+                "assign its value, as in a.value = b.value",
+                argument="other",
+                type=type(other),
+            )
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OWN:
+            raise AttributeError(name)
+        if name in self._metadata:
+            return self._metadata[name]
+        if name.startswith("_") or name == "interpreter":  # which has values alone, no boxes
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        try:
+            return getattr(self._value, name)
+        except AttributeError:
+            raise AttributeError(
+                f"{type(self).__name__!r} has no attribute {name!r}, nor has its value, "
+                f"a {type(self._value).__name__!r}"
+            ) from None
+
+    def __setattr__(self, name: str, new: Any) -> None:
+        if hasattr(getattr(type(self), name, None), "__set__"):
+            put(self, name, new)
+            return
+        self._check_level(f"an assignment to {name!r}")
+        put(self, "_metadata", {**self._metadata, **_renamed({name: new})})
+
+    def __delattr__(self, name: str) -> None:
+        if name not in self._metadata:
+            raise AttributeError(f"{type(self).__name__!r} object has no metadata {name!r}")
+        self._check_level(f"the deletion of {name!r}")
+        put(self, "_metadata", {k: v for k, v in self._metadata.items() if k != name})
+
+    def __repr__(self) -> str:
+        facts = [shown(self._value), *[f"{k}={v!r}" for k, v in self._metadata.items()]]
+        return f"{type(self).__name__}({', '.join(facts)})"
+
+    def __copy__(self) -> Self:
+        return self.copy()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return made, (type(self), self._value, self._metadata)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return a part of the value."""
+        return self._value[_value_of(index)]
+
+    def __setitem__(self, index: Any, new: Any) -> None:
+        """Replace the value by one that has other elements where an index says."""
+        index, new = _value_of(index), _value_of(new)
+        self._check_level("an assignment to a part of the value")
+        value = self._value
+        if isinstance(value, Array):
+            value = value.at[index].set(new)
+        else:
+            value = copy.copy(value)
+            value[index] = new
+        put(self, "_value", value)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._value)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(self._value, dtype) if copy else np.asarray(self._value, dtype)
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        return self._value.__array_namespace__(api_version=api_version)
+
+    def __divmod__(self, other: Any) -> Any:
+        return divmod(self._value, _value_of(other))
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return divmod(other, self._value)
+
+    def __pow__(self, other: Any) -> Any:
+        return self._value ** _value_of(other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return other**self._value
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return round(self._value, digits)
+
+    def __format__(self, spec: str) -> str:
+        return format(self._value, spec) if spec else repr(self)
+
+
+put = object.__setattr__
+
+_OWN = frozenset({"_level", "_metadata", "_value"})
+
+
+def _delegated() -> None:
+    """Give Variables the operators of their values."""
+    both = ("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "lshift", "rshift", "and",
+            "or", "xor")  # fmt: skip
+    for name in both:
+        call: Callable[..., Any] = getattr(operator, f"__{name}__")
+        setattr(Variable, f"__{name}__", lambda a, b, call=call: call(a._value, _value_of(b)))
+        setattr(Variable, f"__r{name}__", lambda a, b, call=call: call(b, a._value))
+    for name in (*both, "pow"):
+        call = getattr(operator, f"__{name}__")
+        setattr(Variable, f"__i{name}__", lambda a, b, call=call: _changed(a, call, b))
+    for name in ("lt", "le", "gt", "ge"):
+        call = getattr(operator, f"__{name}__")
+        setattr(Variable, f"__{name}__", lambda a, b, call=call: call(a._value, _value_of(b)))
+    for name in ("neg", "pos", "abs", "invert", "index"):
+        call = getattr(operator, f"__{name}__")
+        setattr(Variable, f"__{name}__", lambda a, call=call: call(a._value))
+    for name, call in (
+        ("bool", bool), ("int", int), ("float", float), ("complex", complex), ("len", len),
+        ("trunc", math.trunc), ("floor", math.floor), ("ceil", math.ceil),
+    ):  # fmt: skip
+        setattr(Variable, f"__{name}__", lambda a, call=call: call(a._value))
+
+
+def _changed(a: Variable, call: Any, b: Any) -> Variable:
+    """Replace the value of a Variable by what an operator gives: `a += b`."""
+    a._check_level("an assignment to the value")
+    put(a, "_value", call(a._value, _value_of(b)))
+    return a
+
+
+_delegated()
+
+
+def _value_of(x: Any) -> Any:
+    return x._value if isinstance(x, Variable) else x
+
+
+def _unboxed(value: Any) -> Any:
+    if isinstance(value, Variable):
+        raise ArgumentTypeError(
+            f"the value of a Variable cannot be a {type(value).__name__}; give it that one's "
+            "value, or use copy_from",
+            argument="value",
+            type=type(value),
+        )
+    return value
+
+
+def _renamed(metadata: dict[str, Any]) -> dict[str, Any]:
+    if "sharding" in metadata:
+        return {"sharding_names" if k == "sharding" else k: v for k, v in metadata.items()}
+    return metadata
+
+
+def made(cls: type[Variable], value: Any, metadata: dict[str, Any]) -> Any:
+    """Return a Variable of a kind, without the constructor of that class."""
+    new = object.__new__(cls)
+    put(new, "_level", level())
+    put(new, "_metadata", metadata)
+    put(new, "_value", value)
+    return new
+
+
+def shared(value: Any) -> Any:
+    """Return a value such that an assignment to its elements does not show in the other one."""
+    return copy.copy(value) if isinstance(value, Array) else value
+
+
+def shown(value: Any) -> str:
+    """Return type and shape of a value as text, and no data of arrays."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
+    return repr(value)
+
+
+def _flat(x: Variable) -> tuple[Any, Any]:
+    return (x._value,), tuple(sorted(x._metadata.items()))
+
+
+_NODE = Node(
+    _flat,
+    lambda cls, aux, children: made(cls, children[0], dict(aux)),
+    lambda cls, aux, size: [GetAttrKey("value")],
+    lambda cls, aux, children: f"{cls.__name__}({children[0]})",
+)
+NODES[Variable] = _NODE
+
+
+class Param(Variable):
+    """What is trained."""
+
+
+class BatchStat(Variable):
+    """What is known of the batches so far, such as a running mean."""
+
+
+class Cache(Variable):
+    """What is kept for the next call."""
+
+
+class Intermediate(Variable):
+    """What a call leaves behind to be looked at."""
+
+
+class Perturbation(Variable):
+    """What is added to a value within, so that its gradient can be asked for."""
+
+
+class RngState(Variable):
+    """What random numbers are drawn from."""
+
+
+class RngKey(RngState):
+    """The key of a stream of random numbers."""
+
+
+class RngCount(RngState):
+    """How often a stream was drawn from."""
