@@ -165,8 +165,8 @@ def _result(
         axes = ", ".join(repr(name.name) for name in varies)
         raise ArgumentError(
             f"{frame.what} ({place_of(f)}): {arg} varies along {axes}, which {argument}={spec} "
-            f"does not name; name them in the spec, reduce over them (gpushard.lax.psum(x, {axes})), or "
-            "pass check_rep=False for the first block",
+            f"does not name; name them in the spec, reduce over them (gpushard.lax.psum(x, {axes}))"
+            ", or pass check_rep=False for the first block",
             argument=argument,
             spec=spec,
             axes=tuple(name.name for name in varies),
