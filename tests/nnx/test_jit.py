@@ -113,16 +113,16 @@ def test_names_and_metadata_that_change_between_calls_are_seen() -> None:
 def test_what_arguments_share_is_found_when_one_before_changes() -> None:
     a, b = Plain(), Plain()
     a.first, a.own = nnx.Param(gnp.zeros(2)), nnx.Param(gnp.ones(2))
-    b.same = a.own
-    own = a.own
+    b.same, first = a.own, a.first
 
     @nnx.jit
     def f(a: Any, b: Any) -> None:
-        del a.first
+        del a.own
+        b.same = a.first
         b.same += 1
 
     f(a, b)
-    assert a.own is b.same is own and own.value.tolist() == [2, 2]
+    assert a.first is b.same is first and first.value.tolist() == [1, 1]
 
 
 def test_values_that_do_not_change_are_the_same_arrays() -> None:
