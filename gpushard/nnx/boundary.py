@@ -162,10 +162,12 @@ def clear_non_graph_nodes(x: Any) -> Any:
 class Outside:
     """The arguments of one call, as its caller has them."""
 
-    __slots__ = ("splitter",)
+    __slots__ = ("moved", "splitter")
 
     def __init__(self) -> None:
         self.splitter = Splitter()
+        self.moved: list[Any] = []
+        """Arrays that are given up, and of which the function gets copies elsewhere."""
 
     def pure(self, x: Any) -> Any:
         """Return an argument with graphs taken apart."""
@@ -222,44 +224,44 @@ class Outside:
 class _Argument:
     """A graph that a function got."""
 
-    __slots__ = ("graphdef", "held", "leaves", "number", "root", "size", "start")
+    __slots__ = ("graphdef", "held", "keeps", "leaves", "number", "size", "start")
 
-    def __init__(self, number: int, root: Any, states: Any, start: int, size: int) -> None:
+    def __init__(self, number: int, states: Any, start: int, size: int, keeps: bool) -> None:
         self.number = number
-        self.root = root
         self.graphdef = states.graphdef
         self.leaves = states.leaves
         self.held = [x._held() if isinstance(x, Tracer) else None for x in self.leaves]
         self.start = start
         self.size = size
+        self.keeps = keeps
 
 
 class Inside:
-    """The arguments of one call, as the function has them that is called.
+    """The arguments of one call, as the function has them that is called."""
 
-    Args:
-      keep: whether values return which have not changed.
-    """
-
-    def __init__(self, *, keep: bool = True) -> None:
+    def __init__(self) -> None:
         self.objects: list[Any] = []
         self._arguments: list[_Argument] = []
-        self._keep = keep
 
-    def built(self, x: Any) -> Any:
-        """Return an argument with graphs put together."""
+    def built(self, x: Any, keeps: bool) -> Any:
+        """Return an argument with graphs put together.
+
+        Args:
+          x: the argument.
+          keeps: whether its values return also where they have not changed.
+        """
         if type(x) is NodeStates:
             start = len(self.objects)
             root = build(x.graphdef, x.leaves, self.objects)
             number, size = len(self._arguments), len(self.objects) - start
-            self._arguments.append(_Argument(number, root, x, start, size))
+            self._arguments.append(_Argument(number, x, start, size, keeps))
             return root
         if type(x) not in NODES and not isinstance(x, tuple):
             return x
         leaves, structure = tree.flatten(x, _is_states)
         if not any(type(leaf) is NodeStates for leaf in leaves):
             return x
-        return structure.unflatten([self.built(leaf) for leaf in leaves])
+        return structure.unflatten([self.built(leaf, keeps) for leaf in leaves])
 
     def results(self, given: Any, out: Any, lay: Callable[..., Any] | None) -> Any:
         """Return arguments and what a function returned, with graphs taken apart.
@@ -280,6 +282,7 @@ class Inside:
             (args, kwargs), own_out = structure.unflatten(found)
             found = lay(args, kwargs, own_out)
         arguments = iter(self._arguments)
+        before = True  # whether graphs before it are the same, to whose objects it may refer
         made = []
         for x in found:
             if type(x) is not Part:
@@ -287,6 +290,8 @@ class Inside:
                 continue
             argument = next(arguments, None)
             same = argument is not None and self._is_same(x, argument)
+            same = same and (before or not x.graphdef.refers_to_others())
+            before = before and same
             made.append(self._updated(x, argument) if same else _states(x.graphdef, x.leaves))
         (args_out, kwargs_out), own_out = structure.unflatten(made)
         return args_out, kwargs_out, own_out
@@ -306,7 +311,7 @@ class Inside:
             for n, (x, old, held) in enumerate(
                 zip(part.leaves, argument.leaves, argument.held, strict=True)
             )
-            if self._keep or held is None or x is not old or x._held() is not held
+            if argument.keeps or held is None or x is not old or x._held() is not held
         ]
         paths = argument.graphdef.leaf_paths()
         own = tuple([shown_path(paths[n])[1:] for n in at])
@@ -314,13 +319,27 @@ class Inside:
 
 
 def called(
-    f: Any, args: Any, kwargs: Any, *, keep: bool = True, lay: Callable[..., Any] | None = None
+    f: Any,
+    args: Any,
+    kwargs: Any,
+    *,
+    keeps: Callable[[Any], bool] = lambda name: True,
+    lay: Callable[..., Any] | None = None,
 ) -> Any:
-    """Call a function of objects with what `Outside.pure` gave; see `Inside.results`."""
+    """Call a function of objects with what `Outside.pure` gave.
+
+    Args:
+      f: the function.
+      args: arguments.
+      kwargs: keyword arguments.
+      keeps: says, for the number or name of an argument, whether its values return also where they
+        have not changed.
+      lay: see `Inside.results`.
+    """
     with entered():
-        inside = Inside(keep=keep)
-        own_args = [inside.built(x) for x in args]
-        own_kwargs = {name: inside.built(x) for name, x in sorted(kwargs.items())}
+        inside = Inside()
+        own_args = [inside.built(x, keeps(n)) for n, x in enumerate(args)]
+        own_kwargs = {name: inside.built(x, keeps(name)) for name, x in sorted(kwargs.items())}
         given = clear_non_graph_nodes((tuple(own_args), own_kwargs))
         out = f(*own_args, **own_kwargs)
         return inside.results(given, out, lay)

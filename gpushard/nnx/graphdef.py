@@ -75,7 +75,8 @@ class GraphDef:
         return self._hash
 
     def __reduce__(self) -> Any:
-        return graphdef_of, (self.entries, self.known)
+        entries = [entry[::2] if entry[0] == _STATIC else entry for entry in self.entries]
+        return _restored, (entries, self.known)
 
     def __repr__(self) -> str:
         root = self.entries[0]
@@ -107,6 +108,10 @@ class GraphDef:
                 if entry[0] in (_VARIABLE, _ARRAY)
             ]
         return self._leaf_paths
+
+    def refers_to_others(self) -> bool:
+        """Return whether it has objects of graphs before it."""
+        return any(entry[0] == _SAME and entry[1] < 0 for entry in self.entries)
 
     def leaf_metadata(self) -> list[dict[str, Any] | None]:
         """Return the metadata of each leaf that is a Variable, and None for arrays."""
@@ -176,6 +181,12 @@ def graphdef_of(entries: tuple[Any, ...], known: tuple[int, ...] | None = None) 
     """Return the GraphDef of entries."""
     new = GraphDef(entries, known)
     return new if new._hash is None else _interned.setdefault((entries, known), new)
+
+
+def _restored(entries: list[Any], known: tuple[int, ...] | None) -> GraphDef:
+    """Return the GraphDef that was pickled."""
+    own = [(x[0], _typed(x[1]), x[1]) if x[0] == _STATIC else x for x in entries]
+    return graphdef_of(tuple(own), known)
 
 
 def shown_path(path: Path) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from gpushard.errors import UnsupportedError
-from gpushard.frozen import dataclass
 from gpushard.nnx.boundary import Outside
 from gpushard.transforms import stages
 
@@ -16,6 +15,10 @@ class _Stage:
     """What all stages say."""
 
     inner: Any
+
+    def __init__(self, inner: Any, wrapped: Any) -> None:
+        self.inner = inner
+        self.wrapped = wrapped
 
     def __repr__(self) -> str:
         return f"<nnx.{repr(self.inner)[1:]}"
@@ -42,7 +45,6 @@ class _Stage:
         return self.inner.args_info
 
 
-@dataclass(frozen=True, eq=False)
 class Compiled(_Stage):
     """A function that is ready to run for arguments of one kind.
 
@@ -52,7 +54,6 @@ class Compiled(_Stage):
     """
 
     inner: stages.Compiled
-    wrapped: Any
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run it, and bring Modules among the arguments up to date.
@@ -107,7 +108,6 @@ class Compiled(_Stage):
         return self.inner.input_formats
 
 
-@dataclass(frozen=True, eq=False)
 class Lowered(_Stage):
     """A function whose operations are known, before kernels are made.
 
@@ -117,7 +117,6 @@ class Lowered(_Stage):
     """
 
     inner: stages.Lowered
-    wrapped: Any
 
     @classmethod
     def from_flat_info(cls, *args: Any, **kwargs: Any) -> NoReturn:
@@ -159,7 +158,6 @@ class Lowered(_Stage):
         return self.inner.cost_analysis()
 
 
-@dataclass(frozen=True, eq=False)
 class Traced(_Stage):
     """A function that was traced for arguments of a kind.
 
@@ -169,7 +167,6 @@ class Traced(_Stage):
     """
 
     inner: stages.Traced
-    wrapped: Any
 
     @property
     def out_info(self) -> Any:
