@@ -7,6 +7,7 @@ that were there before: the caller's are brought up to date, and keep their iden
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from gpushard import tree
-from gpushard.array.array import Array
+from gpushard.array.array import Array, ConcreteArray
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.nnx.filters import Filter
 from gpushard.nnx.graph import of_graph
@@ -182,6 +183,13 @@ class Outside:
             return x
         return structure.unflatten([self.pure(leaf) for leaf in leaves])
 
+    def done(self, results: Any) -> Any:
+        """Do what `update` does, and delete what is given up, after a call that was done."""
+        out = self.update(results)
+        for x in self.moved:
+            x.delete()
+        return out
+
     def update(self, results: Any) -> Any:
         """Bring objects up to date, and return what a function returned, as its caller sees it."""
         args, kwargs, out = results
@@ -252,6 +260,9 @@ class Inside:
         """
         if type(x) is NodeStates:
             start = len(self.objects)
+            x.leaves = [
+                copy.copy(leaf) if type(leaf) is ConcreteArray else leaf for leaf in x.leaves
+            ]
             root = build(x.graphdef, x.leaves, self.objects)
             number, size = len(self._arguments), len(self.objects) - start
             self._arguments.append(_Argument(number, x, start, size, keeps))
@@ -370,6 +381,16 @@ def mapped(prefix: Any, part: Part) -> list[Any]:
     if plan is not None:
         plan.places = prefix, found
     return found
+
+
+def known_to_agree(prefix: Any, part: Part) -> bool:
+    """Whether all paths to a Variable say the same of it, as was found in an earlier call.
+
+    Graphs with a plan have no objects of graphs before them.
+    """
+    if part.plan is None or not isinstance(prefix, PrefixMapping):
+        return part.plan is not None
+    return part.plan.places is not None and part.plan.places[0] is prefix
 
 
 def spread(places: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:

@@ -161,6 +161,28 @@ def test_state_lies_where_shardings_say_changed_or_not() -> None:
     assert made.v001.value.sharding == rows
 
 
+def test_a_format_is_a_sharding() -> None:
+    mesh = gs.make_mesh((2,), "x")
+    rows = gs.Format(gs.Layout((0,)), gs.NamedSharding(mesh, P("x")))
+    m = Layers(2)
+    nnx.jit(lambda m: None, in_shardings=(nnx.StateSharding({...: rows}),))(m)
+    assert m.v001.value.sharding.spec == P("x")
+
+
+def test_shapes_are_enough_to_compile_for_shardings() -> None:
+    rows = gs.NamedSharding(gs.make_mesh((2,), "x"), P("x"))
+    f = nnx.jit(lambda m, x: m.v001.value + x, in_shardings=(rows, rows))
+    abstract = nnx.eval_shape(lambda: Layers(2))
+    compiled = f.lower(abstract, gs.ShapeDtypeStruct((4,), "float64")).compile()
+    m = nnx.jit(lambda: Layers(2), out_shardings=rows)()
+    y = compiled(m, gs.device_put(np.ones(4), rows))
+    assert y.tolist() == [2] * 4 and y.sharding == rows
+    live = len(gs.live_arrays())
+    assert f.eval_shape(Layers(2), np.ones(4)).shape == (4,)
+    gc.collect()
+    assert len(gs.live_arrays()) == live
+
+
 def test_uneven_dims_are_fine() -> None:
     mesh = gs.make_mesh((4,), "x")
     m = Plain()
@@ -341,3 +363,11 @@ def test_without_tracing_it_does_the_same() -> None:
     with gs.disable_jit():
         out = nnx.jit(lambda m, x: (m.v000.copy_from(m.v001), m, x * 2)[1:])(m, 2.0)
     assert out[0] is m and out[1] == 4 and m.v000.value.tolist() == [1] * 4
+
+    def fails(m: Any) -> None:
+        m.v000.value[0] = 5
+        raise ArithmeticError
+
+    with gs.disable_jit(), pytest.raises(ArithmeticError):
+        nnx.jit(fails)(m)
+    assert m.v000.value.tolist() == [1] * 4
