@@ -98,6 +98,33 @@ def test_what_changes_between_calls_is_seen() -> None:
     assert total(m) == 10 and hasattr(m, "renamed")
 
 
+def test_names_and_metadata_that_change_between_calls_are_seen() -> None:
+    said = nnx.jit(lambda m: gnp.asarray([n for x in vars(m).values() for n in [x.number]]))
+    names = nnx.jit(lambda m: gnp.asarray(len(next(iter(vars(m))))))
+    m = Plain()
+    m.long = nnx.Param(gnp.ones(2), number=1)
+    assert said(m).tolist() == [1] and said(m).tolist() == [1] and names(m) == 4
+    m.long.number = 2
+    assert said(m).tolist() == [2]
+    m.__dict__["x"] = m.__dict__.pop("long")
+    assert names(m) == 1
+
+
+def test_what_arguments_share_is_found_when_one_before_changes() -> None:
+    a, b = Plain(), Plain()
+    a.first, a.own = nnx.Param(gnp.zeros(2)), nnx.Param(gnp.ones(2))
+    b.same, first = a.own, a.first
+
+    @nnx.jit
+    def f(a: Any, b: Any) -> None:
+        del a.own
+        b.same = a.first
+        b.same += 1
+
+    f(a, b)
+    assert a.first is b.same is first and first.value.tolist() == [1, 1]
+
+
 def test_values_that_do_not_change_are_the_same_arrays() -> None:
     m = Layers(3)
     before = {name: x.value for name, x in vars(m).items() if name != "steps"}
