@@ -328,7 +328,8 @@ def one(laid: Laid) -> Step | None:
     scope = " ".join(dict.fromkeys(m.step.scope for m in laid.members if m.step.scope))
     return Step(
         name, run, tuple(laid.operands), tuple(results),
-        moved=moved, scratch=scratch, scope=scope,
+        moved=moved, nbytes=6000 + 900 * len(of_device) + sum(m.nbytes for *_, m in movers),
+        scratch=scratch, scope=scope,
     )  # fmt: skip
 
 

@@ -70,7 +70,7 @@ def bound(step: Step, operands: Sequence[Var | HostArray], out: Sharding | None)
     ]
     return Step(
         step.name, program.run, tuple(operands), tuple(results), step.numbers, step.scalars,
-        case.row, case.params, moved=getattr(program, "bytes_received", 0),
+        case.row, case.params, moved=getattr(program, "bytes_received", 0), nbytes=program.nbytes,
     )  # fmt: skip
 
 
@@ -87,12 +87,13 @@ def resharded(x: Var, sharding: Sharding, wanted: Sharding | None = None, watch:
     chosen = wanted is not None or x.committed
     moved = Var(x.dtype, to, sharding, committed=chosen, weak=x.weak)
     run: Any = _same
-    nbytes = 0
+    moving = nbytes = 0
     if to is not x.tiling:
         runtime = devices_of(x.tiling)[0].runtime
         mover = Mover(runtime, x.tiling, to, x.dtype.itemsize, "reshard")
-        run, nbytes = functools.partial(_move, mover, watch), received(x, to)
-    return Step("reshard", run, (x,), (moved,), moved=nbytes, wanted=wanted)
+        run, nbytes = functools.partial(_move, mover, watch), mover.nbytes
+        moving = received(x, to)
+    return Step("reshard", run, (x,), (moved,), moved=moving, nbytes=nbytes, wanted=wanted)
 
 
 def _same(given: Sequence[ShardedBuffer], numbers: Any) -> list[ShardedBuffer]:
