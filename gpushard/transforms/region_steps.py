@@ -329,7 +329,9 @@ def one(laid: Laid) -> Step | None:
     return Step(
         name, run, tuple(laid.operands), tuple(results),
         moved=moved, nbytes=6000 + 900 * len(of_device) + sum(m.nbytes for *_, m in movers),
-        scratch=scratch, scope=scope,
+        brings=tuple((laid.operands[n].tiling, read[at], sizes[at]) for n, at, _ in movers),
+        merges=tuple(m.step for m, x in zip(laid.results, laid.merges, strict=True) if x),
+        members=tuple(m.step for m in laid.members), scratch=scratch, scope=scope,
     )  # fmt: skip
 
 

@@ -111,11 +111,14 @@ def received(x: Var, to: Tiling) -> int:
     return lacking(x.tiling, to) * x.dtype.itemsize
 
 
-@functools.lru_cache(maxsize=4096)
 def lacking(own: Tiling, to: Tiling) -> int:
     """Return the elements that devices need of other boxes and do not have."""
-    if own is to:
-        return 0
+    return 0 if own is to else int(lacking_each(own, to).sum())
+
+
+@functools.lru_cache(maxsize=4096)
+def lacking_each(own: Tiling, to: Tiling) -> IntArray:
+    """Return the same for each device."""
     at = {device: n for n, device in enumerate(own.devices)}
     places = np.array([at.get(device, -1) for device in to.devices], np.int64)
     common: IntArray = np.asarray(places >= 0, np.int64)
@@ -123,7 +126,7 @@ def lacking(own: Tiling, to: Tiling) -> int:
         low = np.maximum(own.starts[dim][places], to.starts[dim])
         high = np.minimum(own.stops[dim][places], to.stops[dim])
         common = common * np.maximum(high - low, 0)
-    return int((to.volumes - common).sum())
+    return np.asarray(to.volumes - common)
 
 
 def closed(sharding: Sharding, lies: Sharding | None) -> Sharding:
