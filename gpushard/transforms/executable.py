@@ -11,7 +11,7 @@ from gpushard.array.aval import KeyDType
 from gpushard.array.data import Data, handle
 from gpushard.array.key_array import KeyArray
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.transforms.graph import Graph, Run, Var, lines
+from gpushard.transforms.graph import Graph, Run, Step, Var, lines
 from gpushard.transforms.regions import fused
 
 
@@ -57,6 +57,12 @@ class Executable:
         self._rest = [None] * (len(places) - len(graph.inputs) - len(self._constants))
         self._hosted = hosted[::-1]  # the last places, counted from the end
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes with its graph, about; without the arrays that are constants."""
+        steps = dict.fromkeys((*self._graph.steps, *self.steps))
+        return 4000 + sum(map(_bytes_of, steps))
+
     def text(self) -> str:
         """Return what is run, a line each."""
         return "\n".join(lines(self._graph, self.steps, shardings=True))
@@ -84,6 +90,11 @@ class Executable:
             for at in ended:
                 held[at] = None
         return [held[at] for at in self._results]
+
+
+def _bytes_of(step: Step) -> int:
+    inside = sum(_bytes_of(own) for body in step.bodies for own in body.steps)
+    return 5000 + step.nbytes + inside
 
 
 _KEY: Any = KeyDType()

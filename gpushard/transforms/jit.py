@@ -50,7 +50,7 @@ _LEAF = tree.structure(0)
 
 _log = logging.getLogger("gpushard.jit")
 
-_CACHE_BYTES = 256 << 20
+_CACHE_BYTES = 64 << 20
 """Bytes of executables that one function keeps, about."""
 
 _disabled: ContextVar[bool] = ContextVar("jit disabled", default=False)
@@ -199,7 +199,7 @@ class Jitted:
             structure,
             keys,
             tuple(numbers.get(var, -1) for var in graph.results),
-            2000 + 1000 * len(graph.steps) + sum(var.nbytes for var in graph.constants),
+            executable.nbytes + sum(var.nbytes for var in graph.constants),
         )
 
     def _trace(self, leaves: list[Any], call: Any) -> tuple[Graph, Any, tuple[bool, ...]]:

@@ -328,7 +328,10 @@ def one(laid: Laid) -> Step | None:
     scope = " ".join(dict.fromkeys(m.step.scope for m in laid.members if m.step.scope))
     return Step(
         name, run, tuple(laid.operands), tuple(results),
-        moved=moved, scratch=scratch, scope=scope,
+        moved=moved, nbytes=6000 + 900 * len(of_device) + sum(m.nbytes for *_, m in movers),
+        brings=tuple((laid.operands[n].tiling, read[at], sizes[at]) for n, at, _ in movers),
+        merges=tuple(m.step for m, x in zip(laid.results, laid.merges, strict=True) if x),
+        members=tuple(m.step for m in laid.members), scratch=scratch, scope=scope,
     )  # fmt: skip
 
 
