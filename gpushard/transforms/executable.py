@@ -13,6 +13,7 @@ from gpushard.array.key_array import KeyArray
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.transforms.graph import Graph, Run, Step, Var, lines
 from gpushard.transforms.regions import fused
+from gpushard.transforms.segments import in_segments
 
 
 class Executable:
@@ -25,6 +26,8 @@ class Executable:
     def __init__(self, graph: Graph) -> None:
         self.steps = steps = fused(graph)
         """Operations, regions as one each."""
+        self.parts = in_segments(graph, steps)
+        """What of these is given to devices at once, as one each."""
         self._graph = graph
         places: dict[Var, int] = {}
 
@@ -39,7 +42,7 @@ class Executable:
             place(var)
         calls = [
             (step.run, [place(x) for x in step.operands], step.numbers, step.results)
-            for step in steps
+            for step in self.parts
         ]
         results = [place(x) for x in graph.results]
         last: dict[int, int] = {}

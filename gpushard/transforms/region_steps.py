@@ -14,6 +14,7 @@ from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.reshard import Mover
 from gpushard.ops.aval import Aval
 from gpushard.ops.programs.calls import LocalCalls, Outputs, Work, calls_of
+from gpushard.ops.programs.launched import Launched
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Merge
 from gpushard.ops.row import Row
@@ -354,6 +355,12 @@ class _Fused:
         self._more = sum(source != at for source, at, _ in movers)
         alone = not movers and not any(merges) and len(calls.dtypes) == len(merges)
         self.run = self._run_alone if alone else self._run
+
+    def launches(self, numbers: Sequence[Any]) -> tuple[Launched, Sequence[tuple[int, Any]]] | None:
+        """Return the launches that it is, and the numbers that they take; None if it is more."""
+        if self._movers or any(self._merges) or not isinstance(self._calls, Launched):
+            return None
+        return self._calls.launches(self._numbers)
 
     def _run_alone(self, given: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
         return self._calls.run(given, self._numbers)
