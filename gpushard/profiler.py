@@ -127,7 +127,7 @@ def annotate_function(func: F, name: str | None = None, **arguments: Any) -> F:
     """
     if not callable(func):
         raise ArgumentTypeError.refusing("func", func, "must be a function", "annotate_function")
-    said: str = name or getattr(func, "__qualname__", type(func).__name__)
+    said = name or str(getattr(func, "__qualname__", type(func).__name__))
 
     @functools.wraps(func)
     def call(*args: Any, **kwargs: Any) -> Any:
