@@ -388,13 +388,13 @@ def every_device() -> Sequence[Device]:
 
 
 def create_device_mesh(
-    mesh_shape: Sequence[int], devices: Sequence[Device]
+    mesh_shape: Sequence[int], devices: Sequence[Device] | None = None
 ) -> np.ndarray[Any, np.dtype[np.object_]]:
     """Arrange devices in a grid, row-major, so that neighbours on the last axis are neighbours.
 
     Args:
       mesh_shape: size of each axis.
-      devices: exactly as many devices.
+      devices: exactly as many devices; all there are by default.
 
     Returns:
       The devices in that shape.
@@ -406,6 +406,7 @@ def create_device_mesh(
     [['a', 'b'], ['c', 'd']]
     """
     sizes = _sizes(mesh_shape, "mesh_shape")
+    devices = every_device() if devices is None else devices
     if math.prod(sizes) != len(devices):
         raise MeshError(
             f"mesh_shape={sizes} needs {math.prod(sizes)} devices, got {len(devices)}; change the "
