@@ -46,9 +46,7 @@ def compute_type(dtype: Any, layer: str, argument: str = "dtype") -> np.dtype[An
     return target
 
 
-def weights(
-    layer: str, rngs: Any, dtype: Any, *wanted: tuple[str, Any, Shape] | None
-) -> list[Any]:
+def weights(layer: str, rngs: Any, dtype: Any, *wanted: tuple[str, Any, Shape] | None) -> list[Any]:
     """Return weights whose first values are drawn from the stream `params`, in order.
 
     Args:
