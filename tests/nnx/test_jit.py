@@ -1,5 +1,6 @@
 """`nnx.jit`: what is traced again, where state lies, donation, methods, stages."""
 
+import functools
 import gc
 import logging
 import weakref
@@ -247,6 +248,24 @@ def test_methods_and_decorators() -> None:
     wrapped = nnx.jit(lambda m: m, in_shardings=(None,), static_argnums=())
     assert wrapped.in_shardings == (None,) and wrapped.out_shardings is None
     assert wrapped.static_argnums == ()
+
+
+def test_callables_of_any_kind() -> None:
+    class Slots:
+        __slots__ = ()
+
+        def __call__(self, m: Any, x: Any) -> Any:
+            return m.v001.value * x
+
+        def method(self, m: Any, x: Any) -> Any:
+            return m.v001.value + x
+
+    m, own = Layers(2), Slots()
+    first, second = nnx.jit(own.method), nnx.jit(own.method)
+    del first
+    assert second(m, 2.0).tolist() == [3] * 4 and nnx.jit(own)(m, 2.0).tolist() == [2] * 4
+    assert nnx.jit(functools.partial(own, m))(5.0).tolist() == [5] * 4
+    assert nnx.jit(nnx.clone)(m) is not m
 
 
 def test_static_arguments_beside_shardings() -> None:
