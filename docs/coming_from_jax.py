@@ -201,6 +201,8 @@ Arrays have JAX's attributes and methods. What differs on purpose is in
 legal, 64-bit types are on, `x[i] = v` works, and pickles keep their sharding. Operations run as
 they are called.
 
+Modules as Flax has them are in `gpushard.nnx`; [its page](nnx.md) says what differs.
+
 The tables have every public name of JAX {version}, but for primitives, whose names end in `_p`. A
 name is *the same* if it takes all arguments that JAX's does. Where there is none, the last column
 says what to use.

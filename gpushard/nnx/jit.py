@@ -47,19 +47,20 @@ class Missing:
 
 
 class _Pure:
-    """A function of arrays and what is static, made of one of graphs, which it does not keep alive.
+    """A function of arrays and what is static, made of one of graphs.
 
     Args:
       fun: the function.
       options: how it is traced.
+      get: gives the function.
     """
 
-    def __init__(self, fun: Any, options: Options) -> None:
+    def __init__(self, fun: Any, options: Options, get: Callable[[], Any]) -> None:
         functools.update_wrapper(self, fun, updated=())
-        vars(self).pop("__wrapped__")
+        vars(self).pop("__wrapped__")  # which would keep it alive
         with contextlib.suppress(TypeError, ValueError):
             self.__signature__ = inspect.signature(fun)
-        self._fun = weakref.ref(fun)
+        self._fun = get
         self._options = options
         self._lays = options.in_shardings is not None or options.out_shardings is not None
         self._keeps = options.in_shardings is not None or options.device is not None
@@ -93,11 +94,10 @@ _pures: WeakKeyDictionary[Any, dict[Any, _Pure]] = WeakKeyDictionary()
 def _pure_of(fun: Any, options: Options) -> _Pure:
     """Return the function of arrays that stands for one of graphs."""
     key = options.key()
-    if key is not None:
-        with contextlib.suppress(TypeError):  # which has no hash, or cannot be referred to weakly
-            own = _pures.setdefault(fun, {})
-            return own.get(key) or own.setdefault(key, _Pure(fun, options))
-    return _Pure(fun, options)
+    if key is None or type(fun) is not types.FunctionType:  # others may be equal, and go
+        return _Pure(fun, options, lambda: fun)
+    own = _pures.setdefault(fun, {})
+    return own.get(key) or own.setdefault(key, _Pure(fun, options, weakref.ref(fun)))
 
 
 def _positions(chosen: Any, count: int) -> set[int]:

@@ -1,5 +1,6 @@
 """`nnx.jit`: what is traced again, where state lies, donation, methods, stages."""
 
+import functools
 import gc
 import logging
 import weakref
@@ -11,7 +12,7 @@ import pytest
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import nnx
-from gpushard.errors import ArgumentTypeError, DeletedArrayError
+from gpushard.errors import ArgumentTypeError, DeletedArrayError, TraceContextError
 from tests.nnx.graphs import Plain
 
 P = gs.P
@@ -249,6 +250,24 @@ def test_methods_and_decorators() -> None:
     assert wrapped.static_argnums == ()
 
 
+def test_callables_of_any_kind() -> None:
+    class Slots:
+        __slots__ = ()
+
+        def __call__(self, m: Any, x: Any) -> Any:
+            return m.v001.value * x
+
+        def method(self, m: Any, x: Any) -> Any:
+            return m.v001.value + x
+
+    m, own = Layers(2), Slots()
+    first, second = nnx.jit(own.method), nnx.jit(own.method)
+    del first
+    assert second(m, 2.0).tolist() == [3] * 4 and nnx.jit(own)(m, 2.0).tolist() == [2] * 4
+    assert nnx.jit(functools.partial(own, m))(5.0).tolist() == [5] * 4
+    assert nnx.jit(nnx.clone)(m) is not m
+
+
 def test_static_arguments_beside_shardings() -> None:
     mesh = gs.make_mesh((2,), "x")
     rows = gs.NamedSharding(mesh, P("x"))
@@ -277,6 +296,30 @@ def test_functions_within_each_other_keep_references() -> None:
     m.b.v = nnx.Param(gnp.zeros(2))
     b = m.b
     assert outer(m) is b and m.again is b and b.v.value.tolist() == [1, 1]
+
+
+def test_what_only_reads_may_be_called_with_modules_of_outside() -> None:
+    class Scale(nnx.Module):
+        def __init__(self) -> None:
+            self.factor, self.calls = nnx.Param(gnp.full(2, 3.0)), nnx.Variable(gnp.zeros(()))
+
+        @nnx.jit
+        def __call__(self, x: Any) -> Any:
+            return x * self.factor
+
+        @nnx.jit
+        def counted(self, x: Any) -> Any:
+            self.calls[...] += 1
+            return x * self.factor
+
+    m, mesh = Scale(), gs.make_mesh((2,), "x")
+    over = {"mesh": mesh, "in_specs": P("x"), "out_specs": P("x")}
+    for transform in (gs.vmap, gs.jit, nnx.jit, lambda f: gs.shard_map(f, **over)):
+        assert transform(lambda x: m(x))(gnp.ones((4, 2))).tolist() == [[3, 3]] * 4
+        with pytest.raises(TraceContextError, match=r"m\.calls"):
+            transform(lambda x: m.counted(x))(gnp.ones((4, 2)))
+    assert m.calls.value == 0 and m.factor.value.tolist() == [3, 3]
+    assert m.counted(1.0).tolist() == [3, 3] and m.calls.value == 1
 
 
 def test_a_body_of_a_loop_takes_modules_as_arguments_of_its_own() -> None:
