@@ -20,9 +20,9 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from bench.__main__ import run
 from bench.case import Config
-from bench.groups.gpu_nccl import MODES
+from bench.groups import gpu_nccl
+from bench.measure import measure
 from gpushard.config import Settings
 from gpushard.errors import ExecutionError, OutOfMemoryError
 from gpushard.runtime.backend import WorkFailure
@@ -581,9 +581,10 @@ def test_without_the_library_nothing_is_said(nccl: str) -> None:
 
 
 def test_the_benchmark_runs() -> None:
-    cases = run(["gpu_nccl"], Config(quick=True))["groups"]["gpu_nccl"]["cases"]
-    assert len(cases) == 12 and all(case["checked"] is True for case in cases)
-    assert all(case["seconds"][column]["median"] > 0 for case in cases for column in MODES)
+    config = Config(quick=True)
+    results = [measure(case, config) for case in gpu_nccl.cases(config)]
+    assert len(results) == 12
+    assert all(r.timings[column].median > 0 for r in results for column in gpu_nccl.MODES)
 
 
 def test_the_backend_says_where_it_sends() -> None:
