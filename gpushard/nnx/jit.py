@@ -233,9 +233,11 @@ class JitWrapped:
             }
         if self.in_shardings is None or not moves:
             return own, named
-        return self._placed(outside, args, own, named, statics), named
+        return self._placed(outside, args, own, named, statics, whole), named
 
-    def _placed(self, outside: Outside, args: Any, own: Any, kwargs: Any, statics: Any) -> Any:
+    def _placed(
+        self, outside: Outside, args: Any, own: Any, kwargs: Any, statics: Any, whole: bool
+    ) -> Any:
         """Return arguments where `in_shardings` say."""
         if kwargs:
             raise ArgumentError(
@@ -262,10 +264,10 @@ class JitWrapped:
             )  # fmt: skip
         else:
             moved = placed(arrays, tuple(arrays), {}, tuple(ends), self._what, label)
-        donated = _positions(self._donated, len(own))
-        given_up = tree.leaves([own[n] for n in donated])
-        kept = set(map(id, moved))
-        outside.moved = [x for x in given_up if isinstance(x, Array) and id(x) not in kept]
+            numbers = _positions(self._donated, len(own)) if whole else set()
+            given_up = tree.leaves([own[n] for n in numbers])
+            kept = set(map(id, moved))
+            outside.moved = [x for x in given_up if isinstance(x, Array) and id(x) not in kept]
         done = iter(shape.unflatten(moved))
         return tuple([x if n in statics else next(done) for n, x in enumerate(own)])
 

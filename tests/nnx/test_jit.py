@@ -170,6 +170,8 @@ def test_donation_of_what_shardings_move() -> None:
     assert step(m, kept) is kept
     assert all(x.is_deleted() for x in before) and kept.v000.value.sharding == rows
     assert m.v000 is m.v001 and m.v001.value.tolist() == [1] * 4
+    nnx.jit(lambda m, k: step(m, k))(m, kept)
+    assert m.v001.value.tolist() == [1] * 4 and kept.v000.value.tolist() == [0] * 4
 
 
 def test_state_lies_where_shardings_say_changed_or_not() -> None:
