@@ -33,6 +33,7 @@ from gpushard.nnx.levels import OUTSIDE, Leveled, entered, level
 from gpushard.nnx.state import State, check_taken, divided, from_flat_state, to_flat_state
 from gpushard.nnx.state_sharding import PrefixMapping
 from gpushard.nnx.variable import Variable, put
+from gpushard.transforms.named_dims import Mapped
 from gpushard.transforms.trace import Tracer
 from gpushard.tree.node import NODES, GetAttrKey, Node
 
@@ -238,10 +239,17 @@ class _Argument:
         self.number = number
         self.graphdef = states.graphdef
         self.leaves = states.leaves
-        self.held = [x._held() if isinstance(x, Tracer) else None for x in self.leaves]
+        self.held = list(map(_held, self.leaves))
         self.start = start
         self.size = size
         self.keeps = keeps
+
+
+def _held(x: Any) -> Any:
+    """Return what tells whether a value was assigned to in a function; None for other values."""
+    if isinstance(x, Tracer):
+        return x._held()
+    return x._value if isinstance(x, Mapped) else None
 
 
 class Inside:
@@ -322,7 +330,7 @@ class Inside:
             for n, (x, old, held) in enumerate(
                 zip(part.leaves, argument.leaves, argument.held, strict=True)
             )
-            if argument.keeps or held is None or x is not old or x._held() is not held
+            if argument.keeps or held is None or x is not old or _held(x) is not held
         ]
         paths = argument.graphdef.leaf_paths()
         own = tuple([shown_path(paths[n])[1:] for n in at])

@@ -11,7 +11,7 @@ import pytest
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import nnx
-from gpushard.errors import ArgumentTypeError, DeletedArrayError
+from gpushard.errors import ArgumentTypeError, DeletedArrayError, TraceContextError
 from tests.nnx.graphs import Plain
 
 P = gs.P
@@ -277,6 +277,30 @@ def test_functions_within_each_other_keep_references() -> None:
     m.b.v = nnx.Param(gnp.zeros(2))
     b = m.b
     assert outer(m) is b and m.again is b and b.v.value.tolist() == [1, 1]
+
+
+def test_what_only_reads_may_be_called_with_modules_of_outside() -> None:
+    class Scale(nnx.Module):
+        def __init__(self) -> None:
+            self.factor, self.calls = nnx.Param(gnp.full(2, 3.0)), nnx.Variable(gnp.zeros(()))
+
+        @nnx.jit
+        def __call__(self, x: Any) -> Any:
+            return x * self.factor
+
+        @nnx.jit
+        def counted(self, x: Any) -> Any:
+            self.calls[...] += 1
+            return x * self.factor
+
+    m, mesh = Scale(), gs.make_mesh((2,), "x")
+    over = {"mesh": mesh, "in_specs": P("x"), "out_specs": P("x")}
+    for transform in (gs.vmap, gs.jit, nnx.jit, lambda f: gs.shard_map(f, **over)):
+        assert transform(lambda x: m(x))(gnp.ones((4, 2))).tolist() == [[3, 3]] * 4
+        with pytest.raises(TraceContextError, match=r"m\.calls"):
+            transform(lambda x: m.counted(x))(gnp.ones((4, 2)))
+    assert m.calls.value == 0 and m.factor.value.tolist() == [3, 3]
+    assert m.counted(1.0).tolist() == [3, 3] and m.calls.value == 1
 
 
 def test_a_body_of_a_loop_takes_modules_as_arguments_of_its_own() -> None:
