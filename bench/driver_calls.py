@@ -9,6 +9,7 @@ from typing import Protocol
 
 SHOWN = {
     "launches": "launches",
+    "graph_launches": "graphs",
     "library_calls": "library calls",
     "events_recorded": "events",
     "events_waited": "waits",

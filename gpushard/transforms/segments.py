@@ -61,8 +61,10 @@ def in_segments(graph: Graph, steps: Sequence[Step]) -> list[Step]:
 
 
 def _wanted(step: Step) -> bool:
-    runtime = devices_of(step.results[0].tiling)[0].runtime if step.results else None
-    return runtime is not None and runtime.settings.cuda_graphs
+    if not step.results:
+        return False
+    runtime = devices_of(step.results[0].tiling)[0].runtime
+    return runtime.settings.cuda_graphs and not runtime.backend.host_readable
 
 
 def _part(step: Step) -> Part | None:

@@ -84,6 +84,13 @@ class Segment:
         self._streams = [chain.stream for chain in chains]
         made = {value: (part, n) for part in parts for n, value in enumerate(part.results)}
         self._made = [made[value] for value in results]
+        last = {value: part for part in parts for value in (*part.operands, *part.results)}
+        kept = {*results}
+        # What is needed no more after each operation, if they run one by one.
+        self._ended = [
+            [value for value, end in last.items() if end is part and value not in kept]
+            for part in parts
+        ]
 
     @property
     def scratch(self) -> int:
@@ -95,9 +102,11 @@ class Segment:
         made = self._runtime.commit(functools.partial(self._submit, given), self._streams)
         if made is None:
             held = dict(zip(self.operands, given, strict=True))
-            for part in self._parts:
-                found = part.launched.run([held[x] for x in part.operands], part.scalars)
-                held.update(zip(part.results, found, strict=False))
+            for part, ended in zip(self._parts, self._ended, strict=True):
+                own = part.launched.run([held[x] for x in part.operands], part.scalars)
+                held.update(zip(part.results, own, strict=False))
+                for value in ended:
+                    del held[value]
             return [held[value] for value in self.results]
         found = []
         unset: Any = None
@@ -204,7 +213,7 @@ def _chain(
     pool = calls[0][1].pool
     stays = [block for block in own if block.stays]
     going = [block for block in own if not block.stays]
-    nbytes = _laid_out(going)
+    nbytes = max(1, _laid_out(going)) if going else 0
     most: dict[Account, int] = {}
     for number in range(count):
         now: dict[Account, int] = {}

@@ -711,6 +711,7 @@ class CudaBackend:
         except DeviceLostError:
             return
         self._communicators.close()
+        self._graphs.collect()
         for bounce in self._bounces:
             bounce.close()
         for slabs in self._slabs():
