@@ -97,9 +97,9 @@ def received(step: Step) -> Counter[Any]:
         return Counter({d: n * step.results[0].dtype.itemsize for d, n in elements.items()})
     if call is None or type(strategy) not in (Local, Reduce):
         return _evenly(step)
-    for x, place in zip(case.operands, call.operands, strict=True):
-        if isinstance(x, Sharded) and place is not None:
-            moved += _lacking(x.tiling, place[1], x.aval.dtype.itemsize)
+    for operand, place in zip(case.operands, call.operands, strict=True):
+        if isinstance(operand, Sharded) and place is not None:
+            moved += _lacking(operand.tiling, place[1], operand.aval.dtype.itemsize)
     moved += _merging(strategy, case, call)
     for result, end in zip(call.results, call.ends, strict=True):
         if not (isinstance(strategy, Reduce) and refines(end.tiling, result.tiling)):

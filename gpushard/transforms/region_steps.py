@@ -346,7 +346,7 @@ class _Fused:
         movers: Sequence[tuple[int, int, Mover]],
         merges: Sequence[Merge | None],
     ) -> None:
-        self._calls, self._numbers, self._movers = calls, numbers, movers
+        self.work, self._numbers, self._movers = calls, numbers, movers
         self._merges = [
             None if merge is None else (merge, [of_device[call.home] for call in merge.calls])
             for merge in merges
@@ -356,17 +356,17 @@ class _Fused:
         self.run = self._run_alone if alone else self._run
 
     def _run_alone(self, given: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
-        return self._calls.run(given, self._numbers)
+        return self.work.run(given, self._numbers)
 
     def _run(self, given: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
         read = [*given, *[None] * self._more]
         for source, at, move in self._movers:
             read[at] = move(given[source])
         found = []
-        parts = self._calls.run_parts(read, self._numbers)
+        parts = self.work.run_parts(read, self._numbers)
         for n, (part, merge) in enumerate(zip(parts, self._merges, strict=False)):
             if merge is None:
-                found.append(self._calls.assemble(n, part))
+                found.append(self.work.assemble(n, part))
                 continue
             values = [part.values[number] for number in merge[1]]
             claims = [part.claims[number] for number in merge[1]]

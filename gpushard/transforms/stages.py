@@ -17,10 +17,11 @@ from gpushard.array.aval import KeyDType, ShapeDtypeStruct
 from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
 from gpushard.frozen import dataclass
 from gpushard.geometry.format import Format, Layout
+from gpushard.movement.buffer import devices_of
 from gpushard.ops.programs.reduce import Reduce
 from gpushard.placement.device_put import device_put
 from gpushard.transforms.costs import costs
-from gpushard.transforms.executable import Executable, array_of
+from gpushard.transforms.executable import Executable, array_of, launches_of
 from gpushard.transforms.fold import folded
 from gpushard.transforms.graph import Graph, Step, Var
 from gpushard.transforms.named_dims import innermost
@@ -108,6 +109,16 @@ class _Stage:
         return self._inputs(lambda var, key, donated: _struct(var, key))
 
     @property
+    def out_tree(self) -> Any:
+        """The structure of the results."""
+        return self._signature.out_tree
+
+    @property
+    def out_info(self) -> Any:
+        """Shapes, types and shardings of the results."""
+        return self._outputs(_struct)
+
+    @property
     def args_info(self) -> Any:
         """An `ArgInfo` for each argument."""
         return self._inputs(
@@ -153,11 +164,6 @@ class Traced(_Stage):
         """The name of the function."""
         return self._signature.graph.name
 
-    @property
-    def out_info(self) -> Any:
-        """Shapes, types and shardings of the results."""
-        return self._outputs(_struct)
-
     def lower(self, *, lowering_platforms: Sequence[str] | None = None) -> Lowered:
         """Return the next stage.
 
@@ -181,15 +187,74 @@ class Lowered(_Stage):
       signature: the function.
     """
 
-    @property
-    def out_tree(self) -> Any:
-        """The structure of the results."""
-        return self._signature.out_tree
+    @classmethod
+    def from_flat_info(
+        cls,
+        lowering: Graph,
+        in_tree: Any,
+        in_avals: Sequence[Any],
+        donate_argnums: Sequence[int],
+        out_tree: Any,
+        no_kwargs: bool = False,
+    ) -> Lowered:
+        """Return this stage of a graph.
 
-    @property
-    def out_info(self) -> Any:
-        """Shapes, types and shardings of the results."""
-        return self._outputs(_struct)
+        Args:
+          lowering: the graph, as `compiler_ir` gives it.
+          in_tree: structure of the arguments: positional and keyword ones.
+          in_avals: shapes and types of the arguments, in order.
+          donate_argnums: numbers of those that may be given up.
+          out_tree: structure of the results. Those that are random keys come as their numbers.
+          no_kwargs: has no meaning here: keyword arguments are those of `in_tree`.
+
+        Raises:
+          ArgumentTypeError: lowering is no graph.
+          ArgumentError: it takes other arguments, gives other results, or lacks one to be donated.
+
+        >>> import gpushard as gs
+        >>> x = gs.numpy.ones(3)
+        >>> old = gs.jit(lambda x: x * 2).lower(x)
+        >>> leaves = gs.tree.leaves(old.in_avals)
+        >>> new = gs.stages.Lowered.from_flat_info(
+        ...     old.compiler_ir(), old.in_tree, leaves, (), old.out_tree
+        ... )
+        >>> new.compile()(x).tolist()
+        [2.0, 2.0, 2.0]
+        """
+        if not isinstance(lowering, Graph):
+            raise ArgumentTypeError(
+                f"from_flat_info: lowering is a {type(lowering).__name__}; give what compiler_ir "
+                "returns",
+                argument="lowering",
+                type=type(lowering),
+            )
+        keys = tuple(isinstance(x.dtype, KeyDType) for x in in_avals)
+        own = [_struct(var, key) for var, key in zip(lowering.inputs, keys, strict=False)]
+        taken = [(tuple(x.shape), x.dtype) for x in in_avals]
+        counts = len(lowering.inputs), len(lowering.results)
+        if (
+            [(x.shape, x.dtype) for x in own] != taken
+            or (in_tree.num_leaves, out_tree.num_leaves) != counts
+            or len(in_avals) != counts[0]
+        ):
+            raise ArgumentError(
+                f"from_flat_info: {lowering.name} takes {lowering.inputs} and has {counts[1]} "
+                f"results; in_avals has {taken}, in_tree {in_tree.num_leaves} leaves and out_tree "
+                f"{out_tree.num_leaves}; give those of the stage that the graph is of",
+                argument="in_avals",
+            )
+        donated = tuple(n in donate_argnums for n in range(counts[0]))
+        if sum(donated) != len(set(donate_argnums)):
+            raise ArgumentError(
+                f"from_flat_info: donate_argnums is {tuple(donate_argnums)}, and there are "
+                f"{counts[0]} arguments; count them from 0",
+                argument="donate_argnums",
+                value=tuple(donate_argnums),
+            )
+        out_keys = (False,) * counts[1]
+        return cls(
+            Signature(f"jit({lowering.name})", lowering, in_tree, out_tree, keys, out_keys, donated)
+        )
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """Return the operations, a line each.
@@ -258,11 +323,6 @@ class Compiled(_Stage):
         self._executable = Executable(signature.graph)
 
     @property
-    def out_tree(self) -> Any:
-        """The structure of the results."""
-        return self._signature.out_tree
-
-    @property
     def input_shardings(self) -> Any:
         """Where arguments have to lie: of positional and of keyword ones."""
         return self._inputs(lambda var, key, donated: var.sharding)
@@ -292,9 +352,47 @@ class Compiled(_Stage):
         """The order of elements of results in memory."""
         return self._outputs(lambda var, key: _format(var).layout)
 
-    def as_text(self) -> str:
-        """Return what is run: operations, kernels of several of them, and what moves."""
-        return self._executable.text()
+    def as_text(self, dialect: str | None = None) -> str:
+        """Return what is run, a line each, then where, what moves, launches and memory.
+
+        Operations that are one kernel are one line. Bytes received are those that devices get from
+        others, as if each had memory of its own.
+
+        Args:
+          dialect: "gpushard", the only one there is.
+
+        Raises:
+          ArgumentError: the dialect is unknown.
+
+        >>> import gpushard as gs
+        >>> f = gs.jit(lambda x: x @ x.T).lower(gs.numpy.ones((4, 4))).compile()
+        >>> f.as_text().splitlines()[-2:]
+        ['# bytes received: 0', '# memory: 256 bytes, 128 of arguments, 128 of results']
+        """
+        _check_dialect(dialect)
+        own, steps = self._signature, self._executable.steps
+        moved = {n: int(of["bytes moved"]) for n, of in self.cost_analysis()["devices"].items()}
+        of_values = {x: None for step in steps for x in (*step.operands, *step.results)}
+        values = [x for x in (*own.graph.inputs, *of_values) if isinstance(x, Var)]
+        devices = {x.id: x for value in values for x in devices_of(value.tiling)}
+        kernels = sum(bool(step.members) for step in steps)
+        received = ", ".join(f"{n:,} by device {at}" for at, n in moved.items() if n)
+        memory = self.memory_analysis()
+        counts = [launches_of(step) for step in steps]
+        known, others = sum(filter(None, counts)), counts.count(None)
+        lines = [
+            f"devices: {', '.join(f'{x.platform} {n}' for n, x in sorted(devices.items()))}",
+            f"operations: {len(steps)}"
+            + (f", {kernels} of them kernels of several" if kernels else ""),
+            f"bytes received: {sum(moved.values()):,}" + (f", {received}" if received else ""),
+            f"memory: {memory.peak_memory_in_bytes:,} bytes, "
+            f"{memory.argument_size_in_bytes:,} of arguments, "
+            f"{memory.output_size_in_bytes:,} of results",
+        ]
+        if known or others:
+            rest = f", and those of {others} other operations" if others else ""
+            lines.insert(2, f"launches: {known:,}{rest}")
+        return "\n".join([self._executable.text(), *(f"# {line}" for line in lines)])
 
     def cost_analysis(self) -> dict[str, Any]:
         """Return what `Lowered.cost_analysis` does, of kernels rather than operations.

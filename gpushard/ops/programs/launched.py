@@ -52,6 +52,11 @@ class Launched(LocalCalls):
         self._numbers = list(numbers)
         self._single = groups[0] if len(groups) == 1 else None
 
+    @property
+    def launches(self) -> int:
+        """How many launches make the calls, where operands wait for the same."""
+        return len(self._groups)
+
     def run_parts(
         self, operands: Sequence[ShardedBuffer | Outputs], scalars: Sequence[tuple[int, Any]] = ()
     ) -> list[Outputs]:

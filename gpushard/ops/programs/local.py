@@ -87,7 +87,7 @@ class Computation:
         self.committed = is_committed(case.operands)
         self.bytes_received = 0 if call.choice is None else call.choice.nbytes
         """Bytes that devices receive from others, each time."""
-        self._work = work
+        self.work = work
         self._scalars = [
             (position, converter(row, case.results, case.avals, position))
             for position, x in enumerate(case.operands)
@@ -133,7 +133,7 @@ class Computation:
             operands = list(operands)
             for at, move in self._before:
                 operands[at] = move(operands[at])
-        results = self._work.run(operands, scalars)
+        results = self.work.run(operands, scalars)
         for n, move in self._after:
             results[n] = move(results[n])
         return results
