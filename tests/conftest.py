@@ -1,7 +1,7 @@
 """What all tests share: how much of them runs, and the way to a library that is compared with.
 
-A test that compares gpushard with another library takes that library from a fixture, `jax` or
-`torch`. Where the library is missing the test is skipped and says how
+A test that compares gpushard with another library takes that library from a fixture, `jax`,
+`flax` or `torch`. Where the library is missing the test is skipped and says how
 to install it; under `--require-oracles` it fails instead, so that no comparison is lost unseen.
 """
 
@@ -99,6 +99,13 @@ def jax(oracle: Callable[[str, str, str], ModuleType]) -> ModuleType:
     if count != DEVICES:
         pytest.fail(f"JAX was started earlier in this process, with {count} devices of {DEVICES}")
     return module
+
+
+@pytest.fixture(scope="session")
+def flax(jax: ModuleType, oracle: Callable[[str, str, str], ModuleType]) -> ModuleType:
+    """Flax's `nnx`, on the devices of JAX."""
+    oracle("flax", "Flax", "pip install 'gpushard[bench]'")
+    return importlib.import_module("flax.nnx")
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parents[1] / "examples"
 PROGRAMS = sorted(FOLDER.glob("*.py"))
 FEW = [FOLDER / f"{name}.py" for name in ("parallel_mlp", "pmap_of_pmap", "ring_matmul", "rule_30")]
 
-NEEDED = {"digits_mlp": "sklearn"}
+NEEDED = {"digits_mlp": "sklearn", "nnx_digits": "sklearn"}
 """Libraries that programs take data from."""
 
 Own = AbstractContextManager[None]

@@ -5,8 +5,8 @@ gets from another are packed there into a buffer, sent as one message, and put w
 what does not fit into the buffer is sent in further rounds.
 
 All messages of a round start together, so that items before and after say what they use. Before,
-one of the sender waits for what is read, and packs. After, one of the receiver unpacks, and one of
-the sender holds what was read until then.
+one of the sender waits for what is read, and packs. After, one of the receiver reads and writes all
+that its messages do: until that has run nobody else may have it, and then they have come.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from gpushard.errors import ExecutionError
 from gpushard.frozen import dataclass
 from gpushard.movement.host_staging import PARTS_PER_STEP, chunk_bytes, submit_copies
 from gpushard.movement.plan import Plan, Step
+from gpushard.runtime.backend import Backend
 from gpushard.runtime.chunks import LEAST_SLOT, Move, chunks
 from gpushard.runtime.copy_engine import by_engine
 from gpushard.runtime.memory import Claim, Memory
-from gpushard.runtime.phase import Copy, Message, Phase
+from gpushard.runtime.phase import BoxCopy, Copy, Message, Phase
 from gpushard.runtime.pool import NoRoomError
 from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Stream
@@ -192,20 +193,13 @@ class Messages:
                 (target.of(self._operands[to]), source.of(self._operands[of]), domain)
                 for to, target, of, source, domain in near
             ]
-            self._submit_writes(way, self._all_of(move[2] for move in near), copies)
-
-    def _submit_writes(
-        self,
-        way: _Receiver,
-        reads: set[Memory],
-        copies: Sequence[tuple[LocalArray, LocalArray, int]],
-    ) -> None:
-        submit_copies(
-            *(self._runtime, way.stream, self._name, copies, way.step.domain),
-            *(list(reads), way.writes),
-            part=next(way.parts),
-            until=way.until,
-        )
+            reads = list(dict.fromkeys(self._memories[move[2]] for move in near))
+            submit_copies(
+                *(self._runtime, way.stream, self._name, copies, way.step.domain),
+                *(reads, way.writes),
+                part=next(way.parts),
+                until=way.until,
+            )
 
     def _loads(self, way: _Receiver, phase: Phase, of: int) -> Iterator[_Load]:
         """Yield what a phase gets from one domain, round by round."""
@@ -233,8 +227,9 @@ class Messages:
     def _send(self, loads: Sequence[_Load]) -> None:
         """Submit one round."""
         runtime, name = self._runtime, self._name
-        together = _Together(runtime)
-        unpacks: dict[_Receiver, list[tuple[LocalArray, LocalArray, int]]] = {}
+        messages: list[Message] = []
+        needs: dict[_Receiver, dict[Memory, None]] = {}
+        unpacks: dict[_Receiver, list[BoxCopy]] = {}
         for load in loads:
             way, sender, own = load.receiver, self._streams(load.of), load.memories
             pairs = [(move.target, move.source) for move in load.direct]
@@ -247,68 +242,45 @@ class Messages:
                 to = way.step.domain
                 unpack += [(m.target, b, to) for b, m in zip(of[1], load.packed, strict=True)]
                 runtime.submit(way.stream, name, _nothing, (), own[1:])
-            submit_copies(
-                *(runtime, sender, name, pack, load.of, load.reads, own[:1]), until=way.until
-            )
-            together.add(way, [*load.reads, *own], [(*p, sender) for p in pairs])
-        if not loads:
-            return
-        runtime.submit(loads[0].receiver.stream, name, together.run, (), (), scoped=False)
-        for way, copies in unpacks.items():
+            reads, until = load.reads, way.until
+            submit_copies(runtime, sender, name, pack, load.of, reads, own[:1], until=until)
+            needs.setdefault(way, {}).update(dict.fromkeys([*reads, *own]))
+            messages += [Message(target, way.stream, source, sender) for target, source in pairs]
+        together = _Together(runtime.backend, messages)
+        runtime.submit(loads[0].receiver.stream, name, together.send, (), (), scoped=False)
+        for way in needs:
+            finish = functools.partial(together.finish, unpacks[way], way.step.domain)
             runtime.submit(
-                *(way.stream, name, functools.partial(together.finish, way, copies)),
-                *(list(together.needs[way]), way.writes),
+                *(way.stream, name, finish, list(needs[way]), way.writes),
                 part=next(way.parts),
                 until=way.until,
                 scoped=False,
             )
-        for load in loads:
-            until, reads = load.receiver.until, [*load.reads, *load.memories[:1]]
-            runtime.submit(self._streams(load.of), name, _nothing, reads, (), until=until)
 
 
 class _Together:
-    """The messages of one round. What a receiver needs and is not there keeps all of its away."""
+    """The messages of one round; the backend gets them before anything that needs them."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._backend = runtime.backend
-        self._messages: dict[_Receiver, list[Message]] = {}
-        self.needs: dict[_Receiver, dict[Memory, None]] = {}
+    def __init__(self, backend: Backend, messages: Sequence[Message]) -> None:
+        self._backend = backend
+        self._messages = messages
         self._error: BaseException | None = ExecutionError("the messages were not sent")
 
-    def add(
-        self,
-        way: _Receiver,
-        needs: Sequence[Memory],
-        ends: Sequence[tuple[LocalArray, LocalArray, Stream]],
-    ) -> None:
-        """Add messages (target, source, sender)."""
-        self.needs.setdefault(way, {}).update(dict.fromkeys(needs))
-        messages = self._messages.setdefault(way, [])
-        messages += [Message(to, way.stream, of, sender) for to, of, sender in ends]
-
-    def run(self) -> None:
-        """Send them."""
+    def send(self) -> None:
+        """Give streams all of them; those that nothing is in yet, as it failed, do no harm."""
         try:
-            self._backend.exchange(
-                [
-                    message
-                    for way, messages in self._messages.items()
-                    if all(memory.error is None for memory in self.needs[way])
-                    for message in messages
-                ]
-            )
+            self._backend.exchange(self._messages)
         except BaseException as error:
             self._error = error
             raise
         self._error = None
 
-    def finish(self, way: _Receiver, copies: Sequence[tuple[LocalArray, LocalArray, int]]) -> None:
-        """Put what was packed where it belongs."""
+    def finish(self, copies: Sequence[BoxCopy], domain: int) -> None:
+        """Put what came packed into a domain where it belongs."""
         if self._error is not None:
             raise self._error
         if copies:
-            self._backend.copy_boxes(copies, way.step.domain)
+            self._backend.copy_boxes(copies, domain)
 
 
 def _laid_out(

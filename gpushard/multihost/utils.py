@@ -116,15 +116,19 @@ def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
     return group.broadcast(tree.map(np.asarray, device_get(in_tree)), sources[0])
 
 
-def sync_global_devices(name: str) -> None:
+def sync_global_devices(name: Any) -> None:
     """Wait until all devices of all processes have come to this call.
 
     Args:
       name: of the place in the program, the same on all processes.
 
     Raises:
+      ArgumentTypeError: the name is no string.
       ArgumentError: the processes are at different places.
     """
+    if not isinstance(name, str):
+        why = f"is a {type(name).__name__}; give a string, which says where the program is"
+        raise ArgumentTypeError.refusing("name", name, why, "sync_global_devices")
     for device in local_devices():
         device.synchronize()
     names = group.all_gather(name)

@@ -9,6 +9,16 @@
 ['count']
 """
 
+from gpushard import nn
+from gpushard.nn import *
+from gpushard.nn import initializers as initializers
+from gpushard.nnx.boundary import (
+    NodeStates,
+    clear_non_graph_nodes,
+    from_tree,
+    to_tree,
+    update_context,
+)
 from gpushard.nnx.filters import (
     All,
     Any,
@@ -35,7 +45,12 @@ from gpushard.nnx.graph import (
     variables,
 )
 from gpushard.nnx.graphdef import GraphDef
+from gpushard.nnx.jit import JitWrapped, Missing, eval_shape, jit
+from gpushard.nnx.layers import Conv, Dropout, Embed, LayerNorm, Linear, Sequential
 from gpushard.nnx.module import Module
+from gpushard.nnx.partition import get_named_sharding, get_partition_spec, with_partitioning
+from gpushard.nnx.rngs import Rngs, RngStream, fork_rngs, restore_rngs, split_rngs
+from gpushard.nnx.shard_map import shard_map
 from gpushard.nnx.state import (
     State,
     filter_state,
@@ -47,6 +62,7 @@ from gpushard.nnx.state import (
     to_flat_state,
     to_pure_dict,
 )
+from gpushard.nnx.state_sharding import PrefixMapping, StateSharding
 from gpushard.nnx.variable import (
     BatchStat,
     Cache,
@@ -61,15 +77,20 @@ from gpushard.nnx.variable import (
 
 # fmt: off
 __all__ = [
-    "All", "Any", "BatchStat", "Cache", "Everything", "Filter", "GraphDef", "Intermediate",
-    "Module", "Not", "Nothing", "OfType", "Param", "PathContains", "PathIn", "Perturbation",
-    "RngCount", "RngKey", "RngState", "State", "Variable", "WithTag", "clone", "filter_state",
-    "find_duplicates", "from_flat_state", "graphdef", "iter_graph", "map_state", "merge",
-    "merge_state", "pop", "replace_by_pure_dict", "split", "split_state", "state", "to_flat_state",
-    "to_predicate", "to_pure_dict", "update", "variables",
+    "All", "Any", "BatchStat", "Cache", "Conv", "Dropout", "Embed", "Everything", "Filter",
+    "GraphDef", "Intermediate", "JitWrapped", "LayerNorm", "Linear", "Missing", "Module",
+    "NodeStates", "Not", "Nothing", "OfType", "Param", "PathContains", "PathIn", "Perturbation",
+    "PrefixMapping", "RngCount", "RngKey", "RngState", "RngStream", "Rngs", "Sequential", "State",
+    "StateSharding", "Variable", "WithTag", "clear_non_graph_nodes", "clone", "eval_shape",
+    "filter_state", "find_duplicates", "fork_rngs", "from_flat_state", "from_tree",
+    "get_named_sharding", "get_partition_spec", "graphdef", "iter_graph", "jit", "map_state",
+    "merge", "merge_state", "pop", "replace_by_pure_dict", "restore_rngs", "shard_map", "split",
+    "split_rngs", "split_state", "state", "to_flat_state", "to_predicate", "to_pure_dict",
+    "to_tree", "update", "update_context", "variables", "with_partitioning",
 ]
 # fmt: on
+__all__ += nn.__all__
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, "initializers"])

@@ -20,7 +20,7 @@ from gpushard.errors import ArgumentTypeError
 from gpushard.nnx.levels import OUTSIDE, Leveled, level
 from gpushard.nnx.module import Module
 from gpushard.nnx.state import key_order
-from gpushard.nnx.variable import Variable, made, put
+from gpushard.nnx.variable import Variable, made, put, shared
 from gpushard.transforms.arguments import types_of
 from gpushard.tree.node import NODES, known_node, namedtuple_node
 
@@ -75,7 +75,8 @@ class GraphDef:
         return self._hash
 
     def __reduce__(self) -> Any:
-        return graphdef_of, (self.entries, self.known)
+        entries = [entry[::2] if entry[0] == _STATIC else entry for entry in self.entries]
+        return _restored, (entries, self.known)
 
     def __repr__(self) -> str:
         root = self.entries[0]
@@ -108,12 +109,24 @@ class GraphDef:
             ]
         return self._leaf_paths
 
+    def refers_to_others(self) -> bool:
+        """Return whether it has objects of graphs before it."""
+        return any(entry[0] == _SAME and entry[1] < 0 for entry in self.entries)
+
     def leaf_metadata(self) -> list[dict[str, Any] | None]:
         """Return the metadata of each leaf that is a Variable, and None for arrays."""
         return [
             dict(entry[2]) if entry[0] == _VARIABLE else None
             for entry in self.entries
             if entry[0] in (_VARIABLE, _ARRAY)
+        ]
+
+    def boxed(self, leaves: Sequence[Any]) -> list[Any]:
+        """Return leaves as Variables where the graph has some, over the same values."""
+        own = [entry for entry in self.entries if entry[0] in (_VARIABLE, _ARRAY)]
+        return [
+            made(entry[1], shared(leaf), dict(entry[2])) if entry[0] == _VARIABLE else shared(leaf)
+            for entry, leaf in zip(own, leaves, strict=True)
         ]
 
     def paths(self) -> Iterator[Path]:
@@ -168,6 +181,12 @@ def graphdef_of(entries: tuple[Any, ...], known: tuple[int, ...] | None = None) 
     """Return the GraphDef of entries."""
     new = GraphDef(entries, known)
     return new if new._hash is None else _interned.setdefault((entries, known), new)
+
+
+def _restored(entries: list[Any], known: tuple[int, ...] | None) -> GraphDef:
+    """Return the GraphDef that was pickled."""
+    own = [(x[0], _typed(x[1]), x[1]) if x[0] == _STATIC else x for x in entries]
+    return graphdef_of(tuple(own), known)
 
 
 def shown_path(path: Path) -> str:
@@ -263,19 +282,19 @@ class Part:
       leaves: what they hold.
       variables: for each leaf the Variable, or None where it is an array.
       objects: what can be shared, in order.
-      start: how many objects graphs before it have.
+      root: where it begins.
     """
 
-    __slots__ = ("graphdef", "leaves", "objects", "plan", "start", "variables")
+    __slots__ = ("graphdef", "leaves", "objects", "plan", "root", "variables")
 
     def __init__(
-        self, graphdef: GraphDef, leaves: list[Any], variables: list[Any], objects: Any, start: int
+        self, graphdef: GraphDef, leaves: list[Any], variables: list[Any], objects: Any, root: Any
     ) -> None:
         self.graphdef = graphdef
         self.leaves = leaves
         self.variables = variables
         self.objects = objects
-        self.start = start
+        self.root = root
         self.plan: Plan | None = None
 
 
@@ -301,7 +320,7 @@ class Splitter:
         if plan is not None and self._known is None and plan.holds() and self._apart(plan.ids):
             objects = [root, *plan.objects]
             leaves = list(map(_value_of, plan.variables))
-            part = Part(plan.graphdef, leaves, plan.variables, objects, len(self.objects))
+            part = Part(plan.graphdef, leaves, plan.variables, objects, root)
             part.plan = plan
             self._numbers = None
             self._sets.append(plan.ids)
@@ -378,7 +397,7 @@ class Splitter:
         if known is not None:
             own_known = tuple([known.get(id(x), -1) for x in objects[start:]])
         graphdef = graphdef_of(tuple(entries), own_known)
-        part = Part(graphdef, leaves, variables, objects[start:], start)
+        part = Part(graphdef, leaves, variables, objects[start:], root)
         if checks is not None and known is None and isinstance(root, Module):
             part.plan = Plan(part, checks)
             self._sets.append(part.plan.ids)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
+from gpushard.errors import ArgumentTypeError
 from gpushard.nnx.levels import Leveled, level
 from gpushard.nnx.variable import Variable, put, shown
+from gpushard.placement.device_put import register_placeable
 
 __all__ = ["Module"]
 
@@ -85,6 +87,18 @@ class Module(Leveled):
 
     def __repr__(self) -> str:
         return _text(self, "", set())
+
+
+def _refuse(x: Module) -> NoReturn:
+    raise ArgumentTypeError(
+        f"a {type(x).__name__} is a Module and no pytree; place what it holds, as in "
+        "nnx.update(m, device_put(nnx.state(m), place)), or use nnx.jit",
+        argument="x",
+        type=type(x),
+    )
+
+
+register_placeable(Module, _refuse)
 
 
 def _text(x: Any, indent: str, above: set[int]) -> str:

@@ -6,7 +6,7 @@ import copy
 import math
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -21,6 +21,13 @@ __all__ = [
     "Variable",
 ]
 # fmt: on
+
+
+class Annotated(NamedTuple):
+    """A value with what is said about it, of which a Variable is to be made."""
+
+    value: Any
+    metadata: dict[str, Any]
 
 
 class Variable(Leveled):
@@ -56,6 +63,8 @@ class Variable(Leveled):
     def __init__(self, value: Any, **metadata: Any) -> None:
         if "sharding" in metadata:
             metadata["sharding_names"] = metadata.pop("sharding")
+        if isinstance(value, Annotated):
+            value, metadata = value.value, {**value.metadata, **metadata}
         put(self, "_level", level())
         put(self, "_metadata", metadata)
         put(self, "_value", _unboxed(value))

@@ -14,11 +14,13 @@ they do not depend on how other loops are split.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
 from gpushard.ops.aval import Dtype
+from gpushard.transforms.c_products import PRELUDE as PRODUCTS
+from gpushard.transforms.c_products import Product, product_source
 from gpushard.transforms.expressions import PRELUDE, TYPES, expression, literal
 from gpushard.transforms.nests import Nest, Op
 
@@ -90,7 +92,7 @@ class _Writer:
         self.group_of: dict[int, _Group] = {}
         self.rows: list[tuple[int, ...]] = []
         self.declared: list[str] = []  # what is known in all loops
-        self.inside: list[str] = []  # within the independent loops
+        self.products: dict[str, str] = {}  # functions that it calls
 
     def is_last(self, op: Op) -> bool:
         """Whether an operation reduces loops outside of all others."""
@@ -249,6 +251,67 @@ class _Writer:
 
     def _loops(self, group: _Group) -> list[str] | None:
         """Return the loops of a group."""
+        product = self._product(group.ops[0]) if len(group.ops) == 1 else None
+        if product is not None and not product.across:
+            return [self._call(group.ops[0], product)]
+        lines = self._loop_lines(group)
+        if lines is None or product is None:
+            return lines
+        return [f"if (m == {self.strip}) {self._call(group.ops[0], product)} else", *lines]
+
+    def _product(self, place: int) -> Product | None:
+        """Return an operation as a product of strips, which has a function of its own."""
+        op = self.ops[place]
+        if op.name != "product" or self.is_last(op) or not self.short:
+            return None
+        across = self.lanes in op.reduced
+        factors = [at for at, _ in op.operands if at is not None]
+        factors.sort(key=lambda at: self.lanes not in self.nest.loops(at))
+        if across != all(self.lanes in self.nest.loops(at) for at in factors):
+            return None
+        if not across and (self.lanes not in op.loops or place in self.result_of):
+            return None
+        x, y = [self._strides_in_strip(at) for at in factors]
+        if x is None or y is None or not (across or self.stored.get(place, "").startswith("b")):
+            return None
+        sizes = {loop: self.nest.sizes[loop] for loop in self.short}
+        return Product(
+            f"product{place}", TYPES[op.dtype], self.strip,
+            {loop: n for loop, n in sizes.items() if loop in op.loops},
+            {loop: n for loop, n in sizes.items() if loop in op.reduced},
+            x, y, self._dense_strides(op.loops), across, (factors[0], factors[1]),
+        )  # fmt: skip
+
+    def _strides_in_strip(self, at: int) -> dict[int, int] | None:
+        """Return the strides of a value in a strip along short loops; None if it is not dense."""
+        loops = self.nest.loops(at)
+        if at in self.stored:
+            return self._dense_strides(loops) if self.stored[at].startswith("b") else None
+        if at >= self.first or self.lanes in loops or any(self.nest.loads[at].more):
+            return None
+        size, own = 1, {}
+        dims = [dim for dim in self.nest.loads[at].dims if dim is not None]
+        for n, loop in enumerate(reversed(dims)):
+            if loop in self.short:
+                own[loop], size = size, size * self.nest.sizes[loop]
+            elif any(other in self.short for other in dims[: len(dims) - n]):
+                return None
+        return own
+
+    def _dense_strides(self, loops: Collection[int]) -> dict[int, int]:
+        """Return the strides of an array over short loops, and over lanes if it has these."""
+        size, own = self.strip if self.lanes in loops else 1, {}
+        for loop in reversed([loop for loop in self.short if loop in loops]):
+            own[loop], size = size, size * self.nest.sizes[loop]
+        return own
+
+    def _call(self, place: int, product: Product) -> str:
+        if product.name not in self.products:
+            self.products[product.name] = product_source(product)
+        x, y = [f"{'b' if at in self.stored else 'a'}{at}" for at in product.factors]
+        return f"{product.name}({x}, {y}, {'t' if product.across else 'b'}{place});"
+
+    def _loop_lines(self, group: _Group) -> list[str] | None:
         reduced = group.reduced or frozenset()
         kept = [loop for loop in self.short if loop in group.loops and loop not in reduced]
         within = [loop for loop in self.short if loop in reduced]
@@ -288,7 +351,8 @@ class _Writer:
         text = expression(op.name, given, op.types, op.dtype, [x for _, x in op.operands])
         if text is None:
             return False
-        parts.body.append(f"const {TYPES[op.dtype]} v{place} = {text};")
+        kind = "int" if op.dtype.kind == "b" else TYPES[op.dtype]  # as wide as what it decides of
+        parts.body.append(f"const {kind} v{place} = {text};")
         if place in self.stored and not self.stored[place].startswith("r"):
             parts.body.append(f"{self.stored[place]} = v{place};")
         parts.body += self._results(place, f"v{place}")
@@ -478,7 +542,9 @@ class _Writer:
             *head, *self.declared, *start, *opened, *pointers, *body, *["}"] * len(self.outer),
             *ends, "}",
         ]  # fmt: skip
-        return Source(PRELUDE + "\n".join(lines) + "\n", tuple(self.rows), tuple(strided))
+        functions = [PRODUCTS, *self.products.values()] if self.products else []
+        text = "\n".join([PRELUDE, *functions, *lines, ""])
+        return Source(text, tuple(self.rows), tuple(strided))
 
 
 @dataclasses.dataclass

@@ -132,11 +132,15 @@ def _results(
     """Return what a function gave as arrays."""
     if type(out_specs) is PartitionSpec and is_array(out):
         return _result(f, out, out_specs, dims, frame, check, "the result")
-    leaves, specs = specs_of(out, out_specs, "out_specs", "the result")
-    paths = tree.structure(out).leaf_paths()
+    if callable(out_specs):  # of a caller who knows specs and names when results are there
+        leaves, specs, names = out_specs(out)
+    else:
+        leaves, specs = specs_of(out, out_specs, "out_specs", "the result")
+        paths = tree.structure(out).leaf_paths()
+        names = ["the result" + "".join(map(str, path)) for path in paths]
     made = [
-        _result(f, leaf, spec, dims, frame, check, "the result" + "".join(map(str, path)))
-        for leaf, spec, path in zip(leaves, specs, paths, strict=True)
+        _result(f, leaf, spec, dims, frame, check, name)
+        for leaf, spec, name in zip(leaves, specs, names, strict=True)
     ]
     return tree.unflatten(tree.structure(out), made)
 

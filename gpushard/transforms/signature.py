@@ -45,7 +45,7 @@ def labelled(f: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[[i
     def label(number: int) -> str:
         path, leaf = tree.leaves_with_path((tuple(args), kwargs))[number]
         first = path[1]
-        names = _names(f, len(args))
+        names = parameter_names(f, len(args))
         name = names[first.idx] if hasattr(first, "idx") else str(first.key)
         rest = "".join(map(str, path[2:]))
         shape = f" of shape {np.shape(leaf)}" if hasattr(leaf, "shape") else ""
@@ -54,7 +54,7 @@ def labelled(f: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[[i
     return label
 
 
-def _names(f: Any, count: int) -> list[str]:
+def parameter_names(f: Any, count: int) -> list[str]:
     """Return the names of positional parameters; their numbers where a function hides them."""
     try:
         parameters = list(inspect.signature(f).parameters.values())

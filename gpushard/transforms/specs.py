@@ -10,13 +10,14 @@ from typing import Any
 
 from gpushard import tree
 from gpushard.array.array import ConcreteArray
-from gpushard.errors import ArgumentError, ArgumentTypeError, MeshError
+from gpushard.errors import ArgumentError, ArgumentTypeError, MeshError, UnsupportedError
 from gpushard.geometry.mesh import AbstractMesh, Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P, PartitionSpec
 from gpushard.placement.defaults import get_mesh
 from gpushard.transforms.named_dims import Frame, innermost
 from gpushard.transforms.signature import check_leaf
+from gpushard.transforms.stacked import StackedFrame
 from gpushard.typing import Shape
 
 
@@ -86,6 +87,12 @@ def check_nested(frame: Frame, mesh: Mesh, manual: Sequence[str]) -> None:
     if around is None or around.mesh is None:
         return
     if around.mesh is not mesh:
+        if isinstance(around, StackedFrame):
+            raise UnsupportedError(
+                f"{frame.what} in the {around.what}, which has its devices from no mesh; use vmap "
+                "or pmap here, or map the outer function by shard_map, over other axes of the mesh",
+                argument="mesh",
+            )
         raise MeshError(
             f"{frame.what} in the {around.what}: its mesh {dict(mesh.shape)} is not the mesh "
             f"{dict(around.mesh.shape)} of that; use one mesh, and leave axes to the inner one "

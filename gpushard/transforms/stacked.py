@@ -165,9 +165,11 @@ def _grid(
         size = most
     if size > most:
         inner = f" in {count} functions at once" if before else ""
+        soft = "soft_pmap, which gives each device several elements, or vmap"
+        way = "vmap here" if before else soft
         raise NoDeviceError(
             f"{what}: an axis of {size} elements{inner} needs {size * count} devices, there are "
-            f"{len(devices)}; use soft_pmap, which gives each device several elements, or vmap",
+            f"{len(devices)}; use {way}",
             argument="axis_size",
             size=size,
             devices=len(devices),

@@ -78,6 +78,12 @@ def columns(m: Any, a: Any) -> Any:
     return (a * a).max(0) + (a - 1).sum(0)
 
 
+def vectors(m: Any, a: Any, b: Any) -> Any:
+    """A result that lacks a dim of what is computed with it."""
+    b = b * 2 + 1
+    return a * b[:, None], b
+
+
 def floats(*shape: int) -> Any:
     return np.random.default_rng(len(shape)).standard_normal(shape, dtype=np.float32)
 
@@ -106,6 +112,7 @@ PROGRAMS: dict[str, Program] = {
         k_means, [floats(1003, 16), floats(32, 16), np.arange(32)], [P(), P(), P()], 1,
     ),
     "logistic": (logistic, [floats(400, 50), floats(400), floats(50)], [P(), P(), P()], 1),
+    "vectors": (vectors, [floats(200, 70), floats(200)], [ROWS, ROWS], 1),
     "long columns": (columns, [floats(5000, 7)], [P()], 1),
     "far columns": (columns, [floats(20_000, 7)], [P()], 1),
     "total": (lambda m, a: m.abs(a).sum() / 2 + a.mean() * a.max(), [floats(300, 300)], [P()], 1),
@@ -362,10 +369,14 @@ def test_random_programs(kind: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["softmax", "softmax of short rows", "layer norm", "nearest",
-                                  "N-body", "moments", "columns"])  # fmt: skip
+                                  "N-body", "moments", "columns", "parts"])  # fmt: skip
 def test_bits_do_not_depend_on_how_rows_are_split(name: str) -> None:
-    function, values, specs, _ = {**PROGRAMS, "N-body": SPLIT["N-body"]}[name]
-    specs = [P(None, "x")] if name == "columns" else specs
+    others: dict[str, Program] = {
+        "N-body": SPLIT["N-body"],
+        "columns": (columns, [floats(300, 70)], [P(None, "x")], 1),
+        "parts": (columns, [floats(4100, 512)], [P(None, "x")], 1),
+    }
+    function, values, specs, _ = {**PROGRAMS, **others}[name]
     found = []
     for split in SPLITS[:4]:
         with gpu_runtime(split=split):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib
 import logging
 import os
 import subprocess
@@ -21,6 +20,9 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from bench.__main__ import run
+from bench.case import Config
+from bench.groups.gpu_nccl import MODES
 from gpushard.config import Settings
 from gpushard.errors import ExecutionError, OutOfMemoryError
 from gpushard.runtime.backend import WorkFailure
@@ -474,23 +476,59 @@ def test_a_call_that_fails_midway(
     assert [r.name for r in caplog.records if r.levelname == "WARNING"] == ["gpushard.nccl"]
 
 
+class Interrupted:
+    """NCCL's module, or a communicator, with a call that is interrupted once.
+
+    Args:
+      inner: makes the calls.
+      name: the call.
+      after: whether it is made before.
+    """
+
+    def __init__(self, inner: Any, name: str, after: bool) -> None:
+        self._inner = inner
+        self._name = name
+        self._after = after
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._inner, name)
+        if name != self._name:
+            return call
+
+        def interrupted(*arguments: Any) -> None:
+            self._name = ""
+            if self._after:
+                call(*arguments)
+            raise KeyboardInterrupt
+
+        return interrupted
+
+
 @on_software
-def test_an_interrupt_within_an_exchange(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
-    nccl = importlib.import_module("cupy.cuda.nccl")
-    started = nccl.groupStart
-
-    def interrupted() -> None:
-        started()
-        monkeypatch.setattr(nccl, "groupStart", started)
-        raise KeyboardInterrupt
-
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("name", ["groupStart", "send", "recv"])
+def test_an_interrupt_within_an_exchange(
+    name: str, after: bool, watch: Watch, capfd: pytest.CaptureFixture[str]
+) -> None:
     value = block_of(GPUS, "f4")
     with gpus() as runtime:
+        backend: Any = runtime.backend
+        communicators = backend.backend._communicators
+        assert communicators.are_ready()
+        if name == "groupStart":
+            communicators._library = Interrupted(communicators._library, name, after)
+        else:
+            communicators._ranks[-1] = Interrupted(communicators._ranks[-1], name, after)
         x = gs.device_put(value, split(runtime, "x")).block_until_ready()
-        monkeypatch.setattr(nccl, "groupStart", interrupted)
         with pytest.raises(KeyboardInterrupt):
             gs.reshard(x, split(runtime, None, "x"))
         assert np.array_equal(gs.reshard(x, split(runtime, None, "x")), value)
+        assert not watch.exchanges
+    with gpus() as runtime:  # no group of this thread is left open
+        x = gs.device_put(value, split(runtime, "x"))
+        assert np.array_equal(gs.reshard(x, split(runtime, None, "x")), value)
+    assert watch.exchanges
+    assert "would hang" not in capfd.readouterr().err
 
 
 @on_software
@@ -540,6 +578,12 @@ def test_without_the_library_nothing_is_said(nccl: str) -> None:
     )
     assert (done.returncode, done.stdout) == (0, "fine\n"), done.stdout + done.stderr
     assert "nccl" not in done.stderr.lower()
+
+
+def test_the_benchmark_runs() -> None:
+    cases = run(["gpu_nccl"], Config(quick=True))["groups"]["gpu_nccl"]["cases"]
+    assert len(cases) == 12 and all(case["checked"] is True for case in cases)
+    assert all(case["seconds"][column]["median"] > 0 for case in cases for column in MODES)
 
 
 def test_the_backend_says_where_it_sends() -> None:

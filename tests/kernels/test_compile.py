@@ -5,11 +5,19 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 
-from gpushard.runtime.cuda.kernels import fills, pieces
+import gpushard as gs
+from gpushard import testing
+from gpushard.runtime.cuda.kernels import fills, fused, pieces
+from gpushard.runtime.cuda.kernels.elementwise import Signature
+from gpushard.transforms import region_steps
+from gpushard.transforms.cuda_kernels import fused_nest
+from gpushard.transforms.nests import Nest
+from gpushard.transforms.region_steps import nest_of
 from tests.kernels.harness import KERNELS, NVCC
 
 STRUCTS = {
@@ -94,13 +102,74 @@ def nvrtc() -> ModuleType:
 @pytest.mark.parametrize("kernel", STRUCTS)
 def test_kernels_compile_at_run_time(nvrtc: ModuleType, kernel: str, architecture: str) -> None:
     source = (KERNELS / f"{kernel}.cu").read_text()
-    program = nvrtc.createProgram(source, f"{kernel}.cu", [], [])
-    options = (f"-arch={architecture}", "-std=c++17", f"-I{KERNELS}")
+    assert compiled(nvrtc, source, f"-arch={architecture}", "-std=c++17", f"-I{KERNELS}")
+
+
+def compiled(nvrtc: ModuleType, source: str, *options: str) -> bytes:
+    """What NVRTC makes of a source."""
+    program = nvrtc.createProgram(source, "kernel.cu", [], [])
     try:
         try:
             nvrtc.compileProgram(program, options)
         except nvrtc.NVRTCError:
             pytest.fail(nvrtc.getProgramLog(program))
-        assert nvrtc.getCUBIN(program)
+        cubin: bytes = nvrtc.getCUBIN(program)
+        return cubin
     finally:
         nvrtc.destroyProgram(program)
+
+
+def f_long(m: Any, x: Any) -> Any:
+    return (x * x).sum(0) + 1, m.argmax(x[:, :9], 1), x.max(0)
+
+
+FUSED = {
+    "views": (lambda m, x: x[1:-1, :-2] + x[2:, 2:].astype("float64") * 3, (140, 150)),
+    "rows": (lambda m, x: m.exp(x - x.max(1, keepdims=True)) / x.sum(1, keepdims=True), (40, 300)),
+    "within threads": (lambda m, x: m.argmin((x[:, None] - x[:8]) ** 2 @ x[0], 1), (200, 30)),
+    "parts": (f_long, (30_000, 20)),
+}
+"""Programs that are one kernel, and the shape of what they take."""
+
+
+@pytest.mark.parametrize("architecture", ["sm_75", "sm_90"])
+@pytest.mark.parametrize("name", FUSED)
+def test_nests_compile_at_run_time(
+    nvrtc: ModuleType, name: str, architecture: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cupy, core = pytest.importorskip("cupy"), pytest.importorskip("cupy._core.core")
+    statement = pytest.importorskip("gpushard.runtime.cuda.driver.cupy_driver")._statement
+    nests: list[Nest] = []
+    monkeypatch.setattr(
+        region_steps, "nest_of", lambda laid: nests.append(nest_of(laid)) or nests[-1]
+    )
+    function, shape = FUSED[name]
+    with testing.runtime(backend="host", host_devices=1, compiler="cc"):
+        x = gs.numpy.ones(shape, "float32")
+        gs.jit(lambda x: function(gs.numpy, x)).lower(x).compile()
+    options = core.assemble_cupy_compiler_options(("-std=c++17", "--fmad=false"))
+    assert nests
+    for nest in nests:
+        found = fused_nest(nest)
+        assert found is not None
+        one, numbers = found
+        types = [nest.dtype(n) for n in range(len(nest.loads))]
+        blocks = [
+            types[[load.operand for load in nest.loads].index(n)] for n in range(nest.operands)
+        ]
+        operands = (*blocks, *(np.asarray(number).dtype for number in numbers))
+        results = tuple(nest.dtype(result.place) for result in nest.results)
+        results += (np.dtype(complex),) * (one.parts > 1)
+        scalars = tuple(range(len(blocks), len(operands)))
+        signature = Signature(operands, scalars, results, 8, False, max(1, len(one.loops)))
+        statements: list[Any] = []
+        for op in one.ops:
+            name_of = getattr(op.function, "__name__", None)
+            known = getattr(cupy, name_of) if name_of else op.function
+            statements.append(None if op.reduction else statement(known, op.types, (op.dtype,)))
+        way = fused.threads(one, [fused.lengths_of(one, nest.sizes)])
+        source = fused.source(one, signature, statements, way)
+        assert (one.parts > 1) == (name == "parts") and bool(one.within) >= (
+            name == "within threads"
+        )
+        assert compiled(nvrtc, source, f"-arch={architecture}", *options)

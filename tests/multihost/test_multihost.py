@@ -203,6 +203,9 @@ def test_wrong_calls() -> None:
         multihost.global_array_to_host_local_array(VALUE, mesh, gs.P())
     with pytest.raises(ArgumentError, match="0 of 1"):
         multihost.broadcast_one_to_all(1, is_source=False)
+    for name in (3, None, b"here"):
+        with pytest.raises(ArgumentTypeError, match=r"is a .*; give a string"):
+            multihost.sync_global_devices(name)
 
 
 def test_devices_that_form_no_block(mesh: gs.Mesh) -> None:

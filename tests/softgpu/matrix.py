@@ -42,13 +42,16 @@ class Machine:
     """Into how many devices each is divided."""
     peers: bool = True
     """Whether they reach each other's memory."""
+    nccl: str = "auto"
+    """Between which of them NCCL is used."""
 
 
 MACHINES = (
     Machine("1x8", 1, 8),
     Machine("2x4", 2, 4),
     Machine("4x2", 4, 2),
-    Machine("4x2-no-peers", 4, 2, peers=False),
+    Machine("4x2-no-peers", 4, 2, peers=False, nccl="never"),
+    Machine("4x2-nccl", 4, 2, peers=False),
     Machine("8x1", 8, 1),
 )
 
@@ -78,7 +81,11 @@ class Run:
 
     def environment(self) -> dict[str, str]:
         """Return the environment of the run."""
-        own = {"GPUSHARD_PARTITIONS": str(self.machine.partitions), "GPUSHARD_CHECK": "1"}
+        own = {
+            "GPUSHARD_PARTITIONS": str(self.machine.partitions),
+            "GPUSHARD_NCCL": self.machine.nccl,
+            "GPUSHARD_CHECK": "1",
+        }
         return {**os.environ, **own}
 
 

@@ -434,6 +434,109 @@ def test_transforms(dtype: str) -> None:
     """)
 
 
+NCCL = """
+from cupy.cuda import nccl
+
+ranks = nccl.NcclCommunicator.initAll([0, 1])
+streams, data = [], []
+for gpu in range(2):
+    with cupy.cuda.Device(gpu):
+        streams.append(cupy.cuda.Stream(non_blocking=True))
+        with streams[gpu]:
+            data.append(cupy.arange(8) + 10 * gpu)
+
+def send(gpu, peer, start, count):
+    ranks[gpu].send(data[gpu].data.ptr + 8 * start, count, nccl.NCCL_INT64, peer, streams[gpu].ptr)
+
+def receive(gpu, peer, start, count):
+    ranks[gpu].recv(data[gpu].data.ptr + 8 * start, count, nccl.NCCL_INT64, peer, streams[gpu].ptr)
+
+def refused():
+    try:
+        nccl.groupEnd()
+    except nccl.NcclError as error:
+        return str(error)
+    raise AssertionError("it was sent")
+"""
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1, 2, 3])
+def test_messages_of_a_group_go_both_ways_in_the_order_of_streams(seed: int | None) -> None:
+    later = {} if seed is None else {"seed": seed}
+    script = """
+        before = counters.read()
+        nccl.groupStart()
+        send(0, 1, 0, 2)
+        receive(0, 1, 6, 1)
+        receive(1, 0, 4, 2)
+        send(0, 1, 3, 1)
+        receive(1, 0, 0, 1)
+        send(1, 0, 7, 1)
+        nccl.groupEnd()
+        for gpu in range(2):
+            with cupy.cuda.Device(gpu), streams[gpu]:
+                data[gpu] *= 2  # after what was sent was read, and what comes has come
+        made = counters.read() - before
+        assert (made["messages"], made["bytes_of_messages"]) == (3, 32)
+        for gpu, expected in enumerate(([0, 1, 2, 3, 4, 5, 17, 7], [3, 11, 12, 13, 0, 1, 16, 17])):
+            streams[gpu].synchronize()
+            assert data[gpu].tolist() == [2 * n for n in expected], data
+        for rank in ranks:
+            rank.destroy()
+        made = counters.read()
+        assert made["communicators_made"] == made["communicators_released"] == 2
+    """
+    passes(NCCL + textwrap.dedent(script), devices=2, peers=0, **later)
+
+
+def test_messages_that_would_hang_are_refused_and_nothing_is_sent() -> None:
+    script = """
+        for calls in (
+            [(send, 0, 1, 0, 2)],
+            [(receive, 1, 0, 0, 2)],
+            [(send, 0, 1, 0, 2), (receive, 1, 0, 0, 1)],
+            [(send, 0, 1, 0, 2), (receive, 1, 0, 0, 2), (receive, 1, 0, 4, 2)],
+            [(send, 0, 1, 0, 2), (send, 1, 0, 0, 2)],
+        ):
+            nccl.groupStart()
+            for call, *numbers in calls:
+                call(*numbers)
+            assert "INVALID_USAGE" in refused()
+        nccl.groupStart()
+        send(0, 1, 7, 2)  # beyond the allocation's first 512 bytes at the latest
+        send(0, 1, 60, 9)
+        receive(1, 0, 0, 2)
+        receive(1, 0, 60, 9)
+        assert "UNHANDLED_CUDA_ERROR" in refused()
+        assert not counters.read()["messages"]
+        try:
+            nccl.NcclCommunicator.initAll([0, 0])
+        except nccl.NcclError as error:
+            assert "INVALID_USAGE" in str(error)
+        else:
+            raise AssertionError("one GPU as two ranks")
+    """
+    passes(NCCL + textwrap.dedent(script), devices=2)
+
+
+def test_what_has_begun_when_a_group_fails_ends_when_it_is_aborted() -> None:
+    script = """
+        ctypes.CDLL("libnccl.so.2").softgpu_fail_nccl(b"end", 0)
+        nccl.groupStart()
+        send(0, 1, 0, 2)
+        receive(1, 0, 0, 2)
+        assert "SYSTEM_ERROR" in refused()
+        with cupy.cuda.Device(1):
+            event = streams[1].record()
+        assert not event.done
+        for rank in ranks:
+            rank.abort()
+        streams[1].synchronize()
+        assert event.done
+    """
+    passes(NCCL + textwrap.dedent(script), devices=2)
+
+
 def test_a_forked_child_is_told() -> None:
     passes("""
         import os

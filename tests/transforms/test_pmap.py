@@ -330,7 +330,22 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "too many": (
         lambda: gs.pmap(gs.pmap(lambda x: x))(np.ones((4, 3))),
         ValueError,
-        "3 elements in 4 functions at once needs 12 devices",
+        "3 elements in 4 functions at once needs 12 devices, there are 8; use vmap here",
+    ),
+    "too many in chunks": (
+        lambda: gs.soft_pmap(gs.pmap(lambda x: x))(np.ones((16, 3))),
+        ValueError,
+        "3 elements in 8 functions at once needs 24 devices, there are 8; use vmap here",
+    ),
+    "shard_map in devices": (
+        lambda: gs.pmap(gs.shard_map(abs, gs.make_mesh((8,), "z"), gs.P(), gs.P()))(CUBE),
+        NotImplementedError,
+        "has its devices from no mesh; use vmap or pmap here",
+    ),
+    "shard_map in chunks": (
+        lambda: gs.soft_pmap(gs.shard_map(abs, gs.make_mesh((8,), "z"), gs.P(), gs.P()))(CUBE),
+        NotImplementedError,
+        "in the soft_pmap of .*, which has its devices from no mesh",
     ),
     "static": (
         lambda: gs.pmap(lambda x, k: x, static_broadcasted_argnums=1)(CUBE, [1]),

@@ -189,6 +189,56 @@ def test_a_stencil_copies_no_block(compiler: str) -> None:
         np.testing.assert_array_equal(np.asarray(compiled(x)), stencil(value))
 
 
+@given(
+    rows=st.integers(500, 1400),
+    wide=st.integers(2, 21),
+    many=st.integers(2, 21),
+    dtype=st.sampled_from(["float32", "float64"]),
+    spec=st.sampled_from([P(), P("x")]),
+)
+@examples(12)
+def test_products_over_short_dims(rows: int, wide: int, many: int, dtype: str, spec: Any) -> None:
+    """Products for each row, and those summed over all rows, are within rounding of exact ones."""
+    rng = np.random.default_rng(rows)
+    x, y = rng.standard_normal((rows, wide)).astype(dtype), rng.standard_normal((many, wide))
+    y = y.astype(dtype)
+
+    def f(x: Any, y: Any) -> Any:
+        near = (2 * x) @ y.T + 1
+        above = (near > 0.5).astype(dtype)
+        return near, above.T @ x, (x * x) @ y[0] - 1
+
+    exact = [part.astype(np.longdouble) for part in (x, y)]
+    wanted = [2 * exact[0] @ exact[1].T + 1, None, (exact[0] * exact[0]) @ exact[1][0] - 1]
+    with testing.runtime(**HOST, compiler="cc"):
+        mesh = gs.make_mesh((6,), ("x",))
+        given = [gs.device_put(v, gs.NamedSharding(mesh, s)) for v, s in ((x, spec), (y, P()))]
+        found = [np.asarray(part) for part in gs.jit(f)(*given)]
+    wanted[1] = (found[0] > 0.5).T.astype(np.longdouble) @ exact[0]
+    for part, want in zip(found, wanted, strict=True):
+        scale = (
+            np.finfo(dtype).eps
+            * 8
+            * (1 + np.abs(x).max() ** 2)
+            * (rows if part is found[1] else wide)
+        )
+        np.testing.assert_allclose(part, want.astype(np.float64), rtol=0, atol=float(scale))
+
+
+@pytest.mark.parametrize(("wide", "many"), [(5, 7), (16, 32), (9, 2)])
+def test_products_compile(wide: int, many: int, caplog: Any) -> None:
+    def f(x: Any, y: Any) -> Any:
+        near = (2 * x) @ y.T
+        return near, (near > 0).astype("float32").T @ (x + 1)
+
+    rng = np.random.default_rng(0)
+    values = [rng.random((2000, wide), np.float32), rng.random((many, wide), np.float32)]
+    with testing.runtime(**HOST, compiler="cc"):
+        for found, want in zip(gs.jit(f)(*map(gnp.asarray, values)), f(*values), strict=True):
+            np.testing.assert_allclose(np.asarray(found), want, rtol=1e-5)
+    assert not caplog.records
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
 def test_extremes_of_what_is_no_number(dtype: str) -> None:
     value = np.random.default_rng(0).integers(-9, 9, (700, 30)).astype(dtype)

@@ -63,16 +63,22 @@ class Communicators:
         Raises:
           Exception: NCCL refused; nobody knows what has been sent.
         """
-        library, ranks = self._library, self._ranks or []
+        library, ranks, kind = self._library, self._ranks or [], self._library.NCCL_UINT8
         try:
-            library.groupStart()
             try:
+                library.groupStart()  # within, lest an interrupt leaves a group open
                 for sender, source, receiver, target, nbytes, (away, here) in parcels:
-                    kind = library.NCCL_UINT8
                     ranks[sender].send(source, nbytes, kind, receiver, away.ptr)
                     ranks[receiver].recv(target, nbytes, kind, sender, here.ptr)
-            finally:
-                library.groupEnd()
+            except BaseException:
+                with contextlib.suppress(
+                    Exception
+                ):  # what is no rank keeps all of it from starting
+                    ranks[0].send(0, 0, kind, -1, parcels[0].streams[0].ptr)
+                with contextlib.suppress(Exception):
+                    library.groupEnd()
+                raise
+            library.groupEnd()
         except BaseException as error:
             self._ranks = []
             for rank in ranks:
@@ -82,7 +88,5 @@ class Communicators:
             raise
 
     def close(self) -> None:
-        """Let go of them; what they were given is over."""
-        ranks, self._ranks = self._ranks or [], []
-        for rank in ranks:
-            rank.destroy()
+        """Let go of them, so that CuPy destroys them; what they were given is over."""
+        self._ranks = []

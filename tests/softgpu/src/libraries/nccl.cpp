@@ -120,7 +120,7 @@ int add(const char* name, std::vector<Call> Group::*calls, const void* data, siz
   else if (!own || own->released || peer < 0 || peer >= own->ranks || type < 0 || type > 9)
     error = kInvalidArgument;
   if (error) {
-    group.error = error;
+    if (group.depth) group.error = error;
     return error;
   }
   char* start = static_cast<char*>(const_cast<void*>(data));

@@ -1,0 +1,609 @@
+"""Graphs as arguments of functions of arrays: taken apart outside, put together inside, and back.
+
+Arguments become pytrees of arrays and GraphDefs, which are static. The function builds objects of
+its own of them, so that what it does shows nowhere else. Its results say which of these are objects
+that were there before: the caller's are brought up to date, and keep their identity.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from gpushard import tree
+from gpushard.array.array import Array
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.nnx.filters import Filter
+from gpushard.nnx.graph import of_graph
+from gpushard.nnx.graphdef import (
+    GraphDef,
+    Part,
+    Path,
+    Splitter,
+    build,
+    check_assignable,
+    children_of,
+    shown_path,
+)
+from gpushard.nnx.levels import OUTSIDE, Leveled, entered, level
+from gpushard.nnx.state import State, check_taken, divided, from_flat_state, to_flat_state
+from gpushard.nnx.state_sharding import PrefixMapping
+from gpushard.nnx.variable import Variable, put
+from gpushard.transforms.trace import Tracer
+from gpushard.tree.node import NODES, GetAttrKey, Node
+
+__all__ = ["NodeStates", "clear_non_graph_nodes", "from_tree", "to_tree", "update_context"]
+
+
+class NodeStates:
+    """A graph taken apart, as a pytree: its children are the values of leaves.
+
+    Args:
+      graphdef: all but what leaves hold.
+      states: what they hold, in one State or several.
+      metadata: anything that is to go with it, which can be hashed.
+
+    Raises:
+      ArgumentError: leaves are missing, or there are some that the graph does not have.
+
+    >>> import gpushard as gs
+    >>> from gpushard import nnx
+    >>> m = nnx.Module()
+    >>> m.rate = nnx.Param(gs.numpy.ones(2))
+    >>> graphdef, state = nnx.split(m)
+    >>> doubled = gs.tree.map(lambda x: 2 * x, nnx.NodeStates(graphdef, (state,)))
+    >>> nnx.merge(doubled.graphdef, *doubled.states).rate.value
+    Array([2., 2.], dtype=float64)
+    """
+
+    __slots__ = ("_parts", "graphdef", "leaves", "metadata")
+
+    def __init__(self, graphdef: GraphDef, states: Sequence[Any], metadata: Any = None) -> None:
+        flat: dict[Path, Any] = {}
+        numbers: dict[Path, int] = {}
+        for number, each in enumerate(states):
+            own = to_flat_state(each)
+            flat |= own
+            numbers |= {path: number for path, _ in own}
+        self.graphdef = graphdef
+        self.leaves: Sequence[Any] = of_graph(graphdef, flat, "NodeStates")[0]
+        self._parts: tuple[int, ...] | None = None
+        if len(states) != 1:
+            each = tuple([numbers[path] for path in graphdef.leaf_paths()])
+            self._parts = (len(states), *each)
+        self.metadata = metadata
+
+    @classmethod
+    def from_split(cls, graphdef: GraphDef, *states: Any, metadata: Any = None) -> NodeStates:
+        """Return it of what `split` gives."""
+        return cls(graphdef, states, metadata)
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """What leaves hold, in Variables where the graph has some."""
+        paths = self.graphdef.leaf_paths()
+        boxes = self.graphdef.boxed(self.leaves)
+        count, *numbers = self._parts or (1, *[0] * len(paths))
+        pairs = list(zip(numbers, paths, boxes, strict=True))
+        return tuple(
+            [from_flat_state([(p, x) for n, p, x in pairs if n == own]) for own in range(count)]
+        )
+
+    def __repr__(self) -> str:
+        return f"NodeStates({self.graphdef!r}, {self.states!r})"
+
+
+def _states(graphdef: GraphDef, leaves: Sequence[Any], parts: Any = None, more: Any = None) -> Any:
+    new = object.__new__(NodeStates)
+    new.graphdef, new.leaves, new._parts, new.metadata = graphdef, leaves, parts, more
+    return new
+
+
+NODES[NodeStates] = Node(
+    lambda x: (x.leaves, (x.graphdef, x._parts, x.metadata)),
+    lambda cls, aux, children: _states(aux[0], children, *aux[1:]),
+    lambda cls, aux, size: [GetAttrKey(shown_path(p)[1:]) for p in aux[0].leaf_paths()],
+    lambda cls, aux, children: repr(aux[0]),
+)
+
+
+class _Updated:
+    """Values of some Variables of an argument in which nothing else has changed."""
+
+    __slots__ = ("at", "leaves", "number", "paths")
+
+    def __init__(
+        self, number: int, at: tuple[int, ...], paths: tuple[str, ...], leaves: Sequence[Any]
+    ) -> None:
+        self.number = number  # of the graph among those of all arguments
+        self.at = at  # the numbers of leaves
+        self.paths = paths
+        self.leaves = leaves
+
+
+NODES[_Updated] = Node(
+    lambda x: (x.leaves, (x.number, x.at, x.paths)),
+    lambda cls, aux, children: _Updated(aux[0], aux[1], aux[2], children),
+    lambda cls, aux, size: [GetAttrKey(path) for path in aux[2]],
+    lambda cls, aux, children: f"Updated({', '.join(aux[2])})",
+)
+
+
+def _is_variable(x: Any) -> bool:
+    return isinstance(x, Variable)
+
+
+def _is_states(x: Any) -> bool:
+    return type(x) is NodeStates or type(x) is _Updated
+
+
+def graph_leaves(x: Any) -> tuple[list[Any], Any]:
+    """Return leaves and structure of a pytree whose Modules and Variables are leaves."""
+    return tree.flatten(x, _is_variable)
+
+
+def clear_non_graph_nodes(x: Any) -> Any:
+    """Return a pytree with None in place of leaves that are no graphs.
+
+    Args:
+      x: a pytree, of which Modules and Variables are leaves.
+
+    >>> from gpushard import nnx
+    >>> nnx.clear_non_graph_nodes((nnx.Param(1.0), 2, {"a": 3}))
+    (Param(1.0), None, {'a': None})
+    """
+    leaves, structure = graph_leaves(x)
+    return structure.unflatten([leaf if isinstance(leaf, Leveled) else None for leaf in leaves])
+
+
+class Outside:
+    """The arguments of one call, as its caller has them."""
+
+    __slots__ = ("splitter",)
+
+    def __init__(self) -> None:
+        self.splitter = Splitter()
+
+    def pure(self, x: Any) -> Any:
+        """Return an argument with graphs taken apart."""
+        if isinstance(x, Leveled):
+            part = self.splitter.split(x)
+            part.graphdef.check_hashable("an argument")
+            return _states(part.graphdef, part.leaves)
+        if type(x) not in NODES and not isinstance(x, tuple):
+            return x
+        leaves, structure = graph_leaves(x)
+        if not any(isinstance(leaf, Leveled) for leaf in leaves):
+            return x
+        return structure.unflatten([self.pure(leaf) for leaf in leaves])
+
+    def update(self, results: Any) -> Any:
+        """Bring objects up to date, and return what a function returned, as its caller sees it."""
+        args, kwargs, out = results
+        if level() is not OUTSIDE:
+            self._check(args, kwargs)
+        objects: list[Any] = []
+        for x in args:
+            self._decoded(x, objects)
+        if kwargs:
+            self._decoded(kwargs, objects)
+        return self._decoded(out, objects)
+
+    def _decoded(self, x: Any, objects: list[Any]) -> Any:
+        kind = type(x)
+        if kind is _Updated:
+            part = self.splitter.parts[x.number]
+            variables = part.variables
+            for n, leaf in zip(x.at, x.leaves, strict=True):
+                put(variables[n], "_value", leaf)
+            objects += part.objects
+            return None
+        if kind is NodeStates:
+            return build(x.graphdef, x.leaves, objects, self.splitter.objects)
+        if kind not in NODES and not isinstance(x, tuple):
+            return x
+        leaves, structure = tree.flatten(x, _is_states)
+        return structure.unflatten([self._decoded(leaf, objects) for leaf in leaves])
+
+    def _check(self, args: Any, kwargs: Any) -> None:
+        """Check that what has changed may be changed here."""
+        for x in tree.leaves((args, kwargs), _is_states):
+            if type(x) is _Updated:
+                variables = self.splitter.parts[x.number].variables
+                check_assignable([variables[n] for n in x.at])
+            elif type(x) is NodeStates:
+                own = self.splitter.objects
+                check_assignable([own[n] for n in x.graphdef.known or () if n >= 0])
+
+
+class _Argument:
+    """A graph that a function got."""
+
+    __slots__ = ("graphdef", "held", "leaves", "number", "root", "size", "start")
+
+    def __init__(self, number: int, root: Any, states: Any, start: int, size: int) -> None:
+        self.number = number
+        self.root = root
+        self.graphdef = states.graphdef
+        self.leaves = states.leaves
+        self.held = [x._held() if isinstance(x, Tracer) else None for x in self.leaves]
+        self.start = start
+        self.size = size
+
+
+class Inside:
+    """The arguments of one call, as the function has them that is called.
+
+    Args:
+      keep: whether values return which have not changed.
+    """
+
+    def __init__(self, *, keep: bool = True) -> None:
+        self.objects: list[Any] = []
+        self._arguments: list[_Argument] = []
+        self._keep = keep
+
+    def built(self, x: Any) -> Any:
+        """Return an argument with graphs put together."""
+        if type(x) is NodeStates:
+            start = len(self.objects)
+            root = build(x.graphdef, x.leaves, self.objects)
+            number, size = len(self._arguments), len(self.objects) - start
+            self._arguments.append(_Argument(number, root, x, start, size))
+            return root
+        if type(x) not in NODES and not isinstance(x, tuple):
+            return x
+        leaves, structure = tree.flatten(x, _is_states)
+        if not any(type(leaf) is NodeStates for leaf in leaves):
+            return x
+        return structure.unflatten([self.built(leaf) for leaf in leaves])
+
+    def results(self, given: Any, out: Any, lay: Callable[..., Any] | None) -> Any:
+        """Return arguments and what a function returned, with graphs taken apart.
+
+        Args:
+          given: arguments and keyword arguments, with None in place of leaves that are no graphs.
+          out: what it returned.
+          lay: takes arguments, keyword arguments and what was returned, with parts in place of
+            graphs, and returns the leaves of all, where they are to lie.
+        """
+        splitter = Splitter({id(x): n for n, x in enumerate(self.objects)})
+        leaves, structure = graph_leaves((given, out))
+        found = [splitter.split(x) if isinstance(x, Leveled) else x for x in leaves]
+        for x in found:
+            if type(x) is Part:
+                x.graphdef.check_hashable("a result")
+        if lay is not None:
+            (args, kwargs), own_out = structure.unflatten(found)
+            found = lay(args, kwargs, own_out)
+        arguments = iter(self._arguments)
+        before = True  # whether graphs before it are the same, to whose objects it may refer
+        made = []
+        for x in found:
+            if type(x) is not Part:
+                made.append(x)
+                continue
+            argument = next(arguments, None)
+            same = argument is not None and self._is_same(x, argument)
+            same = same and (before or not x.graphdef.refers_to_others())
+            before = before and same
+            made.append(self._updated(x, argument) if same else _states(x.graphdef, x.leaves))
+        (args_out, kwargs_out), own_out = structure.unflatten(made)
+        return args_out, kwargs_out, own_out
+
+    def _is_same(self, part: Part, argument: _Argument) -> bool:
+        """Whether nothing has changed but values."""
+        known = tuple(range(argument.start, argument.start + argument.size))
+        return (
+            None not in part.variables
+            and part.graphdef.known == known
+            and part.graphdef.entries == argument.graphdef.entries
+        )
+
+    def _updated(self, part: Part, argument: Any) -> _Updated:
+        at = [
+            n
+            for n, (x, old, held) in enumerate(
+                zip(part.leaves, argument.leaves, argument.held, strict=True)
+            )
+            if self._keep or held is None or x is not old or x._held() is not held
+        ]
+        paths = argument.graphdef.leaf_paths()
+        own = tuple([shown_path(paths[n])[1:] for n in at])
+        return _Updated(argument.number, tuple(at), own, [part.leaves[n] for n in at])
+
+
+def called(
+    f: Any, args: Any, kwargs: Any, *, keep: bool = True, lay: Callable[..., Any] | None = None
+) -> Any:
+    """Call a function of objects with what `Outside.pure` gave; see `Inside.results`."""
+    with entered():
+        inside = Inside(keep=keep)
+        own_args = [inside.built(x) for x in args]
+        own_kwargs = {name: inside.built(x) for name, x in sorted(kwargs.items())}
+        given = clear_non_graph_nodes((tuple(own_args), own_kwargs))
+        out = f(*own_args, **own_kwargs)
+        return inside.results(given, out, lay)
+
+
+# Prefixes
+
+
+def prefixes(prefix: Any, full: Any, names: tuple[str, str]) -> list[Any]:
+    """Return the leaf of a prefix tree that stands for each leaf of a tree of graphs and arrays."""
+    leaves, structure = graph_leaves(full)
+    if prefix is None or isinstance(prefix, PrefixMapping):
+        return [prefix] * len(leaves)
+    numbers = structure.unflatten(range(len(leaves)))
+    return tree.broadcast_prefix(prefix, numbers, lambda x: x is None, names=names)
+
+
+def mapped(prefix: Any, part: Part) -> list[Any]:
+    """Return what a leaf of a prefix tree says of each leaf of a graph."""
+    if not isinstance(prefix, PrefixMapping):
+        return [prefix] * len(part.leaves)
+    plan = part.plan
+    if plan is not None and plan.places is not None and plan.places[0] is prefix:
+        known: list[Any] = plan.places[1]
+        return known
+    own = zip(part.graphdef.leaf_paths(), part.variables, part.leaves, strict=True)
+    found = [prefix.map_prefix(path, leaf if x is None else x) for path, x, leaf in own]
+    if plan is not None:
+        plan.places = prefix, found
+    return found
+
+
+def spread(places: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
+    """Return the place of each array, where leaves may be pytrees of several."""
+    found: list[Any] = []
+    for place, leaf in zip(places, leaves, strict=True):
+        count = 1 if isinstance(leaf, Array) else tree.structure(leaf).num_leaves
+        found += [place] * count
+    return found
+
+
+def check_no_mapping(prefix: Any, leaf: Any, argument: str) -> None:
+    """Check that what stands for a single array is no mapping for modules."""
+    if isinstance(prefix, PrefixMapping):
+        raise ArgumentTypeError(
+            f"{argument} has {prefix!r} for a {type(leaf).__name__}; it stands for modules, give "
+            "arrays a sharding of their own",
+            argument=argument,
+        )
+
+
+def check_aliases(roots: Sequence[tuple[str, Any, Any]], what: str) -> None:
+    """Check that all paths to a Variable say the same of it.
+
+    Args:
+      roots: for each graph how errors call it, its root, and what stands for it in a prefix tree.
+      what: what is said, for errors.
+
+    Raises:
+      ArgumentError: two paths say different things.
+    """
+    prefixes = [prefix for _, _, prefix in roots]
+    mapping = any(isinstance(prefix, PrefixMapping) for prefix in prefixes)
+    if not mapping and all(prefix == prefixes[0] for prefix in prefixes[1:]):
+        return
+    found: dict[int, tuple[str, Any]] = {}
+    for name, root, prefix in roots:
+        own = isinstance(prefix, PrefixMapping)
+        visits: Counter[int] = Counter()
+        pending: list[tuple[Path, Any, tuple[int, ...]]] = [((), root, ())]
+        while pending:
+            path, x, above = pending.pop()
+            if isinstance(x, Variable):
+                said = prefix.map_prefix(path, x) if own else prefix
+                text = name + shown_path(path)
+                other, before = found.setdefault(id(x), (text, said))
+                if before != said:
+                    raise ArgumentError(
+                        f"{what}: a {type(x).__name__} is {other} with {before!r}, and {text} with "
+                        f"{said!r}; say the same of both, or give it once",
+                        argument=what,
+                        type=type(x),
+                        paths=(other, text),
+                        specs=(before, said),
+                    )
+                continue
+            if isinstance(x, Leveled | dict | list):
+                visits[id(x)] += 1
+                if id(x) in above or visits[id(x)] > (_VISITS if own else 1):
+                    continue
+                above = (*above, id(x))
+            pending += [((*path, key), child, above) for key, child in reversed(children_of(x))]
+
+
+_VISITS = 64
+"""Paths to an object that are looked at, of which there may be as many as numbers have digits."""
+
+
+# For transforms of others
+
+
+class SplitContext:
+    """Takes the graphs of one call apart; what `split_fn` of `to_tree` gets."""
+
+    def __init__(self, splitter: Splitter) -> None:
+        self._splitter = splitter
+
+    def flatten(self, node: Any, *filters: Filter) -> tuple[Any, ...]:
+        """Return the GraphDef of a graph, and a State for each filter, as `split` does.
+
+        Objects that graphs before it have are no leaves of it.
+        """
+        part = self._splitter.split(node)
+        boxes = part.graphdef.boxed(part.leaves)
+        flat = list(zip(part.graphdef.leaf_paths(), boxes, strict=True))
+        parts = divided(flat, filters or (...,), "flatten")
+        check_taken(parts[-1], "flatten")
+        return part.graphdef, *map(from_flat_state, parts[:-1])
+
+
+class MergeContext:
+    """Puts the graphs of one call together; what `merge_fn` of `from_tree` gets."""
+
+    def __init__(self, objects: list[Any], outside: Sequence[Any]) -> None:
+        self._objects = objects
+        self._outside = outside
+
+    def unflatten(self, graphdef: GraphDef, *states: Any) -> Any:
+        """Return the graph of a GraphDef and States, as `merge` does."""
+        states_ = NodeStates(graphdef, states)
+        return build(graphdef, states_.leaves, self._objects, self._outside)
+
+
+class _Crossing:
+    """What `to_tree` and `from_tree` know of one call."""
+
+    __slots__ = ("known", "outside")
+
+    def __init__(self) -> None:
+        self.outside: list[Any] | None = None
+        self.known: dict[int, int] | None = None
+
+
+_crossings: ContextVar[dict[Any, _Crossing] | None] = ContextVar("update contexts", default=None)
+
+
+@contextmanager
+def update_context(tag: Any) -> Iterator[None]:
+    """Have `to_tree` and `from_tree` with a tag speak of the same objects within a block.
+
+    Args:
+      tag: anything that can be hashed.
+    """
+    token = _crossings.set({**(_crossings.get() or {}), tag: _Crossing()})
+    try:
+        yield
+    finally:
+        _crossings.reset(token)
+
+
+def _crossing(tag: Any) -> _Crossing | None:
+    if tag is None:
+        return None
+    found = (_crossings.get() or {}).get(tag)
+    if found is None:
+        raise ArgumentError(
+            f"ctxtag={tag!r} is not that of an update_context around; call it within one",
+            argument="ctxtag",
+        )
+    return found
+
+
+def _split(context: SplitContext, path: Any, prefix: Any, leaf: Any) -> Any:
+    filters = getattr(prefix, "filters", ())
+    return NodeStates.from_split(*context.flatten(leaf, *filters), metadata=prefix)
+
+
+def _merge(context: MergeContext, path: Any, prefix: Any, leaf: Any) -> Any:
+    return context.unflatten(leaf.graphdef, *leaf.states)
+
+
+def to_tree(
+    node: Any,
+    /,
+    *,
+    prefix: Any = None,
+    split_fn: Callable[[SplitContext, Any, Any, Any], Any] = _split,
+    check_aliasing: bool = True,
+    ctxtag: Any = None,
+) -> Any:
+    """Return a pytree with its graphs taken apart, as what can be an argument of a transform.
+
+    Args:
+      node: the pytree, whose Modules and Variables may share objects.
+      prefix: a prefix of it, which says something of each graph.
+      split_fn: takes a context with `flatten`, a path, what the prefix says and a graph, and gives
+        a pytree; by default `NodeStates`, in as many States as the prefix has filters.
+      check_aliasing: whether all paths to a Variable must say the same of it.
+      ctxtag: the tag of an `update_context`, within which objects keep their identity.
+
+    Returns:
+      The pytree.
+
+    Raises:
+      ArgumentError: two paths to a Variable say different things.
+      TreeError: prefix is none.
+
+    >>> import gpushard as gs
+    >>> from gpushard import nnx
+    >>> m = nnx.Module()
+    >>> m.rate = nnx.Param(gs.numpy.ones(2))
+    >>> pure = nnx.to_tree((m, {"again": m}))
+    >>> new, others = nnx.from_tree(pure)
+    >>> len(gs.tree.leaves(pure)), others["again"] is new, new is m
+    (1, True, False)
+    """
+    crossing = _crossing(ctxtag)
+    splitter = Splitter(None if crossing is None else crossing.known)
+    leaves, structure = graph_leaves(node)
+    paths = structure.leaf_paths()
+    said = prefixes(prefix, node, ("prefix", "tree"))
+    if check_aliasing and prefix is not None:
+        roots = [
+            (tree.keystr(path), x, own)
+            for path, x, own in zip(paths, leaves, said, strict=True)
+            if isinstance(x, Leveled)
+        ]
+        check_aliases(roots, "prefix")
+    context = SplitContext(splitter)
+    made = [
+        split_fn(context, path, own, x) if isinstance(x, Leveled) else x
+        for path, x, own in zip(paths, leaves, said, strict=True)
+    ]
+    if crossing is not None and crossing.known is None:
+        crossing.outside = splitter.objects
+    return structure.unflatten(made)
+
+
+def from_tree(
+    node: Any,
+    /,
+    *,
+    prefix: Any = None,
+    merge_fn: Callable[[MergeContext, Any, Any, Any], Any] = _merge,
+    is_inner: bool | None = None,
+    ctxtag: Any = None,
+) -> Any:
+    """Return a pytree with graphs put together that `to_tree` took apart.
+
+    Args:
+      node: the pytree.
+      prefix: a prefix of it, for `merge_fn`.
+      merge_fn: takes a context with `unflatten`, a path, what the prefix says and `NodeStates`, and
+        gives a graph.
+      is_inner: whether this is in the function that is transformed; else objects that were there
+        when `to_tree` was called are brought up to date.
+      ctxtag: the tag of an `update_context`, within which objects keep their identity.
+
+    Returns:
+      The pytree.
+
+    Raises:
+      ArgumentError: there is no such context.
+    """
+    crossing = _crossing(ctxtag)
+    outside: Sequence[Any] = ()
+    if crossing is not None and not is_inner:
+        outside = crossing.outside or ()
+    objects: list[Any] = []
+    context = MergeContext(objects, outside)
+    leaves, structure = tree.flatten(node, _is_states)
+    paths = structure.leaf_paths()
+    said: list[Any] = [None] * len(leaves)
+    if prefix is not None:
+        numbers = structure.unflatten(range(len(leaves)))
+        said = tree.broadcast_prefix(prefix, numbers, lambda x: x is None)
+    made = [
+        merge_fn(context, path, own, x) if type(x) is NodeStates else x
+        for path, x, own in zip(paths, leaves, said, strict=True)
+    ]
+    if crossing is not None and is_inner:
+        crossing.known = {id(x): n for n, x in enumerate(objects)}
+    return structure.unflatten(made)

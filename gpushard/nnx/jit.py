@@ -1,0 +1,388 @@
+"""`jit` of functions that take and return Modules."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from gpushard import tree
+from gpushard.array.array import Array
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.nnx.boundary import (
+    Outside,
+    called,
+    check_aliases,
+    check_no_mapping,
+    graph_leaves,
+    mapped,
+    prefixes,
+    spread,
+)
+from gpushard.nnx.graph import clone
+from gpushard.nnx.graphdef import Part
+from gpushard.nnx.levels import Leveled
+from gpushard.nnx.stages import Lowered, Traced
+from gpushard.placement.device_put import device_put
+from gpushard.runtime.runtime import Device
+from gpushard.transforms.arguments import Options, check_options, options_of
+from gpushard.transforms.constraints import laid_out, placed
+from gpushard.transforms.jit import Jitted
+from gpushard.transforms.named_dims import innermost
+from gpushard.transforms.signature import check_function, check_leaf, labelled, title
+from gpushard.transforms.trace import tracing
+
+__all__ = ["JitWrapped", "Missing", "eval_shape", "jit"]
+
+
+class Missing:
+    """Stands for a function that is not given yet."""
+
+
+class _Pure:
+    """A function of arrays and what is static, made of one of graphs.
+
+    Args:
+      fun: the function.
+      options: how it is traced.
+    """
+
+    def __init__(self, fun: Any, options: Options) -> None:
+        functools.update_wrapper(self, fun, updated=())
+        self._fun = fun
+        self._options = options
+        places = options.in_shardings is not None or options.out_shardings is not None
+        self._lays = places
+        self._keeps = options.in_shardings is not None or any(options.donated)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function, and return arguments, keyword arguments and its result."""
+        count = len(args)
+        statics = {n % count for n in self._options.static[0] if -count <= n < count}
+        lay = functools.partial(self._laid_out, statics) if self._lays else None
+        return called(self._fun, args, kwargs, keep=self._keeps, lay=lay)
+
+    def _laid_out(self, statics: set[int], args: Any, kwargs: Any, out: Any) -> list[Any]:
+        """Set leaves of results where shardings say."""
+        own = tuple([x for n, x in enumerate(args) if n not in statics])
+        found = _Places(self._options.in_shardings, own, "in_shardings", "the arguments")
+        results = _Places(self._options.out_shardings, out, "out_shardings", "the result")
+        others = tree.leaves(kwargs, lambda x: type(x) is Part)
+        said = [each for each in results.roots() if each[2] is not None]  # None leaves it open
+        given = [*found.roots(), *[("a keyword argument", x.root, None) for x in others]]
+        check_aliases([*given, *said], "out_shardings")
+        return [*found.laid_out(), *others, *results.laid_out()]
+
+
+class _Places:
+    """Where the leaves of arguments or results are to lie.
+
+    Args:
+      prefix: a prefix of them, of shardings.
+      full: a pytree of arrays and parts.
+      argument: how errors call the prefix.
+      subject: how errors call what it is of.
+    """
+
+    def __init__(self, prefix: Any, full: Any, argument: str, subject: str) -> None:
+        self.leaves, structure = tree.flatten(full)
+        self._paths = structure.leaf_paths()
+        self._said = prefixes(prefix, full, (argument, subject))
+        self._argument = argument
+        self._subject = subject
+        for leaf, own in zip(self.leaves, self._said, strict=True):
+            if type(leaf) is not Part:
+                check_no_mapping(own, leaf, argument)
+
+    def roots(self) -> list[tuple[str, Any, Any]]:
+        """Return name, root and prefix of each graph, for `check_aliases`."""
+        return [
+            (self._subject + tree.keystr(path), leaf.root, own)
+            for path, leaf, own in zip(self._paths, self.leaves, self._said, strict=True)
+            if type(leaf) is Part
+        ]
+
+    def flat(self) -> tuple[list[Any], list[Any]]:
+        """Return arrays, and the place of each."""
+        arrays: list[Any] = []
+        places: list[Any] = []
+        for leaf, own in zip(self.leaves, self._said, strict=True):
+            if type(leaf) is not Part:
+                arrays.append(leaf)
+                places.append(own)
+                continue
+            own_places = mapped(own, leaf)
+            arrays += tree.leaves(leaf.leaves)
+            places += spread(own_places, leaf.leaves)
+        return arrays, places
+
+    def laid_out(self) -> list[Any]:
+        """Return the leaves where they are to lie, in the function that is traced."""
+        arrays, places = self.flat()
+        for number, x in enumerate(arrays):
+            if not isinstance(x, Array) and places[number] is not None:
+                check_leaf(x, "jit", f"leaf {number} of {self._subject}")
+                arrays[number] = device_put(x)
+        moved = iter(laid_out(arrays, tuple(arrays), tuple(places), self._argument))
+        found = []
+        for leaf in self.leaves:
+            if type(leaf) is not Part:
+                found.append(next(moved))
+                continue
+            inner, structure = tree.flatten(leaf.leaves)
+            leaf.leaves = structure.unflatten([next(moved) for _ in inner])
+            found.append(leaf)
+        return found
+
+
+class JitWrapped:
+    """A function of graphs that is traced once for arguments of a kind; see `jit`."""
+
+    def __init__(self, fun: Any, options: Options) -> None:
+        functools.update_wrapper(self, fun, updated=())
+        self.in_shardings = options.in_shardings
+        self.out_shardings = options.out_shardings
+        self.static_argnums = options.static[0]
+        self._static = options.static
+        self._what = title("jit", fun)
+        plain = dataclasses.replace(options, in_shardings=None, out_shardings=None)
+        self._jitted = Jitted(_Pure(fun, options), plain)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<nnx.{self._what}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the function."""
+        outside = Outside()
+        args, kwargs = self.pure(outside, args, kwargs)
+        return outside.update(self._jitted(*args, **kwargs))
+
+    def pure(self, outside: Outside, args: Any, kwargs: Any, *, whole: bool = True) -> Any:
+        """Return arguments with graphs taken apart, where `in_shardings` say.
+
+        Args:
+          outside: of the call.
+          args: the arguments.
+          kwargs: keyword arguments.
+          whole: whether static arguments are among them.
+        """
+        numbers, names = self._static if whole else ((), ())
+        if not numbers and not names:
+            own = tuple([outside.pure(x) for x in args])
+            named = kwargs and {name: outside.pure(kwargs[name]) for name in sorted(kwargs)}
+            statics: Any = ()
+        else:
+            count = len(args)
+            statics = {n % count for n in numbers if -count <= n < count}
+            for name, x in [*[(n, args[n]) for n in statics], *kwargs.items()]:
+                if (name in statics or name in names) and _has_graph(x):
+                    raise ArgumentTypeError(
+                        f"{self._what}: the static argument {name!r} has a "
+                        f"{type(x).__name__}, whose values may change; leave it out of "
+                        "static_argnums: what is static of a Module is part of the key anyway",
+                        argument="static_argnums",
+                        type=type(x),
+                    )
+            own = tuple([x if n in statics else outside.pure(x) for n, x in enumerate(args)])
+            named = {
+                name: x if name in names else outside.pure(x) for name, x in sorted(kwargs.items())
+            }
+        if self.in_shardings is None:
+            return own, named
+        return self._placed(outside, args, own, named, statics), named
+
+    def _placed(self, outside: Outside, args: Any, own: Any, kwargs: Any, statics: Any) -> Any:
+        """Return arguments where `in_shardings` say."""
+        if kwargs:
+            raise ArgumentError(
+                f"{self._what}: in_shardings with the keyword arguments {sorted(kwargs)}; pass "
+                "them by position",
+                argument="in_shardings",
+            )
+        dynamic = tuple([x for n, x in enumerate(args) if n not in statics])
+        parts = iter(outside.splitter.parts)
+        leaves, structure = graph_leaves(dynamic)
+        found = [next(parts) if isinstance(x, Leveled) else x for x in leaves]
+        full = structure.unflatten(found)
+        places = _Places(self.in_shardings, full, "in_shardings", "args")
+        check_aliases(
+            [
+                (name, x, said)
+                for (name, _, said), x in zip(
+                    places.roots(), [x for x in leaves if isinstance(x, Leveled)], strict=True
+                )
+            ],
+            "in_shardings",
+        )
+        _, ends = places.flat()
+        pure = tuple([x for n, x in enumerate(own) if n not in statics])
+        arrays, shape = tree.flatten(pure)
+        label = labelled(self._jitted, pure, {})
+        if innermost() is not None or tracing() is not None:
+            moved = laid_out(
+                [x if isinstance(x, Array) else device_put(x) for x in arrays],
+                tuple(arrays), tuple(ends), "in_shardings",
+            )  # fmt: skip
+        else:
+            moved = placed(arrays, tuple(arrays), {}, tuple(ends), self._what, label)
+        done = iter(shape.unflatten(moved))
+        return tuple([x if n in statics else next(done) for n, x in enumerate(own)])
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the function returns, with shapes and types in place of arrays.
+
+        Args:
+          *args: the arguments, which stay as they are; what has a shape and a dtype is enough.
+          **kwargs: likewise.
+        """
+        outside = Outside()
+        args, kwargs = _cloned(args, kwargs, self._static)
+        args, kwargs = self.pure(outside, args, kwargs)
+        return outside.update(self._jitted.eval_shape(*args, **kwargs))
+
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """Trace the function for arguments, which stay as they are."""
+        args, kwargs = self.pure(Outside(), args, kwargs)
+        return Traced(self._jitted.trace(*args, **kwargs), self)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """Trace the function for arguments, which stay as they are; return the stage after that."""
+        return self.trace(*args, **kwargs).lower()
+
+    def clear_cache(self) -> None:
+        """Forget what was traced."""
+        self._jitted.clear_cache()
+
+
+def _has_graph(x: Any) -> bool:
+    return any(isinstance(leaf, Leveled) for leaf in graph_leaves(x)[0])
+
+
+def _cloned(args: Any, kwargs: Any, static: Any) -> Any:
+    """Return arguments with graphs of new objects."""
+    count = len(args)
+    statics = {n % count for n in static[0] if -count <= n < count}
+    kept = {n: args[n] for n in statics} | {k: kwargs[k] for k in static[1] if k in kwargs}
+    own = [None if n in kept else x for n, x in enumerate(args)]
+    named = {k: None if k in kept else x for k, x in kwargs.items()}
+    own, named = clone((own, named))
+    return (
+        [kept.get(n, x) for n, x in enumerate(own)],
+        {k: kept.get(k, x) for k, x in named.items()},
+    )
+
+
+def jit(
+    fun: Any = Missing,
+    *,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+    donate_argnums: int | Sequence[int] | None = None,
+    donate_argnames: str | Iterable[str] | None = None,
+    keep_unused: bool = False,
+    device: Device | None = None,
+    backend: str | None = None,
+    inline: bool = False,
+    abstracted_axes: None = None,
+) -> Any:
+    """Trace a function of Modules once for arguments of a kind, and replay it from then on.
+
+    It is `gpushard.jit` for functions whose arguments and results may have Modules and Variables in
+    them. The function gets objects of its own, and may assign values, add, delete and rebind
+    attributes. When it has returned, the caller's objects are brought up to date and stay the same
+    objects: what is shared, also between arguments, is shared in the function and afterwards. If it
+    raises, nothing has changed.
+
+    Args:
+      fun: the function; without it, the result takes the function, as a decorator, also of methods.
+      in_shardings: where arguments lie: a prefix of the positional ones that are not static. A
+        sharding is for all of a Module, a `StateSharding` for each part of it one. Modules lie so
+        afterwards, too, changed or not.
+      out_shardings: where results lie: a prefix of them.
+      static_argnums: arguments that the function gets as they are, by number; they are hashed.
+      static_argnames: likewise, by name.
+      donate_argnums: arguments whose arrays may be given up, by number; Variables then have others.
+      donate_argnames: likewise, by name.
+      keep_unused: has no meaning here, as in `gpushard.jit`.
+      device: where arguments go and everything is done; not together with shardings.
+      backend: the platform of the devices, "cpu" or "gpu".
+      inline: has no meaning here, as in `gpushard.jit`.
+      abstracted_axes: must be None.
+
+    Returns:
+      The function. Arguments are of one kind if, beside what counts for `gpushard.jit`, Modules are
+      made up of the same types, names and static values.
+
+    Raises:
+      ArgumentTypeError: fun is no function, a Module is a static argument, or an attribute that is
+        static has no hash.
+      ArgumentError: shardings do not fit, or say different things of one Variable.
+      TraceContextError: the function changes a Variable that is no argument.
+
+    >>> import gpushard as gs
+    >>> from gpushard import nnx
+    >>> class Counter(nnx.Module):
+    ...     def __init__(self):
+    ...         self.count = nnx.Variable(gs.numpy.zeros((), int))
+    >>> @nnx.jit
+    ... def step(counter, x):
+    ...     counter.count += 1
+    ...     return x * counter.count
+    >>> counter = Counter()
+    >>> int(step(counter, 5)), int(step(counter, 5)), counter.count.value
+    (5, 10, Array(2, dtype=int64))
+    """
+    check_options(None, abstracted_axes)
+    if fun is Missing:
+        return functools.partial(
+            jit,
+            in_shardings=in_shardings,
+            out_shardings=out_shardings,
+            static_argnums=static_argnums,
+            static_argnames=static_argnames,
+            donate_argnums=donate_argnums,
+            donate_argnames=donate_argnames,
+            device=device,
+            backend=backend,
+        )
+    check_function(fun, "nnx.jit")
+    if isinstance(in_shardings, list):
+        in_shardings = tuple(in_shardings)
+    options = options_of(
+        fun,
+        (static_argnums, static_argnames),
+        (donate_argnums, donate_argnames),
+        (in_shardings, out_shardings),
+        (device, backend),
+    )
+    return JitWrapped(fun, options)
+
+
+def eval_shape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Return what a function returns, with shapes and types in place of arrays; nothing is made.
+
+    Args:
+      f: the function, such as one that makes a Module.
+      *args: its arguments, which stay as they are; what has a shape and a dtype is enough.
+      **kwargs: likewise.
+
+    Raises:
+      ArgumentTypeError: f is no function.
+
+    >>> import gpushard as gs
+    >>> from gpushard import nnx
+    >>> class Scale(nnx.Module):
+    ...     def __init__(self, size):
+    ...         self.factor = nnx.Param(gs.numpy.ones(size))
+    >>> type(nnx.eval_shape(lambda: Scale(10**12)).factor.value).__name__
+    'ShapeDtypeStruct'
+    """
+    wrapped: JitWrapped = f if isinstance(f, JitWrapped) else jit(f)
+    return wrapped.eval_shape(*args, **kwargs)

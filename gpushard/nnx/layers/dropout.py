@@ -1,0 +1,111 @@
+"""Dropout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpushard import random
+from gpushard.array import Array
+from gpushard.array.key_array import is_keys
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.nnx.layers.weights import as_input, number
+from gpushard.nnx.module import Module
+from gpushard.nnx.rngs import Rngs, RngStream
+from gpushard.numpy.creation import zeros_like
+from gpushard.numpy.elementwise import where
+from gpushard.ops.axes import from_end
+
+
+class Dropout(Module):
+    """Elements, of which a share becomes 0 at random; the others grow, so that means stay.
+
+    Args:
+      rate: the share, from 0 to 1.
+      broadcast_dims: dims along which all elements have one fate.
+      deterministic: whether inputs stay as they are; a call may say so, too.
+      rng_collection: the stream of `rngs` that is drawn from.
+      rngs: streams of keys, or one stream; the layer gets one of its own, drawn from it. Without it
+        calls bring theirs.
+
+    Raises:
+      ArgumentError: `rate` is not from 0 to 1; of a call, nobody said what to draw from.
+      ArgumentTypeError: `rate` is no number, or `rngs` no streams.
+
+    >>> import gpushard as gs
+    >>> from gpushard.nnx import Rngs
+    >>> layer = Dropout(0.5, rngs=Rngs(0))
+    >>> sorted(set(layer(gs.numpy.ones(100)).tolist()))
+    [0.0, 2.0]
+    >>> layer(gs.numpy.ones(3), deterministic=True)
+    Array([1., 1., 1.], dtype=float64)
+    """
+
+    def __init__(
+        self,
+        rate: float,
+        *,
+        broadcast_dims: tuple[int, ...] = (),
+        deterministic: bool | None = False,
+        rng_collection: str = "dropout",
+        rngs: Rngs | RngStream | None = None,
+    ) -> None:
+        self.rate = number(rate, "Dropout", "rate")
+        if not 0 <= self.rate <= 1:
+            raise ArgumentError.refusing("rate", rate, "must be from 0 to 1", "Dropout")
+        self.broadcast_dims = tuple(broadcast_dims)
+        self.deterministic = deterministic
+        self.rng_collection = rng_collection
+        self.rngs = None
+        if rngs is not None:
+            self.rngs = self._stream(rngs).fork()
+
+    def __call__(
+        self,
+        inputs: Any,
+        *,
+        deterministic: bool | None = None,
+        rngs: Any = None,
+    ) -> Array:
+        """Return inputs of which a share has become 0.
+
+        Args:
+          inputs: an array.
+          deterministic: whether they stay as they are, before what the layer says.
+          rngs: streams, a stream or a key, before those of the layer.
+        """
+        x = as_input(inputs, "Dropout")
+        still = self.deterministic if deterministic is None else deterministic
+        if still is None:
+            raise ArgumentError(
+                "Dropout: nobody said whether it is deterministic; pass deterministic=True or "
+                "False to the layer or to the call",
+                argument="deterministic",
+            )
+        if still or self.rate == 0:
+            return x
+        if self.rate == 1:
+            return zeros_like(x)
+        key = rngs if is_keys(rngs) else self._stream(self.rngs if rngs is None else rngs)()
+        shape = list(x.shape)
+        for dim in from_end(self.broadcast_dims, x.ndim, "Dropout", "broadcast_dims"):
+            shape[dim] = 1
+        keep = 1 - self.rate
+        stays = random.bernoulli(key, np.float32(keep), shape)
+        return where(stays, x / keep, 0)
+
+    def _stream(self, rngs: Any) -> RngStream:
+        if isinstance(rngs, Rngs):
+            return rngs[self.rng_collection]
+        if isinstance(rngs, RngStream):
+            return rngs
+        if rngs is None:
+            raise ArgumentError(
+                "Dropout: there is nothing to draw from; pass rngs to the layer or to the call, or "
+                "deterministic=True",
+                argument="rngs",
+            )
+        raise ArgumentTypeError.refusing(
+            "rngs", rngs, "must be an nnx.Rngs, one of its streams or a key", "Dropout"
+        )

@@ -1,0 +1,93 @@
+"""Embeddings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpushard.array import Array
+from gpushard.dtypes import kind_of
+from gpushard.errors import ArgumentTypeError
+from gpushard.nn import initializers
+from gpushard.nnx.layers.weights import (
+    as_input,
+    check_features,
+    compute_type,
+    features,
+    in_type,
+    weight,
+)
+from gpushard.nnx.module import Module
+from gpushard.nnx.rngs import Rngs
+from gpushard.numpy.indexing import take
+
+_TABLE = initializers.variance_scaling(1.0, "fan_in", "normal", out_axis=0)
+
+
+class Embed(Module):
+    """A table with a row of features for each of some numbers.
+
+    Args:
+      num_embeddings: how many rows.
+      features: how many features each has.
+      dtype: type that the table, and queries of `attend`, are converted to.
+      param_dtype: type of the table.
+      embedding_init: an initializer of the table, `embedding`, of shape (num_embeddings, features).
+      rngs: streams of keys; the table is drawn from `params`.
+
+    Raises:
+      ArgumentError: a size is less than 1; of `attend`, queries have other features.
+      ArgumentTypeError: `rngs` is no `Rngs`; of a call, inputs are no integers.
+
+    >>> from gpushard.nnx import Rngs
+    >>> table = Embed(10, 3, rngs=Rngs(0))
+    >>> table([[0, 4], [9, 9]]).shape
+    (2, 2, 3)
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        features: int,
+        *,
+        dtype: Any = None,
+        param_dtype: Any = np.float32,
+        embedding_init: initializers.Initializer = _TABLE,
+        rngs: Rngs,
+    ) -> None:
+        self.num_embeddings = _size(num_embeddings, "Embed", "num_embeddings")
+        self.features = _size(features, "Embed", "features")
+        self.dtype = compute_type(dtype, "Embed")
+        shape = self.num_embeddings, self.features
+        self.embedding = weight("Embed", "embedding_init", embedding_init, rngs, shape, param_dtype)
+
+    def __call__(self, inputs: Any) -> Array:
+        """Return the rows of numbers; NaN for those that there are not.
+
+        Args:
+          inputs: integers of any shape.
+        """
+        numbers = as_input(inputs, "Embed")
+        if kind_of(numbers.dtype) not in "iu":
+            raise ArgumentTypeError(
+                f"Embed: inputs have dtype {numbers.dtype}; they are numbers of rows, and so "
+                "integers: convert them with inputs.astype(int)",
+                argument="inputs",
+                dtype=numbers.dtype,
+            )
+        (table,) = in_type(self.dtype, self.embedding.value)
+        return take(table, numbers, axis=0, mode="fill")
+
+    def attend(self, query: Any) -> Array:
+        """Return the products of queries with all rows.
+
+        Args:
+          query: an array of shape (..., features).
+        """
+        x, table = in_type(self.dtype, as_input(query, "Embed.attend"), self.embedding.value)
+        check_features("Embed.attend", x, table.shape[1], table)
+        return x @ table.T
+
+
+_size = features

@@ -1,0 +1,85 @@
+"""Linear layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpushard.array import Array
+from gpushard.functions.checks import check_precision
+from gpushard.nn import initializers
+from gpushard.nnx.layers.weights import (
+    KERNEL,
+    as_input,
+    check_features,
+    compute_type,
+    features,
+    in_type,
+    value_of,
+    weight,
+)
+from gpushard.nnx.module import Module
+from gpushard.nnx.rngs import Rngs
+
+
+class Linear(Module):
+    """A layer `x @ kernel + bias`, of the last dim of its inputs.
+
+    Args:
+      in_features: how many features inputs have.
+      out_features: how many results have.
+      use_bias: whether there is a bias; else `bias` is None.
+      dtype: type that inputs and weights are converted to; by default types are promoted.
+      param_dtype: type of the weights.
+      precision: makes no difference; products have all digits of their type.
+      kernel_init: an initializer of the kernel, of shape (in_features, out_features).
+      bias_init: an initializer of the bias, of shape (out_features,).
+      rngs: streams of keys; the weights are drawn from `params`.
+
+    Raises:
+      ArgumentError: a number of features is less than 1; of a call, inputs have other features.
+      ArgumentTypeError: `rngs` is no `Rngs`, or an argument has another wrong type.
+
+    >>> import gpushard as gs
+    >>> from gpushard.nnx import Rngs
+    >>> layer = Linear(3, 2, rngs=Rngs(0))
+    >>> layer.kernel.shape, layer.bias.shape, layer(gs.numpy.ones((5, 3))).shape
+    ((3, 2), (2,), (5, 2))
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        use_bias: bool = True,
+        dtype: Any = None,
+        param_dtype: Any = np.float32,
+        precision: Any = None,
+        kernel_init: initializers.Initializer = KERNEL,
+        bias_init: initializers.Initializer = initializers.zeros,
+        rngs: Rngs,
+    ) -> None:
+        check_precision("Linear", precision)
+        self.in_features = features(in_features, "Linear", "in_features")
+        self.out_features = features(out_features, "Linear", "out_features")
+        self.dtype = compute_type(dtype, "Linear")
+        sizes = self.in_features, self.out_features
+        self.kernel = weight("Linear", "kernel_init", kernel_init, rngs, sizes, param_dtype)
+        self.bias = None
+        if use_bias:
+            self.bias = weight("Linear", "bias_init", bias_init, rngs, sizes[1:], param_dtype)
+
+    def __call__(self, inputs: Any) -> Array:
+        """Return `inputs @ kernel + bias`.
+
+        Args:
+          inputs: an array of shape (..., in_features).
+        """
+        x, kernel, bias = in_type(
+            self.dtype, as_input(inputs, "Linear"), self.kernel.value, value_of(self.bias)
+        )
+        check_features("Linear", x, kernel.shape[0], kernel)
+        y = x @ kernel
+        return y if bias is None else y + bias

@@ -1,0 +1,124 @@
+"""Normalization of features."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpushard.array import Array
+from gpushard.errors import ArgumentError
+from gpushard.lax import pmean
+from gpushard.nn import initializers, standardize
+from gpushard.nnx.layers.weights import (
+    as_input,
+    check_features,
+    compute_type,
+    features,
+    in_type,
+    number,
+    value_of,
+    weight,
+)
+from gpushard.nnx.module import Module
+from gpushard.nnx.rngs import Rngs
+from gpushard.numpy.data_type import result_type
+from gpushard.numpy.elementwise import maximum, square
+from gpushard.ops.axes import from_end, one_from_end
+
+
+class LayerNorm(Module):
+    """Features less their mean, divided by their standard deviation, scaled and moved.
+
+    Means are taken in float32 at least.
+
+    Args:
+      num_features: how many features inputs have.
+      epsilon: what is added to the variance.
+      dtype: type that inputs and weights are converted to; by default types are promoted.
+      param_dtype: type of the weights.
+      use_bias: whether there is a bias; else `bias` is None.
+      use_scale: whether there is a scale; else `scale` is None.
+      bias_init: an initializer of the bias, of shape (num_features,).
+      scale_init: an initializer of the scale, of shape (num_features,).
+      reduction_axes: the dims that means are taken over.
+      feature_axes: the dim that scale and bias are for.
+      axis_name: an axis of `shard_map` or `vmap` that means are taken over, too: where features are
+        split.
+      use_fast_variance: whether the variance is taken from the mean of squares.
+      rngs: streams of keys; the weights are drawn from `params`.
+
+    Raises:
+      ArgumentError: `num_features` is less than 1, `epsilon` negative; of a call, inputs have other
+        features.
+      ArgumentTypeError: `rngs` is no `Rngs`, or an argument has another wrong type.
+
+    >>> from gpushard.nnx import Rngs
+    >>> LayerNorm(2, epsilon=0.0, rngs=Rngs(0))([[1.0, 3.0]])
+    Array([[-1.,  1.]], dtype=float64)
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        *,
+        epsilon: float = 1e-6,
+        dtype: Any = None,
+        param_dtype: Any = np.float32,
+        use_bias: bool = True,
+        use_scale: bool = True,
+        bias_init: initializers.Initializer = initializers.zeros,
+        scale_init: initializers.Initializer = initializers.ones,
+        reduction_axes: int | tuple[int, ...] = -1,
+        feature_axes: int = -1,
+        axis_name: Any = None,
+        use_fast_variance: bool = True,
+        rngs: Rngs,
+    ) -> None:
+        self.num_features = features(num_features, "LayerNorm", "num_features")
+        self.epsilon = number(epsilon, "LayerNorm", "epsilon")
+        if not self.epsilon >= 0:
+            raise ArgumentError.refusing("epsilon", epsilon, "must not be negative", "LayerNorm")
+        self.dtype = compute_type(dtype, "LayerNorm")
+        self.reduction_axes, self.feature_axes = reduction_axes, feature_axes
+        self.axis_name, self.use_fast_variance = axis_name, use_fast_variance
+        self.scale = self.bias = None
+        shape = (self.num_features,)
+        if use_scale:
+            self.scale = weight("LayerNorm", "scale_init", scale_init, rngs, shape, param_dtype)
+        if use_bias:
+            self.bias = weight("LayerNorm", "bias_init", bias_init, rngs, shape, param_dtype)
+
+    def __call__(self, x: Any, *, mask: Any = None) -> Array:
+        """Return normalized features.
+
+        Args:
+          x: an array with `num_features` along `feature_axes`.
+          mask: which elements means are taken of; all by default.
+        """
+        x, scale, bias = in_type(
+            self.dtype, as_input(x, "LayerNorm"), value_of(self.scale), value_of(self.bias)
+        )
+        weights = [w for w in (scale, bias) if w is not None]
+        target = result_type(x, *weights)
+        x = x.astype(result_type(target, np.float32))
+        at = one_from_end(self.feature_axes, x.ndim, "LayerNorm", "feature_axes")
+        for w in weights:
+            check_features("LayerNorm", x, w.shape[0], w, at)
+        axes = from_end(self.reduction_axes, x.ndim, "LayerNorm", "reduction_axes")
+        mean = self._mean(x, axes, mask)
+        if self.use_fast_variance:
+            variance = maximum(self._mean(square(x), axes, mask) - square(mean), 0)
+        else:
+            variance = self._mean(square(x - mean), axes, mask)
+        y = standardize(x, axes, mean, variance, self.epsilon)
+        beside = (slice(None),) + (None,) * (-1 - at)
+        if scale is not None:
+            y = y * scale[beside]
+        if bias is not None:
+            y = y + bias[beside]
+        return y.astype(target)
+
+    def _mean(self, x: Any, axes: tuple[int, ...], mask: Any) -> Any:
+        mean = x.mean(axes, keepdims=True, **({} if mask is None else {"where": mask}))
+        return mean if self.axis_name is None else pmean(mean, self.axis_name)

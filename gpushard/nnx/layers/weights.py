@@ -1,0 +1,92 @@
+"""How layers make their weights, and bring them and what they are applied to into one type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpushard.array import Array
+from gpushard.dtypes import kind_of
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import as_dtype, count
+from gpushard.nn import initializers
+from gpushard.nnx.rngs import Rngs
+from gpushard.nnx.variable import Param
+from gpushard.numpy.arguments import as_value
+from gpushard.typing import Shape
+
+KERNEL = initializers.lecun_normal()
+"""How kernels begin, unless something else is said."""
+
+
+def features(number: Any, layer: str, argument: str) -> int:
+    """Return a number of features, which is 1 at least."""
+    if (sizes := count(number, layer, argument)) < 1:
+        raise ArgumentError.refusing(argument, number, "must be 1 at least", layer)
+    return sizes
+
+
+def number(value: Any, layer: str, argument: str) -> float:
+    """Return a real number."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise ArgumentTypeError.refusing(argument, value, "must be a number", layer)
+    return float(value)
+
+
+def compute_type(dtype: Any, layer: str, argument: str = "dtype") -> np.dtype[Any] | None:
+    """Return the type of floats, or of complex numbers, that a layer computes in, if it is set."""
+    if dtype is None:
+        return None
+    target = as_dtype(dtype, argument)
+    if kind_of(target) not in "fc":
+        raise ArgumentTypeError.refusing(
+            argument, dtype, "must be a type of floats, such as float32", layer
+        )
+    return target
+
+
+def weight(layer: str, argument: str, init: Any, rngs: Any, shape: Shape, dtype: Any) -> Param:
+    """Return a weight whose first value is drawn from the stream `params`."""
+    if not isinstance(rngs, Rngs):
+        raise ArgumentTypeError.refusing(
+            "rngs", rngs, "must be an nnx.Rngs, such as nnx.Rngs(0)", layer
+        )
+    if not callable(init):
+        raise ArgumentTypeError.refusing(
+            argument, init, "must be a function of key, shape and dtype", layer
+        )
+    return Param(init(rngs.params(), shape, compute_type(dtype, layer, "param_dtype")))
+
+
+def as_input(x: Any, layer: str) -> Array:
+    """Return what a layer is applied to as an array."""
+    value: Array = as_value(x, layer)
+    return value
+
+
+def check_features(layer: str, x: Any, size: int, weights: Any, axis: int = -1) -> None:
+    """Check that a dim of inputs has as many features as weights are for.
+
+    Inside `shard_map` that is the part of them which is here.
+    """
+    if not x.ndim or x.shape[axis] != size:
+        raise ArgumentError(
+            f"{layer}: inputs of shape {x.shape} must have {size} features in dim {axis}, as "
+            f"weights of shape {weights.shape} have",
+            argument="inputs",
+            shape=x.shape,
+            features=size,
+        )
+
+
+def in_type(dtype: Any, *arrays: Any) -> list[Any]:
+    """Return arrays in the type that a layer computes in, where it is set."""
+    if dtype is None:
+        return list(arrays)
+    return [x if x is None or x.dtype == dtype else x.astype(dtype) for x in arrays]
+
+
+def value_of(variable: Any) -> Any:
+    """Return the value of a weight, or None where there is none."""
+    return None if variable is None else variable.value

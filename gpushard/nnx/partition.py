@@ -1,0 +1,154 @@
+"""How weights are to lie: names of mesh axes beside them, and the specs and shardings of these."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from gpushard import tree as trees
+from gpushard.errors import ArgumentTypeError, ShardingError
+from gpushard.functions.checks import as_shape
+from gpushard.geometry.mesh import AbstractMesh, Mesh
+from gpushard.geometry.named_sharding import NamedSharding
+from gpushard.geometry.partition_spec import PartitionSpec
+from gpushard.nnx.module import Module
+from gpushard.nnx.variable import Annotated, Variable
+from gpushard.placement.device_put import device_put
+from gpushard.typing import Shape
+
+__all__ = ["get_named_sharding", "get_partition_spec", "with_partitioning"]
+
+
+def with_partitioning(
+    initializer: Callable[..., Any], names: Any, mesh: Mesh | None = None, **metadata: Any
+) -> Callable[..., Any]:
+    """Return an initializer whose values say along which mesh axes they are to be split.
+
+    A variable that is made of such a value has the names as its metadata `sharding_names`, where
+    `get_partition_spec` finds them.
+
+    Args:
+      initializer: a function of key, shape and dtype.
+      names: for each dim an axis of a mesh, a tuple of axes, or None; dims at the end may be left
+        out.
+      mesh: a mesh on which values are laid out so from the start: each shard is made where it will
+        live, if the initializer takes `out_sharding`.
+      **metadata: more metadata of the variable.
+
+    Raises:
+      ArgumentTypeError: the initializer cannot be called.
+      ShardingError: of a call, there are more names than dims, or the mesh has no such axis.
+
+    >>> import gpushard as gs
+    >>> from gpushard.nnx import Linear, Rngs
+    >>> init = with_partitioning(gs.nn.initializers.lecun_normal(), (None, "model"))
+    >>> Linear(4, 8, kernel_init=init, rngs=Rngs(0)).kernel.sharding_names
+    (None, 'model')
+    """
+    if not callable(initializer):
+        raise ArgumentTypeError.refusing(
+            "initializer", initializer, "must be a function of key, shape and dtype",
+            "with_partitioning",
+        )  # fmt: skip
+    spec = _spec(names)
+    places = mesh is not None and "out_sharding" in _parameters(initializer)
+
+    def init(key: Any, shape: Any, dtype: Any = None) -> Annotated:
+        _check_rank(spec, as_shape(shape), "with_partitioning")
+        sharding = None if mesh is None else NamedSharding(mesh, spec)
+        if places:
+            value = initializer(key, shape, dtype, out_sharding=sharding)
+        else:
+            value = initializer(key, shape, dtype)
+            value = value if sharding is None else device_put(value, sharding)
+        return Annotated(value, {"sharding_names": tuple(spec), **metadata})
+
+    return init
+
+
+def get_partition_spec(tree: Any) -> Any:
+    """Return a tree of the specs that the names of variables are.
+
+    Args:
+      tree: a pytree of variables and arrays, such as `nnx.state(module)`.
+
+    Returns:
+      The same, whose variables hold specs: `P()` where they have no names, as arrays become, too.
+
+    Raises:
+      ArgumentTypeError: the tree is a module.
+      ShardingError: a variable has more names than dims.
+
+    >>> import gpushard as gs
+    >>> from gpushard.nnx import Param
+    >>> specs = get_partition_spec({"w": Param(gs.numpy.ones((2, 4)), sharding=(None, "x"))})
+    >>> specs["w"].value
+    PartitionSpec(None, 'x')
+    """
+    return _mapped(tree, lambda spec: spec, "get_partition_spec")
+
+
+def get_named_sharding(tree: Any, mesh: Mesh | AbstractMesh) -> Any:
+    """Return a tree of the shardings that the names of variables are over a mesh.
+
+    Args:
+      tree: a pytree of variables and arrays, such as `nnx.state(module)`.
+      mesh: a mesh with axes of these names.
+
+    Raises:
+      ArgumentTypeError: the tree is a module, or `mesh` no mesh.
+      ShardingError: a variable has more names than dims, or the mesh has no such axis.
+
+    >>> import gpushard as gs
+    >>> from gpushard.nnx import Param
+    >>> weights = {"w": Param(gs.numpy.ones((2, 4)), sharding=(None, "x"))}
+    >>> get_named_sharding(weights, gs.make_mesh((4,), "x"))["w"].value.spec
+    PartitionSpec(None, 'x')
+    """
+    if not isinstance(mesh, Mesh | AbstractMesh):
+        raise ArgumentTypeError.refusing(
+            "mesh", mesh, "must be a mesh, such as gs.make_mesh((8,), 'x')", "get_named_sharding"
+        )
+    return _mapped(tree, lambda spec: NamedSharding(mesh, spec), "get_named_sharding")
+
+
+def _mapped(tree: Any, place: Callable[[PartitionSpec], Any], name: str) -> Any:
+    def convert(leaf: Any) -> Any:
+        if isinstance(leaf, Module):
+            raise ArgumentTypeError.refusing(
+                "tree", leaf, "holds a module; give nnx.state(module)", name
+            )
+        if isinstance(leaf, Variable):
+            spec = _spec(leaf.get_metadata().get("sharding_names") or ())
+            _check_rank(spec, getattr(leaf.raw_value, "shape", None), name)
+            return leaf.replace(place(spec))
+        return place(PartitionSpec()) if hasattr(leaf, "shape") else None
+
+    return trees.map(convert, tree, is_leaf=lambda x: isinstance(x, Variable | Module))
+
+
+def _spec(names: Any) -> PartitionSpec:
+    if isinstance(names, str) or not isinstance(names, tuple | list | PartitionSpec):
+        raise ArgumentTypeError.refusing(
+            "names", names, 'must be a tuple with an entry for each dim, such as (None, "model")'
+        )
+    return PartitionSpec(*names)
+
+
+def _check_rank(spec: PartitionSpec, shape: Shape | None, name: str) -> None:
+    if shape is not None and len(spec) > len(shape):
+        raise ShardingError(
+            f"{name}: names={tuple(spec)} are {len(spec)}, and a value of shape {shape} has "
+            f"{len(shape)} dims; give at most one for each",
+            argument="names",
+            names=tuple(spec),
+            shape=shape,
+        )
+
+
+def _parameters(function: Callable[..., Any]) -> Any:
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return ()

@@ -1,0 +1,222 @@
+"""`shard_map` of functions that take and return Modules."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection
+from typing import Any
+
+from gpushard import tree
+from gpushard.geometry.mesh import AbstractMesh, Mesh
+from gpushard.geometry.partition_spec import P
+from gpushard.nnx.boundary import (
+    NodeStates,
+    Outside,
+    called,
+    check_aliases,
+    check_no_mapping,
+    graph_leaves,
+    mapped,
+    prefixes,
+    spread,
+)
+from gpushard.nnx.graphdef import Part
+from gpushard.nnx.jit import Missing
+from gpushard.nnx.levels import Leveled
+from gpushard.nnx.state_sharding import PrefixMapping
+from gpushard.transforms.shard_map import shard_map as of_arrays
+from gpushard.transforms.signature import check_function, parameter_names
+
+__all__ = ["shard_map"]
+
+
+def shard_map(
+    f: Any = Missing,
+    *,
+    mesh: Mesh | AbstractMesh,
+    in_specs: Any,
+    out_specs: Any,
+    check_rep: bool = True,
+    auto: Collection[str] = frozenset(),
+) -> Any:
+    """Map a function of Modules over the blocks of arrays: it sees one block of each.
+
+    It is `gpushard.shard_map` for functions whose arguments and results may have Modules and
+    Variables in them. Within the function the value of a Variable is a block. When it has returned,
+    the blocks of each Variable are joined as its spec says, the caller's objects are brought up to
+    date, and stay the same objects. If it raises, nothing has changed.
+
+    Args:
+      f: the function; without it, the result takes the function, as a decorator, also of methods,
+        whose `self` the first spec is for.
+      mesh: the devices. An `AbstractMesh` stands for that of the arguments, or around the call.
+      in_specs: a prefix of the positional arguments. A `PartitionSpec` is for all of a Module, a
+        `StateSharding` for each part of it one; None is for what comes whole. Keyword arguments
+        come whole.
+      out_specs: a prefix of the results.
+      check_rep: whether values must be the same along axes that their specs do not name. If not,
+        the first device's counts.
+      auto: axes of the mesh that the function is not mapped over.
+
+    Returns:
+      The function. Its attribute `inner` is the mapped function of arrays: it takes what
+      `gpushard.nnx.to_tree` makes of arguments, and returns arguments, keyword arguments and result
+      in that form.
+
+    Raises:
+      ArgumentTypeError: f is no function, or a class; or a spec is none.
+      ArgumentError: axes do not divide a dim, a spec does not fit, says something else than another
+        one of the same Variable, or a value varies along an axis that its spec does not name.
+      TraceContextError: the function changes a Variable that is no argument.
+
+    >>> import gpushard as gs
+    >>> from gpushard import nnx
+    >>> mesh = gs.make_mesh((4,), "x")
+    >>> class Scale(nnx.Module):
+    ...     def __init__(self, size):
+    ...         self.factor = nnx.Param(gs.numpy.ones(size))
+    >>> @nnx.shard_map(mesh=mesh, in_specs=(gs.P("x"), gs.P("x")), out_specs=gs.P("x"))
+    ... def scaled(scale, x):
+    ...     scale.factor += gs.lax.axis_index("x")
+    ...     return x * scale.factor
+    >>> scale = Scale(8)
+    >>> scaled(scale, gs.numpy.ones(8)).tolist()
+    [1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 4.0]
+    >>> scale.factor.sharding.spec
+    PartitionSpec('x')
+    """
+    if f is Missing:
+        return functools.partial(
+            shard_map,
+            mesh=mesh,
+            in_specs=in_specs,
+            out_specs=out_specs,
+            check_rep=check_rep,
+            auto=auto,
+        )
+    check_function(f, "nnx.shard_map")
+    if isinstance(in_specs, list):
+        in_specs = tuple(in_specs)
+    over = functools.partial(of_arrays, mesh=mesh, check_rep=check_rep, auto=auto)
+    over(f)  # checks mesh and axes
+
+    @functools.wraps(f)
+    def inner(*args: Any, **kwargs: Any) -> Any:
+        specs = _specs(in_specs, args, ("in_specs", "args"))[1]
+        own = tree.structure(args).unflatten(specs)
+        ends = _Ends(f, in_specs, out_specs)
+
+        @functools.wraps(f)
+        def pure(*args: Any, **kwargs: Any) -> Any:
+            return called(f, args, kwargs, lay=ends.take)
+
+        return over(pure, in_specs=own, out_specs=ends.of)(*args, **kwargs)
+
+    @functools.wraps(f)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        _check_aliases(in_specs, args, kwargs)
+        outside = Outside()
+        own = tuple([outside.pure(x) for x in args])
+        named = {name: outside.pure(x) for name, x in sorted(kwargs.items())}
+        return outside.update(inner(*own, **named))
+
+    wrapper.inner = inner  # type: ignore[attr-defined]
+    return wrapper
+
+
+def _check_aliases(in_specs: Any, args: Any, kwargs: Any) -> None:
+    """Check that all paths to a Variable say the same of it."""
+    leaves, structure = graph_leaves(args)
+    said = prefixes(in_specs, args, ("in_specs", "args"))
+    paths = structure.leaf_paths()
+    roots = [
+        ("args" + tree.keystr(path), x, P() if own is None else own)
+        for path, x, own in zip(paths, leaves, said, strict=True)
+        if isinstance(x, Leveled)
+    ]
+    named, structure = graph_leaves(kwargs)
+    roots += [
+        ("kwargs" + tree.keystr(path), x, P())
+        for path, x in zip(structure.leaf_paths(), named, strict=True)
+        if isinstance(x, Leveled)
+    ]
+    check_aliases(roots, "in_specs")
+
+
+def _specs(prefix: Any, full: Any, names: tuple[str, str]) -> tuple[list[Any], list[Any], Any]:
+    """Return the arrays of a pytree of graphs that were taken apart, and the spec of each."""
+    leaves, structure = tree.flatten(full, lambda x: type(x) is NodeStates)
+    numbers = structure.unflatten(range(len(leaves)))
+    said = prefixes(prefix, numbers, names)
+    arrays: list[Any] = []
+    specs: list[Any] = []
+    for leaf, own in zip(leaves, said, strict=True):
+        if type(leaf) is NodeStates:
+            places = _mapped(own, leaf)
+            values = leaf.leaves
+        elif type(leaf) is Part:
+            places, values = mapped(own, leaf), leaf.leaves
+        else:
+            check_no_mapping(own, leaf, names[0])
+            places, values = [own], [leaf]
+        arrays += tree.leaves(values)
+        specs += [P() if spec is None else spec for spec in spread(places, values)]
+    return arrays, specs, (leaves, structure, said)
+
+
+def _mapped(prefix: Any, states: NodeStates) -> list[Any]:
+    """Return the spec of each leaf of a graph that was taken apart."""
+    if not isinstance(prefix, PrefixMapping):
+        return [prefix] * len(states.leaves)
+    boxes = states.graphdef.boxed(states.leaves)
+    paths = states.graphdef.leaf_paths()
+    return [prefix.map_prefix(path, x) for path, x in zip(paths, boxes, strict=True)]
+
+
+class _Ends:
+    """How blocks of results are joined: known when the function has returned.
+
+    Args:
+      f: the function.
+      in_specs: of its arguments, which return.
+      out_specs: of what it returns.
+    """
+
+    def __init__(self, f: Callable[..., Any], in_specs: Any, out_specs: Any) -> None:
+        self._f = f
+        self._in_specs = in_specs
+        self._out_specs = out_specs
+        self._specs: list[Any] = []
+
+    def take(self, args: Any, kwargs: Any, out: Any) -> list[Any]:
+        """Note the specs of results, and return their leaves."""
+        _, given, (leaves, structure, said) = _specs(self._in_specs, args, ("in_specs", "args"))
+        roots = _roots("the arguments", leaves, structure, said)
+        named = tree.leaves(kwargs)
+        arrays = tree.leaves([x.leaves if type(x) is Part else x for x in named])
+        roots += [("a keyword argument", x.root, P()) for x in named if type(x) is Part]
+        names = "out_specs", "the result"
+        _, made, (results, structure, said) = _specs(self._out_specs, out, names)
+        check_aliases([*roots, *_roots("the result", results, structure, said)], "out_specs")
+        self._specs = [*given, *[P()] * len(arrays), *made]
+        return [*leaves, *named, *results]
+
+    def of(self, results: Any) -> tuple[list[Any], list[Any], list[str]]:
+        """Return leaves, specs and names of results."""
+        args, kwargs, out = results
+        positions = parameter_names(self._f, len(args))
+        names = []
+        for (_, first, *path), _leaf in tree.leaves_with_path((args, kwargs)):
+            name = positions[first.idx] if hasattr(first, "idx") else str(first.key)
+            names.append(f"argument {name}{''.join(map(str, path))}, as the function leaves it,")
+        paths = tree.structure(out).leaf_paths()
+        names += ["the result" + "".join(map(str, path)) for path in paths]
+        return tree.leaves(results), self._specs, names
+
+
+def _roots(subject: str, leaves: Any, structure: Any, said: Any) -> list[tuple[str, Any, Any]]:
+    return [
+        (subject + tree.keystr(path), x.root, P() if own is None else own)
+        for path, x, own in zip(structure.leaf_paths(), leaves, said, strict=True)
+        if type(x) is Part
+    ]

@@ -1,0 +1,284 @@
+"""Graphs: split and merged, updated and popped, against a model; and what is refused."""
+
+import copy
+import pickle
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard import nnx
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from tests.nnx.graphs import Other, Plain, array, difference, graph, objects_of, parts
+from tests.share import seeds
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_merge_of_split_is_isomorphic(block: int) -> None:
+    for seed in seeds(30):
+        x = graph(random.Random(1000 * block + seed))
+        graphdef, *states = nnx.split(x, nnx.Param, nnx.PathContains("a"), ...)
+        random.Random(seed).shuffle(states)
+        new = nnx.merge(graphdef, *states)
+        assert difference(x, new) == ""
+        assert not {id(x) for x in objects_of(x)} & {id(x) for x in objects_of(new)}
+        again = nnx.graphdef(new)
+        assert again == graphdef and hash(again) == hash(graphdef)
+        assert pickle.loads(pickle.dumps(graphdef)) is graphdef
+        assert difference(x, nnx.clone(x)) == "" and difference(x, copy.deepcopy(x)) == ""
+        one = nnx.clone((x, {"again": [x]}))
+        assert one[1]["again"][0] is one[0]
+
+
+def test_a_later_assignment_shows_in_no_split() -> None:
+    m = Plain()
+    m.a, m.b = nnx.Param(gs.numpy.zeros(3)), gs.numpy.zeros(3)
+    graphdef, state = nnx.split(m)
+    new = nnx.merge(graphdef, state)
+    m.a.value[0] = 1
+    m.b[0] = 1
+    state.a.value = state.a.value + 5
+    state.b[1] = 2
+    assert m.a.value.tolist() == m.b.tolist() == [1, 0, 0]
+    assert new.a.value.tolist() == new.b.tolist() == [0, 0, 0]
+
+
+def leaves(x: Any) -> dict[tuple[Any, ...], Any]:
+    """Return the leaves of a graph by the first path, as a model: without the library."""
+    found: dict[tuple[Any, ...], Any] = {}
+    seen: set[int] = set()
+
+    def walk(path: tuple[Any, ...], x: Any) -> None:
+        if isinstance(x, nnx.Module | nnx.Variable | list | dict):
+            if id(x) in seen:
+                return
+            seen.add(id(x))
+        if isinstance(x, nnx.Variable | gs.Array):
+            found[path] = x
+        for key, part in sorted(parts(x) or []):
+            walk((*path, key), part)
+
+    walk((), x)
+    return found
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_leaves_are_at_the_first_path(block: int) -> None:
+    for seed in seeds(30):
+        x = graph(random.Random(1000 * block + seed))
+        expected = leaves(x)
+        flat = dict(nnx.to_flat_state(nnx.state(x)))
+        assert flat.keys() == expected.keys()
+        assert nnx.graphdef(x).leaf_paths() == list(expected)
+        for path, leaf in flat.items():
+            assert type(leaf) is type(expected[path])
+        own = dict(nnx.to_flat_state(nnx.variables(x)))
+        boxes = {p: x for p, x in expected.items() if isinstance(x, nnx.Variable)}
+        assert own.keys() == boxes.keys() and all(own[p] is boxes[p] for p in own)
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_update_sets_leaves_and_nothing_else(block: int) -> None:
+    for seed in seeds(30):
+        source = random.Random(1000 * block + seed)
+        x = graph(source)
+        objects = objects_of(x)
+        new = nnx.clone(x)
+        changed = {}
+        for path, leaf in leaves(x).items():
+            if source.random() < 0.5 and not _in_tuple(x, path, leaf):
+                changed[path] = array(source)
+                if isinstance(leaf, nnx.Variable):
+                    leaf.value = changed[path]
+                else:
+                    _put(x, path, changed[path])
+        given = nnx.from_flat_state(changed)
+        known = objects_of(new)
+        nnx.update(new, given if source.random() < 0.5 else nnx.to_pure_dict(given))
+        assert difference(x, new, list(zip(objects, known, strict=True))) == ""
+
+
+def _at(x: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        x = getattr(x, key) if isinstance(x, nnx.Module) else x[key]
+    return x
+
+
+def _in_tuple(x: Any, path: tuple[Any, ...], leaf: Any) -> bool:
+    return not isinstance(leaf, nnx.Variable) and type(_at(x, path[:-1])) is tuple
+
+
+def _put(x: Any, path: tuple[Any, ...], value: Any) -> None:
+    node = _at(x, path[:-1])
+    if isinstance(node, nnx.Module):
+        setattr(node, path[-1], value)
+    else:
+        node[path[-1]] = value
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_pop_removes_what_filters_take_wherever_it_is(block: int) -> None:
+    for seed in seeds(30):
+        x = graph(random.Random(1000 * block + seed))
+        before = leaves(x)
+        gone = {p: v for p, v in before.items() if isinstance(v, nnx.Param)}
+        ids = set(map(id, gone.values()))
+        kept = [v for v in before.values() if id(v) not in ids and isinstance(v, nnx.Variable)]
+        fixed = any(
+            type(node) is tuple and any(id(v) in ids for v in node) for _, node in nnx.iter_graph(x)
+        )
+        if fixed:
+            other = nnx.clone(x)
+            with pytest.raises(ArgumentError, match="tuple"):
+                nnx.pop(x, nnx.Param)
+            assert difference(x, other) == ""
+            continue
+        flat = dict(nnx.to_flat_state(nnx.pop(x, nnx.Param)))
+        assert flat.keys() == gone.keys() and all(flat[p] is gone[p] for p in flat)
+        assert list(nnx.state(x, nnx.Param)) == []
+        after = [v for v in leaves(x).values() if isinstance(v, nnx.Variable)]
+        assert {id(v) for v in after} == {id(v) for v in kept}
+
+
+def test_iter_graph_yields_each_object_once_and_nodes_last() -> None:
+    for seed in seeds(60):
+        x = graph(random.Random(seed))
+        found = list(nnx.iter_graph(x))
+        shared = [id(v) for _, v in found if isinstance(v, nnx.Module | nnx.Variable | list | dict)]
+        assert len(shared) == len(set(shared)) == len(objects_of(x))
+        assert found[-1] == ((), x) and all(_at(x, path) is v for path, v in found)
+        twice = {p for paths in nnx.find_duplicates(x) for p in paths}
+        assert all(any(_at(x, p) is _at(x, q) for q in twice if q != p) for p in twice)
+
+
+def test_iter_modules_yields_modules_with_parts_first() -> None:
+    m = Plain()
+    m.a, m.b = Other(), [Other(), {"c": Plain()}]
+    m.a.back = m
+    found = dict(m.iter_modules())
+    assert found == {(): m, ("a",): m.a, ("b", 0): m.b[0], ("b", 1, "c"): m.b[1]["c"]}
+    assert list(found)[-1] == ()
+
+
+def test_graphdefs_differ_where_structure_does() -> None:
+    def made(**changes: Any) -> nnx.Module:
+        m = Plain()
+        m.n, m.v, m.w = 1, nnx.Param(np.ones(2)), nnx.Param(np.ones(2))
+        for name, value in changes.items():
+            setattr(m, name, value)
+        return m
+
+    shared = nnx.Param(np.zeros(2))
+    others = [
+        made(n=True), made(n=1.0), made(n=2), made(n=None), made(k=1), made(v=shared, w=shared),
+        made(v=nnx.BatchStat(np.ones(2))), made(v=nnx.Param(np.ones(2), tag="a")),
+        made(v=np.ones(2)), made(n=0.0), made(n=-0.0), made(n=(1,)), made(n=[1]), made(n=[True]),
+    ]  # fmt: skip
+    defs = [nnx.graphdef(x) for x in [made(), *others]]
+    assert len(set(defs)) == len(defs)
+    assert nnx.graphdef(made(v=nnx.Param(np.zeros(7)))) == defs[0]
+    del others[0].n
+    assert nnx.graphdef(others[0]) not in defs
+
+
+def test_a_graph_may_be_deep() -> None:
+    m = top = Plain()
+    for _ in range(5000):
+        m.next = Plain()
+        m = m.next
+    m.leaf = nnx.Param(np.ones(1))
+    new = nnx.clone(top)
+    assert nnx.graphdef(new) == nnx.graphdef(top)
+    assert len(list(nnx.iter_graph(new))) == 5002
+
+
+def test_dictionaries_keep_their_order() -> None:
+    m = Plain()
+    m.d = {"b": nnx.Param(1.0), "a": 2, 5: 3}
+    new = nnx.merge(*nnx.split(m))
+    assert list(new.d) == ["b", "a", 5]
+
+
+def module() -> nnx.Module:
+    m = Plain()
+    m.part, m.items, m.pair = Other(), [nnx.Param(gs.numpy.ones(2))], (gs.numpy.ones(2), 1)
+    m.part.kernel, m.part.mean = nnx.Param(gs.numpy.ones(2)), nnx.BatchStat(gs.numpy.zeros(2))
+    return m
+
+
+BAD = {
+    "a leaf without filter": (lambda m: nnx.split(m, nnx.Param), ArgumentError, "part/mean"),
+    "... first": (lambda m: nnx.split(m, ..., nnx.Param), ArgumentError, "before other"),
+    "True first": (lambda m: nnx.state(m, True, nnx.Param), ArgumentError, "before other"),
+    "no filter": (lambda m: nnx.split(m, 3.5), ArgumentTypeError, "3.5"),
+    "split of a number": (lambda m: nnx.split(5), ArgumentTypeError, "must be a Module"),
+    "split of a Variable": (lambda m: nnx.split(m.part.kernel), ArgumentTypeError, "Module"),
+    "state of a function": (lambda m: nnx.state(len), ArgumentTypeError, "must be a Module"),
+    "merge of no GraphDef": (lambda m: nnx.merge(m, nnx.state(m)), ArgumentTypeError, "graphdef"),
+    "merge of no State": (lambda m: nnx.merge(nnx.graphdef(m), 3), ArgumentTypeError, "state"),
+    "missing leaves": (
+        lambda m: nnx.merge(nnx.graphdef(m), nnx.state(m, nnx.Param)), ArgumentError, "part/mean",
+    ),
+    "surplus leaves": (
+        lambda m: nnx.merge(nnx.graphdef(m), nnx.state(m), nnx.State({"other": 1})),
+        ArgumentError, "have other",
+    ),
+    "a leaf for a node": (lambda m: nnx.update(m, {"part": 1}), ArgumentError, "Other there"),
+    "a node for a Variable": (
+        lambda m: nnx.update(m, {"items": {0: {"x": 1}}}), ArgumentError, r"items\[0\]",
+    ),
+    "beyond a list": (lambda m: nnx.update(m, {"items": {4: 1}}), ArgumentError, "1 elements"),
+    "beyond a tuple": (lambda m: nnx.update(m, {"pair": {2: 1}}), ArgumentError, "2 elements"),
+    "an element of a tuple": (lambda m: nnx.update(m, {"pair": {0: 1}}), ArgumentError, "tuple"),
+    "half an update": (
+        lambda m: nnx.update(m, {"part": {"kernel": np.zeros(2)}, "items": 3}),
+        ArgumentError, "list there",
+    ),
+    "update of a number": (lambda m: nnx.update(3, {}), ArgumentTypeError, "node"),
+    "update by a list": (lambda m: nnx.update(m, [1]), ArgumentTypeError, "state"),
+    "pop without filters": (lambda m: nnx.pop(m), ArgumentError, "no filter"),
+    "pop of a tuple's": (lambda m: nnx.pop(m, gs.Array), ArgumentError, "tuple"),
+    "a Variable in a Variable": (
+        lambda m: nnx.Param(m.part.kernel), ArgumentTypeError, "cannot be a Param",
+    ),
+    "copy_from of another kind": (
+        lambda m: m.part.kernel.copy_from(m.part.mean), ArgumentTypeError, "BatchStat",
+    ),
+    "an assigned Variable": (
+        lambda m: setattr(m.part.kernel, "value", m.part.mean), ArgumentTypeError, "copy_from",
+    ),
+    "an unknown attribute": (lambda m: m.part.kernel.nothing, AttributeError, "nothing"),
+    "device_put of a Module": (lambda m: gs.device_put(m), TypeError, "nnx.state"),
+    "a flat path through a leaf": (
+        lambda m: nnx.from_flat_state([(("a",), 1), (("a", "b"), 2)]), ArgumentError, "leads",
+    ),
+    "a pure dict with another key": (
+        lambda m: nnx.replace_by_pure_dict(nnx.state(m), {"part": {"none": 1}}),
+        ArgumentError, "none",
+    ),
+    "a State without filter": (
+        lambda m: nnx.split_state(nnx.state(m), nnx.Param), ArgumentError, "pair/0",
+    ),
+    "the hash of a static list in a set": (
+        lambda m: hash(nnx.graphdef(with_set(m))), ArgumentTypeError, r"\.part\.bad is a set",
+    ),
+}  # fmt: skip
+
+
+def with_set(m: Any) -> Any:
+    m = nnx.clone(m)
+    m.part.bad = {1}
+    return m
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_refused_and_changes_nothing(name: str) -> None:
+    call, error, said = BAD[name]
+    m = module()
+    before, objects = nnx.clone(m), objects_of(m)
+    with pytest.raises(error, match=said):
+        call(m)
+    assert difference(m, before, list(zip(objects, objects_of(before), strict=True))) == ""
+    nnx.update(m, nnx.state(m, nnx.Param))

@@ -1,0 +1,315 @@
+"""`nnx.jit`: what is traced again, where state lies, donation, methods, stages."""
+
+import gc
+import logging
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+import gpushard.numpy as gnp
+from gpushard import nnx
+from gpushard.errors import ArgumentTypeError, DeletedArrayError
+from tests.nnx.graphs import Plain
+
+P = gs.P
+
+
+class Layers(nnx.Module):
+    """A hundred Variables."""
+
+    def __init__(self, count: int = 100) -> None:
+        for n in range(count):
+            setattr(self, f"v{n:03}", nnx.Param(gnp.full(4, float(n))))
+        self.steps = 0
+
+
+def traced(caplog: Any) -> int:
+    """Return how often a function was traced since the last question."""
+    count = sum("compiled" in record.getMessage() for record in caplog.records)
+    caplog.clear()
+    return count
+
+
+def test_a_second_instance_compiles_nothing(caplog: Any) -> None:
+    caplog.set_level(logging.WARNING, "gpushard.jit")
+
+    @nnx.jit
+    def step(m: Any, x: Any) -> Any:
+        m.v050 += x
+        return m.v050.value.sum()
+
+    first, second = Layers(), Layers()
+    with gs.log_compiles():
+        assert step(first, 1.0) == 204 and traced(caplog) == 1
+        assert step(second, 2.0) == 208 and step(first, 1.0) == 208 and traced(caplog) == 0
+        second.steps = 1
+        step(second, 1.0)
+        assert traced(caplog) == 1
+        second.steps = 0
+        second.v050.tag = "other"
+        step(second, 1.0)
+        assert traced(caplog) == 1
+        second.v050 = nnx.Param(gnp.zeros(4), tag="other")
+        assert step(second, 1.0) == 4 and traced(caplog) == 0
+        second.v000 = second.v001
+        step(second, 1.0)
+        assert traced(caplog) == 1
+
+
+def test_what_changes_between_calls_is_seen() -> None:
+    m = Plain()
+    m.parts, m.table, m.pair = [nnx.Param(gnp.ones(2))], {}, (nnx.Param(gnp.ones(2)),)
+
+    @nnx.jit
+    def total(m: Any) -> Any:
+        leaves = nnx.to_flat_state(nnx.state(m))
+        return sum((leaf.value.sum() for _, leaf in leaves), gnp.zeros(()))
+
+    assert total(m) == 4
+    m.parts.append(nnx.Param(gnp.ones(2)))
+    assert total(m) == 6
+    m.table["a"] = nnx.Param(gnp.ones(3))
+    assert total(m) == 9
+    m.pair[0].value = gnp.ones(5)
+    assert total(m) == 12
+    m.parts[0], m.parts[1] = m.parts[1], m.parts[1]
+    assert total(m) == 10
+    m.__dict__["renamed"] = m.__dict__.pop("parts")
+    assert total(m) == 10 and hasattr(m, "renamed")
+
+
+def test_values_that_do_not_change_are_the_same_arrays() -> None:
+    m = Layers(3)
+    before = {name: x.value for name, x in vars(m).items() if name != "steps"}
+
+    @nnx.jit
+    def step(m: Any) -> None:
+        m.v000 += 1
+        m.v002.value[0] = 7.0
+
+    step(m)
+    assert m.v001.value is before["v001"]
+    assert m.v000.value.tolist() == [1, 1, 1, 1] and m.v002.value.tolist() == [7, 2, 2, 2]
+    assert before["v000"].tolist() == [0, 0, 0, 0] and before["v002"].tolist() == [2, 2, 2, 2]
+
+
+def test_donation_frees_what_modules_held() -> None:
+    m = Layers(3)
+    before = [x.value for x in vars(m).values() if isinstance(x, nnx.Variable)]
+
+    @nnx.jit(donate_argnums=0)
+    def step(m: Any, x: Any) -> Any:
+        m.v000 += x
+        return x * 2
+
+    x = gnp.ones(4)
+    assert step(m, x).tolist() == [2, 2, 2, 2]
+    assert all(x.is_deleted() for x in before) and not x.is_deleted()
+    assert m.v000.value.tolist() == [1, 1, 1, 1] and m.v001.value.tolist() == [1, 1, 1, 1]
+    with pytest.raises(DeletedArrayError):
+        np.asarray(before[0])
+    named = nnx.jit(lambda *, m: m.v000.value + 1, donate_argnames="m")
+    held = m.v000.value
+    assert named(m=m).tolist() == [2, 2, 2, 2] and held.is_deleted()
+    assert m.v000.value.tolist() == [1, 1, 1, 1]
+
+
+def test_state_lies_where_shardings_say_changed_or_not() -> None:
+    mesh = gs.make_mesh((4,), "x")
+    rows, whole = gs.NamedSharding(mesh, P("x")), gs.NamedSharding(mesh, P())
+    m = Layers(3)
+    spec = nnx.StateSharding(
+        {nnx.PathIn(("v000",)): rows, nnx.PathContains("v001"): None, ...: whole}
+    )
+    out = nnx.jit(lambda m, x: (x, m), in_shardings=(spec, rows), out_shardings=(whole, None))(
+        m, np.ones(8)
+    )
+    assert out[1] is m and out[0].sharding == whole
+    assert m.v000.value.sharding == rows and m.v002.value.sharding == whole
+    made = nnx.jit(lambda: Layers(2), out_shardings=rows)()
+    assert made.v001.value.sharding == rows
+
+
+def test_uneven_dims_are_fine() -> None:
+    mesh = gs.make_mesh((4,), "x")
+    m = Plain()
+    m.v = nnx.Param(gnp.ones(6))
+    with mesh:
+        assert nnx.jit(lambda m: m.v.value.sum(), in_shardings=(P("x"),))(m) == 6
+    assert m.v.value.sharding.spec == P("x")
+
+
+def test_methods_and_decorators() -> None:
+    class Counter(nnx.Module):
+        """It counts."""
+
+        def __init__(self) -> None:
+            self.count = nnx.Variable(gnp.zeros((), int))
+
+        @nnx.jit
+        def step(self, by: Any) -> Any:
+            """Count on."""
+            self.count += by
+            return self.count.value
+
+        @nnx.jit(static_argnums=1)
+        def twice(self, how: str, x: Any) -> Any:
+            return x + x if how == "sum" else x * x
+
+    c = Counter()
+    assert c.step(2) == 2 and Counter.step(c, 3) == 5 and c.count.value == 5
+    assert c.twice("sum", 3) == 6 and c.twice("product", 3) == 9
+    assert isinstance(Counter.step, nnx.JitWrapped)
+    assert Counter.step.__name__ == "step" and Counter.step.__doc__ == "Count on."
+    assert Counter.step.__wrapped__ is not None
+    wrapped = nnx.jit(lambda m: m, in_shardings=(None,), static_argnums=())
+    assert wrapped.in_shardings == (None,) and wrapped.out_shardings is None
+    assert wrapped.static_argnums == ()
+
+
+def test_static_arguments_beside_shardings() -> None:
+    mesh = gs.make_mesh((2,), "x")
+    rows = gs.NamedSharding(mesh, P("x"))
+    m = Layers(1)
+
+    @nnx.jit(static_argnums=1, in_shardings=(rows, rows))
+    def f(m: Any, n: int, x: Any) -> Any:
+        return m.v000.value * n + x
+
+    y = f(m, 3, np.ones(4))
+    assert y.tolist() == [1, 1, 1, 1] and m.v000.value.sharding == y.sharding == rows
+
+
+def test_functions_within_each_other_keep_references() -> None:
+    inner = nnx.jit(lambda a, b: (setattr(a, "again", b), b)[1])
+
+    @nnx.jit
+    def outer(m: Any) -> Any:
+        b = inner(m, m.b)
+        assert b is m.b and m.again is b
+        m.b.v += 1
+        return m.again
+
+    m = Plain()
+    m.b = Plain()
+    m.b.v = nnx.Param(gnp.zeros(2))
+    b = m.b
+    assert outer(m) is b and m.again is b and b.v.value.tolist() == [1, 1]
+
+
+def test_a_body_of_a_loop_takes_modules_as_arguments_of_its_own() -> None:
+    m = Plain()
+    m.v = nnx.Param(gnp.ones(2))
+
+    @nnx.jit
+    def f(m: Any, x: Any) -> Any:
+        graphdef, state = nnx.split(m)
+
+        def body(_: Any, carry: Any) -> Any:
+            state, x = carry
+            m = nnx.merge(graphdef, state)
+            m.v.value = m.v.value * 2
+            return nnx.state(m), x + m.v.value.sum()
+
+        state, x = gs.lax.fori_loop(0, 3, body, (state, x))
+        nnx.update(m, state)
+        return x
+
+    assert f(m, 0.0) == 28 and m.v.value.tolist() == [8, 8]
+
+
+def test_keys_cross_the_boundary() -> None:
+    m = Plain()
+    m.key, m.count = nnx.RngKey(gs.random.key(0)), nnx.RngCount(gnp.zeros((), int))
+
+    @nnx.jit
+    def draw(m: Any) -> Any:
+        key = gs.random.fold_in(m.key.value, m.count.value)
+        m.count += 1
+        return gs.random.normal(key, (3,))
+
+    expected = [gs.random.normal(gs.random.fold_in(gs.random.key(0), n), (3,)) for n in range(2)]
+    assert np.array_equal(draw(m), expected[0]) and np.array_equal(draw(m), expected[1])
+    assert m.key.value.dtype == gs.random.key(0).dtype
+
+
+def test_eval_shape_makes_nothing_and_changes_nothing() -> None:
+    m = Layers(2)
+
+    @nnx.jit
+    def step(m: Any, x: Any) -> Any:
+        m.v000.value = m.v000.value.sum()
+        m.extra = nnx.Param(x)
+        return m, x * 2
+
+    live = len(gs.live_arrays())
+    new, y = step.eval_shape(m, gs.ShapeDtypeStruct((10**6, 10**6), "float32"))
+    assert y.shape == (10**6, 10**6) and len(gs.live_arrays()) == live
+    assert new is not m and new.v000.shape == () and isinstance(new.v000.value, gs.ShapeDtypeStruct)
+    assert m.v000.shape == (4,) and not hasattr(m, "extra")
+    abstract = nnx.eval_shape(lambda: Layers(2))
+    assert nnx.graphdef(abstract) == nnx.graphdef(m)
+    again = nnx.eval_shape(step, abstract, 1.0)[0]
+    assert again.v000.shape == () and abstract.v000.shape == (4,)
+
+
+def test_stages() -> None:
+    m = Layers(2)
+
+    @nnx.jit(donate_argnums=1)
+    def step(m: Any, x: Any) -> Any:
+        m.v000 += x
+        return m.v001.value * x
+
+    x = gnp.ones(4)
+    stage = step.trace(m, x)
+    assert stage.out_info[2].shape == (4,) and stage.in_avals[0][1].shape == (4,)
+    lowered = stage.lower(lowering_platforms=("cpu",))
+    assert "multiply" in lowered.as_text() and lowered.cost_analysis()["flops"] >= 4
+    assert lowered.compiler_ir() is not None and lowered.out_tree.num_leaves == 3
+    compiled = step.lower(m, x).compile()
+    for each in (stage, lowered, compiled):
+        assert each.donate_argnums == (2,) and each.in_tree.num_leaves == 3
+        assert each.args_info[0][1].donated
+        assert "nnx" in repr(each) and "step" in repr(each)
+    assert m.v000.value.tolist() == [0] * 4 and not x.is_deleted()
+    assert compiled(m, x).tolist() == [1] * 4
+    assert m.v000.value.tolist() == [1] * 4 and x.is_deleted()
+    other = Layers(2)
+    compiled(other, gnp.ones(4))
+    assert other.v000.value.tolist() == [1] * 4
+    assert compiled.memory_analysis().argument_size_in_bytes == 3 * 32
+    assert compiled.cost_analysis()["flops"] >= 4 and compiled.runtime_executable() is not None
+    assert compiled.as_text() and compiled.out_tree == lowered.out_tree
+    assert compiled.input_shardings[0][1] == compiled.output_shardings[2]
+    assert compiled.input_layouts[0][1].sharding == compiled.input_shardings[0][1]
+    for call in (compiled.call, type(compiled).call, type(lowered).from_flat_info):
+        with pytest.raises(NotImplementedError):
+            call(m, x)
+    with pytest.raises(ArgumentTypeError, match="compiled for"):
+        compiled(Layers(3), gnp.ones(4))
+
+
+def test_neither_wrappers_nor_plans_keep_modules_alive() -> None:
+    step = nnx.jit(lambda m: m.v000.value.sum())
+    m = Layers(2)
+    step(m)
+    step(m)
+    gc.collect()
+    gc.disable()
+    try:
+        gone = weakref.ref(m), weakref.ref(m.v000), weakref.ref(m.v000.value)
+        del m
+        assert [x() for x in gone] == [None] * 3
+    finally:
+        gc.enable()
+
+
+def test_without_tracing_it_does_the_same() -> None:
+    m = Layers(2)
+    with gs.disable_jit():
+        out = nnx.jit(lambda m, x: (m.v000.copy_from(m.v001), m, x * 2)[1:])(m, 2.0)
+    assert out[0] is m and out[1] == 4 and m.v000.value.tolist() == [1] * 4
