@@ -65,7 +65,8 @@ class CompiledMemoryStats:
       alias_size_in_bytes: of arguments that are results, or that are given up.
       temp_size_in_bytes: of what is there beside arguments and results when most is.
       generated_code_size_in_bytes: 0: kernels are not counted.
-      peak_memory_in_bytes: when most is there, arguments and results among it.
+      peak_memory_in_bytes: when most is there, arguments and results among it. What libraries of
+        GPUs take for themselves, as sorting does, is not among it.
     """
 
     argument_size_in_bytes: int

@@ -105,7 +105,7 @@ def test_kernels_read_and_write_less_than_operations() -> None:
 
 
 def test_the_text_says_what_runs_where() -> None:
-    with testing.runtime(host_devices=4, host_domains=4, compiler=""):
+    with testing.runtime(backend="host", host_devices=4, host_domains=4, compiler=""):
         place = gs.NamedSharding(gs.make_mesh((4,), ("x",)), P("x"))
         x = gs.device_put(np.ones((8, 4)), place)
         compiled = gs.jit(lambda x: gnp.sort(x * 2 + 1, axis=0)).lower(x).compile()
