@@ -11,10 +11,10 @@ from gpushard.array.aval import KeyDType
 from gpushard.array.data import Data, handle
 from gpushard.array.key_array import KeyArray
 from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.ops.programs.launched import Launched
 from gpushard.transforms.costs import received
 from gpushard.transforms.graph import Graph, Run, Step, Var, lines
 from gpushard.transforms.regions import fused
+from gpushard.transforms.segments import in_segments
 
 
 class Executable:
@@ -27,6 +27,8 @@ class Executable:
     def __init__(self, graph: Graph) -> None:
         self.steps = steps = fused(graph)
         """Operations, regions as one each."""
+        self.parts = in_segments(graph, steps)
+        """What of these is given to devices at once, as one each."""
         self._graph = graph
         places: dict[Var, int] = {}
 
@@ -41,7 +43,7 @@ class Executable:
             place(var)
         calls = [
             (step.run, [place(x) for x in step.operands], step.numbers, step.results)
-            for step in steps
+            for step in self.parts
         ]
         results = [place(x) for x in graph.results]
         last: dict[int, int] = {}
@@ -107,15 +109,13 @@ def _noted(step: Step) -> str:
 
 
 def launches_of(step: Step) -> int | None:
-    """Return how many kernels are launched for an operation; None where a library says that.
+    """Return how many kernels are launched for an operation; None where it is more than launches.
 
     On the host there are none: each device calls a function.
     """
-    work = getattr(step.run, "__self__", None)
-    work = getattr(work, "work", work)
-    if isinstance(work, Launched):
-        alone = not (step.brings or step.merges or sum(received(step).values()))
-        return work.launches if alone else None
+    launches = getattr(getattr(step.run, "__self__", None), "launches", None)
+    if launches is not None and (found := launches(step.numbers)) is not None:
+        return len(found[0].groups)
     host = not step.results or devices_of(step.results[0].tiling)[0].runtime.backend.host_readable
     return 0 if host else None
 

@@ -14,6 +14,7 @@ from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.reshard import Mover
 from gpushard.ops.aval import Aval
 from gpushard.ops.programs.calls import LocalCalls, Outputs, Work, calls_of
+from gpushard.ops.programs.launched import Launched
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Merge
 from gpushard.ops.row import Row
@@ -346,7 +347,7 @@ class _Fused:
         movers: Sequence[tuple[int, int, Mover]],
         merges: Sequence[Merge | None],
     ) -> None:
-        self.work, self._numbers, self._movers = calls, numbers, movers
+        self._calls, self._numbers, self._movers = calls, numbers, movers
         self._merges = [
             None if merge is None else (merge, [of_device[call.home] for call in merge.calls])
             for merge in merges
@@ -355,18 +356,24 @@ class _Fused:
         alone = not movers and not any(merges) and len(calls.dtypes) == len(merges)
         self.run = self._run_alone if alone else self._run
 
+    def launches(self, numbers: Sequence[Any]) -> tuple[Launched, Sequence[tuple[int, Any]]] | None:
+        """Return the launches that it is, and the numbers that they take; None if it is more."""
+        if self._movers or any(self._merges) or not isinstance(self._calls, Launched):
+            return None
+        return self._calls.launches(self._numbers)
+
     def _run_alone(self, given: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
-        return self.work.run(given, self._numbers)
+        return self._calls.run(given, self._numbers)
 
     def _run(self, given: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
         read = [*given, *[None] * self._more]
         for source, at, move in self._movers:
             read[at] = move(given[source])
         found = []
-        parts = self.work.run_parts(read, self._numbers)
+        parts = self._calls.run_parts(read, self._numbers)
         for n, (part, merge) in enumerate(zip(parts, self._merges, strict=False)):
             if merge is None:
-                found.append(self.work.assemble(n, part))
+                found.append(self._calls.assemble(n, part))
                 continue
             values = [part.values[number] for number in merge[1]]
             claims = [part.claims[number] for number in merge[1]]

@@ -28,6 +28,7 @@ from gpushard.transforms.named_dims import innermost
 from gpushard.transforms.propagate import optimized
 from gpushard.transforms.regions import fused
 from gpushard.transforms.scans import SEVERAL
+from gpushard.transforms.segments import in_segments
 from gpushard.transforms.trace import tracing
 
 # fmt: off
@@ -404,7 +405,7 @@ class Compiled(_Stage):
 
     def memory_analysis(self) -> CompiledMemoryStats:
         """Return how many bytes it takes."""
-        return memory(self._signature.graph, self._executable.steps, self._signature.donated)
+        return memory(self._signature.graph, self._executable.parts, self._signature.donated)
 
     def runtime_executable(self) -> Executable:
         """Return what runs it."""
@@ -558,7 +559,7 @@ def _meanwhile(step: Step) -> tuple[int, int]:
         carried = own.inputs[: len(own.inputs) - own.captured]
         outside = _bytes(own.inputs[len(carried) :])
         let_go = carried if step.name in ("for", "while") and own is step.bodies[-1] else ()
-        within = max(within, _peak(own, fused(own), let_go) - outside)
+        within = max(within, _peak(own, in_segments(own, fused(own)), let_go) - outside)
     rows = beside = 0  # parts of results, and what putting them together takes beside these
     for x, one in zip(step.results[::-1], body.results[::-1], strict=False):
         if x.shape != one.shape:
