@@ -10,6 +10,7 @@
 - `views`, `regions`, `region_steps`, `nests`, `tiles`, `expressions`, `c_source`, `c_kernels`,
   `compiled`: several operations as one kernel.
 - `executable`: a graph as prepared calls.
+- `costs`, `memory`: what it takes, known beforehand.
 - `signature`: arguments of functions that are transformed.
 - `stages`: what is known of a call before it is done.
 - `shard_map`, `vmap`, `pmap`, `soft_pmap`: what users call; each says where named dims live.

@@ -187,8 +187,7 @@ def _flops(step: Step) -> Counter[Any]:
         for dim, factor in enumerate(dims):
             if tiling is None or factor is None or tiling.shape[dim] != rule.sizes[factor]:
                 continue
-            extent = tiling.stops[dim] - tiling.starts[dim]
-            of_factor[factor] = np.minimum(of_factor.get(factor, extent), extent)
+            of_factor[factor] = tiling.stops[dim] - tiling.starts[dim]
     for factor, size in enumerate(rule.sizes):
         done = done * of_factor.get(factor, size)
     return Counter(dict(zip(natural.devices, done.tolist(), strict=True)))

@@ -10,7 +10,8 @@ from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.aval import KeyDType
 from gpushard.array.data import Data, handle
 from gpushard.array.key_array import KeyArray
-from gpushard.movement.buffer import ShardedBuffer
+from gpushard.movement.buffer import ShardedBuffer, devices_of
+from gpushard.transforms.costs import received
 from gpushard.transforms.graph import Graph, Run, Step, Var, lines
 from gpushard.transforms.regions import fused
 from gpushard.transforms.segments import in_segments
@@ -67,8 +68,8 @@ class Executable:
         return 4000 + sum(map(_bytes_of, steps))
 
     def text(self) -> str:
-        """Return what is run, a line each."""
-        return "\n".join(lines(self._graph, self.steps, shardings=True))
+        """Return what is run, a line each, and what each moves and launches."""
+        return "\n".join(lines(self._graph, self.steps, shardings=True, note=_noted))
 
     def run(self, inputs: list[Any]) -> list[ShardedBuffer]:
         """Run it.
@@ -93,6 +94,30 @@ class Executable:
             for at in ended:
                 held[at] = None
         return [held[at] for at in self._results]
+
+
+def _noted(step: Step) -> str:
+    """Return what is known of an operation that is not seen from its name."""
+    moved = sum(received(step).values())
+    launches = launches_of(step)
+    notes = [
+        step.scope,
+        f"{moved:,} bytes received" if moved else "",
+        f"launches: {launches}" if launches else "",
+    ]
+    return "; ".join(filter(None, notes))
+
+
+def launches_of(step: Step) -> int | None:
+    """Return how many kernels are launched for an operation; None where it is more than launches.
+
+    On the host there are none: each device calls a function.
+    """
+    launches = getattr(getattr(step.run, "__self__", None), "launches", None)
+    if launches is not None and (found := launches(step.numbers)) is not None:
+        return len(found[0].groups)
+    host = not step.results or devices_of(step.results[0].tiling)[0].runtime.backend.host_readable
+    return 0 if host else None
 
 
 def _bytes_of(step: Step) -> int:

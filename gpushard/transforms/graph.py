@@ -177,6 +177,7 @@ def lines(
     *,
     shardings: bool = False,
     fresh: Iterator[str] | None = None,
+    note: Callable[[Step], str] = lambda step: step.scope,
 ) -> Iterator[str]:
     """Yield what operations of a graph are, as text.
 
@@ -185,6 +186,7 @@ def lines(
       steps: the operations.
       shardings: whether to say where values lie.
       fresh: gives names for values.
+      note: says what stands at the end of the line of an operation.
     """
     names: dict[Var, str] = {}
     fresh = _names() if fresh is None else fresh
@@ -209,11 +211,11 @@ def lines(
     yield f"{{ lambda {typed(constants)}; {typed(graph.inputs)}. let"
     for step in steps:
         operands = [said(x) for x in (*step.operands, *step.numbers)]
-        scope = f"  # {step.scope}" if step.scope else ""
+        scope = f"  # {said_of}" if (said_of := note(step)) else ""
         words = " ".join([step.name.replace(" ", "_"), *operands])
         yield f"    {typed(step.results)} = {words}{scope}"
         for body in step.bodies:
-            inside = lines(body, body.needed(), shardings=shardings, fresh=fresh)
+            inside = lines(body, body.needed(), shardings=shardings, fresh=fresh, note=note)
             yield from ("      " + line for line in inside)
     results = [said(x) for x in graph.results]
     yield f"  in ({', '.join(results)}{',' * (len(results) == 1)}) }}"

@@ -7,8 +7,7 @@ shardings of everything, what is moved, and how much memory it takes.
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpushard import tree
@@ -17,17 +16,16 @@ from gpushard.array.aval import KeyDType, ShapeDtypeStruct
 from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
 from gpushard.frozen import dataclass
 from gpushard.geometry.format import Format, Layout
-from gpushard.ops.programs.reduce import Reduce
+from gpushard.movement.buffer import devices_of
 from gpushard.placement.device_put import device_put
 from gpushard.transforms.costs import costs
-from gpushard.transforms.executable import Executable, array_of
+from gpushard.transforms.executable import Executable, array_of, launches_of
 from gpushard.transforms.fold import folded
-from gpushard.transforms.graph import Graph, Step, Var
+from gpushard.transforms.graph import Graph, Var
+from gpushard.transforms.memory import CompiledMemoryStats, memory
 from gpushard.transforms.named_dims import innermost
 from gpushard.transforms.propagate import optimized
 from gpushard.transforms.regions import fused
-from gpushard.transforms.scans import SEVERAL
-from gpushard.transforms.segments import in_segments
 from gpushard.transforms.trace import tracing
 
 # fmt: off
@@ -53,27 +51,6 @@ class ArgInfo:
     shape: tuple[int, ...]
     dtype: Any
     donated: bool = False
-
-
-@dataclass(frozen=True)
-class CompiledMemoryStats:
-    """Bytes that a compiled function takes, of all devices together.
-
-    Args:
-      argument_size_in_bytes: of its arguments.
-      output_size_in_bytes: of its results.
-      alias_size_in_bytes: of arguments that are results, or that are given up.
-      temp_size_in_bytes: of what is there beside arguments and results when most is.
-      generated_code_size_in_bytes: 0: kernels are not counted.
-      peak_memory_in_bytes: when most is there, arguments and results among it.
-    """
-
-    argument_size_in_bytes: int
-    output_size_in_bytes: int
-    alias_size_in_bytes: int
-    temp_size_in_bytes: int
-    generated_code_size_in_bytes: int
-    peak_memory_in_bytes: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +84,16 @@ class _Stage:
     def in_avals(self) -> Any:
         """Shapes and types of the arguments."""
         return self._inputs(lambda var, key, donated: _struct(var, key))
+
+    @property
+    def out_tree(self) -> Any:
+        """The structure of the results."""
+        return self._signature.out_tree
+
+    @property
+    def out_info(self) -> Any:
+        """Shapes, types and shardings of the results."""
+        return self._outputs(_struct)
 
     @property
     def args_info(self) -> Any:
@@ -154,11 +141,6 @@ class Traced(_Stage):
         """The name of the function."""
         return self._signature.graph.name
 
-    @property
-    def out_info(self) -> Any:
-        """Shapes, types and shardings of the results."""
-        return self._outputs(_struct)
-
     def lower(self, *, lowering_platforms: Sequence[str] | None = None) -> Lowered:
         """Return the next stage.
 
@@ -182,15 +164,74 @@ class Lowered(_Stage):
       signature: the function.
     """
 
-    @property
-    def out_tree(self) -> Any:
-        """The structure of the results."""
-        return self._signature.out_tree
+    @classmethod
+    def from_flat_info(
+        cls,
+        lowering: Graph,
+        in_tree: Any,
+        in_avals: Sequence[Any],
+        donate_argnums: Sequence[int],
+        out_tree: Any,
+        no_kwargs: bool = False,
+    ) -> Lowered:
+        """Return this stage of a graph.
 
-    @property
-    def out_info(self) -> Any:
-        """Shapes, types and shardings of the results."""
-        return self._outputs(_struct)
+        Args:
+          lowering: the graph, as `compiler_ir` gives it.
+          in_tree: structure of the arguments: positional and keyword ones.
+          in_avals: shapes and types of the arguments, in order.
+          donate_argnums: numbers of those that may be given up.
+          out_tree: structure of the results. Those that are random keys come as their numbers.
+          no_kwargs: has no meaning here: keyword arguments are those of `in_tree`.
+
+        Raises:
+          ArgumentTypeError: lowering is no graph.
+          ArgumentError: it takes other arguments, gives other results, or lacks one to be donated.
+
+        >>> import gpushard as gs
+        >>> x = gs.numpy.ones(3)
+        >>> old = gs.jit(lambda x: x * 2).lower(x)
+        >>> leaves = gs.tree.leaves(old.in_avals)
+        >>> new = gs.stages.Lowered.from_flat_info(
+        ...     old.compiler_ir(), old.in_tree, leaves, (), old.out_tree
+        ... )
+        >>> new.compile()(x).tolist()
+        [2.0, 2.0, 2.0]
+        """
+        if not isinstance(lowering, Graph):
+            raise ArgumentTypeError(
+                f"from_flat_info: lowering is a {type(lowering).__name__}; give what compiler_ir "
+                "returns",
+                argument="lowering",
+                type=type(lowering),
+            )
+        keys = tuple(isinstance(x.dtype, KeyDType) for x in in_avals)
+        own = [_struct(var, key) for var, key in zip(lowering.inputs, keys, strict=False)]
+        taken = [(tuple(x.shape), x.dtype) for x in in_avals]
+        counts = len(lowering.inputs), len(lowering.results)
+        if (
+            [(x.shape, x.dtype) for x in own] != taken
+            or (in_tree.num_leaves, out_tree.num_leaves) != counts
+            or len(in_avals) != counts[0]
+        ):
+            raise ArgumentError(
+                f"from_flat_info: {lowering.name} takes {lowering.inputs} and has {counts[1]} "
+                f"results; in_avals has {taken}, in_tree {in_tree.num_leaves} leaves and out_tree "
+                f"{out_tree.num_leaves}; give those of the stage that the graph is of",
+                argument="in_avals",
+            )
+        donated = tuple(n in donate_argnums for n in range(counts[0]))
+        if sum(donated) != len(set(donate_argnums)):
+            raise ArgumentError(
+                f"from_flat_info: donate_argnums is {tuple(donate_argnums)}, and there are "
+                f"{counts[0]} arguments; count them from 0",
+                argument="donate_argnums",
+                value=tuple(donate_argnums),
+            )
+        out_keys = (False,) * counts[1]
+        return cls(
+            Signature(f"jit({lowering.name})", lowering, in_tree, out_tree, keys, out_keys, donated)
+        )
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """Return the operations, a line each.
@@ -259,11 +300,6 @@ class Compiled(_Stage):
         self._executable = Executable(signature.graph)
 
     @property
-    def out_tree(self) -> Any:
-        """The structure of the results."""
-        return self._signature.out_tree
-
-    @property
     def input_shardings(self) -> Any:
         """Where arguments have to lie: of positional and of keyword ones."""
         return self._inputs(lambda var, key, donated: var.sharding)
@@ -293,9 +329,47 @@ class Compiled(_Stage):
         """The order of elements of results in memory."""
         return self._outputs(lambda var, key: _format(var).layout)
 
-    def as_text(self) -> str:
-        """Return what is run: operations, kernels of several of them, and what moves."""
-        return self._executable.text()
+    def as_text(self, dialect: str | None = None) -> str:
+        """Return what is run, a line each, then where, what moves, launches and memory.
+
+        Operations that are one kernel are one line. Bytes received are those that devices get from
+        others, as if each had memory of its own.
+
+        Args:
+          dialect: "gpushard", the only one there is.
+
+        Raises:
+          ArgumentError: the dialect is unknown.
+
+        >>> import gpushard as gs
+        >>> f = gs.jit(lambda x: x @ x.T).lower(gs.numpy.ones((4, 4))).compile()
+        >>> f.as_text().splitlines()[-2:]
+        ['# bytes received: 0', '# memory: 256 bytes, 128 of arguments, 128 of results']
+        """
+        _check_dialect(dialect)
+        own, steps = self._signature, self._executable.steps
+        moved = {n: int(of["bytes moved"]) for n, of in self.cost_analysis()["devices"].items()}
+        of_values = {x: None for step in steps for x in (*step.operands, *step.results)}
+        values = [x for x in (*own.graph.inputs, *of_values) if isinstance(x, Var)]
+        devices = {x.id: x for value in values for x in devices_of(value.tiling)}
+        kernels = sum(bool(step.members) for step in steps)
+        received = ", ".join(f"{n:,} by device {at}" for at, n in moved.items() if n)
+        memory = self.memory_analysis()
+        counts = [launches_of(step) for step in steps]
+        known, others = sum(filter(None, counts)), counts.count(None)
+        lines = [
+            f"devices: {', '.join(f'{x.platform} {n}' for n, x in sorted(devices.items()))}",
+            f"operations: {len(steps)}"
+            + (f", {kernels} of them kernels of several" if kernels else ""),
+            f"bytes received: {sum(moved.values()):,}" + (f", {received}" if received else ""),
+            f"memory: {memory.peak_memory_in_bytes:,} bytes, "
+            f"{memory.argument_size_in_bytes:,} of arguments, "
+            f"{memory.output_size_in_bytes:,} of results",
+        ]
+        if known or others:
+            rest = f", and those of {others} other operations" if others else ""
+            lines.insert(2, f"launches: {known:,}{rest}")
+        return "\n".join([self._executable.text(), *(f"# {line}" for line in lines)])
 
     def cost_analysis(self) -> dict[str, Any]:
         """Return what `Lowered.cost_analysis` does, of kernels rather than operations.
@@ -397,90 +471,3 @@ def _check_dialect(dialect: str | None) -> None:
 
 def _format(var: Var) -> Format:
     return Format(Layout(tuple(range(len(var.shape)))), var.sharding)
-
-
-def memory(
-    graph: Graph, steps: Sequence[Step], donated: Sequence[bool] = ()
-) -> CompiledMemoryStats:
-    """Return how many bytes a graph takes whose operations run one after the other.
-
-    Args:
-      graph: the graph.
-      steps: what is run of it.
-      donated: which of its arguments are let go of as soon as nothing needs them; () for none.
-    """
-    inputs, results = dict.fromkeys(graph.inputs), dict.fromkeys(graph.results)
-    given_up = {x for x, marked in zip(graph.inputs, donated, strict=False) if marked}
-    taken, given = _bytes(inputs), _bytes(results)
-    shared = _bytes(x for x in inputs if x in results or x in given_up)
-    ahead = _bytes((*inputs, *graph.constants))
-    peak = _peak(graph, steps, given_up)
-    return CompiledMemoryStats(taken, given, shared, max(0, peak - ahead - given + shared), 0, peak)
-
-
-def _bytes(values: Iterable[Var]) -> int:
-    return sum(x.held_bytes for x in values)
-
-
-def _peak(graph: Graph, steps: Sequence[Step], given_up: Collection[Var]) -> int:
-    """Return the most bytes that are held at once; `given_up` are inputs that nobody else has."""
-    root: dict[Any, Any] = {}  # of what is another value's memory, that value
-    for step in steps:
-        turned = step.row is not None and step.row.later
-        same = turned and list(step.params[0]) == sorted(step.params[0])
-        if same or (step.name in ("relabel", "reshard") and not step.moved):
-            root[step.results[0]] = root.get(step.operands[0], step.operands[0])
-    own = [x for x in graph.inputs if x not in given_up]
-    kept = {root.get(x, x) for x in (*own, *graph.constants, *graph.results)}
-    last = {
-        root.get(x, x): n
-        for n, step in enumerate(steps)
-        for x in (*step.operands, *step.results)
-        if isinstance(x, Var)
-    }
-    now = peak = _bytes(dict.fromkeys((*graph.inputs, *graph.constants)))
-    for n, step in enumerate(steps):
-        within, beside = _meanwhile(step)
-        made = _bytes(x for x in step.results if x not in root)
-        peak = max(peak, now + within, now + made + beside)
-        now += made
-        arrays = [x for x in (*step.operands, *step.results) if isinstance(x, Var)]
-        ended = [x for x in dict.fromkeys(root.get(x, x) for x in arrays) if last[x] == n]
-        now -= _bytes(x for x in ended if x not in kept)
-    return peak
-
-
-def _meanwhile(step: Step) -> tuple[int, int]:
-    """Return bytes that an operation holds while it runs, and beside its results at its end."""
-    if not step.bodies:
-        program = getattr(step.run, "__self__", None)
-        return 0, step.scratch + getattr(program, "scratch", 0) + _states(step)
-    (body, *_), within = step.bodies, 0
-    for own in step.bodies:
-        carried = own.inputs[: len(own.inputs) - own.captured]
-        outside = _bytes(own.inputs[len(carried) :])
-        let_go = carried if step.name in ("for", "while") and own is step.bodies[-1] else ()
-        within = max(within, _peak(own, in_segments(own, fused(own)), let_go) - outside)
-    rows = beside = 0  # parts of results, and what putting them together takes beside these
-    for x, one in zip(step.results[::-1], body.results[::-1], strict=False):
-        if x.shape != one.shape:
-            rows += x.held_bytes
-            several = math.prod(x.shape) > SEVERAL * math.prod(one.shape)
-            beside += x.held_bytes * (3 if several else 2)
-    return within + rows, beside
-
-
-def _states(step: Step) -> int:
-    """Return bytes of what the devices of a split dim reduce, before that is merged."""
-    row, (x, *_) = step.row, (*step.operands, None)
-    if row is None or not isinstance(x, Var) or type(row.strategies[0]) is not Reduce:
-        return 0
-    rule, sizes = row.rule_for(step.avals(), step.params), x.tiling.stops - x.tiling.starts
-    gone = [sizes[dim] for dim, own in enumerate(rule.operands[0]) if own in rule.reduced]
-    wholes = [x.shape[dim] for dim, own in enumerate(rule.operands[0]) if own in rule.reduced]
-    if all((own == n).all() for own, n in zip(gone, wholes, strict=True)):
-        return 0  # no device has a part only
-    if all((own == 1).all() for own in gone):
-        return 0  # what devices have is what is merged
-    one = sum(math.prod(result.shape) * result.dtype.itemsize for result in step.results)
-    return one * len(x.tiling.devices)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -61,6 +62,11 @@ def test_each_device_receives_what_is_said(sizes: tuple[int, ...], name: str) ->
             n: nbytes for n, nbytes in own.items() if nbytes
         }
         assert said["bytes moved"] == traffic.bytes_received == sum(own.values())
+        lines = compiled.as_text("gpushard").splitlines()
+        each = re.findall(r"[#;] ([0-9,]+) bytes received", "\n".join(lines))
+        assert sum(int(n.replace(",", "")) for n in each) == traffic.bytes_received
+        parts = [f"{int(n):,} by device {at}" for at, n in own.items() if n]
+        assert ", ".join([f"# bytes received: {traffic.bytes_received:,}", *parts]) in lines
 
 
 FLOPS: dict[str, tuple[Callable[..., Any], list[Any], int, list[int]]] = {
@@ -96,3 +102,18 @@ def test_kernels_read_and_write_less_than_operations() -> None:
         assert (apart["bytes read"], apart["bytes written"]) == (4 * x.nbytes, 3 * x.nbytes)
         assert (together["bytes read"], together["bytes written"]) == (x.nbytes, x.nbytes)
         assert together["devices"][3]["bytes accessed"] == 2 * x.nbytes / 4
+
+
+def test_the_text_says_what_runs_where() -> None:
+    with testing.runtime(backend="host", host_devices=4, host_domains=4, compiler=""):
+        place = gs.NamedSharding(gs.make_mesh((4,), ("x",)), P("x"))
+        x = gs.device_put(np.ones((8, 4)), place)
+        compiled = gs.jit(lambda x: gnp.sort(x * 2 + 1, axis=0)).lower(x).compile()
+        lines = compiled.as_text().splitlines()
+        memory = compiled.memory_analysis()
+        assert "# devices: cpu 0, cpu 1, cpu 2, cpu 3" in lines
+        assert any(line.startswith("# operations: ") and "1 of them" in line for line in lines)
+        assert lines[-1].startswith(f"# memory: {memory.peak_memory_in_bytes:,} bytes, 256 of")
+        assert not any("launches" in line for line in lines)  # on the host there are none
+        with pytest.raises(gs.errors.ArgumentError, match="dialect='hlo' is unknown"):
+            compiled.as_text("hlo")

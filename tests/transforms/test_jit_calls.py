@@ -481,7 +481,7 @@ def test_memory_of_donated_arguments_is_let_go_of(compiled: bool, donated: bool)
         return x
 
     jitted = gs.jit(f, donate_argnums=(0,) if donated else ())
-    with testing.runtime(host_devices=2):
+    with testing.runtime(backend="host", host_devices=2):  # where sorting takes no more
         mesh = gs.make_mesh((2,), ("x",))
         value = np.random.default_rng(0).random((512, 512))
         x = gs.device_put(value, NS(mesh, P(None, "x")))
@@ -531,7 +531,8 @@ MEMORY: dict[str, Any] = {
 @pytest.mark.parametrize("donated", [False, True])
 @pytest.mark.parametrize("name", MEMORY)
 def test_the_peak_of_memory_is_predicted(name: str, donated: bool) -> None:
-    with testing.runtime(host_devices=4):
+    where = {"backend": "host"} if name == "cond" else {}  # which sorts
+    with testing.runtime(host_devices=4, **where):
         mesh = gs.make_mesh((4,), ("x",))
         x = gs.device_put(np.ones((512, 512), np.float32), NS(mesh, P("x")))
         jitted = gs.jit(lambda x: MEMORY[name](x, mesh), donate_argnums=(0,) if donated else ())
