@@ -87,7 +87,7 @@ __all__ = [
     "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "map_shards", "named_scope",
     "num_addressable_indices", "pjit", "pmap", "prefetch", "process_count", "process_index",
     "pure_callback", "register_placeable", "replicate", "reshard", "save", "set_mesh", "shard_map",
-    "soft_pmap", "transfer_guard", "transfer_guard_device_to_device",
+    "show_config", "soft_pmap", "transfer_guard", "transfer_guard_device_to_device",
     "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree", "typeof", "use_mesh",
     "vmap",
 ]
@@ -101,6 +101,7 @@ _MODULES = (
     "nn",
     "nnx",
     "numpy",
+    "profiler",
     "random",
     "sharding",
     "special",
@@ -121,6 +122,7 @@ _FROM = {
     "pure_callback": "gpushard.transforms.callbacks",
     "replicate": "gpushard.placement.per_device",
     "save": "gpushard.placement.npy",
+    "show_config": "gpushard.cli.info",
     "pmap": "gpushard.transforms.pmap",
     "shard_map": "gpushard.transforms.shard_map",
     "soft_pmap": "gpushard.transforms.pmap",
@@ -149,6 +151,7 @@ if TYPE_CHECKING:
     from gpushard import sharding as sharding
     from gpushard import special as special
     from gpushard import tree_util as tree_util
+    from gpushard.cli.info import show_config as show_config
     from gpushard.interop import from_dlpack as from_dlpack
     from gpushard.interop.map_shards import map_shards as map_shards
     from gpushard.legacy.pjit import pjit as pjit

@@ -113,6 +113,9 @@ class Settings:
     """Between which GPUs data goes through NCCL, where that is installed: "auto" between those that
     do not reach each other's memory, "always" between all, "never" between none."""
 
+    cuda_graphs: bool = True
+    """Replay kernels of traced functions that follow one another on a GPU as one CUDA graph."""
+
     plan_cache_bytes: int = 64 << 20
     """How many bytes of movement plans are kept for reuse."""
 
@@ -330,6 +333,7 @@ _VARIABLES: dict[str, tuple[str, Any]] = {
     "GPUSHARD_MEMORY_LIMIT": ("memory_limit", parse_bytes),
     "GPUSHARD_ENGINE_BYTES": ("engine_bytes", parse_bytes),
     "GPUSHARD_NCCL": ("nccl", str),
+    "GPUSHARD_CUDA_GRAPHS": ("cuda_graphs", _parse_flag),
     "GPUSHARD_RELAY_BYTES": ("relay_bytes", parse_bytes),
     "GPUSHARD_LARGE_MOVE_BYTES": ("large_move_bytes", parse_bytes),
     "GPUSHARD_CHECK": ("check", _parse_flag),

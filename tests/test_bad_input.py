@@ -79,7 +79,7 @@ def internal_classes() -> set[str]:
     }
     public = {
         name
-        for module in (gs, errors, legacy, random, gs.lax, gs.sharding, gs.numpy.linalg)
+        for module in (gs, errors, legacy, random, gs.lax, gs.nnx, gs.sharding, gs.numpy.linalg)
         for name in vars(module)
     }
     return {kind.__name__ for kind in classes} - public

@@ -33,6 +33,7 @@ from gpushard.movement.host import HostRead, StagedRead, read_host, start_read
 from gpushard.movement.plan import Plan
 from gpushard.movement.reshard import move, plan_for
 from gpushard.ops.table.movement import INDEX
+from gpushard.profiler import span
 from gpushard.runtime.runtime import Device
 from gpushard.typing import HostArray, Shape, shown_as
 
@@ -296,7 +297,8 @@ class Array(Shards, Conversions, Protocols, Methods):
         data = self._held()
         if data.host is None:
             check_transfer(DEVICE_TO_HOST, "copy_to_host_async()", explicit=True)
-            data.host = start_read(data.buffer)
+            with span("copy_to_host_async"):
+                data.host = start_read(data.buffer)
 
     def delete(self) -> None:
         """Give up the array's memory, except what other arrays share; doing it twice is fine."""
@@ -386,9 +388,11 @@ class ConcreteArray(Handle, Array, Concrete):
         if host is None:
             if explicit is not None:
                 check_transfer(DEVICE_TO_HOST, why, explicit=explicit)
-            host = data.host = read_host(data.buffer)
+            with span("Array._value"):
+                host = data.host = read_host(data.buffer)
         elif isinstance(host, HostRead | StagedRead):
-            host = data.host = host.wait()
+            with span("Array._value"):
+                host = data.host = host.wait()
         return host
 
     def _at_hand(self, why: str) -> HostArray | None:

@@ -34,6 +34,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print everything, also where CUDA is broken, and return the exit status 0."""
+    show_config()
+    return 0
+
+
+def show_config() -> None:
+    """Print what a report of an error should have: versions, devices, memory and settings.
+
+    It is what the command `gpushard info` prints, also where CUDA is broken.
+    """
     settings = current.settings()
     # Who names the host may do so because CUDA takes the process down with it.
     look = functools.cache(probe)
@@ -50,7 +59,6 @@ def run(options: argparse.Namespace) -> int:
     sections |= _gpu_sections(read_nvml(), infos)
     sections["settings"] = _settings(settings)
     print("\n\n".join("\n".join([title, *lines]) for title, lines in sections.items()))
-    return 0
 
 
 def version(package: str) -> str:

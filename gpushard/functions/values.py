@@ -42,6 +42,8 @@ def is_traced(x: Any) -> bool:
 
 def sharding_of(x: Any) -> Sharding | None:
     """Return how an array lies; None for data on the host, and for what an interpreter made."""
+    if not isinstance(x, Value):
+        x = getattr(x, "raw_value", x)  # of a box with a value in it
     return None if not isinstance(x, Value) or is_traced(x) else cast("Any", x).sharding
 
 

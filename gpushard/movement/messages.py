@@ -149,9 +149,8 @@ class Messages:
 
     def domains(self, step: Step) -> set[int]:
         """Return the domains from which a step gets messages."""
-        links = self._buffers
-        read = {move[4] for phase in step.phases for move in phase.moves}
-        return {of for of in read if (of, step.domain) in links}
+        read = {of for phase in step.phases for of in phase.links}
+        return {of for of in read if (of, step.domain) in self._buffers}
 
     def must_go_first(self, step: Step) -> bool:
         """Whether a step reads or writes what one that waits writes, or writes what it reads."""

@@ -493,7 +493,7 @@ class Plan:
 
 def _others(step: Step) -> set[int]:
     """Return the domains that a step reads beside its own."""
-    return {move[4] for phase in step.phases for move in phase.moves} - {step.domain}
+    return {of for phase in step.phases for of in phase.links} - {step.domain}
 
 
 def _numbers_in(domain: IntArray) -> list[int]:

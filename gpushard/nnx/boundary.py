@@ -7,6 +7,7 @@ that were there before: the caller's are brought up to date, and keep their iden
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from gpushard import tree
-from gpushard.array.array import Array
+from gpushard.array.array import Array, ConcreteArray
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.nnx.filters import Filter
 from gpushard.nnx.graph import of_graph
@@ -162,10 +163,12 @@ def clear_non_graph_nodes(x: Any) -> Any:
 class Outside:
     """The arguments of one call, as its caller has them."""
 
-    __slots__ = ("splitter",)
+    __slots__ = ("moved", "splitter")
 
     def __init__(self) -> None:
         self.splitter = Splitter()
+        self.moved: list[Any] = []
+        """Arrays that are given up, and of which the function gets copies elsewhere."""
 
     def pure(self, x: Any) -> Any:
         """Return an argument with graphs taken apart."""
@@ -179,6 +182,13 @@ class Outside:
         if not any(isinstance(leaf, Leveled) for leaf in leaves):
             return x
         return structure.unflatten([self.pure(leaf) for leaf in leaves])
+
+    def done(self, results: Any) -> Any:
+        """Do what `update` does, and delete what is given up, after a call that was done."""
+        out = self.update(results)
+        for x in self.moved:
+            x.delete()
+        return out
 
     def update(self, results: Any) -> Any:
         """Bring objects up to date, and return what a function returned, as its caller sees it."""
@@ -222,44 +232,47 @@ class Outside:
 class _Argument:
     """A graph that a function got."""
 
-    __slots__ = ("graphdef", "held", "leaves", "number", "root", "size", "start")
+    __slots__ = ("graphdef", "held", "keeps", "leaves", "number", "size", "start")
 
-    def __init__(self, number: int, root: Any, states: Any, start: int, size: int) -> None:
+    def __init__(self, number: int, states: Any, start: int, size: int, keeps: bool) -> None:
         self.number = number
-        self.root = root
         self.graphdef = states.graphdef
         self.leaves = states.leaves
         self.held = [x._held() if isinstance(x, Tracer) else None for x in self.leaves]
         self.start = start
         self.size = size
+        self.keeps = keeps
 
 
 class Inside:
-    """The arguments of one call, as the function has them that is called.
+    """The arguments of one call, as the function has them that is called."""
 
-    Args:
-      keep: whether values return which have not changed.
-    """
-
-    def __init__(self, *, keep: bool = True) -> None:
+    def __init__(self) -> None:
         self.objects: list[Any] = []
         self._arguments: list[_Argument] = []
-        self._keep = keep
 
-    def built(self, x: Any) -> Any:
-        """Return an argument with graphs put together."""
+    def built(self, x: Any, keeps: bool) -> Any:
+        """Return an argument with graphs put together.
+
+        Args:
+          x: the argument.
+          keeps: whether its values return also where they have not changed.
+        """
         if type(x) is NodeStates:
             start = len(self.objects)
+            x.leaves = [
+                copy.copy(leaf) if type(leaf) is ConcreteArray else leaf for leaf in x.leaves
+            ]
             root = build(x.graphdef, x.leaves, self.objects)
             number, size = len(self._arguments), len(self.objects) - start
-            self._arguments.append(_Argument(number, root, x, start, size))
+            self._arguments.append(_Argument(number, x, start, size, keeps))
             return root
         if type(x) not in NODES and not isinstance(x, tuple):
             return x
         leaves, structure = tree.flatten(x, _is_states)
         if not any(type(leaf) is NodeStates for leaf in leaves):
             return x
-        return structure.unflatten([self.built(leaf) for leaf in leaves])
+        return structure.unflatten([self.built(leaf, keeps) for leaf in leaves])
 
     def results(self, given: Any, out: Any, lay: Callable[..., Any] | None) -> Any:
         """Return arguments and what a function returned, with graphs taken apart.
@@ -309,7 +322,7 @@ class Inside:
             for n, (x, old, held) in enumerate(
                 zip(part.leaves, argument.leaves, argument.held, strict=True)
             )
-            if self._keep or held is None or x is not old or x._held() is not held
+            if argument.keeps or held is None or x is not old or x._held() is not held
         ]
         paths = argument.graphdef.leaf_paths()
         own = tuple([shown_path(paths[n])[1:] for n in at])
@@ -317,13 +330,27 @@ class Inside:
 
 
 def called(
-    f: Any, args: Any, kwargs: Any, *, keep: bool = True, lay: Callable[..., Any] | None = None
+    f: Any,
+    args: Any,
+    kwargs: Any,
+    *,
+    keeps: Callable[[Any], bool] = lambda name: True,
+    lay: Callable[..., Any] | None = None,
 ) -> Any:
-    """Call a function of objects with what `Outside.pure` gave; see `Inside.results`."""
+    """Call a function of objects with what `Outside.pure` gave.
+
+    Args:
+      f: the function.
+      args: arguments.
+      kwargs: keyword arguments.
+      keeps: says, for the number or name of an argument, whether its values return also where they
+        have not changed.
+      lay: see `Inside.results`.
+    """
     with entered():
-        inside = Inside(keep=keep)
-        own_args = [inside.built(x) for x in args]
-        own_kwargs = {name: inside.built(x) for name, x in sorted(kwargs.items())}
+        inside = Inside()
+        own_args = [inside.built(x, keeps(n)) for n, x in enumerate(args)]
+        own_kwargs = {name: inside.built(x, keeps(name)) for name, x in sorted(kwargs.items())}
         given = clear_non_graph_nodes((tuple(own_args), own_kwargs))
         out = f(*own_args, **own_kwargs)
         return inside.results(given, out, lay)
@@ -354,6 +381,16 @@ def mapped(prefix: Any, part: Part) -> list[Any]:
     if plan is not None:
         plan.places = prefix, found
     return found
+
+
+def known_to_agree(prefix: Any, part: Part) -> bool:
+    """Whether all paths to a Variable say the same of it, as was found in an earlier call.
+
+    Graphs with a plan have no objects of graphs before them.
+    """
+    if part.plan is None or not isinstance(prefix, PrefixMapping):
+        return part.plan is not None
+    return part.plan.places is not None and part.plan.places[0] is prefix
 
 
 def spread(places: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import inspect
 import types
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from gpushard import tree
 from gpushard.array.array import Array
@@ -17,6 +21,7 @@ from gpushard.nnx.boundary import (
     check_aliases,
     check_no_mapping,
     graph_leaves,
+    known_to_agree,
     mapped,
     prefixes,
     spread,
@@ -42,7 +47,7 @@ class Missing:
 
 
 class _Pure:
-    """A function of arrays and what is static, made of one of graphs.
+    """A function of arrays and what is static, made of one of graphs, which it does not keep alive.
 
     Args:
       fun: the function.
@@ -51,18 +56,23 @@ class _Pure:
 
     def __init__(self, fun: Any, options: Options) -> None:
         functools.update_wrapper(self, fun, updated=())
-        self._fun = fun
+        vars(self).pop("__wrapped__")
+        with contextlib.suppress(TypeError, ValueError):
+            self.__signature__ = inspect.signature(fun)
+        self._fun = weakref.ref(fun)
         self._options = options
-        places = options.in_shardings is not None or options.out_shardings is not None
-        self._lays = places
-        self._keeps = options.in_shardings is not None or any(options.donated)
+        self._lays = options.in_shardings is not None or options.out_shardings is not None
+        self._keeps = options.in_shardings is not None or options.device is not None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function, and return arguments, keyword arguments and its result."""
-        count = len(args)
-        statics = {n % count for n in self._options.static[0] if -count <= n < count}
+        count, options = len(args), self._options
+        statics = _positions(options.static, count)
+        donated = {*_positions(options.donated, count), *options.donated[1]}
         lay = functools.partial(self._laid_out, statics) if self._lays else None
-        return called(self._fun, args, kwargs, keep=self._keeps, lay=lay)
+        return called(
+            self._fun(), args, kwargs, keeps=lambda name: self._keeps or name in donated, lay=lay
+        )
 
     def _laid_out(self, statics: set[int], args: Any, kwargs: Any, out: Any) -> list[Any]:
         """Set leaves of results where shardings say."""
@@ -74,6 +84,25 @@ class _Pure:
         given = [*found.roots(), *[("a keyword argument", x.root, None) for x in others]]
         check_aliases([*given, *said], "out_shardings")
         return [*found.laid_out(), *others, *results.laid_out()]
+
+
+_pures: WeakKeyDictionary[Any, dict[Any, _Pure]] = WeakKeyDictionary()
+"""For each function and options what is traced, so that `jit(f)` may be written in a loop."""
+
+
+def _pure_of(fun: Any, options: Options) -> _Pure:
+    """Return the function of arrays that stands for one of graphs."""
+    key = options.key()
+    if key is not None:
+        with contextlib.suppress(TypeError):  # which has no hash, or cannot be referred to weakly
+            own = _pures.setdefault(fun, {})
+            return own.get(key) or own.setdefault(key, _Pure(fun, options))
+    return _Pure(fun, options)
+
+
+def _positions(chosen: Any, count: int) -> set[int]:
+    """Return the numbers of chosen arguments among so many."""
+    return {n % count for n in chosen[0] if -count <= n < count}
 
 
 class _Places:
@@ -103,6 +132,11 @@ class _Places:
             for path, leaf, own in zip(self._paths, self.leaves, self._said, strict=True)
             if type(leaf) is Part
         ]
+
+    def agree(self) -> bool:
+        """Whether it is known that all paths to a Variable say the same of it."""
+        pairs = zip(self.leaves, self._said, strict=True)
+        return all(known_to_agree(own, leaf) for leaf, own in pairs if type(leaf) is Part)
 
     def flat(self) -> tuple[list[Any], list[Any]]:
         """Return arrays, and the place of each."""
@@ -148,7 +182,9 @@ class JitWrapped:
         self._static = options.static
         self._what = title("jit", fun)
         plain = dataclasses.replace(options, in_shardings=None, out_shardings=None)
-        self._jitted = Jitted(_Pure(fun, options), plain)
+        self._fun = fun
+        self._donated = options.donated
+        self._jitted = Jitted(_pure_of(fun, options), plain)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -160,9 +196,11 @@ class JitWrapped:
         """Run the function."""
         outside = Outside()
         args, kwargs = self.pure(outside, args, kwargs)
-        return outside.update(self._jitted(*args, **kwargs))
+        return outside.done(self._jitted(*args, **kwargs))
 
-    def pure(self, outside: Outside, args: Any, kwargs: Any, *, whole: bool = True) -> Any:
+    def pure(
+        self, outside: Outside, args: Any, kwargs: Any, *, whole: bool = True, moves: bool = True
+    ) -> Any:
         """Return arguments with graphs taken apart, where `in_shardings` say.
 
         Args:
@@ -170,6 +208,7 @@ class JitWrapped:
           args: the arguments.
           kwargs: keyword arguments.
           whole: whether static arguments are among them.
+          moves: whether arrays are moved there.
         """
         numbers, names = self._static if whole else ((), ())
         if not numbers and not names:
@@ -178,7 +217,7 @@ class JitWrapped:
             statics: Any = ()
         else:
             count = len(args)
-            statics = {n % count for n in numbers if -count <= n < count}
+            statics = _positions(self._static, count)
             for name, x in [*[(n, args[n]) for n in statics], *kwargs.items()]:
                 if (name in statics or name in names) and _has_graph(x):
                     raise ArgumentTypeError(
@@ -192,11 +231,13 @@ class JitWrapped:
             named = {
                 name: x if name in names else outside.pure(x) for name, x in sorted(kwargs.items())
             }
-        if self.in_shardings is None:
+        if self.in_shardings is None or not moves:
             return own, named
-        return self._placed(outside, args, own, named, statics), named
+        return self._placed(outside, args, own, named, statics, whole), named
 
-    def _placed(self, outside: Outside, args: Any, own: Any, kwargs: Any, statics: Any) -> Any:
+    def _placed(
+        self, outside: Outside, args: Any, own: Any, kwargs: Any, statics: Any, whole: bool
+    ) -> Any:
         """Return arguments where `in_shardings` say."""
         if kwargs:
             raise ArgumentError(
@@ -210,15 +251,8 @@ class JitWrapped:
         found = [next(parts) if isinstance(x, Leveled) else x for x in leaves]
         full = structure.unflatten(found)
         places = _Places(self.in_shardings, full, "in_shardings", "args")
-        check_aliases(
-            [
-                (name, x, said)
-                for (name, _, said), x in zip(
-                    places.roots(), [x for x in leaves if isinstance(x, Leveled)], strict=True
-                )
-            ],
-            "in_shardings",
-        )
+        if not places.agree():
+            check_aliases(places.roots(), "in_shardings")
         _, ends = places.flat()
         pure = tuple([x for n, x in enumerate(own) if n not in statics])
         arrays, shape = tree.flatten(pure)
@@ -230,6 +264,10 @@ class JitWrapped:
             )  # fmt: skip
         else:
             moved = placed(arrays, tuple(arrays), {}, tuple(ends), self._what, label)
+            numbers = _positions(self._donated, len(own)) if whole else set()
+            given_up = tree.leaves([own[n] for n in numbers])
+            kept = set(map(id, moved))
+            outside.moved = [x for x in given_up if isinstance(x, Array) and id(x) not in kept]
         done = iter(shape.unflatten(moved))
         return tuple([x if n in statics else next(done) for n, x in enumerate(own)])
 
@@ -242,7 +280,7 @@ class JitWrapped:
         """
         outside = Outside()
         args, kwargs = _cloned(args, kwargs, self._static)
-        args, kwargs = self.pure(outside, args, kwargs)
+        args, kwargs = self.pure(outside, args, kwargs, moves=False)
         return outside.update(self._jitted.eval_shape(*args, **kwargs))
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
@@ -265,8 +303,7 @@ def _has_graph(x: Any) -> bool:
 
 def _cloned(args: Any, kwargs: Any, static: Any) -> Any:
     """Return arguments with graphs of new objects."""
-    count = len(args)
-    statics = {n % count for n in static[0] if -count <= n < count}
+    statics = _positions(static, len(args))
     kept = {n: args[n] for n in statics} | {k: kwargs[k] for k in static[1] if k in kwargs}
     own = [None if n in kept else x for n, x in enumerate(args)]
     named = {k: None if k in kept else x for k, x in kwargs.items()}

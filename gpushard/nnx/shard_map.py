@@ -201,16 +201,17 @@ class _Ends:
         self._specs = [*given, *[P()] * len(arrays), *made]
         return [*leaves, *named, *results]
 
-    def of(self, results: Any) -> tuple[list[Any], list[Any], list[str]]:
-        """Return leaves, specs and names of results."""
+    def of(self, results: Any) -> tuple[list[Any], list[Any], list[Any]]:
+        """Return leaves, specs, and how errors call each result and the argument with its spec."""
         args, kwargs, out = results
         positions = parameter_names(self._f, len(args))
         names = []
         for (_, first, *path), _leaf in tree.leaves_with_path((args, kwargs)):
             name = positions[first.idx] if hasattr(first, "idx") else str(first.key)
-            names.append(f"argument {name}{''.join(map(str, path))}, as the function leaves it,")
+            left = f"argument {name}{''.join(map(str, path))}, as the function leaves it,"
+            names.append((left, "in_specs"))
         paths = tree.structure(out).leaf_paths()
-        names += ["the result" + "".join(map(str, path)) for path in paths]
+        names += [("the result" + "".join(map(str, path)), "out_specs") for path in paths]
         return tree.leaves(results), self._specs, names
 
 

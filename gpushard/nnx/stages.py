@@ -64,7 +64,7 @@ class Compiled(_Stage):
         """
         outside = Outside()
         args, kwargs = self.wrapped.pure(outside, args, kwargs, whole=False)
-        return outside.update(self.inner(*args, **kwargs))
+        return outside.done(self.inner(*args, **kwargs))
 
     @staticmethod
     def call(*args: Any, **kwargs: Any) -> NoReturn:

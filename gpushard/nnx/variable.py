@@ -10,9 +10,11 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from gpushard import tree
 from gpushard.array.array import Array
 from gpushard.errors import ArgumentTypeError
 from gpushard.nnx.levels import Leveled, level
+from gpushard.ops.bind import bind
 from gpushard.tree.node import NODES, GetAttrKey, Node
 
 # fmt: off
@@ -28,6 +30,16 @@ class Annotated(NamedTuple):
 
     value: Any
     metadata: dict[str, Any]
+
+
+class _Opener:
+    """Does operations on Variables: those on their values."""
+
+    level = math.inf
+
+    def bind(self, row: Any, args: Any, params: Any, out_sharding: Any = None) -> Any:
+        """Do one operation."""
+        return bind(row, [_value_of(x) for x in args], params, out_sharding)
 
 
 class Variable(Leveled):
@@ -55,6 +67,7 @@ class Variable(Leveled):
     __slots__ = ("__weakref__", "_metadata", "_value")
 
     __array_priority__ = 100
+    interpreter = _Opener()
     __hash__ = object.__hash__
 
     _value: Any
@@ -148,7 +161,7 @@ class Variable(Leveled):
             raise AttributeError(name)
         if name in self._metadata:
             return self._metadata[name]
-        if name.startswith("_") or name == "interpreter":  # which has values alone, no boxes
+        if name.startswith("_") and name not in _OF_VALUES:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         try:
             return getattr(self._value, name)
@@ -203,6 +216,13 @@ class Variable(Leveled):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.array(self._value, dtype) if copy else np.asarray(self._value, dtype)
 
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        return getattr(ufunc, method)(*map(_value_of, inputs), **options)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        args, kwargs = tree.map(_value_of, (args, kwargs), is_leaf=_is_variable)
+        return function(*args, **kwargs)
+
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         return self._value.__array_namespace__(api_version=api_version)
 
@@ -226,6 +246,9 @@ class Variable(Leveled):
 
 
 put = object.__setattr__
+
+_OF_VALUES = frozenset({"_shape", "_dtype", "_weak_type"})
+"""What functions look at of what they get."""
 
 _OWN = frozenset({"_level", "_metadata", "_value"})
 
@@ -262,6 +285,10 @@ def _changed(a: Variable, call: Any, b: Any) -> Variable:
 
 
 _delegated()
+
+
+def _is_variable(x: Any) -> bool:
+    return isinstance(x, Variable)
 
 
 def _value_of(x: Any) -> Any:

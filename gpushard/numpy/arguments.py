@@ -67,8 +67,10 @@ def as_value(x: Any, name: str) -> Any:
 
     It is never `x` itself: a function may return it as it is, for its caller to assign to.
     """
-    if is_value(x):
+    if isinstance(x, Array):
         return copy.copy(x)
+    if is_value(x):
+        return copy.copy(getattr(x, "raw_value", x))  # of a box with a value in it
     data = host_data(x, name)
     if data.ndim:
         check_transfer(HOST_TO_DEVICE, f"an operand of {name} on the host", explicit=False)

@@ -284,6 +284,7 @@ class Calls(Protocol):
     """Calls of a function that a backend makes at once."""
 
     nbytes: int  # bytes of the memory for all results, where they share one
+    replays: bool  # whether `replay` takes them
 
     def on(
         self, blocks: LocalArrays, raws: Sequence[Any], numbers: Sequence[np.generic]
@@ -293,6 +294,13 @@ class Calls(Protocol):
         Operands come all of the first one first, in the order of the calls; so do results. `raws`
         is the memory for all results, or that of each.
         """
+
+
+class Replay(Protocol):
+    """Calls one after the other, given to a stream at once."""
+
+    def on(self, blocks: LocalArrays, raws: Sequence[Any]) -> Callable[[], None]:
+        """Return the work of an item that makes them, on these blocks and in this memory."""
 
 
 class Backend(Store, Protocol):
@@ -454,6 +462,19 @@ class Backend(Store, Protocol):
 
         Returns:
           What makes each batch; None where functions are called block by block.
+        """
+
+    def replay(
+        self,
+        stream: Stream,
+        calls: Sequence[tuple[Calls, Sequence[tuple[int, int]], Sequence[np.generic]]],
+    ) -> Replay:
+        """Return what makes several of `calls`, one after the other.
+
+        Args:
+          stream: theirs.
+          calls: each with its arrays, operands first, as (which block or else memory of those that
+            the whole gets, bytes behind its start), and with its numbers.
         """
 
     def fuses(self, op: FusedOp, length: int) -> bool:

@@ -337,7 +337,7 @@ class Kept:
     def put(self, values: Sequence[Value], made: Any, bodies: Sequence[Body]) -> None:
         """Keep what was made for values of these kinds."""
         if self._cache is not None and not any(body.captured for body in bodies):
-            nbytes = sum(2000 + 1000 * len(body.graph.steps) for body in bodies)
+            nbytes = sum(body.executable.nbytes for body in bodies)
             self._cache.put((*self._key, *map(kind_of, values)), made, nbytes)
 
 

@@ -13,7 +13,7 @@ from gpushard.ops.row import Kernel
 from gpushard.transforms.c_source import c_source
 from gpushard.transforms.compiled import compiled
 from gpushard.transforms.nests import Nest, merged
-from gpushard.transforms.tiles import scratch
+from gpushard.transforms.tiles import of_nothing, scratch
 
 _BYTE = np.dtype(np.uint8)
 
@@ -59,16 +59,9 @@ def c_kernel(compiler: str, nest: Nest) -> Kernel | None:
             addresses = [x.__array_interface__["data"][0] for x in given]
             function(pointers(*addresses), sizes(*lengths), kept)
         elif outs:
-            _of_nothing(nest, outs)
+            of_nothing(nest, outs)
         if out is not None:
             return out
         return tuple(outs) if len(outs) > 1 else outs[0]
 
     return kernel
-
-
-def _of_nothing(nest: Nest, outs: list[Any]) -> None:
-    """Fill what nothing was added to."""
-    for result, array in zip(nest.results, outs, strict=True):
-        if nest.ops[result.place - len(nest.loads)].reduced:
-            array[...] = 0

@@ -1,10 +1,14 @@
 """Compiled kernels: a compiler is looked for where the settings say, and what it makes is kept.
 
-It is kept in a folder, under a name that says source, flags, compiler and processor.
+It is kept in a folder, under a name that says source, flags, compiler and processor. Both are
+bounded: of many files those that were not used for longest go, and what no program needs any more
+is unloaded.
 """
 
 from __future__ import annotations
 
+import _ctypes
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -13,6 +17,7 @@ import os
 import platform
 import subprocess
 import tempfile
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +31,14 @@ _FLAGS = (
 _log = logging.getLogger("gpushard.jit")
 
 
-@functools.lru_cache(maxsize=4096)
+_LOADED = 256
+"""Kernels that stay loaded, whether or not a program needs them."""
+
+_FILES = 4096
+"""Kernels that stay in the folder."""
+
+
+@functools.lru_cache(maxsize=_LOADED)
 def compiled(compiler: str, source: str) -> Any:
     """Return the function of a source, compiled unless that was done before; None if it fails."""
     key = "\0".join([source, *_FLAGS, _version(compiler), _processor()])
@@ -45,14 +57,35 @@ def compiled(compiler: str, source: str) -> Any:
                 with made.open("r+b") as file:
                     file.write(hashlib.sha256(file.read()).digest())
                 os.replace(made, path)  # at once: another process may be doing the same
-        function = ctypes.CDLL(str(path)).region
+            _forget_oldest(path.parent)
+        with contextlib.suppress(OSError):
+            os.utime(path)  # it was used just now
+        library = ctypes.CDLL(str(path))
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:  # RuntimeError: no home
         said = (getattr(error, "stderr", None) or b"").decode(errors="replace").splitlines()
         reason = next((line for line in said if "error" in line), said[0] if said else str(error))
         _log.warning("%s cannot make kernels, NumPy's functions are used: %s", compiler, reason)
         return None
+    function = library.region
     function.restype, function.argtypes = None, [ctypes.c_void_p] * 3
+    # Not at exit: threads that still work may be in it.
+    weakref.finalize(function, _ctypes.dlclose, library._handle).atexit = False
     return function
+
+
+def _forget_oldest(folder: Path) -> None:
+    """Remove the kernels that were not used for longest, if there are too many."""
+    with os.scandir(folder) as entries:
+        names = [entry.path for entry in entries if entry.name.endswith(".so")]
+    if len(names) <= _FILES:
+        return
+    used = {}
+    for name in names:
+        with contextlib.suppress(OSError):  # another process has removed it
+            used[name] = os.stat(name).st_mtime_ns
+    for name in sorted(used, key=used.__getitem__)[: len(names) - _FILES * 7 // 8]:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
 
 
 def _whole(path: Path) -> bool:

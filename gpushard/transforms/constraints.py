@@ -9,6 +9,7 @@ import numpy as np
 
 from gpushard import tree
 from gpushard.array.array import Array
+from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.errors import ArgumentError, ShardingError
 from gpushard.functions.checks import place_tiling
 from gpushard.geometry.format import Format
@@ -152,9 +153,13 @@ def placed(
     for number, (x, end) in enumerate(zip(leaves, ends, strict=True)):
         if end is None:
             found.append(x)
-        elif not (isinstance(x, Array) and x.committed):
+            continue
+        own = x.sharding if isinstance(x, ShapeDtypeStruct) or _is_committed(x) else None
+        if own is None and isinstance(x, ShapeDtypeStruct):
+            found.append(ShapeDtypeStruct(x.shape, x.dtype, end, x.weak_type))
+        elif own is None:
             found.append(device_put(x, end))
-        elif x.sharding == end or x.sharding.is_equivalent_to(end, x.ndim):
+        elif own == end or own.is_equivalent_to(end, len(x.shape)):
             found.append(x)
         else:
             raise ShardingError(
@@ -170,6 +175,10 @@ def placed(
         x if end is not None or hasattr(x, "sharding") else device_put(x, everywhere)
         for x, end in zip(found, ends, strict=True)
     ]
+
+
+def _is_committed(x: Any) -> bool:
+    return isinstance(x, Array) and x.committed
 
 
 def check_devices(leaves: Sequence[Any], what: str, label: Callable[[int], str]) -> None:

@@ -11,8 +11,9 @@ from gpushard.array.aval import KeyDType
 from gpushard.array.data import Data, handle
 from gpushard.array.key_array import KeyArray
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.transforms.graph import Graph, Run, Var, lines
+from gpushard.transforms.graph import Graph, Run, Step, Var, lines
 from gpushard.transforms.regions import fused
+from gpushard.transforms.segments import in_segments
 
 
 class Executable:
@@ -25,6 +26,8 @@ class Executable:
     def __init__(self, graph: Graph) -> None:
         self.steps = steps = fused(graph)
         """Operations, regions as one each."""
+        self.parts = in_segments(graph, steps)
+        """What of these is given to devices at once, as one each."""
         self._graph = graph
         places: dict[Var, int] = {}
 
@@ -39,7 +42,7 @@ class Executable:
             place(var)
         calls = [
             (step.run, [place(x) for x in step.operands], step.numbers, step.results)
-            for step in steps
+            for step in self.parts
         ]
         results = [place(x) for x in graph.results]
         last: dict[int, int] = {}
@@ -56,6 +59,12 @@ class Executable:
         self._constants = [x._live() for x in graph.constants.values()]
         self._rest = [None] * (len(places) - len(graph.inputs) - len(self._constants))
         self._hosted = hosted[::-1]  # the last places, counted from the end
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes with its graph, about; without the arrays that are constants."""
+        steps = dict.fromkeys((*self._graph.steps, *self.steps))
+        return 4000 + sum(map(_bytes_of, steps))
 
     def text(self) -> str:
         """Return what is run, a line each."""
@@ -84,6 +93,11 @@ class Executable:
             for at in ended:
                 held[at] = None
         return [held[at] for at in self._results]
+
+
+def _bytes_of(step: Step) -> int:
+    inside = sum(_bytes_of(own) for body in step.bodies for own in body.steps)
+    return 5000 + step.nbytes + inside
 
 
 _KEY: Any = KeyDType()

@@ -90,6 +90,11 @@ class Step:
     params: Params = ()  # its parameters
     scratch: int = 0  # bytes that it holds while it runs, beside operands and results
     moved: int = 0  # bytes that devices receive so that operands and results lie where they do
+    nbytes: int = 0  # bytes that what runs it takes, about
+    # Of a region: (boxes, others, itemsize) of what is brought elsewhere, and what is merged.
+    brings: tuple[tuple[Tiling, Tiling, int], ...] = ()
+    merges: tuple[Step, ...] = ()
+    members: tuple[Step, ...] = ()  # of a region: its operations
     # Of a reshard: what a user asked for, who may have left dims open; None where no user did.
     wanted: Sharding | None = None
     kept: bool = False  # whether it is done even if nobody needs its results

@@ -23,6 +23,7 @@ from gpushard.errors import ArgumentTypeError
 from gpushard.frozen import dataclass
 from gpushard.placement.defaults import default_sharding, surroundings
 from gpushard.placement.device_put import device_put
+from gpushard.profiler import span
 from gpushard.runtime.runtime import Device
 from gpushard.transforms import bodies
 from gpushard.transforms.arguments import (
@@ -49,7 +50,7 @@ _LEAF = tree.structure(0)
 
 _log = logging.getLogger("gpushard.jit")
 
-_CACHE_BYTES = 256 << 20
+_CACHE_BYTES = 64 << 20
 """Bytes of executables that one function keeps, about."""
 
 _disabled: ContextVar[bool] = ContextVar("jit disabled", default=False)
@@ -149,13 +150,14 @@ class Jitted:
         leaves, key, call = self._prepared(args, kwargs)
         compiled = self._cache.get(key)
         if compiled is None:
-            with options.around():
+            with options.around(), span(f"compile {self._what}"):
                 compiled = self._compile(leaves, call)
             self._cache.put(key, compiled, compiled.nbytes)
-        if not any(options.donated):
-            return compiled.call(leaves)
-        given_up = [x for x in donated(options.donated, args, kwargs) if isinstance(x, Array)]
-        return compiled.call(leaves, given_up)
+        given_up: list[Any] = []
+        if any(options.donated):
+            given_up = [x for x in donated(options.donated, args, kwargs) if isinstance(x, Array)]
+        with span(self._what):
+            return compiled.call(leaves, given_up)
 
     def _prepared(self, args: Any, kwargs: Any) -> tuple[list[Any], Any, Any]:
         """Return the arguments as arrays, what they have in common with others, and a call."""
@@ -197,7 +199,7 @@ class Jitted:
             structure,
             keys,
             tuple(numbers.get(var, -1) for var in graph.results),
-            2000 + 1000 * len(graph.steps) + sum(var.nbytes for var in graph.constants),
+            executable.nbytes + sum(var.nbytes for var in graph.constants),
         )
 
     def _trace(self, leaves: list[Any], call: Any) -> tuple[Graph, Any, tuple[bool, ...]]:

@@ -16,6 +16,7 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.movement.planning.dims import Piece
 from gpushard.movement.planning.rearrange import make_rearrange
 from gpushard.movement.planning.reshard import make_plan
+from gpushard.movement.planning.windows import started
 from gpushard.ops.operand import Sharded, in_memory
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.move import Move
@@ -100,7 +101,7 @@ def _moved(strategy: Strategy, case: Case) -> Laid:
     program = strategy.compile(case, None)
     (result,) = program.results
     arrays = [x for x in case.operands if isinstance(x, Sharded)]
-    nbytes = _between(strategy, case, [x.tiling for x in arrays], result.tiling)
+    nbytes = sum(between(strategy, case, [x.tiling for x in arrays], result.tiling).values())
     nbytes *= result.aval.dtype.itemsize
     return Laid(((result.sharding, result.tiling),), (None,) * len(arrays), nbytes, nbytes)
 
@@ -112,12 +113,14 @@ class _Alone:
     memory_domain: int
 
 
-def _between(move: Move, case: Case, sources: Sequence[Tiling], to: Tiling) -> int:
-    """Return the elements that devices receive."""
+def between(
+    move: Move, case: Case, sources: Sequence[Tiling], to: Tiling, numbers: Sequence[Any] = ()
+) -> dict[Any, int]:
+    """Return the elements that each device receives; `numbers` are the starts of a part."""
     if len(to.devices) == 1 or all(x.assignment.is_replicated for x in sources):
         same = all(set(to.devices) <= set(x.devices) for x in sources)
         if same:
-            return 0
+            return {}
     shapes = [x.aval.shape for x in case.operands if isinstance(x, Sharded)]
     how = move.how(shapes, case.params)
     devices = {
@@ -132,6 +135,11 @@ def _between(move: Move, case: Case, sources: Sequence[Tiling], to: Tiling) -> i
         return own
 
     if isinstance(how, Piece):
-        return make_plan(apart(sources[0]), apart(to), how, 1).bytes_received
-    each, which = [apart(x) for x in sources], range(len(sources))
-    return make_rearrange(how, each, which, apart(to), 1, [0] * len(each)).bytes_received
+        starts = () if move.starts is None else move.starts(case.params)
+        how = started(how, tuple(numbers), starts) if starts and numbers else how
+        plan = make_plan(apart(sources[0]), apart(to), how, 1)
+    else:
+        each, which = [apart(x) for x in sources], range(len(sources))
+        plan = make_rearrange(how, each, which, apart(to), 1, [0] * len(each))
+    places = list(devices)
+    return {places[n]: elements for n, elements in plan.received.items()}

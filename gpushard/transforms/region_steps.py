@@ -14,6 +14,7 @@ from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.reshard import Mover
 from gpushard.ops.aval import Aval
 from gpushard.ops.programs.calls import LocalCalls, Outputs, Work, calls_of
+from gpushard.ops.programs.launched import Launched
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Merge
 from gpushard.ops.row import Row
@@ -328,7 +329,10 @@ def one(laid: Laid) -> Step | None:
     scope = " ".join(dict.fromkeys(m.step.scope for m in laid.members if m.step.scope))
     return Step(
         name, run, tuple(laid.operands), tuple(results),
-        moved=moved, scratch=scratch, scope=scope,
+        moved=moved, nbytes=6000 + 900 * len(of_device) + sum(m.nbytes for *_, m in movers),
+        brings=tuple((laid.operands[n].tiling, read[at], sizes[at]) for n, at, _ in movers),
+        merges=tuple(m.step for m, x in zip(laid.results, laid.merges, strict=True) if x),
+        members=tuple(m.step for m in laid.members), scratch=scratch, scope=scope,
     )  # fmt: skip
 
 
@@ -351,6 +355,12 @@ class _Fused:
         self._more = sum(source != at for source, at, _ in movers)
         alone = not movers and not any(merges) and len(calls.dtypes) == len(merges)
         self.run = self._run_alone if alone else self._run
+
+    def launches(self, numbers: Sequence[Any]) -> tuple[Launched, Sequence[tuple[int, Any]]] | None:
+        """Return the launches that it is, and the numbers that they take; None if it is more."""
+        if self._movers or any(self._merges) or not isinstance(self._calls, Launched):
+            return None
+        return self._calls.launches(self._numbers)
 
     def _run_alone(self, given: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
         return self._calls.run(given, self._numbers)

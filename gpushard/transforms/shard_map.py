@@ -137,9 +137,9 @@ def _results(
     else:
         leaves, specs = specs_of(out, out_specs, "out_specs", "the result")
         paths = tree.structure(out).leaf_paths()
-        names = ["the result" + "".join(map(str, path)) for path in paths]
+        names = [("the result" + "".join(map(str, path)), "out_specs") for path in paths]
     made = [
-        _result(f, leaf, spec, dims, frame, check, name)
+        _result(f, leaf, spec, dims, frame, check, *name)
         for leaf, spec, name in zip(leaves, specs, names, strict=True)
     ]
     return tree.unflatten(tree.structure(out), made)
@@ -153,9 +153,10 @@ def _result(
     frame: Frame,
     check: bool,
     arg: str,
+    argument: str = "out_specs",
 ) -> Any:
     manual = tuple([name.axes[0] for name in dims if name.axes])
-    said = frame.what, "out_specs"
+    said = frame.what, argument
     check_leaf_spec(x, spec, frame.mesh, manual, said, lambda _: arg, 0, divides=False)
     x = as_mapped(x, frame)
     split = set(spec.all_axes())
@@ -163,10 +164,10 @@ def _result(
     if varies and check:
         axes = ", ".join(repr(name.name) for name in varies)
         raise ArgumentError(
-            f"{frame.what} ({place_of(f)}): {arg} varies along {axes}, which out_specs={spec} does "
-            f"not name; name them in the spec, reduce over them (gpushard.lax.psum(x, {axes})), or "
-            "pass check_rep=False for the first block",
-            argument="out_specs",
+            f"{frame.what} ({place_of(f)}): {arg} varies along {axes}, which {argument}={spec} "
+            f"does not name; name them in the spec, reduce over them (gpushard.lax.psum(x, {axes}))"
+            ", or pass check_rep=False for the first block",
+            argument=argument,
             spec=spec,
             axes=tuple(name.name for name in varies),
         )

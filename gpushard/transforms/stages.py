@@ -19,6 +19,7 @@ from gpushard.frozen import dataclass
 from gpushard.geometry.format import Format, Layout
 from gpushard.ops.programs.reduce import Reduce
 from gpushard.placement.device_put import device_put
+from gpushard.transforms.costs import costs
 from gpushard.transforms.executable import Executable, array_of
 from gpushard.transforms.fold import folded
 from gpushard.transforms.graph import Graph, Step, Var
@@ -26,6 +27,7 @@ from gpushard.transforms.named_dims import innermost
 from gpushard.transforms.propagate import optimized
 from gpushard.transforms.regions import fused
 from gpushard.transforms.scans import SEVERAL
+from gpushard.transforms.segments import in_segments
 from gpushard.transforms.trace import tracing
 
 # fmt: off
@@ -212,10 +214,17 @@ class Lowered(_Stage):
         _check_dialect(dialect)
         return self._signature.graph
 
-    def cost_analysis(self) -> dict[str, float]:
+    def cost_analysis(self) -> dict[str, Any]:
         """Return operations on numbers, and bytes read, written and moved between devices.
 
-        "bytes accessed" are those read and written.
+        "bytes accessed" are those read and written. What several devices do counts for each, and a
+        loop once. Under "devices" is the same for each device, by its id. Bytes moved are those
+        that a device receives from others, as if each had memory of its own.
+
+        >>> import gpushard as gs
+        >>> costs = gs.jit(lambda x: x @ x).lower(gs.numpy.ones((4, 4))).cost_analysis()
+        >>> costs["flops"], costs["bytes read"], costs["devices"][0]["bytes written"]
+        (128.0, 256.0, 128.0)
         """
         return costs(self._signature.graph)
 
@@ -288,13 +297,16 @@ class Compiled(_Stage):
         """Return what is run: operations, kernels of several of them, and what moves."""
         return self._executable.text()
 
-    def cost_analysis(self) -> dict[str, float]:
-        """Return what `Lowered.cost_analysis` does."""
-        return costs(self._signature.graph)
+    def cost_analysis(self) -> dict[str, Any]:
+        """Return what `Lowered.cost_analysis` does, of kernels rather than operations.
+
+        What is between the operations of a kernel is neither read nor written.
+        """
+        return costs(self._signature.graph, fused)
 
     def memory_analysis(self) -> CompiledMemoryStats:
         """Return how many bytes it takes."""
-        return memory(self._signature.graph, self._executable.steps, self._signature.donated)
+        return memory(self._signature.graph, self._executable.parts, self._signature.donated)
 
     def runtime_executable(self) -> Executable:
         """Return what runs it."""
@@ -387,37 +399,6 @@ def _format(var: Var) -> Format:
     return Format(Layout(tuple(range(len(var.shape)))), var.sharding)
 
 
-def costs(graph: Graph) -> dict[str, float]:
-    """Return operations on numbers, and bytes read, written and moved, of one run; of all devices.
-
-    A loop is counted once: nobody knows how often it runs.
-    """
-    names = ("flops", "bytes accessed", "bytes read", "bytes written", "bytes moved")
-    total = dict.fromkeys(names, 0.0)
-    for step in graph.needed():
-        read = sum(x.nbytes for x in step.operands if isinstance(x, Var))
-        written = sum(x.nbytes for x in step.results)
-        total["bytes read"] += read
-        total["bytes written"] += written
-        total["bytes accessed"] += read + written
-        total["flops"] += _flops(step)
-        total["bytes moved"] += step.moved
-        for body in step.bodies:
-            for name, value in costs(body).items():
-                total[name] += value
-    return total
-
-
-def _flops(step: Step) -> float:
-    """Return operations on numbers: one for each element, two where products are summed."""
-    row = step.row
-    if row is None or step.moves:
-        return 0.0
-    rule = row.rule_for(step.avals(), step.params)
-    products = 2 if rule.reduced and len(rule.operands) > 1 else 1
-    return float(products * math.prod(rule.sizes))
-
-
 def memory(
     graph: Graph, steps: Sequence[Step], donated: Sequence[bool] = ()
 ) -> CompiledMemoryStats:
@@ -479,7 +460,7 @@ def _meanwhile(step: Step) -> tuple[int, int]:
         carried = own.inputs[: len(own.inputs) - own.captured]
         outside = _bytes(own.inputs[len(carried) :])
         let_go = carried if step.name in ("for", "while") and own is step.bodies[-1] else ()
-        within = max(within, _peak(own, fused(own), let_go) - outside)
+        within = max(within, _peak(own, in_segments(own, fused(own)), let_go) - outside)
     rows = beside = 0  # parts of results, and what putting them together takes beside these
     for x, one in zip(step.results[::-1], body.results[::-1], strict=False):
         if x.shape != one.shape:

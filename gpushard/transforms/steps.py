@@ -70,7 +70,7 @@ def bound(step: Step, operands: Sequence[Var | HostArray], out: Sharding | None)
     ]
     return Step(
         step.name, program.run, tuple(operands), tuple(results), step.numbers, step.scalars,
-        case.row, case.params, moved=getattr(program, "bytes_received", 0),
+        case.row, case.params, moved=getattr(program, "bytes_received", 0), nbytes=program.nbytes,
     )  # fmt: skip
 
 
@@ -87,12 +87,13 @@ def resharded(x: Var, sharding: Sharding, wanted: Sharding | None = None, watch:
     chosen = wanted is not None or x.committed
     moved = Var(x.dtype, to, sharding, committed=chosen, weak=x.weak)
     run: Any = _same
-    nbytes = 0
+    moving = nbytes = 0
     if to is not x.tiling:
         runtime = devices_of(x.tiling)[0].runtime
         mover = Mover(runtime, x.tiling, to, x.dtype.itemsize, "reshard")
-        run, nbytes = functools.partial(_move, mover, watch), received(x, to)
-    return Step("reshard", run, (x,), (moved,), moved=nbytes, wanted=wanted)
+        run, nbytes = functools.partial(_move, mover, watch), mover.nbytes
+        moving = received(x, to)
+    return Step("reshard", run, (x,), (moved,), moved=moving, nbytes=nbytes, wanted=wanted)
 
 
 def _same(given: Sequence[ShardedBuffer], numbers: Any) -> list[ShardedBuffer]:
@@ -110,11 +111,14 @@ def received(x: Var, to: Tiling) -> int:
     return lacking(x.tiling, to) * x.dtype.itemsize
 
 
-@functools.lru_cache(maxsize=4096)
 def lacking(own: Tiling, to: Tiling) -> int:
     """Return the elements that devices need of other boxes and do not have."""
-    if own is to:
-        return 0
+    return 0 if own is to else int(lacking_each(own, to).sum())
+
+
+@functools.lru_cache(maxsize=4096)
+def lacking_each(own: Tiling, to: Tiling) -> IntArray:
+    """Return the same for each device."""
     at = {device: n for n, device in enumerate(own.devices)}
     places = np.array([at.get(device, -1) for device in to.devices], np.int64)
     common: IntArray = np.asarray(places >= 0, np.int64)
@@ -122,7 +126,7 @@ def lacking(own: Tiling, to: Tiling) -> int:
         low = np.maximum(own.starts[dim][places], to.starts[dim])
         high = np.minimum(own.stops[dim][places], to.stops[dim])
         common = common * np.maximum(high - low, 0)
-    return int((to.volumes - common).sum())
+    return np.asarray(to.volumes - common)
 
 
 def closed(sharding: Sharding, lies: Sharding | None) -> Sharding:

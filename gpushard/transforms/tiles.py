@@ -76,6 +76,9 @@ def tile_kernel(whole: Nest) -> Kernel:
         if out is None:
             to = [np.empty(whole.shape(r, own), whole.dtype(r.place)) for r in whole.results]
         lengths = [math.prod([own[loop] for loop in group]) for group in groups]
+        if 0 in lengths:
+            of_nothing(whole, to)
+            return out if out is not None else tuple(to) if len(to) > 1 else to[0]
         seen = [_seen(given[x.operand], x, axis, lengths) for x in nest.loads]
         made = [_aligned(x.reshape(nest.shape(r, lengths)), r.dims, axis)
                 for x, r in zip(to, nest.results, strict=True)]  # fmt: skip
@@ -110,6 +113,13 @@ def tile_kernel(whole: Nest) -> Kernel:
         return tuple(to) if len(to) > 1 else to[0]
 
     return kernel
+
+
+def of_nothing(nest: Nest, results: Sequence[LocalArray]) -> None:
+    """Fill reductions of no elements, which nobody merges with others: with anything."""
+    for result, array in zip(nest.results, results, strict=True):
+        if nest.ops[result.place - len(nest.loads)].reduced:
+            array[...] = 0
 
 
 def straight_kernel(nest: Nest, operands: Sequence[Sequence[Shape]]) -> Kernel | None:
@@ -333,7 +343,7 @@ def _slots(nest: Nest) -> dict[int, int]:
 
 def _tiles(lengths: Sequence[int], rest: int) -> Iterator[tuple[slice, ...]]:
     """Yield the tiles of some loops, each of which has so many elements with the others."""
-    if not lengths or 0 in lengths:
+    if not lengths:
         yield ()
         return
     dim = len(lengths) - 1

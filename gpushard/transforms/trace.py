@@ -301,7 +301,7 @@ class Trace:
         return self.record(
             first, row.name, program.run, values, results,
             numbers=tuple(numbers), scalars=tuple(scalars), row=row, params=params,
-            moved=getattr(program, "bytes_received", 0),
+            moved=getattr(program, "bytes_received", 0), nbytes=program.nbytes,
         )  # fmt: skip
 
     def _create(self, row: Row, args: Sequence[Any], params: Params, sharding: Sharding) -> Any:

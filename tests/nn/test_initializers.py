@@ -20,7 +20,8 @@ OF_SHAPE = {
 }  # fmt: skip
 MAKERS = {
     name: (lambda name=name: getattr(init, name)())
-    for name in set(init.__all__) - {"Initializer", "constant", "ones", "variance_scaling", "zeros"}
+    for name in init.__all__
+    if name not in ("Initializer", "constant", "ones", "variance_scaling", "zeros")
 } | {
     "constant": lambda: init.constant(2.5),
     "variance_scaling": lambda: init.variance_scaling(2.0, "fan_geo_avg", "normal"),

@@ -428,6 +428,9 @@ WRONG: dict[str, tuple[Any, type[GpushardError], str]] = {
         lambda: nnx.Dropout(0.5, broadcast_dims=(4,), rngs=rngs())(np.ones(3)),
         AxisError, "broadcast_dims=4",
     ),
+    "dropout-dims-type": (
+        lambda: nnx.Dropout(0.5, broadcast_dims=0.5), ArgumentTypeError, "broadcast_dims=0.5",
+    ),
     "undecided": (
         lambda: nnx.Dropout(0.5, deterministic=None, rngs=rngs())(np.ones(3)),
         ArgumentError, "deterministic=True or False",
@@ -459,3 +462,29 @@ def test_wrong_calls_say_what_is_wrong(case: str) -> None:
     with pytest.raises(error, match=text) as caught:
         call()
     assert type(caught.value) is error
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda r: nnx.Linear(3, 4, kernel_init=3, rngs=r),
+        lambda r: nnx.Linear(3, 4, bias_init=3, rngs=r),
+        lambda r: nnx.Linear(3, 4, param_dtype=int, rngs=r),
+        lambda r: nnx.Linear(3, 4, bias_init=initializers.lecun_normal(), rngs=r),
+        lambda r: nnx.Conv(3, 4, 3, bias_init=3, rngs=r),
+        lambda r: nnx.Conv(3, 4, 3, feature_group_count=2, rngs=r),
+        lambda r: nnx.Embed(3, 4, embedding_init=3, rngs=r),
+        lambda r: nnx.LayerNorm(3, bias_init=lambda *_: 1 / 0, rngs=r),
+        lambda r: nnx.Linear(3, 4, kernel_init=partition_of_three, rngs=r),
+        lambda r: nnx.Dropout(2, rngs=r),
+        lambda r: nnx.Dropout(0.5, broadcast_dims="x", rngs=r),
+    ],
+)
+def test_a_layer_that_cannot_be_made_has_drawn_nothing(make: Any) -> None:
+    streams = rngs(dropout=1)
+    with pytest.raises((GpushardError, ZeroDivisionError)):
+        make(streams)
+    assert [int(stream.count.value) for _, stream in streams.items()] == [0, 0]
+
+
+partition_of_three = nnx.with_partitioning(initializers.normal(), ("x", None, "y"))

@@ -557,3 +557,140 @@ def test_what_is_not_there_says_so() -> None:
     assert done.returncode == 1
     assert "cudaDeviceGetDefaultMemPool is not there" in done.stderr
     assert "cudaErrorNotSupported" in done.stderr
+
+
+CAPTURE = """
+    code = r'''
+    extern "C" __global__ void twice(int* x) { x[threadIdx.x] *= 2; }
+    '''
+    twice = cupy.RawKernel(code, "twice")
+    stream, other = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+    x = cupy.ones(4, np.int32)
+    twice((1,), (4,), (x,))  # compiled
+    cupy.cuda.Device().synchronize()
+
+
+    def launch(to=stream):
+        with to:
+            twice((1,), (4,), (x,))
+
+
+    def refused(status, function):
+        try:
+            function()
+        except (runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
+            assert error.status == status, (error.status, status)
+        else:
+            raise AssertionError(f"no error {status}")
+
+
+    asked = runtime.check_status
+    relaxed, local = runtime.streamCaptureModeRelaxed, runtime.streamCaptureModeThreadLocal
+    everywhere = runtime.streamCaptureModeGlobal
+"""
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1])
+def test_what_streams_note_becomes_a_graph_that_one_call_launches(seed: int | None) -> None:
+    passes(
+        CAPTURE
+        + """
+    stream.begin_capture()
+    before = counters.read()
+    launch()
+    runtime.memsetAsync(x.data.ptr, 1, 4, stream.ptr)  # the first element
+    fork, join = (cupy.cuda.Event(block=False, disable_timing=True) for _ in range(2))
+    fork.record(stream)
+    other.wait_event(fork)
+    launch(other)
+    join.record(other)
+    stream.wait_event(join)
+    assert runtime.streamIsCapturing(stream.ptr) and runtime.streamIsCapturing(other.ptr)
+    graph = stream.end_capture()
+    assert not runtime.streamIsCapturing(stream.ptr) and not runtime.streamIsCapturing(other.ptr)
+    asked = counters.read() - before
+    assert (asked["launches"], asked["memsets"], asked["graphs_captured"]) == (0, 0, 1)
+    assert x.tolist() == [2] * 4  # nothing of it has run
+    before = counters.read()
+    for _ in range(3):
+        graph.launch(stream)
+    del graph  # what was launched goes on
+    stream.synchronize()
+    asked = counters.read() - before
+    assert (asked["graph_launches"], asked["graph_nodes"], asked["launches"]) == (3, 9, 0)
+    assert asked["graphs_released"] == 1
+    assert x.tolist() == [0x02020202] + [2 << 6] * 3, x.tolist()
+    """,
+        **({} if seed is None else {"seed": seed}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "call", "status"),
+    [
+        ("relaxed", "stream.synchronize()", 900),
+        ("relaxed", "asked(runtime.streamQuery(stream.ptr))", 900),
+        ("local", "runtime.malloc(256)", 900),
+        ("local", "runtime.free(extra)", 900),
+        ("local", "runtime.deviceSynchronize()", 900),
+        ("local", "asked(runtime.eventQuery(event.ptr))", 900),
+        ("everywhere", "runtime.hostAlloc(256, 0)", 900),
+        ("local", "(noted.record(stream), asked(runtime.eventQuery(noted.ptr)))", 907),
+        ("relaxed", "(noted.record(stream), runtime.eventSynchronize(noted.ptr))", 907),
+        ("relaxed", "stream.wait_event(event)", 905),
+    ],
+)
+def test_what_a_capture_forbids_ends_it(mode: str, call: str, status: int) -> None:
+    passes(
+        CAPTURE
+        + f"""
+    extra = runtime.malloc(256)
+    event, noted = (cupy.cuda.Event(block=False, disable_timing=True) for _ in range(2))
+    event.record(other)
+    runtime.streamBeginCapture(stream.ptr, {mode})
+    launch()
+    refused({status}, lambda: {call})
+    refused(901, launch)
+    refused(901, lambda: runtime.streamEndCapture(stream.ptr))
+    launch()  # the stream works as before
+    stream.synchronize()
+    assert x.tolist() == [4] * 4
+    """
+    )
+
+
+def test_captures_end_where_they_began_and_with_all_streams_joined() -> None:
+    passes(
+        CAPTURE
+        + """
+    import threading
+
+    refused(401, lambda: runtime.streamEndCapture(stream.ptr))
+    refused(900, lambda: runtime.streamBeginCapture(0))
+    fork = cupy.cuda.Event(block=False, disable_timing=True)
+    runtime.streamBeginCapture(stream.ptr)
+    refused(401, lambda: runtime.streamBeginCapture(stream.ptr))
+    fork.record(stream)
+    other.wait_event(fork)
+    launch(other)
+    refused(904, lambda: runtime.streamEndCapture(stream.ptr))
+    blocking = cupy.cuda.Stream()
+    runtime.streamBeginCapture(blocking.ptr)
+    refused(906, lambda: runtime.memsetAsync(x.data.ptr, 0, 4, 0))
+    refused(901, lambda: runtime.streamEndCapture(blocking.ptr))
+    runtime.streamBeginCapture(stream.ptr, local)  # others may do what they like
+    end = lambda: refused(908, lambda: runtime.streamEndCapture(stream.ptr))
+    for done in (lambda: runtime.free(runtime.malloc(256)), end):
+        thread = threading.Thread(target=done)
+        thread.start()
+        thread.join()
+    launch()
+    graph = runtime.streamEndCapture(stream.ptr)
+    ready = runtime.graphInstantiate(graph)
+    runtime.graphDestroy(graph)
+    runtime.graphLaunch(ready, other.ptr)
+    other.synchronize()
+    assert x.tolist() == [4] * 4
+    runtime.graphExecDestroy(ready)
+    """
+    )

@@ -225,6 +225,22 @@ def test_products_over_short_dims(rows: int, wide: int, many: int, dtype: str, s
         np.testing.assert_allclose(part, want.astype(np.float64), rtol=0, atol=float(scale))
 
 
+@pytest.mark.parametrize("compiler", ["cc", ""])
+@pytest.mark.parametrize("shape", [(67, 3), (67, 300)])
+def test_devices_without_elements(shape: Any, compiler: str) -> None:
+    def f(x: Any, m: Any) -> Any:
+        chain = (m.tanh(2 * x + 1) * x).sum(-1)
+        most, least = x.max(), (x * 2 + 9).min(0)
+        return chain + most, least, m.exp(x).sum(0), (x + 1).mean(), (x - 1 > 0).all(0)
+
+    value = np.random.default_rng(0).random(shape, np.float32)
+    with testing.runtime(backend="host", host_devices=32, compiler=compiler):
+        x = gs.device_put(value, gs.NamedSharding(gs.make_mesh((32,), ("x",)), P("x")))
+        assert any(0 in shard.data.shape for shard in x.addressable_shards)
+        for found, want in zip(gs.jit(lambda x: f(x, gnp))(x), f(value, np), strict=True):
+            np.testing.assert_allclose(np.asarray(found), want, rtol=1e-5)
+
+
 @pytest.mark.parametrize(("wide", "many"), [(5, 7), (16, 32), (9, 2)])
 def test_products_compile(wide: int, many: int, caplog: Any) -> None:
     def f(x: Any, y: Any) -> Any:

@@ -21,7 +21,7 @@ from gpushard.nnx.layers.weights import (
     features,
     in_type,
     value_of,
-    weight,
+    weights,
 )
 from gpushard.nnx.module import Module
 from gpushard.nnx.rngs import Rngs
@@ -106,10 +106,13 @@ class Conv(Module):
             )
         self.dtype = compute_type(dtype, "Conv")
         shape = (*self.kernel_size, self.in_features // feature_group_count, self.out_features)
-        self.kernel = weight("Conv", "kernel_init", kernel_init, rngs, shape, param_dtype)
-        self.bias = None
-        if use_bias:
-            self.bias = weight("Conv", "bias_init", bias_init, rngs, shape[-1:], param_dtype)
+        self.kernel, self.bias = weights(
+            "Conv",
+            rngs,
+            param_dtype,
+            ("kernel_init", kernel_init, shape),
+            ("bias_init", bias_init, shape[-1:]) if use_bias else None,
+        )
 
     def __call__(self, inputs: Any) -> Array:
         """Return the convolution, and the bias.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from gpushard import random
 from gpushard.array import Array
 from gpushard.array.key_array import is_keys
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import integer
 from gpushard.nnx.layers.weights import as_input, number
 from gpushard.nnx.module import Module
 from gpushard.nnx.rngs import Rngs, RngStream
@@ -46,7 +48,7 @@ class Dropout(Module):
         self,
         rate: float,
         *,
-        broadcast_dims: tuple[int, ...] = (),
+        broadcast_dims: int | Sequence[int] = (),
         deterministic: bool | None = False,
         rng_collection: str = "dropout",
         rngs: Rngs | RngStream | None = None,
@@ -54,7 +56,8 @@ class Dropout(Module):
         self.rate = number(rate, "Dropout", "rate")
         if not 0 <= self.rate <= 1:
             raise ArgumentError.refusing("rate", rate, "must be from 0 to 1", "Dropout")
-        self.broadcast_dims = tuple(broadcast_dims)
+        dims = broadcast_dims if isinstance(broadcast_dims, tuple | list) else (broadcast_dims,)
+        self.broadcast_dims = tuple(integer(dim, "Dropout", "broadcast_dims") for dim in dims)
         self.deterministic = deterministic
         self.rng_collection = rng_collection
         self.rngs = None

@@ -16,7 +16,7 @@ from gpushard.nnx.layers.weights import (
     compute_type,
     features,
     in_type,
-    weight,
+    weights,
 )
 from gpushard.nnx.module import Module
 from gpushard.nnx.rngs import Rngs
@@ -60,7 +60,9 @@ class Embed(Module):
         self.features = _size(features, "Embed", "features")
         self.dtype = compute_type(dtype, "Embed")
         shape = self.num_embeddings, self.features
-        self.embedding = weight("Embed", "embedding_init", embedding_init, rngs, shape, param_dtype)
+        (self.embedding,) = weights(
+            "Embed", rngs, param_dtype, ("embedding_init", embedding_init, shape)
+        )
 
     def __call__(self, inputs: Any) -> Array:
         """Return the rows of numbers; NaN for those that there are not.

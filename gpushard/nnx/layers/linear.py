@@ -17,7 +17,7 @@ from gpushard.nnx.layers.weights import (
     features,
     in_type,
     value_of,
-    weight,
+    weights,
 )
 from gpushard.nnx.module import Module
 from gpushard.nnx.rngs import Rngs
@@ -66,10 +66,13 @@ class Linear(Module):
         self.out_features = features(out_features, "Linear", "out_features")
         self.dtype = compute_type(dtype, "Linear")
         sizes = self.in_features, self.out_features
-        self.kernel = weight("Linear", "kernel_init", kernel_init, rngs, sizes, param_dtype)
-        self.bias = None
-        if use_bias:
-            self.bias = weight("Linear", "bias_init", bias_init, rngs, sizes[1:], param_dtype)
+        self.kernel, self.bias = weights(
+            "Linear",
+            rngs,
+            param_dtype,
+            ("kernel_init", kernel_init, sizes),
+            ("bias_init", bias_init, sizes[1:]) if use_bias else None,
+        )
 
     def __call__(self, inputs: Any) -> Array:
         """Return `inputs @ kernel + bias`.

@@ -18,7 +18,7 @@ from gpushard.nnx.layers.weights import (
     in_type,
     number,
     value_of,
-    weight,
+    weights,
 )
 from gpushard.nnx.module import Module
 from gpushard.nnx.rngs import Rngs
@@ -82,12 +82,14 @@ class LayerNorm(Module):
         self.dtype = compute_type(dtype, "LayerNorm")
         self.reduction_axes, self.feature_axes = reduction_axes, feature_axes
         self.axis_name, self.use_fast_variance = axis_name, use_fast_variance
-        self.scale = self.bias = None
         shape = (self.num_features,)
-        if use_scale:
-            self.scale = weight("LayerNorm", "scale_init", scale_init, rngs, shape, param_dtype)
-        if use_bias:
-            self.bias = weight("LayerNorm", "bias_init", bias_init, rngs, shape, param_dtype)
+        self.scale, self.bias = weights(
+            "LayerNorm",
+            rngs,
+            param_dtype,
+            ("scale_init", scale_init, shape) if use_scale else None,
+            ("bias_init", bias_init, shape) if use_bias else None,
+        )
 
     def __call__(self, x: Any, *, mask: Any = None) -> Array:
         """Return normalized features.
@@ -99,11 +101,11 @@ class LayerNorm(Module):
         x, scale, bias = in_type(
             self.dtype, as_input(x, "LayerNorm"), value_of(self.scale), value_of(self.bias)
         )
-        weights = [w for w in (scale, bias) if w is not None]
-        target = result_type(x, *weights)
+        both = [w for w in (scale, bias) if w is not None]
+        target = result_type(x, *both)
         x = x.astype(result_type(target, np.float32))
         at = one_from_end(self.feature_axes, x.ndim, "LayerNorm", "feature_axes")
-        for w in weights:
+        for w in both:
             check_features("LayerNorm", x, w.shape[0], w, at)
         axes = from_end(self.reduction_axes, x.ndim, "LayerNorm", "reduction_axes")
         mean = self._mean(x, axes, mask)

@@ -46,17 +46,32 @@ def compute_type(dtype: Any, layer: str, argument: str = "dtype") -> np.dtype[An
     return target
 
 
-def weight(layer: str, argument: str, init: Any, rngs: Any, shape: Shape, dtype: Any) -> Param:
-    """Return a weight whose first value is drawn from the stream `params`."""
+def weights(layer: str, rngs: Any, dtype: Any, *wanted: tuple[str, Any, Shape] | None) -> list[Any]:
+    """Return weights whose first values are drawn from the stream `params`, in order.
+
+    Args:
+      layer: the name of the layer, for errors.
+      rngs: the streams. If a weight cannot be made, nothing has been drawn.
+      dtype: type of the weights.
+      *wanted: of each the argument that has its initializer, that, and the shape; or None.
+    """
     if not isinstance(rngs, Rngs):
         raise ArgumentTypeError.refusing(
             "rngs", rngs, "must be an nnx.Rngs, such as nnx.Rngs(0)", layer
         )
-    if not callable(init):
-        raise ArgumentTypeError.refusing(
-            argument, init, "must be a function of key, shape and dtype", layer
-        )
-    return Param(init(rngs.params(), shape, compute_type(dtype, layer, "param_dtype")))
+    target = compute_type(dtype, layer, "param_dtype")
+    for argument, init, _ in filter(None, wanted):
+        if not callable(init):
+            raise ArgumentTypeError.refusing(
+                argument, init, "must be a function of key, shape and dtype", layer
+            )
+    stream = rngs.params
+    drawn = stream.count.value
+    try:
+        return [each and Param(each[1](stream(), each[2], target)) for each in wanted]
+    except BaseException:
+        stream.count.value = drawn
+        raise
 
 
 def as_input(x: Any, layer: str) -> Array:

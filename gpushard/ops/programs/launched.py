@@ -48,9 +48,23 @@ class Launched(LocalCalls):
 
     def __init__(self, groups: Sequence[Group], numbers: Sequence[Dtype], work: Work) -> None:
         super().__init__(work)
-        self._groups = groups
+        self.groups = groups
         self._numbers = list(numbers)
         self._single = groups[0] if len(groups) == 1 else None
+
+    def launches(
+        self, numbers: Sequence[tuple[int, Any]]
+    ) -> tuple[Launched, Sequence[tuple[int, Any]]] | None:
+        """Return itself and its numbers; None if launches cannot be replayed.
+
+        Programs that may be no more than launches have a function of that name, too.
+        """
+        fits = all(group.launch.replays for group in self.groups)
+        return (self, numbers) if fits and self.takes(numbers) else None
+
+    def takes(self, scalars: Sequence[tuple[int, Any]]) -> bool:
+        """Whether the kernel takes numbers of such types."""
+        return [number.dtype for _, number in scalars] == self._numbers
 
     def run_parts(
         self, operands: Sequence[ShardedBuffer | Outputs], scalars: Sequence[tuple[int, Any]] = ()
@@ -59,7 +73,7 @@ class Launched(LocalCalls):
         numbers: Sequence[Any] = ()
         if scalars:
             numbers = [number for _, number in scalars]
-            if [number.dtype for number in numbers] != self._numbers:
+            if not self.takes(scalars):
                 # An integer beyond its type is compared with as an infinite number.
                 return super().run_parts(cast("Sequence[ShardedBuffer]", operands), scalars)
         step = functools.partial(self._launch_all, operands, numbers)
@@ -72,13 +86,13 @@ class Launched(LocalCalls):
         group = self._single
         if group is not None:
             reads = _reads(group, operands)
-            if not group.alone or _wait_alike(group.stream, reads):
+            if not group.alone or waits_alike(group.stream, reads):
                 return self._launch(group, operands, reads, numbers)
         nothing: Any = None
         count = len(self.calls)
         parts = [Outputs([nothing] * count, [nothing] * count, False) for _ in self.dtypes]
-        for group in self._groups:
-            one = not group.alone or _wait_alike(group.stream, _reads(group, operands))
+        for group in self.groups:
+            one = not group.alone or waits_alike(group.stream, _reads(group, operands))
             for part in (group,) if one else group.alone:
                 made = self._launch(part, operands, _reads(part, operands), numbers)
                 for result, own in zip(parts, made, strict=True):
@@ -127,7 +141,7 @@ def _reads(group: Group, operands: Sequence[ShardedBuffer | Outputs]) -> dict[Me
     }
 
 
-def _wait_alike(lead: Stream, reads: dict[Memory, None]) -> bool:
+def waits_alike(lead: Stream, reads: dict[Memory, None]) -> bool:
     """Whether all that a launch would wait for is work of one other stream, if there is any."""
     first = None
     for memory in reads:

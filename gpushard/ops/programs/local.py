@@ -20,7 +20,7 @@ from gpushard.ops.committed import is_committed
 from gpushard.ops.gather_guard import check_gather, watched
 from gpushard.ops.operand import Hosted, Scalar, Sharded, in_memory, placed
 from gpushard.ops.programs.calls import LocalCalls, Work, calls_of
-from gpushard.ops.programs.launched import launched
+from gpushard.ops.programs.launched import Launched, launched
 from gpushard.ops.row import Case, ShardedCall, Strategy
 from gpushard.ops.scalars import converter
 
@@ -106,6 +106,12 @@ class Computation:
             work.run if alone else self._run_between
         )
 
+    def launches(self, numbers: Sequence[Any]) -> tuple[Launched, Sequence[tuple[int, Any]]] | None:
+        """Return the launches that it is, and the numbers that they take; None if it is more."""
+        if self._before or self._after or not isinstance(self._work, Launched):
+            return None
+        return self._work.launches(self._converted(numbers))
+
     @property
     def scratch(self) -> int:
         """Bytes that it holds while it runs, beside operands and results."""
@@ -119,14 +125,15 @@ class Computation:
         plans = sum(mover.nbytes for mover in movers if isinstance(mover, Mover))
         return 6000 + 900 * len(self.results[0].tiling.devices) + plans
 
+    def _converted(self, numbers: Sequence[Any]) -> Sequence[tuple[int, Any]]:
+        return [
+            (position, convert(number))
+            for (position, convert), number in zip(self._scalars, numbers, strict=True)
+        ]
+
     def _run_between(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
         """Run it, with all that comes before and after it."""
-        scalars: Sequence[tuple[int, Any]] = ()
-        if numbers:
-            scalars = [
-                (position, convert(number))
-                for (position, convert), number in zip(self._scalars, numbers, strict=True)
-            ]
+        scalars = self._converted(numbers) if numbers else ()
         if self._before:
             if self._watched is not None:
                 check_gather(self._watched)

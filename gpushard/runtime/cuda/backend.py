@@ -44,6 +44,7 @@ from gpushard.runtime.cuda.devices.health import Health
 from gpushard.runtime.cuda.devices.selection import select
 from gpushard.runtime.cuda.devices.topology import make_topology
 from gpushard.runtime.cuda.driver.driver import Driver, Share
+from gpushard.runtime.cuda.graphs import Graphs, Launch, Replays
 from gpushard.runtime.cuda.kernels import fused
 from gpushard.runtime.cuda.kernels.batches import THREADS
 from gpushard.runtime.cuda.kernels.calls import Calls, Direct, Products
@@ -127,6 +128,7 @@ class CudaBackend:
         self._events = EventPool(driver, self._ordinals)
         self._loans = Loans(driver, self._ordinals, self._events, self._launched)
         self._launches = Launches(driver, self._events, self._gpu_stores)
+        self._graphs = Graphs(driver)
         self._bounces = [Bounce(driver, gpu, self._launches) for gpu in self._ordinals]
         self._copier = Copier(
             driver,
@@ -232,6 +234,7 @@ class CudaBackend:
         with self._health.watch():
             self._loans.collect()
             self._launches.collect()
+            self._graphs.collect()
             return self._store(domain).allocate(nbytes)
 
     def free(self, raw: Any) -> None:
@@ -248,14 +251,16 @@ class CudaBackend:
 
     def taken(self, raw: Any) -> None:
         """Take the occasion to let go of loans that are over."""
-        loans = self._loans
-        if loans.pending and not self._health.is_lost:
+        loans, graphs = self._loans, self._graphs
+        if (loans.pending or graphs.dead) and not self._health.is_lost:
             loans.collect()
+            graphs.collect()
 
     def empty_cache(self) -> int:
         """Give unused memory back to the driver, under the submission lock; return its bytes."""
         with self._health.watch():
             self._launches.collect()
+            self._graphs.collect()
             self._driver.empty_cache()
             return sum(slabs.trim() for slabs in self._slabs())
 
@@ -346,7 +351,10 @@ class CudaBackend:
         if device is not None and self._shares[chip]:
             share = self._shares[chip][self._topology.devices[device].partition]
         handle = self._driver.stream(self._ordinals[chip], share)
-        queue = self._queues[stream] = Queue(chip, domain, handle)
+        noting = functools.cache(
+            functools.partial(self._driver.stream, self._ordinals[chip], share)
+        )
+        queue = self._queues[stream] = Queue(chip, domain, handle, noting)
         self._driver.provide(handle, functools.partial(self._temporary, stream, queue))
 
     def serve(self, claim: Claiming, borrow: Claiming, commit: Committing) -> None:
@@ -526,6 +534,11 @@ class CudaBackend:
             )
             made.append(call)
         return made
+
+    def replay(self, stream: Stream, calls: Sequence[Launch]) -> Replays:
+        """Return what makes several calls in a row: as graphs, where these come again."""
+        queue = self._queues[stream]
+        return Replays(self._graphs, queue.handle, queue.noting(), calls)
 
     def fuses(self, op: FusedOp, length: int) -> bool:
         """Whether `calls` has kernels of an operation with others."""

@@ -12,9 +12,22 @@ from gpushard.runtime.memory import Claim
 class Queue:
     """The CUDA stream behind a stream."""
 
-    __slots__ = ("chip", "domain", "handle", "launched", "recorded_at", "returned", "spare")
+    __slots__ = (
+        "chip",
+        "domain",
+        "handle",
+        "launched",
+        "noting",
+        "recorded_at",
+        "returned",
+        "spare",
+    )
 
-    def __init__(self, chip: int, domain: int, handle: StreamHandle) -> None:
+    def __init__(
+        self, chip: int, domain: int, handle: StreamHandle, noting: Callable[[], StreamHandle]
+    ) -> None:
+        self.noting = noting
+        """Returns a stream of the same kind, which only notes work for graphs."""
         self.chip = chip
         self.domain = domain
         self.handle = handle

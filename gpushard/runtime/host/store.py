@@ -78,6 +78,9 @@ class NumpyStore:
     def calls(self, *of: Any, together: bool) -> None:
         """Leave it to NumPy's functions, block by block."""
 
+    def replay(self, *of: Any) -> Any:
+        """Do nothing: there are no `calls`."""
+
     def fuses(self, op: FusedOp, length: int) -> bool:
         """Whether `calls` has kernels of an operation with others: of none."""
         return False

@@ -52,6 +52,7 @@ class FakeStream:
         self.share = share
         self.allocate: Callable[[int], tuple[int, Any]] | None = None
         self.queue: deque[tuple[Callable[[], bool], Callable[[], None]]] = deque()
+        self.noted: list[Callable[[], None]] | None = None  # while it is captured
 
 
 class _Holder:
@@ -410,7 +411,9 @@ class FakeDriver:
     give = run
 
     def _give(self, stream: FakeStream, work: Callable[[], None]) -> None:
-        if self._running:  # a part of what the stream runs now
+        if stream.noted is not None:
+            stream.noted.append(work)
+        elif self._running:  # a part of what the stream runs now
             work()
         else:
             stream.queue.append((lambda: True, work))
@@ -561,6 +564,25 @@ class FakeDriver:
             inputs, outs = values[: len(of.operands)], values[len(of.operands) :]
             with np.errstate(all="ignore"):
                 kernel.function(*inputs, out=tuple(outs))
+
+    def capture(self, stream: FakeStream, work: Callable[[], None]) -> list[Any]:
+        with self._mutex:
+            self._call("capture")
+            stream.noted = noted = []
+            try:
+                work()
+            finally:
+                stream.noted = None
+            return noted
+
+    def launch_graph(self, graph: list[Any], stream: FakeStream) -> None:
+        with self._mutex:
+            self._call("launch_graph")
+            for work in graph:
+                self._give(stream, work)
+
+    def drop_graph(self, graph: list[Any]) -> None:
+        graph.append(None)  # which cannot be launched
 
     def empty_cache(self) -> None:
         pass

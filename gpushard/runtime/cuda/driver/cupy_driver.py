@@ -474,6 +474,34 @@ class CupyDriver:
             cuda_driver.launchKernel, kernel, *sizes, stream.ptr, parameters, 0
         )
 
+    def capture(self, stream: CupyStream, work: Callable[[], None]) -> int:
+        """Return what a function gives a stream as a graph.
+
+        What other threads call meanwhile has nothing to do with that.
+        """
+        runtime.streamBeginCapture(stream.ptr, runtime.streamCaptureModeThreadLocal)
+        try:
+            work()
+        except BaseException:
+            with contextlib.suppress(runtime.CUDARuntimeError):
+                runtime.graphDestroy(runtime.streamEndCapture(stream.ptr))
+            raise
+        graph = runtime.streamEndCapture(stream.ptr)
+        try:
+            made: int = runtime.graphInstantiate(graph)
+            return made
+        finally:
+            runtime.graphDestroy(graph)
+
+    def launch_graph(self, graph: int, stream: CupyStream) -> None:
+        """Give a stream all that is in a graph."""
+        runtime.graphLaunch(graph, stream.ptr)
+
+    def drop_graph(self, graph: int) -> None:
+        """Forget a graph; CUDA lets what was launched of it end first."""
+        self._meet()
+        runtime.graphExecDestroy(graph)
+
     def empty_cache(self) -> None:
         """Give back what is kept for temporary memory and nothing uses, and plans."""
         for stream in list(self._streams):

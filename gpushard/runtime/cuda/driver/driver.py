@@ -18,6 +18,9 @@ from gpushard.typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Sh
 StreamHandle: TypeAlias = Any
 """A queue of one GPU, not ordered with the default stream."""
 
+GraphHandle: TypeAlias = Any
+"""Launches of one GPU that are launched together."""
+
 EventHandle: TypeAlias = Any
 """An event of one GPU, without timing."""
 
@@ -274,6 +277,15 @@ class Driver(Protocol):
 
         `parameters` is the address of the address of its argument.
         """
+
+    def capture(self, stream: StreamHandle, work: Callable[[], None]) -> GraphHandle:
+        """Return what a function gives a stream, none of which is run now, as a graph."""
+
+    def launch_graph(self, graph: GraphHandle, stream: StreamHandle) -> None:
+        """Give a stream all that is in a graph."""
+
+    def drop_graph(self, graph: GraphHandle) -> None:
+        """Forget a graph, once it has run where it was launched; does not wait."""
 
     def empty_cache(self) -> None:
         """Give back what libraries keep for temporary memory and nothing uses."""

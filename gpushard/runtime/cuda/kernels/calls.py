@@ -56,9 +56,10 @@ class Calls(_Results):
     """
 
     __slots__ = (
-        "_addresses", "_argument", "_bytes", "_clear", "_first", "_pointers", "at_scalars",
-        "launch", "put",
+        "_addresses", "_argument", "_bytes", "_clear", "_first", "_launcher", "_pointers",
+        "at_scalars", "launch", "put", "stream",
     )  # fmt: skip
+    replays = True
 
     def __init__(
         self,
@@ -75,9 +76,10 @@ class Calls(_Results):
         cleared: int = 0,
     ) -> None:
         super().__init__(store, kinds, together=together)
-        self._clear: Callable[[int], None] | None = None
+        self.stream = stream
+        self._clear: Callable[..., None] | None = None
         if cleared:
-            self._clear = functools.partial(driver.clear, nbytes=cleared, stream=stream)
+            self._clear = functools.partial(driver.clear, nbytes=cleared)
         self._first = (signature.arrays - 1) * grid[1]
         self._addresses = driver.addresses
         self._argument: HostArray = np.zeros(signature.nbytes, np.uint8)
@@ -90,7 +92,8 @@ class Calls(_Results):
         self.at_scalars = signature.at_scalars
         """Where numbers go in it."""
         self._pointers = np.array([address(self._argument)], np.uint64)
-        self.launch = driver.launcher(kernel, grid, address(self._pointers), stream)
+        self._launcher = functools.partial(driver.launcher, kernel, grid, address(self._pointers))
+        self.launch = self._launcher(stream)
         """Launches with the argument as it is."""
 
     def on(
@@ -104,19 +107,24 @@ class Calls(_Results):
             start = raws[0].address
             for offset in self._offsets:
                 places.append(start + offset)
-        return self.views(raws), Direct(self._launch_with, places, numbers)
+        return self.views(raws), Direct(self.launch_on, self.stream, places, numbers)
 
-    def _launch_with(self, places: Sequence[int], numbers: Sequence[np.generic]) -> None:
+    def launch_on(
+        self, stream: StreamHandle, places: Sequence[int], numbers: Sequence[np.generic]
+    ) -> None:
         """Launch; under the submission lock, as all launches share one argument."""
         self.put(*places)
         if self._clear is not None:
-            self._clear(places[self._first])
+            self._clear(places[self._first], stream=stream)
         at = self.at_scalars
         for number in numbers:
             data = number.tobytes()
             self._bytes[at : at + len(data)] = data
             at += SCALAR_BYTES
-        self.launch()
+        if stream is self.stream:
+            self.launch()
+        else:
+            self._launcher(stream)()
 
 
 class Products(_Results):
@@ -126,6 +134,7 @@ class Products(_Results):
     """
 
     __slots__ = ("_addresses", "_at", "_put", "_table", "multiply", "multiply_all", "upload")
+    replays = False  # CuPy refuses to call cuBLAS while a stream notes
 
     def __init__(
         self,

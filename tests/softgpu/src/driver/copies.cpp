@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "captures.h"
 #include "counters.h"
 #include "devices.h"
 #include "memory.h"
@@ -68,9 +69,14 @@ cudaError_t copy(Copy made, cudaMemcpyKind kind, cudaStream_t handle, bool wait)
   if (!to.holds(made.to, made.extent(made.to_pitch))) return cudaErrorInvalidValue;
   if (!from.holds(made.from, made.extent(made.from_pitch))) return cudaErrorInvalidValue;
   if (!fits(kind, to, from)) return cudaErrorInvalidValue;
-  count(to, from, made.width * made.height);
   Stream* stream = stream_of(handle);
+  if (cudaError_t error = wait ? may_wait(stream) : may_give(stream)) return error;
   std::function<void()> work = [made] { made.run(); };
+  if (captured(stream, nullptr)) {  // memory is read, and written, when the graph runs
+    give(stream, {work, Reach::kAll});
+    return cudaSuccess;
+  }
+  count(to, from, made.width * made.height);
   if (from.kind == Kind::kPageable) {
     auto staged = std::make_shared<std::vector<char>>(made.extent(made.from_pitch));
     Copy aside = made;
@@ -95,8 +101,10 @@ cudaError_t fill(void* start, int value, size_t nbytes, cudaStream_t handle) {
   if (!nbytes) return cudaSuccess;
   const Place place = find_place(start);
   if (place.kind == Kind::kPageable || !place.holds(start, nbytes)) return cudaErrorInvalidValue;
-  ++counters.memsets;
-  give(stream_of(handle), {[=] { memset(start, value, nbytes); }});
+  Stream* stream = stream_of(handle);
+  if (cudaError_t error = may_give(stream)) return error;
+  if (!captured(stream, nullptr)) ++counters.memsets;
+  give(stream, {[=] { memset(start, value, nbytes); }});
   return cudaSuccess;
 }
 

@@ -6,6 +6,11 @@
 // The names as Python sees them; each is a field of Counters.
 #define SOFTGPU_COUNTERS(X)                                                                        \
   X(launches)                                                                                      \
+  X(graph_launches)                                                                                \
+  X(graph_nodes)                                                                                   \
+  X(graphs_captured)                                                                               \
+  X(graphs_instantiated)                                                                           \
+  X(graphs_released)                                                                               \
   X(library_calls)                                                                                 \
   X(memsets)                                                                                       \
   X(copies_host_to_device)                                                                         \

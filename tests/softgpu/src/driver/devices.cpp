@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 
+#include "captures.h"
 #include "guard.h"
 #include "memory.h"
 #include "settings.h"
@@ -89,6 +90,7 @@ SOFTGPU_EXPORT cudaError_t cudaSetDevice(int ordinal) {
 
 SOFTGPU_EXPORT cudaError_t cudaDeviceSynchronize() {
   return call([] {
+    if (cudaError_t error = may_call()) return error;
     wait_for_device(current);
     return current_device().lost.load();
   });

@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 
+#include "captures.h"
 #include "counters.h"
 #include "devices.h"
 #include "guard.h"
@@ -142,22 +143,32 @@ cudaError_t release(void* start, Kind kind) {
 
 using namespace softgpu;
 
+namespace {
+
+cudaError_t allocate_now(void** start, size_t nbytes, Kind kind) {
+  if (cudaError_t error = may_call()) return error;
+  return allocate(start, nbytes, kind, current_device().ordinal);
+}
+
+}  // namespace
+
 SOFTGPU_EXPORT cudaError_t cudaMalloc(void** start, size_t nbytes) {
-  return call([&] { return allocate(start, nbytes, Kind::kDevice, current_device().ordinal); });
+  return call([&] { return allocate_now(start, nbytes, Kind::kDevice); });
 }
 
 SOFTGPU_EXPORT cudaError_t cudaMallocManaged(void** start, size_t nbytes, unsigned) {
-  return call([&] { return allocate(start, nbytes, Kind::kManaged, current_device().ordinal); });
+  return call([&] { return allocate_now(start, nbytes, Kind::kManaged); });
 }
 
 SOFTGPU_EXPORT cudaError_t cudaHostAlloc(void** start, size_t nbytes, unsigned) {
-  return call([&] { return allocate(start, nbytes, Kind::kPinned, current_device().ordinal); });
+  return call([&] { return allocate_now(start, nbytes, Kind::kPinned); });
 }
 
 // Freeing waits for everything, as CUDA does.
 SOFTGPU_EXPORT cudaError_t cudaFree(void* start) {
   return call([&] {
     if (!start) return cudaSuccess;
+    if (cudaError_t error = may_call()) return error;
     for (int n = 0; n < device_count(); ++n) drain_device(n);
     return release(start, Kind::kDevice);
   });
@@ -165,6 +176,7 @@ SOFTGPU_EXPORT cudaError_t cudaFree(void* start) {
 
 SOFTGPU_EXPORT cudaError_t cudaFreeHost(void* start) {
   return call([&] {
+    if (cudaError_t error = may_call()) return error;
     for (int n = 0; n < device_count(); ++n) drain_device(n);
     return release(start, Kind::kPinned);
   });

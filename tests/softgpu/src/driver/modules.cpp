@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "../device/services.h"
+#include "captures.h"
 #include "counters.h"
 #include "devices.h"
 #include "faults.h"
@@ -97,7 +98,8 @@ cudaError_t launch(CUfunction function, SoftGpuDim grid, SoftGpuDim block, size_
   auto made = std::make_shared<Launch>(Launch{kernel, grid, block, shared});
   made->copy_arguments(arguments);
   if (made->values.size() > kMostArguments) return cudaErrorInvalidValue;
-  ++counters.launches;
+  if (cudaError_t error = may_give(stream)) return error;
+  if (!captured(stream, nullptr)) ++counters.launches;
   give(stream, {[made] { made->run(); }});
   return cudaSuccess;
 }

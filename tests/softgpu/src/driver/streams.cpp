@@ -5,6 +5,7 @@
 #include <mutex>
 #include <random>
 
+#include "captures.h"
 #include "counters.h"
 #include "devices.h"
 #include "faults.h"
@@ -132,6 +133,7 @@ Stream* stream_of(cudaStream_t handle) {
 }
 
 Point give(Stream* stream, Work work) {
+  if (note(stream, work)) return point_of(stream);
   Lock lock(scheduler().mutex);
   order_with_legacy(stream, work);
   stream->queue.push_back(std::move(work));
@@ -261,6 +263,7 @@ SOFTGPU_EXPORT cudaError_t cudaStreamDestroy(cudaStream_t handle) {
 SOFTGPU_EXPORT cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   return call([&] {
     Stream* stream = stream_of(handle);
+    if (cudaError_t error = may_wait(stream)) return error;
     wait_for(point_of(stream));
     return device(stream->device).lost.load();
   });
@@ -268,13 +271,16 @@ SOFTGPU_EXPORT cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
 
 SOFTGPU_EXPORT cudaError_t cudaStreamQuery(cudaStream_t handle) {
   return call([&] {
-    return passed_by_now(point_of(stream_of(handle))) ? cudaSuccess : cudaErrorNotReady;
+    Stream* stream = stream_of(handle);
+    if (cudaError_t error = may_wait(stream)) return error;
+    return passed_by_now(point_of(stream)) ? cudaSuccess : cudaErrorNotReady;
   });
 }
 
 SOFTGPU_EXPORT cudaError_t cudaStreamAddCallback(cudaStream_t handle, cudaStreamCallback_t function,
                                                  void* data, unsigned) {
   return call([&] {
+    if (cudaError_t error = may_wait(stream_of(handle))) return error;
     give(stream_of(handle), {[=] { function(handle, cudaSuccess, data); }});
     return cudaSuccess;
   });
@@ -283,14 +289,8 @@ SOFTGPU_EXPORT cudaError_t cudaStreamAddCallback(cudaStream_t handle, cudaStream
 SOFTGPU_EXPORT cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function,
                                               void* data) {
   return call([&] {
+    if (cudaError_t error = may_give(stream_of(handle))) return error;
     give(stream_of(handle), {[=] { function(data); }});
-    return cudaSuccess;
-  });
-}
-
-SOFTGPU_EXPORT cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
-  return call([&] {
-    *status = cudaStreamCaptureStatusNone;
     return cudaSuccess;
   });
 }
@@ -306,6 +306,7 @@ SOFTGPU_EXPORT CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
 // For the libraries that stand beside the driver: gives a stream a function to run.
 SOFTGPU_EXPORT void softgpu_give(void* handle, void (*function)(void*), void* data) {
   call([&] {
+    if (cudaError_t error = may_wait(stream_of(static_cast<cudaStream_t>(handle)))) return error;
     ++counters.library_calls;
     give(stream_of(static_cast<cudaStream_t>(handle)), {[=] { function(data); }});
     return cudaSuccess;

@@ -1,0 +1,274 @@
+"""Launches one after the other that are submitted, and on GPUs given to a stream, at once.
+
+What only they need of one another lies in one memory, each where nothing lies any more that is
+still needed: who does what, and where, is known before anything runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from gpushard.frozen import dataclass
+from gpushard.movement.buffer import ShardedBuffer
+from gpushard.ops.programs.calls import Outputs
+from gpushard.ops.programs.launched import Group, Launched, waits_alike
+from gpushard.runtime.backend import Replay
+from gpushard.runtime.memory import BLOCK_ALIGNMENT, Account, Claim, Memory, packed
+from gpushard.runtime.pool import Pool
+from gpushard.runtime.stream import Stream
+from gpushard.typing import LocalArray
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One operation of a segment."""
+
+    launched: Launched
+    scalars: Sequence[tuple[int, Any]]  # numbers that it takes: (position, value)
+    operands: Sequence[Any]  # names of the values that it takes
+    results: Sequence[Any]  # of those that it makes; of what it has beyond these nobody knows
+
+
+class _Block:
+    """Memory of one or several results of a group: (result, call) with where each begins."""
+
+    def __init__(self, group: Group, nbytes: int, begin: int) -> None:
+        self.group = group
+        self.nbytes = nbytes
+        self.begin = self.end = begin  # the first and the last operation that needs it
+        self.stays = False  # whether somebody needs it after the segment
+        self.at = 0  # where it lies among what goes
+        self.charges: list[tuple[Account, int]] = []
+        self.parts: list[tuple[tuple[Any, int], int, Any]] = []  # ((value, call), start, kind)
+
+
+@dataclass(frozen=True, eq=False)
+class _Chain:
+    """What one stream has of a segment."""
+
+    stream: Stream
+    reads: list[tuple[int, int]]  # (operand of the segment, position of the device)
+    replay: Replay
+    pool: Pool
+    stays: list[_Block]
+    nbytes: int  # of what does not stay
+    charges: tuple[tuple[Account, int], ...]  # who pays for that
+    alone: bool  # whether launches are for several devices, which may have to wait apart
+
+
+class Segment:
+    """Operations that are launches, one after the other.
+
+    Args:
+      parts: they.
+      operands: names of the values that they take from outside.
+      results: names of those that are needed afterwards.
+      name: for errors.
+      chains: what each stream has of them.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        operands: Sequence[Any],
+        results: Sequence[Any],
+        name: str,
+        chains: Sequence[_Chain],
+    ) -> None:
+        self._parts, self.operands, self.results = parts, operands, results
+        self._name, self._chains = name, chains
+        self._runtime = parts[0].launched.runtime
+        self._streams = [chain.stream for chain in chains]
+        made = {value: (part, n) for part in parts for n, value in enumerate(part.results)}
+        self._made = [made[value] for value in results]
+
+    @property
+    def scratch(self) -> int:
+        """Bytes that it holds while it runs, beside operands and results."""
+        return sum(chain.nbytes for chain in self._chains)
+
+    def run(self, given: Sequence[ShardedBuffer], numbers: Sequence[Any]) -> list[ShardedBuffer]:
+        """Run it: as one, or one by one where devices would wait, or fail, for one another."""
+        made = self._runtime.commit(functools.partial(self._submit, given), self._streams)
+        if made is None:
+            held = dict(zip(self.operands, given, strict=True))
+            for part in self._parts:
+                found = part.launched.run([held[x] for x in part.operands], part.scalars)
+                held.update(zip(part.results, found, strict=False))
+            return [held[value] for value in self.results]
+        found = []
+        unset: Any = None
+        for value, (part, n) in zip(self.results, self._made, strict=True):
+            launched, nothing = part.launched, [unset] * len(part.launched.calls)
+            outputs = Outputs(list(nothing), list(nothing), False)
+            for call in range(len(nothing)):
+                outputs.values[call], outputs.claims[call] = made[value, call]
+            found.append(launched.assemble(n, outputs))
+        return found
+
+    def _submit(
+        self, given: Sequence[ShardedBuffer]
+    ) -> dict[tuple[Any, int], tuple[LocalArray, Claim]] | None:
+        """Allocate everything and submit; None, and nothing has changed, if that cannot be."""
+        runtime = self._runtime
+        reads = []
+        for chain in self._chains:
+            own: dict[Memory, None] = {given[n].claims[at].memory: None for n, at in chain.reads}
+            if any(memory.error is not None for memory in own):
+                return None
+            if chain.alone and not waits_alike(chain.stream, own):
+                return None
+            reads.append(own)
+        claimed = []
+        for chain in self._chains:
+            claim, pool, stream = runtime.claim_shared, chain.pool, chain.stream
+            blocks = [claim(pool, tuple(b.charges), b.nbytes, stream) for b in chain.stays]
+            if chain.nbytes:
+                blocks.append(claim(pool, chain.charges, chain.nbytes, stream))
+            claimed.append(blocks)
+        made = {}
+        for chain, own, claims in zip(self._chains, reads, claimed, strict=True):
+            memories = [claim.memory for claim in claims]
+            taken = [given[n].values[at] for n, at in chain.reads]
+            work = chain.replay.on(taken, [memory.raw for memory in memories])
+            runtime.submit(chain.stream, self._name, work, tuple(own), memories, scoped=False)
+            for block, one in zip(chain.stays, claims, strict=False):
+                starts = [start for _, start, _ in block.parts]
+                kinds = [kind for _, _, kind in block.parts]
+                values = runtime.backend.views(one.memory.raw, starts, kinds)
+                for (key, _, _), value in zip(block.parts, values, strict=True):
+                    made[key] = value, one
+        return made
+
+
+def segment_of(parts: Sequence[Part], results: set[Any], name: str) -> Segment | None:
+    """Return operations as a segment; None if a stream takes what another one makes in it.
+
+    Args:
+      parts: they, in order.
+      results: names of values that are needed afterwards, and of others.
+      name: of all, for errors.
+    """
+    blocks: list[_Block] = []
+    found: dict[tuple[Any, int], tuple[_Block, int]] = {}  # of a value's call
+    part_of: dict[Any, Part] = {}
+    operands: dict[Any, int] = {}
+    reads: dict[Stream, dict[tuple[int, int], int]] = {}
+    # Of each stream its calls, with what each takes: (a block or the number of a read, start).
+    taken: dict[Stream, list[tuple[Part, Group, list[tuple[Any, int]]]]] = {}
+    for number, part in enumerate(parts):
+        for group in part.launched.groups:
+            places: list[tuple[Any, int]] = []
+            for n, positions in group.takes:
+                value = part.operands[n]
+                maker = part_of.get(value)
+                for at in positions:
+                    if maker is None:
+                        own = reads.setdefault(group.stream, {})
+                        key = operands.setdefault(value, len(operands)), at
+                        places.append((own.setdefault(key, len(own)), 0))
+                        continue
+                    block, start = found.get((value, maker.launched.of_device[at]), (None, 0))
+                    if block is None or block.group.stream is not group.stream:
+                        return None
+                    block.end = number
+                    places.append((block, start))
+            for block in _blocks(part, group, number):
+                blocks.append(block)
+                for key, start, _ in block.parts:
+                    found[key] = block, start
+                    block.stays = block.stays or key[0] in results
+            for call in range(len(part.launched.dtypes)):
+                value = part.results[call] if call < len(part.results) else (part, call)
+                places += [found[value, n] for n in group.calls]
+            taken.setdefault(group.stream, []).append((part, group, places))
+        part_of.update(dict.fromkeys(part.results, part))
+    chains = []
+    for stream, calls in taken.items():
+        chains.append(_chain(stream, calls, list(reads.get(stream, {})), blocks, len(parts)))
+    return Segment(parts, list(operands), [x for x in part_of if x in results], name, chains)
+
+
+def _chain(
+    stream: Stream,
+    calls: Sequence[tuple[Part, Group, list[tuple[Any, int]]]],
+    reads: list[tuple[int, int]],
+    blocks: Sequence[_Block],
+    count: int,
+) -> _Chain:
+    """Return what a stream has of a segment of so many operations."""
+    own = [block for block in blocks if block.group.stream is stream]
+    pool = calls[0][1].pool
+    stays = [block for block in own if block.stays]
+    going = [block for block in own if not block.stays]
+    nbytes = _laid_out(going)
+    most: dict[Account, int] = {}
+    for number in range(count):
+        now: dict[Account, int] = {}
+        for block in going:
+            if block.begin <= number <= block.end:
+                for account, size in block.charges:
+                    now[account] = now.get(account, 0) + size
+        for account, size in now.items():
+            most[account] = max(most.get(account, 0), size)
+    ahead = {block: len(reads) + n for n, block in enumerate(stays)}
+    last = len(reads) + len(stays)
+    replayed = []
+    for part, group, places in calls:
+        at = [
+            (place, 0)
+            if isinstance(place, int)
+            else (ahead[place], start)
+            if place.stays
+            else (last, place.at + start)
+            for place, start in places
+        ]
+        replayed.append((group.launch, at, [value for _, value in part.scalars]))
+    replay = calls[0][0].launched.runtime.backend.replay(stream, replayed)
+    alone = any(group.alone for _, group, _ in calls)
+    return _Chain(stream, reads, replay, pool, stays, nbytes, tuple(most.items()), alone)
+
+
+def _blocks(part: Part, group: Group, number: int) -> list[_Block]:
+    """Return the memories of a group's results, as a launch by itself would allocate them."""
+    launched, made = part.launched, []
+    dtypes, calls = launched.dtypes, launched.calls
+    keys: list[tuple[Any, int]] = []
+    kinds: list[Any] = []
+    for n, dtype in enumerate(dtypes):
+        value = part.results[n] if n < len(part.results) else (part, n)
+        keys += [(value, call) for call in group.calls]
+        kinds += [(calls[call].shapes[n], dtype) for call in group.calls]
+    sizes = [math.prod(shape) * dtype.itemsize for shape, dtype in kinds]
+    if group.shared:
+        block = _Block(group, group.launch.nbytes, number)
+        starts, _ = packed(sizes)
+        block.charges += group.charges
+        block.parts += zip(keys, starts, kinds, strict=True)
+        return [block]
+    for key, kind, charge in zip(keys, kinds, group.charges, strict=True):
+        block = _Block(group, charge[1], number)
+        block.charges.append(charge)
+        block.parts.append((key, 0, kind))
+        made.append(block)
+    return made
+
+
+def _laid_out(blocks: Sequence[_Block]) -> int:
+    """Say where blocks lie in one memory, each where none lies at the same time; its bytes."""
+    end = 0
+    placed: list[_Block] = []
+    for block in sorted(blocks, key=lambda block: -block.nbytes):
+        beside = [b for b in placed if b.begin <= block.end and block.begin <= b.end]
+        at = 0
+        for other in sorted(beside, key=lambda b: b.at):
+            if at + block.nbytes <= other.at:
+                break
+            at = max(at, -(-(other.at + other.nbytes) // BLOCK_ALIGNMENT) * BLOCK_ALIGNMENT)
+        block.at = at
+        placed.append(block)
+        end = max(end, at + block.nbytes)
+    return end
