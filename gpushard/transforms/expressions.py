@@ -193,7 +193,20 @@ static inline float gs_tanhf(float x) {
   p = FMAF(p, z, 1.33314422036e-1f);
   p = FMAF(p, z, -3.33332819422e-1f);
   float low = FMAF(p * z, a, a);
-  float high = 1.0f - 2.0f / (gs_expf(a + a) + 1.0f);
+  float c = a > 10.0f ? 10.0f : a;  // from there on it is 1
+  union { float f; uint32_t i; } n = {FMAF(c, 0x1.715476p+1f, 0x1.8p+23f)};
+  union { uint32_t i; float f; } scale = {(n.i + 127) << 23};
+  float whole = n.f - 0x1.8p+23f;
+  float r = FMAF(whole, -0.693359375f, c + c);
+  r = FMAF(whole, 2.12194440e-4f, r);
+  float e = 1.3981999507e-3f;
+  e = FMAF(1.9875691500e-4f, r, e);
+  e = FMAF(e, r, 8.3334519073e-3f);
+  e = FMAF(e, r, 4.1665795894e-2f);
+  e = FMAF(e, r, 1.6666665459e-1f);
+  e = FMAF(e, r, 5.0000001201e-1f);
+  e = FMAF(e, r * r, r) + 1.0f;
+  float high = 1.0f - 2.0f / FMAF(e, scale.f, 1.0f);
   return __builtin_copysignf(a < 0.625f ? low : high, x);
 }
 

@@ -15,13 +15,16 @@ import numpy as np
 
 from gpushard.ops.aval import Dtype
 from gpushard.ops.row import Kernel
-from gpushard.transforms.nests import Load, Nest, Op, merged
+from gpushard.transforms.nests import SHORT, Load, Nest, Op, merged
 from gpushard.typing import LocalArray, Shape
 
 _TILE = 1 << 18
 """Elements of a tile: some tiles together stay in a core's cache, and calls take longer than the
 interpreter's lock is held between them."""
 
+
+_ROW = 16
+"""Elements of short dims from which on functions of NumPy go along them, and not across."""
 
 _SMALL = 1 << 12
 """Elements of a block that is small."""
@@ -193,7 +196,25 @@ def _order(nest: Nest) -> list[int]:
     several = [op for op in nest.ops if any(loop in nest.short for loop in op.reduced)]
     if not several and not any(loop in nest.short for loop in loops[:-1]):
         return loops
+    if _has_short_rows(nest):
+        return sorted(loops, key=lambda loop: (loop in nest.short, loop in nest.inner))
     return sorted(loops, key=lambda loop: (loop not in nest.short, loop in nest.inner))
+
+
+def _has_short_rows(nest: Nest) -> bool:
+    """Whether short dims are behind long ones in all arrays that have both, and worth a call.
+
+    Then elements are next to each other in the order of the arrays, and far apart as slabs.
+    """
+    found = False
+    for dims in [*(x.dims for x in nest.loads), *(x.dims for x in nest.results)]:
+        own = [dim for dim in dims if dim is not None]
+        short = [dim for dim in own if dim in nest.short]
+        if short and len(short) < len(own):
+            if own[-len(short) :] != short or math.prod([nest.sizes[x] for x in short]) < _ROW:
+                return False
+            found = True
+    return found
 
 
 def _seen(
@@ -244,6 +265,10 @@ def _positions(op: Op, axes: tuple[int, ...]) -> Callable[[list[Any], LocalArray
 
     def positions(given: list[Any], out: LocalArray) -> None:
         (x,) = given
+        long = out.shape[-1] >= _SMALL and x.dtype.kind in "fiu"
+        if long and len(axes) == 1 and x.shape[axes[0]] <= SHORT:
+            _across(name, x, axes[0], out)
+            return
         if len(axes) == 1:
             out[...] = getattr(np, name)(x, axes[0], keepdims=True)
             return
@@ -252,6 +277,17 @@ def _positions(op: Op, axes: tuple[int, ...]) -> Callable[[list[Any], LocalArray
         out[...] = np.expand_dims(found, tuple(sorted(axes)))
 
     return positions
+
+
+def _across(name: str, x: LocalArray, axis: int, out: LocalArray) -> None:
+    """Find positions among slabs: the first that is as their extreme, or is no number."""
+    best = REDUCTIONS[name[3:]].reduce(x, axis, keepdims=True)
+    others = x != best
+    if (best != best).any():
+        others &= x == x
+    far = np.negative(others.view(np.uint8))  # 255 for others
+    places = np.expand_dims(np.arange(x.shape[axis], dtype=np.uint8), (*range(1, x.ndim - axis),))
+    out[...] = np.minimum.reduce(np.bitwise_or(far, places, out=far), axis, keepdims=True)
 
 
 def _product(a: LocalArray, b: LocalArray, axes: tuple[int, ...], out: LocalArray) -> None:
@@ -289,12 +325,19 @@ def _slots(nest: Nest) -> dict[int, int]:
     count = 0
     for n, op in enumerate(nest.ops):
         place = first + n
+        ended = {at for at, _ in op.operands if at in slots and last[at] == n}
         if place not in results:
-            if free:
+            alike = [at for at in ended if (nest.dtype(at), nest.loops(at)) == (op.dtype, op.loops)]
+            if alike and isinstance(
+                op.kernel, np.ufunc
+            ):  # in place: others may read what they wrote
+                slots[place] = slots[alike[0]]
+                ended.discard(alike[0])
+            elif free:
                 slots[place] = free.pop()
             else:
                 slots[place], count = count, count + 1
-        free += [slots[at] for at in {at for at, _ in op.operands} if at in slots and last[at] == n]
+        free += [slots[at] for at in ended]
     return slots
 
 

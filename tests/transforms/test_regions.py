@@ -275,3 +275,25 @@ def test_extremes_of_what_is_no_number(dtype: str) -> None:
                 found, want = gs.jit(f)(x), f(x)
                 for one, other in zip(found, want, strict=True):
                     np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+
+
+@pytest.mark.parametrize("many", [3, 16, 64])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_positions_along_short_dims_of_long_arrays(many: int, axis: int, dtype: str) -> None:
+    value = np.random.default_rng(0).integers(-3, 3, (many, 30_000)).astype(dtype)
+    if value.dtype.kind == "f":
+        value[1, ::7] = value[2, ::3] = np.nan
+        value[:, 5], value[:, 6], value[0, ::2] = np.nan, np.inf, -0.0
+    value = value if axis == 0 else np.ascontiguousarray(value.T)
+
+    def f(m: Any, x: Any) -> Any:
+        most, least = m.argmax(x * 2, axis), m.argmin(x - 1, axis)
+        chosen = m.expand_dims(most, axis) == m.expand_dims(m.arange(many), 1 - axis)
+        return most, least, chosen.astype("float32")
+
+    with testing.runtime(**HOST, compiler=""):
+        for spec in (P(), P(None, "x") if axis == 0 else P("x")):
+            x = gs.device_put(value, gs.NamedSharding(gs.make_mesh((6,), ("x",)), spec))
+            for found, want in zip(gs.jit(lambda x: f(gnp, x))(x), f(np, value), strict=True):
+                np.testing.assert_array_equal(np.asarray(found), want)
