@@ -45,10 +45,17 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the operations that make a split dim whole, for now."""
+    """Print the operations that make a split dim whole, for now, and how many behaviours work."""
     listed = Path(__file__).parent.joinpath("ops", "whole.txt").read_text(encoding="utf-8")
     names = ", ".join(line.partition(":")[0] for line in listed.splitlines())
     terminalreporter.write_line(f"operations that need dims whole: {names}")
+    passed = terminalreporter.stats.get("passed", [])
+    probes = [each for each in passed if each.nodeid.startswith("tests/systems/")]
+    if probes:
+        differ = sum("differs" in each.keywords for each in probes)
+        terminalreporter.write_line(
+            f"behaviours of the systems: {len(probes) - differ} work, {differ} differ on purpose"
+        )
 
 
 @pytest.fixture(autouse=True, scope="module")

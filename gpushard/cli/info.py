@@ -9,13 +9,15 @@ import functools
 import platform
 from collections.abc import Callable, Sequence
 
-import gpushard as gs
+from gpushard.config import Settings
 from gpushard.errors import ConfigurationError
+from gpushard.placement.defaults import devices as every_device
 from gpushard.runtime import current
 from gpushard.runtime.backend import DeviceInfo
 from gpushard.runtime.cuda.devices.nvml import GpuFacts, NvmlReport, read_nvml
 from gpushard.runtime.cuda.devices.probe import CUPY_PACKAGES, Availability, probe, version_text
 from gpushard.runtime.cuda.driver.libraries import installed_version, one_line
+from gpushard.runtime.runtime import Device
 
 SUMMARY = "print versions, backend, devices, memory, GPUs and settings"
 DESCRIPTION = (
@@ -50,7 +52,7 @@ def show_config() -> None:
     sections = {"versions": _versions(cuda), "backend": _backend(settings, look)}
     infos: list[DeviceInfo] = []
     try:
-        devices = gs.devices()
+        devices = every_device()
         infos = devices[0].runtime.backend.describe()
         sections |= {"devices": _devices(devices, infos), "memory in bytes": _memory(devices)}
     except Exception as error:  # whatever a broken installation raises, the rest is worth printing
@@ -86,7 +88,7 @@ def _versions(cuda: Availability | None) -> list[str]:
     return _table(rows, side="<")
 
 
-def _backend(settings: gs.Settings, look: Callable[[], Availability]) -> list[str]:
+def _backend(settings: Settings, look: Callable[[], Availability]) -> list[str]:
     try:
         choice = current.choose(settings, look)
     except ConfigurationError as error:
@@ -94,7 +96,7 @@ def _backend(settings: gs.Settings, look: Callable[[], Availability]) -> list[st
     return [f"  {choice.name}: {choice.reason}"]
 
 
-def _devices(devices: Sequence[gs.Device], infos: Sequence[DeviceInfo]) -> list[str]:
+def _devices(devices: Sequence[Device], infos: Sequence[DeviceInfo]) -> list[str]:
     rows = [["id", "platform", "kind", "chip", "partition", "domain"]]
     for device in devices:
         where = (device.local_hardware_id, device.partition, device.memory_domain)
@@ -105,7 +107,7 @@ def _devices(devices: Sequence[gs.Device], infos: Sequence[DeviceInfo]) -> list[
     return _table(rows)
 
 
-def _memory(devices: Sequence[gs.Device]) -> list[str]:
+def _memory(devices: Sequence[Device]) -> list[str]:
     """Return a row per device; the pool is that of its memory domain, shared within it."""
     rows = [["id", "quota", "in use", "peak", "largest", "pool", "pool free"]]
     for device in devices:
@@ -177,7 +179,7 @@ def _peers(chips: dict[int, DeviceInfo]) -> list[str]:
     return _table(rows)
 
 
-def _settings(settings: gs.Settings) -> list[str]:
+def _settings(settings: Settings) -> list[str]:
     rows = []
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)

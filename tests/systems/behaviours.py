@@ -1,4 +1,4 @@
-"""What a probe says of a behaviour: that it differs on purpose, and which row of the docs says so."""
+"""What a probe says of a behaviour that differs on purpose: which row of the docs says so."""
 
 from __future__ import annotations
 

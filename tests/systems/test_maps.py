@@ -246,9 +246,9 @@ def test_a_value_that_does_not_vary_can_be_read() -> None:
 # Collectives
 
 
-def over(body: Any, out: Any = P("x")) -> Any:
+def over(body: Any) -> Any:
     """Return what a body makes of a number on each device."""
-    return np.asarray(gs.shard_map(body, LINE, P("x"), out)(VALUE))
+    return np.asarray(gs.shard_map(body, LINE, P("x"), P("x"))(VALUE))
 
 
 COLLECTIVES: dict[str, tuple[Any, Any]] = {

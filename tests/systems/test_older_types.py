@@ -31,7 +31,9 @@ def test_a_global_array_is_made_of_device_buffers() -> None:
 
 def test_a_global_array_lists_its_shards() -> None:
     own = gda()
-    assert own.local_data(0).shape == (2, 3) and len(own.local_shards) == len(own.global_shards) == 8
+    assert (
+        own.local_data(0).shape == (2, 3) and len(own.local_shards) == len(own.global_shards) == 8
+    )
     assert own.addressable_shards[1].index == own.local_shards[1].index
     assert own.mesh == MESH and tuple(own.mesh_axes) == ("x", "y")
     assert own.block_until_ready() is own

@@ -9,7 +9,6 @@ import pytest
 
 import gpushard as gs
 from gpushard import P, multihost
-from tests.systems.behaviours import differs
 
 MESH = gs.make_mesh((4, 2), ("x", "y"))
 

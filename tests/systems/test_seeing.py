@@ -27,7 +27,9 @@ def test_visualize_array_sharding_draws_every_device(x: gs.Array, capsys: Any) -
 
 
 def test_visualize_sharding_takes_a_shape_and_options(x: gs.Array, capsys: Any) -> None:
-    debug.visualize_sharding((8, 6), x.sharding, use_color=False, scale=1.0, min_width=9, max_width=80)
+    debug.visualize_sharding(
+        (8, 6), x.sharding, use_color=False, scale=1.0, min_width=9, max_width=80
+    )
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
 
 

@@ -55,7 +55,9 @@ SHARDINGS: dict[str, Any] = {
     "NamedSharding": gs.NamedSharding(MESH, P("x", "y")),
     "SingleDeviceSharding": gs.SingleDeviceSharding(DEVICES[2]),
     "PmapSharding": PmapSharding.default((8, 6)),
-    "GSPMDSharding": legacy.GSPMDSharding(DEVICES, legacy.OpSharding.from_string("{devices=[4,2]<=[8]}")),
+    "GSPMDSharding": legacy.GSPMDSharding(
+        DEVICES, legacy.OpSharding.from_string("{devices=[4,2]<=[8]}")
+    ),
 }
 
 
