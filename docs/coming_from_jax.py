@@ -18,6 +18,9 @@ import gpushard as gs
 
 PAGE = Path(__file__).with_name("coming-from-jax.md")
 MODULES = ("", "numpy", "lax", "random", "sharding", "tree", "nn")
+UNIMPORTED = ("extend", "flatten_util")
+"""Modules of JAX that are there once something has imported them, as other libraries do."""
+
 ELSEWHERE = ("numpy", "special", "nn", "debug", "multihost", "tree_util", "legacy", "sharding")
 """Where a name is looked for that is not in the module of its name."""
 
@@ -79,6 +82,7 @@ NEAREST: dict[str, dict[str, str]] = {
         "eval_shape": "`gs.ShapeDtypeStruct`, `x.aval`",
         "empty_ref": "`gs.numpy.empty(shape)`; `x[i] = value` works",
         "experimental": "`gs.io_callback`, `gs.multihost`, `gs.legacy`",
+        "flatten_util": "`gs.tree.flatten`, and `gs.numpy.concatenate` of its leaves, raveled",
         "float0": "nothing: there are no derivatives",
         "host_count": "`gs.process_count()`",
         "host_id": "`gs.process_index()`",
@@ -240,6 +244,8 @@ def rows_of(theirs: ModuleType, module: str) -> Iterator[tuple[str, str, str]]:
 
 def public_names(module: ModuleType) -> list[str]:
     """Return what users may use of a module of JAX."""
+    for name in UNIMPORTED:
+        importlib.import_module(f"jax.{name}")
     names = [name for name in dir(module) if name[0] != "_" and not name.endswith("_p")]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
