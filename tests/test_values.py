@@ -47,7 +47,7 @@ NOT_CALLED = {
     *("configure", "delete", "devices", "empty_cache", "load", "make_mesh", "save", "use_mesh"),
     *("default_backend", "device_count", "local_device_count", "local_devices", "live_arrays"),
     *("process_count", "process_index", "gather_guard", "register_placeable", "get_mesh"),
-    *("set_mesh",),
+    *("set_mesh", "show_config"),
     *("make_array_from_callback", "map_shards", "num_addressable_indices"),
     *("pmap", "shard_map", "soft_pmap", "vmap", "jit", "pjit", "make_jaxpr", "eval_shape"),
     *("clear_caches", "effects_barrier", "io_callback", "named_scope", "pure_callback"),

@@ -50,7 +50,6 @@ def cases(config: Config) -> Iterator[Case]:
     runtimes = {
         column: current.make_runtime(dataclasses.replace(base, nccl=mode))
         for column, mode in MODES.items()
-        for column, mode in MODES.items()
     }
     ends = (runtimes[NCCL].devices[n].memory_domain for n in (0, 1))
     if not runtimes[NCCL].backend.sends(*ends):
