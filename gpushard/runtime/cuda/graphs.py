@@ -62,11 +62,11 @@ class Graphs:
 class _Graph:
     """A graph, which goes to those that nobody needs when nobody has it."""
 
-    __slots__ = ("_dead", "handle", "used")
+    __slots__ = ("_dead", "handle", "recent")
 
     def __init__(self, handle: GraphHandle, dead: deque[GraphHandle]) -> None:
         self.handle = handle
-        self.used = True
+        self.recent = True
         self._dead = dead
 
     def __del__(self) -> None:
@@ -110,7 +110,7 @@ class Replays:
         if graph is None and self._works and self._comes_again(key):
             graph = self._captured(key)
         if graph is not None and self._works:
-            graph.used = True
+            graph.recent = True
             try:
                 self._driver.launch_graph(graph.handle, self._stream)
                 return
@@ -134,8 +134,8 @@ class Replays:
             return True
         oldest = next(iter(self._kept))
         graph = self._kept.pop(oldest)
-        if graph.used:  # it gets a second chance, and who asks does without
-            graph.used = False
+        if graph.recent:  # it gets a second chance, and who asks does without
+            graph.recent = False
             self._kept[oldest] = graph
             return False
         return True
