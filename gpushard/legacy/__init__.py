@@ -10,6 +10,8 @@ New programs need none of it: `docs/legacy.md` has what to use today for each.
 
 from __future__ import annotations
 
+from gpushard.geometry.format import Format as Layout
+from gpushard.geometry.format import Layout as DeviceLocalLayout
 from gpushard.geometry.listed_sharding import GSPMDSharding, PmapSharding
 from gpushard.geometry.op_sharding import OpSharding
 from gpushard.geometry.sharding_spec import (
@@ -51,8 +53,9 @@ from gpushard.legacy.xmap import xmap
 from gpushard.placement.per_device import device_put_replicated, device_put_sharded, replicate
 
 __all__ = [
-    "FROM_GDA", "ArrayMapping", "Chunked", "DeviceArray", "GSPMDSharding", "GlobalDeviceArray",
-    "NoSharding", "OpSharding", "Parts", "PmapSharding", "Replicated", "SerialLoop", "ShardedAxis",
+    "FROM_GDA", "ArrayMapping", "Chunked", "DeviceArray", "DeviceLocalLayout", "GSPMDSharding",
+    "GlobalDeviceArray", "Layout", "NoSharding", "OpSharding", "Parts", "PmapSharding",
+    "Replicated", "SerialLoop", "ShardedAxis",
     "ShardedDeviceArray", "ShardingSpec", "Unstacked", "barrier_wait", "call",
     "device_put_replicated", "device_put_sharded", "get_global_aval", "get_local_aval",
     "get_num_partitions", "id_print", "id_tap", "make_device_array", "make_sharded_device_array",

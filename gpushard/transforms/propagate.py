@@ -369,7 +369,8 @@ class _Build:
                 x = self._brought(x, next(wants), step.name, laid.total)
             operands.append(x)
         ends = [tiling for _, tiling in laid.results]
-        if [x.tiling for x in step.results] == ends and _alike(operands, step.operands):
+        same = [x.tiling for x in step.results] == ends and _alike(operands, step.operands)
+        if same or step.row is None:  # what has no row stays where it is
             moved = laid.own if self._layout.priced[number] else step.moved
             self._steps.append(dataclasses.replace(step, operands=tuple(operands), moved=moved))
             return

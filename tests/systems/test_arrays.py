@@ -337,3 +337,68 @@ def test_traced_and_mapped_values_are_arrays() -> None:
     gs.pmap(f)(x)
     gs.shard_map(f, gs.make_mesh((8,), "x"), P("x"), P("x"))(x)
     assert seen == [True] * 4
+
+
+def test_layouts_have_the_names_of_old() -> None:
+    lies = gs.legacy.Layout(gs.legacy.DeviceLocalLayout((0, 1)), SPLIT)
+    assert lies == gs.Format(gs.Layout((0, 1)), SPLIT)
+    assert np.array_equal(gs.device_put(VALUE, lies), VALUE)
+
+
+def test_a_callback_takes_a_format_and_gives_the_type() -> None:
+    made = gs.make_array_from_callback(
+        (8, 6), gs.Format(gs.Layout((0, 1)), SPLIT), lambda index: VALUE[index].astype("int16")
+    )
+    assert made.dtype == np.int16 and made.sharding == SPLIT
+
+
+def test_arrays_are_not_made_of_callbacks_while_tracing() -> None:
+    def f(v: Any) -> Any:
+        return gs.make_array_from_callback((8, 6), SPLIT, lambda index: v[index])
+
+    with pytest.raises((TypeError, ValueError)):
+        gs.jit(f)(VALUE)
+
+
+def test_arrays_are_not_made_of_traced_values() -> None:
+    with pytest.raises(ValueError):
+        gs.jit(lambda v: gs.make_array_from_single_device_arrays((8, 6), SPLIT, [v] * 8))(VALUE)
+
+
+def test_guards_may_log_or_allow_what_is_asked_for(caplog: Any) -> None:
+    x = gs.device_put(VALUE)
+    with gs.transfer_guard_device_to_host("log"):
+        np.asarray(x + 1)
+    assert any("device" in record.getMessage() for record in caplog.records)
+    with gs.transfer_guard("disallow"):
+        gs.device_get(gs.device_put(VALUE))
+    with gs.transfer_guard("disallow_explicit"), pytest.raises(RuntimeError):
+        gs.device_put(VALUE)
+
+
+def test_trees_of_placements_may_be_lists_of_devices() -> None:
+    parts = gs.device_put([VALUE, VALUE], list(DEVICES[:2]))
+    assert [part.devices() for part in parts] == [{d} for d in DEVICES[:2]]
+
+
+def test_aliases_of_host_data_are_asked_for() -> None:
+    made = gs.device_put(VALUE, DEVICES[0], may_alias=True)
+    assert np.array_equal(made, VALUE)
+
+
+def test_interfaces_of_cuda_are_those_of_gpus(x: gs.Array) -> None:
+    with pytest.raises(AttributeError):
+        x.__cuda_array_interface__  # noqa: B018
+
+
+def test_users_shardings_and_lists_survive_operations() -> None:
+    x = gs.pmap(lambda v: v)(VALUE)
+    assert (x + 1).sharding == x.sharding and x.sum() == VALUE.sum()
+    assert np.array_equal(x @ VALUE.T, VALUE @ VALUE.T) and x[2:4].shape == (2, 6)
+
+
+def test_an_index_of_a_pmap_sharding_is_a_shard_without_a_copy() -> None:
+    x = gs.pmap(lambda v: v)(VALUE)
+    row = x[np.int64(-1)]
+    assert row.unsafe_buffer_pointer() == x.addressable_data(7).unsafe_buffer_pointer()
+    assert not row.committed

@@ -490,3 +490,43 @@ def test_a_failure_surfaces_once() -> None:
 def test_call_asks_a_function_of_the_host() -> None:
     made = legacy.call(np.sin, VALUE, result_shape=gs.ShapeDtypeStruct((8,), "float64"))
     assert np.allclose(made, np.sin(VALUE))
+
+
+def test_xmap_has_lower() -> None:
+    lowered = legacy.xmap(lambda v: v + 1, ["i"], ["i"]).lower(VALUE)  # type: ignore[attr-defined]
+    assert np.array_equal(lowered.compile()(VALUE), VALUE + 1)
+
+
+def test_groups_may_be_of_different_sizes() -> None:
+    groups = [[0, 1, 2], [3, 4, 5, 6, 7]]
+    assert over(lambda b: lax.psum(b, "x", axis_index_groups=groups)).tolist() == [3] * 3 + [25] * 5
+
+
+def test_a_name_may_be_used_again_further_inside() -> None:
+    f = gs.vmap(lambda v: gs.vmap(lambda w: lax.psum(w, "i"), axis_name="i")(v), axis_name="i")
+    assert np.array_equal(f(ROWS), np.repeat(ROWS.sum(1, keepdims=True), 2, 1))
+
+
+def test_callbacks_are_in_the_order_of_the_program() -> None:
+    seen: list[int] = []
+    for n in range(5):
+        gs.debug.callback(lambda v: seen.append(int(v)), gnp.asarray(n), ordered=True)
+    gs.effects_barrier()
+    assert seen == list(range(5))
+
+
+@differs("`x[i] = v`, `x += v`")
+def test_values_in_bodies_can_be_assigned_to() -> None:
+    def f(b: Any) -> Any:
+        b = b + 0
+        b[0] = 1
+        b += 1
+        return b
+
+    assert np.array_equal(gs.shard_map(f, LINE, P("x"), P("x"))(VALUE), np.full(8, 2.0))
+
+
+@differs('`x.sum("i")`, `einsum("{i}->", x)`')
+def test_reductions_take_names_in_every_map() -> None:
+    f = gs.vmap(lambda v: v.sum("i"), axis_name="i", out_axes=None)
+    assert np.array_equal(f(ROWS), ROWS.sum(0))

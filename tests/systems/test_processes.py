@@ -9,6 +9,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import P, multihost
+from tests.systems.behaviours import differs
 
 MESH = gs.make_mesh((4, 2), ("x", "y"))
 
@@ -76,6 +77,11 @@ def test_computation_follows_the_sharding(f: str) -> None:
     x = gs.device_put(np.ones((16, 8)), gs.NamedSharding(mesh, P("x")))
     made = {"x @ x.T": lambda: x @ x.T, "sin": lambda: np.sin(x), "copy": lambda: x.copy()}[f]()  # type: ignore[attr-defined,call-overload]
     assert len(made.sharding.device_set) == 8 and made.sharding.spec[0] == "x"
+
+
+@differs("`distributed.initialize`")
+def test_a_program_is_one_process() -> None:
+    assert gs.process_count() == 1 and not hasattr(gs, "distributed")
 
 
 def test_data_of_this_process_makes_an_array() -> None:

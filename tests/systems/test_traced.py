@@ -307,3 +307,56 @@ def test_pjit_takes_one_spelling() -> None:
 def test_pjit_never_moves_what_was_put_elsewhere() -> None:
     with pytest.raises(ValueError), GRID:
         gs.pjit(lambda v: v, in_axis_resources=P("x"))(gs.device_put(VALUE, gs.devices()[1]))
+
+
+def test_formats_and_open_layouts_are_shardings_of_jit() -> None:
+    lies = gs.Format(gs.Layout((0,)), ROWS)
+    f = gs.jit(lambda v: v + 1, in_shardings=lies, out_shardings=gs.Format(gs.Layout.AUTO, ROWS))
+    assert f(VALUE).sharding == ROWS
+
+
+def test_open_dims_are_left_to_the_library() -> None:
+    def f(v: Any) -> Any:
+        sharding = gs.NamedSharding(GRID, P(P.UNCONSTRAINED, "y"))
+        return lax.with_sharding_constraint(v * 2, sharding)
+
+    x = gs.device_put(np.ones((8, 4)), gs.NamedSharding(GRID, P("x")))
+    assert gs.jit(f)(x).sharding.spec == P("x", "y")
+
+
+def test_layouts_of_compiled_functions_have_the_name_of_old() -> None:
+    compiled = stages()[2]
+    ((layout,), _), ((lies,), _) = compiled.input_layouts, compiled.input_formats
+    assert layout == lies.layout
+
+
+def test_random_keys_and_assignments_are_traced() -> None:
+    def f(key: Any, v: Any) -> Any:
+        v = v + 0
+        v[0] = 9
+        return gs.random.uniform(gs.random.split(key)[0], (3,)), v.at[1].set(7)
+
+    drawn, v = gs.jit(f)(gs.random.key(0), VALUE)
+    assert drawn.shape == (3,) and v.tolist()[:2] == [9, 7]
+
+
+def test_maps_and_collectives_are_traced() -> None:
+    f = gs.jit(gs.shard_map(lambda b: lax.psum(b, "x"), LINE, P("x"), P()))
+    assert f(VALUE).tolist() == [28]
+    assert np.array_equal(gs.vmap(gs.jit(lambda v: v * 2))(VALUE), 2 * VALUE)
+
+
+def test_a_function_may_be_jitted_again_without_tracing_again() -> None:
+    calls: list[int] = []
+
+    def f(v: Any) -> Any:
+        calls.append(1)
+        return v + 1
+
+    gs.jit(f)(VALUE)
+    gs.jit(f)(VALUE)
+    assert calls == [1]
+
+
+def test_associative_scans() -> None:
+    assert np.array_equal(lax.associative_scan(gnp.add, gnp.asarray(VALUE)), np.cumsum(VALUE))

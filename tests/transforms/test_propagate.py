@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import lax, testing
+from gpushard.geometry import sharding
 from gpushard.transforms import propagate
 from gpushard.transforms.graph import Graph
 from tests.share import examples, some
@@ -298,3 +299,14 @@ def test_a_thousand_rows_price_few(mesh: Any, monkeypatch: pytest.MonkeyPatch) -
     assert count == 0
     compiled(moving, y)
     assert count <= 200 + 50
+
+
+def test_tilings_that_were_forgotten_meanwhile() -> None:
+    """What is kept of a mapped function refers to tilings that others no longer get."""
+    mesh = gs.make_mesh((8,), "x")
+    f = gs.shard_map(lambda b: lax.psum(b, "x"), mesh, P("x"), P())
+    value = np.arange(8.0)
+    f(value)
+    sharding._tilings.clear()
+    assert gs.jit(f)(value).tolist() == [28]
+    assert gs.jit(lambda v: f(v * 2) + 1)(gs.device_put(value)).tolist() == [57]
