@@ -12,13 +12,7 @@
 from gpushard import nn
 from gpushard.nn import *
 from gpushard.nn import initializers as initializers
-from gpushard.nnx.boundary import (
-    NodeStates,
-    clear_non_graph_nodes,
-    from_tree,
-    to_tree,
-    update_context,
-)
+from gpushard.nnx.boundary import NodeStates, clear_non_graph_nodes
 from gpushard.nnx.filters import (
     All,
     Any,
@@ -63,6 +57,7 @@ from gpushard.nnx.state import (
     to_pure_dict,
 )
 from gpushard.nnx.state_sharding import PrefixMapping, StateSharding
+from gpushard.nnx.to_tree import from_tree, to_tree, update_context
 from gpushard.nnx.variable import (
     BatchStat,
     Cache,

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpushard import tree
 from gpushard.array.array import Array, ConcreteArray
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.nnx.filters import Filter
 from gpushard.nnx.graph import of_graph
 from gpushard.nnx.graphdef import (
     GraphDef,
@@ -30,14 +27,14 @@ from gpushard.nnx.graphdef import (
     shown_path,
 )
 from gpushard.nnx.levels import OUTSIDE, Leveled, entered, level
-from gpushard.nnx.state import State, check_taken, divided, from_flat_state, to_flat_state
+from gpushard.nnx.state import State, from_flat_state, to_flat_state
 from gpushard.nnx.state_sharding import PrefixMapping
 from gpushard.nnx.variable import Variable, put
 from gpushard.transforms.named_dims import Mapped
 from gpushard.transforms.trace import Tracer
 from gpushard.tree.node import NODES, GetAttrKey, Node
 
-__all__ = ["NodeStates", "clear_non_graph_nodes", "from_tree", "to_tree", "update_context"]
+__all__ = ["NodeStates", "clear_non_graph_nodes"]
 
 
 class NodeStates:
@@ -465,190 +462,3 @@ def check_aliases(roots: Sequence[tuple[str, Any, Any]], what: str) -> None:
 
 _VISITS = 64
 """Paths to an object that are looked at, of which there may be as many as numbers have digits."""
-
-
-# For transforms of others
-
-
-class SplitContext:
-    """Takes the graphs of one call apart; what `split_fn` of `to_tree` gets."""
-
-    def __init__(self, splitter: Splitter) -> None:
-        self._splitter = splitter
-
-    def flatten(self, node: Any, *filters: Filter) -> tuple[Any, ...]:
-        """Return the GraphDef of a graph, and a State for each filter, as `split` does.
-
-        Objects that graphs before it have are no leaves of it.
-        """
-        part = self._splitter.split(node)
-        boxes = part.graphdef.boxed(part.leaves)
-        flat = list(zip(part.graphdef.leaf_paths(), boxes, strict=True))
-        parts = divided(flat, filters or (...,), "flatten")
-        check_taken(parts[-1], "flatten")
-        return part.graphdef, *map(from_flat_state, parts[:-1])
-
-
-class MergeContext:
-    """Puts the graphs of one call together; what `merge_fn` of `from_tree` gets."""
-
-    def __init__(self, objects: list[Any], outside: Sequence[Any]) -> None:
-        self._objects = objects
-        self._outside = outside
-
-    def unflatten(self, graphdef: GraphDef, *states: Any) -> Any:
-        """Return the graph of a GraphDef and States, as `merge` does."""
-        states_ = NodeStates(graphdef, states)
-        return build(graphdef, states_.leaves, self._objects, self._outside)
-
-
-class _Crossing:
-    """What `to_tree` and `from_tree` know of one call."""
-
-    __slots__ = ("known", "outside")
-
-    def __init__(self) -> None:
-        self.outside: list[Any] | None = None
-        self.known: dict[int, int] | None = None
-
-
-_crossings: ContextVar[dict[Any, _Crossing] | None] = ContextVar("update contexts", default=None)
-
-
-@contextmanager
-def update_context(tag: Any) -> Iterator[None]:
-    """Have `to_tree` and `from_tree` with a tag speak of the same objects within a block.
-
-    Args:
-      tag: anything that can be hashed.
-    """
-    token = _crossings.set({**(_crossings.get() or {}), tag: _Crossing()})
-    try:
-        yield
-    finally:
-        _crossings.reset(token)
-
-
-def _crossing(tag: Any) -> _Crossing | None:
-    if tag is None:
-        return None
-    found = (_crossings.get() or {}).get(tag)
-    if found is None:
-        raise ArgumentError(
-            f"ctxtag={tag!r} is not that of an update_context around; call it within one",
-            argument="ctxtag",
-        )
-    return found
-
-
-def _split(context: SplitContext, path: Any, prefix: Any, leaf: Any) -> Any:
-    filters = getattr(prefix, "filters", ())
-    return NodeStates.from_split(*context.flatten(leaf, *filters), metadata=prefix)
-
-
-def _merge(context: MergeContext, path: Any, prefix: Any, leaf: Any) -> Any:
-    return context.unflatten(leaf.graphdef, *leaf.states)
-
-
-def to_tree(
-    node: Any,
-    /,
-    *,
-    prefix: Any = None,
-    split_fn: Callable[[SplitContext, Any, Any, Any], Any] = _split,
-    check_aliasing: bool = True,
-    ctxtag: Any = None,
-) -> Any:
-    """Return a pytree with its graphs taken apart, as what can be an argument of a transform.
-
-    Args:
-      node: the pytree, whose Modules and Variables may share objects.
-      prefix: a prefix of it, which says something of each graph.
-      split_fn: takes a context with `flatten`, a path, what the prefix says and a graph, and gives
-        a pytree; by default `NodeStates`, in as many States as the prefix has filters.
-      check_aliasing: whether all paths to a Variable must say the same of it.
-      ctxtag: the tag of an `update_context`, within which objects keep their identity.
-
-    Returns:
-      The pytree.
-
-    Raises:
-      ArgumentError: two paths to a Variable say different things.
-      TreeError: prefix is none.
-
-    >>> import gpushard as gs
-    >>> from gpushard import nnx
-    >>> m = nnx.Module()
-    >>> m.rate = nnx.Param(gs.numpy.ones(2))
-    >>> pure = nnx.to_tree((m, {"again": m}))
-    >>> new, others = nnx.from_tree(pure)
-    >>> len(gs.tree.leaves(pure)), others["again"] is new, new is m
-    (1, True, False)
-    """
-    crossing = _crossing(ctxtag)
-    splitter = Splitter(None if crossing is None else crossing.known)
-    leaves, structure = graph_leaves(node)
-    paths = structure.leaf_paths()
-    said = prefixes(prefix, node, ("prefix", "tree"))
-    if check_aliasing and prefix is not None:
-        roots = [
-            (tree.keystr(path), x, own)
-            for path, x, own in zip(paths, leaves, said, strict=True)
-            if isinstance(x, Leveled)
-        ]
-        check_aliases(roots, "prefix")
-    context = SplitContext(splitter)
-    made = [
-        split_fn(context, path, own, x) if isinstance(x, Leveled) else x
-        for path, x, own in zip(paths, leaves, said, strict=True)
-    ]
-    if crossing is not None and crossing.known is None:
-        crossing.outside = splitter.objects
-    return structure.unflatten(made)
-
-
-def from_tree(
-    node: Any,
-    /,
-    *,
-    prefix: Any = None,
-    merge_fn: Callable[[MergeContext, Any, Any, Any], Any] = _merge,
-    is_inner: bool | None = None,
-    ctxtag: Any = None,
-) -> Any:
-    """Return a pytree with graphs put together that `to_tree` took apart.
-
-    Args:
-      node: the pytree.
-      prefix: a prefix of it, for `merge_fn`.
-      merge_fn: takes a context with `unflatten`, a path, what the prefix says and `NodeStates`, and
-        gives a graph.
-      is_inner: whether this is in the function that is transformed; else objects that were there
-        when `to_tree` was called are brought up to date.
-      ctxtag: the tag of an `update_context`, within which objects keep their identity.
-
-    Returns:
-      The pytree.
-
-    Raises:
-      ArgumentError: there is no such context.
-    """
-    crossing = _crossing(ctxtag)
-    outside: Sequence[Any] = ()
-    if crossing is not None and not is_inner:
-        outside = crossing.outside or ()
-    objects: list[Any] = []
-    context = MergeContext(objects, outside)
-    leaves, structure = tree.flatten(node, _is_states)
-    paths = structure.leaf_paths()
-    said: list[Any] = [None] * len(leaves)
-    if prefix is not None:
-        numbers = structure.unflatten(range(len(leaves)))
-        said = tree.broadcast_prefix(prefix, numbers, lambda x: x is None)
-    made = [
-        merge_fn(context, path, own, x) if type(x) is NodeStates else x
-        for path, x, own in zip(paths, leaves, said, strict=True)
-    ]
-    if crossing is not None and is_inner:
-        crossing.known = {id(x): n for n, x in enumerate(objects)}
-    return structure.unflatten(made)
