@@ -263,8 +263,7 @@ class _Grid:
 
 
 def _laid(mesh: Any, names: Names, entries: Sequence[tuple[str, ...]]) -> NamedSharding:
-    every = [*[name.place or () for name in names], *entries]
-    return NamedSharding(mesh, P(*[entry or None for entry in every]))
+    return NamedSharding(mesh, P(*[name.place for name in names], *entries))
 
 
 _grids: ContextVar[_Grid | None] = ContextVar("partitions", default=None)

@@ -208,7 +208,7 @@ class _Call:
             return x if isinstance(x, Array) else device_put(x)
         if not isinstance(x, Array):
             dims = {dim: self._where.places[name] for name, dim in entry.dims.items()}
-            spec = P(*[dims.get(dim) or None for dim in range(np.ndim(x))])
+            spec = P(*[dims.get(dim) for dim in range(np.ndim(x))])
             return device_put(x, NamedSharding(mesh, spec))
         return x
 

@@ -253,7 +253,7 @@ def called(
     own = [_aval(leaf, operands.what, path) for leaf, path in zip(leaves, paths, strict=True)]
     avals = [((*[name.size for name in names], *shape), dtype) for shape, dtype in own]
     if mesh is not None:
-        sharding = NamedSharding(mesh, P(*[name.place or None for name in names]))
+        sharding = NamedSharding(mesh, P(*[name.place for name in names]))
     places = [
         None if sharding is None else as_sharding(sharding, len(shape), "sharding")
         for shape, _ in avals

@@ -214,7 +214,7 @@ def _numbers(name: NamedDim) -> Mapped:
     assert frame is not None
     sharding: Any = default_sharding((name.size,))
     if frame.mesh is not None:
-        sharding = NamedSharding(frame.mesh, P(name.place or None))
+        sharding = NamedSharding(frame.mesh, P(name.place))
     made = bind_plain(ARANGE, (0, 1), ((name.size,), _INDEX, frame.mesh is not None), sharding)
     return mapped(made, (name,), frame, None)
 
@@ -241,7 +241,7 @@ def _splits(value: Any) -> list[tuple[str, ...]]:
 
 
 def _spec(sharding: NamedSharding, entries: Sequence[tuple[str, ...]]) -> NamedSharding:
-    return sharding.with_spec(P(*[entry or None for entry in entries]))
+    return sharding.with_spec(P(*entries))
 
 
 def _moved(value: Any, entries: Sequence[tuple[str, ...]]) -> Any:

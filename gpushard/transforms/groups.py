@@ -223,5 +223,5 @@ def _on(
     """Return an array over another mesh of its devices, with other dims for one or two of its."""
     own = [value._sharding.spec.axes(dim) for dim in range(value.ndim)]
     own[at : at + gone] = places
-    sharding = NamedSharding(mesh, P(*[entry or None for entry in own]))
+    sharding = NamedSharding(mesh, P(*own))
     return relabel(value, sharding.tiling(shape), sharding)

@@ -501,7 +501,7 @@ def brought(x: Mapped, mesh: Any) -> Mapped:
     value = x._value
     if not value._committed or getattr(value._sharding, "mesh", None) is mesh:
         return x
-    sharding = NamedSharding(mesh, P(*[name.place or None for name in x._names]))
+    sharding = NamedSharding(mesh, P(*[name.place for name in x._names]))
     value = value._moved(sharding, "a value of the function around this one")
     return mapped(value, x._names, x._frame, x._source)
 
@@ -562,7 +562,7 @@ def sharding_without(x: Mapped, names: Sequence[NamedDim]) -> NamedSharding | No
         return None
     gone = [x._names.index(name) for name in names]
     axes = [own.spec.axes(dim) for dim in range(x._value.ndim) if dim not in gone]
-    return own.with_spec(P(*[each or None for each in axes]))
+    return own.with_spec(P(*axes))
 
 
 def sharding_within(x: Mapped) -> Sharding:
@@ -572,7 +572,7 @@ def sharding_within(x: Mapped) -> Sharding:
     if not lead:
         return cast("Sharding", own)
     if isinstance(own, NamedSharding):
-        axes = [own.spec.axes(dim) or None for dim in range(lead, x._value.ndim)]
+        axes = [own.spec.axes(dim) for dim in range(lead, x._value.ndim)]
         return own.with_spec(P(*axes))
     return cast("Sharding", own.beside)
 
@@ -598,4 +598,4 @@ def sharding_of(value: Any, names: Names, mesh: Mesh | None) -> NamedSharding | 
             continue
         axes = own.spec.axes(dim) if isinstance(own, NamedSharding) and own.mesh == mesh else ()
         entries.append(tuple(axis for axis in axes if axis not in taken))
-    return NamedSharding(mesh, P(*[entry or None for entry in entries]))
+    return NamedSharding(mesh, P(*entries))
