@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from gpushard.array.array import Array, ConcreteArray
-from gpushard.errors import ArgumentError, TracedValueError, UnboundAxisError
+from gpushard.errors import ArgumentError, UnboundAxisError
 from gpushard.functions.values import is_value
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
@@ -249,16 +249,12 @@ class Mapped(Traced):
 
     def _check_open(self) -> None:
         if not self._frame.is_open:
-            raise leaked(self)
+            raise self._leaked(self._frame.what)
 
     def _check_assigned(self, what: str) -> None:
         self._check_open()
         if self._frame is not _innermost.get():
-            raise self._error(
-                TracedValueError,
-                f"{what} in a function that is mapped itself changes a value of the one around it",
-                "assign to a copy (y = x + 0), or return the new value",
-            )
+            raise self._assigned_within(what, "mapped")
 
     def _become(self, new: Any) -> None:
         self._value = new._value
@@ -314,19 +310,6 @@ def mapped(value: Any, names: Names, frame: Frame, source: Source) -> Mapped:
 
 
 _new: Any = object.__new__
-
-
-def leaked(x: Mapped) -> TracedValueError:
-    """Return the error about a value that is used after its function has returned."""
-    arg, line = x._origin()[0], user_line()
-    return TracedValueError(
-        f"{line} uses a value of the {x._frame.what}, which has returned; return it from that "
-        f"function. It comes from {arg}",
-        argument="self",
-        arg=arg,
-        line=line,
-        shape=x._shape,
-    )
 
 
 def merged(*each: Names) -> Names:
@@ -415,7 +398,7 @@ class NamedDims:
                 own, mine = arg._frame, arg._names
                 if own is not frame:
                     if not own.is_open:
-                        raise leaked(arg)
+                        raise arg._leaked(own.what)
                     if frame is None or own.depth > frame.depth:
                         frame = own
                 if mine is not names and mine != names:
