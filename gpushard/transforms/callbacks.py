@@ -63,7 +63,7 @@ class Operands:
         leaves, self._structure = tree.flatten(given)
         paths = self._structure.leaf_paths()
         taken = [
-            _snapshot(leaf, what, "".join(map(str, path)), others)
+            _snapshot(leaf, what, tree.keystr(path), others)
             for leaf, path in zip(leaves, paths, strict=True)
         ]
         self.values = [value for value, _ in taken]
@@ -248,7 +248,7 @@ def called(
       CallbackError: the function raised something, or gave something else.
     """
     leaves, structure = tree.flatten(result)
-    paths = ["".join(map(str, path)) for path in structure.leaf_paths()]
+    paths = [tree.keystr(path) for path in structure.leaf_paths()]
     title, mesh, names = operands.title, operands.mesh, merged(over, dims)
     own = [_aval(leaf, operands.what, path) for leaf, path in zip(leaves, paths, strict=True)]
     avals = [((*[name.size for name in names], *shape), dtype) for shape, dtype in own]
@@ -267,7 +267,7 @@ def called(
             for position in _positions(over):
                 given = function(now.at(host, position, dims, how), now.device_at(position))
                 made = tree.leaves_with_path(given)
-                _check_structure(["".join(map(str, path)) for path, _ in made], paths, title)
+                _check_structure([tree.keystr(path) for path, _ in made], paths, title)
                 for array, path, (_, leaf) in zip(out, paths, made, strict=True):
                     part = array[_index(names, position)]
                     part[...] = _checked(np.asarray(leaf), part, title, path)

@@ -428,7 +428,7 @@ class Compiled(_Stage):
 
     def _check(self, arrays: list[Any]) -> None:
         own = self._signature
-        paths = ["".join(map(str, path)) for path in own.in_tree.leaf_paths()]
+        paths = [tree.keystr(path) for path in own.in_tree.leaf_paths()]
         wrong, apart = [], []
         for n, (x, var, key, path) in enumerate(
             zip(arrays, own.graph.inputs, own.in_keys, paths, strict=True)
