@@ -26,15 +26,9 @@ from gpushard.legacy.parts import (
 from gpushard.placement.defaults import local_devices
 from gpushard.placement.device_put import device_put
 from gpushard.transforms.abstract import eval_shape
+from gpushard.transforms.frames import Frame, Names, frames, innermost
 from gpushard.transforms.jit import jit
-from gpushard.transforms.named_dims import (
-    Frame,
-    Mapped,
-    Names,
-    frames,
-    innermost,
-    mapped,
-)
+from gpushard.transforms.mapped import Mapped, mapped
 from gpushard.transforms.placed_dims import relabel
 from gpushard.transforms.signature import (
     check_function,

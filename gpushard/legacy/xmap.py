@@ -34,17 +34,9 @@ from gpushard.ops.bind import bind
 from gpushard.ops.table.movement import TRANSPOSE
 from gpushard.placement.defaults import get_mesh, local_devices
 from gpushard.placement.device_put import device_put
+from gpushard.transforms.frames import Frame, NamedDim, check_apart
 from gpushard.transforms.jit import jit
-from gpushard.transforms.named_dims import (
-    Frame,
-    Mapped,
-    NamedDim,
-    as_mapped,
-    check_apart,
-    mapped,
-    sharding_of,
-    spread,
-)
+from gpushard.transforms.mapped import Mapped, as_mapped, mapped, sharding_of, spread
 from gpushard.transforms.signature import (
     check_function,
     check_leaf,

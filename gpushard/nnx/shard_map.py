@@ -206,9 +206,10 @@ class _Ends:
         args, kwargs, out = results
         positions = parameter_names(self._f, len(args))
         names = []
-        for (_, first, *path), _leaf in tree.leaves_with_path((args, kwargs)):
+        for path, _ in tree.leaves_with_path((args, kwargs)):
+            first = path[1]
             name = positions[first.idx] if hasattr(first, "idx") else str(first.key)
-            left = f"argument {name}{tree.keystr(path)}, as the function leaves it,"
+            left = f"argument {name}{tree.keystr(path[2:])}, as the function leaves it,"
             names.append((left, "in_specs"))
         names += [(name, "out_specs") for name in result_names(tree.structure(out))]
         return tree.leaves(results), self._specs, names

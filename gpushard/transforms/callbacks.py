@@ -28,16 +28,9 @@ from gpushard.placement.defaults import default_sharding
 from gpushard.placement.device_put import as_sharding, device_put
 from gpushard.runtime import current
 from gpushard.transforms.executable import array_of
+from gpushard.transforms.frames import NamedDim, Names, frames, innermost, merged
 from gpushard.transforms.graph import Var
-from gpushard.transforms.named_dims import (
-    Mapped,
-    NamedDim,
-    Names,
-    frames,
-    innermost,
-    mapped,
-    merged,
-)
+from gpushard.transforms.mapped import Mapped, mapped
 from gpushard.transforms.signature import check_leaf
 from gpushard.transforms.trace import tracing
 from gpushard.transforms.traced import Traced, user_line

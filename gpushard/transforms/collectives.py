@@ -26,17 +26,8 @@ from gpushard.ops.table.creation import ARANGE
 from gpushard.ops.table.movement import PERMUTE, RESHAPE, TRANSPOSE
 from gpushard.ops.table.reductions import SUM
 from gpushard.placement.defaults import default_sharding
-from gpushard.transforms.named_dims import (
-    Mapped,
-    NamedDim,
-    Names,
-    element_along,
-    innermost,
-    mapped,
-    merged,
-    sharding_without,
-    spread,
-)
+from gpushard.transforms.frames import NamedDim, Names, innermost, merged
+from gpushard.transforms.mapped import Mapped, element_along, mapped, sharding_without, spread
 from gpushard.transforms.placed_dims import relabel
 from gpushard.typing import Shape
 

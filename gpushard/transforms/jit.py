@@ -38,8 +38,8 @@ from gpushard.transforms.arguments import (
 from gpushard.transforms.constraints import check_devices, laid_out, placed
 from gpushard.transforms.executable import Executable, array_of, var_of
 from gpushard.transforms.fold import folded
+from gpushard.transforms.frames import innermost
 from gpushard.transforms.graph import Graph
-from gpushard.transforms.named_dims import innermost
 from gpushard.transforms.propagate import optimized
 from gpushard.transforms.signature import (
     check_function,

@@ -25,7 +25,8 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.ops.rule import Splits
 from gpushard.placement.device_put import device_put
-from gpushard.transforms.named_dims import Frame, Mapped, Names, mapped, spread
+from gpushard.transforms.frames import Frame, Names
+from gpushard.transforms.mapped import Mapped, mapped, spread
 from gpushard.typing import Shape
 
 

@@ -10,7 +10,8 @@ from gpushard import tree
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.mesh import AbstractMesh, Mesh
 from gpushard.geometry.partition_spec import PartitionSpec
-from gpushard.transforms.named_dims import Frame, NamedDim, as_mapped, element_along
+from gpushard.transforms.frames import Frame, NamedDim
+from gpushard.transforms.mapped import as_mapped, element_along
 from gpushard.transforms.placed_dims import entered, left
 from gpushard.transforms.signature import (
     check_function,

@@ -12,7 +12,7 @@ import numpy as np
 from gpushard import tree
 from gpushard.array.array import Array, ConcreteArray
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.transforms.named_dims import Mapped
+from gpushard.transforms.mapped import Mapped
 from gpushard.transforms.traced import user_line
 
 

@@ -35,16 +35,8 @@ from gpushard.geometry.sharding_spec import (
 from gpushard.geometry.tiling import Tiling
 from gpushard.ops.rule import Splits
 from gpushard.placement.device_put import device_put
-from gpushard.transforms.named_dims import (
-    Frame,
-    Mapped,
-    Names,
-    as_mapped,
-    brought,
-    innermost,
-    mapped,
-    spread,
-)
+from gpushard.transforms.frames import Frame, Names, innermost
+from gpushard.transforms.mapped import Mapped, as_mapped, brought, mapped, spread
 from gpushard.transforms.placed_dims import relabel
 from gpushard.transforms.signature import (
     check_axis,

@@ -21,9 +21,9 @@ from gpushard.placement.device_put import device_put
 from gpushard.transforms.costs import costs
 from gpushard.transforms.executable import Executable, array_of, launches_of
 from gpushard.transforms.fold import folded
+from gpushard.transforms.frames import innermost
 from gpushard.transforms.graph import Graph, Var
 from gpushard.transforms.memory import CompiledMemoryStats, memory
-from gpushard.transforms.named_dims import innermost
 from gpushard.transforms.propagate import optimized
 from gpushard.transforms.regions import fused
 from gpushard.transforms.trace import tracing

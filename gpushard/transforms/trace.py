@@ -32,8 +32,9 @@ from gpushard.ops.scalars import KINDS
 from gpushard.placement.device_put import device_put
 from gpushard.runtime.runtime import Runtime
 from gpushard.transforms.executable import array_of, var_of
+from gpushard.transforms.frames import innermost
 from gpushard.transforms.graph import Graph, Step, Var
-from gpushard.transforms.named_dims import as_mapped, innermost
+from gpushard.transforms.mapped import as_mapped
 from gpushard.transforms.placed_dims import relabelled
 from gpushard.transforms.scopes import scope
 from gpushard.transforms.steps import closed, resharded
