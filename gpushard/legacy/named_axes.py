@@ -18,7 +18,7 @@ from gpushard import tree
 from gpushard.errors import ArgumentError, ArgumentTypeError, MeshError
 from gpushard.geometry.mesh import Mesh
 from gpushard.legacy.serial_loop import OwnLoop, SerialLoop, loops_here
-from gpushard.transforms.named_dims import Frame
+from gpushard.transforms.frames import Frame
 
 Label: TypeAlias = Callable[[int], str]
 """Gives the name of an argument by its number."""

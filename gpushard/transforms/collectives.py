@@ -26,17 +26,8 @@ from gpushard.ops.table.creation import ARANGE
 from gpushard.ops.table.movement import PERMUTE, RESHAPE, TRANSPOSE
 from gpushard.ops.table.reductions import SUM
 from gpushard.placement.defaults import default_sharding
-from gpushard.transforms.named_dims import (
-    Mapped,
-    NamedDim,
-    Names,
-    element_along,
-    innermost,
-    mapped,
-    merged,
-    sharding_without,
-    spread,
-)
+from gpushard.transforms.frames import NamedDim, Names, innermost, merged
+from gpushard.transforms.mapped import Mapped, element_along, mapped, sharding_without, spread
 from gpushard.transforms.placed_dims import relabel
 from gpushard.typing import Shape
 
@@ -214,7 +205,7 @@ def _numbers(name: NamedDim) -> Mapped:
     assert frame is not None
     sharding: Any = default_sharding((name.size,))
     if frame.mesh is not None:
-        sharding = NamedSharding(frame.mesh, P(name.place or None))
+        sharding = NamedSharding(frame.mesh, P(name.place))
     made = bind_plain(ARANGE, (0, 1), ((name.size,), _INDEX, frame.mesh is not None), sharding)
     return mapped(made, (name,), frame, None)
 
@@ -241,7 +232,7 @@ def _splits(value: Any) -> list[tuple[str, ...]]:
 
 
 def _spec(sharding: NamedSharding, entries: Sequence[tuple[str, ...]]) -> NamedSharding:
-    return sharding.with_spec(P(*[entry or None for entry in entries]))
+    return sharding.with_spec(P(*entries))
 
 
 def _moved(value: Any, entries: Sequence[tuple[str, ...]]) -> Any:

@@ -13,8 +13,8 @@ from gpushard.functions.values import is_traced
 from gpushard.placement.defaults import local_devices
 from gpushard.runtime.current import current
 from gpushard.runtime.runtime import Device, Runtime
+from gpushard.transforms.frames import frames
 from gpushard.transforms.jit import jit
-from gpushard.transforms.named_dims import frames
 from gpushard.transforms.signature import check_function, is_array, title
 from gpushard.transforms.stacked import Opened, StackedFrame
 from gpushard.transforms.stages import Lowered

@@ -21,9 +21,9 @@ from gpushard.placement.device_put import device_put
 from gpushard.transforms.costs import costs
 from gpushard.transforms.executable import Executable, array_of, launches_of
 from gpushard.transforms.fold import folded
+from gpushard.transforms.frames import innermost
 from gpushard.transforms.graph import Graph, Var
 from gpushard.transforms.memory import CompiledMemoryStats, memory
-from gpushard.transforms.named_dims import innermost
 from gpushard.transforms.propagate import optimized
 from gpushard.transforms.regions import fused
 from gpushard.transforms.trace import tracing
@@ -428,7 +428,7 @@ class Compiled(_Stage):
 
     def _check(self, arrays: list[Any]) -> None:
         own = self._signature
-        paths = ["".join(map(str, path)) for path in own.in_tree.leaf_paths()]
+        paths = [tree.keystr(path) for path in own.in_tree.leaf_paths()]
         wrong, apart = [], []
         for n, (x, var, key, path) in enumerate(
             zip(arrays, own.graph.inputs, own.in_keys, paths, strict=True)

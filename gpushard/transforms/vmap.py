@@ -14,17 +14,8 @@ from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.ops.bind import bind
 from gpushard.ops.table.movement import TRANSPOSE
 from gpushard.placement.defaults import get_mesh
-from gpushard.transforms.named_dims import (
-    Frame,
-    Mapped,
-    NamedDim,
-    Names,
-    as_mapped,
-    innermost,
-    mapped,
-    sharding_of,
-    spread,
-)
+from gpushard.transforms.frames import Frame, NamedDim, Names, innermost
+from gpushard.transforms.mapped import Mapped, as_mapped, mapped, sharding_of, spread
 from gpushard.transforms.signature import (
     check_axis,
     check_function,
