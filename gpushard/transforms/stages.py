@@ -26,6 +26,7 @@ from gpushard.transforms.graph import Graph, Var
 from gpushard.transforms.memory import CompiledMemoryStats, memory
 from gpushard.transforms.propagate import optimized
 from gpushard.transforms.regions import fused
+from gpushard.transforms.segments import segment_in
 from gpushard.transforms.trace import tracing
 
 # fmt: off
@@ -368,6 +369,10 @@ class Compiled(_Stage):
         ]
         if known or others:
             rest = f", and those of {others} other operations" if others else ""
+            graphs = [x.counts for x in map(segment_in, self._executable.parts) if x is not None]
+            if graphs:
+                of, to = map(sum, zip(*graphs, strict=True))
+                rest += f"; {of:,} of them, captured, are {to:,} of CUDA graphs"
             lines.insert(2, f"launches: {known:,}{rest}")
         return "\n".join([self._executable.text(), *(f"# {line}" for line in lines)])
 
