@@ -71,7 +71,7 @@ def tile_kernel(whole: Nest) -> Kernel:
     def kernel(*blocks: Any, out: Any = None) -> Any:
         given = [np.asarray(block) for block in blocks]
         to = list(out) if isinstance(out, tuple) else [out]
-        own = whole.lengths(given)
+        own = whole.lengths([x.shape for x in given])
         if out is None:
             to = [np.empty(whole.shape(r, own), whole.dtype(r.place)) for r in whole.results]
         lengths = [math.prod([own[loop] for loop in group]) for group in groups]
