@@ -109,8 +109,7 @@ def launched_nest(work: Work, nest: Nest, tilings: Sequence[Tiling]) -> Launched
     dtypes = {load.operand: load.dtype for load in nest.loads}
     operands = [(dtypes[n], tiling) for n, tiling in enumerate(tilings)]
     lengths = [
-        nest.lengths([x.shard_shapes[call.home] for _, x in operands])
-        for call in work.calls
+        nest.lengths([x.shard_shapes[call.home] for _, x in operands]) for call in work.calls
     ]
     kernel: Any = fused
     work = dataclasses.replace(work, kernel=kernel)
