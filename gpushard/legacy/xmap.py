@@ -30,8 +30,7 @@ from gpushard.legacy.named_axes import (
     sizes_of,
 )
 from gpushard.numpy import stack
-from gpushard.ops.bind import bind
-from gpushard.ops.table.movement import TRANSPOSE
+from gpushard.ops.table.movement import transposed
 from gpushard.placement.defaults import get_mesh, local_devices
 from gpushard.placement.device_put import device_put
 from gpushard.transforms.frames import Frame, NamedDim, check_apart
@@ -260,7 +259,7 @@ def _entered(x: Any, entry: Entry, dims: _Dims, frame: Frame, number: int) -> Ma
     front = [lead + entry.dims[name.name] for name in names]
     order = [*range(lead), *front, *[n for n in range(lead, value.ndim) if n not in front]]
     if order != list(range(value.ndim)):
-        value = bind(TRANSPOSE, (value,), (tuple([dim - value.ndim for dim in order]),))
+        value = transposed(value, order)
     names = own._names + names
     check_apart(names)
     sharding = sharding_of(value, names, frame.mesh)
@@ -291,6 +290,5 @@ def _left(x: Any, entry: Entry, arg: str, dims: _Dims, frame: Frame, fun: Any) -
     front = {entry.dims[name.name]: lead + n for n, name in enumerate(own)}
     order = [front[n] if n in front else next(rest) for n in range(value.ndim - lead)]
     if order != list(range(lead, value.ndim)):
-        order = [*range(lead), *order]
-        value = bind(TRANSPOSE, (value,), (tuple([dim - value.ndim for dim in order]),))
+        value = transposed(value, [*range(lead), *order])
     return value if frame.outer is None else mapped(value, outer, frame.outer, x._source)

@@ -23,7 +23,7 @@ from gpushard.ops.bind import bind, bind_plain
 from gpushard.ops.row import Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.creation import ARANGE
-from gpushard.ops.table.movement import PERMUTE, RESHAPE, TRANSPOSE
+from gpushard.ops.table.movement import PERMUTE, RESHAPE, transposed
 from gpushard.ops.table.reductions import SUM
 from gpushard.placement.defaults import default_sharding
 from gpushard.transforms.frames import NamedDim, Names, innermost, merged
@@ -111,7 +111,7 @@ def joined(x: Mapped, names: Names, dim: int, *, tiled: bool) -> Mapped:
     inner = list(range(len(x._names), value.ndim))
     inner[dim:dim] = [x._names.index(name) for name in names]
     order += inner
-    value = bind(TRANSPOSE, (value,), (tuple([n - value.ndim for n in order]),))
+    value = transposed(value, order)
     if value.shape != shape:
         value = bind(RESHAPE, (value,), (shape,))
     return mapped(value, rest, x._frame, x._source)
@@ -148,7 +148,7 @@ def divided(x: Mapped, names: Names, dim: int, *, tiled: bool) -> Mapped:
     places |= {name: n for n, name in enumerate(x._names)}
     order = [places[name] for name in every]
     order += [n for n in range(value.ndim) if n not in order]
-    value = bind(TRANSPOSE, (value,), (tuple([n - value.ndim for n in order]),))
+    value = transposed(value, order)
     return mapped(value, every, x._frame, x._source)
 
 

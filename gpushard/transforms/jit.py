@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from gpushard import tree
 from gpushard.array.array import Array, ConcreteArray
-from gpushard.array.aval import KeyDType, ShapeDtypeStruct
+from gpushard.array.aval import KEY, KeyDType, ShapeDtypeStruct
 from gpushard.array.key_array import is_keys
 from gpushard.cache import BoundedCache
 from gpushard.errors import ArgumentTypeError
@@ -52,7 +52,6 @@ from gpushard.transforms.signature import (
 from gpushard.transforms.stages import Lowered, Signature, Traced
 from gpushard.transforms.trace import Trace, Tracer, inside, tracing
 
-_KEY: Any = KeyDType()
 _LEAF = tree.structure(0)
 
 _log = logging.getLogger("gpushard.jit")
@@ -332,7 +331,7 @@ class Jitted:
         with self._options.around():
             graph, shape, keys = self._trace(leaves, (structure, statics, label))
         shapes = [
-            ShapeDtypeStruct(var.shape, _KEY if key else var.dtype, weak_type=var.weak)
+            ShapeDtypeStruct(var.shape, KEY if key else var.dtype, weak_type=var.weak)
             for var, key in zip(graph.results, keys, strict=True)
         ]
         return graph, shapes[0] if shape is None else tree.unflatten(shape, shapes)

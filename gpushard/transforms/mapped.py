@@ -27,7 +27,7 @@ from gpushard.ops.derived import derived
 from gpushard.ops.programs.move import Replace
 from gpushard.ops.row import Params, Row
 from gpushard.ops.scalars import KINDS
-from gpushard.ops.table.movement import BROADCAST_TO, RESHAPE, TRANSPOSE, index
+from gpushard.ops.table.movement import BROADCAST_TO, RESHAPE, index, transposed
 from gpushard.placement.device_put import device_put
 from gpushard.transforms.frames import Frame, NamedDim, Names, Source, find, innermost, merged
 from gpushard.transforms.traced import Traced
@@ -159,7 +159,7 @@ def exposed(x: Mapped, names: Names) -> Mapped:
     order = [x._names.index(name) for name in (*rest, *names)]
     order += range(len(order), value.ndim)
     if order != list(range(value.ndim)):
-        value = bind(TRANSPOSE, (value,), (tuple([dim - value.ndim for dim in order]),))
+        value = transposed(value, order)
     return mapped(value, rest, x._frame, x._source)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpushard import tree
 from gpushard.array.array import Array, ConcreteArray
-from gpushard.array.aval import KeyDType, ShapeDtypeStruct
+from gpushard.array.aval import KEY, KeyDType, ShapeDtypeStruct
 from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
 from gpushard.frozen import dataclass
 from gpushard.geometry.format import Format, Layout
@@ -33,7 +33,6 @@ from gpushard.transforms.trace import tracing
 __all__ = ["ArgInfo", "Compiled", "CompiledMemoryStats", "Lowered", "Traced"]
 # fmt: on
 
-_KEY: Any = KeyDType()
 
 DIALECT = "gpushard"
 """How the text of a graph is called."""
@@ -100,7 +99,7 @@ class _Stage:
     def args_info(self) -> Any:
         """An `ArgInfo` for each argument."""
         return self._inputs(
-            lambda var, key, donated: ArgInfo(var.shape, _KEY if key else var.dtype, donated)
+            lambda var, key, donated: ArgInfo(var.shape, KEY if key else var.dtype, donated)
         )
 
     @property
@@ -121,7 +120,7 @@ class _Stage:
 
 def _struct(var: Var, key: bool) -> ShapeDtypeStruct:
     return ShapeDtypeStruct(
-        var.shape, _KEY if key else var.dtype, sharding=var.sharding, weak_type=var.weak
+        var.shape, KEY if key else var.dtype, sharding=var.sharding, weak_type=var.weak
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array.array import Array, ConcreteArray
-from gpushard.array.aval import KeyDType
+from gpushard.array.aval import KEY
 from gpushard.array.eager import host_data
 from gpushard.array.key_array import OF_KEYS, elements_of, is_keys
 from gpushard.functions.checks import place_tiling
@@ -40,8 +40,6 @@ from gpushard.transforms.scopes import scope
 from gpushard.transforms.steps import closed, resharded
 from gpushard.transforms.traced import Traced
 from gpushard.typing import HostArray
-
-_KEY: Any = KeyDType()
 
 
 class Tracer(Traced):
@@ -133,7 +131,7 @@ def _tracer(var: Var, trace: Trace, source: int | None, *, keys: bool = False) -
     made._sharding = var.sharding
     made._committed = var.committed
     made._shape = var.tiling.shape
-    made._dtype = _KEY if keys else var.dtype
+    made._dtype = KEY if keys else var.dtype
     made._weak_type = var.weak
     return made
 
