@@ -149,7 +149,6 @@ def start_trace(log_dir: str | os.PathLike[str]) -> None:
     """
     global _recording
     folder = os.fspath(log_dir)
-    os.makedirs(folder, exist_ok=True)
     with _lock:
         if _recording is not None:
             raise ArgumentError(
@@ -157,6 +156,7 @@ def start_trace(log_dir: str | os.PathLike[str]) -> None:
                 "gpushard.profiler.stop_trace() before another one",
                 argument="log_dir",
             )
+        os.makedirs(folder, exist_ok=True)
         _recording = _Recording(folder)
 
 

@@ -93,6 +93,7 @@ def test_what_cannot_be(tmp_path: Path) -> None:
     again = pytest.raises(ArgumentError, match=r"is being recorded.*stop_trace")
     with profiler.trace(tmp_path), again:
         profiler.start_trace(tmp_path / "other")
+    assert not (tmp_path / "other").exists()
     (tmp_path / "file").touch()
     with pytest.raises(OSError):
         profiler.start_trace(tmp_path / "file")

@@ -62,7 +62,7 @@ def _assign(x: Handle, parsed: ParsedIndex, arrays: Sequence[Any], value: Any) -
         if parsed.everything:
             _renew(x, value)
             return
-    _check_there(value)
+    value = _there(value)
     touched = _touched(x._held(), parsed)
     new: Any = as_element(value, x._dtype)
     if new is not None:
@@ -87,7 +87,7 @@ def _assign(x: Handle, parsed: ParsedIndex, arrays: Sequence[Any], value: Any) -
 
 
 def _renew(x: Handle, new: Handle) -> None:
-    _check_there(new)
+    new = _there(new)
     data = x._held()
     made = Data(new._live(), data.runtime, _exported(data))
     if new._sharding == x._sharding:
@@ -97,10 +97,17 @@ def _renew(x: Handle, new: Handle) -> None:
     x._weak_type = False
 
 
-def _check_there(value: Any) -> None:
-    """Check that what is assigned is no value of a function that is traced or mapped."""
+def _there(value: Any) -> Any:
+    """Return what is assigned, of a box the value in it.
+
+    Raises:
+      TracedValueError: it is of a function that is traced or mapped.
+    """
     if is_traced(value):
-        raise value._assigned_outside()
+        value = getattr(value, "raw_value", value)
+        if is_traced(value):
+            raise value._assigned_outside()
+    return value
 
 
 def _renew_elsewhere(x: Handle, made: Data, sharding: Sharding) -> None:

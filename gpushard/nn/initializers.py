@@ -24,6 +24,7 @@ from gpushard.errors import ArgumentError
 from gpushard.functions.checks import as_dtype, as_shape, check_choice, number_of
 from gpushard.numpy.arguments import settle
 from gpushard.numpy.creation import full
+from gpushard.numpy.elementwise import exp, log1p, sqrt
 from gpushard.numpy.manipulation import moveaxis
 from gpushard.ops.axes import from_end, one_from_end
 
@@ -38,6 +39,7 @@ Initializer: TypeAlias = Callable[..., Array]
 """A function `init(key, shape, dtype, out_sharding)`, the last two of which may be left out."""
 
 _DEVIATION = 0.87962566103423978  # of standard normal numbers between -2 and 2
+_DEVIATION_IN_DISC = 0.95311164380491208  # of complex ones within 2 of 0
 
 
 def __dir__() -> list[str]:
@@ -177,6 +179,9 @@ def variance_scaling(
         fans = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}
         fan = fans.get(mode, math.sqrt(fan_in * fan_out))
         variance: Any = np.asarray(scale / (fan or 1.0)).astype(kind)
+        if kind.kind == "c" and distribution != "normal":
+            drawn = _in_disc(key, sizes, kind, distribution, out_sharding)
+            return drawn * np.sqrt(variance)
         if distribution == "normal":
             drawn = random.normal(key, sizes, kind, out_sharding=out_sharding)
         elif distribution == "uniform":
@@ -188,6 +193,19 @@ def variance_scaling(
         return drawn * np.sqrt(variance)
 
     return init
+
+
+def _in_disc(key: Any, shape: Any, dtype: Any, distribution: str, out_sharding: Any) -> Array:
+    """Return complex numbers of variance 1: uniform on a disc, or normal within two deviations."""
+    of_size, of_angle = random.split(key)
+    real = np.empty(0, dtype).real.dtype
+    drawn = random.uniform(of_size, shape, real, out_sharding=out_sharding)
+    angle = random.uniform(of_angle, shape, real, out_sharding=out_sharding) * (2 * math.pi)
+    if distribution == "uniform":
+        size = sqrt(2 * drawn)
+    else:
+        size = sqrt(-log1p(-drawn * -math.expm1(-4))) / _DEVIATION_IN_DISC
+    return size * exp(1j * angle)
 
 
 def _fans(shape: Any, *axes: Any) -> tuple[float, float]:

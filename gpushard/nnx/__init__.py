@@ -30,7 +30,6 @@ from gpushard.nnx.graph import (
     clone,
     find_duplicates,
     graphdef,
-    iter_graph,
     merge,
     pop,
     split,
@@ -69,6 +68,7 @@ from gpushard.nnx.variable import (
     RngState,
     Variable,
 )
+from gpushard.nnx.walk import iter_graph
 
 # fmt: off
 __all__ = [

@@ -19,17 +19,16 @@ from gpushard.nnx.graph import of_graph
 from gpushard.nnx.graphdef import (
     GraphDef,
     Part,
-    Path,
     Splitter,
     build,
     check_assignable,
-    children_of,
     shown_path,
 )
 from gpushard.nnx.levels import OUTSIDE, Leveled, entered, level
 from gpushard.nnx.state import State, from_flat_state, to_flat_state
 from gpushard.nnx.state_sharding import PrefixMapping
 from gpushard.nnx.variable import Variable, put
+from gpushard.nnx.walk import Path, children_of
 from gpushard.transforms.mapped import Mapped
 from gpushard.transforms.trace import Tracer
 from gpushard.tree.node import NODES, GetAttrKey, Node
@@ -104,9 +103,14 @@ def _states(graphdef: GraphDef, leaves: Sequence[Any], parts: Any = None, more: 
 NODES[NodeStates] = Node(
     lambda x: (x.leaves, (x.graphdef, x._parts, x.metadata)),
     lambda cls, aux, children: _states(aux[0], children, *aux[1:]),
-    lambda cls, aux, size: [GetAttrKey(shown_path(p)[1:]) for p in aux[0].leaf_paths()],
+    lambda cls, aux, size: [GetAttrKey(_name(path)) for path in aux[0].leaf_paths()],
     lambda cls, aux, children: repr(aux[0]),
 )
+
+
+def _name(path: Path) -> str:
+    """Return what errors call a leaf after the argument that has it."""
+    return shown_path(path)[1:] or "value"
 
 
 class _Updated:
@@ -121,6 +125,9 @@ class _Updated:
         self.at = at  # the numbers of leaves
         self.paths = paths
         self.leaves = leaves
+
+    def __repr__(self) -> str:
+        return f"Updated({', '.join(self.paths)})"
 
 
 NODES[_Updated] = Node(
@@ -330,7 +337,7 @@ class Inside:
             if argument.keeps or held is None or x is not old or _held(x) is not held
         ]
         paths = argument.graphdef.leaf_paths()
-        own = tuple([shown_path(paths[n])[1:] for n in at])
+        own = tuple([_name(paths[n]) for n in at])
         return _Updated(argument.number, tuple(at), own, [part.leaves[n] for n in at])
 
 

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, TypeVar
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.nnx.filters import Filter
 from gpushard.nnx.graphdef import (
+    ARRAYS,
     GraphDef,
     Part,
-    Path,
     Splitter,
     build,
-    children_of,
     shown_path,
 )
 from gpushard.nnx.levels import Leveled
 from gpushard.nnx.module import Module
 from gpushard.nnx.state import check_mapping, check_taken, divided, from_flat_state, to_flat_state
 from gpushard.nnx.variable import Variable, put, shared
-from gpushard.tree.node import NODES, namedtuple_node
+from gpushard.nnx.walk import Path, children_of, is_container, iter_graph
 
 # fmt: off
 __all__ = [
-    "clone", "find_duplicates", "graphdef", "iter_graph", "merge", "pop", "split", "state",
-    "update", "variables",
+    "clone", "find_duplicates", "graphdef", "merge", "pop", "split", "state", "update", "variables",
 ]
 # fmt: on
 
@@ -133,15 +131,11 @@ def of_graph(
 
 
 def _taken_apart(node: Any, function: str) -> Part:
-    if isinstance(node, Variable) or not (isinstance(node, Module) or _is_container(node)):
+    if isinstance(node, Variable) or not (isinstance(node, Module) or is_container(node)):
         raise ArgumentTypeError.refusing(
             "node", node, "must be a Module, or a container of Modules and Variables", function
         )
     return Splitter().split(node)
-
-
-def _is_container(x: Any) -> bool:
-    return x is not None and (type(x) in NODES or namedtuple_node(type(x)) is not None)
 
 
 def _copied(part: Part) -> list[tuple[Path, Any]]:
@@ -261,40 +255,58 @@ def update(node: Any, state: Any, /, *states: Any) -> None:
         change()
 
 
-def _update(node: Any, state: Mapping[Any, Any], path: Path, changes: list[Any]) -> None:
-    """Add to a list what brings a node up to date."""
+def _update(
+    node: Any, state: Mapping[Any, Any], path: Path, changes: list[Any], owner: Any = None
+) -> None:
+    """Add to a list what brings a node up to date.
+
+    Args:
+      node: a node.
+      state: what its leaves are to hold.
+      path: where the node is.
+      changes: the list.
+      owner: the Module that has the node, if it is none itself.
+    """
+    owner = node if isinstance(node, Module) else owner
     items: Any = vars(node) if isinstance(node, Module) else node
+    parts = dict(children_of(node))
     for key, value in state.items():
         at = (*path, key)
         nested = isinstance(value, Mapping)
-        known = key in items if isinstance(items, dict) else key in range(len(items))
-        if not known:
-            if isinstance(items, tuple) or (isinstance(items, list) and key != len(items)):
-                raise _mismatch(at, f"the {type(items).__name__} has {len(items)} elements")
-            if isinstance(node, Leveled):
-                node._check_level(f"an assignment to {key!r}")
+        own = parts.get(key)
+        if key not in parts:
+            if not (_grows(items) or (isinstance(items, list) and key == len(items))):
+                raise _mismatch(at, f"the {type(items).__name__} has {len(parts)} elements")
+            _check_owner(owner, key)
             changes.append(lambda key=key, value=value: _add(items, key, _new(value)))
-            continue
-        own = items[key]
-        if isinstance(own, Variable):
+        elif isinstance(own, Variable):
             if nested:
                 raise _mismatch(at, f"the graph has a {type(own).__name__} there")
             own._check_level("an assignment to the value")
             changes.append(lambda own=own, value=value: _take(own, value))
-        elif isinstance(own, Module | dict | list | tuple):
+        elif isinstance(own, Module) or is_container(own):
             if not nested:
                 raise _mismatch(at, f"the graph has a {type(own).__name__} there, not a leaf")
-            _update(own, value, at, changes)
+            _update(own, value, at, changes, owner)
         elif nested:
             raise _mismatch(at, f"the graph has a {type(own).__name__} there")
-        elif isinstance(items, tuple):
-            raise _mismatch(at, "that is an element of a tuple; use a Variable in it")
+        elif not (_grows(items) or isinstance(items, list)):
+            kind = type(items).__name__
+            raise _mismatch(at, f"that is an element of a {kind}; use a Variable in it")
         else:
-            if isinstance(node, Leveled):
-                node._check_level(f"an assignment to {key!r}")
-            changes.append(
-                lambda key=key, value=value: items.__setitem__(key, shared(_bare(value)))
-            )
+            _check_owner(owner, key)
+            new = shared(_bare(value)) if isinstance(own, ARRAYS) else _new(value)
+            changes.append(lambda key=key, new=new: items.__setitem__(key, new))
+
+
+def _grows(items: Any) -> bool:
+    """Whether children may be added to a node, and removed from it, by key."""
+    return isinstance(items, MutableMapping)
+
+
+def _check_owner(owner: Any, key: Any) -> None:
+    if owner is not None:
+        owner._check_level(f"an assignment to {key!r}")
 
 
 def _mismatch(path: Path, why: str) -> ArgumentError:
@@ -369,11 +381,11 @@ def pop(node: Any, *filters: Filter) -> Any:
     paths = {path for each in parts for path, _ in each}
     removed: list[tuple[Any, Any]] = []
     for path, x in iter_graph(node):
-        if not (isinstance(x, Module) or _is_container(x)):
+        if not (isinstance(x, Module) or is_container(x)):
             continue
         for key, child in children_of(x):
             if id(child) in wanted or ((*path, key) in paths and not isinstance(child, Variable)):
-                if not isinstance(x, Module | dict | list):
+                if not (isinstance(x, Module | list) or _grows(x)):
                     raise ArgumentError(
                         f"pop: {shown_path((*path, key))} is an element of a "
                         f"{type(x).__name__}, which has a fixed length; use a list",
@@ -385,34 +397,9 @@ def pop(node: Any, *filters: Filter) -> Any:
                 removed.append((x, key))
     for x, key in reversed(removed):
         del (vars(x) if isinstance(x, Module) else x)[key]
+    if isinstance(node, Module):
+        put(node, "_nnx_plan", None)  # which keeps what was removed
     return _several(parts)
-
-
-def iter_graph(node: Any, /) -> Iterator[tuple[Path, Any]]:
-    """Yield path and object of what is in a graph, each once, and what is in it before a node.
-
-    Args:
-      node: a Module, or a container of Modules and Variables.
-
-    >>> from gpushard import nnx
-    >>> m = nnx.Module()
-    >>> m.parts = [nnx.Param(1.0), 2]
-    >>> [(path, type(x).__name__) for path, x in nnx.iter_graph(m)]
-    [(('parts', 0), 'Param'), (('parts', 1), 'int'), (('parts',), 'list'), ((), 'Module')]
-    """
-    seen: set[int] = set()
-    pending: list[tuple[Path, Any, bool]] = [((), node, False)]
-    while pending:
-        path, x, done = pending.pop()
-        if done or not (isinstance(x, Leveled) or _is_container(x)):
-            yield path, x
-            continue
-        if isinstance(x, Leveled | dict | list):
-            if id(x) in seen:
-                continue
-            seen.add(id(x))
-        pending.append((path, x, True))
-        pending += [((*path, key), child, False) for key, child in reversed(children_of(x))]
 
 
 def find_duplicates(node: Any, /) -> list[list[Path]]:
@@ -431,7 +418,7 @@ def find_duplicates(node: Any, /) -> list[list[Path]]:
     pending: list[tuple[Path, Any]] = [((), node)]
     while pending:
         path, x = pending.pop()
-        if not (isinstance(x, Leveled) or _is_container(x)):
+        if not (isinstance(x, Leveled) or is_container(x)):
             continue
         if isinstance(x, Leveled | dict | list):
             known = paths.setdefault(id(x), [])

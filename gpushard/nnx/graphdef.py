@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -19,25 +19,24 @@ from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.errors import ArgumentTypeError
 from gpushard.nnx.levels import OUTSIDE, Leveled, level
 from gpushard.nnx.module import Module
-from gpushard.nnx.state import key_order
 from gpushard.nnx.variable import Variable, made, put, shared
+from gpushard.nnx.walk import Path, bare, ordered
 from gpushard.transforms.arguments import types_of
-from gpushard.tree.node import NODES, known_node, namedtuple_node
+from gpushard.tree.node import NODES, Node, known_node, namedtuple_node
 
 __all__ = ["GraphDef"]
-
-Path: TypeAlias = tuple[Any, ...]
 
 # The first of each entry, which says what it is.
 _OBJECT, _VARIABLE, _TREE, _SAME, _STATIC, _ARRAY = range(6)
 
-_ARRAYS = Array | np.ndarray | ShapeDtypeStruct
+ARRAYS = Array | np.ndarray | ShapeDtypeStruct
 
 
 class GraphDef:
     """The static half of a graph: types, names, static values, metadata, and what is shared.
 
-    GraphDefs are equal if graphs differ in what leaves hold alone. They can be hashed, and pickled.
+    GraphDefs are equal if graphs differ in what leaves hold alone. They can be hashed, and pickled,
+    and are pytrees without leaves, so that traced functions take and return them.
 
     >>> import gpushard as gs
     >>> m = gs.nnx.Module()
@@ -173,6 +172,14 @@ def _has_hash(value: Any) -> bool:
     return True
 
 
+NODES[GraphDef] = Node(
+    lambda x: ((), x),
+    lambda cls, aux, children: aux,
+    lambda cls, aux, size: [],
+    lambda cls, aux, children: repr(aux),
+)
+
+
 _interned: WeakValueDictionary[Any, GraphDef] = WeakValueDictionary()
 """Equal ones are one object, so that comparing them is quick."""
 
@@ -196,42 +203,13 @@ def shown_path(path: Path) -> str:
     )
 
 
-def _bare(key: Any) -> Any:
-    """Return a step of a tree's path as a step of a graph's."""
-    for name in ("name", "key", "idx"):
-        if hasattr(key, name):
-            return getattr(key, name)
-    return key
-
-
 def _keys(entry: Any) -> tuple[Any, ...]:
     """Return the keys of the children of an entry."""
     if entry[0] == _OBJECT:
         keys: tuple[Any, ...] = entry[2]
         return keys
     _, cls, aux, size = entry
-    return tuple(map(_bare, known_node(cls).keys(cls, aux, size)))
-
-
-def children_of(x: Any) -> list[tuple[Any, Any]]:
-    """Return keys and children of what may be a node, sorted by key."""
-    if isinstance(x, Variable):
-        return []
-    if type(x) is list:
-        return list(enumerate(x))
-    if isinstance(x, Module) or type(x) is dict:
-        items = vars(x) if isinstance(x, Module) else x
-        return [(key, items[key]) for key in _ordered(list(items))]
-    node = NODES.get(type(x)) or namedtuple_node(type(x))
-    if node is None or x is None:
-        return []
-    own, aux = node.flatten(x)
-    return list(zip(_keys((_TREE, type(x), aux, len(own))), own, strict=True))
-
-
-def is_node(x: Any) -> bool:
-    """Whether transforms take it as a graph: a Module or a Variable."""
-    return isinstance(x, Leveled)
+    return tuple(map(bare, known_node(cls).keys(cls, aux, size)))
 
 
 def _typed(value: Any) -> Any:
@@ -315,7 +293,7 @@ class Splitter:
 
     def split(self, root: Any) -> Part:
         """Take a graph apart."""
-        plan: Plan | None = root._plan if isinstance(root, Module) else None
+        plan: Plan | None = root._nnx_plan if isinstance(root, Module) else None
         part: Part
         if plan is not None and self._known is None and plan.holds() and self._apart(plan.ids):
             objects = [root, *plan.objects]
@@ -372,13 +350,13 @@ class Splitter:
                     continue
                 items = vars(x) if isinstance(x, Module) else x
                 given = list(items)
-                keys = _ordered(given)
+                keys = ordered(given)
                 order = None if cls is not dict or keys == given else tuple(given)
                 entries.append((_OBJECT, cls, tuple(keys), order))
                 if checks is not None:
                     checks.append((items, given, list(items.values())))
                 pending += [items[key] for key in reversed(keys)]
-            elif isinstance(x, _ARRAYS):
+            elif isinstance(x, ARRAYS):
                 entries.append((_ARRAY,))
                 leaves.append(x)
                 variables.append(None)
@@ -401,17 +379,10 @@ class Splitter:
         if checks is not None and known is None and isinstance(root, Module):
             part.plan = Plan(part, checks)
             self._sets.append(part.plan.ids)
-            put(root, "_plan", part.plan)
+            put(root, "_nnx_plan", part.plan)
         else:
             self._sets.append(frozenset(map(id, part.objects)))
         return part
-
-
-def _ordered(keys: list[Any]) -> list[Any]:
-    try:
-        return sorted(keys)
-    except TypeError:
-        return sorted(keys, key=key_order)
 
 
 def check_assignable(objects: Sequence[Any]) -> None:

@@ -47,9 +47,9 @@ def entered() -> Iterator[None]:
 class Leveled:
     """What remembers the level that it was made at, and is changed at that level alone."""
 
-    __slots__ = ("_level",)
+    __slots__ = ("_nnx_level",)
 
-    _level: Level
+    _nnx_level: Level
 
     def _check_level(self, what: str) -> None:
         """Check that this may be changed here.
@@ -58,7 +58,7 @@ class Leveled:
           TraceContextError: it was made outside of the function that is traced or mapped here.
         """
         here = level()
-        if here is not OUTSIDE and self._level != here:
+        if here is not OUTSIDE and self._nnx_level != here:
             kind = type(self).__name__
             path = _path_of(self)
             raise TraceContextError(

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NoReturn, Self
 
-from gpushard.errors import ArgumentTypeError
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.nnx.filters import Filter, to_predicate
 from gpushard.nnx.levels import Leveled, level
 from gpushard.nnx.variable import Variable, put, shown
+from gpushard.nnx.walk import iter_graph
 from gpushard.placement.device_put import register_placeable
 
 __all__ = ["Module"]
@@ -34,15 +36,15 @@ class Module(Leveled):
     )
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_plan")
+    __slots__ = ("__dict__", "__weakref__", "_nnx_plan")
 
-    _plan: Any  # how it was taken apart last
+    _nnx_plan: Any  # how it was taken apart last
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Make an object that remembers where it was made."""
         new = super().__new__(cls)
-        put(new, "_level", level())
-        put(new, "_plan", None)
+        put(new, "_nnx_level", level())
+        put(new, "_nnx_plan", None)
         return new
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -52,6 +54,7 @@ class Module(Leveled):
     def __delattr__(self, name: str) -> None:
         self._check_level(f"the deletion of {name!r}")
         object.__delattr__(self, name)
+        put(self, "_nnx_plan", None)  # which keeps what was deleted
 
     def __getstate__(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -65,25 +68,78 @@ class Module(Leveled):
         >>> [path for path, _ in m.iter_modules()]
         [('part',), ()]
         """
-        found = []
-        seen: set[int] = set()
-        pending: list[tuple[tuple[Any, ...], Any]] = [((), self)]
-        while pending:
-            path, x = pending.pop()
-            if id(x) in seen:
-                continue
-            if isinstance(x, Module):
-                found.append((path, x))
-                parts: Any = sorted(vars(x).items())
-            elif isinstance(x, dict):
-                parts = x.items()
-            elif isinstance(x, list | tuple):
-                parts = enumerate(x)
-            else:
-                continue
-            seen.add(id(x))
-            pending += [((*path, key), part) for key, part in parts]
-        yield from reversed(found)
+        return ((path, x) for path, x in iter_graph(self) if isinstance(x, Module))
+
+    def set_attributes(
+        self, *filters: Filter, raise_if_not_found: bool = True, **attributes: Any
+    ) -> None:
+        """Set attributes of this Module and those that are reached from it, where they have them.
+
+        Args:
+          *filters: which Modules; all without them.
+          raise_if_not_found: whether each attribute must be that of a Module.
+          **attributes: new values by name.
+
+        Raises:
+          ArgumentError: no chosen Module has an attribute; then nothing is set.
+          TraceContextError: a Module was made outside of the function that is traced here.
+
+        >>> from gpushard import nnx
+        >>> layers = nnx.Sequential(nnx.Dropout(0.5), nnx.Dropout(0.1))
+        >>> layers.set_attributes(deterministic=True)
+        >>> [layer.deterministic for layer in layers.layers]
+        [True, True]
+        """
+        wanted = to_predicate(filters or ...)
+        found = [
+            (x, name)
+            for path, x in self.iter_modules()
+            if wanted(path, x)
+            for name in attributes
+            if name in vars(x) or hasattr(type(x), name)
+        ]
+        missing = sorted(attributes.keys() - {name for _, name in found})
+        if missing and raise_if_not_found:
+            raise ArgumentError(
+                f"set_attributes: no Module here has {', '.join(missing)}; correct the names or "
+                "the filters, or pass raise_if_not_found=False",
+                argument=missing[0],
+                names=tuple(missing),
+            )
+        for x, name in found:
+            x._check_level(f"an assignment to {name!r}")
+        for x, name in found:
+            setattr(x, name, attributes[name])
+
+    def train(self, **attributes: Any) -> None:
+        """Set what layers do in training: `deterministic` and `use_running_average` become False.
+
+        Args:
+          **attributes: other attributes to set.
+
+        >>> from gpushard import nnx
+        >>> layer = nnx.Dropout(0.5, deterministic=True)
+        >>> layer.train()
+        >>> layer.deterministic
+        False
+        """
+        said = {"deterministic": False, "use_running_average": False, **attributes}
+        self.set_attributes(raise_if_not_found=False, **said)
+
+    def eval(self, **attributes: Any) -> None:
+        """Set what layers do afterwards: `deterministic` and `use_running_average` become True.
+
+        Args:
+          **attributes: other attributes to set.
+
+        >>> import gpushard as gs
+        >>> layer = gs.nnx.Dropout(0.5)
+        >>> layer.eval()
+        >>> layer(gs.numpy.ones(2)).tolist()
+        [1.0, 1.0]
+        """
+        said = {"deterministic": True, "use_running_average": True, **attributes}
+        self.set_attributes(raise_if_not_found=False, **said)
 
     def __repr__(self) -> str:
         return _text(self, "", set())

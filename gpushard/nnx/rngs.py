@@ -15,9 +15,9 @@ from gpushard.array.key_array import is_keys
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_shape
 from gpushard.nnx.filters import to_predicate
-from gpushard.nnx.graph import iter_graph
 from gpushard.nnx.module import Module
 from gpushard.nnx.variable import RngCount, RngKey
+from gpushard.nnx.walk import iter_graph
 from gpushard.numpy.creation import zeros
 from gpushard.typing import Shape
 
@@ -96,7 +96,8 @@ class Rngs(Module):
             streams = {"default": default, **streams}
         made = {}
         for name, key in streams.items():
-            if not isinstance(name, str) or name.startswith("_") or hasattr(type(self), name):
+            taken = hasattr(type(self), str(name)) and not hasattr(Module, str(name))
+            if not isinstance(name, str) or name.startswith("_") or taken:
                 raise ArgumentError(
                     f"Rngs: {name!r} cannot be the name of a stream, as it starts with an "
                     "underline or is a method's; choose another",
@@ -149,6 +150,18 @@ class Rngs(Module):
     def fork(self) -> Rngs:
         """Return streams of their own, whose keys are drawn from these."""
         return Rngs({name: stream.fork() for name, stream in self.items()})
+
+    def split(self, k: int | Shape) -> Rngs:
+        """Return streams of their own with arrays of keys, drawn from these.
+
+        Args:
+          k: how many keys, or a shape.
+
+        >>> Rngs(0, dropout=1).split(4).dropout.key.shape
+        (4,)
+        """
+        shape = as_shape(k, "k")
+        return Rngs({name: stream.split(shape) for name, stream in self.items()})
 
 
 class RngBackups:
@@ -221,7 +234,7 @@ def split_rngs(
         split = random.split(key, shape)
         return split[0] if squeeze else split
 
-    return _replacing(node, {only: keys})
+    return _replacing(node, {only: keys}, "split_rngs")
 
 
 def fork_rngs(node: Any = _MISSING, /, *, split: Any = None) -> Any:
@@ -252,18 +265,18 @@ def fork_rngs(node: Any = _MISSING, /, *, split: Any = None) -> Any:
     for filter_, number in ways.items():
         shape = None if number is None else as_shape(number, "split")
         makers[filter_] = functools.partial(_split_or_not, shape=shape)
-    return _replacing(node, makers)
+    return _replacing(node, makers, "fork_rngs")
 
 
 def _split_or_not(key: Any, shape: Shape | None) -> Any:
     return key if shape is None else random.split(key, shape)
 
 
-def _replacing(node: Any, makers: Mapping[Any, Callable[[Any], Any]]) -> Any:
+def _replacing(node: Any, makers: Mapping[Any, Callable[[Any], Any]], function: str) -> Any:
     ways = [(to_predicate(filter_), make) for filter_, make in makers.items()]
     if inspect.isroutine(node):
         raise ArgumentTypeError.refusing(
-            "node", node, "is a function; to decorate it, write the parentheses", "split_rngs"
+            "node", node, "is a function; to decorate it, write the parentheses", function
         )
     if node is not _MISSING:
         return _replace(node, ways)

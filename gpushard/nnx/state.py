@@ -70,6 +70,10 @@ class State(MutableMapping[Any, Any]):
             raise AttributeError(f"State has no {name!r}")
         del self[name]
 
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        """Return what is at a key, which is set if there is nothing."""
+        return self._items.setdefault(key, _nested(default))
+
     def __iter__(self) -> Iterator[Any]:
         return iter(self._items)
 
@@ -93,7 +97,7 @@ class State(MutableMapping[Any, Any]):
         return merge_state(self, other)
 
     def __getstate__(self) -> dict[Any, Any]:
-        return self._items
+        return dict(self._items)
 
     def __setstate__(self, items: dict[Any, Any]) -> None:
         put(self, "_items", items)
@@ -116,7 +120,7 @@ def _leaf_text(x: Any) -> str:
 
 
 def _nested(value: Any) -> Any:
-    return State(value) if type(value) is dict else value
+    return State(value) if isinstance(value, Mapping) and not isinstance(value, State) else value
 
 
 def _flatten(state: State) -> tuple[list[Any], tuple[Any, ...]]:
@@ -151,16 +155,14 @@ def to_flat_state(state: Mapping[Any, Any]) -> list[tuple[tuple[Any, ...], Any]]
     [(('a', 'c'), 1), (('b',), 2)]
     """
     found: list[tuple[tuple[Any, ...], Any]] = []
-
-    def walk(path: tuple[Any, ...], node: Mapping[Any, Any]) -> None:
-        for key in sorted(node, key=key_order):
-            x = node[key]
-            if isinstance(x, State) or type(x) is dict:
-                walk((*path, key), x)
-            else:
-                found.append(((*path, key), x))
-
-    walk((), state)
+    pending: list[tuple[tuple[Any, ...], Any]] = [((), state)]
+    while pending:
+        path, x = pending.pop()
+        if isinstance(x, Mapping):
+            keys = sorted(x, key=key_order, reverse=True)
+            pending += [((*path, key), x[key]) for key in keys]
+        else:
+            found.append((path, x))
     return found
 
 
@@ -209,7 +211,7 @@ def to_pure_dict(state: Mapping[Any, Any]) -> dict[Any, Any]:
     """
     return {
         key: to_pure_dict(x)
-        if isinstance(x, State) or type(x) is dict
+        if isinstance(x, Mapping)
         else x.value
         if isinstance(x, Variable)
         else x

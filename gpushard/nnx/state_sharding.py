@@ -8,9 +8,10 @@ from typing import Any
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.nnx.filters import Filter, PathIn, predicates
-from gpushard.nnx.graphdef import Path, shown_path
+from gpushard.nnx.graphdef import shown_path
 from gpushard.nnx.state import State, to_flat_state
 from gpushard.nnx.variable import Variable, shown
+from gpushard.nnx.walk import Path
 
 __all__ = ["PrefixMapping", "StateSharding"]
 

@@ -78,7 +78,7 @@ class Variable(Leveled):
             metadata["sharding_names"] = metadata.pop("sharding")
         if isinstance(value, Annotated):
             value, metadata = value.value, {**value.metadata, **metadata}
-        put(self, "_level", level())
+        put(self, "_nnx_level", level())
         put(self, "_metadata", metadata)
         put(self, "_value", _unboxed(value))
 
@@ -175,6 +175,11 @@ class Variable(Leveled):
         if hasattr(getattr(type(self), name, None), "__set__"):
             put(self, name, new)
             return
+        if hasattr(type(self), name):
+            raise AttributeError(
+                f"{name!r} is an attribute of the class {type(self).__name__}, which hides "
+                "metadata of that name; choose another"
+            )
         self._check_level(f"an assignment to {name!r}")
         put(self, "_metadata", {**self._metadata, **_renamed({name: new})})
 
@@ -217,6 +222,11 @@ class Variable(Leveled):
         return np.array(self._value, dtype) if copy else np.asarray(self._value, dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        for out in options.get("out", ()):
+            if isinstance(out, Variable):
+                raise ArgumentTypeError.refusing(
+                    "out", out, "cannot be a Variable; assign to its value", ufunc.__name__
+                )
         return getattr(ufunc, method)(*map(_value_of, inputs), **options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -247,10 +257,11 @@ class Variable(Leveled):
 
 put = object.__setattr__
 
-_OF_VALUES = frozenset({"_shape", "_dtype", "_weak_type"})
-"""What functions look at of what they get."""
+_FOR_LIBRARIES = {"__cuda_array_interface__", "__dlpack__", "__dlpack_device__"}
+_OF_VALUES = frozenset({"_shape", "_dtype", "_weak_type", *_FOR_LIBRARIES})
+"""What functions and other libraries look at of what they get."""
 
-_OWN = frozenset({"_level", "_metadata", "_value"})
+_OWN = frozenset({"_nnx_level", "_metadata", "_value"})
 
 
 def _delegated() -> None:
@@ -315,7 +326,7 @@ def _renamed(metadata: dict[str, Any]) -> dict[str, Any]:
 def made(cls: type[Variable], value: Any, metadata: dict[str, Any]) -> Any:
     """Return a Variable of a kind, without the constructor of that class."""
     new = object.__new__(cls)
-    put(new, "_level", level())
+    put(new, "_nnx_level", level())
     put(new, "_metadata", metadata)
     put(new, "_value", value)
     return new
@@ -323,7 +334,9 @@ def made(cls: type[Variable], value: Any, metadata: dict[str, Any]) -> Any:
 
 def shared(value: Any) -> Any:
     """Return a value such that an assignment to its elements does not show in the other one."""
-    return copy.copy(value) if isinstance(value, Array) else value
+    if isinstance(value, Array | np.ndarray):
+        return copy.copy(value)
+    return tree.map(shared, value) if type(value) in NODES else value
 
 
 def shown(value: Any) -> str:

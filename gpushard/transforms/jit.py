@@ -216,9 +216,9 @@ class Jitted:
             trace.input(var_of(x, default_sharding(x.shape)), keys=isinstance(x.dtype, KeyDType))
             for x in leaves
         ]
-        args, kwargs = tree.unflatten(structure, inside)
-        args, kwargs = with_statics(args, kwargs, statics)
         with trace.entered():
+            args, kwargs = tree.unflatten(structure, inside)
+            args, kwargs = with_statics(args, kwargs, statics)
             out = self._fun(*args, **kwargs)
             results, shape = tree.flatten(out)
             names = result_names(shape)

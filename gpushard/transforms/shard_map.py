@@ -124,10 +124,10 @@ def _wrapped(
                 leaf, spec, own, manual, (what, "in_specs"), frame.label, number, every=every
             )
             inside.append(entered(leaf, spec, dims, frame, number))
-        if leaves is not args:
-            inside = tree.unflatten(tree.structure(args), inside)
-        whole = {key: tree.map(lambda x: as_mapped(x, frame), x) for key, x in kwargs.items()}
         with frame:
+            if leaves is not args:
+                inside = tree.unflatten(tree.structure(args), inside)
+            whole = {key: tree.map(lambda x: as_mapped(x, frame), x) for key, x in kwargs.items()}
             out = f(*inside, **whole)
             return _results(f, out, out_specs, dims, frame, check)
 

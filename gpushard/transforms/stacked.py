@@ -444,8 +444,8 @@ class Opened:
             stacked(leaf, dim, names, frame, number)
             for number, (leaf, dim) in enumerate(zip(self.leaves, self._dims, strict=True))
         ]
-        args, kwargs = self._together(inside)
         with frame:
+            args, kwargs = self._together(inside)
             return each_result(call(*args, **kwargs), out_axes, _result, fun, names, frame)
 
 

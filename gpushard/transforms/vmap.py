@@ -80,8 +80,8 @@ def vmap(
         frame = Frame(what, mesh, label)
         name = frame.name(axis_name, size, place=place)
         inside = list(map(inner, leaves, axes, repeat(name), repeat(frame), count()))
-        own_args, own_kwargs = together(inside)
         with frame:
+            own_args, own_kwargs = together(inside)
             out = fun(*own_args, **own_kwargs)
             return each_result(out, out_axes, outer, name, frame, fun)
 

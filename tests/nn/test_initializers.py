@@ -50,6 +50,19 @@ def test_variances_are_those_of_the_shape(name: str) -> None:
     assert 0.99 * wanted < most <= wanted * (1 + 1e-6)
 
 
+@pytest.mark.parametrize("name", ["lecun_normal", "glorot_uniform"])
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_complex_numbers_have_the_variance_in_all(name: str, dtype: Any) -> None:
+    x = np.asarray(getattr(init, name)()(KEY, (200, 200), dtype))
+    assert x.dtype == dtype and abs(x.mean()) < 1e-3
+    size, most = 1.0, math.sqrt(2)
+    if name == "lecun_normal":
+        size, most = (1 - 4 / math.expm1(4)) / 0.95311164380491208**2, 2 / 0.95311164380491208
+    for part in (x.real, x.imag):
+        assert mean_square(part) == pytest.approx(size / 400, rel=0.02)
+    assert 0.99 * most < abs(x).max() * math.sqrt(200) <= most * (1 + 1e-6)
+
+
 @pytest.mark.parametrize("axes", [(-2, -1, ()), (0, 1, (2, 3)), ((0, 3), 1, ()), (1, (0, 2), 3)])
 @pytest.mark.parametrize("mode", ["fan_in", "fan_out", "fan_avg", "fan_geo_avg"])
 def test_inputs_and_outputs_are_counted_along_the_dims_that_are_named(mode: str, axes: Any) -> None:

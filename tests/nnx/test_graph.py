@@ -1,9 +1,12 @@
 """Graphs: split and merged, updated and popped, against a model; and what is refused."""
 
 import copy
+import dataclasses
 import pickle
 import random
-from typing import Any
+import weakref
+from collections import OrderedDict, defaultdict
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -43,6 +46,33 @@ def test_a_later_assignment_shows_in_no_split() -> None:
     state.b[1] = 2
     assert m.a.value.tolist() == m.b.tolist() == [1, 0, 0]
     assert new.a.value.tolist() == new.b.tolist() == [0, 0, 0]
+
+
+def test_host_arrays_and_containers_are_values_too() -> None:
+    m = Plain()
+    m.host, m.both = nnx.Param(np.zeros(2)), nnx.Variable({"a": np.zeros(2), "b": [1]})
+    others = [nnx.state(m), nnx.merge(*nnx.split(m)), nnx.clone(m)]
+    for x in (m, *others):
+        for other in (m, *others):
+            other.host.value[0], other.both.value["b"] = 0, [1]
+        x.host[...] += 1
+        x.both.value["a"][0], x.both.value["b"] = 1, []
+        for other in (m, *others):
+            assert other.host.value.tolist() == ([1, 1] if other is x else [0, 0])
+            assert len(other.both.value["b"]) == (other is not x)
+        x.host[...] = x.both.value["a"][0] = 0
+
+
+def test_what_was_removed_is_not_kept() -> None:
+    m = Plain()
+    m.a, m.b = parameter(), nnx.Cache(1.0)
+    nnx.split(m)
+    gone = weakref.ref(m.a), weakref.ref(m.b)
+    del m.a
+    assert gone[0]() is None
+    nnx.split(m)
+    nnx.pop(m, nnx.Cache)
+    assert gone[1]() is None
 
 
 def leaves(x: Any) -> dict[tuple[Any, ...], Any]:
@@ -189,8 +219,8 @@ def test_a_graph_may_be_deep() -> None:
         m.next = Plain()
         m = m.next
     m.leaf = nnx.Param(np.ones(1))
-    new = nnx.clone(top)
-    assert nnx.graphdef(new) == nnx.graphdef(top)
+    new = nnx.merge(*nnx.split(top))
+    assert nnx.graphdef(new) == nnx.graphdef(nnx.clone(top)) == nnx.graphdef(top)
     assert len(list(nnx.iter_graph(new))) == 5002
 
 
@@ -199,6 +229,93 @@ def test_dictionaries_keep_their_order() -> None:
     m.d = {"b": nnx.Param(1.0), "a": 2, 5: 3}
     new = nnx.merge(*nnx.split(m))
     assert list(new.d) == ["b", "a", 5]
+
+
+class Pair(NamedTuple):
+    """Two of a kind."""
+
+    x: Any
+    y: Any
+
+
+@gs.tree.register_dataclass
+@dataclasses.dataclass
+class Both:
+    """Two of a kind, in a class that is registered."""
+
+    x: Any
+    y: Any
+
+
+def parameter(size: int = 2) -> nnx.Param:
+    return nnx.Param(gs.numpy.ones(size))
+
+
+CONTAINERS: dict[str, Any] = {
+    "named tuple": lambda: Pair(parameter(), [parameter()]),
+    "dataclass": lambda: Both(parameter(), {"a": parameter()}),
+    "ordered dict": lambda: OrderedDict(b=parameter(), a=parameter()),
+    "default dict": lambda: defaultdict(list, a=parameter()),
+    "State": lambda: nnx.State({"a": parameter(), "b": {"c": parameter()}}),
+    "numbers": lambda: {1: parameter(), "a": parameter(), (0, 1): parameter()},
+}
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_state_of_any_container_updates_it(name: str) -> None:
+    m = Plain()
+    m.part = CONTAINERS[name]()
+    before = {path: x for path, x in nnx.iter_graph(m) if isinstance(x, nnx.Variable)}
+    nnx.update(m, gs.tree.map(lambda x: 3 * x, nnx.state(m)))
+    after = {path: x for path, x in nnx.iter_graph(m) if isinstance(x, nnx.Variable)}
+    assert before.keys() == after.keys()
+    assert all(after[path] is x and x.value.tolist() == [3, 3] for path, x in before.items())
+    if name in ("named tuple", "dataclass"):
+        with pytest.raises(ArgumentError, match="2 elements"):
+            nnx.update(m, {"part": {"z": 1}})
+        with pytest.raises(ArgumentError, match="fixed length"):
+            nnx.pop(m, lambda path, _: path == ("part", "x"))
+    else:
+        nnx.update(m, {"part": {"new": nnx.Cache(1.0)}})
+        assert type(m.part["new"]) is nnx.Cache
+        popped = nnx.pop(m, nnx.Cache)
+        assert list(popped.part) == ["new"] and "new" not in m.part
+    assert nnx.graphdef(nnx.merge(*nnx.split(m))) == nnx.graphdef(m)
+
+
+def test_update_puts_variables_where_there_was_nothing() -> None:
+    layer = nnx.Linear(2, 3, use_bias=False, rngs=nnx.Rngs(0))
+    bias = nnx.Param(gs.numpy.ones(3))
+    nnx.update(layer, {"bias": bias})
+    assert type(layer.bias) is nnx.Param and layer.bias is not bias
+    assert layer.bias.value.tolist() == [1, 1, 1]
+
+
+def test_modules_are_found_in_any_container() -> None:
+    m = Plain()
+    m.pair, m.both, m.state = Pair(Other(), 1), Both([Other()], None), nnx.State({"a": Other()})
+    paths = [path for path, _ in m.iter_modules()]
+    assert paths == [("both", "x", 0), ("pair", "x"), ("state", "a"), ()]
+
+
+def test_attributes_are_set_where_modules_have_them() -> None:
+    m = nnx.Sequential(nnx.Dropout(0.5), nnx.Sequential(nnx.Dropout(0.1, rngs=nnx.Rngs(0))))
+    first, second = m.layers[0], m.layers[1].layers[0]
+    m.eval()
+    assert first.deterministic is second.deterministic is True
+    m.train(rate=0.0)
+    assert first.deterministic is second.deterministic is False
+    assert first.rate == second.rate == 0 and not hasattr(m, "deterministic")
+    m.set_attributes(lambda path, _: len(path) == 2, rate=0.25)
+    m.set_attributes(nnx.Linear, nnx.Dropout, rng_collection="noise")
+    assert (first.rate, second.rate, first.rng_collection) == (0.25, 0, "noise")
+    m.set_attributes(raise_if_not_found=False, unknown=1)
+    with pytest.raises(ArgumentError, match="no Module here has other, unknown"):
+        m.set_attributes(rate=0.75, unknown=1, other=2)
+    assert first.rate == 0.25 and "unknown" not in vars(second.rngs)
+    streams = nnx.Rngs(0)  # which has a stream for every name
+    streams.eval()
+    assert list(vars(streams)) == ["default"]
 
 
 def module() -> nnx.Module:
@@ -240,6 +357,12 @@ BAD = {
     "update by a list": (lambda m: nnx.update(m, [1]), ArgumentTypeError, "state"),
     "pop without filters": (lambda m: nnx.pop(m), ArgumentError, "no filter"),
     "pop of a tuple's": (lambda m: nnx.pop(m, gs.Array), ArgumentError, "tuple"),
+    "a numpy function into a Variable": (
+        lambda m: np.add(1, 1, out=m.part.kernel), ArgumentTypeError, "add: out=Param.*its value",
+    ),
+    "an attribute of the class": (
+        lambda m: setattr(m.part.kernel, "copy", 3), AttributeError, "class Param, which hides",
+    ),
     "a Variable in a Variable": (
         lambda m: nnx.Param(m.part.kernel), ArgumentTypeError, "cannot be a Param",
     ),

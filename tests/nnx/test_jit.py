@@ -378,6 +378,41 @@ def test_eval_shape_makes_nothing_and_changes_nothing() -> None:
     assert again.v000.shape == () and abstract.v000.shape == (4,)
 
 
+def test_names_of_attributes_are_free() -> None:
+    m = Plain()
+    m._level, m._plan, m._metadata = 3, nnx.Param(gnp.ones(2), _level=5), "text"
+
+    @nnx.jit
+    def step(m: Any) -> None:
+        m._plan += 1
+        m._level += 1
+
+    step(m)
+    step(m)
+    assert m._level == 5 and m._plan.value.tolist() == [3, 3] and m._plan._level == 5
+    assert vars(nnx.clone(m)).keys() == {"_level", "_plan", "_metadata"}
+
+
+def test_graphdefs_cross_into_functions_of_arrays() -> None:
+    m = Layers(2)
+    graphdef, state = nnx.split(m)
+
+    @gs.jit
+    def step(graphdef: Any, state: Any) -> Any:
+        m = nnx.merge(graphdef, state)
+        m.v000 += 1
+        m.steps += 1
+        return nnx.split(m)
+
+    graphdef, state = step(*step(graphdef, state))
+    new = nnx.merge(graphdef, state)
+    assert new.steps == 2 and new.v000.value.tolist() == [2] * 4 and m.steps == 0
+    assert gs.tree.leaves(graphdef) == [] and gs.tree.map(len, graphdef) is graphdef
+    keys = gs.random.split(gs.random.key(0), 3)
+    graphdef, state = gs.vmap(lambda key: nnx.split(nnx.Linear(2, 4, rngs=nnx.Rngs(key))))(keys)
+    assert nnx.merge(graphdef, state).kernel.shape == (3, 2, 4)
+
+
 def test_stages() -> None:
     m = Layers(2)
 

@@ -137,6 +137,15 @@ def test_layer_norm_without_weights_and_in_narrow_types() -> None:
     close(found, normalized(x.astype(float), -1, 1e-6), 2e-2)
 
 
+@pytest.mark.parametrize("fast", [True, False])
+def test_layer_norm_of_complex_numbers(fast: bool) -> None:
+    x = numbers((4, 6)) + 1j * numbers((4, 6), seed=1)
+    layer = nnx.LayerNorm(6, use_fast_variance=fast, param_dtype=float, rngs=rngs())
+    centred = x - x.mean(-1, keepdims=True)
+    variance = (abs(centred) ** 2).mean(-1, keepdims=True)
+    close(layer(x), centred / np.sqrt(variance + 1e-6), 1e-11)
+
+
 def test_layer_norm_of_features_that_are_split() -> None:
     x = numbers((3, 8), np.float32)
     layer = nnx.LayerNorm(8, use_bias=False, use_scale=False, axis_name="x", rngs=rngs())
@@ -161,6 +170,7 @@ def test_embed_takes_rows(spec: gs.P) -> None:
     assert np.isnan(np.asarray(table([9, 100]))).all()
     query = numbers((2, 3, 4), np.float32)
     close(table.attend(query), query @ rows.T, 1e-5)
+    assert table.attend(query.astype(float)).dtype == np.float32
 
 
 # Conv
@@ -305,6 +315,19 @@ def test_sequential_hands_results_on() -> None:
     assert model.layers[0] is layer
     assert nnx.Sequential()(x) is x and nnx.Sequential()(1, 2) == (1, 2)
     assert nnx.Sequential()(a=1) == {"a": 1} and nnx.Sequential()() is None
+
+
+def test_sequential_gives_streams_to_those_that_take_them() -> None:
+    layer, dropout = nnx.Linear(3, 2, rngs=rngs()), nnx.Dropout(0.5, rng_collection="noise")
+    x = numbers((4, 3))
+    model = nnx.Sequential(layer, nnx.Sequential(nnx.relu, dropout), lambda x, rngs: (x, rngs))
+    streams = nnx.Rngs(noise=0)
+    y, given = model(x, rngs=streams)
+    wanted = dropout(nnx.relu(layer(x)), rngs=nnx.Rngs(noise=0))
+    np.testing.assert_array_equal(np.asarray(y), np.asarray(wanted))
+    assert given is streams and int(streams.noise.count.value) == 1
+    assert nnx.Sequential()(x, rngs=streams) is x
+    assert nnx.Sequential(sorted)([2, 1], rngs=streams) == [1, 2]
 
 
 def test_functions_and_initializers_are_those_of_nn() -> None:

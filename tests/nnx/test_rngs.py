@@ -82,6 +82,19 @@ def test_forks_and_splits_are_new_streams() -> None:
     assert mapped.shape == (3,)
 
 
+def test_all_streams_are_split_at_once() -> None:
+    rngs = nnx.Rngs(0, dropout=1)
+    new = rngs.split((2, 3))
+    assert list(new) == ["default", "dropout"] and new.default.key.shape == (2, 3)
+    assert same(new.dropout.key.value, random.split(random.fold_in(random.key(1), 0), (2, 3)))
+    assert int(rngs.dropout.count.value) == 1
+
+
+def test_streams_may_have_names_of_what_modules_do() -> None:
+    rngs = nnx.Rngs(train=0, eval=1)
+    assert same(rngs.eval(), random.fold_in(random.key(1), 0)) and list(rngs) == ["train", "eval"]
+
+
 class Noisy(nnx.Module):
     """A module that shares a stream with a part of it."""
 
@@ -154,7 +167,10 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
         lambda: nnx.split_rngs(nnx.Rngs(0), splits=2, squeeze=True), ArgumentError, "splits=1",
     ),
     "only": (lambda: nnx.split_rngs(nnx.Rngs(0), splits=2, only=3.5), TypeError, "3.5"),
-    "bare": (lambda: nnx.fork_rngs(len), ArgumentTypeError, r"node=.*len.*parentheses"),
+    "bare": (lambda: nnx.fork_rngs(len), ArgumentTypeError, r"^fork_rngs: node=.*len.*parenth"),
+    "bare-split": (
+        lambda: nnx.split_rngs(len, splits=2), ArgumentTypeError, "^split_rngs: node=.*len",
+    ),
     "fork": (lambda: nnx.fork_rngs(nnx.Rngs(0), split="x"), ArgumentTypeError, "split='x'"),
     "fork-filter": (lambda: nnx.fork_rngs(nnx.Rngs(0), split={2.5: 1}), TypeError, "2.5"),
     "of-many": (

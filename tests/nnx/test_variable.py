@@ -1,8 +1,11 @@
 """Variables: boxes that do what their values do, and their metadata; States and filters."""
 
 import copy
+import functools
 import operator
 import pickle
+from collections import OrderedDict
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,7 @@ import pytest
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import lax, nnx
-from gpushard.errors import ArgumentError, TreeError
+from gpushard.errors import ArgumentError, TracedValueError, TreeError
 from tests.nnx.graphs import Plain
 
 P = gs.P
@@ -160,6 +163,67 @@ def test_variables_and_states_are_pytrees() -> None:
     assert names == ["['a'][0]", "['a'][1].value"]
     with pytest.raises(TreeError):
         gs.tree.map(lambda x, y: x, state, nnx.State({"b": 1}))
+
+
+def test_copies_of_states_are_their_own() -> None:
+    state = nnx.State({"a": 1, "b": {"c": 2}})
+    for other in (copy.copy(state), copy.deepcopy(state), pickle.loads(pickle.dumps(state))):
+        assert nnx.to_pure_dict(other) == nnx.to_pure_dict(state)
+        other["new"] = 3
+        del other["a"]
+    assert list(state) == ["a", "b"]
+    state.setdefault("part", {})["c"] = 4
+    assert state.part.c == 4 and state.setdefault("part", 5) is state.part
+
+
+def test_any_mapping_is_a_part_of_a_state() -> None:
+    state = nnx.State({"a": OrderedDict(b=MappingProxyType({"c": 1}))})
+    assert type(state.a.b) is nnx.State and nnx.to_flat_state(state) == [(("a", "b", "c"), 1)]
+    assert nnx.to_pure_dict(state) == {"a": {"b": {"c": 1}}}
+
+
+def test_arrays_and_libraries_take_variables() -> None:
+    x, v = gnp.ones(3), nnx.Param(gnp.asarray(2.0))
+    x[0] = v
+    assert x.tolist() == [2, 1, 1]
+    x[...] = nnx.Param(gnp.zeros(3))
+    assert x.tolist() == [0, 0, 0]
+    with pytest.raises(TracedValueError, match=r"argument v\.value"):
+        nnx.jit(lambda v: x.__setitem__(1, v))(v)
+    assert np.from_dlpack(nnx.Param(gnp.arange(3))).tolist() == [0, 1, 2]
+
+
+def assigned(v: Any, state: Any) -> Any:
+    """Assign to what a function got, and return it."""
+    v.value, v.tag = v * 2, "new"
+    state.a += v
+    return state.a.replace(state.a + 1), v
+
+
+MESH = gs.make_mesh((2,), "x")
+TRANSFORMS: dict[str, Any] = {
+    "jit": gs.jit,
+    "static": lambda f: functools.partial(gs.jit(lambda _, *args: f(*args), static_argnums=0), 1),
+    "vmap": gs.vmap,
+    "pmap": gs.pmap,
+    "shard_map": lambda f: gs.shard_map(f, mesh=MESH, in_specs=P("x"), out_specs=P("x")),
+    "in_shardings": lambda f: gs.jit(f, in_shardings=gs.NamedSharding(MESH, P("x"))),
+    "nested": lambda f: gs.jit(gs.vmap(gs.jit(f))),
+    "cond": lambda f: lambda *args: gs.lax.cond(True, f, f, *args),
+    "map": lambda f: lambda *args: gs.lax.map(lambda x: f(*x), args),
+    "scan": lambda f: lambda *args: gs.lax.scan(lambda c, x: (c, f(*x)), 0, args)[1],
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_functions_may_assign_to_variables_that_they_get(name: str) -> None:
+    v, state = nnx.Param(gnp.ones(2)), nnx.State({"a": nnx.Cache(gnp.ones(2))})
+    new, other = TRANSFORMS[name](assigned)(v, state)
+    assert type(new) is nnx.Cache and new.value.tolist() == [4, 4]
+    assert other.value.tolist() == [2, 2] and other.tag == "new"
+    assert v.value.tolist() == state.a.value.tolist() == [1, 1] and not hasattr(v, "tag")
+    shapes = gs.eval_shape(assigned, v, state)
+    assert shapes[0].value.shape == (2,)
 
 
 def test_states() -> None:

@@ -90,3 +90,7 @@ def test_initializers(jax: ModuleType) -> None:
         assert found.dtype == wanted.dtype == np.float32
         size = (32 if "orthogonal" in name else 8) * np.spacing(np.abs(wanted).max())
         np.testing.assert_allclose(found, wanted, rtol=0, atol=size, err_msg=name)
+        if name.endswith(("_normal", "_uniform")) and not name.startswith("truncated"):
+            found = np.asarray(made[0](gs.random.key(7), (3, 40, 50), np.complex64))
+            wanted = np.asarray(made[1](jax.random.key(7), (3, 40, 50), np.complex64))
+            np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5, err_msg=name)

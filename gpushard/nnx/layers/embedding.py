@@ -31,7 +31,8 @@ class Embed(Module):
     Args:
       num_embeddings: how many rows.
       features: how many features each has.
-      dtype: type that the table, and queries of `attend`, are converted to.
+      dtype: type that the table, and queries of `attend`, are converted to; that of the table by
+        default.
       param_dtype: type of the table.
       embedding_init: an initializer of the table, `embedding`, of shape (num_embeddings, features).
       rngs: streams of keys; the table is drawn from `params`.
@@ -87,7 +88,8 @@ class Embed(Module):
         Args:
           query: an array of shape (..., features).
         """
-        x, table = in_type(self.dtype, as_input(query, "Embed.attend"), self.embedding.value)
+        table = self.embedding.value
+        x, table = in_type(self.dtype or table.dtype, as_input(query, "Embed.attend"), table)
         check_features("Embed.attend", x, table.shape[1], table)
         return x @ table.T
 

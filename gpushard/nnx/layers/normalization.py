@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
+from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError
 from gpushard.lax import pmean
 from gpushard.nn import initializers, standardize
@@ -110,9 +111,9 @@ class LayerNorm(Module):
         axes = from_end(self.reduction_axes, x.ndim, "LayerNorm", "reduction_axes")
         mean = self._mean(x, axes, mask)
         if self.use_fast_variance:
-            variance = maximum(self._mean(square(x), axes, mask) - square(mean), 0)
+            variance = maximum(self._mean(_squared(x), axes, mask) - _squared(mean), 0)
         else:
-            variance = self._mean(square(x - mean), axes, mask)
+            variance = self._mean(_squared(x - mean), axes, mask)
         y = standardize(x, axes, mean, variance, self.epsilon)
         beside = (slice(None),) + (None,) * (-1 - at)
         if scale is not None:
@@ -124,3 +125,8 @@ class LayerNorm(Module):
     def _mean(self, x: Any, axes: tuple[int, ...], mask: Any) -> Any:
         mean = x.mean(axes, keepdims=True, **({} if mask is None else {"where": mask}))
         return mean if self.axis_name is None else pmean(mean, self.axis_name)
+
+
+def _squared(x: Any) -> Any:
+    """Return squares of absolute values."""
+    return square(x.real) + square(x.imag) if kind_of(x.dtype) == "c" else square(x)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from inspect import Parameter
 from typing import Any
 
 from gpushard.errors import ArgumentTypeError
@@ -12,7 +14,8 @@ from gpushard.nnx.module import Module
 class Sequential(Module):
     """Functions and layers, each of which gets what the one before it returned.
 
-    A tuple becomes several arguments, a dict arguments by name.
+    A tuple becomes several arguments, a dict arguments by name. An argument `rngs` of a call goes
+    to each that has a parameter of this name.
 
     Args:
       *fns: layers, or functions.
@@ -36,11 +39,13 @@ class Sequential(Module):
                 )
         self.layers = list(fns)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, rngs: Any = None, **kwargs: Any) -> Any:
         """Return what the last one returns; without any, the argument."""
         if not self.layers:
             return args[0] if len(args) == 1 else args or kwargs or None
         for layer in self.layers:
+            if rngs is not None and _takes_rngs(layer):
+                kwargs = {**kwargs, "rngs": rngs}
             output = layer(*args, **kwargs)
             args, kwargs = (output,), {}
             if isinstance(output, tuple):
@@ -48,3 +53,11 @@ class Sequential(Module):
             elif isinstance(output, dict):
                 args, kwargs = (), output
         return output
+
+
+def _takes_rngs(layer: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(layer).parameters
+    except (TypeError, ValueError):  # some functions of C have none
+        return False
+    return "rngs" in parameters and parameters["rngs"].kind is not Parameter.POSITIONAL_ONLY
