@@ -32,6 +32,10 @@ class KeyDType:
         return hash(KeyDType)
 
 
+KEY: Any = KeyDType()
+"""The one there is."""
+
+
 @dataclasses.dataclass(frozen=True)
 class ShapeDtypeStruct:
     """What can be known of an array before it is computed.

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from gpushard.array.array import Array, ConcreteArray
-from gpushard.array.aval import KeyDType
+from gpushard.array.aval import KEY, KeyDType
 from gpushard.array.data import Turned, handle
 from gpushard.errors import ArgumentTypeError
 from gpushard.functions.values import is_traced
@@ -19,8 +19,7 @@ from gpushard.ops.row import Params, Row
 from gpushard.ops.table.packed_keys import UNPACK
 from gpushard.typing import HostArray
 
-_DTYPE: Any = KeyDType()
-_ELEMENT = np.dtype(np.uint64)
+ELEMENT = np.dtype(np.uint64)
 _COMPARES = ("equal", "not_equal")
 
 
@@ -76,7 +75,7 @@ class KeyArray(ConcreteArray):
 
     def __init__(self, buffer: ShardedBuffer, sharding: Sharding, **how: bool) -> None:
         super().__init__(buffer, sharding, **how)
-        self._dtype = _DTYPE
+        self._dtype = KEY
 
     def _concrete(self, why: str, explicit: bool | None) -> HostArray:
         refuse(why)
@@ -116,14 +115,14 @@ def elements_of(keys: Any) -> Any:
     """Return an array with one element of 64 bits for each key, of the same memory."""
     if is_traced(keys):
         return keys._of(elements_of)
-    return _as(ConcreteArray, keys, _ELEMENT)
+    return _as(ConcreteArray, keys, ELEMENT)
 
 
 def keys_of(elements: Any) -> Any:
     """Return the keys that elements of 64 bits stand for."""
     if is_traced(elements):
         return elements._of(keys_of)
-    keys: Any = _as(KeyArray, elements, _DTYPE)
+    keys: Any = _as(KeyArray, elements, KEY)
     keys._data.runtime.register(keys)
     return keys
 

@@ -14,7 +14,7 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.colors import ColorMap
 from gpushard.geometry.pictures import picture
 from gpushard.geometry.sharding import Sharding
-from gpushard.transforms.named_dims import Mapped, sharding_within
+from gpushard.transforms.mapped import Mapped, sharding_within
 from gpushard.transforms.trace import Tracer
 from gpushard.tree import leaves
 

@@ -112,7 +112,7 @@ def _like_mask(x: Any, indexed: Indexed, at: Positions) -> Sharding | None:
     entries.insert(len(before), axes)
     while entries and not entries[-1]:
         entries.pop()
-    return own.with_spec(PartitionSpec(*(entry or None for entry in entries)))
+    return own.with_spec(PartitionSpec(*entries))
 
 
 def positions(

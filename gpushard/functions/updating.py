@@ -182,7 +182,7 @@ def beside(x: Any, entries: Sequence[Entry], value: Any) -> Sharding:
         elif entry is not None:
             axes.append(())
         dim += not isinstance(entry, int)
-    return own.with_spec(P(*(names or None for names in axes)))
+    return own.with_spec(P(*axes))
 
 
 def _same_for_all(value: Any, rest: Shape) -> Any:

@@ -20,15 +20,9 @@ from gpushard.ops.row import Row
 from gpushard.ops.scalars import KINDS
 from gpushard.ops.table import reductions
 from gpushard.transforms import collectives
+from gpushard.transforms.frames import Names, find, innermost
 from gpushard.transforms.groups import Groups, checked_groups, in_groups, sizes_of, unequal
-from gpushard.transforms.named_dims import (
-    Mapped,
-    Names,
-    as_mapped,
-    find,
-    innermost,
-    mapped,
-)
+from gpushard.transforms.mapped import Mapped, as_mapped, mapped
 from gpushard.transforms.signature import check_axis, check_leaf
 
 __all__ = [

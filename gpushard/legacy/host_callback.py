@@ -16,7 +16,7 @@ from gpushard.transforms.callbacks import (
     effects_barrier,
     tap,
 )
-from gpushard.transforms.named_dims import merged
+from gpushard.transforms.frames import merged
 
 
 def id_tap(

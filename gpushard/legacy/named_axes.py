@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import operator
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -18,7 +17,8 @@ from gpushard import tree
 from gpushard.errors import ArgumentError, ArgumentTypeError, MeshError
 from gpushard.geometry.mesh import Mesh
 from gpushard.legacy.serial_loop import OwnLoop, SerialLoop, loops_here
-from gpushard.transforms.named_dims import Frame
+from gpushard.transforms.arguments import indices_of
+from gpushard.transforms.frames import Frame
 
 Label: TypeAlias = Callable[[int], str]
 """Gives the name of an argument by its number."""
@@ -342,13 +342,7 @@ def numbers_of(argnums: Any, count: int, what: str) -> tuple[int, ...]:
       ArgumentTypeError: one is no integer.
       ArgumentError: there is no such argument.
     """
-    several = argnums if isinstance(argnums, tuple | list) else (argnums,)
-    try:
-        numbers = tuple(operator.index(n) for n in several)
-    except TypeError:
-        raise ArgumentTypeError.refusing(
-            "donate_argnums", argnums, "must be the number of an argument, or several", what
-        ) from None
+    numbers = indices_of(argnums, "donate_argnums", what)
     for n in numbers:
         if not -count <= n < count:
             raise ArgumentError(

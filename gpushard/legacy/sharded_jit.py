@@ -26,17 +26,18 @@ from gpushard.legacy.parts import (
 from gpushard.placement.defaults import local_devices
 from gpushard.placement.device_put import device_put
 from gpushard.transforms.abstract import eval_shape
+from gpushard.transforms.frames import Frame, Names, frames, innermost
 from gpushard.transforms.jit import jit
-from gpushard.transforms.named_dims import (
-    Frame,
-    Mapped,
-    Names,
-    frames,
-    innermost,
-    mapped,
-)
+from gpushard.transforms.mapped import Mapped, mapped
 from gpushard.transforms.placed_dims import relabel
-from gpushard.transforms.signature import check_function, check_leaf, is_array, labelled, title
+from gpushard.transforms.signature import (
+    check_function,
+    check_leaf,
+    each_result,
+    is_array,
+    labelled,
+    title,
+)
 from gpushard.transforms.stacked import StackedFrame, listed
 
 
@@ -263,8 +264,7 @@ class _Grid:
 
 
 def _laid(mesh: Any, names: Names, entries: Sequence[tuple[str, ...]]) -> NamedSharding:
-    every = [*[name.place or () for name in names], *entries]
-    return NamedSharding(mesh, P(*[entry or None for entry in every]))
+    return NamedSharding(mesh, P(*[name.place for name in names], *entries))
 
 
 _grids: ContextVar[_Grid | None] = ContextVar("partitions", default=None)
@@ -344,18 +344,14 @@ def _run(fun: Any, what: str, args: Any, partitions: tuple[Any, Any], number: in
             for n, (x, parts) in enumerate(zip(leaves, each, strict=True))
         ]
         out = fun(*tree.unflatten(structure, inside))
-        results, shape = tree.flatten(out)
-        wanted = tree.broadcast_prefix(outs, out, _is_none, names=("out_parts", "the result"))
-        paths = ["the result" + "".join(map(str, path)) for path in shape.leaf_paths()]
-        made = [
-            _outside(grid.cut(x, parts, what, path), around)
-            for x, parts, path in zip(results, wanted, paths, strict=True)
-        ]
-    return tree.unflatten(shape, made)
+        return each_result(out, outs, _outside, grid, what, around, argument="out_parts")
 
 
-def _outside(x: Mapped, around: Frame | None) -> Any:
+def _outside(
+    x: Any, parts: Parts | None, arg: str, grid: _Grid, what: str, around: Frame | None
+) -> Any:
     """Return a result as an array over a list of devices, or as a value of the call around."""
+    x = grid.cut(x, parts, what, arg)
     if around is not None:
         return mapped(x._value, x._names, around, x._source)
     value = x._value

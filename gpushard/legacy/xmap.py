@@ -30,22 +30,20 @@ from gpushard.legacy.named_axes import (
     sizes_of,
 )
 from gpushard.numpy import stack
-from gpushard.ops.bind import bind
-from gpushard.ops.table.movement import TRANSPOSE
+from gpushard.ops.table.movement import transposed
 from gpushard.placement.defaults import get_mesh, local_devices
 from gpushard.placement.device_put import device_put
+from gpushard.transforms.frames import Frame, NamedDim, check_apart
 from gpushard.transforms.jit import jit
-from gpushard.transforms.named_dims import (
-    Frame,
-    Mapped,
-    NamedDim,
-    as_mapped,
-    check_apart,
-    mapped,
-    sharding_of,
-    spread,
+from gpushard.transforms.mapped import Mapped, as_mapped, mapped, sharding_of, spread
+from gpushard.transforms.signature import (
+    check_function,
+    check_leaf,
+    each_result,
+    labelled,
+    place_of,
+    title,
 )
-from gpushard.transforms.signature import check_function, check_leaf, labelled, place_of, title
 from gpushard.transforms.stages import Lowered
 
 _Dims = dict[Hashable, NamedDim]
@@ -208,7 +206,7 @@ class _Call:
             return x if isinstance(x, Array) else device_put(x)
         if not isinstance(x, Array):
             dims = {dim: self._where.places[name] for name, dim in entry.dims.items()}
-            spec = P(*[dims.get(dim) or None for dim in range(np.ndim(x))])
+            spec = P(*[dims.get(dim) for dim in range(np.ndim(x))])
             return device_put(x, NamedSharding(mesh, spec))
         return x
 
@@ -228,20 +226,13 @@ class _Call:
         ]
         with frame:
             out = fun(*tree.unflatten(self._structure, inside))
-            results, structure = tree.flatten(out)
-            if not results:
+            if not tree.leaves(out):
                 raise ArgumentError(
                     f"{what} ({place_of(fun)}): the function returns {out!r}, which has no arrays; "
                     "return at least one",
                     argument="fun",
                 )
-            entries = tree.broadcast_prefix(self._outs, out, names=("out_axes", "the result"))
-            paths = structure.leaf_paths()
-            made = [
-                _left(x, entry, dims, frame, fun, "the result" + "".join(map(str, path)))
-                for x, entry, path in zip(results, entries, paths, strict=True)
-            ]
-        return tree.unflatten(structure, made)
+            return each_result(out, self._outs, _left, dims, frame, fun)
 
 
 def _part(x: Any, dim: int, number: int) -> Any:
@@ -268,7 +259,7 @@ def _entered(x: Any, entry: Entry, dims: _Dims, frame: Frame, number: int) -> Ma
     front = [lead + entry.dims[name.name] for name in names]
     order = [*range(lead), *front, *[n for n in range(lead, value.ndim) if n not in front]]
     if order != list(range(value.ndim)):
-        value = bind(TRANSPOSE, (value,), (tuple([dim - value.ndim for dim in order]),))
+        value = transposed(value, order)
     names = own._names + names
     check_apart(names)
     sharding = sharding_of(value, names, frame.mesh)
@@ -277,7 +268,7 @@ def _entered(x: Any, entry: Entry, dims: _Dims, frame: Frame, number: int) -> Ma
     return mapped(value, names, frame, own._source or (frame, number))
 
 
-def _left(x: Any, entry: Entry, dims: _Dims, frame: Frame, fun: Any, arg: str) -> Any:
+def _left(x: Any, entry: Entry, arg: str, dims: _Dims, frame: Frame, fun: Any) -> Any:
     """Return a result with its named dims where they are wanted."""
     check_leaf(x, frame.what, arg)
     x = as_mapped(x, frame)
@@ -299,6 +290,5 @@ def _left(x: Any, entry: Entry, dims: _Dims, frame: Frame, fun: Any, arg: str) -
     front = {entry.dims[name.name]: lead + n for n, name in enumerate(own)}
     order = [front[n] if n in front else next(rest) for n in range(value.ndim - lead)]
     if order != list(range(lead, value.ndim)):
-        order = [*range(lead), *order]
-        value = bind(TRANSPOSE, (value,), (tuple([dim - value.ndim for dim in order]),))
+        value = transposed(value, [*range(lead), *order])
     return value if frame.outer is None else mapped(value, outer, frame.outer, x._source)

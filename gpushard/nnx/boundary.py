@@ -29,7 +29,7 @@ from gpushard.nnx.state import State, from_flat_state, to_flat_state
 from gpushard.nnx.state_sharding import PrefixMapping
 from gpushard.nnx.variable import Variable, put
 from gpushard.nnx.walk import Path, children_of
-from gpushard.transforms.named_dims import Mapped
+from gpushard.transforms.mapped import Mapped
 from gpushard.transforms.trace import Tracer
 from gpushard.tree.node import NODES, GetAttrKey, Node
 

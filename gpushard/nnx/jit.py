@@ -34,8 +34,8 @@ from gpushard.placement.device_put import device_put
 from gpushard.runtime.runtime import Device
 from gpushard.transforms.arguments import Options, check_options, options_of
 from gpushard.transforms.constraints import laid_out, placed
+from gpushard.transforms.frames import innermost
 from gpushard.transforms.jit import Jitted
-from gpushard.transforms.named_dims import innermost
 from gpushard.transforms.signature import check_function, check_leaf, labelled, title
 from gpushard.transforms.trace import tracing
 

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any, TypeAlias
 
 from gpushard.errors import TraceContextError
-from gpushard.transforms.named_dims import innermost
+from gpushard.transforms.frames import innermost
 from gpushard.transforms.trace import tracing
 
 Level: TypeAlias = tuple[Any, Any, Any]

@@ -25,7 +25,7 @@ from gpushard.nnx.jit import Missing
 from gpushard.nnx.levels import Leveled
 from gpushard.nnx.state_sharding import PrefixMapping
 from gpushard.transforms.shard_map import shard_map as of_arrays
-from gpushard.transforms.signature import check_function, parameter_names
+from gpushard.transforms.signature import check_function, parameter_names, result_names
 
 __all__ = ["shard_map"]
 
@@ -206,12 +206,12 @@ class _Ends:
         args, kwargs, out = results
         positions = parameter_names(self._f, len(args))
         names = []
-        for (_, first, *path), _leaf in tree.leaves_with_path((args, kwargs)):
+        for path, _ in tree.leaves_with_path((args, kwargs)):
+            first = path[1]
             name = positions[first.idx] if hasattr(first, "idx") else str(first.key)
-            left = f"argument {name}{''.join(map(str, path))}, as the function leaves it,"
+            left = f"argument {name}{tree.keystr(path[2:])}, as the function leaves it,"
             names.append((left, "in_specs"))
-        paths = tree.structure(out).leaf_paths()
-        names += [("the result" + "".join(map(str, path)), "out_specs") for path in paths]
+        names += [(name, "out_specs") for name in result_names(tree.structure(out))]
         return tree.leaves(results), self._specs, names
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.aval import KeyDType
+from gpushard.array.aval import KEY, KeyDType
 from gpushard.array.key_array import KeyArray, elements_of, is_keys, keys_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_shape, integer
@@ -181,7 +181,7 @@ def key_dtype(impl_spec: Any = None) -> KeyDType:
     True
     """
     _check_impl(impl_spec)
-    return KeyDType()
+    return KEY
 
 
 def key_impl(keys: Any) -> str:

@@ -1,7 +1,8 @@
 """Layer 7: functions of arrays that become other functions.
 
 - `traced`: values that have no elements, and what they say when somebody asks for some.
-- `named_dims`: values with named dims in front, and the interpreter that does operations on them.
+- `frames`: the calls of mapped functions that code runs in, and the named dims of these.
+- `mapped`: values with named dims in front, and the interpreter that does operations on them.
 - `placed_dims`: how dims of arrays become named dims, and back, without a copy.
 - `collectives`: what moves elements along named dims.
 - `callbacks`: functions on the host, called with what mapped functions see.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -155,6 +156,17 @@ def _numbers(found: Any, argument: str, what: str) -> tuple[int, ...]:
                 argument, found, "must be an integer or a sequence of integers", what
             )
     return tuple(map(int, numbers))
+
+
+def indices_of(argnums: Any, argument: str, what: str) -> tuple[int, ...]:
+    """Return numbers of arguments of a call, which say nothing of the function's signature."""
+    several = isinstance(argnums, list | tuple | set | frozenset | range)
+    try:
+        return tuple([operator.index(n) for n in (argnums if several else (argnums,))])
+    except TypeError:
+        raise ArgumentTypeError.refusing(
+            argument, argnums, "must be the number of an argument, or several", what
+        ) from None
 
 
 def _names(found: Any, argument: str, what: str) -> tuple[str, ...]:

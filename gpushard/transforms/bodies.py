@@ -31,16 +31,9 @@ from gpushard.ops.table.movement import RESHAPE
 from gpushard.placement.defaults import surroundings
 from gpushard.placement.device_put import device_put
 from gpushard.transforms.executable import Executable, var_of
+from gpushard.transforms.frames import Frame, Names, innermost, merged
 from gpushard.transforms.graph import Graph, Var
-from gpushard.transforms.named_dims import (
-    Frame,
-    Names,
-    as_mapped,
-    innermost,
-    mapped,
-    merged,
-    spread,
-)
+from gpushard.transforms.mapped import as_mapped, mapped, spread
 from gpushard.transforms.propagate import optimized
 from gpushard.transforms.signature import check_leaf
 from gpushard.transforms.trace import Trace, Tracer, tracing

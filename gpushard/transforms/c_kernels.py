@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import shutil
 from typing import Any
@@ -14,6 +15,7 @@ from gpushard.transforms.c_source import c_source
 from gpushard.transforms.compiled import compiled
 from gpushard.transforms.nests import Nest, merged
 from gpushard.transforms.tiles import of_nothing, scratch
+from gpushard.typing import LocalArray, Shape
 
 _BYTE = np.dtype(np.uint8)
 
@@ -40,24 +42,32 @@ def c_kernel(compiler: str, nest: Nest) -> Kernel | None:
     numbers = len(groups) + sum(len(nest.loads[n].dims) for n in source.strided)
     pointers, sizes = ctypes.c_void_p * count, ctypes.c_int64 * numbers
 
+    @functools.lru_cache(maxsize=64)
+    def lengths_of(*shapes: Shape) -> tuple[list[int], list[Shape], Any]:
+        """Return the lengths of the loops, shapes of results, and what the function takes of it."""
+        own = nest.lengths(shapes)
+        lengths = [math.prod([own[loop] for loop in group]) for group in groups]
+        results = [nest.shape(result, own) for result in nest.results]
+        return lengths, results, None if strided else sizes(*lengths)
+
     def kernel(*blocks: Any, out: Any = None) -> Any:
-        own = nest.lengths(blocks)
+        lengths, shapes, taken = lengths_of(*[x.shape for x in blocks])
         if out is None:
-            shapes = [nest.shape(result, own) for result in nest.results]
             outs = [np.empty(shape, t) for shape, t in zip(shapes, dtypes, strict=True)]
         else:
             outs = list(out) if isinstance(out, tuple) else [out]
-        lengths = [math.prod([own[loop] for loop in group]) for group in groups]
-        if math.prod(lengths):
+        if 0 not in lengths:
             given = [
                 x if n in views else np.ascontiguousarray(x) for n, x in enumerate((*blocks, *outs))
             ]
-            for operand, itemsize in strided:
-                lengths += [n // itemsize for n in given[operand].strides]
+            if strided:
+                lengths = list(lengths)
+                for operand, itemsize in strided:
+                    lengths += [n // itemsize for n in given[operand].strides]
+                taken = sizes(*lengths)
             nbytes = 8 * sum(math.prod([lengths[loop] for loop in row]) for row in source.rows)
-            kept = scratch.array(0, (nbytes,), _BYTE).ctypes.data if nbytes else None
-            addresses = [x.__array_interface__["data"][0] for x in given]
-            function(pointers(*addresses), sizes(*lengths), kept)
+            kept = _address(scratch.array(0, (nbytes,), _BYTE)) if nbytes else None
+            function(pointers(*map(_address, given)), taken, kept)
         elif outs:
             of_nothing(nest, outs)
         if out is not None:
@@ -65,3 +75,14 @@ def c_kernel(compiler: str, nest: Nest) -> Kernel | None:
         return tuple(outs) if len(outs) > 1 else outs[0]
 
     return kernel
+
+
+def _address(x: LocalArray) -> int:
+    """Return where the elements of an array begin; quickly where they can be written to."""
+    try:
+        return ctypes.addressof(_first_byte(x))
+    except (TypeError, ValueError, BufferError):
+        return int(x.ctypes.data)
+
+
+_first_byte: Any = ctypes.c_char.from_buffer

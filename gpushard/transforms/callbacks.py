@@ -28,16 +28,9 @@ from gpushard.placement.defaults import default_sharding
 from gpushard.placement.device_put import as_sharding, device_put
 from gpushard.runtime import current
 from gpushard.transforms.executable import array_of
+from gpushard.transforms.frames import NamedDim, Names, frames, innermost, merged
 from gpushard.transforms.graph import Var
-from gpushard.transforms.named_dims import (
-    Mapped,
-    NamedDim,
-    Names,
-    frames,
-    innermost,
-    mapped,
-    merged,
-)
+from gpushard.transforms.mapped import Mapped, mapped
 from gpushard.transforms.signature import check_leaf
 from gpushard.transforms.trace import tracing
 from gpushard.transforms.traced import Traced, user_line
@@ -63,7 +56,7 @@ class Operands:
         leaves, self._structure = tree.flatten(given)
         paths = self._structure.leaf_paths()
         taken = [
-            _snapshot(leaf, what, "".join(map(str, path)), others)
+            _snapshot(leaf, what, tree.keystr(path), others)
             for leaf, path in zip(leaves, paths, strict=True)
         ]
         self.values = [value for value, _ in taken]
@@ -248,12 +241,12 @@ def called(
       CallbackError: the function raised something, or gave something else.
     """
     leaves, structure = tree.flatten(result)
-    paths = ["".join(map(str, path)) for path in structure.leaf_paths()]
+    paths = [tree.keystr(path) for path in structure.leaf_paths()]
     title, mesh, names = operands.title, operands.mesh, merged(over, dims)
     own = [_aval(leaf, operands.what, path) for leaf, path in zip(leaves, paths, strict=True)]
     avals = [((*[name.size for name in names], *shape), dtype) for shape, dtype in own]
     if mesh is not None:
-        sharding = NamedSharding(mesh, P(*[name.place or None for name in names]))
+        sharding = NamedSharding(mesh, P(*[name.place for name in names]))
     places = [
         None if sharding is None else as_sharding(sharding, len(shape), "sharding")
         for shape, _ in avals
@@ -267,7 +260,7 @@ def called(
             for position in _positions(over):
                 given = function(now.at(host, position, dims, how), now.device_at(position))
                 made = tree.leaves_with_path(given)
-                _check_structure(["".join(map(str, path)) for path, _ in made], paths, title)
+                _check_structure([tree.keystr(path) for path, _ in made], paths, title)
                 for array, path, (_, leaf) in zip(out, paths, made, strict=True):
                     part = array[_index(names, position)]
                     part[...] = _checked(np.asarray(leaf), part, title, path)

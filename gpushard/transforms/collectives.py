@@ -23,20 +23,11 @@ from gpushard.ops.bind import bind, bind_plain
 from gpushard.ops.row import Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.creation import ARANGE
-from gpushard.ops.table.movement import PERMUTE, RESHAPE, TRANSPOSE
+from gpushard.ops.table.movement import PERMUTE, RESHAPE, transposed
 from gpushard.ops.table.reductions import SUM
 from gpushard.placement.defaults import default_sharding
-from gpushard.transforms.named_dims import (
-    Mapped,
-    NamedDim,
-    Names,
-    element_along,
-    innermost,
-    mapped,
-    merged,
-    sharding_without,
-    spread,
-)
+from gpushard.transforms.frames import NamedDim, Names, innermost, merged
+from gpushard.transforms.mapped import Mapped, element_along, mapped, sharding_without, spread
 from gpushard.transforms.placed_dims import relabel
 from gpushard.typing import Shape
 
@@ -120,7 +111,7 @@ def joined(x: Mapped, names: Names, dim: int, *, tiled: bool) -> Mapped:
     inner = list(range(len(x._names), value.ndim))
     inner[dim:dim] = [x._names.index(name) for name in names]
     order += inner
-    value = bind(TRANSPOSE, (value,), (tuple([n - value.ndim for n in order]),))
+    value = transposed(value, order)
     if value.shape != shape:
         value = bind(RESHAPE, (value,), (shape,))
     return mapped(value, rest, x._frame, x._source)
@@ -157,7 +148,7 @@ def divided(x: Mapped, names: Names, dim: int, *, tiled: bool) -> Mapped:
     places |= {name: n for n, name in enumerate(x._names)}
     order = [places[name] for name in every]
     order += [n for n in range(value.ndim) if n not in order]
-    value = bind(TRANSPOSE, (value,), (tuple([n - value.ndim for n in order]),))
+    value = transposed(value, order)
     return mapped(value, every, x._frame, x._source)
 
 
@@ -214,7 +205,7 @@ def _numbers(name: NamedDim) -> Mapped:
     assert frame is not None
     sharding: Any = default_sharding((name.size,))
     if frame.mesh is not None:
-        sharding = NamedSharding(frame.mesh, P(name.place or None))
+        sharding = NamedSharding(frame.mesh, P(name.place))
     made = bind_plain(ARANGE, (0, 1), ((name.size,), _INDEX, frame.mesh is not None), sharding)
     return mapped(made, (name,), frame, None)
 
@@ -241,7 +232,7 @@ def _splits(value: Any) -> list[tuple[str, ...]]:
 
 
 def _spec(sharding: NamedSharding, entries: Sequence[tuple[str, ...]]) -> NamedSharding:
-    return sharding.with_spec(P(*[entry or None for entry in entries]))
+    return sharding.with_spec(P(*entries))
 
 
 def _moved(value: Any, entries: Sequence[tuple[str, ...]]) -> Any:

@@ -17,7 +17,7 @@ from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import UNCONSTRAINED, PartitionSpec
 from gpushard.geometry.sharding import Sharding
 from gpushard.placement.device_put import as_sharding, device_put
-from gpushard.transforms.named_dims import Mapped, mapped
+from gpushard.transforms.mapped import Mapped, mapped
 from gpushard.transforms.signature import check_leaf
 from gpushard.transforms.steps import closed
 from gpushard.transforms.trace import Tracer

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from gpushard.geometry.tiling import Tiling
-from gpushard.ops.aval import Aval
 from gpushard.ops.programs.calls import Work
 from gpushard.ops.programs.launched import Launched, launched_together
 from gpushard.runtime.backend import COUNTERS, Fused, FusedLoad, FusedOp, FusedResult
@@ -110,8 +109,7 @@ def launched_nest(work: Work, nest: Nest, tilings: Sequence[Tiling]) -> Launched
     dtypes = {load.operand: load.dtype for load in nest.loads}
     operands = [(dtypes[n], tiling) for n, tiling in enumerate(tilings)]
     lengths = [
-        nest.lengths([Aval(x.shard_shapes[call.home], t) for t, x in operands])
-        for call in work.calls
+        nest.lengths([x.shard_shapes[call.home] for _, x in operands]) for call in work.calls
     ]
     kernel: Any = fused
     work = dataclasses.replace(work, kernel=kernel)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from gpushard.array.array import Array, ConcreteArray
-from gpushard.array.aval import KeyDType
+from gpushard.array.aval import KEY, KeyDType
 from gpushard.array.data import Data, handle
-from gpushard.array.key_array import KeyArray
+from gpushard.array.key_array import ELEMENT, KeyArray
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.transforms.costs import received
 from gpushard.transforms.graph import Graph, Run, Step, Var, lines
@@ -125,10 +125,6 @@ def _bytes_of(step: Step) -> int:
     return 5000 + step.nbytes + inside
 
 
-_KEY: Any = KeyDType()
-_ELEMENT = np.dtype(np.uint64)
-
-
 def var_of(x: Any, sharding: Any = None) -> Var:
     """Return the value of a graph that stands for an array, or for what has a shape and a type.
 
@@ -136,7 +132,7 @@ def var_of(x: Any, sharding: Any = None) -> Var:
       x: an array, or what has a shape and a dtype.
       sharding: where it lies, unless it says so itself.
     """
-    dtype = _ELEMENT if isinstance(x.dtype, KeyDType) else np.dtype(x.dtype)
+    dtype = ELEMENT if isinstance(x.dtype, KeyDType) else np.dtype(x.dtype)
     if isinstance(x, Array):
         return Var(dtype, x._held().tiling, x._sharding, x._committed, x._weak_type)
     chosen = getattr(x, "sharding", None)
@@ -151,7 +147,7 @@ def array_of(buffer: ShardedBuffer, var: Var, *, keys: bool) -> ConcreteArray:
         KeyArray if keys else ConcreteArray,
         Data(buffer, runtime),
         var.tiling.shape,
-        _KEY if keys else var.dtype,
+        KEY if keys else var.dtype,
         var.sharding,
         var.committed,
         var.weak,

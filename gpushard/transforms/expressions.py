@@ -186,13 +186,7 @@ static inline double gs_exp(double x) {
 }
 
 static inline float gs_tanhf(float x) {
-  float z = x * x, a = __builtin_fabsf(x);
-  float p = -5.70498872745e-3f;
-  p = FMAF(p, z, 2.06390887954e-2f);
-  p = FMAF(p, z, -5.37397155531e-2f);
-  p = FMAF(p, z, 1.33314422036e-1f);
-  p = FMAF(p, z, -3.33332819422e-1f);
-  float low = FMAF(p * z, a, a);
+  float a = __builtin_fabsf(x);
   float c = a > 10.0f ? 10.0f : a;  // from there on it is 1
   union { float f; uint32_t i; } n = {FMAF(c, 0x1.715476p+1f, 0x1.8p+23f)};
   union { uint32_t i; float f; } scale = {(n.i + 127) << 23};
@@ -205,9 +199,9 @@ static inline float gs_tanhf(float x) {
   e = FMAF(e, r, 4.1665795894e-2f);
   e = FMAF(e, r, 1.6666665459e-1f);
   e = FMAF(e, r, 5.0000001201e-1f);
-  e = FMAF(e, r * r, r) + 1.0f;
-  float high = 1.0f - 2.0f / FMAF(e, scale.f, 1.0f);
-  return __builtin_copysignf(a < 0.625f ? low : high, x);
+  e = FMAF(e, r * r, r);
+  float m = FMAF(e, scale.f, scale.f - 1.0f);  // exp(2a) - 1, with all digits near 0, too
+  return __builtin_copysignf(m / (m + 2.0f), x);
 }
 
 static inline double gs_tanh(double x) {

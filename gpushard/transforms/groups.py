@@ -25,16 +25,8 @@ from gpushard.ops.table.elementwise import ufunc_row
 from gpushard.ops.table.movement import PERMUTE, RESHAPE
 from gpushard.ops.table.reductions import MAX, MIN, SUM
 from gpushard.transforms.collectives import divided, joined, numbers, permuted
-from gpushard.transforms.named_dims import (
-    Mapped,
-    NamedDim,
-    Names,
-    as_mapped,
-    innermost,
-    mapped,
-    merged,
-    spread,
-)
+from gpushard.transforms.frames import NamedDim, Names, innermost, merged
+from gpushard.transforms.mapped import Mapped, as_mapped, mapped, spread
 from gpushard.transforms.placed_dims import relabel
 
 _TWO = {
@@ -223,5 +215,5 @@ def _on(
     """Return an array over another mesh of its devices, with other dims for one or two of its."""
     own = [value._sharding.spec.axes(dim) for dim in range(value.ndim)]
     own[at : at + gone] = places
-    sharding = NamedSharding(mesh, P(*[entry or None for entry in own]))
+    sharding = NamedSharding(mesh, P(*own))
     return relabel(value, sharding.tiling(shape), sharding)

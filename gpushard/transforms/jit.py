@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from gpushard import tree
 from gpushard.array.array import Array, ConcreteArray
-from gpushard.array.aval import KeyDType, ShapeDtypeStruct
+from gpushard.array.aval import KEY, KeyDType, ShapeDtypeStruct
 from gpushard.array.key_array import is_keys
 from gpushard.cache import BoundedCache
 from gpushard.errors import ArgumentTypeError
@@ -38,14 +38,20 @@ from gpushard.transforms.arguments import (
 from gpushard.transforms.constraints import check_devices, laid_out, placed
 from gpushard.transforms.executable import Executable, array_of, var_of
 from gpushard.transforms.fold import folded
+from gpushard.transforms.frames import innermost
 from gpushard.transforms.graph import Graph
-from gpushard.transforms.named_dims import innermost
 from gpushard.transforms.propagate import optimized
-from gpushard.transforms.signature import check_function, check_leaf, flattened, labelled, title
+from gpushard.transforms.signature import (
+    check_function,
+    check_leaf,
+    flattened,
+    labelled,
+    result_names,
+    title,
+)
 from gpushard.transforms.stages import Lowered, Signature, Traced
 from gpushard.transforms.trace import Trace, Tracer, inside, tracing
 
-_KEY: Any = KeyDType()
 _LEAF = tree.structure(0)
 
 _log = logging.getLogger("gpushard.jit")
@@ -215,10 +221,10 @@ class Jitted:
             args, kwargs = with_statics(args, kwargs, statics)
             out = self._fun(*args, **kwargs)
             results, shape = tree.flatten(out)
-            paths = shape.leaf_paths()
+            names = result_names(shape)
             for n, x in enumerate(results):
                 if not isinstance(x, Array):
-                    check_leaf(x, self._what, "the result" + "".join(map(str, paths[n])))
+                    check_leaf(x, self._what, names[n])
                     results[n] = device_put(x)
                 elif isinstance(x, Tracer):
                     x._trace.check_open(x)
@@ -247,8 +253,7 @@ class Jitted:
         results, shape = tree.flatten(out)
         for number, x in enumerate(results):
             if not isinstance(x, Array):
-                path = "".join(map(str, shape.leaf_paths()[number]))
-                check_leaf(x, self._what, "the result" + path)
+                check_leaf(x, self._what, result_names(shape)[number])
                 results[number] = inside(x)
         if options.out_shardings is not None:
             results = laid_out(results, out, options.out_shardings, "out_shardings")
@@ -326,7 +331,7 @@ class Jitted:
         with self._options.around():
             graph, shape, keys = self._trace(leaves, (structure, statics, label))
         shapes = [
-            ShapeDtypeStruct(var.shape, _KEY if key else var.dtype, weak_type=var.weak)
+            ShapeDtypeStruct(var.shape, KEY if key else var.dtype, weak_type=var.weak)
             for var, key in zip(graph.results, keys, strict=True)
         ]
         return graph, shapes[0] if shape is None else tree.unflatten(shape, shapes)

@@ -29,7 +29,7 @@ from gpushard.transforms.bodies import (
     value_of,
     where,
 )
-from gpushard.transforms.named_dims import innermost
+from gpushard.transforms.frames import innermost
 from gpushard.transforms.signature import check_function, title
 from gpushard.transforms.trace import done
 

@@ -10,7 +10,8 @@ from typing import Any
 from gpushard.errors import ArgumentError
 from gpushard.frozen import dataclass
 from gpushard.ops.table.contractions import LETTERS
-from gpushard.transforms.named_dims import Mapped, check_has, exposed, find
+from gpushard.transforms.frames import find
+from gpushard.transforms.mapped import Mapped, check_has, exposed
 
 _TERM = re.compile(r"([^{}]*)(?:\{([^{}]*)\})?")
 

@@ -107,11 +107,11 @@ class Nest:
             math.prod(self.sizes[loop] for loop in op.loops.union(op.reduced)) for op in self.ops
         )
 
-    def lengths(self, blocks: Sequence[Any]) -> list[int]:
-        """Return the lengths of the loops for blocks of operands."""
+    def lengths(self, shapes: Sequence[Shape]) -> list[int]:
+        """Return the lengths of the loops for blocks of operands that have such shapes."""
         found = list(self.sizes)
         for load in self.loads:
-            shape = blocks[load.operand].shape
+            shape = shapes[load.operand]
             for dim, n, more in zip(load.dims, shape, load.more, strict=True):
                 if dim is not None:
                     found[dim] = n - more

@@ -25,7 +25,8 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.ops.rule import Splits
 from gpushard.placement.device_put import device_put
-from gpushard.transforms.named_dims import Frame, Mapped, Names, mapped, spread
+from gpushard.transforms.frames import Frame, Names
+from gpushard.transforms.mapped import Mapped, mapped, spread
 from gpushard.typing import Shape
 
 
@@ -58,12 +59,11 @@ def labels(
     blocks = [
         n // math.prod(mesh.shape[axis] for axis in spec.axes(dim)) for dim, n in enumerate(body)
     ]
-    whole = [(*spec.axes(dim), *kept[dim]) or None for dim in range(len(body))]
-    front = [own or None for own in lead]
-    while whole and whole[-1] is None and len(whole) > len(spec):
+    whole = [(*spec.axes(dim), *kept[dim]) for dim in range(len(body))]
+    while whole and not whole[-1] and len(whole) > len(spec):
         whole.pop()
-    sharding = NamedSharding(mesh, spec if not (front or any(kept)) else P(*front, *whole))
-    inner = NamedSharding(mesh, P(*front, *named, *(own or None for own in kept)))
+    sharding = NamedSharding(mesh, spec if not (lead or any(kept)) else P(*lead, *whole))
+    inner = NamedSharding(mesh, P(*lead, *named, *kept))
     sizes = (*shape[: len(lead)], *(mesh.shape[axis] for axis in named), *blocks)
     return Labels(sharding, sharding.tiling(shape), inner, inner.tiling(sizes))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar, cast
 
@@ -13,8 +12,9 @@ from gpushard.functions.values import is_traced
 from gpushard.placement.defaults import local_devices
 from gpushard.runtime.current import current
 from gpushard.runtime.runtime import Device, Runtime
+from gpushard.transforms.arguments import indices_of, with_statics
+from gpushard.transforms.frames import frames
 from gpushard.transforms.jit import jit
-from gpushard.transforms.named_dims import frames
 from gpushard.transforms.signature import check_function, is_array, title
 from gpushard.transforms.stacked import Opened, StackedFrame
 from gpushard.transforms.stages import Lowered
@@ -70,8 +70,8 @@ def pmap(
     """
     check_function(fun, "pmap")
     what = title("pmap", fun)
-    static = _numbers(static_broadcasted_argnums, "static_broadcasted_argnums", what)
-    donated = _numbers(donate_argnums, "donate_argnums", what)
+    static = indices_of(static_broadcasted_argnums, "static_broadcasted_argnums", what)
+    donated = indices_of(donate_argnums, "donate_argnums", what)
     if devices is not None and not len(devices):
         raise ArgumentError(f"{what}: devices=[] is empty; leave it out", argument="devices")
     if isinstance(in_axes, list):
@@ -174,15 +174,8 @@ def soft_pmap(
 
 
 def _with(function: Callable[..., Any], fixed: dict[int, Any]) -> Callable[..., Any]:
-    """Return a function of the arguments that are not static; those are by number, ascending."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        every = list(args)
-        for n, value in fixed.items():
-            every.insert(n, value)
-        return function(*every, **kwargs)
-
-    return call
+    """Return a function of the arguments that are not static."""
+    return lambda *args, **kwargs: function(*with_statics(args, {}, fixed)[0], **kwargs)
 
 
 _NOTHING: Any = {}, (), ()
@@ -192,19 +185,6 @@ _NOTHING: Any = {}, (), ()
 def _pool(runtime: Runtime, backend: str | None) -> tuple[Device, ...]:
     """Return the devices of a runtime that this process drives; here they are its own ones."""
     return tuple(local_devices(backend))
-
-
-def _numbers(argnums: Any, argument: str, what: str) -> tuple[int, ...]:
-    """Return the numbers of arguments."""
-    numbers = argnums if isinstance(argnums, list | tuple | set | frozenset | range) else (argnums,)
-    try:
-        return tuple(operator.index(n) for n in numbers)
-    except TypeError:
-        raise ArgumentTypeError(
-            f"{what}: {argument}={argnums!r} must be the number of an argument, or several",
-            argument=argument,
-            value=argnums,
-        ) from None
 
 
 def _without_static(

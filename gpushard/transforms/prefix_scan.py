@@ -11,7 +11,7 @@ from gpushard.errors import ArgumentError
 from gpushard.ops.bind import bind
 from gpushard.ops.table.movement import CONCATENATE, RESHAPE, STACK
 from gpushard.transforms.bodies import outside, value_of
-from gpushard.transforms.named_dims import innermost
+from gpushard.transforms.frames import innermost
 from gpushard.transforms.signature import check_function
 
 __all__ = ["associative_scan"]

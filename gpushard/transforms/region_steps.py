@@ -299,17 +299,25 @@ def one(laid: Laid) -> Step | None:
     sources = [*range(len(laid.operands)), *(split.sources if split else [])]
     sizes = [laid.operands[n].dtype.itemsize for n in sources]
     calls, of_device = calls_of(_REGION, list(zip(read, sizes, strict=True)), tilings)
-    if split is not None:
-        calls = [dataclasses.replace(call, site=(split.parts[call.home],)) for call in calls]
+    through = nest.large * max(x.dtype.itemsize for x in results) // max(len(calls), 1)
+    calls = [
+        dataclasses.replace(
+            call,
+            reads=max(call.reads, through),  # small operands may meet in many pairs
+            site=() if split is None else (split.parts[call.home],),
+        )
+        for call in calls
+    ]
     work = Work(runtime, name, len, calls, of_device, tilings, [x.dtype for x in results])
     numbers: Sequence[tuple[int, Any]] = ()
     scratch = 0
     if host:
         kernel = c_kernel(runtime.settings.compiler, nest) if nest.large >= _LARGE else None
+        steps = 1 if kernel is not None else len(laid.members)
         blocks = [tiling.shard_shapes for tiling in laid.tilings]
         kernel = kernel or straight_kernel(nest, blocks) or tile_kernel(nest)
         kernel = kernel if split is None else in_parts(kernel, len(laid.operands))
-        local = LocalCalls(dataclasses.replace(work, kernel=kernel), steps=len(laid.members))
+        local = LocalCalls(dataclasses.replace(work, kernel=kernel), steps=steps)
     else:
         found = launched_nest(work, nest, laid.tilings)
         if found is None:

@@ -30,8 +30,8 @@ from gpushard.transforms.bodies import (
     value_of,
 )
 from gpushard.transforms.executable import array_of, var_of
+from gpushard.transforms.frames import innermost
 from gpushard.transforms.graph import Var
-from gpushard.transforms.named_dims import innermost
 from gpushard.transforms.signature import check_function, title
 from gpushard.transforms.trace import Trace, alone, done
 from gpushard.transforms.vmap import vmap

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpushard.movement.buffer import devices_of
-from gpushard.ops.programs.segment import Part, segment_of
+from gpushard.ops.programs.segment import Part, Segment, segment_of
 from gpushard.transforms.graph import Graph, Step, Var
 
 LEAST = 4
@@ -58,6 +58,12 @@ def in_segments(graph: Graph, steps: Sequence[Step]) -> list[Step]:
             run.append((step, part))
     close(len(steps))
     return found
+
+
+def segment_in(step: Step) -> Segment | None:
+    """Return what an operation is that stands for several; None for any other."""
+    found = getattr(step.run, "__self__", None)
+    return found if isinstance(found, Segment) else None
 
 
 def _wanted(step: Step) -> bool:

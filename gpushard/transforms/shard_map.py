@@ -10,9 +10,17 @@ from gpushard import tree
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.mesh import AbstractMesh, Mesh
 from gpushard.geometry.partition_spec import PartitionSpec
-from gpushard.transforms.named_dims import Frame, NamedDim, as_mapped, element_along
+from gpushard.transforms.frames import Frame, NamedDim
+from gpushard.transforms.mapped import as_mapped, element_along
 from gpushard.transforms.placed_dims import entered, left
-from gpushard.transforms.signature import check_function, is_array, labelled, place_of, title
+from gpushard.transforms.signature import (
+    check_function,
+    is_array,
+    labelled,
+    place_of,
+    result_names,
+    title,
+)
 from gpushard.transforms.specs import (
     check_axes,
     check_leaf_spec,
@@ -136,8 +144,7 @@ def _results(
         leaves, specs, names = out_specs(out)
     else:
         leaves, specs = specs_of(out, out_specs, "out_specs", "the result")
-        paths = tree.structure(out).leaf_paths()
-        names = [("the result" + "".join(map(str, path)), "out_specs") for path in paths]
+        names = [(name, "out_specs") for name in result_names(tree.structure(out))]
     made = [
         _result(f, leaf, spec, dims, frame, check, *name)
         for leaf, spec, name in zip(leaves, specs, names, strict=True)

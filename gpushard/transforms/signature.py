@@ -12,7 +12,7 @@ import numpy as np
 from gpushard import tree
 from gpushard.array.array import Array, ConcreteArray
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.transforms.named_dims import Mapped
+from gpushard.transforms.mapped import Mapped
 from gpushard.transforms.traced import user_line
 
 
@@ -47,7 +47,7 @@ def labelled(f: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[[i
         first = path[1]
         names = parameter_names(f, len(args))
         name = names[first.idx] if hasattr(first, "idx") else str(first.key)
-        rest = "".join(map(str, path[2:]))
+        rest = tree.keystr(path[2:])
         shape = f" of shape {np.shape(leaf)}" if hasattr(leaf, "shape") else ""
         return f"argument {name}{rest}{shape}"
 
@@ -244,17 +244,24 @@ def _alone(inside: list[Any]) -> Arguments:
     return inside, {}
 
 
-def each_result(out: Any, out_axes: Any, outside: Callable[..., Any], *more: Any) -> Any:
-    """Return results as a function of each leaf, its mapped dim, its name and more gives them."""
-    if type(out_axes) is int and is_array(out):
-        return outside(out, out_axes, "the result", *more)
+def result_names(structure: Any) -> list[str]:
+    """Return what errors call the leaves of what a function returns."""
+    return ["the result" + tree.keystr(path) for path in structure.leaf_paths()]
+
+
+def each_result(
+    out: Any, places: Any, outside: Callable[..., Any], *more: Any, argument: str = "out_axes"
+) -> Any:
+    """Return results as a function of each leaf, where it goes, its name and more gives them.
+
+    Where they go is a prefix of them, which errors call by the name of an argument.
+    """
+    if type(places) is int and is_array(out):
+        return outside(out, places, "the result", *more)
     leaves, structure = tree.flatten(out)
-    axes = tree.broadcast_prefix(
-        out_axes, out, lambda x: x is None, names=("out_axes", "the result")
-    )
-    paths = ["".join(map(str, path)) for path in structure.leaf_paths()]
+    each = tree.broadcast_prefix(places, out, lambda x: x is None, names=(argument, "the result"))
     made = [
-        outside(leaf, axis, "the result" + path, *more)
-        for leaf, axis, path in zip(leaves, axes, paths, strict=True)
+        outside(leaf, place, name, *more)
+        for leaf, place, name in zip(leaves, each, result_names(structure), strict=True)
     ]
     return tree.unflatten(structure, made)

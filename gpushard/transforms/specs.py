@@ -15,7 +15,7 @@ from gpushard.geometry.mesh import AbstractMesh, Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P, PartitionSpec
 from gpushard.placement.defaults import get_mesh
-from gpushard.transforms.named_dims import Frame, innermost
+from gpushard.transforms.frames import Frame, innermost
 from gpushard.transforms.signature import check_leaf
 from gpushard.transforms.stacked import StackedFrame
 from gpushard.typing import Shape

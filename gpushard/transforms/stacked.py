@@ -35,16 +35,8 @@ from gpushard.geometry.sharding_spec import (
 from gpushard.geometry.tiling import Tiling
 from gpushard.ops.rule import Splits
 from gpushard.placement.device_put import device_put
-from gpushard.transforms.named_dims import (
-    Frame,
-    Mapped,
-    Names,
-    as_mapped,
-    brought,
-    innermost,
-    mapped,
-    spread,
-)
+from gpushard.transforms.frames import Frame, Names, innermost
+from gpushard.transforms.mapped import Mapped, as_mapped, brought, mapped, spread
 from gpushard.transforms.placed_dims import relabel
 from gpushard.transforms.signature import (
     check_axis,
@@ -210,11 +202,9 @@ def _way(
       kept: for each other dim the axes that split it.
     """
     body, n = shape[len(lead) :], int(np.prod(sizes))
-    entries = [*lead, *kept[:at], (axis,), *kept[at:]]
-    whole = NamedSharding(mesh, P(*[entry or None for entry in entries]))
+    whole = NamedSharding(mesh, P(*lead, *kept[:at], (axis,), *kept[at:]))
     full = (*shape[: len(lead)], *body[:at], n, *body[at:])
-    inner = [*lead, (axis,), *[()] * (len(sizes) - 1), *kept]
-    named = NamedSharding(mesh, P(*[entry or None for entry in inner]))
+    named = NamedSharding(mesh, P(*lead, (axis,), *[()] * (len(sizes) - 1), *kept))
     parts = (*shape[: len(lead)], *sizes, *body)
     outside = listed(mesh, whole, full)
     return _Way(
@@ -264,7 +254,7 @@ def gridded(sharding: PmapSharding) -> NamedSharding:
     entries: list[Any] = []
     for entry in spec.sharding:
         pieces = len(entry.chunks) if isinstance(entry, Chunked) else isinstance(entry, Unstacked)
-        entries.append(tuple([axes[next(cuts)] for _ in range(pieces)]) or None)
+        entries.append(tuple([axes[next(cuts)] for _ in range(pieces)]))
     return NamedSharding(_mesh(tuple(sharding.devices.flat), spec.mesh_shape), P(*entries))
 
 
@@ -331,7 +321,7 @@ def unstacked(x: Mapped, axis: int | None, names: Names, frame: StackedFrame) ->
         kept = tuple([axes if set(axes) <= set(mesh.axis_names) else () for axes in kept])
     lead = tuple([name.place or () for name in outer]) if outer else ()
     if axis is None:
-        sharding = NamedSharding(mesh, P(*[entry or None for entry in (*lead, *kept)]))
+        sharding = NamedSharding(mesh, P(*lead, *kept))
         if value._held().tiling is not (tiling := sharding.tiling(value.shape)):
             value = value._moved(sharding, "pmap")
         if frame.outer is None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpushard import tree
 from gpushard.array.array import Array, ConcreteArray
-from gpushard.array.aval import KeyDType, ShapeDtypeStruct
+from gpushard.array.aval import KEY, KeyDType, ShapeDtypeStruct
 from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
 from gpushard.frozen import dataclass
 from gpushard.geometry.format import Format, Layout
@@ -21,18 +21,18 @@ from gpushard.placement.device_put import device_put
 from gpushard.transforms.costs import costs
 from gpushard.transforms.executable import Executable, array_of, launches_of
 from gpushard.transforms.fold import folded
+from gpushard.transforms.frames import innermost
 from gpushard.transforms.graph import Graph, Var
 from gpushard.transforms.memory import CompiledMemoryStats, memory
-from gpushard.transforms.named_dims import innermost
 from gpushard.transforms.propagate import optimized
 from gpushard.transforms.regions import fused
+from gpushard.transforms.segments import segment_in
 from gpushard.transforms.trace import tracing
 
 # fmt: off
 __all__ = ["ArgInfo", "Compiled", "CompiledMemoryStats", "Lowered", "Traced"]
 # fmt: on
 
-_KEY: Any = KeyDType()
 
 DIALECT = "gpushard"
 """How the text of a graph is called."""
@@ -99,7 +99,7 @@ class _Stage:
     def args_info(self) -> Any:
         """An `ArgInfo` for each argument."""
         return self._inputs(
-            lambda var, key, donated: ArgInfo(var.shape, _KEY if key else var.dtype, donated)
+            lambda var, key, donated: ArgInfo(var.shape, KEY if key else var.dtype, donated)
         )
 
     @property
@@ -120,7 +120,7 @@ class _Stage:
 
 def _struct(var: Var, key: bool) -> ShapeDtypeStruct:
     return ShapeDtypeStruct(
-        var.shape, _KEY if key else var.dtype, sharding=var.sharding, weak_type=var.weak
+        var.shape, KEY if key else var.dtype, sharding=var.sharding, weak_type=var.weak
     )
 
 
@@ -368,6 +368,10 @@ class Compiled(_Stage):
         ]
         if known or others:
             rest = f", and those of {others} other operations" if others else ""
+            graphs = [x.counts for x in map(segment_in, self._executable.parts) if x is not None]
+            if graphs:
+                of, to = map(sum, zip(*graphs, strict=True))
+                rest += f"; {of:,} of them, captured, are {to:,} of CUDA graphs"
             lines.insert(2, f"launches: {known:,}{rest}")
         return "\n".join([self._executable.text(), *(f"# {line}" for line in lines)])
 
@@ -428,7 +432,7 @@ class Compiled(_Stage):
 
     def _check(self, arrays: list[Any]) -> None:
         own = self._signature
-        paths = ["".join(map(str, path)) for path in own.in_tree.leaf_paths()]
+        paths = [tree.keystr(path) for path in own.in_tree.leaf_paths()]
         wrong, apart = [], []
         for n, (x, var, key, path) in enumerate(
             zip(arrays, own.graph.inputs, own.in_keys, paths, strict=True)

@@ -142,7 +142,7 @@ def closed(sharding: Sharding, lies: Sharding | None) -> Sharding:
         if entry is UNCONSTRAINED:
             axes = own.axes(dim)
             entry = None if used & set(axes) else axes
-        entries.append(entry or None)
+        entries.append(entry)
     return sharding.with_spec(PartitionSpec(*entries))
 
 

@@ -61,8 +61,7 @@ def tile_kernel(whole: Nest) -> Kernel:
     loads, ndim = len(nest.loads), len(nest.sizes)
     order = _order(nest)
     axis = {loop: n for n, loop in enumerate(order)}
-    slots = _slots(nest)
-    at_result = {result.place: n for n, result in enumerate(nest.results)}
+    slots, at_result = _homes(nest)
     makers = [_maker(op, axis) for op in nest.ops]
     cut = [loop for loop in order if loop not in nest.short and loop not in nest.inner]
     cut = cut or [loop for loop in order if loop in nest.short and not _needed(nest, loop)]
@@ -72,7 +71,7 @@ def tile_kernel(whole: Nest) -> Kernel:
     def kernel(*blocks: Any, out: Any = None) -> Any:
         given = [np.asarray(block) for block in blocks]
         to = list(out) if isinstance(out, tuple) else [out]
-        own = whole.lengths(given)
+        own = whole.lengths([x.shape for x in given])
         if out is None:
             to = [np.empty(whole.shape(r, own), whole.dtype(r.place)) for r in whole.results]
         lengths = [math.prod([own[loop] for loop in group]) for group in groups]
@@ -315,30 +314,42 @@ def _rest(ndim: int, own: Sequence[int], axes: Sequence[int]) -> list[int]:
     return [n for n in range(ndim) if n not in own and n not in axes]
 
 
-def _slots(nest: Nest) -> dict[int, int]:
-    """Return where each value between operations is kept: where one was that is used no more."""
+def _homes(nest: Nest) -> tuple[dict[int, int], dict[int, int]]:
+    """Return where each value between operations is kept: where one was that is used no more.
+
+    Returns:
+      The slot of each value that is kept in one, and the number of the result whose memory each
+      of the others is kept in: results, and what they are written over.
+    """
     first = len(nest.loads)
-    results = {result.place for result in nest.results}
+    homes = {result.place: n for n, result in enumerate(nest.results)}
     last = {at: n for n, op in enumerate(nest.ops) for at, _ in op.operands if at is not None}
     slots: dict[int, int] = {}
+    before: dict[int, int] = {}  # for each value the one that it is written over
     free: list[int] = []
     count = 0
     for n, op in enumerate(nest.ops):
         place = first + n
         ended = {at for at, _ in op.operands if at in slots and last[at] == n}
-        if place not in results:
+        if isinstance(op.kernel, np.ufunc):  # in place: others may read what they wrote
             alike = [at for at in ended if (nest.dtype(at), nest.loops(at)) == (op.dtype, op.loops)]
-            if alike and isinstance(
-                op.kernel, np.ufunc
-            ):  # in place: others may read what they wrote
-                slots[place] = slots[alike[0]]
-                ended.discard(alike[0])
+            if alike:
+                before[place] = alike[0]
+        if place not in homes:
+            if place in before:
+                slots[place] = slots[before[place]]
+                ended.discard(before[place])
             elif free:
                 slots[place] = free.pop()
             else:
                 slots[place], count = count, count + 1
         free += [slots[at] for at in ended]
-    return slots
+    for place, number in list(homes.items()):
+        while place in before:
+            place = before[place]
+            homes[place] = number
+            del slots[place]
+    return slots, homes
 
 
 def _tiles(lengths: Sequence[int], rest: int) -> Iterator[tuple[slice, ...]]:

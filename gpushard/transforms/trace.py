@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 
 from gpushard.array.array import Array, ConcreteArray
-from gpushard.array.aval import KeyDType
+from gpushard.array.aval import KEY
 from gpushard.array.eager import host_data
 from gpushard.array.key_array import OF_KEYS, elements_of, is_keys
-from gpushard.errors import TracedValueError
 from gpushard.functions.checks import place_tiling
 from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
@@ -33,15 +32,14 @@ from gpushard.ops.scalars import KINDS
 from gpushard.placement.device_put import device_put
 from gpushard.runtime.runtime import Runtime
 from gpushard.transforms.executable import array_of, var_of
+from gpushard.transforms.frames import innermost
 from gpushard.transforms.graph import Graph, Step, Var
-from gpushard.transforms.named_dims import as_mapped, innermost
+from gpushard.transforms.mapped import as_mapped
 from gpushard.transforms.placed_dims import relabelled
 from gpushard.transforms.scopes import scope
 from gpushard.transforms.steps import closed, resharded
-from gpushard.transforms.traced import Traced, user_line
+from gpushard.transforms.traced import Traced
 from gpushard.typing import HostArray
-
-_KEY: Any = KeyDType()
 
 
 class Tracer(Traced):
@@ -74,11 +72,7 @@ class Tracer(Traced):
     def _check_assigned(self, what: str) -> None:
         self._check_open()
         if self._home is not _innermost.get():
-            raise self._error(
-                TracedValueError,
-                f"{what} in a function that is traced itself changes a value of the one around it",
-                "assign to a copy (y = x + 0), or return the new value",
-            )
+            raise self._assigned_within(what, "traced")
 
     def _become(self, new: Any) -> None:
         self._var = new._var
@@ -137,7 +131,7 @@ def _tracer(var: Var, trace: Trace, source: int | None, *, keys: bool = False) -
     made._sharding = var.sharding
     made._committed = var.committed
     made._shape = var.tiling.shape
-    made._dtype = _KEY if keys else var.dtype
+    made._dtype = KEY if keys else var.dtype
     made._weak_type = var.weak
     return made
 
@@ -186,15 +180,7 @@ class Trace:
     def check_open(self, x: Tracer) -> None:
         """Check that a value is used while its function runs."""
         if not self.is_open:
-            arg, line = x._origin()[0], user_line()
-            raise TracedValueError(
-                f"{line} uses a value of the {self.what}, which has returned; return it from that "
-                f"function. It comes from {arg}",
-                argument="self",
-                arg=arg,
-                line=line,
-                shape=x._shape,
-            )
+            raise x._leaked(self.what)
 
     def lift(self, x: Any) -> Var:
         """Return the value that stands for an array in the graph: a constant where it is none."""

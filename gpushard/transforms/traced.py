@@ -98,6 +98,26 @@ class Traced(Array):
             shape=self._shape,
         )
 
+    def _leaked(self, what: str) -> TracedValueError:
+        """Return the error about a value that is used after its function has returned."""
+        arg, line = self._origin()[0], user_line()
+        return TracedValueError(
+            f"{line} uses a value of the {what}, which has returned; return it from that function. "
+            f"It comes from {arg}",
+            argument="self",
+            arg=arg,
+            line=line,
+            shape=self._shape,
+        )
+
+    def _assigned_within(self, what: str, way: str) -> TracedValueError:
+        """Return the error about a value of a function that is assigned to in one within it."""
+        return self._error(
+            TracedValueError,
+            f"{what} in a function that is {way} itself changes a value of the one around it",
+            "assign to a copy (y = x + 0), or return the new value",
+        )
+
     def _without_data(self, name: str) -> TracedValueError:
         what = "what asks for its data" if name == "this" else name
         way = "look at the array that the function is called with, or returns"

@@ -11,20 +11,10 @@ from gpushard.array.array import ConcreteArray
 from gpushard.errors import ArgumentError, MeshError
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.ops.bind import bind
-from gpushard.ops.table.movement import TRANSPOSE
+from gpushard.ops.table.movement import transposed
 from gpushard.placement.defaults import get_mesh
-from gpushard.transforms.named_dims import (
-    Frame,
-    Mapped,
-    NamedDim,
-    Names,
-    as_mapped,
-    innermost,
-    mapped,
-    sharding_of,
-    spread,
-)
+from gpushard.transforms.frames import Frame, NamedDim, Names, innermost
+from gpushard.transforms.mapped import Mapped, as_mapped, mapped, sharding_of, spread
 from gpushard.transforms.signature import (
     check_axis,
     check_function,
@@ -115,7 +105,7 @@ def inner(x: Any, axis: int | None, name: NamedDim, frame: Frame, number: int) -
     if axis:
         order = [*range(lead), lead + axis]
         order += [dim for dim in range(lead, value.ndim) if dim != lead + axis]
-        value = bind(TRANSPOSE, (value,), (tuple([dim - value.ndim for dim in order]),))
+        value = transposed(value, order)
     names = (*names, name)
     if name.place is None:
         return mapped(value, names, frame, source)
@@ -148,7 +138,7 @@ def outer(x: Any, axis: Any, arg: str, name: NamedDim, frame: Frame, fun: Any) -
     if axis:
         order = [*range(lead), *range(lead + 1, value.ndim)]
         order.insert(lead + axis, lead)
-        value = bind(TRANSPOSE, (value,), (tuple([dim - value.ndim for dim in order]),))
+        value = transposed(value, order)
     return _outside(value, x._names[:-1], frame, x)
 
 

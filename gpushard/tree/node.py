@@ -80,7 +80,7 @@ def keystr(path: KeyPath, *, simple: bool = False, separator: str = "") -> str:
     >>> tree.keystr(path), tree.keystr(path, simple=True, separator="/")
     ("[0]['a']", '0/a')
     """
-    return separator.join(_bare(key) if simple else str(key) for key in path)
+    return separator.join(map(_bare if simple else str, path))
 
 
 def _bare(key: Any) -> str:

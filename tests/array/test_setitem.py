@@ -21,6 +21,7 @@ from gpushard.array.data import Detached
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.actor import updated
 from gpushard.testing.deferred import deferred, gated
+from tests.late import late_devices
 from tests.movement.strategies import (
     DEVICES,
     DTYPES,
@@ -727,8 +728,7 @@ def test_one_element_is_kept_until_it_is_everywhere() -> None:
     old = np.arange(64, dtype=np.int32).reshape(16, 4)
     for seed in range(25):
         settings = {"inline_bytes": 0, "small_bytes": 0, "host_devices": 8, "host_domains": 4}
-        with testing.simulated(seed, **settings) as runtime:
-            runtime.sim.failing = 0  # of allocations
+        with late_devices(seed, **settings):
             place = gs.NamedSharding(gs.make_mesh((8,), "x"), gs.P("x"))
             expected, x = old.copy(), gs.device_put(old, place)
             for number in range(3):

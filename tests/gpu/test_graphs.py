@@ -93,6 +93,8 @@ def test_a_step_of_20_kernels_is_one_graph_launch(split: Split) -> None:
         for one in found[6:]:  # memory for results may be another one for a while
             assert (one["launches"], one["graph_launches"]) == (0, 1)
             assert (one["graph_nodes"], one["graphs_instantiated"]) == (KERNELS, 0)
+        text = step.lower(x).compile().as_text().splitlines()
+        assert "# launches: 20; 20 of them, captured, are 1 of CUDA graphs" in text
 
 
 @contextlib.contextmanager

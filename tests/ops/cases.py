@@ -44,7 +44,6 @@ __all__ = [
     "cases",
     "moves",
     "reduce_of",
-    "tolerance_of",
     "unless_refused",
 ]
 
@@ -128,23 +127,43 @@ class Case:
 
     @unless_refused()
     def check(self, mesh: gs.Mesh, close: float = 1e-12) -> None:
-        """Compare the two: movement and integers bit for bit, other numbers closely.
+        """Compare the two."""
+        for want, got in zip(self.expected(), self.run(mesh), strict=True):
+            value = np.asarray(got)
+            self.compare(value, want, close)
+            for shard in got.addressable_shards:
+                assert shard.data.shape == value[shard.index].shape
+
+    def compare(self, got: np.ndarray[Any, Any], want: np.ndarray[Any, Any], close: float) -> None:
+        """Compare results: movement and integers bit for bit, other numbers closely.
 
         GPUs choose other signs for vectors.
         """
-        on_gpus = gs.default_backend() == "gpu"
-        for want, got in zip(self.expected(), self.run(mesh), strict=True):
-            value = np.asarray(got)
-            assert value.shape == want.shape and value.dtype == want.dtype, (value, want)
-            if on_gpus and self.row is SVD and want.ndim > 1:
-                value, want = abs(value), abs(want)
-            if want.dtype.kind in "fc" and not moves(self.row):
-                tolerance = tolerance_of(want.dtype, close)
-                np.testing.assert_allclose(value, want, rtol=tolerance, atol=tolerance)
-            else:
-                np.testing.assert_array_equal(value, want)
-            for shard in got.addressable_shards:
-                assert shard.data.shape == value[shard.index].shape
+        assert got.shape == want.shape and got.dtype == want.dtype, (got, want)
+        if self.row is SVD and gs.default_backend() == "gpu":
+            got, want = abs(got), abs(want)
+        if want.dtype.kind in "fc" and not moves(self.row):
+            tolerance = tolerance_of(want.dtype, close)
+            np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
+        else:
+            np.testing.assert_array_equal(got, want)
+
+    def loops(self, mapped: tuple[bool, ...], size: int) -> list[Case]:
+        """Return the calls that one stands for some of whose operands have a further dim."""
+        arrays = [self.arrays]
+        while len(arrays) < size:
+            last = zip(arrays[-1], self.arrays, mapped, strict=True)
+            arrays.append(tuple(_other(array) if own else first for array, first, own in last))
+        return [dataclasses.replace(self, arrays=own) for own in arrays]
+
+
+def _other(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return data as right as those, and others where that is sure."""
+    if array.dtype.kind in "fc":
+        return array * 2
+    if array.dtype.itemsize == 8 and array.dtype.kind == "u":  # keys
+        return array + np.uint64(3)
+    return array
 
 
 def cases(row: Row) -> Iterator[Case]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,29 +15,11 @@ from gpushard.ops.bind import bind
 from gpushard.ops.derived import derived
 from gpushard.ops.row import Row
 from gpushard.ops.table import elementwise, movement, reductions, scatter
-from tests.ops.cases import AXES, FORMS, MADE, Case, cases, moves, tolerance_of, unless_refused
+from tests.ops.cases import AXES, FORMS, MADE, Case, cases, moves, unless_refused
 from tests.share import some
 
 SIZES = {"split": 2, "whole": 3, "both": 4}
 """Elements of the named dim: on a mesh axis, one each; on none; and two on each device of one."""
-
-
-def _other(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return data as right as those, and others where that is sure."""
-    if array.dtype.kind in "fc":
-        return array * 2
-    if array.dtype.itemsize == 8 and array.dtype.kind == "u":  # keys
-        return array + np.uint64(3)
-    return array
-
-
-def _loops(case: Case, named: tuple[bool, ...], size: int) -> list[Case]:
-    """Return the calls that a call with a named dim stands for."""
-    arrays = [case.arrays]
-    while len(arrays) < size:
-        last = zip(arrays[-1], case.arrays, named, strict=True)
-        arrays.append(tuple(_other(array) if own else first for array, first, own in last))
-    return [dataclasses.replace(case, arrays=own) for own in arrays]
 
 
 def _few(row: Row) -> Iterator[Case]:
@@ -63,7 +44,7 @@ def _which(case: Case) -> Iterator[tuple[bool, ...]]:
 @unless_refused()
 def check(case: Case, named: tuple[bool, ...], how: str, mesh: gs.Mesh) -> None:
     """Compare a call with a named dim with the calls that it stands for."""
-    loops = _loops(case, named, SIZES[how])
+    loops = case.loops(named, SIZES[how])
     axis = None if how == "whole" else "b"
     place = () if axis is None else (axis,)
     placed = []
@@ -82,14 +63,7 @@ def check(case: Case, named: tuple[bool, ...], how: str, mesh: gs.Mesh) -> None:
     wanted = zip(*(of.expected() for of in loops), strict=True)
     values = results if isinstance(results, tuple) else (results,)
     for value, each in zip(values, wanted, strict=True):
-        want = np.stack(each)
-        got = np.asarray(value)
-        assert got.shape == want.shape and got.dtype == want.dtype
-        if want.dtype.kind in "fc" and not moves(case.row):
-            tolerance = tolerance_of(want.dtype, 1e-11)
-            np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
-        else:
-            np.testing.assert_array_equal(got, want)
+        case.compare(np.asarray(value), np.stack(each), 1e-11)
         assert value.sharding.spec.axes(0) == place
         assert all(axis not in value.sharding.spec.axes(dim) for dim in range(1, value.ndim))
 

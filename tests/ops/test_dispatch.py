@@ -12,6 +12,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
+from tests.late import late_devices
 from tests.traffic import received
 
 P = gs.P
@@ -179,8 +180,7 @@ def test_sums_that_are_scattered_keep_the_memory_of_their_parts() -> None:
     value = np.arange(8 * 16.0).reshape(8, 16)
     for seed in range(12):
         settings = {"inline_bytes": 0, "host_devices": 8, "host_domains": 8}
-        with testing.simulated(seed, **settings) as runtime:
-            runtime.sim.failing = 0  # of allocations
+        with late_devices(seed, **settings):
             x = gs.device_put(value, on(P("x", "y")))
             for _ in range(2):
                 made = gs.numpy.sum(x, axis=0, out_sharding=on(P(("y", "x"))))

@@ -61,7 +61,8 @@ def test_squares_are_products(monkeypatch: pytest.MonkeyPatch) -> None:
         data = np.array([3, 0, 9, 100]).astype(dtype)
         x = gs.device_put(data)
         for exponent in (2, 2.0, True, np.int8(2), 3):
-            found, wanted = x**exponent, data**exponent
+            with np.errstate(over="ignore"):  # of float16
+                found, wanted = x**exponent, data**exponent
             assert found.dtype == wanted.dtype
             close = 16 * np.finfo(dtype).eps if dtype in "FD" else 0  # CuPy takes logarithms
             np.testing.assert_allclose(found, wanted, rtol=close)

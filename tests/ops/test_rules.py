@@ -22,6 +22,7 @@ from gpushard.ops.row import Row, Site
 from gpushard.ops.rule import Rule
 from gpushard.ops.table import contractions, linalg
 from gpushard.ops.table.scatter import UPDATE
+from tests.late import late_devices
 from tests.ops.cases import (
     AXES,
     FORMS,
@@ -69,8 +70,7 @@ def test_splits_do_not_change_results_in_odd_orders(row: Row) -> None:
     for seed, case in enumerate(cases(row)):
         if seed % 3 == 0:
             domains = (1, 3, 6)[seed % 9 // 3]
-            with testing.simulated(seed, host_devices=6, host_domains=domains) as runtime:
-                runtime.sim.failing = 0  # of allocations
+            with late_devices(seed, host_devices=6, host_domains=domains):
                 case.check(mesh())
 
 
@@ -101,8 +101,7 @@ def test_what_is_made_of_numbers_does_not_depend_on_splits(row: Row, how: str) -
 def test_what_is_made_of_numbers_does_not_depend_on_the_order(row: Row) -> None:
     for seed in range(6):
         domains = (1, 3, 6)[seed % 3]
-        with testing.simulated(seed, host_devices=6, host_domains=domains) as runtime:
-            runtime.sim.failing = 0  # of allocations
+        with late_devices(seed, host_devices=6, host_domains=domains):
             made_everywhere(row)
 
 

@@ -25,6 +25,7 @@ from gpushard.geometry.sharding_spec import (
     spec_to_indices,
 )
 from gpushard.sharding import GSPMDSharding, PmapSharding
+from tests.late import late_devices
 from tests.share import examples, seeds
 from tests.traffic import received
 
@@ -335,8 +336,7 @@ def test_no_schedule_lets_shards_be_read_too_early_or_written_too_late(seed: int
     """Shards are taken, joined, written and given up while work that uses them has yet to run."""
     rng = np.random.default_rng(seed)
     domains = 2 ** int(rng.integers(4))
-    with testing.simulated(seed, host_devices=8, host_domains=domains) as rt:
-        rt.sim.failing = 0  # of allocations
+    with late_devices(seed, host_devices=8, host_domains=domains):
         shardings: list[Any] = list(specs_of(VALUE.shape).values())
         x, value = gs.device_put(VALUE, shardings[0]), VALUE.copy()
         kept: list[tuple[Any, np.ndarray]] = []

@@ -570,3 +570,23 @@ def test_calls_of_many_steps_are_shared_later(clock):
             clock.shared.clear()
             run().block_until_ready()
             assert [count for count in clock.shared if count > 1] == shared
+
+
+def test_small_results_of_many_elements_are_shared(clock):
+    clock.step = host_backend.HAND_OFF
+    with runtime(host_devices=8, host_workers=2, inline_bytes=1 << 12):
+        mesh = gs.make_mesh((8,), ("x",))
+        sharding = gs.NamedSharding(mesh, gs.P("x"))
+        large = gs.device_put(np.ones((256, 64)), sharding)
+        few = gs.device_put(np.arange(128, dtype=np.float32), sharding)
+        everywhere = gs.device_put(np.asarray(few), gs.NamedSharding(mesh, gs.P()))
+        distances = gs.jit(lambda x, y: abs(x[:, None] - y).sum(1))
+        for run, shared in (
+            (lambda: large.sum(axis=1), [7]),
+            (lambda: large[:16].sum(axis=1), []),
+            (lambda: distances(few, everywhere), [7]),
+        ):
+            run().block_until_ready()
+            clock.shared.clear()
+            run().block_until_ready()
+            assert [count for count in clock.shared if count > 1] == shared

@@ -16,6 +16,7 @@ import pytest
 import gpushard as gs
 from gpushard import legacy, testing
 from gpushard.errors import CallbackError, ReentrantCallError
+from tests.late import late_devices
 from tests.share import seeds, some
 
 P, lax = gs.P, gs.lax
@@ -432,13 +433,12 @@ def twice(v: Any) -> Any:
 
 def test_late_devices_and_several_threads() -> None:
     for seed in seeds(some(30, 300)):
-        with testing.simulated(
+        with late_devices(
             seed,
             host_devices=8,
             host_domains=(1, 4)[seed % 2],
             inline_bytes=(0, 1 << 20)[seed % 3 > 0],
         ) as runtime:
-            runtime.sim.failing = 0  # of allocations
             m, logs = gs.make_mesh((4, 2), ("x", "y")), [Log(), Log()]
 
             def program(log: Log, start: float, m: Any = m) -> None:
@@ -463,7 +463,6 @@ def test_late_devices_and_several_threads() -> None:
             runtime.sim.threads.run(
                 [lambda log=log, n=n: program(log, 100.0 * n) for n, log in enumerate(logs)]
             )
-            runtime.backend.check()
             for n, log in enumerate(logs):
                 start = 2 * (VALUE + 100 * n)
                 blocks = start.reshape(4, 2, 2, 3).transpose(0, 2, 1, 3).reshape(8, 2, 3)

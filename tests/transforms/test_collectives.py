@@ -10,6 +10,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
+from tests.late import late_devices
 from tests.share import some
 from tests.transforms.bodies import COLLECTIVES, Blocks, Lax, Step, random_collective
 from tests.transforms.test_shard_map import MESHES, blocks_of, mesh_of, random_spec, whole_of
@@ -103,9 +104,5 @@ def test_each_device_gets_its_part(chunk: int) -> None:
 
 def test_devices_that_do_their_work_late() -> None:
     for seed in range(some(10, 100)):
-        with testing.simulated(
-            seed, host_devices=8, host_domains=(1, 2, 4, 8)[seed % 4]
-        ) as runtime:
-            runtime.sim.failing = 0  # of allocations
+        with late_devices(seed, host_devices=8, host_domains=(1, 2, 4, 8)[seed % 4]):
             check(10_000 + seed)
-            runtime.backend.check()

@@ -14,6 +14,7 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import errors, lax, testing
 from gpushard.transforms import bodies
+from tests.late import late_devices
 from tests.share import some
 
 P = gs.P
@@ -305,8 +306,7 @@ def test_late_devices() -> None:
         carry, made = step(carry, row)
         want.append(made)
     for seed in range(some(6, 40)):
-        with testing.simulated(seed, host_devices=8, host_domains=(1, 4)[seed % 2]) as runtime:
-            runtime.sim.failing = 0  # of allocations
+        with late_devices(seed, host_devices=8, host_domains=(1, 4)[seed % 2]):
             mesh = gs.make_mesh((4, 2), ("x", "y"))
             x = gs.device_put(value, gs.NamedSharding(mesh, P(("x", None)[seed % 3 == 0], "y")))
             for call in (lax.scan, lax.scan, gs.jit(lax.scan, static_argnums=0)):

@@ -14,6 +14,7 @@ from gpushard import testing
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.table import contractions
+from tests.late import late_devices
 from tests.ops.cases import AXES, FORMS, Case, cases, unless_refused
 from tests.share import some
 from tests.transforms.test_vmap_rows import check as check_loop
@@ -96,10 +97,8 @@ def test_a_row_is_the_same_under_jit(row: Row) -> None:
 def test_a_row_is_the_same_where_work_is_done_late(row: Row) -> None:
     seed = ROWS.index(row)
     domains = (1, 2, 6)[seed % 3]
-    with testing.simulated(seed, host_devices=6, host_domains=domains) as runtime:
-        runtime.sim.failing = 0  # of allocations
+    with late_devices(seed, host_devices=6, host_domains=domains):
         mesh = gs.make_mesh(tuple(AXES.values()), tuple(AXES))
         for case in some_of(row, unlike(row)):
             check(case, mesh)
         check_mapped(row, mesh)
-        runtime.backend.check()

@@ -13,6 +13,7 @@ import pytest
 import gpushard as gs
 from gpushard import testing
 from gpushard.geometry.sharding_spec import Chunked, Unstacked
+from tests.late import late_devices
 from tests.share import some
 from tests.transforms.bodies import WITH_GROUPS, Blocks, Lax, Step, random_body
 
@@ -499,8 +500,7 @@ def test_an_exception_in_a_body_gives_nothing_up() -> None:
 
 def test_late_devices() -> None:
     for seed in range(some(6, 40)):
-        with testing.simulated(seed, host_devices=8, host_domains=(1, 4)[seed % 2]) as runtime:
-            runtime.sim.failing = 0  # of allocations
+        with late_devices(seed, host_devices=8, host_domains=(1, 4)[seed % 2]):
             value = np.arange(48.0).reshape(8, 3, 2)
             body = BODIES[seed % len(BODIES)]
             want = gs.vmap(body, axis_name="i")(value)

@@ -6,6 +6,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
+from tests.late import late_devices
 from tests.share import some
 from tests.transforms import programs
 
@@ -24,7 +25,5 @@ def test_programs_are_what_numpy_makes_of_them(chunk: int) -> None:
 @pytest.mark.parametrize("domains", [1, 4])
 def test_devices_that_do_their_work_late(domains: int) -> None:
     for seed in range(some(15, 200)):
-        with testing.simulated(seed, host_devices=4, host_domains=domains) as runtime:
-            runtime.sim.failing = 0  # of allocations
+        with late_devices(seed, host_devices=4, host_domains=domains):
             programs.check(20_000 + seed, gs.make_mesh((2, 2), ("x", "y")))
-            runtime.backend.check()

@@ -74,7 +74,7 @@ def interpreted(program: Any, x: Any, y: Any, m: Any, mesh: Any = None) -> tuple
     return values[-1], values[len(values) // 2] * 2, values[-1].sum()
 
 
-@examples(600)
+@examples(360)
 @given(programs(), st.sampled_from(SPECS), st.sampled_from(SPECS), st.sampled_from([None, *SPECS]))
 def test_random_programs_move_no_more_and_give_the_same(
     program: Any, first: gs.P, second: gs.P, out: gs.P | None

@@ -47,7 +47,7 @@ class Call:
     home: int
     shapes: tuple[Shape, ...]  # shapes of what it writes
     site: tuple[Any, ...]  # what the kernel takes before its operands: nothing, or a `Site`
-    reads: int = 0  # bytes of its operands, where they may be larger than what it writes
+    reads: int = 0  # bytes of operands, or of values within, where they may be more than results
 
 
 @dataclasses.dataclass(slots=True)
@@ -129,7 +129,8 @@ class LocalCalls:
         self._joined = [self._in_one(n) for n in range(len(dtypes))] if joined else None
         """Where small results lie in one memory each: what keeps a block keeps all of that."""
         self._pace = Pace(steps)
-        self._small = self._here and largest < settings.small_bytes
+        few = total <= settings.light_bytes  # too few for others to help
+        self._small = self._here and few and largest < settings.small_bytes
         self._threaded = threaded and total > THREADED_BYTES
         self._run = self._run_among if self._threaded else quietly
         self._one_result = len(dtypes) == 1

@@ -97,6 +97,11 @@ class Segment:
         """Bytes that it holds while it runs, beside operands and results."""
         return sum(chain.nbytes for chain in self._chains)
 
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many launches it is, and how many a replay of them is: one for each stream."""
+        return sum(len(part.launched.groups) for part in self._parts), len(self._chains)
+
     def run(self, given: Sequence[ShardedBuffer], numbers: Sequence[Any]) -> list[ShardedBuffer]:
         """Run it: as one, or one by one where devices would wait, or fail, for one another."""
         made = self._runtime.commit(functools.partial(self._submit, given), self._streams)

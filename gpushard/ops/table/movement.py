@@ -136,6 +136,11 @@ TRANSPOSE = _row(
 """Parameters: (axes,)."""
 
 
+def transposed(x: Any, order: Sequence[int]) -> Any:
+    """Return an array with its dims in an order, counted from the front."""
+    return bind(TRANSPOSE, (x,), (tuple([dim - x.ndim for dim in order]),))
+
+
 def _broadcast_kept(shapes: Sequence[Shape], params: Params) -> Dims:
     lead = len(params[0]) - len(shapes[0])
     return (*(None,) * lead, *(None if n == 1 else dim for dim, n in enumerate(shapes[0])))

@@ -4,212 +4,34 @@ A function that is mapped over a dim sees values without it. Each is an array wi
 front, and the names of these. An operation on such values is that of arrays, by a row derived from
 its own: nothing here knows what it computes. A value varies along what is mapped if and only if it
 has the name: others are the same everywhere.
-
-`vmap`, `pmap`, `shard_map` and others differ only in where named dims live: on mesh axes, or
-wherever the array has them.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextvars import ContextVar
-from typing import Any, TypeAlias, cast
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import numpy as np
 
 from gpushard.array.array import Array, ConcreteArray
-from gpushard.errors import ArgumentError, TracedValueError, UnboundAxisError
+from gpushard.errors import ArgumentError
 from gpushard.functions.values import is_value
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.axes import from_end
-from gpushard.ops.bind import bind, bind_plain, creating
+from gpushard.ops.bind import bind, bind_plain
 from gpushard.ops.derived import derived
 from gpushard.ops.programs.move import Replace
 from gpushard.ops.row import Params, Row
 from gpushard.ops.scalars import KINDS
-from gpushard.ops.table.movement import BROADCAST_TO, RESHAPE, TRANSPOSE, index
+from gpushard.ops.table.movement import BROADCAST_TO, RESHAPE, index, transposed
 from gpushard.placement.device_put import device_put
-from gpushard.transforms.traced import Traced, user_line
+from gpushard.transforms.frames import Frame, NamedDim, Names, Source, find, innermost, merged
+from gpushard.transforms.traced import Traced
 from gpushard.typing import HostArray, Shape
-
-Names: TypeAlias = "tuple[NamedDim, ...]"
-Source: TypeAlias = "tuple[Frame, int] | None"
-"""The argument that a value comes from: of which call, and its number."""
-
-
-class NamedDim:
-    """A named dim.
-
-    Args:
-      name: by which collectives find it; None if they do not.
-      size: how many elements it has.
-      order: where it stands among others: outer ones first.
-      axes: the mesh axes whose positions are its elements; None for any other dim.
-      mesh: whose axes these are.
-      place: the mesh axes that split it; where there are none it is split as any dim is.
-      loops: the loops whose turns have a part of the elements each.
-    """
-
-    __slots__ = ("axes", "loops", "name", "order", "place", "size")
-
-    def __init__(
-        self,
-        name: Hashable,
-        size: int,
-        order: float,
-        axes: tuple[str, ...] | None = None,
-        mesh: Mesh | None = None,
-        place: tuple[str, ...] | None = None,
-        loops: tuple[Hashable, ...] = (),
-    ) -> None:
-        self.name = name
-        self.size = size
-        self.order = order
-        self.axes = axes
-        self.loops = loops
-        self.place: tuple[str, ...] | None = None
-        """The axes of more than one device that it lives on; None where it may lie anyhow."""
-        where = axes if place is None else place
-        if where is not None and mesh is not None:
-            self.place = tuple([axis for axis in where if mesh.shape[axis] > 1])
-
-    def __repr__(self) -> str:
-        return f"{self.size} elements" if self.name is None else f"{self.name!r}: {self.size}"
-
-
-class Frame:
-    """One call of a function that is mapped.
-
-    Args:
-      what: the function, for errors: "shard_map of f".
-      mesh: the mesh that values lie on; None for that of the call around this one, if any.
-      label: gives the name of an argument by its number, for errors.
-    """
-
-    __slots__ = (
-        "_before", "auto", "bound", "brings", "depth", "dims", "has_devices", "is_open", "label",
-        "mesh", "outer", "what",
-    )  # fmt: skip
-
-    brings: bool
-    depth: int
-    mesh: Mesh | None
-
-    def __init__(self, what: str, mesh: Mesh | None, label: Callable[[int], str]) -> None:
-        self.outer = _innermost.get()
-        self.depth = 0 if self.outer is None else self.outer.depth + 1
-        self.what = what
-        self.mesh = mesh if mesh is not None or self.outer is None else self.outer.mesh
-        self.label = label
-        self.bound: dict[Hashable, Names] = {}
-        """The named dims that collectives find: one for a name, or several, major to minor."""
-        self.dims: Names = ()
-        """All named dims of this call."""
-        self.auto: tuple[str, ...] = ()
-        """Axes of the mesh that it is not mapped over, which operations use as they do outside."""
-        self.is_open = True
-        self.brings = self.outer is not None and self.outer.brings
-        """Whether values may lie on another mesh than that of the call, and have to be brought."""
-        self.has_devices = False
-        """Whether functions in it may not be mapped over devices of their own."""
-
-    def name(
-        self,
-        name: Hashable,
-        size: int,
-        axes: tuple[str, ...] | None = None,
-        place: tuple[str, ...] | None = None,
-        loops: tuple[Hashable, ...] = (),
-    ) -> NamedDim:
-        """Make a named dim of this call, which collectives find; the last one of several."""
-        made = NamedDim(name, size, next(_orders), axes, self.mesh, place, loops)
-        self.dims = (*self.dims, made)
-        if name is not None:
-            self.bound[name] = (*self.bound.get(name, ()), made)
-        return made
-
-    def __enter__(self) -> None:
-        """Have operations without operands, and collectives, in this call."""
-        self._before: Any = _innermost.set(self), creating.set(NAMED_DIMS)
-
-    def __exit__(self, *error: object) -> None:
-        self.is_open = False
-        inside, around = self._before
-        creating.reset(around)
-        _innermost.reset(inside)
-
-
-_orders = itertools.count()
-
-_innermost: ContextVar[Frame | None] = ContextVar("innermost", default=None)
-
-
-def innermost() -> Frame | None:
-    """Return the call of a mapped function that this code runs in."""
-    return _innermost.get()
-
-
-def frames() -> Iterator[Frame]:
-    """Yield the calls of mapped functions that this code runs in, the innermost first."""
-    frame = _innermost.get()
-    while frame is not None:
-        yield frame
-        frame = frame.outer
-
-
-def find(axis: Any, function: str) -> Names:
-    """Return the named dims that a collective means.
-
-    Args:
-      axis: a name, or several in a tuple or list.
-      function: the collective, for errors.
-
-    Raises:
-      UnboundAxisError: there is no such name.
-      ArgumentError: one is given twice.
-    """
-    wanted = axis if isinstance(axis, tuple | list) else (axis,)
-    found: list[NamedDim] = []
-    for name in wanted:
-        own = next((frame.bound[name] for frame in frames() if name in frame.bound), None)
-        if own is None:
-            names = [each for frame in frames() for each in frame.bound]
-            there = f"the names here are {', '.join(map(repr, names))}" if names else "none is here"
-            auto = next((frame for frame in frames() if name in frame.auto), None)
-            if auto is not None:
-                raise UnboundAxisError(
-                    f"{function}: axis_name={name!r} is unbound: it is an auto axis of the "
-                    f"{auto.what}, whose values are whole along it; leave it out of auto, or name "
-                    "it in axis_names",
-                    argument="axis_name",
-                    axis=name,
-                )
-            raise UnboundAxisError(
-                f"{function}: axis_name={name!r} is unbound; {there}. Call it in a function that "
-                "shard_map, pmap or vmap maps over that name",
-                argument="axis_name",
-                axis=name,
-            )
-        if own[0] in found:
-            raise ArgumentError.refusing(
-                "axis_name", axis, f"names {name!r} twice; give each once", function, axis=name
-            )
-        if own[0].loops:
-            raise ArgumentError.refusing(
-                "axis_name",
-                axis,
-                f"names {name!r}, a part of which each turn of the loop {own[0].loops[0]!r} has; "
-                "give that axis mesh axes, or no resource",
-                function,
-                axis=name,
-            )
-        found += own
-    return tuple(found)
 
 
 class Mapped(Traced):
@@ -249,16 +71,12 @@ class Mapped(Traced):
 
     def _check_open(self) -> None:
         if not self._frame.is_open:
-            raise leaked(self)
+            raise self._leaked(self._frame.what)
 
     def _check_assigned(self, what: str) -> None:
         self._check_open()
-        if self._frame is not _innermost.get():
-            raise self._error(
-                TracedValueError,
-                f"{what} in a function that is mapped itself changes a value of the one around it",
-                "assign to a copy (y = x + 0), or return the new value",
-            )
+        if self._frame is not innermost():
+            raise self._assigned_within(what, "mapped")
 
     def _become(self, new: Any) -> None:
         self._value = new._value
@@ -316,47 +134,6 @@ def mapped(value: Any, names: Names, frame: Frame, source: Source) -> Mapped:
 _new: Any = object.__new__
 
 
-def leaked(x: Mapped) -> TracedValueError:
-    """Return the error about a value that is used after its function has returned."""
-    arg, line = x._origin()[0], user_line()
-    return TracedValueError(
-        f"{line} uses a value of the {x._frame.what}, which has returned; return it from that "
-        f"function. It comes from {arg}",
-        argument="self",
-        arg=arg,
-        line=line,
-        shape=x._shape,
-    )
-
-
-def merged(*each: Names) -> Names:
-    """Return all names of several values, outer ones first."""
-    names = {name for names in each for name in names}
-    whole = tuple(sorted(names, key=lambda name: name.order))
-    check_apart(whole)
-    return whole
-
-
-def check_apart(names: Names) -> None:
-    """Check that named dims of one value share no mesh axis, and no loop.
-
-    Raises:
-      ArgumentError: two of them do.
-    """
-    taken: dict[Hashable, NamedDim] = {}
-    for name in names:
-        for resource in (*(name.place or ()), *name.loops):
-            other = taken.setdefault(resource, name)
-            if other is not name:
-                raise ArgumentError(
-                    f"a value ({user_line()}) has the named dims {other!r} and {name!r}, and "
-                    f"{resource!r} has both; give one of them other resources, or none",
-                    argument="axis_resources",
-                    resource=resource,
-                    axes=(other.name, name.name),
-                )
-
-
 def check_has(x: Mapped, names: Names, function: str) -> None:
     """Check that a value has all of some named dims.
 
@@ -382,7 +159,7 @@ def exposed(x: Mapped, names: Names) -> Mapped:
     order = [x._names.index(name) for name in (*rest, *names)]
     order += range(len(order), value.ndim)
     if order != list(range(value.ndim)):
-        value = bind(TRANSPOSE, (value,), (tuple([dim - value.ndim for dim in order]),))
+        value = transposed(value, order)
     return mapped(value, rest, x._frame, x._source)
 
 
@@ -415,7 +192,7 @@ class NamedDims:
                 own, mine = arg._frame, arg._names
                 if own is not frame:
                     if not own.is_open:
-                        raise leaked(arg)
+                        raise arg._leaked(own.what)
                     if frame is None or own.depth > frame.depth:
                         frame = own
                 if mine is not names and mine != names:
@@ -462,7 +239,7 @@ class NamedDims:
         self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None
     ) -> Mapped:
         """Make an array of numbers, the same everywhere, in the innermost call."""
-        frame = _innermost.get()
+        frame = innermost()
         assert frame is not None
         shape, dtype, _ = params
         if frame.mesh is not None:
@@ -473,6 +250,7 @@ class NamedDims:
 NAMED_DIMS = NamedDims()
 
 Mapped.interpreter = NAMED_DIMS  # type: ignore[attr-defined]
+Frame.interpreter = NAMED_DIMS
 Mapped.__name__ = "Array"  # in messages of Python's own
 
 
@@ -501,7 +279,7 @@ def brought(x: Mapped, mesh: Any) -> Mapped:
     value = x._value
     if not value._committed or getattr(value._sharding, "mesh", None) is mesh:
         return x
-    sharding = NamedSharding(mesh, P(*[name.place or None for name in x._names]))
+    sharding = NamedSharding(mesh, P(*[name.place for name in x._names]))
     value = value._moved(sharding, "a value of the function around this one")
     return mapped(value, x._names, x._frame, x._source)
 
@@ -562,7 +340,7 @@ def sharding_without(x: Mapped, names: Sequence[NamedDim]) -> NamedSharding | No
         return None
     gone = [x._names.index(name) for name in names]
     axes = [own.spec.axes(dim) for dim in range(x._value.ndim) if dim not in gone]
-    return own.with_spec(P(*[each or None for each in axes]))
+    return own.with_spec(P(*axes))
 
 
 def sharding_within(x: Mapped) -> Sharding:
@@ -572,7 +350,7 @@ def sharding_within(x: Mapped) -> Sharding:
     if not lead:
         return cast("Sharding", own)
     if isinstance(own, NamedSharding):
-        axes = [own.spec.axes(dim) or None for dim in range(lead, x._value.ndim)]
+        axes = [own.spec.axes(dim) for dim in range(lead, x._value.ndim)]
         return own.with_spec(P(*axes))
     return cast("Sharding", own.beside)
 
@@ -598,4 +376,4 @@ def sharding_of(value: Any, names: Names, mesh: Mesh | None) -> NamedSharding | 
             continue
         axes = own.spec.axes(dim) if isinstance(own, NamedSharding) and own.mesh == mesh else ()
         entries.append(tuple(axis for axis in axes if axis not in taken))
-    return NamedSharding(mesh, P(*[entry or None for entry in entries]))
+    return NamedSharding(mesh, P(*entries))
