@@ -16,6 +16,20 @@ from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.scalars import KINDS
 
 _WORDS = {"b": "boolean", "i": "signed", "u": "unsigned", "f": "floating", "c": "complex"}
+SAID = {
+    "f": "floats",
+    "fc": "floats or complex numbers",
+    "c": "complex numbers",
+    "iu": "integers",
+    "biu": "integers or booleans",
+    "ifc": "signed numbers",
+    "iuf": "real numbers",
+    "iufc": "numbers",
+    "biuf": "real numbers or booleans",
+    "biufc": "any",
+}
+"""What docstrings call elements of some kinds."""
+
 _KINDS_OF = {bool: "b", int: "iu", float: "f", complex: "c"}
 
 

@@ -18,7 +18,7 @@ from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype, check_choice
 from gpushard.functions.docstrings import named
-from gpushard.lax.arguments import alike, as_arrays, check_kind, check_shape, integers
+from gpushard.lax.arguments import SAID, alike, as_arrays, check_kind, check_shape, integers
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value
 from gpushard.numpy.joining import stack
@@ -46,18 +46,6 @@ Args:
 Raises:
   ArgumentTypeError: the dtype is another, or dtypes differ.
 """
-_KINDS = {
-    "f": "floats",
-    "fc": "floats or complex numbers",
-    "c": "complex numbers",
-    "iu": "integers",
-    "biu": "integers or booleans",
-    "ifc": "signed numbers",
-    "iuf": "real numbers",
-    "iufc": "numbers",
-    "biuf": "real numbers or booleans",
-    "biufc": "any",
-}
 
 
 class Unary(Protocol):
@@ -88,7 +76,7 @@ def _unary(name: str, kinds: str, compute: Callable[..., Any], text: str) -> Una
         result: Array = compute(array)
         return result
 
-    return named(function, name, text + _DETAILS.format(operands="x", kinds=_KINDS[kinds]))
+    return named(function, name, text + _DETAILS.format(operands="x", kinds=SAID[kinds]))
 
 
 def _binary(name: str, kinds: str, compute: Callable[..., Any], text: str) -> Binary:
@@ -98,7 +86,7 @@ def _binary(name: str, kinds: str, compute: Callable[..., Any], text: str) -> Bi
         result: Array = compute(*arrays)
         return result
 
-    return named(function, name, text + _DETAILS.format(operands="x, y", kinds=_KINDS[kinds]))
+    return named(function, name, text + _DETAILS.format(operands="x, y", kinds=SAID[kinds]))
 
 
 def _ternary(name: str, kinds: str, compute: Callable[..., Any], text: str) -> Ternary:
@@ -108,7 +96,7 @@ def _ternary(name: str, kinds: str, compute: Callable[..., Any], text: str) -> T
         result: Array = compute(*arrays)
         return result
 
-    return named(function, name, text + _DETAILS.format(operands="x, y, z", kinds=_KINDS[kinds]))
+    return named(function, name, text + _DETAILS.format(operands="x, y, z", kinds=SAID[kinds]))
 
 
 def _of(x: Any, number: Any) -> Any:

@@ -20,7 +20,7 @@ from gpushard.errors import ArgumentError
 from gpushard.functions.checks import as_dtype, count
 from gpushard.functions.docstrings import named
 from gpushard.lax import elementwise
-from gpushard.lax.arguments import as_arrays, check_kind, check_shape, dim, dims, integers
+from gpushard.lax.arguments import SAID, as_arrays, check_kind, check_shape, dim, dims, integers
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value
@@ -105,61 +105,54 @@ def _halves(
     return [x[..., 0] for x in lined]
 
 
-def _reduction(name: str, kinds: str, words: str, compute: Reduction, text: str) -> Reduction:
+def _reduction(name: str, kinds: str, compute: Reduction, text: str) -> Reduction:
     def function(operand: Any, axes: Sequence[int]) -> Array:
         x = as_value(operand, name)
         check_kind(name, x, kinds)
         return compute(x, dims(name, tuple(axes), x.ndim))
 
-    return named(function, name, text + _DETAILS.format(kinds=words))
+    return named(function, name, text + _DETAILS.format(kinds=SAID[kinds]))
 
 
 reduce_sum = _reduction(
     "reduce_sum",
     "iufc",
-    "numbers",
     lambda x, axes: statistical.sum(x, tuple(axes), dtype=x.dtype),
     "Return the sum over dims, in the type of the array.",
 )
 reduce_prod = _reduction(
     "reduce_prod",
     "iufc",
-    "numbers",
     lambda x, axes: statistical.prod(x, tuple(axes), dtype=x.dtype),
     "Return the product over dims, in the type of the array.",
 )
 reduce_max = _reduction(
     "reduce_max",
     "biuf",
-    "real numbers or booleans",
     _extreme(statistical.max, 0),
     "Return the greatest element over dims; NaN if there is one, the least number of none.",
 )
 reduce_min = _reduction(
     "reduce_min",
     "biuf",
-    "real numbers or booleans",
     _extreme(statistical.min, 1),
     "Return the least element over dims; NaN if there is one, the greatest number of none.",
 )
 reduce_and = _reduction(
     "reduce_and",
     "biu",
-    "integers or booleans",
     _bits(ew.bitwise_and, statistical.all, -1),
     "Return the bits that all elements over dims have.",
 )
 reduce_or = _reduction(
     "reduce_or",
     "biu",
-    "integers or booleans",
     _bits(ew.bitwise_or, statistical.any, 0),
     "Return the bits that any element over dims has.",
 )
 reduce_xor = _reduction(
     "reduce_xor",
     "biu",
-    "integers or booleans",
     _bits(ew.bitwise_xor, None, 0),
     "Return the bits that an odd number of elements over dims has.",
 )

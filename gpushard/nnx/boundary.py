@@ -16,15 +16,9 @@ from gpushard import tree
 from gpushard.array.array import Array, ConcreteArray
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.nnx.graph import of_graph
-from gpushard.nnx.graphdef import (
-    GraphDef,
-    Part,
-    Splitter,
-    build,
-    check_assignable,
-    shown_path,
-)
+from gpushard.nnx.graphdef import GraphDef, build, check_assignable, shown_path
 from gpushard.nnx.levels import OUTSIDE, Leveled, entered, level
+from gpushard.nnx.splitter import Part, Splitter
 from gpushard.nnx.state import State, from_flat_state, to_flat_state
 from gpushard.nnx.state_sharding import PrefixMapping
 from gpushard.nnx.variable import Variable, put

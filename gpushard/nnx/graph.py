@@ -7,16 +7,10 @@ from typing import Any, TypeVar
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.nnx.filters import Filter
-from gpushard.nnx.graphdef import (
-    ARRAYS,
-    GraphDef,
-    Part,
-    Splitter,
-    build,
-    shown_path,
-)
+from gpushard.nnx.graphdef import ARRAYS, GraphDef, build, shown_path
 from gpushard.nnx.levels import Leveled
 from gpushard.nnx.module import Module
+from gpushard.nnx.splitter import Part, Splitter
 from gpushard.nnx.state import check_mapping, check_taken, divided, from_flat_state, to_flat_state
 from gpushard.nnx.variable import Variable, put, shared
 from gpushard.nnx.walk import Path, children_of, is_container, iter_graph

@@ -27,8 +27,8 @@ from gpushard.nnx.boundary import (
     spread,
 )
 from gpushard.nnx.graph import clone
-from gpushard.nnx.graphdef import Part
 from gpushard.nnx.levels import Leveled
+from gpushard.nnx.splitter import Part
 from gpushard.nnx.stages import Lowered, Traced
 from gpushard.placement.device_put import device_put
 from gpushard.runtime.runtime import Device

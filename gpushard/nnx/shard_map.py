@@ -20,9 +20,9 @@ from gpushard.nnx.boundary import (
     prefixes,
     spread,
 )
-from gpushard.nnx.graphdef import Part
 from gpushard.nnx.jit import Missing
 from gpushard.nnx.levels import Leveled
+from gpushard.nnx.splitter import Part
 from gpushard.nnx.state_sharding import PrefixMapping
 from gpushard.transforms.shard_map import shard_map as of_arrays
 from gpushard.transforms.signature import check_function, parameter_names, result_names

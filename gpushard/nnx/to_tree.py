@@ -11,8 +11,9 @@ from gpushard import tree
 from gpushard.errors import ArgumentError
 from gpushard.nnx.boundary import NodeStates, check_aliases, graph_leaves, prefixes
 from gpushard.nnx.filters import Filter
-from gpushard.nnx.graphdef import GraphDef, Splitter, build
+from gpushard.nnx.graphdef import GraphDef, build
 from gpushard.nnx.levels import Leveled
+from gpushard.nnx.splitter import Splitter
 from gpushard.nnx.state import check_taken, divided, from_flat_state
 
 __all__ = ["from_tree", "to_tree", "update_context"]

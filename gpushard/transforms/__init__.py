@@ -8,8 +8,8 @@
 - `callbacks`: functions on the host, called with what mapped functions see.
 - `graph`: operations that were recorded, and the values between them.
 - `trace`: what records, and the values that functions see meanwhile.
-- `views`, `regions`, `region_steps`, `nests`, `tiles`, `expressions`, `c_source`, `c_kernels`,
-  `compiled`: several operations as one kernel.
+- `views`, `regions`, `region_steps`, `nests`, `tiles`, `expressions`, `c_schedule`,
+  `c_source`, `c_kernels`, `compiled`: several operations as one kernel.
 - `executable`: a graph as prepared calls.
 - `costs`, `memory`: what it takes, known beforehand.
 - `signature`: arguments of functions that are transformed.

@@ -169,11 +169,7 @@ def kinds(body: Body) -> list[tuple[Var, bool]]:
 
 def like(x: Value, other: Value) -> Value:
     """Return a value with the names, the type and the place of another one."""
-    frame, array = innermost(), x.array
-    if x.names != other.names:
-        assert frame is not None
-        array = spread(mapped(array, x.names, frame, None), other.names)._value
-    to = other.array
+    array, to = _spread(x, other.names), other.array
     if array._weak_type and not to._weak_type:
         array = _strong(array)
     if not _beside(array, to) or (to._committed and not array._committed):
@@ -215,13 +211,10 @@ def _wider(found: Sequence[Value], values: Sequence[Value]) -> list[Value]:
             Value(old.array.astype(new.array.dtype), old.names) if number else old
             for new, old, number in zip(found, values, numbers, strict=True)
         ]
-    frame, wider = innermost(), []
+    wider = []
     for new, old in zip(found, values, strict=True):
         names = merged(new.names, old.names)
-        array = old.array
-        if names != old.names:
-            assert frame is not None
-            array = spread(mapped(array, old.names, frame, None), names)._value
+        array = _spread(old, names)
         if array._weak_type and not new.array._weak_type:
             array = _strong(array)
         follows = new.array._committed or not array._committed
@@ -241,6 +234,15 @@ def _gives_way(old: Value, new: Value) -> bool:
     if number is None or dtype == old.array.dtype or is_keys(new.array):
         return False
     return bool(old.shape == new.shape and result_type(number, dtype) == dtype)
+
+
+def _spread(x: Value, names: Names) -> Any:
+    """Return a value's array with all these names, along which it is the same if it lacks them."""
+    if x.names == names:
+        return x.array
+    frame = innermost()
+    assert frame is not None
+    return spread(mapped(x.array, x.names, frame, None), names)._value
 
 
 def _strong(array: Any) -> Any:

@@ -14,13 +14,14 @@ they do not depend on how other loops are split.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection
 
 import numpy as np
 
 from gpushard.ops.aval import Dtype
 from gpushard.transforms.c_products import PRELUDE as PRODUCTS
 from gpushard.transforms.c_products import Product, product_source
+from gpushard.transforms.c_schedule import Group, Schedule
 from gpushard.transforms.expressions import PRELUDE, TYPES, expression, literal
 from gpushard.transforms.nests import Nest, Op
 
@@ -28,9 +29,6 @@ SUMS = ("sum", "mean", "product")
 EXTREMES = ("max", "min")
 POSITIONS = ("argmax", "argmin")
 """The reductions that are known here."""
-
-_LANES, _STRIP = 128, 512
-"""Elements of a strip where there are short loops, and where there are none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,66 +40,23 @@ class Source:
     strided: tuple[int, ...]  # loads whose strides it takes, one for each dim
 
 
-@dataclasses.dataclass
-class _Group:
-    """Operations that share their loops."""
-
-    loops: frozenset[int]  # short ones, and the lanes
-    ops: list[int] = dataclasses.field(default_factory=list)
-    reduced: frozenset[int] | None = None  # those that it reduces, if it does
-
-
 def c_source(nest: Nest) -> Source | None:
     """Return a nest as a function in C; None where something has no expression."""
     known = all(nest.dtype(place) in TYPES for place in range(len(nest.loads) + len(nest.ops)))
-    long = [loop for loop in nest.inner if loop not in nest.short]
-    if not known or len(long) > 1 or not nest.sizes:
+    if not known or len(nest.inner - nest.short) > 1 or not nest.sizes:
         return None
-    return _Writer(nest, long[0] if long else _lanes(nest)).source()
+    return _Writer(nest).source()
 
 
-def _lanes(nest: Nest) -> int:
-    """Return the loop whose elements are lanes: along which most arrays are dense."""
-    loops = [loop for loop in range(len(nest.sizes)) if loop not in nest.short]
-    if not loops:
-        return max(range(len(nest.sizes)), key=lambda loop: (nest.sizes[loop], loop))
-    every = [op.loops.union(op.reduced) for op in nest.ops]
-    lacking = [loop for loop in loops if not all(loop in own for own in every)]
-    if lacking:
-        return lacking[0]
-    dense = [load.dims[-1] for load in nest.loads if load.dims]
-    dense += [result.dims[-1] for result in nest.results if result.dims]
-    return max(loops, key=lambda loop: (dense.count(loop), loop))
-
-
-class _Writer:
+class _Writer(Schedule):
     """Writes one nest."""
 
-    def __init__(self, nest: Nest, lanes: int) -> None:
-        self.nest, self.lanes = nest, lanes
-        self.first = len(nest.loads)
-        self.ops = dict(enumerate(nest.ops, self.first))
-        self.short = [loop for loop in sorted(nest.short) if loop != lanes]
-        self.outer = [n for n in range(len(nest.sizes)) if n != lanes and n not in nest.short]
-        self.strip = _LANES if self.short else _STRIP
-        self.result_of: dict[int, list[int]] = {}
-        for n, result in enumerate(nest.results):
-            self.result_of.setdefault(result.place, []).append(n)
-        self.level: dict[int, int] = {}
-        self.groups: dict[tuple[int, bool], list[_Group]] = {}
-        self.group_of: dict[int, _Group] = {}
-        self.rows: list[tuple[int, ...]] = []
-        self.declared: list[str] = []  # what is known in all loops
-        self.products: dict[str, str] = {}  # functions that it calls
-
-    def is_last(self, op: Op) -> bool:
-        """Whether an operation reduces loops outside of all others."""
-        return any(loop in self.outer for loop in op.reduced)
+    def __init__(self, nest: Nest) -> None:
+        super().__init__(nest)
+        self._products: dict[str, str] = {}  # functions that it calls
 
     def source(self) -> Source | None:
         """Write it."""
-        self._schedule()
-        self._store()
         body: list[str] = []
         for level in range(1 + max(self.level.values(), default=0)):
             body += self._totals_of(level)
@@ -122,134 +77,7 @@ class _Writer:
         body += self._totals_of(1 + max(self.level.values(), default=0))
         return self._function(body)
 
-    # What is done when.
-
-    def _schedule(self) -> None:
-        """Say for each operation after which reductions along the lanes it is, and its loops."""
-        for load in range(self.first):
-            self.level[load] = 0
-        for place, op in self.ops.items():
-            needs = [at for at, _ in op.operands if at is not None]
-            own = max((self.level[at] for at in needs), default=0)
-            space = (op.loops | set(op.reduced)) - set(self.outer)
-            reduced = frozenset(op.reduced) - set(self.outer) if op.reduced else None
-            groups = self.groups.setdefault((own, self.lanes in space), [])
-            after = 0
-            for at in needs:
-                of = self.group_of.get(at)
-                if of in groups:
-                    n = groups.index(of)
-                    after = max(after, n + (self.ops[at].reduced != () or of.loops != space))
-            for group in groups[after:]:
-                if group.loops == space and (reduced is None or group.reduced in (None, reduced)):
-                    break
-            else:
-                group = _Group(frozenset(space))
-                groups.append(group)
-            group.ops.append(place)
-            group.reduced = group.reduced if reduced is None else reduced
-            self.group_of[place] = group
-            self.level[place] = own + (self.lanes in op.reduced)
-
-    def _store(self) -> None:
-        """Say where values are that other loops need."""
-        self.stored: dict[int, str] = {}
-        used: dict[int, set[int]] = {}
-        for place, op in self.ops.items():
-            for at, _ in op.operands:
-                same = self.group_of.get(at) is self.group_of[place] if at is not None else True
-                if at is not None and not (
-                    same and not (at >= self.first and self.ops[at].reduced)
-                ):
-                    level = self.level[place] - (self.lanes in op.reduced)
-                    used.setdefault(at, set()).add(level)
-        self.packed: dict[int, set[int]] = {}
-        for place, op in self.ops.items():
-            t = TYPES[op.dtype]
-            if self.is_last(op):
-                continue
-            own = [loop for loop in self.short if loop in op.loops]
-            if self.lanes not in op.loops:
-                if op.reduced or place in used:
-                    self._array(place, t, own, 1)
-            elif place in used and max(used[place]) > self.level[place]:
-                if place in self.result_of:
-                    n = self.result_of[place][0]
-                    self.stored[place] = f"r{n}[{self._at(self.nest.results[n].dims, n + 10**6)}]"
-                else:
-                    self._row(place, t, own)
-            elif place in used:
-                self._array(place, t, own, self.strip)
-        for at in [at for at in used if at < self.first]:
-            load = self.nest.loads[at]
-            if not self.short or self.lanes not in load.loops or load.dims[-1] == self.lanes:
-                continue
-            own = [loop for loop in self.short if loop in load.loops]
-            if self.outer and not load.loops.intersection(self.outer):
-                self._row(at, TYPES[load.dtype], own)
-                self.packed[at] = set()
-            else:
-                self._array(at, TYPES[load.dtype], own, self.strip)
-                self.packed[at] = used[at]
-
-    def _array(self, place: int, t: str, loops: Sequence[int], lanes: int) -> None:
-        size = lanes
-        for loop in loops:
-            size *= self.nest.sizes[loop]
-        self.declared.append(f"{t} b{place}[{size}];")
-        at = self._dense(loops)
-        self.stored[place] = f"b{place}[{f'({at}) * {lanes} + t' if lanes > 1 else at}]"
-
-    def _row(self, place: int, t: str, loops: Sequence[int]) -> None:
-        self._memory((*loops, self.lanes), f"{t} *restrict w{place}", t)
-        self.stored[place] = f"w{place}[({self._dense(loops)}) * n{self.lanes} + j0 + t]"
-
-    def _memory(self, loops: tuple[int, ...], name: str, t: str) -> None:
-        """Take some of the memory that the function is given."""
-        self.rows.append(loops)
-        size = " * ".join([f"n{loop}" for loop in loops] or ["1"])
-        self.declared += [f"{name} = ({t} *)rows;", f"rows += 8 * ({size});"]
-
-    def _dense(self, loops: Iterable[int]) -> str:
-        """Return the number of an element in an array over short loops."""
-        text = "0"
-        for loop in loops:
-            text = f"({text}) * {self.nest.sizes[loop]} + i{loop}"
-        return text
-
-    def _strides(self, dims: Sequence[int | None], load: int) -> list[str]:
-        """Return the distance of neighbours along each dim of an array."""
-        if load < self.first and any(self.nest.loads[load].more):
-            return [*(f"z{load}_{dim}" for dim in range(len(dims) - 1)), "1"]
-        found = []
-        for dim in range(len(dims)):
-            later = [f"n{loop}" for loop in dims[dim + 1 :] if loop is not None]
-            found.append(" * ".join(later) or "1")
-        return found
-
-    def _at(self, dims: Sequence[int | None], load: int, *, outer: bool = False) -> str:
-        """Return which element of an array it is, from where independent loops are (or until)."""
-        terms = []
-        for dim, stride in zip(dims, self._strides(dims, load), strict=True):
-            if dim is not None and (dim in self.outer) == outer:
-                index = "(j0 + t)" if dim == self.lanes else f"i{dim}"
-                terms.append(index if stride == "1" else f"{index} * {stride}")
-        return " + ".join(terms) or "0"
-
-    def _value(self, place: int, group: _Group) -> str:
-        """Return the text of a value in the loops of a group."""
-        if place in self.stored and not self._is_here(place, group):
-            return self.stored[place]
-        if place < self.first:
-            return f"a{place}[{self._at(self.nest.loads[place].dims, place)}]"
-        return f"v{place}"
-
-    def _is_here(self, place: int, group: _Group) -> bool:
-        return self.group_of.get(place) is group and not self.ops[place].reduced
-
-    # Loops.
-
-    def _loops(self, group: _Group) -> list[str] | None:
+    def _loops(self, group: Group) -> list[str] | None:
         """Return the loops of a group."""
         product = self._product(group.ops[0]) if len(group.ops) == 1 else None
         if product is not None and not product.across:
@@ -306,12 +134,12 @@ class _Writer:
         return own
 
     def _call(self, place: int, product: Product) -> str:
-        if product.name not in self.products:
-            self.products[product.name] = product_source(product)
+        if product.name not in self._products:
+            self._products[product.name] = product_source(product)
         x, y = [f"{'b' if at in self.stored else 'a'}{at}" for at in product.factors]
         return f"{product.name}({x}, {y}, {'t' if product.across else 'b'}{place});"
 
-    def _loop_lines(self, group: _Group) -> list[str] | None:
+    def _loop_lines(self, group: Group) -> list[str] | None:
         reduced = group.reduced or frozenset()
         kept = [loop for loop in self.short if loop in group.loops and loop not in reduced]
         within = [loop for loop in self.short if loop in reduced]
@@ -322,9 +150,9 @@ class _Writer:
                 place, group, parts
             ):
                 return None
-        lines = [f"for (int64_t i{n} = 0; i{n} < {self.nest.sizes[n]}; i{n}++) {{" for n in kept]
+        lines = [f"{head} {{" for head in self.around(kept)]
         lines += parts.before
-        lines += [f"for (int64_t i{n} = 0; i{n} < {self.nest.sizes[n]}; i{n}++) {{" for n in within]
+        lines += [f"{head} {{" for head in self.around(within)]
         if in_lanes:
             lines += [
                 f"#pragma omp simd {' '.join(parts.clauses)}",
@@ -334,16 +162,16 @@ class _Writer:
         lines += ["}"] * (len(within) + in_lanes) + parts.after + ["}"] * len(kept)
         return ["{", *lines, "}"]
 
-    def _given(self, op: Op, group: _Group) -> list[str] | None:
+    def _given(self, op: Op, group: Group) -> list[str] | None:
         given = []
         for (at, number), own in zip(op.operands, op.types, strict=False):
-            text = literal(number, own) if at is None else self._value(at, group)
+            text = literal(number, own) if at is None else self.value(at, group)
             if text is None:
                 return None
             given.append(text)
         return given
 
-    def _plain(self, place: int, group: _Group, parts: _Parts) -> bool:
+    def _plain(self, place: int, group: Group, parts: _Parts) -> bool:
         op = self.ops[place]
         given = self._given(op, group)
         if given is None:
@@ -361,11 +189,11 @@ class _Writer:
     def _results(self, place: int, text: str) -> list[str]:
         """Return what writes a value into results, in the loops along which it varies."""
         return [
-            f"r{n}[{self._at(self.nest.results[n].dims, 10**6)}] = {text};"
+            f"r{n}[{self.at(self.nest.results[n].dims, 10**6)}] = {text};"
             for n in self.result_of.get(place, [])
         ]
 
-    def _reduction(self, place: int, group: _Group, parts: _Parts) -> bool:
+    def _reduction(self, place: int, group: Group, parts: _Parts) -> bool:
         op = self.ops[place]
         given = self._given(op, group)
         if given is None or (
@@ -403,16 +231,16 @@ class _Writer:
             own = [loop for loop in self.short if loop in op.loops]
             if self.is_last(op):
                 result = self.nest.results[self.result_of[place][0]]
-                at = self._at(result.dims, 10**6)
-                outer = self._at(result.dims, 10**6, outer=True)
+                at = self.at(result.dims, 10**6)
+                outer = self.at(result.dims, 10**6, outer=True)
                 to = f"t{place}[{at} + {outer}]"
-                self._memory(
+                self.memory(
                     tuple(d for d in result.dims if d is not None), f"{wide} *t{place}", wide
                 )
             else:
                 size = " * ".join([str(self.nest.sizes[loop]) for loop in own] or ["1"])
                 self.declared.append(f"{wide} t{place}[{size}];")
-                to = f"t{place}[{self._dense(own)}]"
+                to = f"t{place}[{self.dense(own)}]"
             if op.name in SUMS:
                 parts.after.append(f"{lane}{to} += {name};")
             else:
@@ -437,7 +265,7 @@ class _Writer:
         parts.before.append(
             f"{lane}{{ {name} = 0; {best} = {_worst(op.types[0], op.name == 'argmin')}; }}"
         )
-        number = self._dense(op.reduced)
+        number = self.dense(op.reduced)
         nan = f" | (x{place} != x{place} & {best} == {best})" if op.types[0].kind == "f" else ""
         parts.body += [
             f"const {own} x{place} = {text};",
@@ -458,8 +286,8 @@ class _Writer:
             if self.lanes not in op.reduced or self.is_last(op):
                 continue
             own = [loop for loop in self.short if loop in op.loops]
-            around = [f"for (int64_t i{n} = 0; i{n} < {self.nest.sizes[n]}; i{n}++)" for n in own]
-            total = f"t{place}[{self._dense(own)}]"
+            around = self.around(own)
+            total = f"t{place}[{self.dense(own)}]"
             if self.level[place] == level + 1:
                 lines.append(f"{' '.join(around)} {total} = {_start(op)};")
             if self.level[place] == level:
@@ -480,8 +308,8 @@ class _Writer:
     def _pack(self, at: int, count: str) -> list[str]:
         load = self.nest.loads[at]
         own = [loop for loop in self.short if loop in load.loops]
-        around = [f"for (int64_t i{n} = 0; i{n} < {self.nest.sizes[n]}; i{n}++)" for n in own]
-        text = f"a{at}[{self._at(load.dims, at)}]"
+        around = self.around(own)
+        text = f"a{at}[{self.at(load.dims, at)}]"
         return [f"for (int64_t t = 0; t < {count}; t++)", *around, f"{self.stored[at]} = {text};"]
 
     def _strips(self, level: int, lines: list[str]) -> list[str]:
@@ -514,9 +342,9 @@ class _Writer:
         start, pointers, ends = [], [], []
         for n, load in enumerate(nest.loads):
             t, base = TYPES[load.dtype], f"p[{load.operand}]"
-            pairs = zip(load.starts, self._strides(load.dims, n), strict=True)
+            pairs = zip(load.starts, self.strides(load.dims, n), strict=True)
             moved = "".join(f" + {first} * {stride}" for first, stride in pairs if first)
-            outer = self._at(load.dims, n, outer=True)
+            outer = self.at(load.dims, n, outer=True)
             line = f"const {t} *restrict a{n} = (const {t} *){base}{moved} + {outer};"
             if at_start := (n in self.packed and not self.packed[n]):
                 start += [line, "{ const int64_t j0 = 0;", *self._pack(n, f"n{self.lanes}"), "}"]
@@ -526,7 +354,7 @@ class _Writer:
             t, op = TYPES[nest.dtype(result.place)], self.ops[result.place]
             whole = f"({t} *)p[{nest.operands + n}]"
             if not self.is_last(op):
-                outer = self._at(result.dims, 10**6, outer=True)
+                outer = self.at(result.dims, 10**6, outer=True)
                 pointers.append(f"{t} *restrict r{n} = {whole} + {outer};")
                 continue
             size = " * ".join([f"n{dim}" for dim in result.dims if dim is not None] or ["1"])
@@ -542,7 +370,7 @@ class _Writer:
             *head, *self.declared, *start, *opened, *pointers, *body, *["}"] * len(self.outer),
             *ends, "}",
         ]  # fmt: skip
-        functions = [PRODUCTS, *self.products.values()] if self.products else []
+        functions = [PRODUCTS, *self._products.values()] if self._products else []
         text = "\n".join([PRELUDE, *functions, *lines, ""])
         return Source(text, tuple(self.rows), tuple(strided))
 

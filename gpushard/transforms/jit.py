@@ -64,12 +64,12 @@ _logged: ContextVar[bool] = ContextVar("compiles logged", default=False)
 
 
 @dataclass(frozen=True, eq=False)
-class Compiled:
-    """A function for arguments of a kind."""
+class Replay:
+    """What a function does with arguments of a kind."""
 
     graph: Graph
     executable: Executable
-    structure: Any  # of the results
+    structure: Any  # of the results; None for one array
     keys: tuple[bool, ...]  # which of the results are random keys
     inputs: tuple[int, ...]  # for each result the number of the argument that it is, or -1
     nbytes: int  # that it takes, about
@@ -103,20 +103,20 @@ class Compiled:
         return tree.unflatten(self.structure, arrays)
 
 
-_caches: WeakKeyDictionary[Any, dict[Any, BoundedCache[Compiled]]] = WeakKeyDictionary()
+_caches: WeakKeyDictionary[Any, dict[Any, BoundedCache[Replay]]] = WeakKeyDictionary()
 """For each function and options what it was traced to, for `jit(f)` where it is called, too."""
 
-_others: WeakSet[BoundedCache[Compiled]] = WeakSet()
+_others: WeakSet[BoundedCache[Replay]] = WeakSet()
 """Caches of what cannot be compared."""
 
 
-def _cache_of(fun: Any, options: Options) -> BoundedCache[Compiled]:
+def _cache_of(fun: Any, options: Options) -> BoundedCache[Replay]:
     """Return where it is kept what a function was traced to with such options."""
     key = options.key()
     if key is not None:
         with contextlib.suppress(TypeError):  # which has no hash, or cannot be referred to weakly
             return _caches.setdefault(fun, {}).setdefault(key, BoundedCache(_CACHE_BYTES))
-    cache: BoundedCache[Compiled] = BoundedCache(_CACHE_BYTES)
+    cache: BoundedCache[Replay] = BoundedCache(_CACHE_BYTES)
     _others.add(cache)
     return cache
 
@@ -191,7 +191,7 @@ class Jitted:
         """Return arguments without those that are static, and these."""
         return without_statics(self._options.static, args, kwargs, self._what)
 
-    def _compile(self, leaves: list[Any], call: Any) -> Compiled:
+    def _compile(self, leaves: list[Any], call: Any) -> Replay:
         check_devices(leaves, self._what, call[2])
         graph, structure, keys = self._trace(leaves, call)
         graph = folded(optimized(graph))
@@ -199,10 +199,10 @@ class Jitted:
         numbers = {var: n for n, var in enumerate(graph.inputs)}
         if _logged.get():
             _log.warning("compiled %s for %s: %d steps", self._what, graph.inputs, len(graph.steps))
-        return Compiled(
+        return Replay(
             graph,
             executable,
-            structure,
+            None if structure == _LEAF else structure,
             keys,
             tuple(numbers.get(var, -1) for var in graph.results),
             executable.nbytes + sum(var.nbytes for var in graph.constants),
@@ -232,12 +232,12 @@ class Jitted:
                 results = laid_out(results, out, self._options.out_shardings, "out_shardings")
             trace.graph.results = [trace.lift(x) for x in results]
         keys = tuple(is_keys(x) for x in results)
-        return trace.graph, None if shape == _LEAF else shape, keys
+        return trace.graph, shape, keys
 
     def _inlined(self, args: Any, kwargs: Any) -> Any:
         """Call the function in one that is mapped or traced, which sees what this one does."""
         options = self._options
-        args, kwargs, statics = without_statics(options.static, args, kwargs, self._what)
+        args, kwargs, statics = self.split(args, kwargs)
         leaves, structure = tree.flatten((args, kwargs))
         label = labelled(self._fun, args, kwargs)
         for number, x in enumerate(leaves):
@@ -283,7 +283,7 @@ class Jitted:
                 self._what,
                 graph,
                 structure,
-                _LEAF if out is None else out,
+                out,
                 tuple(isinstance(x.dtype, KeyDType) for x in leaves),
                 keys,
                 self._marked(args, kwargs, statics),
@@ -324,7 +324,7 @@ class Jitted:
 
     def abstract(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Graph, Any]:
         """Return what it does with arguments of which shape and type are enough, and gives."""
-        args, kwargs, statics = without_statics(self._options.static, args, kwargs, self._what)
+        args, kwargs, statics = self.split(args, kwargs)
         leaves, structure = tree.flatten((args, kwargs))
         label = labelled(self._fun, args, kwargs)
         leaves = self._shaped(leaves, label)
@@ -334,7 +334,7 @@ class Jitted:
             ShapeDtypeStruct(var.shape, KEY if key else var.dtype, weak_type=var.weak)
             for var, key in zip(graph.results, keys, strict=True)
         ]
-        return graph, shapes[0] if shape is None else tree.unflatten(shape, shapes)
+        return graph, tree.unflatten(shape, shapes)
 
 
 def _if_there(x: Any, sharding: Any) -> Any:

@@ -314,6 +314,14 @@ def _of_a_tree(carry: Any, x: Any) -> Any:
     return carry + x["a"], x["b"]
 
 
+@pytest.mark.parametrize("times", [0, 2])
+def test_what_comes_back_is_as_weak_as_what_was_given(times: int) -> None:
+    weak, strong = gs.device_put(1.5), gnp.zeros(())
+    for call in (lax.fori_loop, gs.jit(lax.fori_loop, static_argnums=(1, 2))):
+        made = call(0, times, lambda i, value: weak, strong)
+        assert not made.weak_type and made == (1.5 if times else 0)
+
+
 def test_late_devices() -> None:
     """What is replayed waits for what it reads, whenever devices do their work."""
 
