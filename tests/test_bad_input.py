@@ -4723,6 +4723,10 @@ MAPPED: dict[str, Case] = {
         lambda w: gs.vmap(abs, axis_name=["i"]),
         errors.ArgumentTypeError, TypeError, "axis_name=['i']", "hash",
     ),
+    "pshuffle by names": refused(
+        lambda w: gs.vmap(lambda row: gs.lax.pshuffle(row, "i", "abcd"), axis_name="i")(w.x),
+        errors.ArgumentTypeError, TypeError, "perm='abcd'", "integers",
+    ),
     "pmap of no element": refused(
         lambda w: gs.pmap(abs)(np.ones((0, 3))), ArgumentError, ValueError, "0 elements", "vmap"
     ),

@@ -62,6 +62,7 @@ def psum(
 
     def one(x: Any) -> Any:
         if type(x) in KINDS or isinstance(x, np.generic):
+            x = np.int32(x) if isinstance(x, np.bool_) else x
             return x * _size(names, groups)
         x = _value(x, names)
         x = x.astype(np.int32) if x.dtype.kind == "b" else x
@@ -292,10 +293,17 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
 
     Raises:
       ArgumentError: it is no permutation of the elements.
+      ArgumentTypeError: it has something else than integers.
     """
     names = find(axis_name, "pshuffle")
     size = math.prod(name.size for name in names)
-    if sorted(perm) != list(range(size)):
+    try:
+        order = sorted(map(operator.index, perm))
+    except TypeError:
+        raise ArgumentTypeError.refusing(
+            "perm", perm, "must be integers, such as [1, 0]", "pshuffle"
+        ) from None
+    if order != list(range(size)):
         raise ArgumentError(
             f"pshuffle: perm={list(perm)} is no permutation of the {size} elements of the axis; "
             "name each once, or use ppermute",

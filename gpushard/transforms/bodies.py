@@ -20,6 +20,7 @@ import numpy as np
 
 from gpushard import tree
 from gpushard.array.array import Array
+from gpushard.array.aval import KeyDType
 from gpushard.array.key_array import is_keys
 from gpushard.cache import BoundedCache
 from gpushard.dtypes import result_type
@@ -28,7 +29,7 @@ from gpushard.frozen import dataclass
 from gpushard.ops.bind import bind
 from gpushard.ops.table.elementwise import COPY, WHERE
 from gpushard.ops.table.movement import RESHAPE
-from gpushard.placement.defaults import surroundings
+from gpushard.placement.defaults import default_sharding, surroundings
 from gpushard.placement.device_put import device_put
 from gpushard.transforms.executable import Executable, var_of
 from gpushard.transforms.frames import Frame, Names, innermost, merged
@@ -97,8 +98,8 @@ def traced(f: Any, args: Any, leaves: Sequence[Value], what: str, finish: Any = 
     frame = innermost()
     trace = Trace(what, lambda number: f"operand {number}")
     inside = [
-        outside(Value(trace.input(var_of(x.array), keys=is_keys(x.array)), x.names), frame)
-        for x in leaves
+        outside(Value(trace.input(var, keys=isinstance(x.array.dtype, KeyDType)), x.names), frame)
+        for x, var in [(x, var_of(x.array, default_sharding(x.array.shape))) for x in leaves]
     ]
     with trace.entered(mapped=frame is not None):
         out, structure = tree.flatten(f(*tree.unflatten(args, inside)))

@@ -35,6 +35,7 @@ from gpushard.transforms.arguments import (
     with_statics,
     without_statics,
 )
+from gpushard.transforms.bodies import Value, traced, value_of
 from gpushard.transforms.constraints import check_devices, laid_out, placed
 from gpushard.transforms.executable import Executable, array_of, var_of
 from gpushard.transforms.fold import folded
@@ -328,6 +329,24 @@ class Jitted:
         leaves, structure = tree.flatten((args, kwargs))
         label = labelled(self._fun, args, kwargs)
         leaves = self._shaped(leaves, label)
+        frame = innermost()
+        if frame is not None:
+
+            def call(args: Any, kwargs: Any) -> Any:
+                args, kwargs = with_statics(args, kwargs, statics)
+                return self._fun(*args, **kwargs)
+
+            values = [
+                value_of(x, self._what, frame) if isinstance(x, Array) else Value(x, ())
+                for x in leaves
+            ]
+            with self._options.around():
+                body = traced(call, structure, values, self._what)
+            found = [
+                ShapeDtypeStruct(x.shape, x.array.dtype, weak_type=x.array._weak_type)
+                for x in body.results
+            ]
+            return body.graph, tree.unflatten(body.structure, found)
         with self._options.around():
             graph, shape, keys = self._trace(leaves, (structure, statics, label))
         shapes = [

@@ -171,6 +171,30 @@ def test_an_inner_map_does_not_assign_to_values_of_the_outer_one() -> None:
         gs.vmap(outer)(MATRIX)
 
 
+def test_shapes_are_known_in_mapped_functions() -> None:
+    """`eval_shape` and `make_jaxpr` see what a function sees: blocks, names and outer values."""
+    mesh = gs.make_mesh((4,), ("i",))
+    functions: dict[str, Callable[[Any], Any]] = {
+        "itself": lambda x: gs.eval_shape(lambda a: a, x),
+        "made": lambda x: gs.eval_shape(lambda a: a + gs.numpy.zeros(3), x),
+        "outer": lambda x: gs.eval_shape(lambda a, n: a * x * n, x, 2),
+        "sum": lambda x: gs.eval_shape(lambda a: gs.lax.psum(a, "i"), x),
+        "shape": lambda x: gs.eval_shape(lambda a: a + x, gs.ShapeDtypeStruct((3,), x.dtype)),
+        "text": lambda x: gs.make_jaxpr(lambda a: a + x, return_shape=True)(x)[1],
+        "keys": lambda x: gs.eval_shape(lambda k: random.normal(k, (3,)), random.key(x.size)),
+    }
+    for name, shape in functions.items():
+
+        def seen(x: Any, shape: Any = shape, name: str = name) -> Any:
+            made = shape(x)
+            assert made.dtype == np.float64 and made.shape[-1] == 3, name
+            return x
+
+        blocks = gs.shard_map(seen, mesh, P("i"), P("i"))
+        for way in (gs.vmap(seen, axis_name="i"), gs.pmap(seen, "i"), blocks):
+            equal(way(np.ones((4, 3))), np.ones((4, 3)))
+
+
 def test_keys_are_mapped() -> None:
     keys = random.split(random.key(0), 4)
 
