@@ -218,7 +218,7 @@ class Variable(Leveled):
         return iter(self._value)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return np.array(self._value, dtype) if copy else np.asarray(self._value, dtype)
+        return np.array(self._value, dtype) if copy else np.asarray(self._value, dtype, copy=copy)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         for out in options.get("out", ()):

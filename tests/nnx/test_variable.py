@@ -194,6 +194,8 @@ def test_arrays_and_libraries_take_variables() -> None:
     with pytest.raises(TracedValueError, match=r"argument v\.value"):
         nnx.jit(lambda v: x.__setitem__(1, v))(v)
     assert np.from_dlpack(nnx.Param(gnp.arange(3))).tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match="copy"):
+        np.asarray(v, np.int8, copy=False)
 
 
 def assigned(v: Any, state: Any) -> Any:
