@@ -57,12 +57,13 @@ def with_partitioning(
     def init(key: Any, shape: Any, dtype: Any = None) -> Annotated:
         _check_rank(spec, as_shape(shape), "with_partitioning")
         sharding = None if mesh is None else NamedSharding(mesh, spec)
+        said = {"sharding_names": tuple(spec), **metadata}
         if places:
-            value = initializer(key, shape, dtype, out_sharding=sharding)
-        else:
-            value = initializer(key, shape, dtype)
-            value = value if sharding is None else device_put(value, sharding)
-        return Annotated(value, {"sharding_names": tuple(spec), **metadata})
+            return Annotated(initializer(key, shape, dtype, out_sharding=sharding), said)
+        value = initializer(key, shape, dtype)
+        if isinstance(value, Annotated):
+            value, said = value.value, {**value.metadata, **said}
+        return Annotated(value if sharding is None else device_put(value, sharding), said)
 
     return init
 

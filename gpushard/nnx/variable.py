@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -190,8 +190,7 @@ class Variable(Leveled):
         put(self, "_metadata", {k: v for k, v in self._metadata.items() if k != name})
 
     def __repr__(self) -> str:
-        facts = [shown(self._value), *[f"{k}={v!r}" for k, v in self._metadata.items()]]
-        return f"{type(self).__name__}({', '.join(facts)})"
+        return _text(type(self), shown(self._value), self._metadata.items())
 
     def __copy__(self) -> Self:
         return self.copy()
@@ -219,7 +218,7 @@ class Variable(Leveled):
         return iter(self._value)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return np.array(self._value, dtype) if copy else np.asarray(self._value, dtype)
+        return np.array(self._value, dtype) if copy else np.asarray(self._value, dtype, copy=copy)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         for out in options.get("out", ()):
@@ -346,6 +345,10 @@ def shown(value: Any) -> str:
     return repr(value)
 
 
+def _text(cls: type[Variable], value: str, metadata: Iterable[tuple[str, Any]]) -> str:
+    return f"{cls.__name__}({', '.join([value, *[f'{k}={v!r}' for k, v in metadata]])})"
+
+
 def _flat(x: Variable) -> tuple[Any, Any]:
     return (x._value,), tuple(sorted(x._metadata.items()))
 
@@ -354,7 +357,7 @@ _NODE = Node(
     _flat,
     lambda cls, aux, children: made(cls, children[0], dict(aux)),
     lambda cls, aux, size: [GetAttrKey("value")],
-    lambda cls, aux, children: f"{cls.__name__}({children[0]})",
+    lambda cls, aux, children: _text(cls, children[0], aux),
 )
 NODES[Variable] = _NODE
 

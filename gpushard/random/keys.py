@@ -148,6 +148,7 @@ def key_data(keys: Any) -> Array:
     Args:
       keys: a `KeyArray`, or raw keys.
     """
+    keys = _unboxed(keys)
     if is_keys(keys):
         return bind(UNPACK, (elements_of(keys),))
     return copy.copy(_raw_keys(keys, "key_data"))
@@ -168,6 +169,7 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
 
 def clone(key: Any) -> Any:
     """Return the same key, to say that it is used again on purpose."""
+    key = _unboxed(key)
     return copy.copy(key if is_keys(key) else _raw_keys(key, "clone"))
 
 
@@ -192,11 +194,17 @@ def key_impl(keys: Any) -> str:
 
 def _like(key: Any, elements: Any) -> Any:
     """Return elements as the kind of keys that a key is."""
-    return keys_of(elements) if is_keys(key) else bind(UNPACK, (elements,))
+    return keys_of(elements) if is_keys(_unboxed(key)) else bind(UNPACK, (elements,))
+
+
+def _unboxed(keys: Any) -> Any:
+    """Return keys, of a box those in it."""
+    return keys if isinstance(keys, Array) else getattr(keys, "raw_value", keys)
 
 
 def _elements(keys: Any, name: str) -> Any:
     """Return keys as elements of 64 bits."""
+    keys = _unboxed(keys)
     if is_keys(keys):
         return elements_of(keys)
     return bind(PACK, (_raw_keys(keys, name),))

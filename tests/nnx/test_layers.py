@@ -126,6 +126,18 @@ def test_layer_norm_takes_means(axes: Any, fast: bool) -> None:
     close(layer(x), normalized(x, axes, 0.25) * scale + bias, 1e-11)
     close(layer(on_mesh(x, "x", "y")), normalized(x, axes, 0.25) * scale + bias, 1e-11)
     close(layer(x, mask=mask), normalized(x, axes, 0.25, mask) * scale + bias, 1e-11)
+    layer.feature_axes = (-2,)
+    close(layer(x), normalized(x, axes, 0.25) * scale + bias, 1e-11)
+
+
+def test_layer_norm_of_features_in_several_dims() -> None:
+    x = numbers((4, 5, 6))
+    layer = nnx.LayerNorm(
+        24, feature_axes=(-1, 0), reduction_axes=(0, 1), param_dtype=float,
+        scale_init=initializers.normal(1), bias_init=initializers.normal(1), rngs=rngs(),
+    )  # fmt: skip
+    scale, bias = (np.asarray(w).reshape(4, 1, 6) for w in (layer.scale, layer.bias))
+    close(layer(x), normalized(x, (0, 1), 1e-6) * scale + bias, 1e-11)
 
 
 def test_layer_norm_without_weights_and_in_narrow_types() -> None:
@@ -367,6 +379,31 @@ def test_initializers_of_users_are_laid_out_afterwards() -> None:
     mesh = gs.make_mesh(*MESH_SHAPE)
     value = nnx.Param(nnx.with_partitioning(init, ("data", "model"), mesh)(KEY, (8, 4), "f"))
     assert value.value.sharding.spec == P("data", "model") and value.dtype == np.float32
+
+
+def test_names_of_names_are_the_outer_ones() -> None:
+    mesh = gs.make_mesh(*MESH_SHAPE)
+    inner = nnx.with_partitioning(initializers.normal(), ("data",), mesh, role="kernel", depth=1)
+    for lay_out, spec in ((None, P("data")), (mesh, P(None, "model"))):
+        init = nnx.with_partitioning(inner, (None, "model"), lay_out, depth=2)
+        layer = nnx.Linear(8, 16, kernel_init=init, rngs=rngs())
+        said = {"sharding_names": (None, "model"), "role": "kernel", "depth": 2}
+        assert layer.kernel.get_metadata() == said
+        assert layer.kernel.value.sharding.spec == spec
+
+
+def test_weights_may_be_arrays() -> None:
+    table, conv = nnx.Embed(5, 3, rngs=rngs()), nnx.Conv(3, 2, 1, rngs=rngs())
+    linear, norm = nnx.Linear(3, 2, rngs=rngs()), nnx.LayerNorm(3, rngs=rngs())
+    x = numbers((4, 3))
+    for layer, call in (
+        (table, lambda: table.attend(x) + table([1, 2, 3, 4])[:, :1]), (conv, lambda: conv(x)),
+        (linear, lambda: linear(x)), (norm, lambda: norm(x)),
+    ):  # fmt: skip
+        wanted = np.asarray(call())
+        for name, weight in nnx.state(layer).items():
+            setattr(layer, name, weight.value)
+        np.testing.assert_array_equal(np.asarray(call()), wanted)
 
 
 def test_specs_of_trees_with_arrays() -> None:

@@ -82,6 +82,19 @@ def test_forks_and_splits_are_new_streams() -> None:
     assert mapped.shape == (3,)
 
 
+@pytest.mark.parametrize("key", [random.key(5), random.PRNGKey(5)])
+def test_random_functions_take_a_variable_for_its_key(key: Any) -> None:
+    box = nnx.Variable(key)
+    for f in (
+        random.key_data, random.clone, lambda key: random.fold_in(key, 3),
+        lambda key: random.split(key, 2), lambda key: random.normal(key, (4,)),
+        lambda key: random.permutation(key, 10),
+    ):  # fmt: skip
+        wanted = f(key)
+        for found in (f(box), nnx.jit(f)(box)):
+            assert found.dtype == wanted.dtype and bool((found == wanted).all())
+
+
 def test_all_streams_are_split_at_once() -> None:
     rngs = nnx.Rngs(0, dropout=1)
     new = rngs.split((2, 3))

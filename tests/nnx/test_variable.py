@@ -161,6 +161,9 @@ def test_variables_and_states_are_pytrees() -> None:
     assert doubled.a[1].value.tolist() == [2, 2]
     names = [gs.tree.keystr(path) for path, _ in gs.tree.leaves_with_path(state)]
     assert names == ["['a'][0]", "['a'][1].value"]
+    doubled.a[1].unit = "s"
+    with pytest.raises(TreeError, match=r"Param\(\*\) .* but .* Param\(\*, unit='s'\)"):
+        gs.tree.map(lambda x, y: x + y, state, doubled)
     with pytest.raises(TreeError):
         gs.tree.map(lambda x, y: x, state, nnx.State({"b": 1}))
 
@@ -191,6 +194,8 @@ def test_arrays_and_libraries_take_variables() -> None:
     with pytest.raises(TracedValueError, match=r"argument v\.value"):
         nnx.jit(lambda v: x.__setitem__(1, v))(v)
     assert np.from_dlpack(nnx.Param(gnp.arange(3))).tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match="copy"):
+        np.asarray(v, np.int8, copy=False)
 
 
 def assigned(v: Any, state: Any) -> Any:

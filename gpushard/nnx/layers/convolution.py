@@ -121,7 +121,7 @@ class Conv(Module):
           inputs: an array of shape (..., *dims, in_features), with any number of dims in front.
         """
         x, kernel, bias = in_type(
-            self.dtype, as_input(inputs, "Conv"), self.kernel.value, value_of(self.bias)
+            self.dtype, as_input(inputs, "Conv"), value_of(self.kernel), value_of(self.bias)
         )
         ndim = len(self.kernel_size)
         if x.ndim <= ndim:

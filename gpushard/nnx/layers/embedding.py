@@ -16,6 +16,7 @@ from gpushard.nnx.layers.weights import (
     compute_type,
     features,
     in_type,
+    value_of,
     weights,
 )
 from gpushard.nnx.module import Module
@@ -79,7 +80,7 @@ class Embed(Module):
                 argument="inputs",
                 dtype=numbers.dtype,
             )
-        (table,) = in_type(self.dtype, self.embedding.value)
+        (table,) = in_type(self.dtype, value_of(self.embedding))
         return take(table, numbers, axis=0, mode="fill")
 
     def attend(self, query: Any) -> Array:
@@ -88,7 +89,7 @@ class Embed(Module):
         Args:
           query: an array of shape (..., features).
         """
-        table = self.embedding.value
+        table = value_of(self.embedding)
         x, table = in_type(self.dtype or table.dtype, as_input(query, "Embed.attend"), table)
         check_features("Embed.attend", x, table.shape[1], table)
         return x @ table.T

@@ -81,7 +81,7 @@ class Linear(Module):
           inputs: an array of shape (..., in_features).
         """
         x, kernel, bias = in_type(
-            self.dtype, as_input(inputs, "Linear"), self.kernel.value, value_of(self.bias)
+            self.dtype, as_input(inputs, "Linear"), value_of(self.kernel), value_of(self.bias)
         )
         check_features("Linear", x, kernel.shape[0], kernel)
         y = x @ kernel

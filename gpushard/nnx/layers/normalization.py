@@ -25,7 +25,7 @@ from gpushard.nnx.module import Module
 from gpushard.nnx.rngs import Rngs
 from gpushard.numpy.data_type import result_type
 from gpushard.numpy.elementwise import maximum, square
-from gpushard.ops.axes import from_end, one_from_end
+from gpushard.ops.axes import from_end
 
 
 class LayerNorm(Module):
@@ -43,7 +43,7 @@ class LayerNorm(Module):
       bias_init: an initializer of the bias, of shape (num_features,).
       scale_init: an initializer of the scale, of shape (num_features,).
       reduction_axes: the dims that means are taken over.
-      feature_axes: the dim that scale and bias are for.
+      feature_axes: the dim, or dims, that scale and bias are for.
       axis_name: an axis of `shard_map` or `vmap` that means are taken over, too: where features are
         split.
       use_fast_variance: whether the variance is taken from the mean of squares.
@@ -71,7 +71,7 @@ class LayerNorm(Module):
         bias_init: initializers.Initializer = initializers.zeros,
         scale_init: initializers.Initializer = initializers.ones,
         reduction_axes: int | tuple[int, ...] = -1,
-        feature_axes: int = -1,
+        feature_axes: int | tuple[int, ...] = -1,
         axis_name: Any = None,
         use_fast_variance: bool = True,
         rngs: Rngs,
@@ -105,9 +105,10 @@ class LayerNorm(Module):
         both = [w for w in (scale, bias) if w is not None]
         target = result_type(x, *both)
         x = x.astype(result_type(target, np.float32))
-        at = one_from_end(self.feature_axes, x.ndim, "LayerNorm", "feature_axes")
+        at = from_end(self.feature_axes, x.ndim, "LayerNorm", "feature_axes")
         for w in both:
-            check_features("LayerNorm", x, w.shape[0], w, at)
+            if len(at) == 1:
+                check_features("LayerNorm", x, w.shape[0], w, at[0])
         axes = from_end(self.reduction_axes, x.ndim, "LayerNorm", "reduction_axes")
         mean = self._mean(x, axes, mask)
         if self.use_fast_variance:
@@ -115,16 +116,22 @@ class LayerNorm(Module):
         else:
             variance = self._mean(_squared(x - mean), axes, mask)
         y = standardize(x, axes, mean, variance, self.epsilon)
-        beside = (slice(None),) + (None,) * (-1 - at)
         if scale is not None:
-            y = y * scale[beside]
+            y = y * _beside(scale, y, at)
         if bias is not None:
-            y = y + bias[beside]
+            y = y + _beside(bias, y, at)
         return y.astype(target)
 
     def _mean(self, x: Any, axes: tuple[int, ...], mask: Any) -> Any:
         mean = x.mean(axes, keepdims=True, **({} if mask is None else {"where": mask}))
         return mean if self.axis_name is None else pmean(mean, self.axis_name)
+
+
+def _beside(weight: Any, x: Any, at: tuple[int, ...]) -> Any:
+    """Return a weight whose elements stand beside those of some dims."""
+    if len(at) == 1:
+        return weight[(slice(None),) + (None,) * (-1 - at[0])]
+    return weight.reshape([n if dim in at else 1 for dim, n in enumerate(x.shape, -x.ndim)])
 
 
 def _squared(x: Any) -> Any:

@@ -12,7 +12,7 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype, count
 from gpushard.nn import initializers
 from gpushard.nnx.rngs import Rngs
-from gpushard.nnx.variable import Param
+from gpushard.nnx.variable import Param, Variable
 from gpushard.numpy.arguments import as_value
 from gpushard.typing import Shape
 
@@ -102,6 +102,6 @@ def in_type(dtype: Any, *arrays: Any) -> list[Any]:
     return [x if x is None or x.dtype == dtype else x.astype(dtype) for x in arrays]
 
 
-def value_of(variable: Any) -> Any:
-    """Return the value of a weight, or None where there is none."""
-    return None if variable is None else variable.value
+def value_of(weight: Any) -> Any:
+    """Return the value of a weight, which may be an array itself, or None where there is none."""
+    return weight.value if isinstance(weight, Variable) else weight
