@@ -4712,6 +4712,20 @@ MAPPED: dict[str, Case] = {
     "vmap beyond the rank": refused(
         lambda w: gs.vmap(abs, 2)(w.x), ArgumentError, ValueError, "in_axes=2 is beyond", "2 dims"
     ),
+    "vmap of a negative length": refused(
+        lambda w: gs.vmap(lambda: 1, axis_size=-1)(), ArgumentError, ValueError, "axis_size=-1"
+    ),
+    "soft_pmap of half an element": refused(
+        lambda w: gs.soft_pmap(lambda: 1, axis_size=1.5)(),
+        errors.ArgumentTypeError, TypeError, "axis_size=1.5", "integer",
+    ),
+    "vmap over a list of names": refused(
+        lambda w: gs.vmap(abs, axis_name=["i"]),
+        errors.ArgumentTypeError, TypeError, "axis_name=['i']", "hash",
+    ),
+    "pmap of no element": refused(
+        lambda w: gs.pmap(abs)(np.ones((0, 3))), ArgumentError, ValueError, "0 elements", "vmap"
+    ),
     "vmap of a number": refused(
         lambda w: gs.vmap(lambda a: a)(2.5), ArgumentError, ValueError, "argument a", "0 dims"
     ),

@@ -499,7 +499,7 @@ def choose(
     arrays = [choice if is_value(choice) else np.asarray(choice) for choice in choices]
     if not arrays:
         raise ArgumentError("choose: there are no choices; give at least one", argument="choices")
-    if mode == "raise":
+    if mode == "raise" and not has_traced((at,)):
         if count_true((at < 0) | (at >= len(arrays))):
             raise ArgumentError(
                 f"choose: an entry of the index is not one of 0 to {len(arrays) - 1}; use "
@@ -508,7 +508,7 @@ def choose(
                 choices=len(arrays),
             )
     else:
-        at = bounded(at, len(arrays), mode, "choose")
+        at = bounded(at, len(arrays), "clip" if mode == "raise" else mode, "choose")
     dtype = result_type(*(array.dtype for array in arrays))
     result: Any
     *first, result = [x if x.dtype == dtype else x.astype(dtype) for x in arrays]

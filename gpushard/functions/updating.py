@@ -19,6 +19,7 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions import indexing
 from gpushard.functions.bounds import MODES, Positions, as_int64, as_integers, bounded, unravelled
 from gpushard.functions.concrete import Concrete, concrete
+from gpushard.functions.cumulative import cumsum
 from gpushard.functions.docstrings import described
 from gpushard.functions.host_values import as_element, as_part, check_broadcasts, check_replaced
 from gpushard.functions.index_parsing import ParsedIndex, parse
@@ -401,7 +402,7 @@ class At(Generic[Array]):
         """Return the array with the part replaced by what a function makes of it.
 
         What is selected several times is replaced as often, as `numpy.ufunc.at` does; the host then
-        reads how often that is at most.
+        reads how often that is at most, unless a single position is selected.
 
         Args:
           function: takes the part, as an array; its result is broadcast and converted. Where index
@@ -414,9 +415,14 @@ class At(Generic[Array]):
         Array([  1., 100.,  10.], dtype=float64)
         """
         mode = _mode(hints)
+        parsed, arrays = self._parsed(mode)
+        if all(parsed.masks) and any(map(is_traced, arrays)):  # nobody knows how much is selected
+            chosen = At(bind(_AND, (self._x, False)), self._index).set(True, mode=mode)
+            new = as_operand(function(self._x), self._x.shape, self._x, None)
+            return cast("Array", bind(WHERE, (chosen, new, self._x)))
         part = self.get(mode=mode)
-        parsed, _ = self._parsed(mode)
-        if not part.size or all(parsed.masks):
+        single = all(math.prod(at.shape) == 1 for at in arrays)
+        if not part.size or single or all(parsed.masks):
             return self.set(function(part), mode=mode)  # what is selected is so once
         none = bind(ASTYPE, (bind(_AND, (self._x, False)),), (np.dtype(np.int64),))
         times: Any = At(At(none, self._index).add(1, mode=mode), self._index)
@@ -577,13 +583,28 @@ def place(arr: Array, mask: Any, vals: Any, *, inplace: bool = True) -> Array | 
     """
     x = _target(arr, "place", "arr", inplace)
     chosen = _mask_for(x, mask, "place", "size").reshape(x.shape) != 0
+    if is_traced(chosen) or is_traced(x):  # nobody knows how many are chosen
+        new = _repeated(vals, x.size)
+        if new is None and x.size:
+            raise _no_values()
+        if new is not None:
+            new = as_operand(new, new.shape, x, None)
+            if math.prod(new.shape) > 1:
+                at = cumsum(chosen.ravel(), dtype=np.int64) - 1
+                new = indexing.take(new, at).reshape(x.shape)
+            x._renew(bind(WHERE, (chosen, new, x), ()))
+        return None if inplace else x
     number = indexing.count_true(chosen)
     new = _repeated(vals, number)
     if new is not None:
         x[chosen] = new
     elif number:
-        raise ArgumentError("place: there are no values; give at least one", argument="vals")
+        raise _no_values()
     return None if inplace else x
+
+
+def _no_values() -> ArgumentError:
+    return ArgumentError("place: there are no values; give at least one", argument="vals")
 
 
 @_changing

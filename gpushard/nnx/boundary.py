@@ -136,7 +136,8 @@ def _is_variable(x: Any) -> bool:
     return isinstance(x, Variable)
 
 
-def _is_states(x: Any) -> bool:
+def is_states(x: Any) -> bool:
+    """Whether it is a graph that was taken apart."""
     return type(x) is NodeStates or type(x) is _Updated
 
 
@@ -214,12 +215,12 @@ class Outside:
             return build(x.graphdef, x.leaves, objects, self.splitter.objects)
         if kind not in NODES and not isinstance(x, tuple):
             return x
-        leaves, structure = tree.flatten(x, _is_states)
+        leaves, structure = tree.flatten(x, is_states)
         return structure.unflatten([self._decoded(leaf, objects) for leaf in leaves])
 
     def _check(self, args: Any, kwargs: Any) -> None:
         """Check that what has changed may be changed here."""
-        for x in tree.leaves((args, kwargs), _is_states):
+        for x in tree.leaves((args, kwargs), is_states):
             if type(x) is _Updated:
                 variables = self.splitter.parts[x.number].variables
                 check_assignable([variables[n] for n in x.at])
@@ -275,7 +276,7 @@ class Inside:
             return root
         if type(x) not in NODES and not isinstance(x, tuple):
             return x
-        leaves, structure = tree.flatten(x, _is_states)
+        leaves, structure = tree.flatten(x, is_states)
         if not any(type(leaf) is NodeStates for leaf in leaves):
             return x
         return structure.unflatten([self.built(leaf, keeps) for leaf in leaves])
@@ -366,12 +367,18 @@ def called(
 
 
 def prefixes(prefix: Any, full: Any, names: tuple[str, str]) -> list[Any]:
-    """Return the leaf of a prefix tree that stands for each leaf of a tree of graphs and arrays."""
+    """Return the leaf of a prefix tree that stands for each leaf of a tree of graphs and arrays.
+
+    Variables in the prefix stand for what they hold, as in what `get_named_sharding` returns.
+    """
     leaves, structure = graph_leaves(full)
     if prefix is None or isinstance(prefix, PrefixMapping):
         return [prefix] * len(leaves)
     numbers = structure.unflatten(range(len(leaves)))
-    return tree.broadcast_prefix(prefix, numbers, lambda x: x is None, names=names)
+    found = tree.broadcast_prefix(
+        prefix, numbers, lambda x: x is None or isinstance(x, Variable), names=names
+    )
+    return [x._value if isinstance(x, Variable) else x for x in found]
 
 
 def mapped(prefix: Any, part: Part) -> list[Any]:

@@ -108,6 +108,12 @@ class GraphDef:
             ]
         return self._leaf_paths
 
+    def difference(self, other: GraphDef) -> tuple[Path, str, str]:
+        """Return where another one differs first, and what both have there; they are not equal."""
+        pairs = zip(self.paths(), self.entries, other.entries, strict=False)
+        path, own, there = next(found for found in pairs if found[1] != found[2])
+        return path, _described(own), _described(there)
+
     def refers_to_others(self) -> bool:
         """Return whether it has objects of graphs before it."""
         return any(entry[0] == SAME and entry[1] < 0 for entry in self.entries)
@@ -201,6 +207,22 @@ def shown_path(path: Path) -> str:
     return "".join(
         f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{key!r}]" for key in path
     )
+
+
+def _described(entry: Any) -> str:
+    """Return an entry as text."""
+    kind = entry[0]
+    if kind == _STATIC:
+        return repr(entry[2])
+    if kind == _ARRAY:
+        return "an array"
+    if kind == _SAME:
+        return "an object that was there before"
+    name = entry[1].__name__
+    if kind == _VARIABLE:
+        return f"{name}({', '.join(f'{key}={value!r}' for key, value in entry[2])})"
+    keys = ", ".join(map(str, _keys(entry)))
+    return f"{name} of {keys}" if keys else f"{name} of nothing"
 
 
 def _keys(entry: Any) -> tuple[Any, ...]:

@@ -180,7 +180,7 @@ class JitWrapped:
         self.out_shardings = options.out_shardings
         self.static_argnums = options.static[0]
         self._static = options.static
-        self._what = title("jit", fun)
+        self.what = title("jit", fun)
         plain = dataclasses.replace(options, in_shardings=None, out_shardings=None)
         self._fun = fun
         self._donated = options.donated
@@ -190,7 +190,7 @@ class JitWrapped:
         return self if instance is None else types.MethodType(self, instance)
 
     def __repr__(self) -> str:
-        return f"<nnx.{self._what}>"
+        return f"<nnx.{self.what}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the function."""
@@ -221,7 +221,7 @@ class JitWrapped:
             for name, x in [*[(n, args[n]) for n in statics], *kwargs.items()]:
                 if (name in statics or name in names) and _has_graph(x):
                     raise ArgumentTypeError(
-                        f"{self._what}: the static argument {name!r} has a "
+                        f"{self.what}: the static argument {name!r} has a "
                         f"{type(x).__name__}, whose values may change; leave it out of "
                         "static_argnums: what is static of a Module is part of the key anyway",
                         argument="static_argnums",
@@ -241,7 +241,7 @@ class JitWrapped:
         """Return arguments where `in_shardings` say."""
         if kwargs:
             raise ArgumentError(
-                f"{self._what}: in_shardings with the keyword arguments {sorted(kwargs)}; pass "
+                f"{self.what}: in_shardings with the keyword arguments {sorted(kwargs)}; pass "
                 "them by position",
                 argument="in_shardings",
             )
@@ -263,7 +263,7 @@ class JitWrapped:
                 tuple(arrays), tuple(ends), "in_shardings",
             )  # fmt: skip
         else:
-            moved = placed(arrays, tuple(arrays), {}, tuple(ends), self._what, label)
+            moved = placed(arrays, tuple(arrays), {}, tuple(ends), self.what, label)
             numbers = _positions(self._donated, len(own)) if whole else set()
             given_up = tree.leaves([own[n] for n in numbers])
             kept = set(map(id, moved))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from gpushard.errors import UnsupportedError
-from gpushard.nnx.boundary import Outside
+from gpushard import tree
+from gpushard.errors import ArgumentTypeError, UnsupportedError
+from gpushard.nnx.boundary import Outside, is_states
+from gpushard.nnx.graphdef import shown_path
 from gpushard.transforms import stages
 
 __all__ = ["Compiled", "Lowered", "Traced"]
@@ -64,7 +66,27 @@ class Compiled(_Stage):
         """
         outside = Outside()
         args, kwargs = self.wrapped.pure(outside, args, kwargs, whole=False)
+        self._check(args, kwargs)
         return outside.done(self.inner(*args, **kwargs))
+
+    def _check(self, args: Any, kwargs: Any) -> None:
+        """Check that graphs are made up as they were when it was lowered."""
+        wanted = self.inner.in_tree
+        if tree.structure((args, kwargs)) == wanted:
+            return
+        now, structure = tree.flatten((args, kwargs), is_states)
+        then, _ = tree.flatten(wanted.unflatten(range(wanted.num_leaves)), is_states)
+        for path, x, y in zip(structure.leaf_paths(), now, then, strict=False):
+            if is_states(x) and is_states(y) and x.graphdef != y.graphdef:
+                inner, own, before = x.graphdef.difference(y.graphdef)
+                kind = ("args", "kwargs")[path[0].idx]
+                where = kind + tree.keystr(path[1:]) + shown_path(inner)
+                raise ArgumentTypeError(
+                    f"the compiled {self.wrapped.what}: {where} is {own}, and was {before} when it "
+                    "was lowered; lower it for this, too",
+                    argument="args",
+                    path=where,
+                )
 
     @staticmethod
     def call(*args: Any, **kwargs: Any) -> NoReturn:

@@ -154,7 +154,8 @@ def _conditions(condlist: Any, x: Any) -> list[Any]:
     """Return conditions as a list; a single one needs none around it."""
     single = is_value(condlist) and condlist.ndim == x.ndim
     if not is_value(condlist):
-        first = condlist[0] if np.ndim(condlist) or isinstance(condlist, list | tuple) else condlist
+        many = isinstance(condlist, list | tuple) or np.ndim(condlist)
+        first = condlist[0] if many else condlist
         single = not isinstance(first, list | tuple | np.ndarray) and not is_value(first)
         single = single and x.ndim != 0
     each = [condlist] if single else list(condlist)

@@ -16,7 +16,14 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions import indexing, updating
-from gpushard.functions.bounds import as_int64, as_integers, bounded, unravelled
+from gpushard.functions.bounds import (
+    as_int64,
+    as_integers,
+    bounded,
+    clipped,
+    has_traced,
+    unravelled,
+)
 from gpushard.functions.checks import as_shape, check_choice, count, integer
 from gpushard.functions.docstrings import described
 from gpushard.functions.indexing import count_true
@@ -168,7 +175,7 @@ def unravel_index(
     """
     sizes = as_shape(shape)
     at = as_int64(as_integers(indices, "unravel_index"))
-    _check_numbers(at, math.prod(sizes), "unravel_index")
+    at = _checked(at, math.prod(sizes), "unravel_index")
     places = unravelled(at, sizes[::-1] if _is_columns(order, "unravel_index") else sizes)
     places = places[::-1] if order == "F" else places
     return tuple(settle(as_value(place, "unravel_index"), out_sharding) for place in places)
@@ -204,7 +211,7 @@ def ravel_multi_index(
     for place, size, how in entries[::-1] if _is_columns(order, "ravel_multi_index") else entries:
         at = as_integers(place, "ravel_multi_index", "multi_index")
         if how == "raise":
-            _check_numbers(at, size, "ravel_multi_index")
+            at = _checked(at, size, "ravel_multi_index")
         else:
             at = bounded(at, size, how, "ravel_multi_index")
         numbers = numbers * size + at.astype(np.int64)
@@ -216,14 +223,17 @@ def _is_columns(order: Any, name: str) -> bool:
     return bool(order == "F")
 
 
-def _check_numbers(at: Any, size: int, name: str) -> None:
-    """Check that numbers are in bounds; negative ones are not."""
+def _checked(at: Any, size: int, name: str) -> Any:
+    """Check that numbers are in bounds, negative ones are not; what is traced is clipped."""
+    if size and has_traced((at,)):
+        return clipped(at, 0, size - 1)
     if count_true((at < 0) | (at >= size)):
         raise ArgumentError(
             f"{name}: an index is out of bounds for size {size}; use 0 to {size - 1}",
             argument="indices",
             size=size,
         )
+    return at
 
 
 @_new

@@ -15,6 +15,8 @@ from gpushard.errors import ArgumentError
 from gpushard.functions import manipulation
 from gpushard.functions.checks import as_shape, broadcast, count, do_not_broadcast, integer
 from gpushard.functions.docstrings import described, named
+from gpushard.functions.indexing import take
+from gpushard.functions.values import is_traced
 from gpushard.numpy.arguments import as_value, as_view
 from gpushard.numpy.public import public, public_array
 from gpushard.ops.axes import from_end, one_from_end
@@ -114,15 +116,17 @@ def roll(a: Any, shift: Any, axis: Any = None, *, out_sharding: Any = None) -> A
     """Return an array with elements shifted; those that leave come in at the other end.
 
     Args:
-      shift: by how many, an integer or one for each dim of `axis`.
+      shift: by how many, an integer or one for each dim of `axis`. In functions that are traced or
+        mapped, it may be a value.
       axis: along which dims; by default in row-major order.
 
     Raises:
       ArgumentError: there are not as many shifts as dims.
     """
+    if getattr(shift, "ndim", 0) == 1:
+        shift = tuple(shift)
     if axis is None:
-        steps = integer(shift, "roll", "shift") if not isinstance(shift, tuple | list) else None
-        total = sum(integer(s, "roll", "shift") for s in shift) if steps is None else steps
+        total = sum(_steps(s) for s in shift) if isinstance(shift, tuple | list) else _steps(shift)
         return _rolled(a.ravel(), (total,), (-1,)).reshape(a.shape)
     dims = axis if isinstance(axis, tuple | list) else (axis,)
     axes = tuple(one_from_end(dim, a.ndim, "roll") for dim in dims)
@@ -139,12 +143,26 @@ def roll(a: Any, shift: Any, axis: Any = None, *, out_sharding: Any = None) -> A
             shift=shift,
             axis=axis,
         )
-    by = tuple(integer(s, "roll", "shift") for s in shifts)
-    return _rolled(a, by, axes)
+    return _rolled(a, tuple(_steps(s) for s in shifts), axes)
 
 
-def _rolled(x: Any, shifts: tuple[int, ...], axes: tuple[int, ...]) -> Any:
-    return bind(movement.ROLL, (x,), (shifts, axes)) if axes else x
+def _steps(shift: Any) -> Any:
+    """Return by how many places elements are shifted: an integer, or a value that is one."""
+    if is_traced(shift) and not shift.ndim and shift.dtype.kind in "iu":
+        return shift.astype(np.int64)
+    return integer(shift, "roll", "shift")
+
+
+def _rolled(x: Any, shifts: tuple[Any, ...], axes: tuple[int, ...]) -> Any:
+    known = [(by, axis) for by, axis in zip(shifts, axes, strict=True) if not is_traced(by)]
+    for by, axis in zip(shifts, axes, strict=True):
+        if is_traced(by) and x.shape[axis]:
+            n = x.shape[axis]
+            x = take(x, (np.arange(n) - by) % n, axis)
+    if not known:
+        return x
+    steps, dims = zip(*known, strict=True)
+    return bind(movement.ROLL, (x,), (steps, dims))
 
 
 def broadcast_shapes(*shapes: Any) -> Shape:

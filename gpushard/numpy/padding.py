@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from gpushard import tree
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import number_of
+from gpushard.functions.values import is_traced
+from gpushard.numpy.creation import asarray
 from gpushard.numpy.joining import concat
-from gpushard.numpy.manipulation import repeat
+from gpushard.numpy.manipulation import broadcast_to, repeat
 from gpushard.numpy.public import public
 from gpushard.ops.bind import bind
 from gpushard.ops.table.movement import PAD
@@ -88,6 +91,8 @@ def _pairs(numbers: Any, ndim: int, argument: str) -> Any:
 
 
 def _with_constants(x: Any, widths: Widths, values: Any) -> Any:
+    if any(map(is_traced, tree.leaves(values))):
+        return _with_values(x, widths, values)
     pairs = _pairs(values, x.ndim, "constant_values")
     numbers = [[number_of(v, x.dtype, "pad", "constant_values") for v in pair] for pair in pairs]
     different = {v for pair in numbers for v in pair}
@@ -98,6 +103,19 @@ def _with_constants(x: Any, widths: Widths, values: Any) -> Any:
             sides = [(0, 0)] * x.ndim
             sides[dim] = (0, width[1]) if side else (width[0], 0)
             x = bind(PAD, (x, value), (tuple(sides),))
+    return x
+
+
+def _with_values(x: Any, widths: Widths, values: Any) -> Any:
+    """Return an array with constants around it that a function computes."""
+    many = isinstance(values, list | tuple)
+    each = broadcast_to(asarray(values) if many else values, (x.ndim, 2)).astype(x.dtype)
+    for dim, width in enumerate(widths):  # later dims decide at the corners
+        ends = [
+            broadcast_to(each[dim, side], (*x.shape[:dim], n, *x.shape[dim + 1 :]))
+            for side, n in enumerate(width)
+        ]
+        x = concat([ends[0], x, ends[1]], dim)
     return x
 
 

@@ -14,6 +14,7 @@ from gpushard.functions.checks import as_dtype, count, integer, number_of
 from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
 from gpushard.functions.statistical import in_type
+from gpushard.functions.values import is_traced
 from gpushard.numpy.arguments import is_number, operands
 from gpushard.numpy.creation import kept_at, made, place_of
 from gpushard.numpy.data_type import result_type
@@ -207,7 +208,7 @@ def linspace(
     length = count(num, "linspace", "num")
     div = length - 1 if endpoint else length
     numbers = is_number(start) and is_number(stop)
-    if not numbers and (shape(start) or shape(stop)):
+    if not numbers and (shape(start) or shape(stop) or is_traced(start) or is_traced(stop)):
         numbers_between, step = _between(start, stop, length, div, dtype)
         numbers_between = kept_at(moveaxis(numbers_between, 0, axis), place)
     else:
@@ -286,7 +287,7 @@ def logspace(
         powers = power(expand_dims(base, axis), linspace(start, stop, num, endpoint, axis=axis))
     else:
         exponents = linspace(start, stop, num, endpoint, axis=axis, out_sharding=place)
-        powers = power(_number(base, "logspace", "base"), exponents)
+        powers = power(base if is_traced(base) else _number(base, "logspace", "base"), exponents)
     return kept_at(in_type(powers, dtype), place)
 
 
@@ -317,7 +318,7 @@ def geomspace(
     Array([1., 2., 4., 8.], dtype=float64)
     """
     place = place_of(device, out_sharding)
-    if shape(start) or shape(stop):
+    if shape(start) or shape(stop) or is_traced(start) or is_traced(stop):
         values = moveaxis(_ratios(start, stop, count(num, "geomspace", "num"), endpoint), 0, axis)
         return kept_at(in_type(values, dtype), place)
     one_from_end(axis, 1, "geomspace")
@@ -350,7 +351,7 @@ def geomspace(
 def _ratios(start: Any, stop: Any, count: int, endpoint: bool) -> Array:
     """Return numbers between the elements of arrays at equal ratios, along the first dim."""
     start, stop = operands("geomspace", start, stop)
-    unit = sign(start) * result_type(start, stop, 0.0).type(1)
+    unit = sign(start) * result_type(start, stop, np.float64).type(1)
     low, high = start / unit, stop / unit
     values = power(10.0, linspace(log10(low), log10(high), count, endpoint))
     at = arange(count).reshape(-1, *[1] * (values.ndim - 1))

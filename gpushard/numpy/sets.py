@@ -153,9 +153,14 @@ def setxor1d(
       assume_unique: whether those of each array are known to differ.
     """
     x1, x2 = _alike(ar1, ar2)
-    if not assume_unique:
+    there: Any = True
+    if not assume_unique and size is None:
         x1, x2 = unique(x1), unique(x2)
-    counting = concat([isin(x1, x2, invert=True), isin(x2, x1, invert=True)])
+    elif not assume_unique:
+        x1, first = unique(x1, return_counts=True, size=x1.size)
+        x2, second = unique(x2, return_counts=True, size=x2.size)
+        there = concat([first, second]) > 0
+    counting = concat([isin(x1, x2, invert=True), isin(x2, x1, invert=True)]) & there
     wish = Wish(equal_nan=False)
     results = different("setxor1d", concat([x1, x2]), wish, size, fill_value, counting)
     return results[0]

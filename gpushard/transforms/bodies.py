@@ -33,7 +33,7 @@ from gpushard.placement.device_put import device_put
 from gpushard.transforms.executable import Executable, var_of
 from gpushard.transforms.frames import Frame, Names, innermost, merged
 from gpushard.transforms.graph import Graph, Var
-from gpushard.transforms.mapped import as_mapped, mapped, spread
+from gpushard.transforms.mapped import Mapped, as_mapped, mapped, spread
 from gpushard.transforms.propagate import optimized
 from gpushard.transforms.signature import check_leaf
 from gpushard.transforms.trace import Trace, Tracer, tracing
@@ -137,11 +137,26 @@ def check_unroll(unroll: Any, function: str) -> None:
 
 
 def where(condition: Any, x: Any, y: Any) -> Any:
-    """Return elements of `x` where a condition holds, which has no further dims, else of `y`."""
+    """Return elements of `x` where a condition holds, which has no further dims, else of `y`.
+
+    What came from Python's numbers on both sides still gives way to other types.
+    """
     ones = (*condition.shape, *(1,) * (x.ndim - condition.ndim))
     if ones != condition.shape:
         condition = bind(RESHAPE, (condition,), (ones,))
-    return bind(WHERE, (condition, x, y))
+    made = bind(WHERE, (condition, x, y))
+    if x._weak_type and y._weak_type:
+        _set_weak(made, weak=True)
+    return made
+
+
+def _set_weak(array: Any, *, weak: bool) -> None:
+    """Say of an array that was just made whether its type gives way to others."""
+    array._weak_type = weak
+    if isinstance(array, Tracer):
+        array._var.weak = weak
+    elif isinstance(array, Mapped):
+        _set_weak(array._value, weak=weak)
 
 
 def kinds(body: Body) -> list[tuple[Var, bool]]:
@@ -233,9 +248,7 @@ def _spread(x: Value, names: Names) -> Any:
 def _strong(array: Any) -> Any:
     """Return an array whose type does not give way to others."""
     made = bind(COPY, (array,))
-    made._weak_type = False
-    if isinstance(made, Tracer):
-        made._var.weak = False
+    _set_weak(made, weak=False)
     return made
 
 

@@ -155,13 +155,16 @@ def placed(
             found.append(x)
             continue
         own = x.sharding if isinstance(x, ShapeDtypeStruct) or _is_committed(x) else None
-        if own is None and isinstance(x, ShapeDtypeStruct):
-            found.append(ShapeDtypeStruct(x.shape, x.dtype, end, x.weak_type))
-        elif own is None:
-            found.append(device_put(x, end))
-        elif own == end or own.is_equivalent_to(end, len(x.shape)):
-            found.append(x)
-        else:
+        try:
+            there = own is not None and (own == end or own.is_equivalent_to(end, len(x.shape)))
+            if own is None and isinstance(x, ShapeDtypeStruct):
+                x = ShapeDtypeStruct(x.shape, x.dtype, end, x.weak_type)
+            elif own is None:
+                x = device_put(x, end)
+        except ShardingError as error:
+            raise ShardingError(f"{what}: {label(number)}: {error}", **error.facts) from None
+        found.append(x)
+        if own is not None and not there:
             raise ShardingError(
                 f"{what}: {label(number)} lies as {x.sharding}, and in_shardings say "
                 f"{end}; move it with gpushard.reshard first, or leave in_shardings out",

@@ -106,8 +106,8 @@ def _while(name: str, cond_fun: Any, body_fun: Any, init_val: Any, functions: An
         leaves, structure = tree.flatten(new)
         if structure != form:
             return new
-        old = tree.leaves(value)
-        kept = [where(holds, x, y) for x, y in zip(leaves, old, strict=True)]
+        own = [outside(value_of(x, f"{what}: what it returns", frame), frame) for x in leaves]
+        kept = [where(holds, x, y) for x, y in zip(own, tree.leaves(value), strict=True)]
         return tree.unflatten(form, kept)
 
     values, loop = settled(Kept(functions, name, form), make, values)

@@ -15,7 +15,13 @@ from gpushard.runtime.runtime import Device, Runtime
 from gpushard.transforms.arguments import indices_of, with_statics
 from gpushard.transforms.frames import frames
 from gpushard.transforms.jit import jit
-from gpushard.transforms.signature import by_position, check_function, is_array, title
+from gpushard.transforms.signature import (
+    by_position,
+    check_function,
+    check_mapped,
+    is_array,
+    title,
+)
 from gpushard.transforms.stacked import Opened, StackedFrame
 from gpushard.transforms.stages import Lowered
 
@@ -70,6 +76,7 @@ def pmap(
     """
     check_function(fun, "pmap")
     what = title("pmap", fun)
+    size = check_mapped(axis_name, axis_size, what)
     static = indices_of(static_broadcasted_argnums, "static_broadcasted_argnums", what)
     donated = indices_of(donate_argnums, "donate_argnums", what)
     if devices is not None and not len(devices):
@@ -92,7 +99,7 @@ def pmap(
             )
         else:
             pool = tuple(devices), True
-        call = Opened(fun, what, (given, kwargs), in_axes, axis_name, axis_size, pool)
+        call = Opened(fun, what, (given, kwargs), in_axes, axis_name, size, pool)
         if global_arg_shapes is not None:
             call.check_shapes(given, global_arg_shapes)
         return call, fixed, gone
@@ -151,6 +158,7 @@ def soft_pmap(
     """
     check_function(fun, "soft_pmap")
     what = title("soft_pmap", fun)
+    size = check_mapped(axis_name, axis_size, what)
     for argument, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
         wrong = [axis for axis in tree.leaves(axes) if axis != 0 or type(axis) is not int]
         if wrong:
@@ -165,7 +173,7 @@ def soft_pmap(
     @functools.wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
         pool = _pool(current(), backend), None
-        own = Opened(fun, what, (args, kwargs), in_axes, axis_name, axis_size, pool)
+        own = Opened(fun, what, (args, kwargs), in_axes, axis_name, size, pool)
         return own.run(fun, out_axes)
 
     return call  # type: ignore[return-value]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from gpushard import tree
 from gpushard.array.array import Array, ConcreteArray
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import count
 from gpushard.transforms.mapped import Mapped
 from gpushard.transforms.traced import user_line
 
@@ -26,6 +27,22 @@ def check_function(f: Any, name: str) -> None:
         raise ArgumentTypeError.refusing(
             "f", f, "must be a function; wrap a class as lambda *args: C(*args)", name
         )
+
+
+def check_mapped(axis_name: Hashable, axis_size: Any, what: str) -> int | None:
+    """Check the name and the length of a mapped dim, and return the latter, if it is said.
+
+    Raises:
+      ArgumentTypeError: the name has no hash; the length is no integer.
+      ArgumentError: the length is negative.
+    """
+    try:
+        hash(axis_name)
+    except TypeError:
+        raise ArgumentTypeError.refusing(
+            "axis_name", axis_name, "must have a hash; give a string", what
+        ) from None
+    return None if axis_size is None else count(axis_size, what, "axis_size")
 
 
 def title(name: str, f: Any) -> str:

@@ -143,6 +143,12 @@ def _grid(
     chunked: bool,
 ) -> Mesh:
     """Return the first devices in a grid that has an axis after others, and maybe some more."""
+    if not size:
+        raise ArgumentError(
+            f"{what}: an axis of 0 elements has no devices; check its size first, or use vmap",
+            argument="axis_size",
+            size=0,
+        )
     count = math.prod(n for _, n in before)
     most = len(devices) // count
     if chunked and size > most:

@@ -80,8 +80,9 @@ def view_of(step: Step) -> View | None:
         rest = iter(own)
         dims = tuple(None if n == 1 else next(rest) for n in result.shape)
     elif row.name == "broadcast_to":
-        lead = len(result.shape) - len(base.shape)
-        dims = (*(None,) * lead, *(dim if dim in own else None for dim in range(len(base.shape))))
+        named = len(result.shape) - len(step.params[0])  # dims in front that it does not speak of
+        kept = [dim if dim in own else None for dim in range(len(base.shape))]
+        dims = (*kept[:named], *(None,) * (len(result.shape) - len(kept)), *kept[named:])
     else:
         return None
     return View(base, dims, (0,) * len(base.shape), step.moved)

@@ -20,6 +20,7 @@ from gpushard.transforms.signature import (
     check_axis,
     check_function,
     check_leaf,
+    check_mapped,
     each_result,
     labelled,
     mapped_arguments,
@@ -57,7 +58,8 @@ def vmap(
       The function of arrays that have the dim.
 
     Raises:
-      ArgumentTypeError: an argument has a type that cannot be used; fun is no function.
+      ArgumentTypeError: an argument has a type that cannot be used; fun is no function; axis_size
+        is no integer.
       ArgumentError: no argument is mapped, lengths differ, or an axis is beyond an argument.
 
     >>> import gpushard as gs
@@ -67,6 +69,7 @@ def vmap(
     """
     check_function(fun, "vmap")
     what = title("vmap", fun)
+    size_said = check_mapped(axis_name, axis_size, what)
     in_axes = by_position(in_axes)
     place = (spmd_axis_name,) if isinstance(spmd_axis_name, str) else spmd_axis_name
 
@@ -74,7 +77,7 @@ def vmap(
     def call(*args: Any, **kwargs: Any) -> Any:
         label = labelled(fun, args, kwargs)
         leaves, axes, size, together = mapped_arguments(
-            args, kwargs, in_axes, axis_size, label, (what, "in_axes")
+            args, kwargs, in_axes, size_said, label, (what, "in_axes")
         )
         mesh = None if spmd_axis_name is None else _mesh_with(spmd_axis_name, leaves, what)
         frame = Frame(what, mesh, label)

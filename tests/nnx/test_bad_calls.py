@@ -46,6 +46,12 @@ def with_static(m: Any, value: Any) -> Any:
     return other
 
 
+def tagged(m: Any) -> Any:
+    other = nnx.clone(m)
+    other.part.w.tag = "t"
+    return other
+
+
 class Unhashable:
     __hash__ = None  # type: ignore[assignment]
 
@@ -336,13 +342,26 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     ),
     # Stages
     "a compiled call with another structure": (
-        lambda m: jit(first).lower(m).compile()(m.part), ArgumentTypeError, "compiled for",
+        lambda m: jit(first).lower(m).compile()(m.part), ArgumentTypeError,
+        r"args\[0\] is Plain of w, and was Plain of b, name, part, w when it was lowered",
     ),
     "a compiled call with another shape": (
         lambda m: jit(first).lower(m.part).compile()(cut(m)), ArgumentTypeError, r"\.w is",
     ),
     "a compiled call with another static value": (
-        lambda m: jit(first).lower(m).compile()(with_static(m, 3)), ArgumentTypeError, "compiled",
+        lambda m: jit(first).lower(with_static(m, 2)).compile()(with_static(m, 3)),
+        ArgumentTypeError, r"args\[0\]\.part\.options is 3, and was 2",
+    ),
+    "a compiled call with other metadata": (
+        lambda m: jit(lambda x, *, m: x).lower(1.0, m=m).compile()(1.0, m=tagged(m)),
+        ArgumentTypeError, r"kwargs\['m'\]\.part\.w is Param\(tag='t'\), and was Param\(\)",
+    ),
+    "a compiled call with more arguments": (
+        lambda m: jit(first).lower(m).compile()(m, 1.0), ArgumentTypeError, "was compiled for",
+    ),
+    "a spec of more dims than a Variable has": (
+        lambda m: jit(first, in_shardings=gs.NamedSharding(MESH, P(None, "x")))(m),
+        ShardingError, r"argument m\.part\.w of shape \(8,\): .*2 entries",
     ),
     "options of a compiler": (
         lambda m: jit(first).lower(m).compile({"fast": 1}), ArgumentError, "no options",

@@ -191,6 +191,18 @@ def test_state_lies_where_shardings_say_changed_or_not() -> None:
     assert made.v001.value.sharding == rows
 
 
+def test_shardings_of_a_state_are_those_of_its_leaves() -> None:
+    mesh = gs.make_mesh((4,), "x")
+    state = nnx.state(Layers(2))
+    state.v000.sharding = ("x",)
+    shardings = nnx.get_named_sharding(state, mesh)
+    nnx.jit(lambda state: None, in_shardings=(shardings,))(state)
+    assert state.v000.value.sharding.spec == P("x") and state.v001.value.sharding.spec == P()
+    specs = {"s": nnx.get_partition_spec(state)}
+    over = nnx.shard_map(lambda d: d["s"].v000 * 2, mesh=mesh, in_specs=(specs,), out_specs=P("x"))
+    assert over({"s": state}).sharding.spec == P("x")
+
+
 def test_a_format_is_a_sharding() -> None:
     mesh = gs.make_mesh((2,), "x")
     rows = gs.Format(gs.Layout((0,)), gs.NamedSharding(mesh, P("x")))
@@ -446,7 +458,7 @@ def test_stages() -> None:
     for call in (compiled.call, type(compiled).call, type(lowered).from_flat_info):
         with pytest.raises(NotImplementedError):
             call(m, x)
-    with pytest.raises(ArgumentTypeError, match="compiled for"):
+    with pytest.raises(ArgumentTypeError, match="and was Layers of steps, v000, v001 when"):
         compiled(Layers(3), gnp.ones(4))
 
 

@@ -74,7 +74,8 @@ def test_many_shapes_take_no_more_memory_than_few(
 
         def taken(first: int, count: int) -> int:
             for n in range(first, first + count):
-                f(gs.device_put(np.ones((4 + 4 * n, 3)), place))
+                shape = 4 + 4 * (n % 128), 3 + n // 128  # so small that pools keep none
+                f(gs.device_put(np.ones(shape, np.float32), place))
             assert max(x.nbytes for x in (*caches, runtime.plans)) <= LIMIT
             _forget_results()
             gc.collect()
@@ -86,7 +87,7 @@ def test_many_shapes_take_no_more_memory_than_few(
             many = taken(40, some(25, 10_000 if name == "product" else 300))
         finally:
             tracemalloc.stop()
-        assert many - few < LIMIT
+        assert many - few < some(1, 2) * LIMIT  # lists of what is gone are cleared now and then
 
 
 @pytest.mark.parametrize("name", ["softmax", "a loop", "product"])

@@ -73,6 +73,14 @@ FUNCTIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
         lambda x: lax.fori_loop(0, 2, lambda i, c: c + x[i], 0.0),
         lambda x: x.sum(),
     ),
+    "fori, as often as an element says": (
+        lambda x: lax.fori_loop(0, abs(x[0]).astype(int), lambda i, c: c + i, x),
+        lambda x: x + sum(range(int(abs(x[0])))),
+    ),
+    "while of what does not depend on the value": (
+        lambda x: gnp.stack(lax.while_loop(lambda c: c[0] < x[1], lambda c: (c[0] + 1, 7), (0, 0))),
+        lambda x: np.array([max(0, x[1]), 7 * (x[1] > 0)]),
+    ),
     "fori that assigns": (
         lambda x: lax.fori_loop(0, 2, lambda i, c: c.at[i].set(i * 10.0), x),
         lambda x: np.array([0.0, 10.0]),
@@ -130,6 +138,19 @@ def test_it_does_what_python_does(name: str) -> None:
                 np.testing.assert_allclose(np.asarray(way(x[row])), want[row])
         for mapped in (gs.vmap(function), gs.jit(gs.vmap(function)), gs.vmap(gs.jit(function))):
             np.testing.assert_allclose(np.asarray(mapped(x)), want)
+
+
+def test_numbers_of_python_give_way_where_elements_differ() -> None:
+    x = np.ones((4, 3), np.float32)
+    functions: list[Callable[[Any, Any], Any]] = [
+        lambda n, x: lax.fori_loop(0, n, lambda i, c: c * 2 + i, x),
+        lambda n, x: lax.while_loop(lambda s: s[0] < n, lambda s: (s[0] + 1, 7), (0, 0))[1] * x,
+        lambda n, x: lax.cond(n > 2, lambda: 1, lambda: 2) * x,
+        lambda n, x: lax.switch(n, [lambda: 1.0, lambda: 2.0]) * x,
+    ]
+    for function in functions:
+        for way in (gs.vmap(function), gs.jit(gs.vmap(function))):
+            assert way(np.arange(4), x).dtype == np.float32
 
 
 def test_each_mapped_value_loops_as_often_as_it_needs() -> None:

@@ -39,7 +39,54 @@ def spd(y: Any, m: Any) -> Any:
     return m.eye(y.size) * 2 + m.outer(y.ravel(), y.ravel())
 
 
+def number(y: Any, m: Any) -> Any:
+    """Return an integer that differs between what is mapped."""
+    return m.abs(y).sum().astype(int) % 5
+
+
+def xor(y: Any, m: Any) -> Any:
+    """Return the sum of what is in one of two arrays, of a length that is said where it must be."""
+    said = {} if m is np else {"size": y.size + 3, "fill_value": 0}
+    return m.setxor1d(m.rint(y).ravel(), np.array([1.0, 2, 4]), **said).sum()
+
+
+def placed(y: Any, m: Any) -> Any:
+    """Return an array into which values are placed where it is large."""
+    z = y.copy()
+    m.place(z, z > 2, [7.0, 8.0])
+    return z
+
+
+def applied(y: Any, m: Any) -> Any:
+    """Return an array of which a part is replaced by a function of it."""
+    at = number(y, m) % 3
+    if m is np:
+        z = y.copy()
+        z[at] = np.exp(z[at])
+        return np.where(z > 3, -z, z)
+    z = y.at[at].apply(m.exp)
+    return z.at[z > 3].apply(lambda part: -part)
+
+
 VALUES: dict[str, Callable[[Any, Any], Any]] = {
+    "at, apply": applied,
+    "choose": lambda y, m: m.choose(number(y, m) % 3, [y, y * 2, y * 3]),
+    "geomspace": lambda y, m: m.geomspace(m.abs(y).max() + 1, 9, 4),
+    "linspace to numbers": lambda y, m: m.linspace(y.min(), y.max(), 5),
+    "linspace, not to the end": lambda y, m: m.linspace(1, y.max(), 3, endpoint=False),
+    "logspace": lambda y, m: m.logspace(y.min() / 9, y.max() / 9, 4),
+    "logspace by a base": lambda y, m: m.logspace(0, 1, 4, base=m.abs(y).max() + 1),
+    "lstsq": lambda y, m: m.linalg.lstsq(spd(y, m)[:, :2], y.ravel())[0],
+    "lstsq, what is left": lambda y, m: m.linalg.lstsq(spd(y, m)[:, :2], y.ravel())[1],
+    "pad with a value": lambda y, m: m.pad(y, (1, 2), constant_values=y.max()),
+    "pad with values": lambda y, m: m.pad(y, 1, constant_values=(y.max(), 3)),
+    "piecewise, by cases": lambda y, m: m.piecewise(y, [y > 2, y < -1], [7, lambda y: y * 2, 1]),
+    "place": placed,
+    "roll by a number": lambda y, m: m.roll(y, number(y, m)),
+    "roll along a dim": lambda y, m: m.roll(y, -number(y, m), -1),
+    "roll by several": lambda y, m: m.roll(y, (number(y, m), 1, 2), 0),
+    "setxor1d": xor,
+    "unravel_index": lambda y, m: m.stack(m.unravel_index(number(y, m) + 3, (2, 4))),
     "append": lambda y, m: m.append(y, y),
     "apply_along_axis": lambda y, m: m.apply_along_axis(lambda row: row * 2, 0, y),
     "argmax": lambda y, m: m.argmax(y),

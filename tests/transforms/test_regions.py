@@ -103,6 +103,30 @@ def test_random_programs(program: list[Step], shapes: Any, one: int, two: int) -
                 np.testing.assert_allclose(np.asarray(got), want, rtol=1e-8, atol=1e-8 * largest)
 
 
+@examples(200)
+@given(programs(), st.sampled_from(SHAPES[:1] + SHAPES[3:]), st.sampled_from(["cc", ""]))
+def test_random_programs_of_elements(program: list[Step], shapes: Any, compiler: str) -> None:
+    """In a mapped function kernels are of what it sees, with a dim more in front."""
+    rng = np.random.default_rng(1)
+    values = [rng.uniform(-3, 3, (4, *shape)) for shape in shapes]
+    mapped = gs.vmap(lambda *xs: interpreted(program, list(xs), gnp))
+    with testing.runtime(**HOST, compiler=compiler), np.errstate(all="ignore"):
+        eager = [np.asarray(x) for x in mapped(*values)]
+        largest = max(1.0, *[abs(want).max(initial=0) for want in eager])
+        for got, want in zip(gs.jit(mapped)(*values), eager, strict=True):
+            assert got.shape == want.shape and got.dtype == want.dtype
+            np.testing.assert_allclose(np.asarray(got), want, rtol=1e-8, atol=1e-8 * largest)
+
+
+@pytest.mark.parametrize("compiler", ["cc", ""])
+def test_broadcasting_elements(compiler: str) -> None:
+    """What an element is broadcast to has its dims behind those that are mapped."""
+    x, y = np.arange(48.0).reshape(4, 3, 4), np.arange(16.0).reshape(4, 4)
+    dots = gs.vmap(gnp.vectorize(lambda a, b: (a * b).sum(), signature="(n),(n)->()"))
+    with testing.runtime(**HOST, compiler=compiler):
+        assert gs.jit(dots)(x, y).tolist() == np.einsum("bij,bj->bi", x, y).tolist()
+
+
 def means(points: Any, centres: Any, numbers: Any) -> Any:
     """Return what a step of k-means makes of centres."""
     apart = (points * points).sum(1)[:, None] - 2 * points @ centres.T

@@ -17,6 +17,7 @@ from gpushard.functions.checks import check_hint, integer, number_of
 from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
 from gpushard.functions.linear_algebra import shape_of
+from gpushard.functions.values import is_traced
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, operands, settle
@@ -101,7 +102,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None, *, out_sharding: Any = None) -> Any
     """Return what solves equations a @ x = b by least squares, from singular values.
 
     Whether there are residuals depends on the rank, which the host waits for where `a` has more
-    rows than columns.
+    rows than columns. In functions that are traced or mapped there are, whatever the rank.
 
     Args:
       a: a matrix.
@@ -136,7 +137,8 @@ def lstsq(a: Any, b: Any, rcond: Any = None, *, out_sharding: Any = None) -> Any
     x = matmul(vh.mT.conj(), inverse[:, None] * matmul(u.mT.conj(), sides))
     rank = statistical.count_nonzero(inverse)
     sums = (abs(sides - matmul(a, x)) ** 2).sum(0)
-    if m <= n or int(concrete(rank, "lstsq", explicit=False)) != n:
+    full = is_traced(rank) or int(concrete(rank, "lstsq", explicit=False)) == n
+    if m <= n or not full:
         sums = sums[:0]
     return settle((x[:, 0] if vector else x, sums, rank, s), out_sharding)
 
