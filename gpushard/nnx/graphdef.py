@@ -212,14 +212,14 @@ def shown_path(path: Path) -> str:
 def _described(entry: Any) -> str:
     """Return an entry as text."""
     kind = entry[0]
-    if kind == _STATIC:
+    if kind == STATIC:
         return repr(entry[2])
-    if kind == _ARRAY:
+    if kind == ARRAY:
         return "an array"
-    if kind == _SAME:
+    if kind == SAME:
         return "an object that was there before"
     name = entry[1].__name__
-    if kind == _VARIABLE:
+    if kind == VARIABLE:
         return f"{name}({', '.join(f'{key}={value!r}' for key, value in entry[2])})"
     keys = ", ".join(map(str, _keys(entry)))
     return f"{name} of {keys}" if keys else f"{name} of nothing"
