@@ -19,7 +19,7 @@ from gpushard.placement.defaults import get_mesh
 from gpushard.placement.device_put import device_put
 from gpushard.runtime.current import current
 from gpushard.transforms.jit import Jitted, jit
-from gpushard.transforms.signature import check_function, labelled, title
+from gpushard.transforms.signature import by_position, check_function, labelled, title
 
 
 class _Mark:
@@ -95,7 +95,7 @@ def pjit(
         "donate_argnums": donate_argnums,
         "donate_argnames": donate_argnames,
     }
-    ins = _one_of("in", in_shardings, in_axis_resources)
+    ins = by_position(_one_of("in", in_shardings, in_axis_resources))
     outs = _one_of("out", out_shardings, out_axis_resources)
     if outs is not None and any(leaf is FROM_GDA for leaf in _leaves(outs)):
         raise ArgumentError(
@@ -124,8 +124,7 @@ def _one_of(which: str, shardings: Any, resources: Any) -> Any:
             argument=f"{which}_axis_resources",
             value=resources,
         )
-    if isinstance(resources, list):
-        resources = tuple(resources)
+    resources = by_position(resources)
     return tree.map(lambda x: P() if x is None else x, resources, is_leaf=_is_none)
 
 

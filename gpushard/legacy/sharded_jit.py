@@ -31,6 +31,7 @@ from gpushard.transforms.jit import jit
 from gpushard.transforms.mapped import Mapped, mapped
 from gpushard.transforms.placed_dims import relabel
 from gpushard.transforms.signature import (
+    by_position,
     check_function,
     check_leaf,
     each_result,
@@ -160,7 +161,7 @@ def _is_none(x: Any) -> bool:
 
 def _checked_tree(partitions: Any, argument: str, what: str) -> Any:
     checked_parts(partitions, argument, what)
-    return tuple(partitions) if isinstance(partitions, list) else partitions
+    return by_position(partitions)
 
 
 def _outer_number(partitions: Any, said: int | None, what: str) -> int | None:

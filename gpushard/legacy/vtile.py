@@ -12,6 +12,7 @@ from gpushard import tree
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import moveaxis
 from gpushard.transforms.signature import (
+    by_position,
     check_axis,
     check_function,
     checked,
@@ -66,8 +67,7 @@ def vtile(
         )
     if tile_size == 1:
         return f
-    if isinstance(in_axes, list):
-        in_axes = tuple(in_axes)
+    in_axes = by_position(in_axes)
 
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:

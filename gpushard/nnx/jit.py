@@ -390,8 +390,6 @@ def jit(
             backend=backend,
         )
     check_function(fun, "nnx.jit")
-    if isinstance(in_shardings, list):
-        in_shardings = tuple(in_shardings)
     options = options_of(
         fun,
         (static_argnums, static_argnames),

@@ -25,7 +25,7 @@ from gpushard.nnx.levels import Leveled
 from gpushard.nnx.splitter import Part
 from gpushard.nnx.state_sharding import PrefixMapping
 from gpushard.transforms.shard_map import shard_map as of_arrays
-from gpushard.transforms.signature import check_function, parameter_names, result_names
+from gpushard.transforms.signature import by_position, check_function, parameter_names, result_names
 
 __all__ = ["shard_map"]
 
@@ -95,8 +95,7 @@ def shard_map(
             auto=auto,
         )
     check_function(f, "nnx.shard_map")
-    if isinstance(in_specs, list):
-        in_specs = tuple(in_specs)
+    in_specs = by_position(in_specs)
     over = functools.partial(of_arrays, mesh=mesh, check_rep=check_rep, auto=auto)
     over(f)  # checks mesh and axes
 

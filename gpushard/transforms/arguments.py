@@ -16,7 +16,7 @@ from gpushard.frozen import dataclass
 from gpushard.geometry.sharding import SingleDeviceSharding
 from gpushard.placement.defaults import default_device, devices
 from gpushard.runtime.runtime import Device
-from gpushard.transforms.signature import title
+from gpushard.transforms.signature import by_position, title
 
 Chosen: TypeAlias = tuple[tuple[int, ...], tuple[str, ...]]
 """Arguments, by number and by name."""
@@ -79,7 +79,8 @@ def options_of(
             "no arrays, leave them out of donate_argnums",
             argument="donate_argnums",
         )
-    return Options(statics, given_up, *shardings, _device(what, *places, shardings))
+    ins, outs = shardings
+    return Options(statics, given_up, by_position(ins), outs, _device(what, *places, shardings))
 
 
 def _device(what: str, device: Any, backend: Any, shardings: tuple[Any, Any]) -> Device | None:

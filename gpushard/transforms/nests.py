@@ -128,48 +128,7 @@ def merged(nest: Nest) -> tuple[Nest, list[list[int]]]:
     Returns:
       The nest, and the loops that each of its loops stands for.
     """
-    arrays = [(load.dims, load.more) for load in nest.loads]
-    arrays += [(result.dims, (0,) * len(result.dims)) for result in nest.results]
-
-    def joined(first: int, second: int) -> bool:
-        if (first in nest.short) != (second in nest.short):
-            return False
-        if (first in nest.inner) != (second in nest.inner):
-            return False
-        for dims, more in arrays:
-            present = [dim for dim in dims if dim is not None]
-            if first in present or second in present:
-                if first not in present or second not in present:
-                    return False
-                if present.index(second) != present.index(first) + 1 or any(more):
-                    return False
-        for op in nest.ops:
-            every = (*op.loops, *op.reduced)
-            if ((first in op.loops) != (second in op.loops)) or (
-                (first in every) != (second in every)
-            ):
-                return False
-            if op.name in ("argmin", "argmax") and first in op.reduced:
-                return False
-        return True
-
-    groups: list[list[int]] = []
-    taken: set[int] = set()
-    for loop in range(len(nest.sizes)):
-        if loop in taken:
-            continue
-        group = [loop]
-        while True:
-            following = [
-                other for other in range(len(nest.sizes))
-                if other not in taken and other not in group and joined(group[-1], other)
-            ]  # fmt: skip
-            if not following:
-                break
-            group.append(following[0])
-        taken.update(group)
-        groups.append(group)
-    # What begins in the middle of a stretch is found again from its start.
+    groups = _groups(nest)
     number = {loop: n for n, group in enumerate(groups) for loop in group}
     first = {group[0] for group in groups}
 
@@ -204,6 +163,46 @@ def merged(nest: Nest) -> tuple[Nest, list[list[int]]]:
         frozenset(number[loop] for loop in nest.inner),
     )  # fmt: skip
     return made, groups
+
+
+def _groups(nest: Nest) -> list[list[int]]:
+    """Return the loops that can be one, in the order of the first ones."""
+    groups: list[list[int]] = []
+    left = list(range(len(nest.sizes)))
+    while left:
+        group = [left.pop(0)]
+        while True:
+            following = [loop for loop in left if _are_one(nest, group[-1], loop)]
+            if not following:
+                break
+            group.append(following[0])
+            left.remove(following[0])
+        groups.append(group)
+    return groups
+
+
+def _are_one(nest: Nest, first: int, second: int) -> bool:
+    """Whether two loops are next to each other in all arrays, and alike in all else."""
+    arrays = [(load.dims, load.more) for load in nest.loads]
+    arrays += [(result.dims, (0,) * len(result.dims)) for result in nest.results]
+    if (first in nest.short) != (second in nest.short):
+        return False
+    if (first in nest.inner) != (second in nest.inner):
+        return False
+    for dims, more in arrays:
+        present = [dim for dim in dims if dim is not None]
+        if first in present or second in present:
+            if first not in present or second not in present:
+                return False
+            if present.index(second) != present.index(first) + 1 or any(more):
+                return False
+    for op in nest.ops:
+        every = (*op.loops, *op.reduced)
+        if ((first in op.loops) != (second in op.loops)) or ((first in every) != (second in every)):
+            return False
+        if op.name in ("argmin", "argmax") and first in op.reduced:
+            return False
+    return True
 
 
 def _numbered(dim: int | None, number: dict[int, int]) -> int | None:

@@ -15,7 +15,13 @@ from gpushard.runtime.runtime import Device, Runtime
 from gpushard.transforms.arguments import indices_of, with_statics
 from gpushard.transforms.frames import frames
 from gpushard.transforms.jit import jit
-from gpushard.transforms.signature import check_function, check_mapped, is_array, title
+from gpushard.transforms.signature import (
+    by_position,
+    check_function,
+    check_mapped,
+    is_array,
+    title,
+)
 from gpushard.transforms.stacked import Opened, StackedFrame
 from gpushard.transforms.stages import Lowered
 
@@ -75,8 +81,7 @@ def pmap(
     donated = indices_of(donate_argnums, "donate_argnums", what)
     if devices is not None and not len(devices):
         raise ArgumentError(f"{what}: devices=[] is empty; leave it out", argument="devices")
-    if isinstance(in_axes, list):
-        in_axes = tuple(in_axes)
+    in_axes = by_position(in_axes)
 
     def opened(args: Any, kwargs: Any) -> tuple[Opened, dict[int, Any], tuple[int, ...]]:
         """Return a checked call, the arguments that are static, and the numbers of donated ones."""
@@ -163,8 +168,7 @@ def soft_pmap(
                 argument=argument,
                 axis=wrong[0],
             )
-    if isinstance(in_axes, list):
-        in_axes = tuple(in_axes)
+    in_axes = by_position(in_axes)
 
     @functools.wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:

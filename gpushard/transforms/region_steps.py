@@ -156,32 +156,9 @@ def _read(
     for number, x in enumerate(operands):
         if x.tiling.devices != result.devices:
             return None
-        own_reads = [key for key in reads if key[0] == number]
-        begins = np.array([key[2] for key in own_reads])
-        low, high = begins.min(axis=0), begins.max(axis=0)
+        cut, low, high = _cut(x, [key for key in reads if key[0] == number], boxes)
         ends.append((low, high))
-        starts, stops = [], []
-        for dim, n in enumerate(x.shape):
-            spans = []
-            for (_, dims, _), first in zip(own_reads, begins[:, dim], strict=True):
-                loop = dims[dim]
-                zero = np.zeros(len(result.devices), np.int64)
-                a, b = boxes[loop] if loop is not None else (zero, zero + 1)
-                spans.append((a + first, b + first))
-            starts.append(np.min([a for a, _ in spans], axis=0))
-            stops.append(np.max([b for _, b in spans], axis=0))
-            if (x.tiling.stops[dim] - x.tiling.starts[dim] == n).all():
-                before, behind = starts[dim], n - stops[dim]
-                if (before == before[0]).all() and (behind == behind[0]).all():
-                    # Blocks have all of it: they are read where they lie, and nothing is cut off.
-                    starts[dim], stops[dim] = starts[dim] - before, stops[dim] + behind
-                    low[dim] -= before[0]
-                    high[dim] += behind[0]
-        cut = x.tiling
-        if x.shape and not (
-            np.array_equal(cut.starts, starts) and np.array_equal(cut.stops, stops)
-        ):
-            cut = tiling_of_boxes(x.shape, cut.devices, np.array(starts), np.array(stops))
+        if cut is not x.tiling:
             mover = Mover(devices_of(cut)[0].runtime, x.tiling, cut, x.dtype.itemsize, "fused")
             received += mover.bytes_received
         tilings.append(cut)
@@ -200,6 +177,38 @@ def _read(
         return None
     found = {at: keys.index(key) for at, key in places.items()}
     return Laid(members, sizes, inner, operands, loads, found, tilings, results, merges)
+
+
+def _cut(
+    x: Var, reads: Sequence[tuple[int, Any, Any]], boxes: dict[int, Boxes]
+) -> tuple[Tiling, IntArray, IntArray]:
+    """Return the boxes of an operand that are read, in all ways that it is.
+
+    Then come the least and the greatest first element of its dims, counted from these boxes.
+    """
+    begins = np.array([begin for *_, begin in reads])
+    low, high = begins.min(axis=0), begins.max(axis=0)
+    zero = np.zeros(len(x.tiling.devices), np.int64)
+    starts, stops = [], []
+    for dim, n in enumerate(x.shape):
+        spans = []
+        for (_, dims, _), first in zip(reads, begins[:, dim], strict=True):
+            loop = dims[dim]
+            a, b = boxes[loop] if loop is not None else (zero, zero + 1)
+            spans.append((a + first, b + first))
+        starts.append(np.min([a for a, _ in spans], axis=0))
+        stops.append(np.max([b for _, b in spans], axis=0))
+        if (x.tiling.stops[dim] - x.tiling.starts[dim] == n).all():
+            before, behind = starts[dim], n - stops[dim]
+            if (before == before[0]).all() and (behind == behind[0]).all():
+                # Blocks have all of it: they are read where they lie, and nothing is cut off.
+                starts[dim], stops[dim] = starts[dim] - before, stops[dim] + behind
+                low[dim] -= before[0]
+                high[dim] += behind[0]
+    cut = x.tiling
+    if x.shape and not (np.array_equal(cut.starts, starts) and np.array_equal(cut.stops, stops)):
+        cut = tiling_of_boxes(x.shape, cut.devices, np.array(starts), np.array(stops))
+    return cut, low, high
 
 
 def op_of(

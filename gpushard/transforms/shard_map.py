@@ -14,6 +14,7 @@ from gpushard.transforms.frames import Frame, NamedDim
 from gpushard.transforms.mapped import as_mapped, element_along
 from gpushard.transforms.placed_dims import entered, left
 from gpushard.transforms.signature import (
+    by_position,
     check_function,
     is_array,
     labelled,
@@ -97,8 +98,7 @@ def _wrapped(
     names: frozenset[str],
 ) -> Any:
     check_function(f, "shard_map")
-    if isinstance(in_specs, list):
-        in_specs = tuple(in_specs)
+    in_specs = by_position(in_specs)
     what = title("shard_map", f)
     plain = in_specs if type(in_specs) is tuple else None
     if plain is not None and not all(isinstance(spec, PartitionSpec) for spec in plain):

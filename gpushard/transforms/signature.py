@@ -261,6 +261,11 @@ def _alone(inside: list[Any]) -> Arguments:
     return inside, {}
 
 
+def by_position(prefix: Any) -> Any:
+    """Return a prefix of positional arguments, for which a list is as good as a tuple."""
+    return tuple(prefix) if isinstance(prefix, list) else prefix
+
+
 def result_names(structure: Any) -> list[str]:
     """Return what errors call the leaves of what a function returns."""
     return ["the result" + tree.keystr(path) for path in structure.leaf_paths()]

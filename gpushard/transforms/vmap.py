@@ -16,6 +16,7 @@ from gpushard.placement.defaults import get_mesh
 from gpushard.transforms.frames import Frame, NamedDim, Names, innermost
 from gpushard.transforms.mapped import Mapped, as_mapped, mapped, sharding_of, spread
 from gpushard.transforms.signature import (
+    by_position,
     check_axis,
     check_function,
     check_leaf,
@@ -69,8 +70,7 @@ def vmap(
     check_function(fun, "vmap")
     what = title("vmap", fun)
     size_said = check_mapped(axis_name, axis_size, what)
-    if isinstance(in_axes, list):
-        in_axes = tuple(in_axes)
+    in_axes = by_position(in_axes)
     place = (spmd_axis_name,) if isinstance(spmd_axis_name, str) else spmd_axis_name
 
     @functools.wraps(fun)

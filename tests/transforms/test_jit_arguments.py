@@ -378,3 +378,10 @@ def test_shapes_with_static_arguments() -> None:
     assert gs.make_jaxpr(f)(wide, 1) == gs.make_jaxpr(lambda x: [x])(wide)
     with gs.disable_jit():
         assert gs.eval_shape(f, wide, 1) == [wide]
+
+
+@pytest.mark.parametrize("traced", [gs.jit, gs.pjit])
+def test_a_list_of_shardings_is_one_for_each_argument(traced: Any) -> None:
+    rows = gs.NamedSharding(gs.make_mesh((2,), "x"), P("x"))
+    f = traced(lambda x, y: [x, x + y], in_shardings=[rows, None], out_shardings=[None, rows])
+    assert [x.sharding for x in f(np.ones(8), 1.0)] == [rows, rows]
