@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import testing
+from gpushard.transforms import tiles
 from tests.share import examples
 
 P = gs.P
@@ -78,21 +80,27 @@ SHAPES = [
     ((2000, 3), (3,)),
     ((150,), (9, 4)),
 ]
-SPECS = [P(), P("x"), P(None, "x"), P("x", "y"), P(("x", "y")), P("y", "x")]
+SPECS = [
+    P(), P("x"), P(None, "x"), P("x", "y"), P(("x", "y")), P("y", "x"), P(None, ("x", "y")),
+]  # fmt: skip
 
 
 @examples(300)
-@given(programs(), st.sampled_from(SHAPES), st.integers(0, 5), st.integers(0, 5))
-def test_random_programs(program: list[Step], shapes: Any, one: int, two: int) -> None:
+@given(programs(), st.sampled_from(SHAPES), st.sampled_from(SPECS), st.sampled_from(SPECS))
+@example([("tanh", 0, 0), ("sum last", 2, 2)], SHAPES[1], SPECS[-1], P())
+def test_random_programs(program: list[Step], shapes: Any, one: P, two: P) -> None:
     rng = np.random.default_rng(1)
     values = [rng.uniform(-3, 3, shape) for shape in shapes]
     eager: list[Any] = []
-    for compiler in ("cc", ""):
-        with testing.runtime(**HOST, compiler=compiler), np.errstate(all="ignore"):
+    for compiler, tile in (("cc", tiles._TILE), ("", tiles._TILE), ("", 50)):
+        with (
+            testing.runtime(**HOST, compiler=compiler), np.errstate(all="ignore"),
+            mock.patch.object(tiles, "_TILE", tile),
+        ):  # fmt: skip
             mesh = gs.make_mesh((3, 2), ("x", "y"))
             xs = []
             for value, way in zip(values, (one, two), strict=True):
-                spec = P(*SPECS[way][: value.ndim])
+                spec = P(*way[: value.ndim])
                 xs.append(gs.device_put(value, gs.NamedSharding(mesh, spec)))
             if not eager:
                 eager = [np.asarray(x) for x in interpreted(program, xs, gnp)]
