@@ -81,13 +81,13 @@ def tile_kernel(whole: Nest) -> Kernel:
     }  # fmt: skip
     slots.update({place: len(nest.ops) + n for n, place in enumerate(ends)})
 
-    def part(loops: Sequence[int], bounds: Sequence[tuple[int, int]]) -> tuple[slice, ...]:
+    def part(loops: Sequence[int], bounds: Sequence[tuple[int, int]]) -> tuple[Any, ...]:
         """Return what a tile needs of arrays that vary along some of the loops that are cut."""
         index = [slice(None)] * ndim
         for loop, (start, stop) in zip(cut, bounds, strict=True):
             if loop in loops:
                 index[axis[loop]] = slice(start, stop)
-        return tuple(index)
+        return (*index, ...)
 
     def kept(lengths: Sequence[int], bounds: Sequence[tuple[int, int]]) -> list[LocalArray | None]:
         """Return memory for what a tile makes and is no result."""
