@@ -89,18 +89,18 @@ def laid_out(
     merges = [merge_of(member.step) if member.ends else None for member in results]
     devices = results[0].step.results[0].tiling.devices
     count = len(devices)
+    zero = np.zeros(count, np.int64)
 
     def put(dims: Sequence[int | None], tiling: Tiling) -> bool:
         for dim, loop in enumerate(dims):
-            if loop is not None:
-                box = tiling.starts[dim], tiling.stops[dim]
-                own = boxes.setdefault(loop, box)
-                if not all(np.array_equal(a, b) for a, b in zip(own, box, strict=True)):
-                    return False
+            box = tiling.starts[dim], tiling.stops[dim]
+            own = (zero, zero + 1) if loop is None else boxes.setdefault(loop, box)
+            if not all(np.array_equal(a, b) for a, b in zip(own, box, strict=True)):
+                return False  # or a dim of length 1 that some device has nothing of
         return tiling.devices == devices
 
     def whole(loop: int) -> bool:
-        box = np.zeros(count, np.int64), np.full(count, sizes[loop], np.int64)
+        box = zero, zero + sizes[loop]
         own = boxes.setdefault(loop, box)
         return all(np.array_equal(a, b) for a, b in zip(own, box, strict=True))
 

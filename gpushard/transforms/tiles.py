@@ -166,7 +166,7 @@ def straight_kernel(nest: Nest, operands: Sequence[Sequence[Shape]]) -> Kernel |
     if len(shapes) != 1 or math.prod(*shapes) > _SMALL or any(any(x) != all(x) for x in operands):
         return None
     dims = {result.dims for result in nest.results}
-    dims |= {load.dims for load in nest.loads if load.dims or () in shapes}
+    dims |= {load.dims for load in nest.loads if load.dims or not nest.sizes}
     if len(dims) != 1 or any(op.reduced for op in nest.ops):
         return None
     if any(any(load.more) for load in nest.loads):
