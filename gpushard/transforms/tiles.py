@@ -74,11 +74,17 @@ def tile_kernel(whole: Nest) -> Kernel:
     cut_of = [tuple([x for x in cut if x in nest.loops(n)]) for n in range(places.stop)]
     ways = list(dict.fromkeys(cut_of))
     way = [ways.index(loops) for loops in cut_of]
-    # Sums over loops that are cut: the first tile's are the result, others' are added to it.
+    # Sums over loops that are cut: the first tile's are the result, and others' are added to it.
+    # Along loops that a sum has nothing to do with they would be the same again.
     ends = {
-        place: ([cut.index(x) for x in op.reduced if x in cut], REDUCTIONS[op.name])
-        for place, op in zip(places, nest.ops, strict=True) if set(cut).intersection(op.reduced)
-    }  # fmt: skip
+        place: (
+            [n for n, loop in enumerate(cut) if loop in op.reduced],
+            [n for n, loop in enumerate(cut) if loop not in op.loops.union(op.reduced)],
+            REDUCTIONS[op.name],
+        )
+        for place, op in zip(places, nest.ops, strict=True)
+        if set(cut).intersection(op.reduced)
+    }
     slots.update({place: len(nest.ops) + n for n, place in enumerate(ends)})
 
     def part(loops: Sequence[int], bounds: Sequence[tuple[int, int]]) -> tuple[Any, ...]:
@@ -115,7 +121,7 @@ def tile_kernel(whole: Nest) -> Kernel:
         made = [_aligned(x.reshape(nest.shape(r, lengths)), r.dims, axis)
                 for x, r in zip(to, nest.results, strict=True)]  # fmt: skip
         written = [
-            (place - loads, made[n], way[place], *ends.get(place, ((), None)))
+            (place - loads, made[n], way[place], *ends.get(place, ((), (), None)))
             for place, n in at_result.items()
         ]
         rest = math.prod([lengths[loop] for loop in widest if loop not in cut])
@@ -127,8 +133,10 @@ def tile_kernel(whole: Nest) -> Kernel:
                 memory[sizes] = kept(lengths, bounds)
             targets: list[Any] = memory[sizes].copy()
             added = []
-            for n, array, at, over, function in written:
+            for n, array, at, over, others, function in written:
                 total = array[parts[at]]
+                if any([bounds[number][0] for number in others]):
+                    continue
                 if any([bounds[number][0] for number in over]):
                     added.append((function, total, targets[n]))
                 else:

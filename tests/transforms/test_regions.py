@@ -88,6 +88,7 @@ SPECS = [
 @examples(300)
 @given(programs(), st.sampled_from(SHAPES), st.sampled_from(SPECS), st.sampled_from(SPECS))
 @example([("tanh", 0, 0), ("sum last", 2, 2)], SHAPES[1], SPECS[-1], P())
+@example([("apart", 1, 1), ("total", 1, 0)], SHAPES[1], P(), P("x"))
 def test_random_programs(program: list[Step], shapes: Any, one: P, two: P) -> None:
     rng = np.random.default_rng(1)
     values = [rng.uniform(-3, 3, shape) for shape in shapes]
