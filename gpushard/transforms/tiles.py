@@ -66,7 +66,12 @@ def tile_kernel(whole: Nest) -> Kernel:
     cut = [loop for loop in order if loop not in nest.short and loop not in nest.inner]
     cut = cut or [loop for loop in order if loop in nest.short and not _needed(nest, loop)]
     widest = max((op.loops.union(op.reduced) for op in nest.ops), key=_elements(nest.sizes))
-    ends = [place for place, op in enumerate(nest.ops, loads) if set(cut).intersection(op.reduced)]
+    ends: dict[int, tuple[list[int], list[int]]] = {}  # loops of tiles: reduced, and of others only
+    for place, op in enumerate(nest.ops, loads):
+        reduced = [n for n, loop in enumerate(cut) if loop in op.reduced]
+        if reduced:
+            every = op.loops.union(op.reduced)
+            ends[place] = reduced, [n for n, loop in enumerate(cut) if loop not in every]
 
     def kernel(*blocks: Any, out: Any = None) -> Any:
         given = [np.asarray(block) for block in blocks]
@@ -83,7 +88,6 @@ def tile_kernel(whole: Nest) -> Kernel:
                 for x, r in zip(to, nest.results, strict=True)]  # fmt: skip
         rest = math.prod([lengths[loop] for loop in widest if loop not in cut])
         held: list[Any] = [None] * (loads + len(nest.ops))
-        started: set[int] = set()
         for tile in _tiles([lengths[loop] for loop in cut], rest):
             index: list[slice] = [slice(None)] * ndim
             for loop, part in zip(cut, tile, strict=False):
@@ -93,8 +97,12 @@ def tile_kernel(whole: Nest) -> Kernel:
                 for loop, part in zip(order, index, strict=True)
             ]
             held[:loads] = [_part(x, index) for x in seen]
+            later = {n for n, part in enumerate(tile) if part.start}
             for place, (op, make) in enumerate(zip(nest.ops, makers, strict=True), loads):
-                more = place in ends and place in started
+                reduced, others = ends.get(place, ((), ()))
+                if later.intersection(others):
+                    continue  # it was added before
+                more = not later.isdisjoint(reduced)
                 if place in at_result and not more:
                     target = _part(made[at_result[place]], index)
                 else:
@@ -106,7 +114,6 @@ def tile_kernel(whole: Nest) -> Kernel:
                 if more:
                     total = _part(made[at_result[place]], index)
                     REDUCTIONS[op.name](total, target, out=total)
-                started.add(place)
         if out is not None:
             return out
         return tuple(to) if len(to) > 1 else to[0]
