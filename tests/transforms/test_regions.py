@@ -392,3 +392,31 @@ def test_shapes_of_one_element() -> None:
         ):
             assert np.asarray(found).shape == found.shape == want.shape
             np.testing.assert_array_equal(np.asarray(found), want)
+
+
+SUMMED: list[Callable[[Any, Any], Any]] = [
+    lambda x, m: ((x[:, None] - x[None]) ** 2).sum(-1),
+    lambda x, m: (m.log(x + 20).sum(0), x.max(1), -x.min()),
+    lambda x, m: (m.trunc(x) + 1).sum(0),
+    lambda x, m: (m.sign(x[:, 0]).sum(), (m.sign(x[:, 0])[:, None] * x[1]).max(0), x.sum(1)),
+]
+
+
+@pytest.mark.parametrize("tile", [7, 100, 1000])
+@pytest.mark.parametrize("function", range(len(SUMMED)))
+def test_sums_of_several_tiles(function: int, tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loops that a result lacks are cut as others are, whichever comes first."""
+    monkeypatch.setattr(tiles, "_TILE", tile)
+    monkeypatch.setattr(tiles, "_SMALL", 1)
+    f, value = SUMMED[function], np.random.default_rng(0).integers(-9, 9, (70, 80)).astype(float)
+    with testing.runtime(**HOST, compiler=""):
+        mesh = gs.make_mesh((3, 2), ("x", "y"))
+        for spec in (P(), P("x"), P("x", "y")):
+            x = gs.device_put(value, gs.NamedSharding(mesh, spec))
+            gs.jit(lambda x: (x - 9e9).sum(1))(x)  # memory that is used again has something in it
+            for found, want in zip(
+                gs.tree.leaves(gs.jit(lambda x: f(x, gnp))(x)),
+                gs.tree.leaves(f(value, np)),
+                strict=True,
+            ):
+                np.testing.assert_allclose(np.asarray(found), want)
