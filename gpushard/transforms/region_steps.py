@@ -89,14 +89,14 @@ def laid_out(
     merges = [merge_of(member.step) if member.ends else None for member in results]
     devices = results[0].step.results[0].tiling.devices
     count = len(devices)
+    one_element = np.zeros(count, np.int64), np.ones(count, np.int64)
 
     def put(dims: Sequence[int | None], tiling: Tiling) -> bool:
         for dim, loop in enumerate(dims):
-            if loop is not None:
-                box = tiling.starts[dim], tiling.stops[dim]
-                own = boxes.setdefault(loop, box)
-                if not all(np.array_equal(a, b) for a, b in zip(own, box, strict=True)):
-                    return False
+            box = tiling.starts[dim], tiling.stops[dim]
+            own = one_element if loop is None else boxes.setdefault(loop, box)
+            if not all(np.array_equal(a, b) for a, b in zip(own, box, strict=True)):
+                return False
         return tiling.devices == devices
 
     def whole(loop: int) -> bool:
@@ -123,6 +123,12 @@ def laid_out(
         return None
     if any(whole(loop) is False for loop in inner - merged):
         return None
+    empty = {loop: begin >= end for loop, (begin, end) in boxes.items()}
+    nowhere = np.zeros(count, bool)
+    for member in results:  # where a loop has no elements, nothing is done in the others
+        own = [empty[loop] for loop in (*member.dims, *member.reduced) if loop is not None]
+        if not np.array_equal(np.any([nowhere, *own], 0), np.any([nowhere, *empty.values()], 0)):
+            return None
     return _read(members, results, merges, tuple(sizes), inner, boxes)
 
 
