@@ -395,6 +395,7 @@ def test_against_jax(jax: Any) -> None:
             lambda c: c[1] < 3, lambda c: (c[1] * m.float32(2), c[1] + 1), (1, 0)
         )),
         (lambda m, own: own.fori_loop(0, 3, lambda i, c: c + m.uint8(1), 4)),
+        (lambda m, own: own.fori_loop(0, 3, lambda i, c: (c[1], c[0] + 1), (0, m.int32(3)))),
         (lambda m, own: own.fori_loop(5, 2, lambda i, c: c + 1, 7, unroll=True)),
     ]  # fmt: skip
     for case in cases:
