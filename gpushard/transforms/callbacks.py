@@ -161,8 +161,9 @@ def _positions(names: Sequence[NamedDim]) -> Iterator[Position]:
 
 def _snapshot(x: Any, what: str, path: str, others: bool) -> tuple[Any, Names]:
     names: Names = ()
-    if type(x) is Mapped:
+    if isinstance(x, Traced):
         x._check_open()
+    if type(x) is Mapped:
         x, names = x._value, x._names
     if isinstance(x, Array):
         if is_keys(x):

@@ -107,7 +107,10 @@ def _while(name: str, cond_fun: Any, body_fun: Any, init_val: Any, functions: An
         if structure != form:
             return new
         own = [outside(value_of(x, f"{what}: what it returns", frame), frame) for x in leaves]
-        kept = [where(holds, x, y) for x, y in zip(own, tree.leaves(value), strict=True)]
+        kept = [
+            where(holds, x, y) if x.shape == y.shape and x.dtype == y.dtype else x  # is checked
+            for x, y in zip(own, tree.leaves(value), strict=True)
+        ]
         return tree.unflatten(form, kept)
 
     values, loop = settled(Kept(functions, name, form), make, values)

@@ -339,27 +339,31 @@ def done(
     run: Callable[[Sequence[Any]], Sequence[Any]],
     operands: Sequence[Any],
     results: Sequence[tuple[Var, bool]],
-    **more: Any,
+    bodies: Sequence[Graph],
 ) -> list[Any]:
     """Do an operation on arrays now, or record it where one of them is traced.
+
+    One whose bodies have effects is recorded in a traced function whatever it takes.
 
     Args:
       name: of the operation.
       run: takes buffers of the operands and gives those of the results.
       operands: arrays.
       results: of each what it is, and whether it is keys.
-      **more: for the `Step`.
+      bodies: what it runs.
     """
     trace = tracing()
-    if trace is None or not any(isinstance(x, Tracer) for x in operands):
+    kept = any(step.kept for body in bodies for step in body.steps)
+    if trace is None or not (kept or any(isinstance(x, Tracer) for x in operands)):
         buffers = run([x._live() for x in operands])
         return [
             array_of(alone(buffer), var, keys=keys)
             for buffer, (var, keys) in zip(buffers, results, strict=True)
         ]
     given = [trace.lift(x) for x in operands]
+    variables = [var for var, _ in results]
     made = trace.record(
-        None, name, lambda given, _: run(given), given, [var for var, _ in results], **more
+        None, name, lambda given, _: run(given), given, variables, bodies=tuple(bodies), kept=kept
     )
     arrays = [made] if len(results) == 1 else made
     return [x._of(is_keys) if keys else x for x, (_, keys) in zip(arrays, results, strict=True)]

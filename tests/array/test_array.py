@@ -414,6 +414,24 @@ def test_text_of_a_large_array_reads_edges_only() -> None:
     assert peak < x.nbytes // 100
 
 
+def test_a_type_that_was_asked_for_does_not_give_way() -> None:
+    def of(number: Any, x: Any) -> list[Any]:
+        found = [
+            number.astype("int32"),
+            gs.numpy.asarray(number, "int32"),
+            gs.numpy.astype(number, "i4"),
+        ]
+        found += [gs.lax.convert_element_type(number, np.int32), number.astype(number.dtype)]
+        assert not any(value.weak_type for value in found)
+        return [value + x for value in found]
+
+    x = gs.numpy.full(2, 200, "uint8")
+    for call in (of, gs.jit(of), gs.vmap(of, in_axes=(None, 0))):
+        found = call(gs.device_put(100), x)
+        assert [made.dtype for made in found] == [np.int32] * 4 + [np.int64]
+        assert all(made.tolist() == [300, 300] for made in found)
+
+
 def test_repr_names_weak_types() -> None:
     assert repr(gs.device_put(1.0)) == "Array(1., dtype=float64, weak_type=True)"
     assert repr(gs.device_put(np.float64(1.0))) == "Array(1., dtype=float64)"

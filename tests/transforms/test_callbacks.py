@@ -22,6 +22,7 @@ from tests.share import seeds, some
 P, lax = gs.P, gs.lax
 Shape = gs.ShapeDtypeStruct
 VALUE = np.arange(48.0).reshape(8, 6)
+NUMBERS = np.arange(3, 5)
 
 
 @pytest.fixture(autouse=True)
@@ -281,6 +282,41 @@ def test_each_run_of_a_traced_function() -> None:
     bad = gs.jit(lambda x: gs.pure_callback(lambda v: v[9], Shape((), float), x) + 1)
     with pytest.raises(CallbackError, match="IndexError"):
         bad(VALUE)
+
+
+def test_loops_and_branches_call_each_time_whatever_they_take() -> None:
+    log = Log()
+
+    def seen(x: Any) -> Any:
+        gs.debug.callback(log, x)
+        return x
+
+    def loops(x: Any) -> Any:
+        lax.fori_loop(0, 2, lambda i, c: c + seen(i), x)
+        lax.fori_loop(0, 2, lambda i, c: c + seen(i), 0)
+        lax.while_loop(lambda c: seen(c) < 1, lambda c: c + 1, 0)
+        lax.scan(
+            lambda c, n: (seen(n), lax.cond(True, lambda: seen(5), lambda: seen(6))), 0, NUMBERS
+        )
+        return x
+
+    want = [0, 1, 0, 1, 0, 1, 3, 5, 4, 5]
+    x = gs.numpy.zeros((), int)
+    calls = loops, gs.jit(loops), gs.jit(lambda x: gs.jit(loops)(x) + 1), gs.jit(gs.vmap(loops))
+    for call, argument in zip(calls, (x, x, x, x[None]), strict=True):
+        for _ in range(3):
+            call(argument)
+            assert [int(n) for n in log.values()] == want
+            log.calls.clear()
+
+
+def test_a_value_of_a_function_that_has_returned_is_refused() -> None:
+    kept: list[Any] = []
+    lax.fori_loop(0, 2, lambda i, c: (kept.append(c), c)[1], 1.0)
+    gs.vmap(lambda x: (kept.append(x), x)[1])(VALUE)
+    for value in kept:
+        with pytest.raises(gs.errors.TracedValueError, match="has returned"):
+            gs.debug.callback(print, value)
 
 
 def test_calls_are_made_in_order_and_failures_stop_nothing() -> None:

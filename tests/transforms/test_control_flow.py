@@ -280,6 +280,18 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "type of a carry": (lambda x: lax.scan(lambda c, a: (c + 0.5, a), gnp.int32(1), x), "int32"),
     "float that becomes an integer": (lambda x: lax.fori_loop(0, 3, lambda i, c: i, 0.5), "int64"),
     "tree of a carry": (lambda x: lax.while_loop(lambda c: True, lambda c: (c, c), x), "structure"),
+    "shape of a carry, where elements stop": (
+        lambda x: gs.vmap(lambda y: lax.while_loop(lambda c: c.sum() < y, lambda c: c[0] + 1, x))(
+            x
+        ),
+        "float64",
+    ),
+    "type of a carry, where elements stop": (
+        lambda x: gs.vmap(lambda n: lax.fori_loop(0, n, lambda i, c: c.astype("f"), x))(
+            gnp.arange(3)
+        ),
+        "float32",
+    ),
     "branches": (lambda x: lax.cond(True, lambda x: x, lambda x: x.sum(), x), "structure"),
     "no condition": (lambda x: lax.while_loop(lambda c: c, lambda c: c, x), "boolean"),
     "no pair": (lambda x: lax.scan(lambda c, a: c, 0.0, x), "pair"),
@@ -383,6 +395,7 @@ def test_against_jax(jax: Any) -> None:
             lambda c: c[1] < 3, lambda c: (c[1] * m.float32(2), c[1] + 1), (1, 0)
         )),
         (lambda m, own: own.fori_loop(0, 3, lambda i, c: c + m.uint8(1), 4)),
+        (lambda m, own: own.fori_loop(0, 3, lambda i, c: (c[1], c[0] + 1), (0, m.int32(3)))),
         (lambda m, own: own.fori_loop(5, 2, lambda i, c: c + 1, 7, unroll=True)),
     ]  # fmt: skip
     for case in cases:

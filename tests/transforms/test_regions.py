@@ -78,6 +78,8 @@ SHAPES = [
     ((130, 140), (140,)),
     ((300, 16), (300,)),
     ((2000, 3), (3,)),
+    ((4, 3), (3,)),
+    ((1, 200), (200,)),
     ((150,), (9, 4)),
 ]
 SPECS = [
@@ -109,7 +111,9 @@ def test_random_programs(program: list[Step], shapes: Any, one: P, two: P) -> No
             largest = max(1.0, *[abs(want).max(initial=0) for want in eager])
             for got, want in zip(found, eager, strict=True):
                 assert got.shape == want.shape and got.dtype == want.dtype
-                np.testing.assert_allclose(np.asarray(got), want, rtol=1e-8, atol=1e-8 * largest)
+                for shard in got.addressable_shards:
+                    own = want[shard.index]
+                    np.testing.assert_allclose(shard.data, own, rtol=1e-8, atol=1e-8 * largest)
 
 
 @examples(200)
@@ -272,6 +276,31 @@ def test_devices_without_elements(shape: Any, compiler: str) -> None:
         assert any(0 in shard.data.shape for shard in x.addressable_shards)
         for found, want in zip(gs.jit(lambda x: f(x, gnp))(x), f(value, np), strict=True):
             np.testing.assert_allclose(np.asarray(found), want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("compiler", ["cc", ""])
+@pytest.mark.parametrize("shape", [(5, 3), (3, 9000), (1, 9000)])
+def test_what_devices_without_elements_have_beside_them(shape: Any, compiler: str) -> None:
+    """A part, or a value that all devices have, is made where another result has no elements."""
+    programs: list[Callable[[Any, Any, Any], Any]] = [
+        lambda x, b, m: (x[-1:] * 2, x[-2:] * 2, x * 2),
+        lambda x, b, m: (m.exp(b), x * m.exp(b)),
+        lambda x, b, m: (m.exp(b).sum(), (x * m.exp(b)).sum(0), x + 1),
+    ]
+    rng = np.random.default_rng(0)
+    values = rng.random(shape), rng.random(shape[1])
+    with testing.runtime(backend="host", host_devices=8, compiler=compiler):
+        mesh = gs.make_mesh((4, 2), ("x", "y"))
+        x, b = (
+            gs.device_put(value, gs.NamedSharding(mesh, spec))
+            for value, spec in zip(values, (P("x"), P()), strict=True)
+        )
+        assert any(0 in shard.data.shape for shard in x.addressable_shards)
+        for f in programs:
+            made = gs.jit(f, static_argnums=2)(x, b, gnp)
+            for found, want in zip(made, f(*values, np), strict=True):
+                for shard in found.addressable_shards:
+                    np.testing.assert_allclose(np.asarray(shard.data), want[shard.index])
 
 
 @pytest.mark.parametrize(("wide", "many"), [(5, 7), (16, 32), (9, 2)])

@@ -219,12 +219,13 @@ def function_row(
     *,
     writes: bool = False,
     beside_keys: frozenset[int] | None = None,
+    strong: bool = False,
 ) -> Row:
     """Return the row of an elementwise function that is no ufunc."""
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
         shape = broadcast(name, [aval.shape for aval in avals])
-        weak = all(aval.weak for aval in avals)
+        weak = not strong and all(aval.weak for aval in avals)
         return (Aval(shape, dtype_of(avals, params), weak),)
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
@@ -317,7 +318,11 @@ def _clip(xp: Any, params: Params, dtype: Dtype) -> Kernel:
 
 
 ASTYPE = function_row(
-    "astype", lambda avals, params: params[0], _converted(lambda x: x), writes=True
+    "astype",
+    lambda avals, params: params[0],
+    _converted(lambda x: x),
+    writes=True,
+    strong=True,
 )
 """Parameters: (dtype,)."""
 COPY = function_row(
