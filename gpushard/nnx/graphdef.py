@@ -198,7 +198,7 @@ def graphdef_of(entries: tuple[Any, ...], known: tuple[int, ...] | None = None) 
 
 def _restored(entries: list[Any], known: tuple[int, ...] | None) -> GraphDef:
     """Return the GraphDef that was pickled."""
-    own = [(x[0], typed(x[1]), x[1]) if x[0] == STATIC else x for x in entries]
+    own = [(x[0], types_of(x[1]), x[1]) if x[0] == STATIC else x for x in entries]
     return graphdef_of(tuple(own), known)
 
 
@@ -232,11 +232,6 @@ def _keys(entry: Any) -> tuple[Any, ...]:
         return keys
     _, cls, aux, size = entry
     return tuple(map(bare, known_node(cls).keys(cls, aux, size)))
-
-
-def typed(value: Any) -> Any:
-    """Return what tells values apart that are equal: 1 and True, 0.0 and -0.0."""
-    return repr(value) if type(value) is float else types_of(value)
 
 
 def check_assignable(objects: Sequence[Any]) -> None:

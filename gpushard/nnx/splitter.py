@@ -19,12 +19,12 @@ from gpushard.nnx.graphdef import (
     VARIABLE,
     GraphDef,
     graphdef_of,
-    typed,
 )
 from gpushard.nnx.levels import Leveled
 from gpushard.nnx.module import Module
 from gpushard.nnx.variable import Variable, put
 from gpushard.nnx.walk import ordered
+from gpushard.transforms.arguments import types_of
 from gpushard.tree.node import NODES, namedtuple_node
 
 _is = operator.is_
@@ -171,7 +171,7 @@ class Splitter:
             else:
                 node = NODES.get(cls) or namedtuple_node(cls)
                 if node is None or x is None:
-                    entries.append((STATIC, typed(x), x))
+                    entries.append((STATIC, types_of(x), x))
                     continue
                 own, aux = node.flatten(x)
                 entries.append((TREE, cls, aux, len(own)))

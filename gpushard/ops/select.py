@@ -36,7 +36,9 @@ def where_on_host(dtype: Dtype, condition: Any, x: Any, y: Any, out: Any = None)
     lead = condition.ndim
     while lead and condition.shape[lead - 1] == 1:
         lead -= 1
-    if condition.shape[:lead] != shape[:lead] or math.prod(shape[lead:]) < _RUN:
+    in_front = not lead or condition.ndim == len(shape)  # dims are counted from the last one
+    runs = in_front and condition.shape[:lead] == shape[:lead]
+    if not runs or math.prod(shape[lead:]) < _RUN:
         select(condition, x, y, made)
         return made
     made[...] = y

@@ -261,11 +261,13 @@ def with_statics(
 
 
 def types_of(x: Any) -> Any:
-    """Return the type of a static argument and of what is in it: 1, True and 1.0 are equal."""
+    """Return what tells static arguments apart that are equal: 1, True and 1.0, 0.0 and -0.0."""
     if isinstance(x, tuple):
         return type(x), *map(types_of, x)
     if isinstance(x, frozenset):
         return type(x), frozenset((part, types_of(part)) for part in x)
+    if isinstance(x, float | complex | np.inexact):
+        return type(x), repr(x)
     return type(x)
 
 

@@ -22,13 +22,16 @@ from gpushard.ops.aval import Dtype
 from gpushard.transforms.c_products import PRELUDE as PRODUCTS
 from gpushard.transforms.c_products import Product, product_source
 from gpushard.transforms.c_schedule import Group, Schedule
-from gpushard.transforms.expressions import PRELUDE, TYPES, expression, literal
+from gpushard.transforms.expressions import (
+    POSITIONS,
+    PRELUDE,
+    SUMS,
+    TYPES,
+    expression,
+    is_reduction,
+    literal,
+)
 from gpushard.transforms.nests import Nest, Op
-
-SUMS = ("sum", "mean", "product")
-EXTREMES = ("max", "min")
-POSITIONS = ("argmax", "argmin")
-"""The reductions that are known here."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,9 +199,7 @@ class _Writer(Schedule):
     def _reduction(self, place: int, group: Group, parts: _Parts) -> bool:
         op = self.ops[place]
         given = self._given(op, group)
-        if given is None or (
-            op.name not in SUMS and op.types[0] != op.dtype and op.name in EXTREMES
-        ):
+        if given is None or not is_reduction(op.name, op.types[0], op.dtype):
             return False
         made, wide, start = TYPES[op.dtype], _wide(op.dtype), _start(op)
         name = f"c{place}[t]" if parts.lanes else f"c{place}"

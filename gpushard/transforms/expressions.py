@@ -123,6 +123,23 @@ def expression(
     return None if form is None else form.format(*given, f=suffix)
 
 
+SUMS = ("sum", "mean", "product")
+EXTREMES = ("max", "min")
+POSITIONS = ("argmax", "argmin")
+"""The reductions that are known in C."""
+
+
+def is_reduction(name: str, own: Dtype, dtype: Dtype) -> bool:
+    """Whether elements of a type are reduced to those of another one in C.
+
+    >>> is_reduction("sum", np.dtype(np.int32), np.dtype(np.int64))
+    True
+    """
+    if name in SUMS:
+        return own.kind + dtype.kind in ("ii", "if", "ff")
+    return name in POSITIONS or (name in EXTREMES and own == dtype and own.kind != "b")
+
+
 PRELUDE = r"""
 #include <stdint.h>
 

@@ -89,18 +89,18 @@ def laid_out(
     merges = [merge_of(member.step) if member.ends else None for member in results]
     devices = results[0].step.results[0].tiling.devices
     count = len(devices)
-    one_element = np.zeros(count, np.int64), np.ones(count, np.int64)
+    zero = np.zeros(count, np.int64)
 
     def put(dims: Sequence[int | None], tiling: Tiling) -> bool:
         for dim, loop in enumerate(dims):
             box = tiling.starts[dim], tiling.stops[dim]
-            own = one_element if loop is None else boxes.setdefault(loop, box)
+            own = (zero, zero + 1) if loop is None else boxes.setdefault(loop, box)
             if not all(np.array_equal(a, b) for a, b in zip(own, box, strict=True)):
-                return False
+                return False  # or a dim of length 1 that some device has nothing of
         return tiling.devices == devices
 
     def whole(loop: int) -> bool:
-        box = np.zeros(count, np.int64), np.full(count, sizes[loop], np.int64)
+        box = zero, zero + sizes[loop]
         own = boxes.setdefault(loop, box)
         return all(np.array_equal(a, b) for a, b in zip(own, box, strict=True))
 
@@ -124,7 +124,7 @@ def laid_out(
     if any(whole(loop) is False for loop in inner - merged):
         return None
     empty = {loop: begin >= end for loop, (begin, end) in boxes.items()}
-    nowhere = np.zeros(count, bool)
+    nowhere = zero > 0
     for member in results:  # where a loop has no elements, nothing is done in the others
         own = [empty[loop] for loop in (*member.dims, *member.reduced) if loop is not None]
         if not np.array_equal(np.any([nowhere, *own], 0), np.any([nowhere, *empty.values()], 0)):

@@ -23,7 +23,7 @@ from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
 from gpushard.ops.rule import Rule, elementwise, reduction
 from gpushard.transforms.cuda_kernels import fused_op
-from gpushard.transforms.expressions import TYPES, expression
+from gpushard.transforms.expressions import POSITIONS, TYPES, expression, is_reduction
 from gpushard.transforms.graph import Graph, Step, Var
 from gpushard.transforms.nests import SHORT
 from gpushard.transforms.region_steps import Member, laid_out, one, op_of
@@ -33,7 +33,6 @@ _MOST_SHORT = 1024
 """Combinations of indices of short loops, for a value."""
 
 _REDUCTIONS = ("sum", "prod", "mean", "max", "min", "any", "all")
-_POSITIONS = ("argmin", "argmax")
 _PRODUCTS = ("matmul", "dot", "einsum", "tensordot", "vecdot")
 
 
@@ -257,17 +256,17 @@ def _reducing(step: Step, rule: Rule, seen: list[View]) -> _Form | None:
         if not short or math.prod(n for n in rule.sizes if n <= SHORT) > _MOST_SHORT:
             return None
         return _Form(step, rule, seen, rule.reduced, True, "product")
-    if row.name not in (*_REDUCTIONS, *_POSITIONS) or len(avals) != 1:
+    if row.name not in (*_REDUCTIONS, *POSITIONS) or len(avals) != 1:
         return None
     x, axes = avals[0], step.params[0]
     dims = [len(x.shape) + axis if axis < 0 else axis for axis in axes]
     if rule != reduction(x.shape, dims, keepdims=step.params[1]):
         return None
-    known = row.name in ("sum", "mean", "max", "min", *_POSITIONS)
-    known = known and (x.dtype.kind != "b" or row.name in _POSITIONS)
-    known = known and (row.name not in ("max", "min") or x.dtype == result.dtype)
-    if row.name in _POSITIONS and any(x.shape[dim] > SHORT for dim in dims):
+    if row.name in POSITIONS and any(x.shape[dim] > SHORT for dim in dims):
         return None
+    if row.name == "mean" and result.dtype.kind in "biu":  # a quotient that is cut off
+        return None
+    known = is_reduction(row.name, x.dtype, result.dtype)
     return _Form(step, rule, seen, tuple(dims), known, row.name)
 
 

@@ -62,11 +62,44 @@ def tile_kernel(whole: Nest) -> Kernel:
     order = _order(nest)
     axis = {loop: n for n, loop in enumerate(order)}
     slots, at_result = _homes(nest)
-    makers = [_maker(op, axis) for op in nest.ops]
     cut = [loop for loop in order if loop not in nest.short and loop not in nest.inner]
     cut = cut or [loop for loop in order if loop in nest.short and not _needed(nest, loop)]
     widest = max((op.loops.union(op.reduced) for op in nest.ops), key=_elements(nest.sizes))
-    ends = [place for place, op in enumerate(nest.ops, loads) if set(cut).intersection(op.reduced)]
+    places = range(loads, loads + len(nest.ops))
+    targets = [f"t{place}" for place in places]
+    run = _function(
+        [*[f"x{n}" for n in range(loads)], *targets],
+        *_lines(nest, [_kernel(op, axis) for op in nest.ops], targets),
+    )
+    cut_of = [tuple([x for x in cut if x in nest.loops(n)]) for n in range(places.stop)]
+    ways = list(dict.fromkeys(cut_of))
+    way = [ways.index(loops) for loops in cut_of]
+    # Sums over loops that are cut: the first tile's are the result, others' are added to it.
+    ends = {
+        place: ([cut.index(x) for x in op.reduced if x in cut], REDUCTIONS[op.name])
+        for place, op in zip(places, nest.ops, strict=True) if set(cut).intersection(op.reduced)
+    }  # fmt: skip
+    slots.update({place: len(nest.ops) + n for n, place in enumerate(ends)})
+
+    def part(loops: Sequence[int], bounds: Sequence[tuple[int, int]]) -> tuple[Any, ...]:
+        """Return what a tile needs of arrays that vary along some of the loops that are cut."""
+        index = [slice(None)] * ndim
+        for loop, (start, stop) in zip(cut, bounds, strict=True):
+            if loop in loops:
+                index[axis[loop]] = slice(start, stop)
+        return (*index, ...)
+
+    def kept(lengths: Sequence[int], bounds: Sequence[tuple[int, int]]) -> list[LocalArray | None]:
+        """Return memory for what a tile makes and is no result."""
+        sizes = [lengths[loop] for loop in order]
+        for loop, (start, stop) in zip(cut, bounds, strict=True):
+            sizes[axis[loop]] = stop - start
+        found: list[LocalArray | None] = []
+        for place, op in zip(places, nest.ops, strict=True):
+            shape = tuple([n if x in op.loops else 1 for n, x in zip(sizes, order, strict=True)])
+            slot = slots.get(place)
+            found.append(None if slot is None else scratch.array(slot, shape, op.dtype))
+        return found
 
     def kernel(*blocks: Any, out: Any = None) -> Any:
         given = [np.asarray(block) for block in blocks]
@@ -81,32 +114,28 @@ def tile_kernel(whole: Nest) -> Kernel:
         seen = [_seen(given[x.operand], x, axis, lengths) for x in nest.loads]
         made = [_aligned(x.reshape(nest.shape(r, lengths)), r.dims, axis)
                 for x, r in zip(to, nest.results, strict=True)]  # fmt: skip
+        written = [
+            (place - loads, made[n], way[place], *ends.get(place, ((), None)))
+            for place, n in at_result.items()
+        ]
         rest = math.prod([lengths[loop] for loop in widest if loop not in cut])
-        held: list[Any] = [None] * (loads + len(nest.ops))
-        started: set[int] = set()
-        for tile in _tiles([lengths[loop] for loop in cut], rest):
-            index: list[slice] = [slice(None)] * ndim
-            for loop, part in zip(cut, tile, strict=False):
-                index[axis[loop]] = part
-            sizes = [
-                len(range(*part.indices(lengths[loop])))
-                for loop, part in zip(order, index, strict=True)
-            ]
-            held[:loads] = [_part(x, index) for x in seen]
-            for place, (op, make) in enumerate(zip(nest.ops, makers, strict=True), loads):
-                more = place in ends and place in started
-                if place in at_result and not more:
-                    target = _part(made[at_result[place]], index)
+        memory: dict[tuple[int, ...], list[LocalArray | None]] = {}
+        for bounds in _tiles([lengths[loop] for loop in cut], rest):
+            parts = [part(loops, bounds) for loops in ways]
+            sizes = tuple([stop - start for start, stop in bounds])
+            if sizes not in memory:
+                memory[sizes] = kept(lengths, bounds)
+            targets: list[Any] = memory[sizes].copy()
+            added = []
+            for n, array, at, over, function in written:
+                total = array[parts[at]]
+                if any([bounds[number][0] for number in over]):
+                    added.append((function, total, targets[n]))
                 else:
-                    sides = [n if x in op.loops else 1 for n, x in zip(sizes, order, strict=True)]
-                    slot = slots.get(place, len(slots))
-                    target = scratch.array(slot, tuple(sides), op.dtype)
-                make([x if at is None else held[at] for at, x in op.operands], target)
-                held[place] = target
-                if more:
-                    total = _part(made[at_result[place]], index)
-                    REDUCTIONS[op.name](total, target, out=total)
-                started.add(place)
+                    targets[n] = total
+            run(*[x[parts[at]] for x, at in zip(seen, way, strict=False)], *targets)
+            for function, total, more in added:
+                function(total, more, out=total)
         if out is not None:
             return out
         return tuple(to) if len(to) > 1 else to[0]
@@ -137,37 +166,51 @@ def straight_kernel(nest: Nest, operands: Sequence[Sequence[Shape]]) -> Kernel |
     if len(shapes) != 1 or math.prod(*shapes) > _SMALL or any(any(x) != all(x) for x in operands):
         return None
     dims = {result.dims for result in nest.results}
-    dims |= {load.dims for load in nest.loads if load.dims or () in shapes}
+    dims |= {load.dims for load in nest.loads if load.dims or not nest.sizes}
     if len(dims) != 1 or any(op.reduced for op in nest.ops):
         return None
     if any(any(load.more) for load in nest.loads):
         return None
-    results = [result.place for result in nest.results]
-    names: dict[str, Any] = {}
-
-    def name(at: int) -> str:
-        return f"a{nest.loads[at].operand}" if at < len(nest.loads) else f"x{at}"
-
-    lines = []
-    for place, part in enumerate(nest.ops, len(nest.loads)):
-        taken = []
-        for number, (at, value) in enumerate(part.operands):
-            taken.append(f"n{place}_{number}" if at is None else name(at))
-            names[f"n{place}_{number}"] = value
-        names[f"f{place}"] = part.kernel
-        out = f"out[{results.index(place)}]" if place in results else "None"
-        lines.append(f"x{place} = f{place}({', '.join(taken)}, out={out})")
-    arguments = ", ".join(f"a{n}" for n in range(nest.operands))
-    nothing = f"({'None, ' * len(results)})"
-    given = "out" if len(results) > 1 else "(out,)"
-    found = ", ".join(f"x{place}" for place in results)
-    source = [
-        f"def kernel({arguments}, out=None):",
-        f"out = {nothing} if out is None else {given}",
-        *lines,
-        f"return {found}",
+    first, results = len(nest.loads), [result.place for result in nest.results]
+    targets = [
+        f"out[{results.index(place)}]" if place in results else "None"
+        for place in range(first, first + len(nest.ops))
     ]
-    exec("\n    ".join(source), names)
+    own, names = _lines(nest, [op.kernel for op in nest.ops], targets)
+    made = "out" if len(results) > 1 else "(out,)"
+    lines = [
+        f"out = ({'None, ' * len(results)}) if out is None else {made}",
+        *[f"x{n} = a{load.operand}" for n, load in enumerate(nest.loads)],
+        *own,
+        f"return {', '.join(f'x{place}' for place in results)}",
+    ]
+    return _function([*[f"a{n}" for n in range(nest.operands)], "out=None"], lines, names)
+
+
+def _lines(
+    nest: Nest, kernels: Sequence[Any], targets: Sequence[str]
+) -> tuple[list[str], dict[str, Any]]:
+    """Return the operations of a nest as lines of Python, and what these name.
+
+    The value at place 2 is x2; of each operation the line says where its result goes.
+    """
+    names: dict[str, Any] = {}
+    lines = []
+    for place, (op, kernel, target) in enumerate(
+        zip(nest.ops, kernels, targets, strict=True), len(nest.loads)
+    ):
+        taken = []
+        for number, (at, value) in enumerate(op.operands):
+            taken.append(f"n{place}_{number}" if at is None else f"x{at}")
+            names[f"n{place}_{number}"] = value
+        names[f"f{place}"] = kernel
+        lines.append(f"x{place} = f{place}({', '.join(taken)}, out={target})")
+    return lines, names
+
+
+def _function(arguments: Sequence[str], lines: Sequence[str], names: dict[str, Any]) -> Kernel:
+    """Return a function of lines of Python."""
+    exec("\n    ".join([f"def kernel({', '.join(arguments)}):", *lines]), names)
     kernel: Kernel = names["kernel"]
     return kernel
 
@@ -238,42 +281,40 @@ def _aligned(array: LocalArray, dims: Sequence[int | None], axis: dict[int, int]
     return kept[(*[slice(None) if n in present else None for n in range(len(axis))], ...)]
 
 
-def _maker(op: Op, axis: dict[int, int]) -> Callable[[list[Any], LocalArray], Any]:
+def _kernel(op: Op, axis: dict[int, int]) -> Callable[..., LocalArray]:
     """Return what does an operation on the values of a tile, into an array."""
-    if not op.reduced:
-        kernel = op.kernel
-        assert kernel is not None
-        return lambda given, out: kernel(*given, out=out)
+    if op.kernel is not None:
+        return op.kernel
     axes = tuple(axis[loop] for loop in op.reduced)
     if op.name in ("argmin", "argmax"):
         return _positions(op, axes)
     if op.name == "product":
-        return lambda given, out: _product(given[0], given[1], axes, out)
+        return lambda a, b, out: _product(a, b, axes, out)
     function, dtype = REDUCTIONS[op.name].reduce, op.dtype
 
-    def reduce(given: list[Any], out: LocalArray) -> None:
-        function(given[0], axes, dtype, out, True)
+    def reduce(x: LocalArray, out: LocalArray) -> LocalArray:
+        function(x, axes, dtype, out, True)
         if op.name == "mean":
-            out /= math.prod([given[0].shape[at] for at in axes])
+            out /= math.prod([x.shape[at] for at in axes])
+        return out
 
     return reduce
 
 
-def _positions(op: Op, axes: tuple[int, ...]) -> Callable[[list[Any], LocalArray], Any]:
+def _positions(op: Op, axes: tuple[int, ...]) -> Callable[..., LocalArray]:
     name = op.name
 
-    def positions(given: list[Any], out: LocalArray) -> None:
-        (x,) = given
+    def positions(x: LocalArray, out: LocalArray) -> LocalArray:
         long = out.shape[-1] >= _SMALL and x.dtype.kind in "fiu"
         if long and len(axes) == 1 and x.shape[axes[0]] <= SHORT:
             _across(name, x, axes[0], out)
-            return
-        if len(axes) == 1:
+        elif len(axes) == 1:
             out[...] = getattr(np, name)(x, axes[0], keepdims=True)
-            return
-        rows = np.moveaxis(x, axes, range(-len(axes), 0))
-        found = getattr(np, name)(rows.reshape(*rows.shape[: -len(axes)], -1), axis=-1)
-        out[...] = np.expand_dims(found, tuple(sorted(axes)))
+        else:
+            rows = np.moveaxis(x, axes, range(-len(axes), 0))
+            found = getattr(np, name)(rows.reshape(*rows.shape[: -len(axes)], -1), axis=-1)
+            out[...] = np.expand_dims(found, tuple(sorted(axes)))
+        return out
 
     return positions
 
@@ -289,7 +330,7 @@ def _across(name: str, x: LocalArray, axis: int, out: LocalArray) -> None:
     out[...] = np.minimum.reduce(np.bitwise_or(far, places, out=far), axis, keepdims=True)
 
 
-def _product(a: LocalArray, b: LocalArray, axes: tuple[int, ...], out: LocalArray) -> None:
+def _product(a: LocalArray, b: LocalArray, axes: tuple[int, ...], out: LocalArray) -> LocalArray:
     """Sum products over some axes, which both have."""
     ndim = out.ndim
     own = [n for n in range(ndim) if n not in axes and a.shape[n] > 1]
@@ -299,7 +340,7 @@ def _product(a: LocalArray, b: LocalArray, axes: tuple[int, ...], out: LocalArra
         every = list(range(ndim))
         kept = [n for n in every if n not in axes]
         np.einsum(a, every, b, every, kept, out=out.squeeze(axes))
-        return
+        return out
     left = a.transpose([*own, *axes, *_rest(ndim, own, axes)]).reshape(
         math.prod([a.shape[n] for n in own]), -1
     )
@@ -308,6 +349,7 @@ def _product(a: LocalArray, b: LocalArray, axes: tuple[int, ...], out: LocalArra
     made = np.dot(left, right).reshape(shape)
     order = sorted(range(len(shape)), key=[*own, *other].__getitem__)
     out[...] = made.transpose(order).reshape(out.shape)
+    return out
 
 
 def _rest(ndim: int, own: Sequence[int], axes: Sequence[int]) -> list[int]:
@@ -352,8 +394,8 @@ def _homes(nest: Nest) -> tuple[dict[int, int], dict[int, int]]:
     return slots, homes
 
 
-def _tiles(lengths: Sequence[int], rest: int) -> Iterator[tuple[slice, ...]]:
-    """Yield the tiles of some loops, each of which has so many elements with the others."""
+def _tiles(lengths: Sequence[int], rest: int) -> Iterator[tuple[tuple[int, int], ...]]:
+    """Yield the bounds of the tiles of some loops, which have so many elements with the others."""
     if not lengths:
         yield ()
         return
@@ -363,13 +405,8 @@ def _tiles(lengths: Sequence[int], rest: int) -> Iterator[tuple[slice, ...]]:
             dim = n
             break
     step = max(1, _TILE // max(1, math.prod(lengths[dim + 1 :]) * rest))
+    whole = tuple([(0, n) for n in lengths[dim + 1 :]])
     for index in np.ndindex(*lengths[:dim]):
-        lead = tuple([slice(i, i + 1) for i in index])
+        lead = tuple([(i, i + 1) for i in index])
         for start in range(0, lengths[dim], step):
-            yield (*lead, slice(start, min(start + step, lengths[dim])))
-
-
-def _part(block: LocalArray, index: Sequence[slice]) -> LocalArray:
-    """Return what a tile needs of an array that broadcasts to the block."""
-    cuts = zip(index, block.shape, strict=True)
-    return block[(*[part if n > 1 else slice(None) for part, n in cuts], ...)]
+            yield (*lead, (start, min(start + step, lengths[dim])), *whole)

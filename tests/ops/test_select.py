@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpushard.ops import select as module
-from gpushard.ops.select import select
+from gpushard.ops.select import select, where_on_host
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -47,3 +47,26 @@ def test_every_bit_is_that_of_numpy(seed, dtype, wide, of_condition, turned):
     select(condition, x, y, out)
     wanted = np.broadcast_to(np.where(condition, x, y), out.shape)
     assert out.tobytes() == wanted.tobytes()
+
+
+@given(
+    st.integers(0, 1 << 30),
+    st.lists(st.integers(0, 3), min_size=3, max_size=3),
+    st.lists(st.booleans(), min_size=9, max_size=9),
+    st.sampled_from(["?", "i", "d"]),
+    st.booleans(),
+)
+def test_operands_of_fewer_dims(seed, dims, wide, of_condition, has_out):
+    """All dims have one length, so which of them an operand has is not seen from its shape."""
+    rng = np.random.default_rng(seed)
+    shapes = [
+        tuple([17 if own else 1 for own in wide[3 * n : 3 * n + 3]][3 - dims[n] :])
+        for n in range(3)
+    ]
+    condition, x, y = (rng.integers(-1, 2, shape) for shape in shapes)
+    condition = condition.astype(of_condition)
+    wanted = np.where(condition, x, y)
+    out = np.empty_like(wanted) if has_out else None
+    found = where_on_host(x.dtype, condition, x, y, out)
+    assert has_out == (found is out)
+    np.testing.assert_array_equal(found, wanted)

@@ -472,6 +472,12 @@ def test_static_arguments_are_told_apart_by_the_types_inside() -> None:
         assert jitted(x, pair).dtype == (x * pair[0][0]).dtype
 
 
+@pytest.mark.parametrize("zero", [0.0, np.float32(0), 0j])
+def test_static_zeros_are_told_apart_by_their_signs(zero: Any) -> None:
+    jitted = gs.jit(lambda x, pair: gnp.copysign(x, np.real(pair[0])), static_argnums=1)
+    assert [float(jitted(2.0, (n, "a"))) for n in (zero, -zero, zero)] == [2, -2, 2]
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("donated", [False, True])
 def test_memory_of_donated_arguments_is_let_go_of(compiled: bool, donated: bool) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import testing
+from gpushard.transforms import tiles
 from tests.share import examples
 
 P = gs.P
@@ -80,21 +82,27 @@ SHAPES = [
     ((1, 200), (200,)),
     ((150,), (9, 4)),
 ]
-SPECS = [P(), P("x"), P(None, "x"), P("x", "y"), P(("x", "y")), P("y", "x")]
+SPECS = [
+    P(), P("x"), P(None, "x"), P("x", "y"), P(("x", "y")), P("y", "x"), P(None, ("x", "y")),
+]  # fmt: skip
 
 
 @examples(300)
-@given(programs(), st.sampled_from(SHAPES), st.integers(0, 5), st.integers(0, 5))
-def test_random_programs(program: list[Step], shapes: Any, one: int, two: int) -> None:
+@given(programs(), st.sampled_from(SHAPES), st.sampled_from(SPECS), st.sampled_from(SPECS))
+@example([("tanh", 0, 0), ("sum last", 2, 2)], SHAPES[1], SPECS[-1], P())
+def test_random_programs(program: list[Step], shapes: Any, one: P, two: P) -> None:
     rng = np.random.default_rng(1)
     values = [rng.uniform(-3, 3, shape) for shape in shapes]
     eager: list[Any] = []
-    for compiler in ("cc", ""):
-        with testing.runtime(**HOST, compiler=compiler), np.errstate(all="ignore"):
+    for compiler, tile in (("cc", tiles._TILE), ("", tiles._TILE), ("", 50)):
+        with (
+            testing.runtime(**HOST, compiler=compiler), np.errstate(all="ignore"),
+            mock.patch.object(tiles, "_TILE", tile),
+        ):  # fmt: skip
             mesh = gs.make_mesh((3, 2), ("x", "y"))
             xs = []
             for value, way in zip(values, (one, two), strict=True):
-                spec = P(*SPECS[way][: value.ndim])
+                spec = P(*way[: value.ndim])
                 xs.append(gs.device_put(value, gs.NamedSharding(mesh, spec)))
             if not eager:
                 eager = [np.asarray(x) for x in interpreted(program, xs, gnp)]
@@ -350,3 +358,65 @@ def test_positions_along_short_dims_of_long_arrays(many: int, axis: int, dtype: 
             x = gs.device_put(value, gs.NamedSharding(gs.make_mesh((6,), ("x",)), spec))
             for found, want in zip(gs.jit(lambda x: f(gnp, x))(x), f(np, value), strict=True):
                 np.testing.assert_array_equal(np.asarray(found), want)
+
+
+REDUCED: list[Callable[[Any], Any]] = [
+    lambda x: x.any(1, keepdims=True).sum(0),
+    lambda x: x.all(0).sum(),
+    lambda x: (x.any(), x.all()),
+    lambda x: x.prod(1, dtype="int32").prod(),
+    lambda x: (x.sum(1, dtype=bool), -x.astype("int64")),
+    lambda x: (x.mean(1, dtype="int64"), x.mean(0, dtype="int32"), x.mean(1)),
+    lambda x: (x.sum(1, dtype="int32"), (x * 1.5).sum(1, dtype="int64"), x.max(1), x.min(0)),
+]
+
+
+@pytest.mark.parametrize("compiler", ["cc", ""])
+@pytest.mark.parametrize("dtype", ["bool", "int32", "float64"])
+@pytest.mark.parametrize("wide", [7, 500])
+def test_reductions_of_every_type(wide: int, dtype: str, compiler: str) -> None:
+    value = np.random.default_rng(0).integers(-2, 3, (22_000 // wide, wide)).astype(dtype)
+    value[3], value[4] = 0, 1
+    with testing.runtime(**HOST, compiler=compiler):
+        mesh = gs.make_mesh((6,), ("x",))
+        for spec in (P(), P("x"), P(None, "x")):
+            x = gs.device_put(value, gs.NamedSharding(mesh, spec))
+            for f in REDUCED:
+                for found, want in zip(
+                    gs.tree.leaves(gs.jit(f)(x)), gs.tree.leaves(f(x)), strict=True
+                ):
+                    assert found.dtype == want.dtype
+                    assert np.asarray(found).tobytes() == np.asarray(want).tobytes()
+
+
+@pytest.mark.parametrize("compiler", ["cc", ""])
+def test_dims_of_length_1_that_are_split(compiler: str) -> None:
+    """Most devices have nothing of these: a kernel must not write there."""
+
+    def f(x: Any, m: Any) -> Any:
+        return x * 2 + 1, m.maximum(x, 0).sum(-1), x.T - 1
+
+    value = np.random.default_rng(0).integers(-9, 9, (1, 17_000)).astype("float64")
+    with testing.runtime(**HOST, compiler=compiler):
+        mesh = gs.make_mesh((3, 2), ("x", "y"))
+        for spec in (P("x"), P("x", "y"), P(("x", "y"))):
+            x = gs.device_put(value, gs.NamedSharding(mesh, spec))
+            for found, want in zip(gs.jit(lambda x: f(x, gnp))(x), f(value, np), strict=True):
+                np.testing.assert_array_equal(np.asarray(found), want)
+
+
+def test_shapes_of_one_element() -> None:
+    """Of arrays of one element each, some without dims, every result has its own dims."""
+
+    def f(x: Any, y: Any, m: Any) -> Any:
+        x = m.reshape(x, (1,))
+        return m.logical_xor(x, x), x + y, y * 2
+
+    values = [np.array(True), np.array([3.0])]
+    with testing.runtime(**HOST):
+        given = [gnp.asarray(value) for value in values]
+        for found, want in zip(
+            gs.jit(lambda x, y: f(x, y, gnp))(*given), f(*values, np), strict=True
+        ):
+            assert np.asarray(found).shape == found.shape == want.shape
+            np.testing.assert_array_equal(np.asarray(found), want)
