@@ -123,6 +123,12 @@ def laid_out(
         return None
     if any(whole(loop) is False for loop in inner - merged):
         return None
+    empty = {loop: begin >= end for loop, (begin, end) in boxes.items()}
+    nowhere = zero > 0
+    for member in results:  # where a loop has no elements, nothing is done in the others
+        own = [empty[loop] for loop in (*member.dims, *member.reduced) if loop is not None]
+        if not np.array_equal(np.any([nowhere, *own], 0), np.any([nowhere, *empty.values()], 0)):
+            return None
     return _read(members, results, merges, tuple(sizes), inner, boxes)
 
 
