@@ -41,10 +41,23 @@ def is_traced(x: Any) -> bool:
 
 
 def sharding_of(x: Any) -> Sharding | None:
-    """Return how an array lies; None for data on the host, and for what an interpreter made."""
+    """Return how an array lies; None for data on the host, and for what is mapped.
+
+    A value that is being traced lies somewhere, too: where operations, one by one, would have it.
+    """
+    return getattr(_held(x), "_sharding", None)
+
+
+def is_committed(x: Any) -> bool:
+    """Whether a user chose where an array lies; see `sharding_of`."""
+    return getattr(_held(x), "_committed", False)
+
+
+def _held(x: Any) -> Any:
+    """Return the array that a box has in it, or what it is; None for data on the host."""
     if not isinstance(x, Value):
-        x = getattr(x, "raw_value", x)  # of a box with a value in it
-    return None if not isinstance(x, Value) or is_traced(x) else cast("Any", x).sharding
+        x = getattr(x, "raw_value", x)
+    return x if isinstance(x, Value) else None
 
 
 def method(function: Callable[P, R]) -> Callable[P, R]:

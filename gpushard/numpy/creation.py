@@ -24,7 +24,7 @@ from gpushard.functions.checks import (
     number_of,
 )
 from gpushard.functions.docstrings import described
-from gpushard.functions.values import is_value, sharding_of
+from gpushard.functions.values import is_committed, is_value, sharding_of
 from gpushard.geometry.format import Format
 from gpushard.geometry.sharding import Sharding
 from gpushard.numpy.arguments import as_list, as_value, holds_value, host_data, is_number, settle
@@ -254,13 +254,14 @@ def full_like(
     kind = a.dtype if hasattr(a, "dtype") else np.asarray(a).dtype
     sizes = own if shape is None else as_shape(shape)
     target = as_dtype(kind if dtype is None else dtype)
-    if place is not None or sharding_of(a) is None or len(sizes) != len(own):
+    like = sharding_of(a)
+    if place is not None or like is None or len(sizes) != len(own):
         return full(sizes, fill_value, target, device=device, out_sharding=out_sharding)
     if not is_number(fill_value):
         x = full(sizes, fill_value, target)
-        return x if x.sharding == a.sharding else settle(x, a.sharding)
+        return x if sharding_of(x) == like else settle(x, like)
     value = number_of(fill_value, target, "full_like", "fill_value")
-    return made_on(rows.FULL, sizes, target, (value,), a.sharding, committed=a.committed)
+    return made_on(rows.FULL, sizes, target, (value,), like, committed=is_committed(a))
 
 
 @_like

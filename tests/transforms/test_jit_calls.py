@@ -7,6 +7,7 @@ import gc
 import logging
 import pickle
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 import gpushard as gs
 import gpushard.numpy as gnp
-from gpushard import errors, stages, testing
+from gpushard import errors, lax, stages, testing
 from gpushard.transforms import compiled
 
 P = gs.P
@@ -547,3 +548,31 @@ def test_the_peak_of_memory_is_predicted(name: str, donated: bool) -> None:
         compiled(x)
         peak = sum(d.memory_stats()["peak_bytes_in_use"] for d in gs.devices())
         assert peak <= predicted <= 1.05 * peak
+
+
+LAID_OUT: list[Callable[[Any], Any]] = [
+    lambda x: gnp.zeros_like(x) + 1,
+    lambda x: gnp.full_like(x, gnp.arange(6)),
+    lambda x: gnp.ones_like(x.T, shape=(5, 3), dtype="int8"),
+    lambda x: gnp.empty_like(x.sum()),
+    lambda x: lax.scan(lambda c, row: (c + row, gnp.ones_like(row)), gnp.zeros_like(x[0]), x),
+    lambda x: lax.cond(x.sum() > 0, gnp.zeros_like, lambda y: y, x),
+    lambda x: gs.vmap(lambda row: row + gnp.ones_like(row) + gnp.ones_like(x).sum())(x),
+    lambda x: gnp.nonzero(x > 2, size=5),
+    lambda x: gnp.argwhere(x > 2, size=5),
+    lambda x: x[gnp.nonzero(x[:, 0] > 2, size=5)[0]],
+]
+"""What asks how another array lies."""
+
+
+@pytest.mark.parametrize("number", range(len(LAID_OUT)))
+def test_what_is_laid_out_as_others_is_so_under_jit(number: int) -> None:
+    f, value = LAID_OUT[number], np.arange(48.0).reshape(8, 6) % 7
+    with testing.runtime(backend="host", host_devices=4):
+        mesh = gs.make_mesh((2, 2), ("x", "y"))
+        placed = [gs.device_put(value, gs.NamedSharding(mesh, s)) for s in (P("x", "y"), P("y"))]
+        for x in (*placed, gnp.asarray(value)):
+            for found, want in zip(gs.tree.leaves(gs.jit(f)(x)), gs.tree.leaves(f(x)), strict=True):
+                assert found.sharding.is_equivalent_to(want.sharding, want.ndim)
+                assert found.aval == want.aval and found.committed == want.committed
+                np.testing.assert_array_equal(np.asarray(found), np.asarray(want))
