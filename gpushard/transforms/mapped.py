@@ -279,8 +279,10 @@ def brought(x: Mapped, mesh: Any) -> Mapped:
     value = x._value
     if not value._committed or getattr(value._sharding, "mesh", None) is mesh:
         return x
-    sharding = NamedSharding(mesh, P(*[name.place for name in x._names]))
-    value = value._moved(sharding, "a value of the function around this one")
+    places = [name.place for name in x._names]
+    if any(axis not in mesh.axis_names for place in places for axis in place or ()):
+        return x  # in groups of elements, which only a collective sees
+    value = value._moved(NamedSharding(mesh, P(*places)), "a value of the function around this one")
     return mapped(value, x._names, x._frame, x._source)
 
 

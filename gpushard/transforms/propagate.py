@@ -191,7 +191,8 @@ class Layout:
                 maker = self.maker.get(x)
                 if maker is None or maker in pulled or not self.is_open(maker):
                     continue
-                if keeps(want[0], self.steps[maker].wanted):
+                same_devices = set(want[1].devices) == set(self.place[x][1].devices)
+                if same_devices and keeps(want[0], self.steps[maker].wanted):
                     line.append((maker, want[0]))
         self._undo(kept)
         return kept > 0

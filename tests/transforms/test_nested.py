@@ -90,6 +90,11 @@ def test_maps_in_maps_are_loops(chunk: int) -> None:
         check(seed)
 
 
+@pytest.mark.parametrize("seed", [1018, 1059, 2171])
+def test_groups_of_elements_within_a_map_of_maps(seed: int) -> None:
+    check(seed)
+
+
 def test_devices_that_do_their_work_late() -> None:
     for seed in range(some(30, 300)):
         with late_devices(seed, host_devices=8, host_domains=(1, 2, 4, 8)[seed % 4]):

@@ -310,3 +310,12 @@ def test_tilings_that_were_forgotten_meanwhile() -> None:
     sharding._tilings.clear()
     assert gs.jit(f)(value).tolist() == [28]
     assert gs.jit(lambda v: f(v * 2) + 1)(gs.device_put(value)).tolist() == [57]
+
+
+def test_values_stay_on_the_devices_that_users_chose(mesh: Any) -> None:
+    """What comes of arrays on other devices, which follow, is no place for what is committed."""
+    x = gs.device_put(np.arange(48.0).reshape(8, 6), gs.NamedSharding(mesh, P("x", "y")))
+    counts = gs.jit(lambda x: gnp.histogram(x, bins=4)[0])(x)
+    assert counts.tolist() == [12, 12, 12, 12]
+    edges = gs.jit(lambda x: gnp.arange(5) * (x.max() - x.min()) + x.min())(x)
+    np.testing.assert_array_equal(np.asarray(edges), np.arange(5) * 47.0)
