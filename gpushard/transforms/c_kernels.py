@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.ops.row import Kernel
+from gpushard.runtime.kernel_checks import check
 from gpushard.transforms.c_source import c_source
 from gpushard.transforms.compiled import compiled
 from gpushard.transforms.nests import Nest, merged
@@ -32,8 +33,11 @@ def c_kernel(compiler: str, nest: Nest) -> Kernel | None:
         return None
     short, groups = merged(nest)
     source = c_source(short)
-    function = None if source is None else compiled(path, source.text)
-    if function is None or source is None:
+    if source is None:
+        return None
+    check(source.program)
+    function = compiled(path, source.text)
+    if function is None:
         return None
     count = nest.operands + len(nest.results)
     dtypes = [nest.dtype(result.place) for result in nest.results]
@@ -65,7 +69,7 @@ def c_kernel(compiler: str, nest: Nest) -> Kernel | None:
                 for operand, itemsize in strided:
                     lengths += [n // itemsize for n in given[operand].strides]
                 taken = sizes(*lengths)
-            nbytes = 8 * sum(math.prod([lengths[loop] for loop in row]) for row in source.rows)
+            nbytes = 8 * sum(n * math.prod([lengths[x] for x in row]) for n, row in source.scratch)
             kept = _address(scratch.array(0, (nbytes,), _BYTE)) if nbytes else None
             function(pointers(*map(_address, given)), taken, kept)
         elif outs:

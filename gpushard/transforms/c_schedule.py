@@ -2,13 +2,19 @@
 
 Operations that go over the same loops share them, as a group. Reductions along the lanes are
 levels: what needs their results is done in another pass over the strips.
+
+Independent loops are around everything. An operation that lacks one of them is done in its first
+turn only, if nothing needs the result in other turns. Otherwise it is done again in each turn: it
+counts as one that varies along the loop.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
+from gpushard.runtime.kernel_checks import MOST_STACK
+from gpushard.runtime.kernel_tree import Array, Dim, Expr, Name, number
 from gpushard.transforms.expressions import TYPES
 from gpushard.transforms.nests import Nest, Op
 
@@ -16,11 +22,12 @@ _LANES, _STRIP = 128, 512
 """Elements of a strip where there are short loops, and where there are none."""
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Group:
     """Operations that share their loops."""
 
     loops: frozenset[int]  # short ones, and the lanes
+    first: frozenset[int]  # independent loops in whose first turn they are done
     ops: list[int] = dataclasses.field(default_factory=list)
     reduced: frozenset[int] | None = None  # those that it reduces, if it does
 
@@ -44,6 +51,19 @@ def _lanes(nest: Nest) -> int:
     return max(loops, key=lambda loop: (dense.count(loop), loop))
 
 
+def _lacked(nest: Nest, outer: Collection[int]) -> dict[int, frozenset[int]]:
+    """Find the independent loops in whose first turn alone each operation is done."""
+    lacked: dict[int, frozenset[int]] = {}
+    ahead = len(nest.loads)
+    for place, op in reversed(list(enumerate(nest.ops, ahead))):
+        loops = frozenset(outer) - op.loops.union(op.reduced)
+        for user, other in enumerate(nest.ops[place + 1 - ahead :], place + 1):
+            if any(at == place for at, _ in other.operands):
+                loops &= lacked[user]
+        lacked[place] = loops
+    return lacked
+
+
 class Schedule:
     """What is done when, and where values are.
 
@@ -52,13 +72,22 @@ class Schedule:
     """
 
     def __init__(self, nest: Nest) -> None:
-        self.nest = nest
         self.lanes = lanes = _lanes(nest)
         """The loop whose elements are the lanes of strips."""
         self.first = len(nest.loads)
-        self.ops = dict(enumerate(nest.ops, self.first))
         self.short = [loop for loop in sorted(nest.short) if loop != lanes]
         self.outer = [n for n in range(len(nest.sizes)) if n != lanes and n not in nest.short]
+        self.lacked = _lacked(nest, self.outer)
+        """For each operation the independent loops in whose first turn alone it is done."""
+        spread = [
+            op.loops | (frozenset(self.outer) - {*op.reduced} - self.lacked[place])
+            for place, op in enumerate(nest.ops, self.first)
+        ]
+        self.nest = dataclasses.replace(nest, ops=tuple([
+            dataclasses.replace(op, loops=loops) for op, loops in zip(nest.ops, spread, strict=True)
+        ]))  # fmt: skip
+        """The nest, in which operations vary along the loops in whose turns they are done again."""
+        self.ops = dict(enumerate(self.nest.ops, self.first))
         self.strip = _LANES if self.short else _STRIP
         self.result_of: dict[int, list[int]] = {}
         for n, result in enumerate(nest.results):
@@ -66,9 +95,13 @@ class Schedule:
         self.level: dict[int, int] = {}
         self.groups: dict[tuple[int, bool], list[Group]] = {}
         self.group_of: dict[int, Group] = {}
-        self.rows: list[tuple[int, ...]] = []
-        self.declared: list[str] = []  # what is known in all loops
+        self.scratch: list[Array] = []  # in memory that the kernel is given, one behind the other
+        self.stack: list[Array] = []  # known in all loops
+        self._bytes = 0  # of the stack
         self._schedule()
+        self.loads = [self._load(n) for n in range(self.first)]
+        self.results = [self._result(n) for n in range(len(nest.results))]
+        self.totals: dict[int, Array] = {}  # of each reduction that is added to strip by strip
         self._store()
 
     def is_last(self, op: Op) -> bool:
@@ -83,123 +116,144 @@ class Schedule:
             self.level[load] = 0
         for place, op in self.ops.items():
             needs = [at for at, _ in op.operands if at is not None]
-            own = max((self.level[at] for at in needs), default=0)
+            level = max((self.level[at] for at in needs), default=0)
             space = (op.loops | set(op.reduced)) - set(self.outer)
+            first = self.lacked[place]
             reduced = frozenset(op.reduced) - set(self.outer) if op.reduced else None
-            groups = self.groups.setdefault((own, self.lanes in space), [])
+            groups = self.groups.setdefault((level, self.lanes in space), [])
             after = 0
             for at in needs:
                 of = self.group_of.get(at)
                 if of in groups:
-                    n = groups.index(of)
-                    after = max(after, n + (self.ops[at].reduced != () or of.loops != space))
+                    apart = self.ops[at].reduced != () or (of.loops, of.first) != (space, first)
+                    after = max(after, groups.index(of) + apart)
             for group in groups[after:]:
-                if group.loops == space and (reduced is None or group.reduced in (None, reduced)):
+                alike = (group.loops, group.first) == (space, first)
+                if alike and (reduced is None or group.reduced in (None, reduced)):
                     break
             else:
-                group = Group(frozenset(space))
+                group = Group(frozenset(space), first)
                 groups.append(group)
             group.ops.append(place)
             group.reduced = group.reduced if reduced is None else reduced
             self.group_of[place] = group
-            self.level[place] = own + (self.lanes in op.reduced)
+            self.level[place] = level + (self.lanes in op.reduced)
+
+    # Where values are.
+
+    def length(self, loop: int) -> Expr:
+        """Name the length of a loop."""
+        known = loop in self.nest.short and loop != self.lanes
+        return number(self.nest.sizes[loop]) if known else Name(f"n{loop}")
+
+    def lengths(self, loops: Iterable[int]) -> list[tuple[int, Expr]]:
+        """Return loops with their lengths, as statements are put into them."""
+        return [(loop, self.length(loop)) for loop in loops]
+
+    def dim(self, loop: int | None, *, strip: bool = False) -> Dim:
+        """Return the dim of an array along a loop; of a strip if there is no more than that."""
+        if loop is None:
+            return Dim(None, number(1))
+        if strip:
+            return Dim(loop, number(self.strip), "strip")
+        return Dim(loop, self.length(loop), "whole" if loop == self.lanes else "")
+
+    def _load(self, n: int) -> Array:
+        load = self.nest.loads[n]
+        strides = None
+        if any(load.more):
+            strides = (*[Name(f"z{n}_{dim}") for dim in range(len(load.dims) - 1)], number(1))
+        dims = tuple([
+            dataclasses.replace(self.dim(loop), start=start)
+            for loop, start in zip(load.dims, load.starts, strict=True)
+        ])  # fmt: skip
+        name = TYPES[load.dtype]
+        size = load.dtype.itemsize
+        return Array(f"a{n}", name, dims, "operand", size, strides, frozenset(self.outer))
+
+    def _result(self, n: int) -> Array:
+        result = self.nest.results[n]
+        dtype, last = self.nest.dtype(result.place), self.is_last(self.ops[result.place])
+        dims = tuple([self.dim(loop) for loop in result.dims])
+        ahead = frozenset[int]() if last else frozenset(self.outer)
+        return Array(f"r{n}", TYPES[dtype], dims, "result", dtype.itemsize, None, ahead)
+
+    def array(self, name: str, kind: str, dims: Sequence[Dim], itemsize: int) -> Array:
+        """Return an array for values between operations: on the stack while there is room.
+
+        What is beyond lies in memory that the kernel is given, as does all whose size depends on
+        lengths.
+        """
+        array = Array(name, kind, tuple(dims), "stack", itemsize)
+        known = all(str(dim.length).isdigit() for dim in dims)
+        if not dims or (known and self._bytes + array.stack_bytes <= MOST_STACK):
+            self._bytes += array.stack_bytes
+            return array
+        array = dataclasses.replace(array, memory="scratch")
+        self.scratch.append(array)
+        return array
+
+    def _keep(self, name: str, kind: str, dims: Sequence[Dim], itemsize: int) -> Array:
+        """Return the same, as an array that is known in all loops."""
+        array = self.array(name, kind, dims, itemsize)
+        if array.memory == "stack":
+            self.stack.append(array)
+        return array
 
     def _store(self) -> None:
         """Say where values are that other loops need."""
-        self.stored: dict[int, str] = {}
+        self.stored: dict[int, Array] = {}
         used: dict[int, set[int]] = {}
         for place, op in self.ops.items():
             for at, _ in op.operands:
-                same = self.group_of.get(at) is self.group_of[place] if at is not None else True
-                if at is not None and not (
-                    same and not (at >= self.first and self.ops[at].reduced)
-                ):
+                if at is not None and not self.is_here(at, self.group_of[place]):
                     level = self.level[place] - (self.lanes in op.reduced)
                     used.setdefault(at, set()).add(level)
-        self.packed: dict[int, set[int]] = {}
         for place, op in self.ops.items():
-            t = TYPES[op.dtype]
-            if self.is_last(op):
-                continue
-            own = [loop for loop in self.short if loop in op.loops]
-            if self.lanes not in op.loops:
-                if op.reduced or place in used:
-                    self._array(place, t, own, 1)
-            elif place in used and max(used[place]) > self.level[place]:
-                if place in self.result_of:
-                    n = self.result_of[place][0]
-                    self.stored[place] = f"r{n}[{self.at(self.nest.results[n].dims, n + 10**6)}]"
-                else:
-                    self._row(place, t, own)
-            elif place in used:
-                self._array(place, t, own, self.strip)
+            self._store_op(place, op, used.get(place, set()))
+        self.packed: dict[int, set[int]] = {}
         for at in [at for at in used if at < self.first]:
             load = self.nest.loads[at]
             if not self.short or self.lanes not in load.loops or load.dims[-1] == self.lanes:
                 continue
-            own = [loop for loop in self.short if loop in load.loops]
-            if self.outer and not load.loops.intersection(self.outer):
-                self._row(at, TYPES[load.dtype], own)
-                self.packed[at] = set()
+            once = bool(self.outer) and not load.loops.intersection(self.outer)
+            dims = [self.dim(loop) for loop in self.short if loop in load.loops]
+            dims.append(self.dim(self.lanes, strip=not once))
+            kind, size = TYPES[load.dtype], load.dtype.itemsize
+            self.stored[at] = self._keep(f"{'w' if once else 'b'}{at}", kind, dims, size)
+            self.packed[at] = set() if once else used[at]
+
+    def _store_op(self, place: int, op: Op, used: Collection[int]) -> None:
+        """Say where the value of an operation is; `used` are the levels of who needs it."""
+        kind, size = TYPES[op.dtype], op.dtype.itemsize
+        dims = [self.dim(loop) for loop in self.short if loop in op.loops]
+        wide = "double" if op.dtype.kind == "f" else "int64_t"
+        if self.is_last(op):
+            result = self.nest.results[self.result_of[place][0]]
+            over = [self.dim(loop) for loop in result.dims if loop is not None]
+            self.totals[place] = self._keep(f"t{place}", wide, over, 8)
+            return
+        if self.lanes in op.reduced:
+            self.totals[place] = self._keep(f"t{place}", wide, dims, 8)
+        if self.lanes not in op.loops:
+            if used:
+                self.stored[place] = self._keep(f"b{place}", kind, dims, size)
+        elif used and max(used) > self.level[place]:
+            exact = [n for n in self.result_of.get(place, ()) if self.is_exact(n)]
+            if exact:
+                self.stored[place] = self.results[exact[0]]
             else:
-                self._array(at, TYPES[load.dtype], own, self.strip)
-                self.packed[at] = used[at]
+                over = [*dims, self.dim(self.lanes)]
+                self.stored[place] = self._keep(f"w{place}", kind, over, size)
+        elif used:
+            over = [*dims, self.dim(self.lanes, strip=True)]
+            self.stored[place] = self._keep(f"b{place}", kind, over, size)
 
-    def _array(self, place: int, t: str, loops: Sequence[int], lanes: int) -> None:
-        size = lanes
-        for loop in loops:
-            size *= self.nest.sizes[loop]
-        self.declared.append(f"{t} b{place}[{size}];")
-        at = self.dense(loops)
-        self.stored[place] = f"b{place}[{f'({at}) * {lanes} + t' if lanes > 1 else at}]"
+    def is_exact(self, result: int) -> bool:
+        """Whether a result varies along all loops in whose turns its operation is done."""
+        place, dims = self.nest.results[result].place, self.nest.results[result].dims
+        return self.ops[place].loops <= frozenset(dims)
 
-    def _row(self, place: int, t: str, loops: Sequence[int]) -> None:
-        self.memory((*loops, self.lanes), f"{t} *restrict w{place}", t)
-        self.stored[place] = f"w{place}[({self.dense(loops)}) * n{self.lanes} + j0 + t]"
-
-    def memory(self, loops: tuple[int, ...], name: str, t: str) -> None:
-        """Take some of the memory that the function is given."""
-        self.rows.append(loops)
-        size = " * ".join([f"n{loop}" for loop in loops] or ["1"])
-        self.declared += [f"{name} = ({t} *)rows;", f"rows += 8 * ({size});"]
-
-    def around(self, loops: Iterable[int]) -> list[str]:
-        """Return what short loops begin with."""
-        return [f"for (int64_t i{n} = 0; i{n} < {self.nest.sizes[n]}; i{n}++)" for n in loops]
-
-    def dense(self, loops: Iterable[int]) -> str:
-        """Return the number of an element in an array over short loops."""
-        text = "0"
-        for loop in loops:
-            text = f"({text}) * {self.nest.sizes[loop]} + i{loop}"
-        return text
-
-    def strides(self, dims: Sequence[int | None], load: int) -> list[str]:
-        """Return the distance of neighbours along each dim of an array."""
-        if load < self.first and any(self.nest.loads[load].more):
-            return [*(f"z{load}_{dim}" for dim in range(len(dims) - 1)), "1"]
-        found = []
-        for dim in range(len(dims)):
-            later = [f"n{loop}" for loop in dims[dim + 1 :] if loop is not None]
-            found.append(" * ".join(later) or "1")
-        return found
-
-    def at(self, dims: Sequence[int | None], load: int, *, outer: bool = False) -> str:
-        """Return which element of an array it is, from where independent loops are (or until)."""
-        terms = []
-        for dim, stride in zip(dims, self.strides(dims, load), strict=True):
-            if dim is not None and (dim in self.outer) == outer:
-                index = "(j0 + t)" if dim == self.lanes else f"i{dim}"
-                terms.append(index if stride == "1" else f"{index} * {stride}")
-        return " + ".join(terms) or "0"
-
-    def value(self, place: int, group: Group) -> str:
-        """Return the text of a value in the loops of a group."""
-        if place in self.stored and not self._is_here(place, group):
-            return self.stored[place]
-        if place < self.first:
-            return f"a{place}[{self.at(self.nest.loads[place].dims, place)}]"
-        return f"v{place}"
-
-    def _is_here(self, place: int, group: Group) -> bool:
+    def is_here(self, place: int, group: Group) -> bool:
+        """Whether a value is a name in the loops of a group."""
         return self.group_of.get(place) is group and not self.ops[place].reduced

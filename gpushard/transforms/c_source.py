@@ -5,7 +5,11 @@ strips of a fixed number of elements, the lanes; short loops are within a strip,
 Operations that go over the same loops share them: what is only used there is a number in a
 register, what is used elsewhere in a strip is in an array as long as that, and what is needed once
 the strips have been reduced is in one as long as the loop. So there is one pass over the strips
-for each reduction along them that others need, all in cache.
+for each reduction along them that others need, all in cache. For `x / x.sum()` of a vector:
+
+    for (j0 ...) { c = 0; for (t ...) c += x[j0 + t]; total += c; }      the strips, first pass
+    b = total;                                                           a level is over
+    for (j0 ...) for (t ...) r[j0 + t] = x[j0 + t] / b;                  second pass
 
 Sums are over the lanes of a strip in the type of the result, strips are added in double precision:
 they do not depend on how other loops are split.
@@ -14,11 +18,37 @@ they do not depend on how other loops are split.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
 from gpushard.ops.aval import Dtype
+from gpushard.runtime.kernel_checks import Program, Task
+from gpushard.runtime.kernel_tree import (
+    Array,
+    Call,
+    Declare,
+    Element,
+    Expr,
+    First,
+    FullStrip,
+    Lanes,
+    Let,
+    Name,
+    Point,
+    Register,
+    Scope,
+    Set,
+    Statement,
+    Step,
+    Strips,
+    around,
+    element,
+    infix,
+    lines_of,
+    product,
+    total,
+)
 from gpushard.transforms.c_products import PRELUDE as PRODUCTS
 from gpushard.transforms.c_products import Product, product_source
 from gpushard.transforms.c_schedule import Group, Schedule
@@ -27,11 +57,12 @@ from gpushard.transforms.expressions import (
     PRELUDE,
     SUMS,
     TYPES,
+    cast,
     expression,
     is_reduction,
     literal,
 )
-from gpushard.transforms.nests import Nest, Op
+from gpushard.transforms.nests import Nest, Op, Result
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,16 +70,25 @@ class Source:
     """A function in C: `region(operands and results, lengths and strides, memory)`."""
 
     text: str
-    rows: tuple[tuple[int, ...], ...]  # the loops over which memory has 8 bytes for each element
+    # Memory that it takes: 8 bytes for each element of arrays, so many times loops.
+    scratch: tuple[tuple[int, tuple[int, ...]], ...]
     strided: tuple[int, ...]  # loads whose strides it takes, one for each dim
+    program: Program  # what the text is made of
 
 
 def c_source(nest: Nest) -> Source | None:
-    """Return a nest as a function in C; None where something has no expression."""
-    known = all(nest.dtype(place) in TYPES for place in range(len(nest.loads) + len(nest.ops)))
-    if not known or len(nest.inner - nest.short) > 1 or not nest.sizes:
+    """Write a nest as a function in C; None where something has no expression."""
+    dtypes = [nest.dtype(place) for place in range(len(nest.loads) + len(nest.ops))]
+    if len(nest.inner - nest.short) > 1 or not nest.sizes or not {*dtypes} <= TYPES.keys():
         return None
-    return _Writer(nest).source()
+    try:
+        return _Writer(nest).source()
+    except _UnknownError:
+        return None
+
+
+class _UnknownError(Exception):
+    """There is no expression for an operation."""
 
 
 class _Writer(Schedule):
@@ -58,40 +98,223 @@ class _Writer(Schedule):
         super().__init__(nest)
         self._products: dict[str, str] = {}  # functions that it calls
 
-    def source(self) -> Source | None:
+    def source(self) -> Source:
         """Write it."""
-        body: list[str] = []
-        for level in range(1 + max(self.level.values(), default=0)):
+        levels = 1 + max(self.level.values(), default=0)
+        body: list[Statement] = []
+        for level in range(levels):
             body += self._totals_of(level)
             for group in self.groups.get((level, False), []):
-                lines = self._loops(group)
-                if lines is None:
-                    return None
-                body += lines
-            groups = self.groups.get((level, True), [])
-            if groups:
-                strip = [self._packed(level)]
-                for group in groups:
-                    lines = self._loops(group)
-                    if lines is None:
-                        return None
-                    strip.append(lines)
-                body += self._strips(level, [line for lines in strip for line in lines])
-        body += self._totals_of(1 + max(self.level.values(), default=0))
-        return self._function(body)
+                body += self._loops(group)
+            strip: list[Statement] = []
+            for group in self.groups.get((level, True), []):
+                strip += self._loops(group)
+            if strip:
+                body += self._strips([*self._packed(level), *strip])
+        body += self._totals_of(levels)
+        before, points, after = self._ends()
+        whole = around(
+            [(loop, Name(f"n{loop}")) for loop in self.outer], [Point(tuple(points)), *body]
+        )
+        return self._function((*before, *whole, *after))
 
-    def _loops(self, group: Group) -> list[str] | None:
+    def _strips(self, body: Sequence[Statement]) -> list[Statement]:
+        return [Strips(self.lanes, self.strip, tuple(body), bool(self.short))]
+
+    def _guarded(self, loops: Collection[int], body: Sequence[Statement]) -> list[Statement]:
+        """Do something in the first turn of some loops only."""
+        return [First(tuple(sorted(loops)), tuple(body))] if loops and body else [*body]
+
+    # Groups of operations.
+
+    def _loops(self, group: Group) -> list[Statement]:
         """Return the loops of a group."""
-        product = self._product(group.ops[0]) if len(group.ops) == 1 else None
-        if product is not None and not product.across:
-            return [self._call(group.ops[0], product)]
-        lines = self._loop_lines(group)
-        if lines is None or product is None:
-            return lines
-        return [f"if (m == {self.strip}) {self._call(group.ops[0], product)} else", *lines]
+        call = self._call(group.ops[0]) if len(group.ops) == 1 else None
+        if call is not None and not call.adds:
+            return self._guarded(group.first, [call])
+        loops: Statement = Scope(self._loop_statements(group))
+        if call is not None:
+            loops = FullStrip(self.strip, call, (loops,))
+        return self._guarded(group.first, [loops])
+
+    def _loop_statements(self, group: Group) -> tuple[Statement, ...]:
+        reduced = group.reduced or frozenset()
+        over = [loop for loop in self.short if loop in group.loops and loop not in reduced]
+        within = [loop for loop in self.short if loop in reduced]
+        in_lanes = self.lanes in group.loops
+        parts = _Parts(in_lanes and self.lanes not in reduced, self)
+        for place in group.ops:
+            (self._reduction if self.ops[place].reduced else self._plain)(place, group, parts)
+        body: Sequence[Statement] = parts.body
+        if in_lanes:
+            body = [Lanes(self.lanes, tuple(body), tuple(parts.clauses))]
+        inside = around(self.lengths(within), body)
+        return around(self.lengths(over), [*parts.before, *inside, *parts.after])
+
+    def _value(self, place: int, group: Group) -> Expr:
+        """Name a value in the loops of a group."""
+        if place in self.stored and not self.is_here(place, group):
+            return element(self.stored[place])
+        if place < self.first:
+            return element(self.loads[place])
+        return Register(f"v{place}", place=place)
+
+    def _operands(self, op: Op, group: Group) -> list[Expr]:
+        operands = [
+            literal(value, dtype) if at is None else self._value(at, group)
+            for (at, value), dtype in zip(op.operands, op.types, strict=False)
+        ]
+        known = [x for x in operands if x is not None]
+        if len(known) < len(operands):
+            raise _UnknownError
+        return known
+
+    def _plain(self, place: int, group: Group, parts: _Parts) -> None:
+        """Write an elementwise operation."""
+        op = self.ops[place]
+        numbers = [x for _, x in op.operands]
+        value = expression(op.name, self._operands(op, group), op.types, op.dtype, numbers)
+        if value is None:
+            raise _UnknownError
+        kind = "int" if op.dtype.kind == "b" else TYPES[op.dtype]  # as wide as what it decides of
+        name = Register(f"v{place}", place=place)
+        parts.body.append(Let(name, kind, value, Step("compute", place)))
+        parts.body += self._stored(place, name)
+
+    def _stored(self, place: int, value: Expr) -> list[Statement]:
+        """Write a value to where others need it, and to results."""
+        statements: list[Statement] = []
+        if place in self.stored and self.stored[place].memory != "result":
+            statements.append(Set(element(self.stored[place]), value, Step("keep", place)))
+        for n in self.result_of.get(place, []):
+            dims = self.nest.results[n].dims
+            written = Set(element(self.results[n]), value, Step("write", place))
+            again = self.ops[place].loops.difference(loop for loop in dims if loop is not None)
+            statements += self._guarded(again, [written])
+        return statements
+
+    # Reductions.
+
+    def _reduction(self, place: int, group: Group, parts: _Parts) -> None:
+        op = self.ops[place]
+        operands = self._operands(op, group)
+        if not is_reduction(op.name, op.types[0], op.dtype):
+            raise _UnknownError
+        across = self.lanes in op.reduced
+        if op.name in POSITIONS:
+            if across or self.is_last(op):
+                raise _UnknownError
+            self._position(place, operands[0], parts)
+            return
+        name = TYPES[op.dtype]
+        sums = parts.accumulator(place, "c", name, op.dtype.itemsize)
+        parts.start(place, sums, _start(op))
+        value = product([cast(x, name) for x in operands])
+        if op.name in SUMS:
+            parts.body.append(Set(sums, value, Step("add", place), "+="))
+            parts.clauses += [f"reduction(+:{sums})"] * across
+        elif across:
+            self._extreme_of_lanes(place, sums, value, parts)
+        else:
+            x = Register(f"x{place}", place=place)
+            parts.body.append(Let(x, name, value, Step("compute", place)))
+            parts.body.append(Set(sums, _extreme(op, sums, x), Step("add", place)))
+        if across or self.is_last(op):
+            self._add_strip(place, sums, parts)
+            return
+        value = self._mean(op, sums) if op.name == "mean" else sums
+        parts.ending(self._stored(place, cast(value, name)))
+
+    def _extreme_of_lanes(self, place: int, best: Element, value: Expr, parts: _Parts) -> None:
+        """Look for what is not a number apart, so that lanes are independent."""
+        op = self.ops[place]
+        sign, name = ">" if op.name == "max" else "<", TYPES[op.dtype]
+        nan = parts.accumulator(place, "q", "int", 4)
+        parts.start(place, nan, Name("0"))
+        x = Register(f"x{place}", place=place)
+        parts.body += [
+            Let(x, name, value, Step("compute", place)),
+            Set(best, Expr(f"{{0}} {sign} {{1}} ? {{0}} : {{1}}", (x, best)), Step("add", place)),
+            Set(nan, Expr("{0} != {0}", (x,)), Step("add", place), "|="),
+        ]
+        parts.clauses += [f"reduction({op.name}:{best})", f"reduction(|:{nan})"]
+        if op.dtype.kind == "f":
+            chosen = Expr("{} ? {} : {}", (nan, Name('__builtin_nan("")'), best))
+            parts.after.append(Set(best, chosen, Step("adjust", place)))
+
+    def _add_strip(self, place: int, sums: Element, parts: _Parts) -> None:
+        """Add what a strip has come to."""
+        op, to = self.ops[place], element(self.totals[place])
+        if op.name in SUMS:
+            parts.ending([Set(to, sums, Step("add", place), "+=")])
+        else:
+            parts.ending([Set(to, _extreme(op, to, sums), Step("add", place))])
+
+    def _position(self, place: int, value: Expr, parts: _Parts) -> None:
+        op = self.ops[place]
+        own, least = op.types[0], op.name == "argmin"
+        at = parts.accumulator(place, "c", "int32_t", 4)
+        best = parts.accumulator(place, "m", TYPES[own], own.itemsize)
+        parts.start(place, at, Name("0"))
+        parts.start(place, best, _worst(own, least))
+        x, better = Register(f"x{place}", place=place), Register(f"y{place}", place=place)
+        form = f"{{0}} {'<' if least else '>'} {{1}}"
+        if own.kind == "f":
+            form = f"({form}) | (({{0}} != {{0}}) & ({{1}} == {{1}}))"
+        number: Expr = Name("0")
+        for loop in op.reduced:
+            number = total([product([number, self.length(loop)]), Name(f"i{loop}")])
+        step = Step("add", place)
+        parts.body += [
+            Let(x, TYPES[own], value, Step("compute", place)),
+            Let(better, "int", Expr(form, (x, best)), Step("compute", place)),
+            Set(best, Expr("{} ? {} : {}", (better, x, best)), step),
+            Set(at, Expr("{} ? {} : {}", (better, cast(number, "int32_t"), at)), step),
+        ]
+        parts.ending(self._stored(place, at))
+
+    def _mean(self, op: Op, sums: Expr) -> Expr:
+        lengths = [cast(self.length(loop), TYPES[op.dtype]) for loop in op.reduced]
+        return Expr("{} / {}", (sums, infix("*", lengths, 1)))
+
+    def _totals_of(self, level: int) -> list[Statement]:
+        """Return what ends the reductions along the strips before, and begins the next ones."""
+        statements: list[Statement] = []
+        for place, op in self.ops.items():
+            if self.lanes not in op.reduced or self.is_last(op):
+                continue
+            loops = self.lengths([loop for loop in self.short if loop in op.loops])
+            sums, body = element(self.totals[place]), list[Statement]()
+            if self.level[place] == level + 1:
+                body = [Set(sums, _start(op), Step("start", place))]
+            if self.level[place] == level:
+                value = self._mean(op, sums) if op.name == "mean" else sums
+                body = self._stored(place, cast(value, TYPES[op.dtype]))
+            if body:
+                statements += self._guarded(self.lacked[place], around(loops, body))
+        return statements
+
+    # Products, by functions.
+
+    def _call(self, place: int) -> Call | None:
+        """Return an operation as a call of a function of its own, if it is a product of strips."""
+        function = self._product(place)
+        if function is None:
+            return None
+        if function.name not in self._products:
+            self._products[function.name] = product_source(function)
+        arrays = [self._array_of(at) for at in function.factors]
+        to = (self.totals if function.across else self.stored)[place]
+        op = self.ops[place]
+        loops = (op.loops | {*op.reduced, self.lanes}) - {*self.outer}
+        text = f"{function.name}({arrays[0].name}, {arrays[1].name}, {to.name})"
+        reads = (element(arrays[0]), element(arrays[1]))
+        return Call(text, place, frozenset(loops), reads, element(to), function.across)
+
+    def _array_of(self, at: int) -> Array:
+        return self.stored[at] if at in self.stored else self.loads[at]
 
     def _product(self, place: int) -> Product | None:
-        """Return an operation as a product of strips, which has a function of its own."""
         op = self.ops[place]
         if op.name != "product" or self.is_last(op) or not self.short:
             return None
@@ -103,7 +326,7 @@ class _Writer(Schedule):
         if not across and (self.lanes not in op.loops or place in self.result_of):
             return None
         x, y = [self._strides_in_strip(at) for at in factors]
-        if x is None or y is None or not (across or self.stored.get(place, "").startswith("b")):
+        if x is None or y is None or not (across or self._is_of_strips(place)):
             return None
         sizes = {loop: self.nest.sizes[loop] for loop in self.short}
         return Product(
@@ -113,222 +336,93 @@ class _Writer(Schedule):
             x, y, self._dense_strides(op.loops), across, (factors[0], factors[1]),
         )  # fmt: skip
 
+    def _is_of_strips(self, place: int) -> bool:
+        """Whether an array has no more of a value than a strip of it."""
+        dims = self.stored[place].dims if place in self.stored else None
+        return dims is not None and all(dim.lanes != "whole" for dim in dims)
+
     def _strides_in_strip(self, at: int) -> dict[int, int] | None:
         """Return the strides of a value in a strip along short loops; None if it is not dense."""
         loops = self.nest.loops(at)
         if at in self.stored:
-            return self._dense_strides(loops) if self.stored[at].startswith("b") else None
+            return self._dense_strides(loops) if self._is_of_strips(at) else None
         if at >= self.first or self.lanes in loops or any(self.nest.loads[at].more):
             return None
-        size, own = 1, {}
+        size, strides = 1, {}
         dims = [dim for dim in self.nest.loads[at].dims if dim is not None]
         for n, loop in enumerate(reversed(dims)):
             if loop in self.short:
-                own[loop], size = size, size * self.nest.sizes[loop]
+                strides[loop], size = size, size * self.nest.sizes[loop]
             elif any(other in self.short for other in dims[: len(dims) - n]):
                 return None
-        return own
+        return strides
 
     def _dense_strides(self, loops: Collection[int]) -> dict[int, int]:
         """Return the strides of an array over short loops, and over lanes if it has these."""
-        size, own = self.strip if self.lanes in loops else 1, {}
+        size, strides = self.strip if self.lanes in loops else 1, {}
         for loop in reversed([loop for loop in self.short if loop in loops]):
-            own[loop], size = size, size * self.nest.sizes[loop]
-        return own
+            strides[loop], size = size, size * self.nest.sizes[loop]
+        return strides
 
-    def _call(self, place: int, product: Product) -> str:
-        if product.name not in self._products:
-            self._products[product.name] = product_source(product)
-        x, y = [f"{'b' if at in self.stored else 'a'}{at}" for at in product.factors]
-        return f"{product.name}({x}, {y}, {'t' if product.across else 'b'}{place});"
+    # The function.
 
-    def _loop_lines(self, group: Group) -> list[str] | None:
-        reduced = group.reduced or frozenset()
-        kept = [loop for loop in self.short if loop in group.loops and loop not in reduced]
-        within = [loop for loop in self.short if loop in reduced]
-        in_lanes = self.lanes in group.loops
-        parts = _Parts(in_lanes and self.lanes not in reduced)
-        for place in group.ops:
-            if not (self._reduction if self.ops[place].reduced else self._plain)(
-                place, group, parts
-            ):
-                return None
-        lines = [f"{head} {{" for head in self.around(kept)]
-        lines += parts.before
-        lines += [f"{head} {{" for head in self.around(within)]
-        if in_lanes:
-            lines += [
-                f"#pragma omp simd {' '.join(parts.clauses)}",
-                "for (int64_t t = 0; t < m; t++) {",
-            ]
-        lines += parts.body
-        lines += ["}"] * (len(within) + in_lanes) + parts.after + ["}"] * len(kept)
-        return ["{", *lines, "}"]
-
-    def _given(self, op: Op, group: Group) -> list[str] | None:
-        given = []
-        for (at, number), own in zip(op.operands, op.types, strict=False):
-            text = literal(number, own) if at is None else self.value(at, group)
-            if text is None:
-                return None
-            given.append(text)
-        return given
-
-    def _plain(self, place: int, group: Group, parts: _Parts) -> bool:
-        op = self.ops[place]
-        given = self._given(op, group)
-        if given is None:
-            return False
-        text = expression(op.name, given, op.types, op.dtype, [x for _, x in op.operands])
-        if text is None:
-            return False
-        kind = "int" if op.dtype.kind == "b" else TYPES[op.dtype]  # as wide as what it decides of
-        parts.body.append(f"const {kind} v{place} = {text};")
-        if place in self.stored and not self.stored[place].startswith("r"):
-            parts.body.append(f"{self.stored[place]} = v{place};")
-        parts.body += self._results(place, f"v{place}")
-        return True
-
-    def _results(self, place: int, text: str) -> list[str]:
-        """Return what writes a value into results, in the loops along which it varies."""
-        return [
-            f"r{n}[{self.at(self.nest.results[n].dims, 10**6)}] = {text};"
-            for n in self.result_of.get(place, [])
-        ]
-
-    def _reduction(self, place: int, group: Group, parts: _Parts) -> bool:
-        op = self.ops[place]
-        given = self._given(op, group)
-        if given is None or not is_reduction(op.name, op.types[0], op.dtype):
-            return False
-        made, wide, start = TYPES[op.dtype], _wide(op.dtype), _start(op)
-        name = f"c{place}[t]" if parts.lanes else f"c{place}"
-        lane = "for (int64_t t = 0; t < m; t++) " if parts.lanes else ""
-        across = self.lanes in op.reduced
-        if op.name in POSITIONS:
-            if across or self.is_last(op):
-                return False
-            return self._position(place, given[0], name, lane, parts)
-        parts.before.append(f"{made} {name.replace('[t]', f'[{self.strip}]')};")
-        parts.before.append(f"{lane}{name} = {start};")
-        text = " * ".join([f"(({made})({x}))" for x in given])
-        if op.name in SUMS:
-            parts.body.append(f"{name} += {text};")
-            parts.clauses += [f"reduction(+:c{place})"] * across
-        elif across:  # what is not a number is looked for apart: so lanes are independent
-            sign = ">" if op.name == "max" else "<"
-            parts.before.append(f"int q{place} = 0;")
-            parts.body += [
-                f"const {made} x{place} = {text};",
-                f"{name} = x{place} {sign} {name} ? x{place} : {name};",
-                f"q{place} |= x{place} != x{place};",
-            ]
-            parts.clauses += [f"reduction({op.name}:c{place})", f"reduction(|:q{place})"]
-            nan = '__builtin_nan("")' if op.dtype.kind == "f" else "0"
-            parts.after.append(f"if (q{place}) c{place} = {nan};")
-        else:
-            parts.body += [f"const {made} x{place} = {text};", _extreme(op, name, f"x{place}")]
-        if across or self.is_last(op):
-            own = [loop for loop in self.short if loop in op.loops]
-            if self.is_last(op):
-                result = self.nest.results[self.result_of[place][0]]
-                at = self.at(result.dims, 10**6)
-                outer = self.at(result.dims, 10**6, outer=True)
-                to = f"t{place}[{at} + {outer}]"
-                self.memory(
-                    tuple(d for d in result.dims if d is not None), f"{wide} *t{place}", wide
-                )
-            else:
-                size = " * ".join([str(self.nest.sizes[loop]) for loop in own] or ["1"])
-                self.declared.append(f"{wide} t{place}[{size}];")
-                to = f"t{place}[{self.dense(own)}]"
-            if op.name in SUMS:
-                parts.after.append(f"{lane}{to} += {name};")
-            else:
-                parts.after.append(f"{lane}{{ {_extreme(op, to, name)} }}")
-            return True
-        value = f"{name} / {self._count(op)}" if op.name == "mean" else name
-        self._keep(place, f"({made})({value})", lane, parts)
-        return True
-
-    def _keep(self, place: int, text: str, lane: str, parts: _Parts) -> None:
-        to = [f"{self.stored[place]} = {text};"] if place in self.stored else []
-        to += self._results(place, text)
-        parts.after.append(f"{lane}{{ {' '.join(to)} }}")
-
-    def _position(self, place: int, text: str, name: str, lane: str, parts: _Parts) -> bool:
-        op = self.ops[place]
-        own = TYPES[op.types[0]]
-        best = name.replace(f"c{place}", f"m{place}")
-        size = f"[{self.strip}]" if parts.lanes else ""
-        parts.before += [f"int32_t c{place}{size};", f"{own} m{place}{size};"]
-        sign = "<" if op.name == "argmin" else ">"
-        parts.before.append(
-            f"{lane}{{ {name} = 0; {best} = {_worst(op.types[0], op.name == 'argmin')}; }}"
-        )
-        number = self.dense(op.reduced)
-        nan = f" | (x{place} != x{place} & {best} == {best})" if op.types[0].kind == "f" else ""
-        parts.body += [
-            f"const {own} x{place} = {text};",
-            f"const int y{place} = x{place} {sign} {best}{nan};",
-            f"{best} = y{place} ? x{place} : {best};",
-            f"{name} = y{place} ? (int32_t)({number}) : {name};",
-        ]
-        self._keep(place, name, lane, parts)
-        return True
-
-    def _count(self, op: Op) -> str:
-        return " * ".join([f"({TYPES[op.dtype]})n{loop}" for loop in op.reduced])
-
-    def _totals_of(self, level: int) -> list[str]:
-        """Return what ends the reductions along the strips before, and begins the next ones."""
-        lines: list[str] = []
-        for place, op in self.ops.items():
-            if self.lanes not in op.reduced or self.is_last(op):
-                continue
-            own = [loop for loop in self.short if loop in op.loops]
-            around = self.around(own)
-            total = f"t{place}[{self.dense(own)}]"
-            if self.level[place] == level + 1:
-                lines.append(f"{' '.join(around)} {total} = {_start(op)};")
-            if self.level[place] == level:
-                value = f"{total} / ({self._count(op)})" if op.name == "mean" else total
-                made = f"({TYPES[op.dtype]})({value})"
-                to = [f"{self.stored[place]} = {made};", *self._results(place, made)]
-                lines.append(f"{' '.join(around)} {{ {' '.join(to)} }}")
-        return lines
-
-    def _packed(self, level: int) -> list[str]:
+    def _packed(self, level: int) -> list[Statement]:
         """Return what brings elements of a strip next to each other that are not."""
-        lines: list[str] = []
-        for at, levels in self.packed.items():
-            if level in levels:
-                lines += self._pack(at, "m")
-        return lines
+        return [self._pack(at) for at, levels in self.packed.items() if level in levels]
 
-    def _pack(self, at: int, count: str) -> list[str]:
+    def _pack(self, at: int, *, whole: bool = False) -> Statement:
         load = self.nest.loads[at]
-        own = [loop for loop in self.short if loop in load.loops]
-        around = self.around(own)
-        text = f"a{at}[{self.at(load.dims, at)}]"
-        return [f"for (int64_t t = 0; t < {count}; t++)", *around, f"{self.stored[at]} = {text};"]
+        loops = self.lengths([loop for loop in self.short if loop in load.loops])
+        copied = Set(element(self.stored[at]), element(self.loads[at]), Step("pack", at))
+        return Lanes(self.lanes, around(loops, [copied]), None, whole)
 
-    def _strips(self, level: int, lines: list[str]) -> list[str]:
-        n, strip = self.lanes, self.strip
-        opened = f"for (int64_t j0 = 0; j0 < n{n}; j0 += {strip}) {{"
-        if not self.short:
-            return [
-                opened,
-                f"const int64_t m = j0 + {strip} < n{n} ? {strip} : n{n} - j0;",
-                *lines,
-                "}",
-            ]
-        return [
-            opened, f"if (j0 + {strip} <= n{n}) {{ enum {{ m = {strip} }};", *lines,
-            f"}} else {{ const int64_t m = n{n} - j0;", *lines, "} }",
-        ]  # fmt: skip
+    def _pointer(self, array: Array, number: int, *, const: bool) -> str:
+        """Point to the elements of an operand or result where the loops around have come to."""
+        kind = f"const {array.type}" if const else array.type
+        dims = range(len(array.dims))
+        starts = array.offset(dims, [Name(str(dim.start)) for dim in array.dims])
+        ahead = [n for n in dims if array.dims[n].loop in array.ahead]
+        outer = array.offset(ahead, [array.dims[n].index for n in ahead])
+        value = total([Name(f"(({kind} *)p[{number}])"), starts, outer])
+        return f"{kind} *restrict {array.name} = {value};"
 
-    def _function(self, body: list[str]) -> Source:
+    def _ends(self) -> tuple[list[Statement], list[str], list[Statement]]:
+        """Return what is done before the independent loops, first in them, and after them."""
+        before: list[Statement] = []
+        points: list[str] = []
+        after: list[Statement] = []
+        for n, (load, array) in enumerate(zip(self.nest.loads, self.loads, strict=True)):
+            once = n in self.packed and not self.packed[n]
+            line = self._pointer(array, load.operand, const=True)
+            if once:
+                before += [Point((line,)), self._pack(n, whole=True)]
+            else:
+                points.append(line)
+        for n, (result, array) in enumerate(zip(self.nest.results, self.results, strict=True)):
+            op, place = self.ops[result.place], result.place
+            line = self._pointer(array, self.nest.operands + n, const=False)
+            if not self.is_last(op):
+                points.append(line)
+                continue
+            sums = element(self.totals[place])
+            if n == self.result_of[place][0]:
+                before += self._everywhere(result, Set(sums, _start(op), Step("start", place)))
+            value = cast(self._mean(op, sums) if op.name == "mean" else sums, array.type)
+            before.append(Point((line,)))
+            after += self._everywhere(result, Set(element(array), value, Step("write", place)))
+        return before, points, after
+
+    def _everywhere(self, result: Result, statement: Statement) -> tuple[Statement, ...]:
+        """Do something for each element of a result."""
+        body: tuple[Statement, ...] = (statement,)
+        for loop in reversed([loop for loop in result.dims if loop is not None]):
+            if loop == self.lanes:
+                body = (Lanes(loop, body, None, whole=True),)
+            else:
+                body = around(self.lengths([loop]), body)
+        return body
+
+    def _function(self, body: tuple[Statement, ...]) -> Source:
         """Return all of it."""
         nest, head = self.nest, []
         for loop in range(len(nest.sizes)):
@@ -340,72 +434,92 @@ class _Writer(Schedule):
             for dim in range(len(nest.loads[n].dims)):
                 head.append(f"const int64_t z{n}_{dim} = n[{at}];")
                 at += 1
-        start, pointers, ends = [], [], []
-        for n, load in enumerate(nest.loads):
-            t, base = TYPES[load.dtype], f"p[{load.operand}]"
-            pairs = zip(load.starts, self.strides(load.dims, n), strict=True)
-            moved = "".join(f" + {first} * {stride}" for first, stride in pairs if first)
-            outer = self.at(load.dims, n, outer=True)
-            line = f"const {t} *restrict a{n} = (const {t} *){base}{moved} + {outer};"
-            if at_start := (n in self.packed and not self.packed[n]):
-                start += [line, "{ const int64_t j0 = 0;", *self._pack(n, f"n{self.lanes}"), "}"]
-            if not at_start:
-                pointers.append(line)
-        for n, result in enumerate(nest.results):
-            t, op = TYPES[nest.dtype(result.place)], self.ops[result.place]
-            whole = f"({t} *)p[{nest.operands + n}]"
-            if not self.is_last(op):
-                outer = self.at(result.dims, 10**6, outer=True)
-                pointers.append(f"{t} *restrict r{n} = {whole} + {outer};")
-                continue
-            size = " * ".join([f"n{dim}" for dim in result.dims if dim is not None] or ["1"])
-            each = f"for (int64_t x = 0; x < {size}; x++)"
-            total = f"t{result.place}[x]"
-            if n == self.result_of[result.place][0]:
-                start.append(f"{each} {total} = {_start(op)};")
-            value = f"{total} / ({self._count(op)})" if op.name == "mean" else total
-            ends.append(f"{each} ({whole})[x] = ({t})({value});")
-        opened = [f"for (int64_t i{n} = 0; i{n} < n{n}; i{n}++) {{" for n in self.outer]
+        head += [line for array in self.stack for line in Declare(array).lines()]
+        scratch = []
+        for array in self.scratch:
+            head.append(f"{array.type} *restrict {array.name} = ({array.type} *)rows;")
+            head.append(f"rows += {product([Name('8'), array.size])};")
+            loops = tuple([dim.loop for dim in array.dims if dim.loop is not None])
+            strips = [dim for dim in array.dims if dim.lanes == "strip"]
+            scratch.append((
+                self.strip if strips else 1,
+                tuple([loop for loop in loops if not strips or loop != self.lanes]),
+            ))  # fmt: skip
         lines = [
-            "void region(char **p, const int64_t *n, char *rows) {",
-            *head, *self.declared, *start, *opened, *pointers, *body, *["}"] * len(self.outer),
-            *ends, "}",
+            "void region(char **p, const int64_t *n, char *rows) {", *head, *lines_of(body), "}",
         ]  # fmt: skip
         functions = [PRODUCTS, *self._products.values()] if self._products else []
         text = "\n".join([PRELUDE, *functions, *lines, ""])
-        return Source(text, tuple(self.rows), tuple(strided))
+        return Source(text, tuple(scratch), tuple(strided), self._program(body))
+
+    def _program(self, body: tuple[Statement, ...]) -> Program:
+        """Say what the function has to do."""
+        tasks = {
+            place: Task(
+                op.loops, frozenset(op.reduced),
+                frozenset([at for at, _ in op.operands if at is not None]),
+            )
+            for place, op in self.ops.items()
+        }  # fmt: skip
+        loops = [frozenset([x for x in r.dims if x is not None]) for r in self.nest.results]
+        results = [(r.place, own) for r, own in zip(self.nest.results, loops, strict=True)]
+        values = {f"r{n}": place for n, (place, _) in enumerate(results)}
+        for place in range(self.first + len(self.ops)):
+            values |= {f"{letter}{place}": place for letter in "abwtcqm"}
+        return Program(tasks, results, self.lanes, self.stack, values, body)
 
 
-@dataclasses.dataclass
 class _Parts:
     """What is before, in and after the loops of a group that reduce."""
 
-    lanes: bool  # whether there is one result for each lane
-    before: list[str] = dataclasses.field(default_factory=list)
-    body: list[str] = dataclasses.field(default_factory=list)
-    after: list[str] = dataclasses.field(default_factory=list)
-    clauses: list[str] = dataclasses.field(default_factory=list)
+    def __init__(self, lanes: bool, schedule: Schedule) -> None:
+        self.lanes = lanes  # whether there is one result for each lane
+        self.before: list[Statement] = []
+        self.body: list[Statement] = []
+        self.after: list[Statement] = []
+        self.clauses: list[str] = []
+        self._schedule = schedule
+
+    def accumulator(self, place: int, letter: str, kind: str, itemsize: int) -> Element:
+        """Make room for what elements come to, one for each lane if lanes are not reduced."""
+        schedule = self._schedule
+        dims = [schedule.dim(schedule.lanes, strip=True)] if self.lanes else []
+        array = schedule.array(f"{letter}{place}", kind, dims, itemsize)
+        if array.memory == "stack":
+            self.before.append(Declare(array))
+        return element(array)
+
+    def start(self, place: int, target: Element, value: Expr) -> None:
+        """Start an accumulator."""
+        self.before += self._each([Set(target, value, Step("start", place))])
+
+    def ending(self, body: Sequence[Statement]) -> None:
+        """Do something with what all elements have come to."""
+        self.after += self._each(body)
+
+    def _each(self, body: Sequence[Statement]) -> list[Statement]:
+        if not self.lanes or not body:
+            return list(body)
+        return [Lanes(self._schedule.lanes, tuple(body))]
 
 
-def _wide(dtype: Dtype) -> str:
-    """Return the type in which strips are added."""
-    return "double" if dtype.kind == "f" else "int64_t"
-
-
-def _worst(dtype: Dtype, least: bool) -> str:
+def _worst(dtype: Dtype, least: bool) -> Expr:
     """Return what every number is before, or as good as, if the `least` one is looked for."""
     if dtype.kind == "f":
-        return "__builtin_inf()" if least else "-__builtin_inf()"
+        return Name("__builtin_inf()") if least else Expr("-{}", (Name("__builtin_inf()"),))
     info = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-    return str(literal(info[least], dtype))
+    value = literal(info[least], dtype)
+    assert value is not None
+    return value
 
 
-def _start(op: Op) -> str:
-    return "0" if op.name in SUMS else _worst(op.dtype, op.name == "min")
+def _start(op: Op) -> Expr:
+    return Name("0") if op.name in SUMS else _worst(op.dtype, op.name == "min")
 
 
-def _extreme(op: Op, to: str, x: str) -> str:
-    """Return what keeps the greater, or the lesser, of two, or what is not a number."""
-    sign = ">" if op.name == "max" else "<"
-    nan = f" | ({x} != {x})" if op.dtype.kind == "f" else ""
-    return f"{to} = ({x} {sign} {to}{nan}) ? {x} : {to};"
+def _extreme(op: Op, best: Expr, x: Expr) -> Expr:
+    """Return the greater, or the lesser, of two, or what is not a number."""
+    form = f"{{0}} {'>' if op.name == 'max' else '<'} {{1}}"
+    if op.dtype.kind == "f":
+        form = f"({form}) | ({{0}} != {{0}})"
+    return Expr(f"({form}) ? {{0}} : {{1}}", (x, best))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.ops.aval import Dtype
+from gpushard.runtime.kernel_tree import Expr, Name
 
 TYPES = {
     np.dtype(np.float32): "float",
@@ -55,11 +56,11 @@ _OF_BOOLS = {
 }  # fmt: skip
 
 
-def literal(value: Any, dtype: Dtype) -> str | None:
-    """Return a number in C; None where the type does not have it.
+def literal(value: Any, dtype: Dtype) -> Expr | None:
+    """Write a number in C; None where the type does not have it.
 
-    >>> literal(0.5, np.dtype(np.float32)), literal(-3, np.dtype(np.int64))
-    ('((float)0x1.0000000000000p-1)', '((int64_t)-3LL)')
+    >>> print(literal(0.5, np.dtype(np.float32)), literal(-3, np.dtype(np.int64)))
+    ((float)0x1.0000000000000p-1) ((int64_t)-3LL)
     """
     name = TYPES.get(dtype)
     if name is None or (dtype.kind in "ib" and isinstance(value, np.floating)):  # out of range
@@ -67,50 +68,55 @@ def literal(value: Any, dtype: Dtype) -> str | None:
     if dtype.kind in "ib":
         number = int(value)
         text = "(-9223372036854775807LL - 1)" if number == -(2**63) else f"{number}LL"
-        return f"(({name}){text})"
+        return Name(f"(({name}){text})")
     value = float(value)
     if math.isnan(value):
-        return f'(({name})__builtin_nan(""))'
+        return Name(f'(({name})__builtin_nan(""))')
     if math.isinf(value):
-        return f"(({name}){'-' * (value < 0)}__builtin_inf())"
-    return f"(({name}){value.hex()})"
+        return Name(f"(({name}){'-' * (value < 0)}__builtin_inf())")
+    return Name(f"(({name}){value.hex()})")
+
+
+def cast(x: Expr, name: str) -> Expr:
+    """Convert an expression to a type of C."""
+    return Expr(f"({name}){{}}", (x,))
 
 
 def expression(
     name: str,
-    operands: Sequence[str],
+    operands: Sequence[Expr],
     types: Sequence[Dtype],
     dtype: Dtype,
     numbers: Sequence[Any],
-) -> str | None:
-    """Return what an operation is in C; None where there is no expression for it.
+) -> Expr | None:
+    """Write an operation in C; None where there is no expression for it.
 
     Args:
       name: the operation.
-      operands: their texts.
-      types: theirs, when the operation sees them.
+      operands: what it takes.
+      types: their types, when the operation sees them.
       dtype: of the result.
       numbers: of each operand the value if it is a number, else None.
 
-    >>> expression("add", ["a", "b"], [np.dtype(float)] * 2, np.dtype(float), [None, None])
-    '((double)(a)) + ((double)(b))'
+    >>> double = np.dtype(float)
+    >>> print(expression("add", [Name("a"), Name("b")], [double] * 2, double, [None, None]))
+    ((double)a) + ((double)b)
     """
     if dtype not in TYPES or any(t not in TYPES for t in types):
         return None
-    given = [
-        f"(({_CASTS.get(t, TYPES[t])})({text}))" for text, t in zip(operands, types, strict=True)
-    ]
+    typed = [cast(x, _CASTS.get(t, TYPES[t])) for x, t in zip(operands, types, strict=True)]
     kinds = {t.kind for t in types}
     suffix = "f" if types[0] == np.dtype(np.float32) else ""
     if name in ("astype", "copy"):
         if dtype.kind == "b":
-            return f"{operands[0]} != 0"
+            return Expr("{} != 0", (operands[0],))
         return None if types[0].kind == "f" and dtype.kind != "f" else operands[0]
     if name == "where":
-        return f"{operands[0]} ? ({TYPES[dtype]})({operands[1]}) : ({TYPES[dtype]})({operands[2]})"
+        chosen = [cast(x, TYPES[dtype]) for x in operands[1:]]
+        return Expr("{} ? {} : {}", (operands[0], *chosen))
     if name == "power":
         square = numbers[1] is not None and numbers[1] == 2 and kinds <= {"i", "f"}
-        return f"{given[0]} * {given[0]}" if square else None
+        return Expr("{0} * {0}", (typed[0],)) if square else None
     if kinds == {"b"} and name not in _OF_BOOLS and _INFIX.get(name) not in ("==", "!="):
         return None
     form = f"{{0}} {_INFIX[name]} {{1}}" if name in _INFIX else None
@@ -120,7 +126,7 @@ def expression(
         form = _OF_NUMBERS.get(name)
     if form is None and kinds == {"b"}:
         form = _OF_BOOLS.get(name)
-    return None if form is None else form.format(*given, f=suffix)
+    return None if form is None else Expr(form.replace("{f}", suffix), tuple(typed))
 
 
 SUMS = ("sum", "mean", "product")

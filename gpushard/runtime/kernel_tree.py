@@ -1,0 +1,391 @@
+"""Kernels as trees: statements that can be checked, and only then become text in C.
+
+A kernel goes over the loops of a nest, which are numbered. Its statements stand in loops, and read
+and write elements of arrays. Both say so in fields, from which the text follows:
+
+    For(0, ..., body=(
+        Let(v3, a0[i0] * a1[i0], Step("compute", 3)),
+        Set(r0[i0], v3, Step("write", 3)),
+    ))
+
+is
+
+    for (int64_t i0 = 0; i0 < n0; i0++) {
+    const float v3 = a0[i0] * a1[i0];
+    r0[i0] = v3;
+    }
+
+An operand of an expression that is more than a name stands in parentheses, always. One loop of a
+nest may be cut into *strips*, within which its elements are *lanes*: `Strips` and `Lanes` together
+are that loop. `kernel_checks` proves that a tree does what its nest says.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+
+@dataclasses.dataclass(frozen=True)
+class Expr:
+    """An expression: a form with a hole for each operand.
+
+    >>> n, m = Name("n"), Name("m")
+    >>> print(Expr("{} / {}", (n, Expr("{} * {}", (n, m)))))
+    n / (n * m)
+    """
+
+    form: str
+    operands: tuple[Expr, ...] = ()
+
+    @property
+    def is_atom(self) -> bool:
+        """Whether it needs no parentheses as an operand."""
+        return False
+
+    def __str__(self) -> str:
+        return self.form.format(*[str(x) if x.is_atom else f"({x})" for x in self.operands])
+
+    def leaves(self) -> Iterator[Expr]:
+        """Yield the names and elements that it reads."""
+        if not self.operands:
+            yield self
+        for operand in self.operands:
+            yield from operand.leaves()
+
+
+@dataclasses.dataclass(frozen=True)
+class Name(Expr):
+    """A name or a number."""
+
+    @property
+    def is_atom(self) -> bool:
+        """Names never need parentheses."""
+        return True
+
+    def __str__(self) -> str:
+        return self.form
+
+
+@dataclasses.dataclass(frozen=True)
+class Register(Name):
+    """A value that is known in its scope: the one at a place of the nest."""
+
+    place: int = -1
+
+
+@dataclasses.dataclass(frozen=True)
+class CallOf(Expr):
+    """A function's result; the form is its name with one hole per argument in parentheses."""
+
+    @property
+    def is_atom(self) -> bool:
+        """Calls never need parentheses."""
+        return True
+
+    def __str__(self) -> str:
+        return self.form.format(*self.operands)
+
+
+def number(value: int) -> Name:
+    """Write a number that is not negative."""
+    return Name(str(value))
+
+
+def infix(sign: str, terms: Sequence[Expr], nothing: int) -> Expr:
+    """Join terms by a sign; `nothing` stands for no terms."""
+    if len(terms) < 2:
+        return terms[0] if terms else number(nothing)
+    return Expr(f" {sign} ".join(["{}"] * len(terms)), tuple(terms))
+
+
+def product(factors: Sequence[Expr]) -> Expr:
+    """Multiply."""
+    return infix("*", [x for x in factors if str(x) != "1"], 1)
+
+
+def total(terms: Sequence[Expr]) -> Expr:
+    """Add."""
+    return infix("+", [x for x in terms if str(x) != "0"], 0)
+
+
+LANE, STRIP = Name("t"), Name("j0")
+"""The element of a strip, and the first element of the strip."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Dim:
+    """One dim of an array."""
+
+    loop: int | None  # that it runs along; None: it has one element
+    length: Expr  # how many elements it has
+    lanes: str = ""  # "strip": it has a strip of the loop; "whole": all of it, strip by strip
+    start: int = 0  # its element for index 0 of the loop
+
+    @property
+    def index(self) -> Expr:
+        """The element that a statement in the loop reads or writes, without `start`."""
+        if self.loop is None:
+            return number(0)
+        if self.lanes:
+            return LANE if self.lanes == "strip" else total([STRIP, LANE])
+        return Name(f"i{self.loop}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Array:
+    """An array that a kernel reads or writes.
+
+    Arrays without dims are variables. Those of memory "scratch" lie in what the kernel is given,
+    one behind the other; those of memory "stack" are the kernel's own.
+    """
+
+    name: str
+    type: str
+    dims: tuple[Dim, ...]
+    memory: str  # "operand", "result", "stack" or "scratch"
+    itemsize: int = 8
+    strides: tuple[Expr, ...] | None = None  # of each dim, unless elements are dense
+    ahead: frozenset[int] = frozenset()  # loops whose index is in the pointer already
+
+    def stride(self, dim: int) -> Expr:
+        """The distance between neighbours along a dim."""
+        if self.strides is not None:
+            return self.strides[dim]
+        return product([later.length for later in self.dims[dim + 1 :]])
+
+    def offset(self, dims: Sequence[int], index: Sequence[Expr]) -> Expr:
+        """Add up what indices of some dims contribute."""
+        return total([
+            product([at, self.stride(dim)])
+            for dim, at in zip(dims, index, strict=True) if str(at) != "0"
+        ])  # fmt: skip
+
+    @property
+    def size(self) -> Expr:
+        """How many elements it has."""
+        return product([dim.length for dim in self.dims])
+
+    @property
+    def stack_bytes(self) -> int:
+        """How many bytes of the stack it takes."""
+        if self.memory != "stack":
+            return 0
+        count = self.itemsize
+        for dim in self.dims:
+            count *= int(str(dim.length))
+        return count
+
+
+@dataclasses.dataclass(frozen=True)
+class Element(Expr):
+    """The element of an array at the indices of the loops around."""
+
+    array: Array = Array("", "", (), "")
+
+    @property
+    def is_atom(self) -> bool:
+        """Elements never need parentheses."""
+        return True
+
+    def __str__(self) -> str:
+        array = self.array
+        if not array.dims and array.memory == "stack":
+            return array.name
+        dims = [n for n, dim in enumerate(array.dims) if dim.loop not in array.ahead]
+        return f"{array.name}[{array.offset(dims, [array.dims[n].index for n in dims])}]"
+
+
+def element(array: Array) -> Element:
+    """Name the element of an array at the indices of the loops around."""
+    return Element(array.name, (), array)
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """What a statement does for the nest.
+
+    Kinds: "compute" an elementwise operation; "start" an accumulator, "add" to it, "finish" a
+    reduction; "keep" a value in an array; "write" a result; "pack" a load into an array.
+    """
+
+    kind: str
+    place: int  # of the value
+
+
+@dataclasses.dataclass(frozen=True)
+class Let:
+    """Define a name in its scope."""
+
+    name: Register
+    type: str
+    value: Expr
+    step: Step
+
+    def lines(self) -> list[str]:
+        """Write it in C."""
+        return [f"const {self.type} {self.name} = {self.value};"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Set:
+    """Write an element."""
+
+    target: Element
+    value: Expr
+    step: Step
+    sign: str = "="
+
+    def lines(self) -> list[str]:
+        """Write it in C."""
+        return [f"{self.target} {self.sign} {self.value};"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Declare:
+    """Make room for an array of the stack."""
+
+    array: Array
+
+    def lines(self) -> list[str]:
+        """Write it in C."""
+        size = f"[{self.array.size}]" if self.array.dims else ""
+        return [f"{self.array.type} {self.array.name}{size};"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """Do a whole reduction over short loops, and over the lanes of a full strip, by a function."""
+
+    text: str
+    place: int
+    loops: frozenset[int]  # that the function goes over, lanes among them
+    reads: tuple[Element, ...]
+    target: Element  # to which it adds if it goes over reduced lanes, and which it sets if not
+    adds: bool
+
+    def lines(self) -> list[str]:
+        """Write it in C."""
+        return [f"{self.text};"]
+
+
+@dataclasses.dataclass(frozen=True)
+class For:
+    """Go over all indices of a loop."""
+
+    loop: int
+    length: Expr
+    body: tuple[Statement, ...]
+
+    def lines(self) -> list[str]:
+        """Write it in C."""
+        i = f"i{self.loop}"
+        head = f"for (int64_t {i} = 0; {i} < {self.length}; {i}++) {{"
+        return [head, *lines_of(self.body), "}"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Strips:
+    """Go over the strips of a loop: `j0` is the first element of one, `m` its length."""
+
+    loop: int
+    width: int
+    body: tuple[Statement, ...]
+    twice: bool  # whether the text of full strips stands apart, with a constant length
+
+    def lines(self) -> list[str]:
+        """Write it in C."""
+        n, w, body = f"n{self.loop}", self.width, lines_of(self.body)
+        head = f"for (int64_t j0 = 0; j0 < {n}; j0 += {w}) {{"
+        if not self.twice:
+            return [head, f"const int64_t m = j0 + {w} < {n} ? {w} : {n} - j0;", *body, "}"]
+        return [
+            head, f"if (j0 + {w} <= {n}) {{ enum {{ m = {w} }};", *body,
+            f"}} else {{ const int64_t m = {n} - j0;", *body, "} }",
+        ]  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Lanes:
+    """Go over the elements of a strip, all at once where the processor can."""
+
+    loop: int
+    body: tuple[Statement, ...]
+    clauses: tuple[str, ...] | None = None  # of `omp simd`; None: no such promise
+    whole: bool = False  # whether the strip is the whole loop
+
+    def lines(self) -> list[str]:
+        """Write it in C."""
+        count = f"n{self.loop}" if self.whole else "m"
+        head = [] if self.clauses is None else [f"#pragma omp simd {' '.join(self.clauses)}"]
+        if self.whole:
+            head = ["{ const int64_t j0 = 0;", *head]
+        head.append(f"for (int64_t t = 0; t < {count}; t++) {{")
+        return [*head, *lines_of(self.body), "}" * (1 + self.whole)]
+
+
+@dataclasses.dataclass(frozen=True)
+class First:
+    """Do something in the first turn of loops around it only."""
+
+    loops: tuple[int, ...]
+    body: tuple[Statement, ...]
+
+    def lines(self) -> list[str]:
+        """Write it in C."""
+        test = " && ".join(f"i{loop} == 0" for loop in self.loops)
+        return [f"if ({test}) {{", *lines_of(self.body), "}"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Scope:
+    """Statements with names of their own."""
+
+    body: tuple[Statement, ...]
+
+    def lines(self) -> list[str]:
+        """Write it in C."""
+        return ["{", *lines_of(self.body), "}"]
+
+
+@dataclasses.dataclass(frozen=True)
+class FullStrip:
+    """Do something for full strips in one way, and for the last, shorter one in another."""
+
+    width: int
+    full: Call
+    rest: tuple[Statement, ...]
+
+    def lines(self) -> list[str]:
+        """Write it in C."""
+        head = f"if (m == {self.width}) {{"
+        return [head, *self.full.lines(), "} else {", *lines_of(self.rest), "}"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """Name the elements of arrays where the loops around have come to."""
+
+    text: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """Write it in C."""
+        return list(self.text)
+
+
+Statement = (
+    Let | Set | Declare | Call | For | Strips | Lanes | First | Scope | FullStrip | Point
+)
+
+
+def lines_of(body: Sequence[Statement]) -> list[str]:
+    """Write statements in C, line by line."""
+    return [line for statement in body for line in statement.lines()]
+
+
+def around(loops: Sequence[tuple[int, Expr]], body: Sequence[Statement]) -> tuple[Statement, ...]:
+    """Put statements into loops, the first one outermost."""
+    inside = tuple(body)
+    for loop, length in reversed(loops):
+        inside = (For(loop, length, inside),)
+    return inside
