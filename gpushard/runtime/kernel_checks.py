@@ -320,7 +320,8 @@ class _Checker:
         if alike and self._shared(add, at) == add.over:
             return  # it decides what is added here, or to another accumulator of the operation
         self._require(add.order < at.order, f"{name} is read before it is added to")
-        self._require(at.over == index, f"{name} is read over {at.over}, not {index}")
+        exact = at.over == index - at.first
+        self._require(exact, f"{name} is read over {at.over}, not {index}")
         same = self._shared(add, at) & index == self._shared(start, add) & index
         self._require(same, f"{name} is read where it is started again")
         if kind in ("keep", "write"):

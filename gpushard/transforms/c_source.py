@@ -307,7 +307,8 @@ class _Writer(Schedule):
         to = (self.totals if function.across else self.stored)[place]
         op = self.ops[place]
         loops = (op.loops | {*op.reduced, self.lanes}) - {*self.outer}
-        text = f"{function.name}({arrays[0].name}, {arrays[1].name}, {to.name})"
+        pointers = [x.name if x.dims else f"&{x.name}" for x in (*arrays, to)]
+        text = f"{function.name}({', '.join(pointers)})"
         reads = (element(arrays[0]), element(arrays[1]))
         return Call(text, place, frozenset(loops), reads, element(to), function.across)
 

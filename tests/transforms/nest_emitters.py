@@ -1,0 +1,264 @@
+"""Loop nests through every emitter, compared with the definition.
+
+`python -m tests.transforms.nest_emitters` goes through all cases of `nest_families`, which takes
+about half an hour; `--share 10` takes each tenth. With `--sanitize` kernels in C are compiled for
+AddressSanitizer and UndefinedBehaviorSanitizer, and every block is memory of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import itertools
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from gpushard.transforms import c_kernels, c_schedule, tiles
+from gpushard.transforms.c_kernels import c_kernel
+from gpushard.transforms.nests import Nest
+from gpushard.transforms.tiles import straight_kernel, tile_kernel
+from tests.transforms import nest_definition, nest_families
+from tests.transforms.nest_families import Case
+
+FLAGS = ["-O0", "-w", "-fopenmp-simd", "-fwrapv", "-fPIC", "-shared"]
+SANITIZERS = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+BATCH = 400
+"""Kernels that the compiler is given at once."""
+
+
+@contextlib.contextmanager
+def small_steps(case: Case, nest: Nest) -> Iterator[None]:
+    """Lower the thresholds of emitters, so that small blocks have several strips and tiles."""
+    strip = 32 if any(op.name == "product" for op in nest.ops) else 4
+    tile = (3, 7, 50, 1 << 18)[case.number % 4]
+    with (
+        mock.patch.object(c_schedule, "_LANES", strip),
+        mock.patch.object(c_schedule, "_STRIP", strip),
+        mock.patch.object(c_schedule, "MOST_STACK", (64 << 10, 200)[case.number % 5 == 0]),
+        mock.patch.object(tiles, "_TILE", tile),
+        mock.patch.object(tiles, "_ROW", (2, 16)[case.number // 4 % 2]),
+        mock.patch.object(tiles, "_SMALL", (1, 4096)[case.number // 8 % 2]),
+    ):
+        yield
+
+
+class Collected(Exception):
+    """A kernel's text is known; it is not compiled yet."""
+
+
+class Batch:
+    """Kernels in C that are compiled together."""
+
+    def __init__(self, *, sanitize: bool = False) -> None:
+        self._flags = FLAGS + (SANITIZERS if sanitize else [])
+        self._texts: dict[str, str] = {}
+        self._library: Any = None
+
+    def collect(self, compiler: str, text: str) -> Any:
+        """Take a kernel's text, in place of compiling it."""
+        self._texts.setdefault(text, f"region_{len(self._texts)}")
+        raise Collected
+
+    def compiled(self, compiler: str, text: str) -> Any:
+        """Return the function of a text that was collected."""
+        function = getattr(self._library, self._texts[text])
+        function.restype, function.argtypes = None, [ctypes.c_void_p] * 3
+        return function
+
+    def compile(self) -> None:
+        """Compile what was collected."""
+        lines: list[str] = []
+        known: set[str] = set()
+        for text, name in self._texts.items():
+            cut = text.index("void region(")
+            cut = min([cut, *[m.start() for m in re.finditer(r"^GS_PRODUCT (?!static)", text, re.M)]])
+            shared, own = text[:cut], text[cut:]
+            for part in re.split(r"(?=\n#if defined\(__AVX512F__\))", shared):
+                if part not in known:
+                    known.add(part)
+                    lines.append(part)
+            own = re.sub(r"\bproduct(\d+)\(", rf"{name}_product\1(", own)
+            lines.append(own.replace("void region(", f"void {name}("))
+        with tempfile.TemporaryDirectory() as folder:
+            source, library = Path(folder, "kernels.c"), Path(folder, "kernels.so")
+            source.write_text("\n".join(lines))
+            subprocess.run(["cc", *self._flags, "-o", library, source], check=True)
+            self._library = ctypes.CDLL(str(library))
+
+
+def _call(kernel: Callable[..., Any], blocks: Sequence[Any], nest: Nest, lengths: Any) -> list[Any]:
+    """Call a kernel for results that are set to what no kernel writes."""
+    outs = []
+    for result in nest.results:
+        outs.append(fresh(nest.shape(result, lengths), nest.dtype(result.place)))
+    kernel(*blocks, out=tuple(outs) if len(outs) > 1 else outs[0])
+    return outs
+
+
+def fresh(shape: Sequence[int], dtype: Any) -> Any:
+    """Return an array in memory of its own, no byte longer than it is, that nobody has set."""
+    dtype = np.dtype(dtype)
+    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    block = _Block(nbytes)
+    return np.ndarray(tuple(shape), dtype, buffer=block.memory) if nbytes else np.empty(shape, dtype)
+
+
+class _Block:
+    """Memory from malloc."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.address = _malloc(nbytes)
+        ctypes.memset(self.address, 0x5A, nbytes)
+        kind = ctypes.c_uint8 * nbytes
+        self.memory = kind.from_address(self.address)
+        self.memory._owner = self
+
+    def __del__(self) -> None:
+        _free(self.address)
+
+
+_libc = ctypes.CDLL(None)
+_malloc, _free = _libc.malloc, _libc.free
+_malloc.restype, _malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+_free.restype, _free.argtypes = None, [ctypes.c_void_p]
+
+
+class _ExactScratch:
+    """What kernels keep between operations, in memory that is no longer than asked for."""
+
+    def array(self, slot: int, shape: Sequence[int], dtype: Any) -> Any:
+        return fresh(shape, dtype)
+
+
+def problem(case: Case, nest: Nest, emitter: str, kernel: Any) -> str | None:
+    """Say what a kernel gives that the definition does not; None if there is nothing."""
+    for lengths in nest_families.lengths_of(case, nest):
+        blocks = []
+        for block in nest_families.operands_of(case, nest, lengths):
+            own = fresh(block.shape, block.dtype)
+            own[...] = block
+            blocks.append(own)
+        with np.errstate(all="ignore"), small_steps(case, nest):
+            if 0 in lengths:  # of such a block nobody reads results
+                if _is_of_nothing(nest, lengths):
+                    _call(kernel, blocks, nest, lengths)
+                continue
+            wanted = nest_definition.compute(nest, blocks, lengths)
+            results = _call(kernel, blocks, nest, lengths)
+        for n, (got, want) in enumerate(zip(results, wanted, strict=True)):
+            rough = 1e-4 if got.dtype == np.float32 else 1e-9
+            if not np.allclose(got, want, rough, rough, equal_nan=True):
+                return f"{emitter}, lengths {lengths}, result {n}: {got.tolist()} != {want.tolist()}"
+    return None
+
+
+def _is_of_nothing(nest: Nest, lengths: Sequence[int]) -> bool:
+    """Whether all results are of no elements: blocks of regions are, if any loop has none."""
+    ops = [nest.ops[result.place - len(nest.loads)] for result in nest.results]
+    return all(any(lengths[x] == 0 for x in (*op.loops, *op.reduced)) for op in ops)
+
+
+class Report:
+    """What came out."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.problems: list[tuple[Case, str]] = []
+
+    def add(self, case: Case, emitter: str, found: str | None) -> None:
+        """Count a comparison."""
+        self.counts[emitter] += 1
+        if found is not None:
+            self.problems.append((case, found))
+
+
+def compare(cases: Sequence[Case], emitters: Sequence[str], *, sanitize: bool = False) -> Report:
+    """Compare emitters with the definition."""
+    report = Report()
+    for start in range(0, len(cases), BATCH):
+        chosen = [(case, nest_families.nest_of(case)) for case in cases[start : start + BATCH]]
+        pairs = [(case, nest) for case, nest in chosen if nest is not None]
+        report.counts["no nest"] += len(chosen) - len(pairs)
+        if "numpy" in emitters:
+            for case, nest in pairs:
+                _compare_tiles(case, nest, report)
+        if "c" in emitters:
+            _compare_c(pairs, report, sanitize)
+    return report
+
+
+def _compare_tiles(case: Case, nest: Nest, report: Report) -> None:
+    with small_steps(case, nest):
+        kernel = tile_kernel(nest)
+    report.add(case, "tiles", problem(case, nest, "tiles", kernel))
+    lengths = nest_families.lengths_of(case, nest)[0]
+    shapes = [[x.shape] for x in nest_families.operands_of(case, nest, lengths)]
+    straight = straight_kernel(nest, shapes)
+    if straight is not None:
+        report.add(case, "straight", problem(case, nest, "straight", straight))
+
+
+def _compare_c(pairs: Sequence[tuple[Case, Nest]], report: Report, sanitize: bool) -> None:
+    batch = Batch(sanitize=sanitize)
+    known = []
+    for case, nest in pairs:
+        with small_steps(case, nest), mock.patch.object(c_kernels, "compiled", batch.collect):
+            try:
+                if c_kernel("cc", nest) is None:
+                    report.counts["not in c"] += 1
+            except Collected:
+                known.append((case, nest))
+            except AssertionError as error:
+                report.add(case, "c", f"checks: {error}")
+    batch.compile()
+    for case, nest in known:
+        with small_steps(case, nest), mock.patch.object(c_kernels, "compiled", batch.compiled):
+            kernel = c_kernel("cc", nest)
+        with mock.patch.object(c_kernels, "scratch", _ExactScratch()):
+            report.add(case, "c", problem(case, nest, "c", kernel))
+
+
+def chosen(share: int, offset: int = 0) -> list[Case]:
+    """Return a share of all cases, as even as can be."""
+    return list(itertools.islice(nest_families.cases(), offset, None, share))
+
+
+def main() -> None:
+    """Compare what the arguments ask for, and print what came out."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--share", type=int, default=1, help="take one case of so many")
+    parser.add_argument("--offset", type=int, default=0, help="the first one")
+    parser.add_argument("--emitters", nargs="+", default=["numpy", "c"])
+    parser.add_argument("--sanitize", action="store_true")
+    options = parser.parse_args()
+    if options.sanitize and "libasan" not in os.environ.get("LD_PRELOAD", ""):
+        library = subprocess.run(
+            ["cc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        more = {"LD_PRELOAD": library, "ASAN_OPTIONS": "detect_leaks=0"}
+        os.execve(sys.executable, [sys.executable, "-m", __spec__.name, *sys.argv[1:]],
+                  os.environ | more)  # fmt: skip
+    start = time.perf_counter()
+    report = compare(chosen(options.share, options.offset), options.emitters,
+                     sanitize=options.sanitize)  # fmt: skip
+    for case, found in report.problems[:20]:
+        print(case, nest_families.nest_of(case), found, "", sep="\n")
+    print(f"{dict(report.counts)}, {len(report.problems)} problems, "
+          f"{time.perf_counter() - start:.0f} s")  # fmt: skip
+    sys.exit(bool(report.problems))
+
+
+if __name__ == "__main__":
+    main()
