@@ -18,6 +18,7 @@ from gpushard.ops.remainders import remainder
 from gpushard.ops.row import Kernel, Params, Row, broadcasting
 from gpushard.ops.rule import Rule
 from gpushard.ops.select import where_on_host
+from gpushard.runtime.host.ufuncs import host_ufunc
 from gpushard.runtime.namespace import own_kernels, special_functions
 from gpushard.typing import LocalArray, Shape
 
@@ -113,7 +114,7 @@ def ufunc_row(ufunc: np.ufunc) -> Row:
         as_bool = xp is not np and ufunc in _LOGICAL and any(t.kind == "c" for t in given)
         if as_bool:  # CuPy has these for real numbers only
             types = (np.dtype(np.bool_),) * ufunc.nin
-        function = ufunc if xp is np else _elsewhere(xp, ufunc, types)
+        function = host_ufunc(ufunc) if xp is np else _elsewhere(xp, ufunc, types)
         if xp is not np and ufunc in _OF_ANGLES and (inside := tuple(map(wide, types))) != types:
             return _giving(_in_types(function, inside), results)
         if any(is_custom(aval.dtype) for aval in avals):
