@@ -143,20 +143,28 @@ class Schedule:
 
     def length(self, loop: int) -> Expr:
         """Name the length of a loop."""
-        known = loop in self.nest.short and loop != self.lanes
-        return number(self.nest.sizes[loop]) if known else Name(f"n{loop}")
+        return number(self.nest.sizes[loop]) if self.is_known(loop) else Name(f"n{loop}")
+
+    def is_known(self, loop: int) -> bool:
+        """Whether all blocks have as many elements along a loop."""
+        nest = self.nest
+        return loop in nest.short and loop not in nest.split and loop != self.lanes
 
     def lengths(self, loops: Iterable[int]) -> list[tuple[int, Expr]]:
         """Return loops with their lengths, as statements are put into them."""
         return [(loop, self.length(loop)) for loop in loops]
 
-    def dim(self, loop: int | None, *, strip: bool = False) -> Dim:
-        """Return the dim of an array along a loop; of a strip if there is no more than that."""
+    def dim(self, loop: int | None) -> Dim:
+        """Return the dim of a block along a loop."""
         if loop is None:
             return Dim(None, number(1))
-        if strip:
-            return Dim(loop, number(self.strip), "strip")
         return Dim(loop, self.length(loop), "whole" if loop == self.lanes else "")
+
+    def room(self, loop: int) -> Dim:
+        """Return the dim of an array between operations: a strip, or all of a short loop."""
+        if loop == self.lanes:
+            return Dim(loop, number(self.strip), "strip")
+        return Dim(loop, number(self.nest.sizes[loop]))
 
     def _load(self, n: int) -> Array:
         load = self.nest.loads[n]
@@ -217,8 +225,8 @@ class Schedule:
             if not self.short or self.lanes not in load.loops or load.dims[-1] == self.lanes:
                 continue
             once = bool(self.outer) and not load.loops.intersection(self.outer)
-            dims = [self.dim(loop) for loop in self.short if loop in load.loops]
-            dims.append(self.dim(self.lanes, strip=not once))
+            dims = [self.room(loop) for loop in self.short if loop in load.loops]
+            dims.append(self.dim(self.lanes) if once else self.room(self.lanes))
             kind, size = TYPES[load.dtype], load.dtype.itemsize
             self.stored[at] = self._keep(f"{'w' if once else 'b'}{at}", kind, dims, size)
             self.packed[at] = set() if once else used[at]
@@ -226,7 +234,7 @@ class Schedule:
     def _store_op(self, place: int, op: Op, used: Collection[int]) -> None:
         """Say where the value of an operation is; `used` are the levels of who needs it."""
         kind, size = TYPES[op.dtype], op.dtype.itemsize
-        dims = [self.dim(loop) for loop in self.short if loop in op.loops]
+        dims = [self.room(loop) for loop in self.short if loop in op.loops]
         wide = "double" if op.dtype.kind == "f" else "int64_t"
         if self.is_last(op):
             result = self.nest.results[self.result_of[place][0]]
@@ -246,7 +254,7 @@ class Schedule:
                 over = [*dims, self.dim(self.lanes)]
                 self.stored[place] = self._keep(f"w{place}", kind, over, size)
         elif used:
-            over = [*dims, self.dim(self.lanes, strip=True)]
+            over = [*dims, self.room(self.lanes)]
             self.stored[place] = self._keep(f"b{place}", kind, over, size)
 
     def is_exact(self, result: int) -> bool:

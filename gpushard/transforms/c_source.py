@@ -18,6 +18,7 @@ they do not depend on how other loops are split.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -317,7 +318,7 @@ class _Writer(Schedule):
 
     def _product(self, place: int) -> Product | None:
         op = self.ops[place]
-        if op.name != "product" or self.is_last(op) or not self.short:
+        if op.name != "product" or self.is_last(op) or not self.short or self.nest.split:
             return None
         across = self.lanes in op.reduced
         factors = [at for at, _ in op.operands if at is not None]
@@ -427,8 +428,8 @@ class _Writer(Schedule):
         """Return all of it."""
         nest, head = self.nest, []
         for loop in range(len(nest.sizes)):
-            known = loop in nest.short and loop != self.lanes
-            head.append(f"const int64_t n{loop} = {nest.sizes[loop] if known else f'n[{loop}]'};")
+            length = nest.sizes[loop] if self.is_known(loop) else f"n[{loop}]"
+            head.append(f"const int64_t n{loop} = {length};")
         at = len(nest.sizes)
         strided = [n for n, load in enumerate(nest.loads) if any(load.more)]
         for n in strided:
@@ -440,12 +441,9 @@ class _Writer(Schedule):
         for array in self.scratch:
             head.append(f"{array.type} *restrict {array.name} = ({array.type} *)rows;")
             head.append(f"rows += {product([Name('8'), array.size])};")
-            loops = tuple([dim.loop for dim in array.dims if dim.loop is not None])
-            strips = [dim for dim in array.dims if dim.lanes == "strip"]
-            scratch.append((
-                self.strip if strips else 1,
-                tuple([loop for loop in loops if not strips or loop != self.lanes]),
-            ))  # fmt: skip
+            fixed = [int(str(dim.length)) for dim in array.dims if str(dim.length).isdigit()]
+            loops = [dim.loop for dim in array.dims if not str(dim.length).isdigit()]
+            scratch.append((math.prod(fixed), tuple([n for n in loops if n is not None])))
         lines = [
             "void region(char **p, const int64_t *n, char *rows) {", *head, *lines_of(body), "}",
         ]  # fmt: skip
@@ -484,7 +482,7 @@ class _Parts:
     def accumulator(self, place: int, letter: str, kind: str, itemsize: int) -> Element:
         """Make room for what elements come to, one for each lane if lanes are not reduced."""
         schedule = self._schedule
-        dims = [schedule.dim(schedule.lanes, strip=True)] if self.lanes else []
+        dims = [schedule.room(schedule.lanes)] if self.lanes else []
         array = schedule.array(f"{letter}{place}", kind, dims, itemsize)
         if array.memory == "stack":
             self.before.append(Declare(array))

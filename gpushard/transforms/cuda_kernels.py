@@ -53,6 +53,7 @@ def fused_op(op: Op, arrays: Sequence[Any], operands: Sequence[int] = ()) -> Fus
 
 def fused_nest(nest: Nest) -> tuple[Fused, list[Any]] | None:
     """Return a nest as backends know it, and the numbers that it takes; None for what is none."""
+    nest = _known(nest)
     along, within = _dealt_out(nest)
     if any(along.intersection(op.reduced) not in (along, set()) for op in nest.ops if op.reduced):
         return None
@@ -85,6 +86,11 @@ def fused_nest(nest: Nest) -> tuple[Fused, list[Any]] | None:
     return fused, numbers
 
 
+def _known(nest: Nest) -> Nest:
+    """Return a nest whose short loops have lengths that are known."""
+    return dataclasses.replace(nest, short=nest.short - nest.split, split=frozenset())
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class LaunchedNest:
     """A nest, ready to be launched."""
@@ -105,7 +111,7 @@ def launched_nest(work: Work, nest: Nest, tilings: Sequence[Tiling]) -> Launched
     found = fused_nest(nest)
     if found is None:
         return None
-    fused, numbers = found
+    nest, (fused, numbers) = _known(nest), found
     dtypes = {load.operand: load.dtype for load in nest.loads}
     operands = [(dtypes[n], tiling) for n, tiling in enumerate(tilings)]
     lengths = [

@@ -16,9 +16,9 @@ A view (new dims, those of length 1 left out, a transpose, a part) is nothing bu
 `starts` of a load. A result is a value and the order of its loops in the array, `None` for dims of
 length 1. Every operand and result is dense in row-major order.
 
-Loops are of three kinds. *Short* ones (`short`) have at most `SHORT` elements, are not split over
-devices, and so have lengths that are known: emitters may unroll them. *Inner* ones are reduced by
-something that other operations need, and are long. The others are independent but for
+Loops are of three kinds. *Short* ones (`short`) have at most `SHORT` elements. Those that are not split
+over devices (`split`) have lengths that are known: emitters may unroll them. *Inner* ones are
+reduced by something that other operations need, and are long. The others are independent but for
 what is reduced last: those results that nothing in the nest needs.
 Lengths of loops are those of the whole array; a kernel gets those of its block from its operands.
 
@@ -38,6 +38,10 @@ from gpushard.typing import Shape
 
 SHORT = 64
 """Loops of up to so many elements may be short."""
+
+LARGE = 1 << 14
+"""Elements of a nest's largest value from which on a kernel is compiled. They are those of the whole
+array, so that results do not depend on how it is split."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,8 +91,9 @@ class Nest:
     loads: tuple[Load, ...]
     ops: tuple[Op, ...]  # each after those that it needs
     results: tuple[Result, ...]
-    short: frozenset[int]  # loops whose blocks have all elements, and few
+    short: frozenset[int]  # loops of few elements
     inner: frozenset[int]  # long loops that are reduced for what is in the nest
+    split: frozenset[int] = frozenset()  # short loops of which some block has not all elements
 
     def loops(self, place: int) -> frozenset[int]:
         """Return the loops that a value varies along."""
@@ -161,6 +166,7 @@ def merged(nest: Nest) -> tuple[Nest, list[list[int]]]:
         nest.operands, loads, ops, results,
         frozenset(number[loop] for loop in nest.short),
         frozenset(number[loop] for loop in nest.inner),
+        frozenset(number[loop] for loop in nest.split),
     )  # fmt: skip
     return made, groups
 

@@ -23,15 +23,10 @@ from gpushard.transforms.c_kernels import c_kernel
 from gpushard.transforms.cuda_kernels import launched_nest
 from gpushard.transforms.graph import Step, Var
 from gpushard.transforms.halos import halos, in_parts
-from gpushard.transforms.nests import SHORT, Load, Nest, Op, Result
+from gpushard.transforms.nests import LARGE, SHORT, Load, Nest, Op, Result
 from gpushard.transforms.tiles import straight_kernel, tile_kernel
 from gpushard.transforms.views import View
 from gpushard.typing import IntArray
-
-_LARGE = 1 << 14
-"""Elements of a region's largest value from which on a kernel is compiled. They are those of the
-whole array, so that results do not depend on how it is split."""
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Member:
@@ -274,13 +269,13 @@ def nest_of(laid: Laid) -> Nest:
     boxes += [(m.dims, tiling) for m, tiling in zip(laid.results, laid.natural, strict=True)]
     short = _short(laid, boxes)
     return Nest(
-        laid.sizes, len(laid.operands), laid.loads, tuple(ops), ends, frozenset(short),
-        laid.inner - short,
+        laid.sizes, len(laid.operands), laid.loads, tuple(ops), ends, short, laid.inner - short,
+        _split(laid, boxes, short),
     )  # fmt: skip
 
 
 def _short(laid: Laid, boxes: Sequence[tuple[tuple[int | None, ...], Tiling]]) -> frozenset[int]:
-    """Return the loops that are within strips: few elements, of which all blocks have all.
+    """Return the loops of few elements that are within strips.
 
     They are reduced for something in the region, or no array has a long loop behind them.
     """
@@ -289,14 +284,19 @@ def _short(laid: Laid, boxes: Sequence[tuple[tuple[int | None, ...], Tiling]]) -
         loop for dims, _ in boxes for at, loop in enumerate(dims)
         if any(x is not None and laid.sizes[x] > SHORT for x in dims[at:])
     }  # fmt: skip
-    own = {
+    return frozenset([
         n for n, size in enumerate(laid.sizes) if size <= SHORT and (n in found or n not in outer)
-    }
-    for dims, tiling in boxes:
-        for dim, loop in enumerate(dims):
-            if loop in own and (tiling.stops[dim] - tiling.starts[dim] < laid.sizes[loop]).any():
-                own.discard(loop)
-    return frozenset(own)
+    ])  # fmt: skip
+
+
+def _split(
+    laid: Laid, boxes: Sequence[tuple[tuple[int | None, ...], Tiling]], loops: frozenset[int]
+) -> frozenset[int]:
+    """Return the loops of which some block has not all elements."""
+    return frozenset([
+        loop for dims, tiling in boxes for dim, loop in enumerate(dims)
+        if loop in loops and (tiling.stops[dim] - tiling.starts[dim] < laid.sizes[loop]).any()
+    ])  # fmt: skip
 
 
 def one(laid: Laid) -> Step | None:
@@ -308,7 +308,7 @@ def one(laid: Laid) -> Step | None:
     name = "fused " + " ".join(member.step.name for member in laid.members)
     host = runtime.backend.host_readable
     split = None
-    if host and nest.large >= _LARGE:
+    if host and nest.large >= LARGE:
         split = halos(nest, laid.operands, laid.tilings, tilings)
     read = laid.tilings if split is None else split.tilings
     sources = [*range(len(laid.operands)), *(split.sources if split else [])]
@@ -327,7 +327,7 @@ def one(laid: Laid) -> Step | None:
     numbers: Sequence[tuple[int, Any]] = ()
     scratch = 0
     if host:
-        kernel = c_kernel(runtime.settings.compiler, nest) if nest.large >= _LARGE else None
+        kernel = c_kernel(runtime.settings.compiler, nest) if nest.large >= LARGE else None
         steps = 1 if kernel is not None else len(laid.members)
         blocks = [tiling.shard_shapes for tiling in laid.tilings]
         kernel = kernel or straight_kernel(nest, blocks) or tile_kernel(nest)

@@ -2,20 +2,26 @@
 
 Every value of a tile is an array with a dim for each loop, of length 1 where the value does not
 vary; short loops come first, as slabs, so that the last dim is long.
+
+Sums add in an order that depends on nothing but the nest: along dims that come last NumPy adds up rows,
+each by itself, along short dims before these slabs are added one after the other. So results do not
+depend on how loops that are not reduced are split.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from gpushard.ops.aval import Dtype
 from gpushard.ops.row import Kernel
-from gpushard.transforms.nests import SHORT, Load, Nest, Op, merged
+from gpushard.runtime.host.ufuncs import host_ufunc
+from gpushard.transforms.nests import LARGE, SHORT, Load, Nest, Op, merged
 from gpushard.typing import LocalArray, Shape
 
 _TILE = 1 << 18
@@ -69,7 +75,7 @@ def tile_kernel(whole: Nest) -> Kernel:
     targets = [f"t{place}" for place in places]
     run = _function(
         [*[f"x{n}" for n in range(loads)], *targets],
-        *_lines(nest, [_kernel(op, axis) for op in nest.ops], targets),
+        *_lines(nest, [_kernel(op, axis, nest) for op in nest.ops], targets),
     )
     cut_of = [tuple([x for x in cut if x in nest.loops(n)]) for n in range(places.stop)]
     ways = list(dict.fromkeys(cut_of))
@@ -86,6 +92,10 @@ def tile_kernel(whole: Nest) -> Kernel:
         if set(cut).intersection(op.reduced)
     }
     slots.update({place: len(nest.ops) + n for n, place in enumerate(ends)})
+    summed = {n for over, _, _ in ends.values() for n in over}
+    sizes = [nest.sizes[loop] for loop in cut]
+    steps = _steps(sizes, math.prod([nest.sizes[loop] for loop in widest if loop not in cut]), {})
+    fixed = {n: steps[n] for n in summed}  # the same for all blocks, whatever they have of others
 
     def part(loops: Sequence[int], bounds: Sequence[tuple[int, int]]) -> tuple[Any, ...]:
         """Return what a tile needs of arrays that vary along some of the loops that are cut."""
@@ -126,7 +136,7 @@ def tile_kernel(whole: Nest) -> Kernel:
         ]
         rest = math.prod([lengths[loop] for loop in widest if loop not in cut])
         memory: dict[tuple[int, ...], list[LocalArray | None]] = {}
-        for bounds in _tiles([lengths[loop] for loop in cut], rest):
+        for bounds in _tiles([lengths[loop] for loop in cut], rest, fixed):
             parts = [part(loops, bounds) for loops in ways]
             sizes = tuple([stop - start for start, stop in bounds])
             if sizes not in memory:
@@ -289,24 +299,75 @@ def _aligned(array: LocalArray, dims: Sequence[int | None], axis: dict[int, int]
     return kept[(*[slice(None) if n in present else None for n in range(len(axis))], ...)]
 
 
-def _kernel(op: Op, axis: dict[int, int]) -> Callable[..., LocalArray]:
+def _kernel(op: Op, axis: dict[int, int], nest: Nest) -> Callable[..., LocalArray]:
     """Return what does an operation on the values of a tile, into an array."""
     if op.kernel is not None:
-        return op.kernel
+        return host_ufunc(op.kernel) if isinstance(op.kernel, np.ufunc) else op.kernel
     axes = tuple(axis[loop] for loop in op.reduced)
     if op.name in ("argmin", "argmax"):
         return _positions(op, axes)
-    if op.name == "product":
+    if op.name == "product" and nest.large >= LARGE:
         return lambda a, b, out: _product(a, b, axes, out)
-    function, dtype = REDUCTIONS[op.name].reduce, op.dtype
+    slabs = all(nest.sizes[loop] <= SHORT for loop in op.reduced)
+    reduce = _reduction(REDUCTIONS[op.name], op.dtype, axes, len(axis), slabs)
+    if op.name == "product":
+        return lambda a, b, out: reduce(np.multiply(a, b), out)
+    if op.name != "mean":
+        return reduce
+
+    def mean(x: LocalArray, out: LocalArray) -> LocalArray:
+        reduce(x, out)
+        out /= math.prod([x.shape[at] for at in axes])
+        return out
+
+    return mean
+
+
+def _reduction(
+    function: Any, dtype: Dtype, axes: tuple[int, ...], ndim: int, slabs: bool
+) -> Callable[[LocalArray, LocalArray], LocalArray]:
+    """Return a reduction of some axes, in an order that depends on their lengths alone.
+
+    Args:
+      function: NumPy's, of two elements.
+      dtype: of the result.
+      axes: what is reduced.
+      ndim: how many axes there are.
+      slabs: whether the axes that are not the last ones are short.
+    """
+    if function not in (np.add, np.multiply):
+        return lambda x, out: function.reduce(x, axes, dtype, out, True)
+    last = ndim
+    while last - 1 in axes:
+        last -= 1
+    ahead = tuple(sorted(at for at in axes if at < last))
 
     def reduce(x: LocalArray, out: LocalArray) -> LocalArray:
-        function(x, axes, dtype, out, True)
-        if op.name == "mean":
-            out /= math.prod([x.shape[at] for at in axes])
+        if not (ahead and slabs):
+            moved = np.moveaxis(x, axes, range(-len(axes), 0)) if ahead else x
+            _add_rows(function, moved, len(axes), out.squeeze(axes), dtype)
+            return out
+        if last < ndim:
+            rows = np.empty((*x.shape[:last], *out.shape[last:]), dtype)
+            _add_rows(function, x, ndim - last, rows.reshape(rows.shape[:last]), dtype)
+            x = rows
+        for number, at in enumerate(np.ndindex(*[x.shape[n] for n in ahead])):
+            index: list[Any] = [slice(None)] * ndim
+            for n, i in zip(ahead, at, strict=True):
+                index[n] = slice(i, i + 1)
+            if number:
+                function(out, x[tuple(index)], out=out)
+            else:
+                out[...] = x[tuple(index)]
         return out
 
     return reduce
+
+
+def _add_rows(function: Any, x: LocalArray, count: int, out: LocalArray, dtype: Dtype) -> None:
+    """Reduce the last axes of an array, as many as `count`: rows whose elements are neighbours."""
+    rows = np.ascontiguousarray(x, dtype)
+    function.reduce(rows.reshape(*x.shape[: x.ndim - count], -1), -1, dtype, out)
 
 
 def _positions(op: Op, axes: tuple[int, ...]) -> Callable[..., LocalArray]:
@@ -402,19 +463,21 @@ def _homes(nest: Nest) -> tuple[dict[int, int], dict[int, int]]:
     return slots, homes
 
 
-def _tiles(lengths: Sequence[int], rest: int) -> Iterator[tuple[tuple[int, int], ...]]:
+def _steps(lengths: Sequence[int], rest: int, fixed: Mapping[int, int]) -> list[int]:
+    """Return how many indices of each loop a tile has; `fixed` are those that are known."""
+    room, steps = _TILE // max(1, rest), [1] * len(lengths)
+    for n in reversed(range(len(lengths))):
+        steps[n] = fixed.get(n) or max(1, min(lengths[n], room))
+        room //= steps[n]
+    return steps
+
+
+def _tiles(
+    lengths: Sequence[int], rest: int, fixed: Mapping[int, int]
+) -> Iterator[tuple[tuple[int, int], ...]]:
     """Yield the bounds of the tiles of some loops, which have so many elements with the others."""
-    if not lengths:
-        yield ()
-        return
-    dim = len(lengths) - 1
-    for n in range(len(lengths)):
-        if math.prod(lengths[n + 1 :]) * rest < _TILE:
-            dim = n
-            break
-    step = max(1, _TILE // max(1, math.prod(lengths[dim + 1 :]) * rest))
-    whole = tuple([(0, n) for n in lengths[dim + 1 :]])
-    for index in np.ndindex(*lengths[:dim]):
-        lead = tuple([(i, i + 1) for i in index])
-        for start in range(0, lengths[dim], step):
-            yield (*lead, (start, min(start + step, lengths[dim])), *whole)
+    steps = _steps(lengths, rest, fixed)
+    return itertools.product(*[
+        [(start, min(start + step, n)) for start in range(0, n, step)]
+        for n, step in zip(lengths, steps, strict=True)
+    ])  # fmt: skip

@@ -224,9 +224,10 @@ class _Builder:
             results.append(Result(ahead + n, tuple(dims)))
         sizes = tuple(self.rotate([2, 3]) if loop in case.short else 70 for loop in
                       range(case.count))  # fmt: skip
+        split = frozenset(sorted(case.short)[:1]) if self.rotate([0, 0, 1]) else frozenset[int]()
         return Nest(
             sizes, len(self.loads), tuple(self.loads), tuple(ops), tuple(results), case.short,
-            frozenset(inner),
+            frozenset(inner), split,
         )  # fmt: skip
 
     def _load(self, loops: Loops, dtype: Any) -> Load:
@@ -301,8 +302,8 @@ def nest_of(case: Case) -> Nest | None:
 def lengths_of(case: Case, nest: Nest) -> list[list[int]]:
     """Return lengths of the loops of some blocks: long ones, and one that is short in some way."""
     long = [loop for loop in range(case.count) if loop not in case.short]
-    usual = list(nest.sizes)
-    strips = 70 if any(op.name == "product" for op in nest.ops) else 11
+    usual = [n - (loop in nest.split) for loop, n in enumerate(nest.sizes)]
+    strips = 70 if any(op.name in ("product", "isnan") for op in nest.ops) else 11
     for n, loop in enumerate(long):
         usual[loop] = strips if n == case.number % len(long) else 2 + n % 2
     blocks = [usual]
