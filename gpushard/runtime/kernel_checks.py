@@ -111,6 +111,8 @@ class _Checker:
     def run(self) -> None:
         """Check everything."""
         self._require(self._bytes <= MOST_STACK, f"{self._bytes} bytes of stack")
+        names = [str(let.statement.name) for let in self._lets]
+        self._require(len(names) == len({*names}), "a name is defined twice")
         for at in self._all:
             statement = at.statement
             if isinstance(statement, Call):
@@ -292,11 +294,9 @@ class _Checker:
         starts, adds = self._of("start", name), self._of("add", name)
         if not starts and not adds:
             return
-        self._require(len(starts) == len(adds) == 1, f"{name}: started {len(starts)} times, added "
-                      f"to {len(adds)} times")  # fmt: skip
+        index = self._index(name)
         start, add = starts[0], adds[0]
         task = self._program.tasks[add.statement.step.place]
-        index = self._index(name)
         self._require(start.order < add.order, f"{name} is added to before it is started")
         self._require(start.over == index, f"{name} is started over {start.over}, not {index}")
         whole = self._half(task.loops | task.reduced)
@@ -306,12 +306,22 @@ class _Checker:
         self._require(add.over == whole, f"{name} is added to over {add.over}, not {whole}")
         gone = add.over - index
         self._require(gone <= self._half(task.reduced), f"{name} adds up over {gone}")
-        for at in self._all:
-            if at is add or isinstance(at.statement, Call) or at.statement.step.kind == "adjust":
-                continue
-            if any(getattr(x, "array", None) and x.array.name == name  # type: ignore[attr-defined]
-                   for x in at.statement.value.leaves()):  # fmt: skip
+        adjusted = self._of("adjust", name)
+        self._require(len(adjusted) <= 1, f"{name} is adjusted twice")
+        self._require(all(add.order < at.order and at.over == index for at in adjusted),
+                      f"{name} is adjusted before all has been added")  # fmt: skip
+        readers = [at for at in self._all if at is not add and self._reads(at, name)]
+        self._require(bool(readers), f"{name} is never read")
+        for at in readers:
+            if at.statement.step.kind != "adjust" or at.statement.target.array.name != name:
                 self._check_end(name, index, start, add, at)
+
+    def _reads(self, at: _At, name: str) -> bool:
+        """Whether a statement reads an array, and not only to change it."""
+        return not isinstance(at.statement, Call) and any(
+            isinstance(leaf, Element) and leaf.array.name == name
+            for leaf in at.statement.value.leaves()
+        )
 
     def _check_end(self, name: str, index: Halves, start: _At, add: _At, at: _At) -> None:
         """Check that an accumulator is read when all has been added."""
@@ -330,7 +340,10 @@ class _Checker:
 
     def _index(self, name: str) -> Halves:
         """Return the loops for each of whose indices an accumulator is one of its own."""
-        (start,), (add,) = self._of("start", name), self._of("add", name)
+        starts, adds = self._of("start", name), self._of("add", name)
+        once = len(starts) == len(adds) == 1
+        self._require(once, f"{name}: started {len(starts)} times, added to {len(adds)} times")
+        (start,), (add,) = starts, adds
         return self._shared(add, start) | self._room(start.statement.target.array)
 
     def _require(self, holds: bool, problem: str) -> None:

@@ -230,18 +230,18 @@ class _Writer(Schedule):
         """Look for what is not a number apart, so that lanes are independent."""
         op = self.ops[place]
         sign, name = ">" if op.name == "max" else "<", TYPES[op.dtype]
+        x = Register(f"x{place}", place=place)
+        better = Set(best, Expr(f"{{0}} {sign} {{1}} ? {{0}} : {{1}}", (x, best)), Step("add", place))
+        parts.body += [Let(x, name, value, Step("compute", place)), better]
+        parts.clauses.append(f"reduction({op.name}:{best})")
+        if op.dtype.kind != "f":
+            return
         nan = parts.accumulator(place, "q", "int", 4)
         parts.start(place, nan, Name("0"))
-        x = Register(f"x{place}", place=place)
-        parts.body += [
-            Let(x, name, value, Step("compute", place)),
-            Set(best, Expr(f"{{0}} {sign} {{1}} ? {{0}} : {{1}}", (x, best)), Step("add", place)),
-            Set(nan, Expr("{0} != {0}", (x,)), Step("add", place), "|="),
-        ]
-        parts.clauses += [f"reduction({op.name}:{best})", f"reduction(|:{nan})"]
-        if op.dtype.kind == "f":
-            chosen = Expr("{} ? {} : {}", (nan, Name('__builtin_nan("")'), best))
-            parts.after.append(Set(best, chosen, Step("adjust", place)))
+        parts.body.append(Set(nan, Expr("{0} != {0}", (x,)), Step("add", place), "|="))
+        parts.clauses.append(f"reduction(|:{nan})")
+        chosen = Expr("{} ? {} : {}", (nan, Name('__builtin_nan("")'), best))
+        parts.after.append(Set(best, chosen, Step("adjust", place)))
 
     def _add_strip(self, place: int, sums: Element, parts: _Parts) -> None:
         """Add what a strip has come to."""

@@ -343,13 +343,14 @@ def _reduction(
     ahead = tuple(sorted(at for at in axes if at < last))
 
     def reduce(x: LocalArray, out: LocalArray) -> LocalArray:
+        x = x.astype(dtype, copy=False)
         if not (ahead and slabs):
             moved = np.moveaxis(x, axes, range(-len(axes), 0)) if ahead else x
-            _add_rows(function, moved, len(axes), out.squeeze(axes), dtype)
+            _add_rows(function, moved, len(axes), out.squeeze(axes))
             return out
         if last < ndim:
             rows = np.empty((*x.shape[:last], *out.shape[last:]), dtype)
-            _add_rows(function, x, ndim - last, rows.reshape(rows.shape[:last]), dtype)
+            _add_rows(function, x, ndim - last, rows.reshape(rows.shape[:last]))
             x = rows
         for number, at in enumerate(np.ndindex(*[x.shape[n] for n in ahead])):
             index: list[Any] = [slice(None)] * ndim
@@ -364,10 +365,10 @@ def _reduction(
     return reduce
 
 
-def _add_rows(function: Any, x: LocalArray, count: int, out: LocalArray, dtype: Dtype) -> None:
+def _add_rows(function: Any, x: LocalArray, count: int, out: LocalArray) -> None:
     """Reduce the last axes of an array, as many as `count`: rows whose elements are neighbours."""
-    rows = np.ascontiguousarray(x, dtype)
-    function.reduce(rows.reshape(*x.shape[: x.ndim - count], -1), -1, dtype, out)
+    rows = np.ascontiguousarray(x).reshape(*x.shape[: x.ndim - count], -1)
+    function.reduce(rows, -1, x.dtype, out)
 
 
 def _positions(op: Op, axes: tuple[int, ...]) -> Callable[..., LocalArray]:

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -214,14 +215,18 @@ def _compare_c(pairs: Sequence[tuple[Case, Nest]], report: Report, sanitize: boo
     batch = Batch(sanitize=sanitize)
     known = []
     for case, nest in pairs:
-        with small_steps(case, nest), mock.patch.object(c_kernels, "compiled", batch.collect):
+        with (
+            small_steps(case, nest), mock.patch.object(c_kernels, "compiled", batch.collect),
+            warnings.catch_warnings(),
+        ):  # fmt: skip
+            warnings.simplefilter("error")
             try:
                 if c_kernel("cc", nest) is None:
                     report.counts["not in c"] += 1
             except Collected:
                 known.append((case, nest))
-            except AssertionError as error:
-                report.add(case, "c", f"checks: {error}")
+            except RuntimeWarning as warning:
+                report.add(case, "c", str(warning))
     batch.compile()
     for case, nest in known:
         with small_steps(case, nest), mock.patch.object(c_kernels, "compiled", batch.compiled):

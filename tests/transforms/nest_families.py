@@ -285,7 +285,9 @@ class _Builder:
         elif name in ("any", "all"):
             result = np.dtype(bool)
         elif common.kind == "i" and name in ("sum", "prod"):
-            result = np.dtype(np.int64)
+            result = self.rotate([np.dtype(np.int64), np.dtype(np.float64)])
+        elif name in ("sum", "prod") and not long and self.rotate([0, 0, 0, 1]):
+            result = np.dtype(np.int32)  # elements are converted before they come together
         elif name == "mean":
             result = common if common.kind == "f" else np.dtype(np.float64)
             self.inexact.add(number)

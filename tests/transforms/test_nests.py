@@ -1,0 +1,167 @@
+"""Loop nests: every emitter against the definition, and what is checked of each kernel."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+import gpushard.numpy as gnp
+from gpushard import testing
+from gpushard.runtime import kernel_checks
+from gpushard.runtime.kernel_checks import BrokenKernelError, Program, check
+from gpushard.runtime.kernel_tree import (
+    Declare,
+    Expr,
+    FullStrip,
+    Name,
+    Point,
+    Scope,
+    product,
+    total,
+)
+from gpushard.transforms import c_kernels
+from gpushard.transforms.c_source import c_source
+from gpushard.transforms.nests import merged
+from tests.share import some
+from tests.transforms import nest_emitters, nest_families
+
+P = gs.P
+HOST = {"backend": "host", "host_devices": 8}
+
+
+@pytest.mark.parametrize("emitter", ["numpy", "c"])
+def test_a_share_of_all_small_nests(emitter: str) -> None:
+    """`python -m tests.transforms.nest_emitters` takes all of them."""
+    report = nest_emitters.compare(nest_emitters.chosen(some(499, 40)), [emitter])
+    assert not report.problems, report.problems[0]
+    assert report.counts.total() > 400
+
+
+def test_there_are_as_many_small_nests_as_there_were() -> None:
+    count = sum(1 for _ in nest_families.cases())
+    assert count == 209_577
+
+
+def programs(share: int) -> Iterator[Program]:
+    """Yield the kernels in C of some nests."""
+    for case in nest_emitters.chosen(share, offset=3):
+        nest = nest_families.nest_of(case)
+        if nest is not None:
+            with nest_emitters.small_steps(case, nest):
+                source = c_source(merged(nest)[0])
+            if source is not None:
+                yield source.program
+
+
+def broken(body: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], str]]:
+    """Yield a body with one defect after the other: what is left out, done twice, or in no loop."""
+    for n, statement in enumerate(body):
+        before, after = body[:n], body[n + 1 :]
+        if isinstance(statement, Point | Declare):
+            continue
+        if not isinstance(statement, Scope):
+            yield (*before, *after), f"without {statement.lines()}"
+            yield (*before, statement, statement, *after), f"twice {statement.lines()}"
+        for field in ("body", "rest"):
+            if not hasattr(statement, field):
+                continue
+            inside = getattr(statement, field)
+            if not isinstance(statement, Scope | FullStrip):
+                yield (*before, *inside, *after), f"{type(statement).__name__}: {inside}"
+            for other, what in broken(inside):
+                changed = dataclasses.replace(statement, **{field: other})
+                yield (*before, changed, *after), what
+
+
+def test_checks_find_each_defect() -> None:
+    count = 0
+    for program in programs(some(2999, 199)):
+        check(program)
+        for body, what in broken(tuple(program.body)):
+            count += 1
+            with pytest.raises(BrokenKernelError):
+                check(dataclasses.replace(program, body=body))
+                pytest.fail(f"{what} in {program.body}")
+    assert count > 800
+
+
+def test_a_broken_kernel_is_not_used() -> None:
+    x = gs.device_put(np.ones((130, 140)))
+    with (
+        testing.runtime(**HOST),
+        mock.patch.object(c_kernels, "check", side_effect=BrokenKernelError("v3 is done twice")),
+        pytest.warns(RuntimeWarning, match="v3 is done twice"),
+    ):
+        x = gs.device_put(np.ones((130, 140)))
+        assert np.asarray(gs.jit(lambda x: x * 2 + 1)(x)).tolist() == [[3.0] * 140] * 130
+
+
+def test_operands_of_an_expression_are_in_parentheses() -> None:
+    a, b, c = Name("a"), Name("b"), Name("c")
+    values = {"a": 7, "b": 3, "c": 2}
+    forms = ["{} - {}", "{} * {}", "{} + {}"]
+    for outer, inner in itertools.product(forms, forms):
+        left, right = Expr(outer, (Expr(inner, (a, b)), c)), Expr(outer, (a, Expr(inner, (b, c))))
+        inside = eval(inner.format(7, 3)), eval(inner.format(3, 2))
+        assert eval(str(left), values) == eval(outer.format(inside[0], 2))
+        assert eval(str(right), values) == eval(outer.format(7, f"({inside[1]})"))
+    assert str(product([total([a, b]), Name("1"), c])) == "(a + b) * c"
+
+
+def test_kernels_take_a_bounded_part_of_the_stack() -> None:
+    """Sinkhorn's iterations: many strips of 32 x 32 values, each for all lanes."""
+
+    def sinkhorn(x: Any) -> Any:
+        for _ in range(5):
+            x = x / x.sum(axis=2, keepdims=True)
+            x = x / x.sum(axis=1, keepdims=True)
+        return x
+
+    made: list[Program] = []
+    keep = mock.patch.object(c_kernels, "check", side_effect=made.append)
+    with testing.runtime(**HOST), keep:
+        x = gs.device_put(np.random.default_rng(0).random((200, 32, 32)))
+        np.testing.assert_allclose(np.asarray(gs.jit(sinkhorn)(x)).sum(1), 1)
+    assert made
+    for program in made:
+        check(program)
+        arrays = sum(array.stack_bytes for array in program.stack)
+        assert arrays <= kernel_checks.MOST_STACK
+
+
+SUMS = {
+    "distances": lambda x, w: ((x[:, None, :] - w[None, :5, None] * x[:, None, :]) ** 2).sum(-1),
+    "softmax": lambda x, w: gnp.exp(x - x.max(-1, keepdims=True))
+    / gnp.exp(x - x.max(-1, keepdims=True)).sum(-1, keepdims=True),
+    "centered": lambda x, w: (x - x.mean(-1, keepdims=True)) * 2,
+    "moments": lambda x, w: (x.mean(-1), ((x - 1) * (x - 1)).sum(-1)),
+    "penalty": lambda x, w: (x * w[: x.shape[-1]], (w * w).sum()),
+}
+"""Functions of rows; sums are along other dims than rows."""
+
+
+@pytest.mark.parametrize("compiler", ["cc", ""])
+@pytest.mark.parametrize("name", SUMS)
+@pytest.mark.parametrize("shape", [(5, 8), (30, 7), (64, 300), (301, 70), (3, 9001)])
+def test_splits_of_rows_give_equal_bits(name: str, shape: Any, compiler: str) -> None:
+    rng = np.random.default_rng(1)
+    x, w = rng.standard_normal(shape), rng.standard_normal(max(shape[-1], 16))
+    function = gs.jit(SUMS[name])
+    with testing.runtime(**HOST, compiler=compiler):
+        wanted = [np.asarray(v) for v in gs.tree_util.tree_leaves(
+            function(gs.device_put(x), gs.device_put(w)))]  # fmt: skip
+        for count in (2, 3, 5, 8):
+            mesh = gs.Mesh(np.array(gs.devices()[:count]), ("rows",))
+            split = gs.device_put(x, gs.NamedSharding(mesh, P("rows")))
+            whole = gs.device_put(w, gs.NamedSharding(mesh, P()))
+            for got, want in zip(
+                gs.tree_util.tree_leaves(function(split, whole)), wanted, strict=True
+            ):
+                assert np.asarray(got).tobytes() == want.tobytes(), count
