@@ -1,8 +1,8 @@
 """What must hold of every kernel before it becomes text.
 
-The checks are of loops, not of numbers, so they hold for blocks of all lengths. A statement goes over
-the loops around it. Two statements share the loops that stand around both. Whatever the first one
-does in its other loops is over when the second one begins. From that follows, for each kernel:
+The checks look at loops, not at numbers, so they hold for blocks of all lengths. A statement goes
+over the loops around it. Two statements share the loops that stand around both. Whatever the first
+one does in its other loops is over when the second one begins. From that follows, for each kernel:
 
 - every operation runs exactly once for each index of its loops, in no other loop; where it lacks
   a loop around it, it stands in the first turn only;
@@ -87,6 +87,11 @@ class _At:
         """Loops in each of whose turns it is done."""
         return self.halves - self.first
 
+    @property
+    def array(self) -> Array:
+        """The array that it writes to; one without a name if it defines a name."""
+        return getattr(self.statement.target, "array", Array("", "", (), ""))
+
 
 def check(program: Program) -> None:
     """Check a kernel.
@@ -106,12 +111,12 @@ class _Checker:
         self._by_array: dict[str, list[_At]] = {}
         for at in self._all:
             if isinstance(at.statement, Set | Call):
-                self._by_array.setdefault(at.statement.target.array.name, []).append(at)
+                self._by_array.setdefault(at.array.name, []).append(at)
 
     def run(self) -> None:
         """Check everything."""
         self._require(self._bytes <= MOST_STACK, f"{self._bytes} bytes of stack")
-        names = [str(let.statement.name) for let in self._lets]
+        names = [str(let.statement.target) for let in self._lets]
         self._require(len(names) == len({*names}), "a name is defined twice")
         for at in self._all:
             statement = at.statement
@@ -121,7 +126,7 @@ class _Checker:
             for leaf in statement.value.leaves():
                 self._check_leaf(at, leaf)
             if isinstance(statement, Set):
-                self._check_index(at, statement.target.array)
+                self._check_index(at, at.array)
         for place, task in self._program.tasks.items():
             self._check_task(place, task)
         for name in self._by_array:
@@ -129,7 +134,7 @@ class _Checker:
         for n, (place, loops) in enumerate(self._program.results):
             written = self._of("write", f"r{n}")
             self._require(len(written) == 1, f"result {n} is written {len(written)} times")
-            dims = self._room(written[0].statement.target.array)
+            dims = self._room(written[0].array)
             exact = written[0].over == dims == self._half(loops)
             self._require(exact, f"result {n} of {place} is written over {written[0].over}")
 
@@ -194,11 +199,8 @@ class _Checker:
 
     # What they do.
 
-    def _of(self, kind: str, name: str) -> list[Any]:
-        return [
-            at for at in self._by_array.get(name, [])
-            if isinstance(at.statement, Set) and at.statement.step.kind == kind
-        ]  # fmt: skip
+    def _of(self, kind: str, name: str) -> list[_At]:
+        return [at for at in self._by_array.get(name, []) if at.statement.step.kind == kind]
 
     def _check_index(self, at: _At, array: Array) -> None:
         missing = self._room(array) - at.halves
@@ -207,7 +209,7 @@ class _Checker:
     def _check_leaf(self, at: _At, leaf: Expr) -> None:
         if isinstance(leaf, Register):
             known = any(
-                let.statement.name == leaf and let.order < at.order
+                let.statement.target == leaf and let.order < at.order
                 and let.path == at.path[: len(let.path)] for let in self._lets
             )  # fmt: skip
             self._require(known, f"{leaf} is not known where it is read")
@@ -260,10 +262,9 @@ class _Checker:
 
     def _check_task(self, place: int, task: Task) -> None:
         """Check that an operation runs once for each of its indices, on what it needs."""
-        own = [
-            at for at in self._all
-            if isinstance(at.statement, Let | Set) and at.statement.step.place == place
-        ]  # fmt: skip
+        every_step = [at for at in self._all if at.statement.step.place == place]
+        calls = [at for at in every_step if isinstance(at.statement, Call)]
+        own = [at for at in every_step if not isinstance(at.statement, Call)]
         every = self._half(task.loops | task.reduced)
         for at in own:
             kind = at.statement.step.kind
@@ -273,9 +274,6 @@ class _Checker:
                 exact = at.over == self._half(task.loops)
                 self._require(exact, f"{place} is kept over {at.over}")
         alone = [at for at in own if at.statement.step.kind in ("compute", "add")]
-        calls = [
-            at for at in self._all if isinstance(at.statement, Call) and at.statement.place == place
-        ]
         self._require(bool(alone or calls), f"{place} is never done")
         if not task.reduced:
             self._require(len(alone) == 1, f"{place} is done {len(alone)} times")
@@ -302,7 +300,9 @@ class _Checker:
         whole = self._half(task.loops | task.reduced)
         for leaf in add.statement.value.leaves():
             if isinstance(leaf, Element) and leaf.array.name != name:
-                whole = self._index(leaf.array.name) if self._of("start", leaf.array.name) else whole
+                whole = (
+                    self._index(leaf.array.name) if self._of("start", leaf.array.name) else whole
+                )
         self._require(add.over == whole, f"{name} is added to over {add.over}, not {whole}")
         gone = add.over - index
         self._require(gone <= self._half(task.reduced), f"{name} adds up over {gone}")
@@ -313,7 +313,7 @@ class _Checker:
         readers = [at for at in self._all if at is not add and self._reads(at, name)]
         self._require(bool(readers), f"{name} is never read")
         for at in readers:
-            if at.statement.step.kind != "adjust" or at.statement.target.array.name != name:
+            if at.statement.step.kind != "adjust" or at.array.name != name:
                 self._check_end(name, index, start, add, at)
 
     def _reads(self, at: _At, name: str) -> bool:
@@ -344,7 +344,7 @@ class _Checker:
         once = len(starts) == len(adds) == 1
         self._require(once, f"{name}: started {len(starts)} times, added to {len(adds)} times")
         (start,), (add,) = starts, adds
-        return self._shared(add, start) | self._room(start.statement.target.array)
+        return self._shared(add, start) | self._room(start.array)
 
     def _require(self, holds: bool, problem: str) -> None:
         if not holds:

@@ -50,6 +50,7 @@ class Expr:
         """Yield the names and elements that it reads."""
         if not self.operands:
             yield self
+            return
         for operand in self.operands:
             yield from operand.leaves()
 
@@ -217,14 +218,14 @@ class Step:
 class Let:
     """Define a name in its scope."""
 
-    name: Register
+    target: Register
     type: str
     value: Expr
     step: Step
 
     def lines(self) -> list[str]:
         """Write it in C."""
-        return [f"const {self.type} {self.name} = {self.value};"]
+        return [f"const {self.type} {self.target} = {self.value};"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -263,6 +264,16 @@ class Call:
     reads: tuple[Element, ...]
     target: Element  # to which it adds if it goes over reduced lanes, and which it sets if not
     adds: bool
+
+    @property
+    def step(self) -> Step:
+        """What it does for the nest: all of a reduction."""
+        return Step("call", self.place)
+
+    @property
+    def value(self) -> Expr:
+        """An expression that reads what it reads."""
+        return Expr("", self.reads)
 
     def lines(self) -> list[str]:
         """Write it in C."""
@@ -373,9 +384,7 @@ class Point:
         return list(self.text)
 
 
-Statement = (
-    Let | Set | Declare | Call | For | Strips | Lanes | First | Scope | FullStrip | Point
-)
+Statement = Let | Set | Declare | Call | For | Strips | Lanes | First | Scope | FullStrip | Point
 
 
 def lines_of(body: Sequence[Statement]) -> list[str]:

@@ -231,7 +231,9 @@ class _Writer(Schedule):
         op = self.ops[place]
         sign, name = ">" if op.name == "max" else "<", TYPES[op.dtype]
         x = Register(f"x{place}", place=place)
-        better = Set(best, Expr(f"{{0}} {sign} {{1}} ? {{0}} : {{1}}", (x, best)), Step("add", place))
+        better = Set(
+            best, Expr(f"{{0}} {sign} {{1}} ? {{0}} : {{1}}", (x, best)), Step("add", place)
+        )
         parts.body += [Let(x, name, value, Step("compute", place)), better]
         parts.clauses.append(f"reduction({op.name}:{best})")
         if op.dtype.kind != "f":

@@ -28,6 +28,7 @@ from gpushard.transforms.tiles import straight_kernel, tile_kernel
 from gpushard.transforms.views import View
 from gpushard.typing import IntArray
 
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Member:
     """An operation of a region."""

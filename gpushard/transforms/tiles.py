@@ -3,9 +3,9 @@
 Every value of a tile is an array with a dim for each loop, of length 1 where the value does not
 vary; short loops come first, as slabs, so that the last dim is long.
 
-Sums add in an order that depends on nothing but the nest: along dims that come last NumPy adds up rows,
-each by itself, along short dims before these slabs are added one after the other. So results do not
-depend on how loops that are not reduced are split.
+The nest alone decides in which order sums add: NumPy adds up rows along the last dims, each row by
+itself, and slabs along short dims in front are added one after the other. So results do not depend
+on how loops that are not reduced are split.
 """
 
 from __future__ import annotations

@@ -84,7 +84,9 @@ class Batch:
         known: set[str] = set()
         for text, name in self._texts.items():
             cut = text.index("void region(")
-            cut = min([cut, *[m.start() for m in re.finditer(r"^GS_PRODUCT (?!static)", text, re.M)]])
+            cut = min(
+                [cut, *[m.start() for m in re.finditer(r"^GS_PRODUCT (?!static)", text, re.M)]]
+            )
             shared, own = text[:cut], text[cut:]
             for part in re.split(r"(?=\n#if defined\(__AVX512F__\))", shared):
                 if part not in known:
@@ -113,7 +115,9 @@ def fresh(shape: Sequence[int], dtype: Any) -> Any:
     dtype = np.dtype(dtype)
     nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     block = _Block(nbytes)
-    return np.ndarray(tuple(shape), dtype, buffer=block.memory) if nbytes else np.empty(shape, dtype)
+    if not nbytes:
+        return np.empty(shape, dtype)
+    return np.ndarray(tuple(shape), dtype, buffer=block.memory)
 
 
 class _Block:
@@ -161,7 +165,8 @@ def problem(case: Case, nest: Nest, emitter: str, kernel: Any) -> str | None:
         for n, (got, want) in enumerate(zip(results, wanted, strict=True)):
             rough = 1e-4 if got.dtype == np.float32 else 1e-9
             if not np.allclose(got, want, rough, rough, equal_nan=True):
-                return f"{emitter}, lengths {lengths}, result {n}: {got.tolist()} != {want.tolist()}"
+                pair = f"{got.tolist()} != {want.tolist()}"
+                return f"{emitter}, lengths {lengths}, result {n}: {pair}"
     return None
 
 

@@ -1,7 +1,7 @@
-"""All small loop nests, up to renaming of loops: what emitters are compared with the definition on.
+"""All small loop nests, up to renaming of loops, on which emitters meet the definition.
 
-A *shape* of a nest says which loops each operation has, which of them it reduces, and what it takes:
-loads over subsets of the loops, or earlier operations. Shapes are enumerated in full:
+A *shape* of a nest says which loops each operation has, which of them it reduces, and what it
+takes: loads over subsets of the loops, or earlier operations. Shapes are enumerated in full:
 
 - three operations over up to two loops, and two over up to three;
 - chains of three over up to four loops, which begin with all loops, where each operation takes the
@@ -48,9 +48,7 @@ def _loops_of(shapes: tuple[Shape, ...], operand: Operand) -> Loops:
 def subsets(loops: Loops) -> list[Loops]:
     """List the subsets of some loops."""
     every = sorted(loops)
-    return [
-        frozenset(x) for n in range(len(every) + 1) for x in itertools.combinations(every, n)
-    ]
+    return [frozenset(x) for n in range(len(every) + 1) for x in itertools.combinations(every, n)]
 
 
 def _operations(before: tuple[Shape, ...], loops: Loops, *, chain: bool) -> Iterator[Shape]:
@@ -79,6 +77,7 @@ def _operations(before: tuple[Shape, ...], loops: Loops, *, chain: bool) -> Iter
 
 def _programs(count: int, loops: Loops, *, chain: bool) -> Iterator[tuple[Shape, ...]]:
     """Yield programs of so many operations."""
+
     def extended(before: tuple[Shape, ...]) -> Iterator[tuple[Shape, ...]]:
         if len(before) == count:
             yield before
@@ -90,7 +89,7 @@ def _programs(count: int, loops: Loops, *, chain: bool) -> Iterator[tuple[Shape,
 
 
 def _coded(shapes: tuple[Shape, ...]) -> tuple[int, ...]:
-    """Return a program as numbers: of sets of loops their bits, of earlier operations less than 0."""
+    """Return a program as numbers: sets of loops as bits, earlier operations as less than 0."""
     return tuple([
         code for shape in shapes
         for code in (*[-1 - x if isinstance(x, int) else _bits(x) for x in shape.operands], 99,

@@ -138,8 +138,10 @@ def test_kernels_take_a_bounded_part_of_the_stack() -> None:
 
 SUMS = {
     "distances": lambda x, w: ((x[:, None, :] - w[None, :5, None] * x[:, None, :]) ** 2).sum(-1),
-    "softmax": lambda x, w: gnp.exp(x - x.max(-1, keepdims=True))
-    / gnp.exp(x - x.max(-1, keepdims=True)).sum(-1, keepdims=True),
+    "softmax": lambda x, w: (
+        gnp.exp(x - x.max(-1, keepdims=True))
+        / gnp.exp(x - x.max(-1, keepdims=True)).sum(-1, keepdims=True)
+    ),
     "centered": lambda x, w: (x - x.mean(-1, keepdims=True)) * 2,
     "moments": lambda x, w: (x.mean(-1), ((x - 1) * (x - 1)).sum(-1)),
     "penalty": lambda x, w: (x * w[: x.shape[-1]], (w * w).sum()),
