@@ -16,8 +16,8 @@ A view (new dims, those of length 1 left out, a transpose, a part) is nothing bu
 `starts` of a load. A result is a value and the order of its loops in the array, `None` for dims of
 length 1. Every operand and result is dense in row-major order.
 
-Loops are of three kinds. *Short* ones (`short`) have at most `SHORT` elements. Unless they are split
-over devices (`split`), their lengths are known and emitters may unroll them. *Inner* ones are
+Loops are of three kinds. *Short* ones (`short`) have at most `SHORT` elements. Unless these are
+split over devices (`split`), lengths are known and emitters may unroll them. *Inner* ones are
 reduced by something that other operations need, and are long. The others are independent but for
 what is reduced last: those results that nothing in the nest needs.
 Lengths of loops are those of the whole array; a kernel gets those of its block from its operands.
@@ -40,8 +40,8 @@ SHORT = 64
 """Loops of up to so many elements may be short."""
 
 LARGE = 1 << 14
-"""A kernel is compiled if the largest value of its nest has at least so many elements. They are those
-of the whole array, so that results do not depend on how it is split."""
+"""A kernel is compiled if the largest value of its nest has at least so many elements. Those of the
+whole array count, so that results do not depend on how it is split."""
 
 
 @dataclasses.dataclass(frozen=True)
