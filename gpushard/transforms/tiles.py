@@ -3,9 +3,9 @@
 Every value of a tile is an array with a dim for each loop, of length 1 where the value does not
 vary; short loops come first, as slabs, so that the last dim is long.
 
-The nest alone decides in which order sums add: NumPy adds up rows along the last dims, each row by
-itself, and slabs along short dims in front are added one after the other. So results do not depend
-on how loops that are not reduced are split.
+The nest alone decides in which order sums add: pairwise in rows along the last dims, each row by
+itself, and one after the other along dims in front. So results do not depend on how loops that are
+not reduced are split.
 """
 
 from __future__ import annotations
@@ -308,8 +308,7 @@ def _kernel(op: Op, axis: dict[int, int], nest: Nest) -> Callable[..., LocalArra
         return _positions(op, axes)
     if op.name == "product" and nest.large >= LARGE:
         return lambda a, b, out: _product(a, b, axes, out)
-    slabs = all(nest.sizes[loop] <= SHORT for loop in op.reduced)
-    reduce = _reduction(REDUCTIONS[op.name], op.dtype, axes, len(axis), slabs)
+    reduce = _reduction(REDUCTIONS[op.name], op.dtype, axes, len(axis))
     if op.name == "product":
         return lambda a, b, out: reduce(np.multiply(a, b), out)
     if op.name != "mean":
@@ -324,51 +323,42 @@ def _kernel(op: Op, axis: dict[int, int], nest: Nest) -> Callable[..., LocalArra
 
 
 def _reduction(
-    function: Any, dtype: Dtype, axes: tuple[int, ...], ndim: int, slabs: bool
+    function: Any, dtype: Dtype, axes: tuple[int, ...], ndim: int
 ) -> Callable[[LocalArray, LocalArray], LocalArray]:
     """Return a reduction of some axes, in an order that depends on their lengths alone.
 
-    Args:
-      function: NumPy's, of two elements.
-      dtype: of the result.
-      axes: what is reduced.
-      ndim: how many axes there are.
-      slabs: whether the axes that are not the last ones are short.
+    NumPy's inner loop is along the axis whose elements are closest, of those that have several. So
+    an axis of length 1 must not decide whether that is a reduced one.
     """
-    if function not in (np.add, np.multiply):
-        return lambda x, out: function.reduce(x, axes, dtype, out, True)
     last = ndim
     while last - 1 in axes:
         last -= 1
     ahead = tuple(sorted(at for at in axes if at < last))
 
     def reduce(x: LocalArray, out: LocalArray) -> LocalArray:
-        x = x.astype(dtype, copy=False)
-        if not (ahead and slabs):
-            moved = np.moveaxis(x, axes, range(-len(axes), 0)) if ahead else x
-            _add_rows(function, moved, len(axes), out.squeeze(axes))
-            return out
+        x = _in_order(x.astype(dtype, copy=False))
         if last < ndim:
-            rows = np.empty((*x.shape[:last], *out.shape[last:]), dtype)
-            _add_rows(function, x, ndim - last, rows.reshape(rows.shape[:last]))
-            x = rows
-        for number, at in enumerate(np.ndindex(*[x.shape[n] for n in ahead])):
-            index: list[Any] = [slice(None)] * ndim
-            for n, i in zip(ahead, at, strict=True):
-                index[n] = slice(i, i + 1)
-            if number:
-                function(out, x[tuple(index)], out=out)
-            else:
-                out[...] = x[tuple(index)]
+            rows = x.reshape(*x.shape[:last], -1)
+            x = function.reduce(rows, -1, dtype).reshape(*x.shape[:last], *(1,) * (ndim - last))
+        if not ahead:
+            out[...] = x
+        elif math.prod(x.shape[ahead[-1] + 1 :]) > 1:
+            out[...] = function.reduce(x, ahead, dtype, None, True)
+        else:
+            rows = np.moveaxis(x, ahead, range(-len(ahead), 0))
+            rows = rows.reshape(*rows.shape[: -len(ahead)], -1)
+            out[...] = np.expand_dims(function.accumulate(rows, -1, dtype)[..., -1], ahead)
         return out
 
-    return reduce
+    if function in (np.add, np.multiply):
+        return reduce
+    return lambda x, out: function.reduce(x, axes, dtype, out, True)
 
 
-def _add_rows(function: Any, x: LocalArray, count: int, out: LocalArray) -> None:
-    """Reduce the last axes of an array, as many as `count`: rows whose elements are neighbours."""
-    rows = np.ascontiguousarray(x).reshape(*x.shape[: x.ndim - count], -1)
-    function.reduce(rows, -1, x.dtype, out)
+def _in_order(x: LocalArray) -> LocalArray:
+    """Return an array whose elements are closer along later axes."""
+    strides = [stride for stride, n in zip(x.strides, x.shape, strict=True) if n > 1]
+    return x if strides == sorted(strides, reverse=True) else np.ascontiguousarray(x)
 
 
 def _positions(op: Op, axes: tuple[int, ...]) -> Callable[..., LocalArray]:
