@@ -17,6 +17,7 @@ one does in its other loops is over when the second one begins. From that follow
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -217,11 +218,22 @@ class _Checker:
             return
         array = leaf.array
         self._check_index(at, array)
-        if array.memory == "operand" or self._of("start", array.name):
-            return
+        if array.memory != "operand" and not self._of("start", array.name):
+            self._check_stored(at, array)
+
+    def _check_stored(self, at: _At, array: Array) -> None:
+        """Check that what is read of an array was written."""
         writers = [x for x in self._by_array.get(array.name, []) if not self._is_alternative(x)]
+        if {x.statement.step.kind for x in writers} == {"pack"}:  # once in each pass over strips
+            alike = itertools.pairwise(writers)
+            twice = any(self._strips_of(a) is self._strips_of(b) for a, b in alike)
+            self._require(not twice, f"{array.name} is packed twice")
+            writers = [x for x in writers if x.order < at.order][-1:]
         self._require(len(writers) == 1, f"{array.name} is written {len(writers)} times")
         self._check_read(at, writers[0], array)
+
+    def _strips_of(self, at: _At) -> Strips | None:
+        return next((node for node in at.path if isinstance(node, Strips)), None)
 
     def _check_read(self, at: _At, writer: _At, array: Array) -> None:
         """Check that a value was written for the index at which it is read."""
@@ -253,8 +265,8 @@ class _Checker:
         for leaf in call.reads:
             places.add(self._place_of(leaf.array))
             self._require(self._room(leaf.array) <= over | {STRIPS}, f"{leaf} in a function")
-            for writer in self._by_array.get(leaf.array.name, []):
-                self._check_read(at, writer, leaf.array)
+            if leaf.array.memory != "operand":
+                self._check_stored(at, leaf.array)
         self._require(places == task.operands, f"{call.text} reads {places}")
 
     def _place_of(self, array: Array) -> int:
