@@ -37,7 +37,7 @@ Block = Callable[[Any, "Draw"], Value]
 class Draw:
     """What a program is drawn from: a generator of numbers, and values by their shapes.
 
-    The same seed draws the same program, whatever module it runs by: choices depend on shapes alone.
+    The same seed draws the same program, whatever module it runs by: shapes alone decide.
     """
 
     def __init__(self, xp: Any, seed: int, inputs: list[Value]) -> None:
@@ -121,7 +121,7 @@ def softmax(xp: Any, d: Draw) -> Value:
             x = x + bias
             d.results.append((bias * bias).sum())
     if d.one([0, 0, 1]):
-        x = xp.where(x > -1, x, -1e9)
+        x = xp.where(x > -1.1, x, -1e9)
     e = xp.exp(x - x.max(axis=axis, keepdims=True))
     if d.one([0, 1]):
         return e / e.sum(axis=axis, keepdims=True)
@@ -138,11 +138,11 @@ def loss(xp: Any, d: Draw) -> Value:
         apart = xp.abs(x - y)
         value = xp.where(apart < 1, 0.5 * apart * apart, apart - 0.5).sum() / 16
     elif how == "logistic":
-        value = (xp.log(1 + xp.exp(-xp.abs(x))) + xp.maximum(x, 0) - x * (y > 0)).mean()
+        value = (xp.log(1 + xp.exp(-xp.abs(x))) + xp.maximum(x, 0) - x * (y > 0.05)).mean()
     elif how == "entropy":
         top = x.max(axis=1, keepdims=True)
         logs = x - top - xp.log(xp.exp(x - top).sum(axis=1, keepdims=True))
-        value = -(logs * (y > 0)).sum(axis=1).mean()
+        value = -(logs * (y > 0.05)).sum(axis=1).mean()
     else:
         value = xp.maximum(0, 1 - x * y).mean(axis=0)
     penalty = 0.01 * (d.value() ** 2).sum() if d.one([0, 1]) else 0.01 * xp.abs(d.value()).max()
@@ -193,8 +193,8 @@ def stencil(xp: Any, d: Draw) -> Value:
         return (right - left) / 2 * middle
     if how == "slices":
         return (left + right - 2 * middle) / 4
-    return xp.concatenate([x[(*head, slice(0, 1))], (left + right) / 2, x[(*head, slice(-1, None))]],
-                          axis=axis)  # fmt: skip
+    first, last = x[(*head, slice(0, 1))], x[(*head, slice(-1, None))]
+    return xp.concatenate([first, (left + right) / 2, last], axis=axis)
 
 
 def convolution(xp: Any, d: Draw) -> Value:
@@ -282,7 +282,7 @@ def reduced(xp: Any, d: Draw) -> Value:
         return x - y
     if d.one([0, 0, 1]):
         finite = xp.isfinite(x)
-        d.results += [finite, finite.all(axis=axes), (x > 0).any(axis=axes)]
+        d.results += [finite, finite.all(axis=axes), (x > 0.05).any(axis=axes)]
     if y.ndim == 0:
         d.results.append(y)
         return x + y
