@@ -139,6 +139,10 @@ class BoundedCache(Generic[V]):
         self._changing, self._torn = False, True
 
 
+_PLAIN = frozenset({bool, int, str, bytes, type(None)})
+"""Types of values that are the same where they are equal."""
+
+
 def exact_key(x: Any) -> Any:
     """Make a key for a value that tells numbers apart by their types and bits.
 
@@ -158,6 +162,8 @@ def exact_key(x: Any) -> Any:
     True
     """
     cls: Any = type(x)
+    if cls in _PLAIN:
+        return cls, x
     if isinstance(x, np.generic):
         return cls, x.dtype, x.tobytes()
     if cls.__eq__ is float.__eq__:

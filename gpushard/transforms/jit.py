@@ -18,7 +18,7 @@ from gpushard import tree
 from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.aval import KEY, KeyDType, ShapeDtypeStruct
 from gpushard.array.key_array import is_keys
-from gpushard.cache import BoundedCache
+from gpushard.cache import BoundedCache, exact_key
 from gpushard.errors import ArgumentTypeError
 from gpushard.frozen import dataclass
 from gpushard.placement.defaults import default_sharding, surroundings
@@ -31,7 +31,6 @@ from gpushard.transforms.arguments import (
     check_options,
     donated,
     options_of,
-    types_of,
     with_statics,
     without_statics,
 )
@@ -185,7 +184,7 @@ class Jitted:
                 x = leaves[number] = device_put(x)
             key += (x._held().tiling, x._dtype, x._committed, x._weak_type)
         if statics:
-            key.append(tuple((name, x, types_of(x)) for name, x in statics.items()))
+            key.append(tuple((name, exact_key(x)) for name, x in statics.items()))
         return leaves, tuple(key), (structure, statics, label)
 
     def split(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any], Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import gc
 import logging
 import pickle
@@ -477,6 +478,44 @@ def test_static_arguments_are_told_apart_by_the_types_inside() -> None:
 def test_static_zeros_are_told_apart_by_their_signs(zero: Any) -> None:
     jitted = gs.jit(lambda x, pair: gnp.copysign(x, np.real(pair[0])), static_argnums=1)
     assert [float(jitted(2.0, (n, "a"))) for n in (zero, -zero, zero)] == [2, -2, 2]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rate:
+    value: Any
+    name: str = dataclasses.field(default="", compare=False)
+
+
+_NUMBERS = [
+    0, False, 0.0, -0.0, 0j, complex(0, -0.0), np.float32(0), np.float32(-0.0), np.float64(0),
+    np.int8(0), np.bool_(False), 1, True, 1.0, np.float32(1), np.int64(1), float("nan"),
+    np.float32("nan"), "0", None, b"0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda x: x,
+        lambda x: (x, "a"),
+        lambda x: frozenset([(x,)]),
+        lambda x: _Rate(x, str(id(x))),
+        lambda x: ((_Rate((x, 2)),),),
+    ],
+)
+def test_static_arguments_that_are_equal_are_told_apart(wrap: Any) -> None:
+    """Each value is traced for once, in any order, and again for nothing."""
+    numbers = [*_NUMBERS, *reversed(_NUMBERS), float("nan"), np.float32("nan")]
+    seen: list[Any] = []
+
+    def f(x: Any, static: Any) -> Any:
+        seen.append(static)
+        return x
+
+    jitted = gs.jit(f, static_argnums=1)
+    for number in numbers:
+        jitted(1.0, wrap(copy.deepcopy(number)))
+    assert len(seen) == len(_NUMBERS)
 
 
 @pytest.mark.parametrize("compiled", [False, True])
