@@ -86,6 +86,10 @@ class BoundedCache(Generic[V]):
             finally:
                 self._changing = False
 
+    def values(self) -> list[V]:
+        """Return the values that are kept, the oldest first."""
+        return [entry.value for entry in list(self._entries.values())]
+
     def get_or_make(
         self, key: Hashable, make: Callable[P, Any], *how: P.args, **more: P.kwargs
     ) -> V:

@@ -103,21 +103,32 @@ class Replay:
         return tree.unflatten(self.structure, arrays)
 
 
-_caches: WeakKeyDictionary[Any, dict[Any, BoundedCache[Replay]]] = WeakKeyDictionary()
-"""For each function and options what it was traced to, for `jit(f)` where it is called, too."""
+_OPTIONS = 16
+"""Options of one function, such as shardings, whose executables another `jit` of it finds."""
 
-_others: WeakSet[BoundedCache[Replay]] = WeakSet()
-"""Caches of what cannot be compared."""
+_caches: WeakKeyDictionary[Any, BoundedCache[BoundedCache[Replay]]] = WeakKeyDictionary()
+"""For each function, and the last options, what it was traced to; `jit(f)` in a loop finds it."""
+
+_every: WeakSet[BoundedCache[Replay]] = WeakSet()
+"""Caches of all functions and options."""
 
 
 def _cache_of(fun: Any, options: Options) -> BoundedCache[Replay]:
-    """Return where it is kept what a function was traced to with such options."""
+    """Return the cache of what a function was traced to with such options."""
+    cache: BoundedCache[Replay] | None = None
     key = options.key()
     if key is not None:
         with contextlib.suppress(TypeError):  # which has no hash, or cannot be referred to weakly
-            return _caches.setdefault(fun, {}).setdefault(key, BoundedCache(_CACHE_BYTES))
-    cache: BoundedCache[Replay] = BoundedCache(_CACHE_BYTES)
-    _others.add(cache)
+            known = _caches.get(fun)
+            if known is None:
+                known = _caches.setdefault(fun, BoundedCache(_OPTIONS))
+            cache = known.get(key)
+            if cache is None:
+                cache = BoundedCache(_CACHE_BYTES)
+                known.put(key, cache, 1)
+    if cache is None:
+        cache = BoundedCache(_CACHE_BYTES)
+    _every.add(cache)
     return cache
 
 
@@ -469,9 +480,6 @@ def log_compiles(log: bool = True) -> Iterator[None]:
 
 def clear_caches() -> None:
     """Forget what any function was traced to."""
-    for caches in list(_caches.values()):
-        for cache in list(caches.values()):
-            cache.clear()
-    for cache in list(_others):
+    for cache in list(_every):
         cache.clear()
     bodies.forget()
