@@ -352,23 +352,6 @@ def test_stages() -> None:
         np.testing.assert_array_equal(np.asarray(made), np.full((4, 4), 8.0))
 
 
-def test_no_compiler_and_a_broken_one(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    broken = tmp_path / "broken"
-    broken.write_text("#!/bin/sh\necho no such flag >&2\nexit 1\n")
-    broken.chmod(0o755)
-    value = np.linspace(-2, 2, 1 << 15)
-    for compiler in ("", "no-such-compiler", str(broken)):
-        with testing.runtime(backend="host", host_devices=2, compiler=compiler):
-            x = gnp.asarray(value)
-            found = gs.jit(lambda x: gnp.tanh(x * 2) + x)(x)
-            np.testing.assert_array_equal(np.asarray(found), np.tanh(value * 2) + value)
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "no such flag" in caplog.text
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", ["exp", "tanh"])
 def test_polynomials_are_close(name: str, dtype: str) -> None:
