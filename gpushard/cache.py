@@ -180,12 +180,31 @@ def exact_key(x: Any) -> Any:
         return cls, frozenset(map(exact_key, x))
     if cls is slice:
         return cls, exact_key(x.start), exact_key(x.stop), exact_key(x.step)
-    declared = vars(cls).get("__dataclass_params__")
-    if declared is not None and declared.frozen and declared.eq:
+    if _is_record(cls):
         fields = [field for field in dataclasses.fields(x) if field.compare]
         if all(field.hash is not False for field in fields):
             return cls, *[exact_key(getattr(x, field.name)) for field in fields]
     return cls, x
+
+
+def has_lookalikes(x: Any) -> bool:
+    """Whether a value may be equal to one that `exact_key` tells apart from it.
+
+    >>> has_lookalikes(("a", None)), has_lookalikes(("a", 0.0))
+    (False, True)
+    """
+    cls: Any = type(x)
+    if cls is str or x is None:
+        return False
+    if cls.__eq__ is tuple.__eq__:
+        return any(map(has_lookalikes, x))
+    return isinstance(x, int | float | complex | np.generic | frozenset | slice) or _is_record(cls)
+
+
+def _is_record(cls: type) -> bool:
+    """Whether the values of a class are what their fields are."""
+    declared = vars(cls).get("__dataclass_params__")
+    return declared is not None and declared.frozen and declared.eq
 
 
 def remembering(limit: int) -> Callable[[Callable[P, S]], Callable[P, S]]:

@@ -51,6 +51,7 @@ from gpushard.transforms.signature import (
 )
 from gpushard.transforms.stages import Lowered, Signature, Traced
 from gpushard.transforms.trace import Trace, Tracer, inside, tracing
+from gpushard.tree.treedef import exact_structure
 
 _LEAF = tree.structure(0)
 
@@ -58,6 +59,12 @@ _log = logging.getLogger("gpushard.jit")
 
 _CACHE_BYTES = 64 << 20
 """Bytes of executables that one function keeps, about."""
+
+_LOOKALIKES: Any = object()
+"""Stands for executables of structures that are equal, which are found by their exact keys."""
+
+_KEY_BYTES = 500
+"""Bytes that a key takes, about."""
 
 _disabled: ContextVar[bool] = ContextVar("jit disabled", default=False)
 _logged: ContextVar[bool] = ContextVar("compiles logged", default=False)
@@ -166,15 +173,26 @@ class Jitted:
         options = self._options
         leaves, key, call = self._prepared(args, kwargs)
         compiled = self._cache.get(key)
-        if compiled is None:
-            with options.around(), span(f"compile {self._what}"):
-                compiled = self._compile(leaves, call)
-            self._cache.put(key, compiled, compiled.nbytes)
+        if compiled is None or compiled is _LOOKALIKES:
+            compiled = self._compiled(key, leaves, call)
         given_up: list[Any] = []
         if any(options.donated):
             given_up = [x for x in donated(options.donated, args, kwargs) if isinstance(x, Array)]
         with span(self._what):
             return compiled.call(leaves, given_up)
+
+    def _compiled(self, key: tuple[Any, ...], leaves: list[Any], call: Any) -> Replay:
+        """Return what was traced for just this structure of arguments, or trace it."""
+        exact = exact_structure(call[0])
+        own = key if exact is call[0] else (exact, *key[1:])
+        compiled = None if own is key else self._cache.get(own)
+        if compiled is None:
+            with self._options.around(), span(f"compile {self._what}"):
+                compiled = self._compile(leaves, call)
+            self._cache.put(own, compiled, compiled.nbytes)
+            if own is not key:
+                self._cache.put(key, _LOOKALIKES, _KEY_BYTES)
+        return compiled
 
     def _prepared(self, args: Any, kwargs: Any) -> tuple[list[Any], Any, Any]:
         """Return the arguments as arrays, what they have in common with others, and a call."""

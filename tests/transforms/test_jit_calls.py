@@ -501,6 +501,58 @@ def test_static_arguments_that_are_equal_are_told_apart(wrap: Any) -> None:
     assert len(seen) == len(_NUMBERS)
 
 
+@dataclasses.dataclass
+class _Rated:
+    """A pytree whose second field is no leaf."""
+
+    x: Any
+    rate: Any
+
+
+gs.tree.register_dataclass(_Rated, data_fields=["x"], meta_fields=["rate"])
+
+
+def _signed(tree: _Rated) -> _Rated:
+    rate = np.real(getattr(tree.rate, "value", tree.rate))
+    return _Rated(gnp.copysign(tree.x * 1, rate), tree.rate)
+
+
+_CALLS: dict[str, Callable[[_Rated], _Rated]] = {
+    "jit": gs.jit(_signed),
+    "scan": lambda c: lax.scan(_signed_step, c, None, length=1)[0],
+    "fori_loop": lambda c: lax.fori_loop(0, 1, _signed_round, c),
+    "cond": lambda c: lax.cond(gnp.asarray(True), _signed, _signed, c),
+}
+
+
+def _signed_step(c: _Rated, _: Any) -> tuple[_Rated, None]:
+    return _signed(c), None
+
+
+def _signed_round(i: Any, c: _Rated) -> _Rated:
+    return _signed(c)
+
+
+@pytest.mark.parametrize("name", _CALLS)
+@pytest.mark.parametrize(
+    "wrap", [lambda x: x, lambda x: (x,), _Rate], ids=["bare", "tuple", "record"]
+)
+def test_structures_that_are_equal_are_told_apart(name: str, wrap: Any) -> None:
+    """Aux data of pytrees are static."""
+    gs.clear_caches()
+    for number in (0.0, -0.0, 0, np.float32(-0.0), -0.0, 0.0):
+        result = _CALLS[name](_Rated(gnp.ones(2), wrap(number)))
+        assert repr(result.rate) == repr(wrap(number))
+        assert np.signbit(np.asarray(result.x)).tolist() == [bool(np.signbit(number))] * 2
+
+
+def test_keys_that_are_equal_are_told_apart() -> None:
+    jitted = gs.jit(lambda x: x)
+    for key in (1, True, 1.0, 1):
+        (result,) = jitted({key: 0.0})
+        assert type(result) is type(key)
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("donated", [False, True])
 def test_memory_of_donated_arguments_is_let_go_of(compiled: bool, donated: bool) -> None:
