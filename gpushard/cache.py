@@ -9,11 +9,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
+import struct
 import threading
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+
+import numpy as np
 
 V = TypeVar("V")
 P = ParamSpec("P")
@@ -82,6 +86,10 @@ class BoundedCache(Generic[V]):
             finally:
                 self._changing = False
 
+    def values(self) -> list[V]:
+        """Return the values that are kept, the oldest first."""
+        return [entry.value for entry in list(self._entries.values())]
+
     def get_or_make(
         self, key: Hashable, make: Callable[P, Any], *how: P.args, **more: P.kwargs
     ) -> V:
@@ -133,6 +141,70 @@ class BoundedCache(Generic[V]):
         """In a forked child: forget a thread that held the lock and is no more."""
         self._lock = threading.RLock()
         self._changing, self._torn = False, True
+
+
+_PLAIN = frozenset({bool, int, str, bytes, type(None)})
+"""Types of values that are the same where they are equal."""
+
+
+def exact_key(x: Any) -> Any:
+    """Make a key for a value that tells numbers apart by their types and bits.
+
+    Python's equality takes 1, True and 1.0 for one value, likewise 0.0 and -0.0, and NaN is unequal
+    to itself. Tuples, frozen sets, slices and frozen dataclasses are told apart by their elements.
+    The own equality of any other class decides.
+
+    Args:
+      x: the value; with a hash.
+
+    Returns:
+      What is equal, and has the same hash, for what is the same value.
+
+    >>> exact_key((1, 0.0)) == exact_key((1, -0.0)), exact_key((1,)) == exact_key((True,))
+    (False, False)
+    >>> exact_key((float("nan"), "x")) == exact_key((float("nan"), "x"))
+    True
+    """
+    cls: Any = type(x)
+    if cls in _PLAIN:
+        return cls, x
+    if isinstance(x, np.generic):
+        return cls, x.dtype, x.tobytes()
+    if cls.__eq__ is float.__eq__:
+        return cls, struct.pack("d", x)
+    if cls.__eq__ is complex.__eq__:
+        return cls, struct.pack("dd", x.real, x.imag)
+    if cls.__eq__ is tuple.__eq__:
+        return cls, *map(exact_key, x)
+    if cls.__eq__ is frozenset.__eq__:
+        return cls, frozenset(map(exact_key, x))
+    if cls is slice:
+        return cls, exact_key(x.start), exact_key(x.stop), exact_key(x.step)
+    if _is_record(cls):
+        fields = [field for field in dataclasses.fields(x) if field.compare]
+        if all(field.hash is not False for field in fields):
+            return cls, *[exact_key(getattr(x, field.name)) for field in fields]
+    return cls, x
+
+
+def has_lookalikes(x: Any) -> bool:
+    """Whether a value may be equal to one that `exact_key` tells apart from it.
+
+    >>> has_lookalikes(("a", None)), has_lookalikes(("a", 0.0))
+    (False, True)
+    """
+    cls: Any = type(x)
+    if cls is str or x is None:
+        return False
+    if cls.__eq__ is tuple.__eq__:
+        return any(map(has_lookalikes, x))
+    return isinstance(x, int | float | complex | np.generic | frozenset | slice) or _is_record(cls)
+
+
+def _is_record(cls: type) -> bool:
+    """Whether the values of a class are what their fields are."""
+    declared = vars(cls).get("__dataclass_params__")
+    return declared is not None and declared.frozen and declared.eq
 
 
 def remembering(limit: int) -> Callable[[Callable[P, S]], Callable[P, S]]:

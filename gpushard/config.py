@@ -129,7 +129,7 @@ class Settings:
 
     compiler: str = "cc"
     """The C compiler for kernels of traced functions on the host; they are NumPy's functions, in
-    tiles, where it is empty, or there is none of that name."""
+    tiles, where it is empty, or there is none of that name. A compiler that fails is logged."""
 
     check: bool = False
     """Watch every use of memory and raise `RaceError` where two are not ordered; slow."""

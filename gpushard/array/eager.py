@@ -38,7 +38,7 @@ class Eager:
         given = args, params
         if row.turned is not None:
             args, params = _as_they_lie(row, args, params)
-        key: list[Any] = [row, params, out_sharding]
+        key: list[Any] = [row, row.key(params) if row.exact else params, out_sharding]
         buffers: list[Any] = []
         numbers: list[Any] = []
         held: Any = None

@@ -16,12 +16,12 @@ import numpy as np
 
 from gpushard.array.array import Array
 from gpushard.array.aval import ShapeDtypeStruct
+from gpushard.cache import exact_key
 from gpushard.errors import ArgumentTypeError
 from gpushard.nnx.levels import OUTSIDE, Leveled, level
 from gpushard.nnx.module import Module
 from gpushard.nnx.variable import Variable, made, put, shared
 from gpushard.nnx.walk import Path, bare
-from gpushard.transforms.arguments import types_of
 from gpushard.tree.node import NODES, Node, known_node
 
 __all__ = ["GraphDef"]
@@ -198,7 +198,7 @@ def graphdef_of(entries: tuple[Any, ...], known: tuple[int, ...] | None = None) 
 
 def _restored(entries: list[Any], known: tuple[int, ...] | None) -> GraphDef:
     """Return the GraphDef that was pickled."""
-    own = [(x[0], types_of(x[1]), x[1]) if x[0] == STATIC else x for x in entries]
+    own = [(x[0], exact_key(x[1]), x[1]) if x[0] == STATIC else x for x in entries]
     return graphdef_of(tuple(own), known)
 
 

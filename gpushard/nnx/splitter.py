@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+from gpushard.cache import exact_key
 from gpushard.nnx.graphdef import (
     ARRAY,
     ARRAYS,
@@ -24,7 +25,6 @@ from gpushard.nnx.levels import Leveled
 from gpushard.nnx.module import Module
 from gpushard.nnx.variable import Variable, put
 from gpushard.nnx.walk import ordered
-from gpushard.transforms.arguments import types_of
 from gpushard.tree.node import NODES, namedtuple_node
 
 _is = operator.is_
@@ -171,7 +171,7 @@ class Splitter:
             else:
                 node = NODES.get(cls) or namedtuple_node(cls)
                 if node is None or x is None:
-                    entries.append((STATIC, types_of(x), x))
+                    entries.append((STATIC, exact_key(x), x))
                     continue
                 own, aux = node.flatten(x)
                 entries.append((TREE, cls, aux, len(own)))

@@ -207,7 +207,7 @@ def _table(module: ModuleType, namespace: Mapping[str, Any]) -> _Table:
     return functions
 
 
-@functools.cache
+@functools.lru_cache(maxsize=64)
 def _extension(module: str) -> _Table:
     """Return the functions of an extension by NumPy's name of it; none if it is none."""
     for name, ours in (_STRIDE_TRICKS, *EXTENSIONS.items()):

@@ -107,7 +107,7 @@ def _unordered(dtype: Any, name: str) -> bool:
     return dtype.kind == "c" and name in _WHOLE
 
 
-@functools.cache
+@functools.lru_cache(maxsize=64)
 def _kernel(xp: Any, step: str, count: int) -> Any:
     names = [f"in{n}" for n in range(count)]
     body = [f"T s = {names[0]};"]

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
+from gpushard.cache import exact_key
 from gpushard.frozen import dataclass
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.sharding import Sharding
@@ -282,11 +283,18 @@ class Row:
     each: str = ""  # why it is called for each where it is, in a line
     # Whether nothing moves before somebody needs the result in order; see `turned`.
     later: bool = False
+    # Whether parameters hold numbers of the user, which `exact_key` tells apart.
+    exact: bool = False
 
     @functools.cached_property
     def takes_numbers(self) -> bool:
         """Whether Python numbers among the operands stay what they are."""
         return all(strategy.numbers for strategy in self.strategies)
+
+    def key(self, params: Params) -> Params:
+        """Return what tells parameters apart in caches; see `exact`."""
+        key: Params = exact_key(params) if self.exact else params
+        return key
 
     def rule_for(self, avals: Sequence[Aval], params: Params) -> Rule:
         """Return the rule for particular operands."""

@@ -94,7 +94,7 @@ def run(seed: int, *, steps: int = 10, threads: int | None = None) -> Outcome:
     return Outcome(seed, steps * count, items, failures)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=64)
 def simulated_runtime(devices: int, domains: int) -> tuple[SimRuntime, list[Sharding]]:
     """Return a runtime to start again and again, so that plans are made once."""
     runtime = SimRuntime(Settings(host_devices=devices, host_domains=domains))

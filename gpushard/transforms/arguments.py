@@ -260,17 +260,6 @@ def with_statics(
     return whole, {**kwargs, **named}
 
 
-def types_of(x: Any) -> Any:
-    """Return what tells static arguments apart that are equal: 1, True and 1.0, 0.0 and -0.0."""
-    if isinstance(x, tuple):
-        return type(x), *map(types_of, x)
-    if isinstance(x, frozenset):
-        return type(x), frozenset((part, types_of(part)) for part in x)
-    if isinstance(x, float | complex | np.inexact):
-        return type(x), repr(x)
-    return type(x)
-
-
 def donated(given: Chosen, args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator[Any]:
     """Yield the leaves of arguments that are given up."""
     numbers, names = given

@@ -38,6 +38,7 @@ from gpushard.transforms.mapped import Mapped, as_mapped, mapped, spread
 from gpushard.transforms.propagate import optimized
 from gpushard.transforms.signature import check_leaf
 from gpushard.transforms.trace import Trace, Tracer, tracing
+from gpushard.tree.treedef import exact_structure
 
 _CACHE_BYTES = 32 << 20
 """Bytes of bodies that one function keeps, about."""
@@ -328,7 +329,8 @@ class Kept:
             return
         *others, last = functions
         with contextlib.suppress(TypeError):  # of what has no hash, or cannot be referred to weakly
-            self._key = (*key, *surroundings(), *map(ref, others))
+            exact = [exact_structure(x) if isinstance(x, tree.TreeDef) else x for x in key]
+            self._key = (*exact, *surroundings(), *map(ref, others))
             hash(self._key)
             found = _caches.get(last)
             if found is None:

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.config import Settings
 from gpushard.ops.row import Kernel
 from gpushard.runtime.kernel_checks import BrokenKernelError, check
 from gpushard.transforms.c_source import c_source
-from gpushard.transforms.compiled import compiled
+from gpushard.transforms.compiled import compiled, warn
 from gpushard.transforms.nests import Nest, merged
 from gpushard.transforms.tiles import of_nothing, scratch
 from gpushard.typing import LocalArray, Shape
@@ -31,6 +32,11 @@ def c_kernel(compiler: str, nest: Nest) -> Kernel | None:
     """
     path = shutil.which(compiler) if compiler else None
     if path is None:
+        if compiler not in (
+            "",
+            Settings.compiler,
+        ):  # where the default is missing, it is no mistake
+            warn(compiler, "there is no such program in PATH")
         return None
     short, groups = merged(nest)
     source = c_source(short)

@@ -15,6 +15,7 @@ import hashlib
 import logging
 import os
 import platform
+import signal
 import subprocess
 import tempfile
 import weakref
@@ -37,10 +38,22 @@ _LOADED = 256
 _FILES = 4096
 """Kernels that stay in the folder."""
 
+_SECONDS = 60
+"""How long a compiler may take for one kernel."""
+
 
 @functools.lru_cache(maxsize=_LOADED)
 def compiled(compiler: str, source: str) -> Any:
-    """Return the function of a source, compiled unless that was done before; None if it fails."""
+    """Compile a source, or load what was compiled before.
+
+    Args:
+      compiler: path of the compiler.
+      source: text of a kernel in C, which is called `region`.
+
+    Returns:
+      The kernel. None where the compiler fails or takes too long, or where its file has no kernel;
+      then there is a warning.
+    """
     key = "\0".join([source, *_FLAGS, _version(compiler), _processor()])
     name = f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.so"
     try:
@@ -50,27 +63,64 @@ def compiled(compiler: str, source: str) -> Any:
             with tempfile.TemporaryDirectory(dir=path.parent) as place:
                 text, made = Path(place, "region.c"), Path(place, "region.so")
                 text.write_text(source)
-                subprocess.run(
-                    [compiler, *_FLAGS, "-o", str(made), str(text)],
-                    check=True, capture_output=True, timeout=60,
-                )  # fmt: skip
+                _run([compiler, *_FLAGS, "-o", str(made), str(text)])
                 with made.open("r+b") as file:
                     file.write(hashlib.sha256(file.read()).digest())
                 os.replace(made, path)  # at once: another process may be doing the same
             _forget_oldest(path.parent)
         with contextlib.suppress(OSError):
             os.utime(path)  # it was used just now
-        library = ctypes.CDLL(str(path))
-    except (OSError, RuntimeError, subprocess.SubprocessError) as error:  # RuntimeError: no home
-        said = (getattr(error, "stderr", None) or b"").decode(errors="replace").splitlines()
-        reason = next((line for line in said if "error" in line), said[0] if said else str(error))
-        _log.warning("%s cannot make kernels, NumPy's functions are used: %s", compiler, reason)
+        library, function = _load(path)
+    except (OSError, RuntimeError, AttributeError, subprocess.SubprocessError) as error:
+        warn(compiler, _reason(error))  # RuntimeError: there is no home
         return None
-    function = library.region
     function.restype, function.argtypes = None, [ctypes.c_void_p] * 3
     # Not at exit: threads that still work may be in it.
     weakref.finalize(function, _ctypes.dlclose, library._handle).atexit = False
     return function
+
+
+def _run(command: list[str]) -> None:
+    """Run a compiler to its end, or stop it, and what it started, where it takes too long."""
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            said = process.communicate(timeout=_SECONDS)[1]
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command, stderr=said)
+
+
+def _load(path: Path) -> tuple[ctypes.CDLL, Any]:
+    """Load a kernel; a file that has none is removed, so that another run compiles it again."""
+    try:
+        library = ctypes.CDLL(str(path))
+        try:
+            return library, library.region
+        except AttributeError:
+            _ctypes.dlclose(library._handle)  # what is loaded is found by the path of its file
+            raise
+    except (OSError, AttributeError):
+        path.unlink(missing_ok=True)
+        raise
+
+
+def _reason(error: Exception) -> str:
+    """Return one line about why there is no kernel: the first error of the compiler, if any."""
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"it took longer than {_SECONDS} s for one of them"
+    said = (getattr(error, "stderr", None) or b"").decode(errors="replace").splitlines()
+    return next((line for line in said if "error" in line), said[0] if said else str(error))
+
+
+@functools.lru_cache(maxsize=64)
+def warn(compiler: str, reason: str) -> None:
+    """Log, once for each reason, that there are no kernels of a compiler."""
+    _log.warning("%s cannot make kernels, NumPy's functions are used: %s", compiler, reason)
 
 
 def _forget_oldest(folder: Path) -> None:

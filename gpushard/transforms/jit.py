@@ -18,7 +18,7 @@ from gpushard import tree
 from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.aval import KEY, KeyDType, ShapeDtypeStruct
 from gpushard.array.key_array import is_keys
-from gpushard.cache import BoundedCache
+from gpushard.cache import BoundedCache, exact_key
 from gpushard.errors import ArgumentTypeError
 from gpushard.frozen import dataclass
 from gpushard.placement.defaults import default_sharding, surroundings
@@ -31,7 +31,6 @@ from gpushard.transforms.arguments import (
     check_options,
     donated,
     options_of,
-    types_of,
     with_statics,
     without_statics,
 )
@@ -52,6 +51,7 @@ from gpushard.transforms.signature import (
 )
 from gpushard.transforms.stages import Lowered, Signature, Traced
 from gpushard.transforms.trace import Trace, Tracer, inside, tracing
+from gpushard.tree.treedef import exact_structure
 
 _LEAF = tree.structure(0)
 
@@ -59,6 +59,12 @@ _log = logging.getLogger("gpushard.jit")
 
 _CACHE_BYTES = 64 << 20
 """Bytes of executables that one function keeps, about."""
+
+_LOOKALIKES: Any = object()
+"""Stands for executables of structures that are equal, which are found by their exact keys."""
+
+_KEY_BYTES = 500
+"""Bytes that a key takes, about."""
 
 _disabled: ContextVar[bool] = ContextVar("jit disabled", default=False)
 _logged: ContextVar[bool] = ContextVar("compiles logged", default=False)
@@ -104,21 +110,32 @@ class Replay:
         return tree.unflatten(self.structure, arrays)
 
 
-_caches: WeakKeyDictionary[Any, dict[Any, BoundedCache[Replay]]] = WeakKeyDictionary()
-"""For each function and options what it was traced to, for `jit(f)` where it is called, too."""
+_OPTIONS = 16
+"""Options of one function, such as shardings, whose executables another `jit` of it finds."""
 
-_others: WeakSet[BoundedCache[Replay]] = WeakSet()
-"""Caches of what cannot be compared."""
+_caches: WeakKeyDictionary[Any, BoundedCache[BoundedCache[Replay]]] = WeakKeyDictionary()
+"""For each function, and the last options, what it was traced to; `jit(f)` in a loop finds it."""
+
+_every: WeakSet[BoundedCache[Replay]] = WeakSet()
+"""Caches of all functions and options."""
 
 
 def _cache_of(fun: Any, options: Options) -> BoundedCache[Replay]:
-    """Return where it is kept what a function was traced to with such options."""
+    """Return the cache of what a function was traced to with such options."""
+    cache: BoundedCache[Replay] | None = None
     key = options.key()
     if key is not None:
         with contextlib.suppress(TypeError):  # which has no hash, or cannot be referred to weakly
-            return _caches.setdefault(fun, {}).setdefault(key, BoundedCache(_CACHE_BYTES))
-    cache: BoundedCache[Replay] = BoundedCache(_CACHE_BYTES)
-    _others.add(cache)
+            known = _caches.get(fun)
+            if known is None:
+                known = _caches.setdefault(fun, BoundedCache(_OPTIONS))
+            cache = known.get(key)
+            if cache is None:
+                cache = BoundedCache(_CACHE_BYTES)
+                known.put(key, cache, 1)
+    if cache is None:
+        cache = BoundedCache(_CACHE_BYTES)
+    _every.add(cache)
     return cache
 
 
@@ -156,15 +173,26 @@ class Jitted:
         options = self._options
         leaves, key, call = self._prepared(args, kwargs)
         compiled = self._cache.get(key)
-        if compiled is None:
-            with options.around(), span(f"compile {self._what}"):
-                compiled = self._compile(leaves, call)
-            self._cache.put(key, compiled, compiled.nbytes)
+        if compiled is None or compiled is _LOOKALIKES:
+            compiled = self._compiled(key, leaves, call)
         given_up: list[Any] = []
         if any(options.donated):
             given_up = [x for x in donated(options.donated, args, kwargs) if isinstance(x, Array)]
         with span(self._what):
             return compiled.call(leaves, given_up)
+
+    def _compiled(self, key: tuple[Any, ...], leaves: list[Any], call: Any) -> Replay:
+        """Return what was traced for just this structure of arguments, or trace it."""
+        exact = exact_structure(call[0])
+        own = key if exact is call[0] else (exact, *key[1:])
+        compiled = None if own is key else self._cache.get(own)
+        if compiled is None:
+            with self._options.around(), span(f"compile {self._what}"):
+                compiled = self._compile(leaves, call)
+            self._cache.put(own, compiled, compiled.nbytes)
+            if own is not key:
+                self._cache.put(key, _LOOKALIKES, _KEY_BYTES)
+        return compiled
 
     def _prepared(self, args: Any, kwargs: Any) -> tuple[list[Any], Any, Any]:
         """Return the arguments as arrays, what they have in common with others, and a call."""
@@ -185,7 +213,7 @@ class Jitted:
                 x = leaves[number] = device_put(x)
             key += (x._held().tiling, x._dtype, x._committed, x._weak_type)
         if statics:
-            key.append(tuple((name, x, types_of(x)) for name, x in statics.items()))
+            key.append(tuple((name, exact_key(x)) for name, x in statics.items()))
         return leaves, tuple(key), (structure, statics, label)
 
     def split(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
@@ -470,9 +498,6 @@ def log_compiles(log: bool = True) -> Iterator[None]:
 
 def clear_caches() -> None:
     """Forget what any function was traced to."""
-    for caches in list(_caches.values()):
-        for cache in list(caches.values()):
-            cache.clear()
-    for cache in list(_others):
+    for cache in list(_every):
         cache.clear()
     bodies.forget()

@@ -9,8 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import numpy as np
-
+from gpushard.cache import exact_key
 from gpushard.transforms.graph import Graph, Step, Var
 from gpushard.transforms.steps import lacking, resharded
 
@@ -106,6 +105,6 @@ def _key(step: Step, operands: tuple[Any, ...]) -> Any:
             given.append((x.shape, x.dtype, x.tobytes()))
         else:
             given.append(id(x))
-    numbers = [(type(x), np.asarray(x).dtype, np.asarray(x).tobytes()) for x in step.numbers]
+    numbers = map(exact_key, step.numbers)
     places = [(x.tiling, x.sharding, x.committed, x.weak) for x in step.results]
-    return (step.row, step.params, step.scalars, *given, *numbers, *places)
+    return (step.row, exact_key(step.params), step.scalars, *given, *numbers, *places)

@@ -50,7 +50,7 @@ def bound(step: Step, operands: Sequence[Var | HostArray], out: Sharding | None)
       out: where its results go; None for as they come.
     """
     case = case_of(step, operands, out)
-    key: list[Any] = [case.row, case.params, out]
+    key: list[Any] = [case.row, case.row.key(case.params), out]
     numbers = iter(step.numbers)
     for x in case.operands:
         if isinstance(x, Sharded):

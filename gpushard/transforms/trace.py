@@ -236,7 +236,7 @@ class Trace:
         values: list[Any] = []
         numbers: list[Any] = []
         scalars: list[int] = []
-        key: list[Any] = [row, params, out_sharding]
+        key: list[Any] = [row, row.key(params), out_sharding]
         runtime: Runtime | None = None
         first: Any = None
         for arg in args:
@@ -247,7 +247,7 @@ class Trace:
                 var = self.lift(arg)
                 if row.turned is not None and var.turned is not None:
                     params = row.turned(params, len(operands), var.turned[1])
-                    key[1], var = params, var.turned[0]
+                    key[1], var = row.key(params), var.turned[0]
                 values.append(var)
                 aval = Aval(var.shape, var.dtype, var.weak)
                 operands.append(Sharded(aval, var.tiling, var.sharding, var.committed))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import NoneType
 from typing import Any, TypeAlias
 
+from gpushard.cache import exact_key, has_lookalikes
 from gpushard.errors import TreeError
 from gpushard.tree.node import NODES, KeyPath, Node, keystr, known_node, namedtuple_node
 
@@ -185,6 +186,25 @@ class TreeDef:
             prefix=here,
             full=there,
         )
+
+
+def exact_structure(treedef: TreeDef) -> Any:
+    """Make a key for a structure that tells apart what its equality takes for one.
+
+    That is keys of dicts, and aux data of registered classes, such as 1 and True, 0.0 and -0.0.
+
+    Returns:
+      The structure itself where it has nothing of that kind.
+
+    >>> from gpushard import tree
+    >>> one, true = tree.structure({1: 0}), tree.structure({True: 0})
+    >>> one == true, exact_structure(one) == exact_structure(true)
+    (True, False)
+    """
+    spec = treedef._spec
+    if not any(entry is not None and has_lookalikes(entry[1]) for entry in spec):
+        return treedef
+    return tuple([entry and (entry[0], exact_key(entry[1]), entry[2]) for entry in spec])
 
 
 LEAF = TreeDef((None,), 1)  # the structure of a leaf

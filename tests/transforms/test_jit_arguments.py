@@ -130,13 +130,13 @@ def test_another_jit_finds_what_was_traced() -> None:
 def test_what_cannot_be_compared_is_forgotten_with_it() -> None:
     made = gs.jit(Bare())
     made(1.0)
-    assert made._cache in module._others and made._cache.nbytes
+    assert made._cache in module._every and made._cache.nbytes
     gs.clear_caches()
     assert not made._cache.nbytes
-    before = len(module._others)
+    before = len(module._every)
     del made
     gc.collect()
-    assert len(module._others) < before
+    assert len(module._every) < before
 
 
 def test_numpy_arrays_of_outside_are_taken_as_they_are() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import gc
 import logging
 import pickle
@@ -351,23 +352,6 @@ def test_stages() -> None:
         np.testing.assert_array_equal(np.asarray(made), np.full((4, 4), 8.0))
 
 
-def test_no_compiler_and_a_broken_one(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    broken = tmp_path / "broken"
-    broken.write_text("#!/bin/sh\necho no such flag >&2\nexit 1\n")
-    broken.chmod(0o755)
-    value = np.linspace(-2, 2, 1 << 15)
-    for compiler in ("", "no-such-compiler", str(broken)):
-        with testing.runtime(backend="host", host_devices=2, compiler=compiler):
-            x = gnp.asarray(value)
-            found = gs.jit(lambda x: gnp.tanh(x * 2) + x)(x)
-            np.testing.assert_array_equal(np.asarray(found), np.tanh(value * 2) + value)
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "no such flag" in caplog.text
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", ["exp", "tanh"])
 def test_polynomials_are_close(name: str, dtype: str) -> None:
@@ -477,6 +461,96 @@ def test_static_arguments_are_told_apart_by_the_types_inside() -> None:
 def test_static_zeros_are_told_apart_by_their_signs(zero: Any) -> None:
     jitted = gs.jit(lambda x, pair: gnp.copysign(x, np.real(pair[0])), static_argnums=1)
     assert [float(jitted(2.0, (n, "a"))) for n in (zero, -zero, zero)] == [2, -2, 2]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rate:
+    value: Any
+    name: str = dataclasses.field(default="", compare=False)
+
+
+_NUMBERS = [
+    0, False, 0.0, -0.0, 0j, complex(0, -0.0), np.float32(0), np.float32(-0.0), np.float64(0),
+    np.int8(0), np.bool_(False), 1, True, 1.0, np.float32(1), np.int64(1), float("nan"),
+    np.float32("nan"), "0", None, b"0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda x: x,
+        lambda x: (x, "a"),
+        lambda x: frozenset([(x,)]),
+        lambda x: _Rate(x, str(id(x))),
+        lambda x: ((_Rate((x, 2)),),),
+    ],
+)
+def test_static_arguments_that_are_equal_are_told_apart(wrap: Any) -> None:
+    """Each value is traced for once, in any order, and again for nothing."""
+    numbers = [*_NUMBERS, *reversed(_NUMBERS), float("nan"), np.float32("nan")]
+    seen: list[Any] = []
+
+    def f(x: Any, static: Any) -> Any:
+        seen.append(static)
+        return x
+
+    jitted = gs.jit(f, static_argnums=1)
+    for number in numbers:
+        jitted(1.0, wrap(copy.deepcopy(number)))
+    assert len(seen) == len(_NUMBERS)
+
+
+@dataclasses.dataclass
+class _Rated:
+    """A pytree whose second field is no leaf."""
+
+    x: Any
+    rate: Any
+
+
+gs.tree.register_dataclass(_Rated, data_fields=["x"], meta_fields=["rate"])
+
+
+def _signed(tree: _Rated) -> _Rated:
+    rate = np.real(getattr(tree.rate, "value", tree.rate))
+    return _Rated(gnp.copysign(tree.x * 1, rate), tree.rate)
+
+
+_CALLS: dict[str, Callable[[_Rated], _Rated]] = {
+    "jit": gs.jit(_signed),
+    "scan": lambda c: lax.scan(_signed_step, c, None, length=1)[0],
+    "fori_loop": lambda c: lax.fori_loop(0, 1, _signed_round, c),
+    "cond": lambda c: lax.cond(gnp.asarray(True), _signed, _signed, c),
+}
+
+
+def _signed_step(c: _Rated, _: Any) -> tuple[_Rated, None]:
+    return _signed(c), None
+
+
+def _signed_round(i: Any, c: _Rated) -> _Rated:
+    return _signed(c)
+
+
+@pytest.mark.parametrize("name", _CALLS)
+@pytest.mark.parametrize(
+    "wrap", [lambda x: x, lambda x: (x,), _Rate], ids=["bare", "tuple", "record"]
+)
+def test_structures_that_are_equal_are_told_apart(name: str, wrap: Any) -> None:
+    """Aux data of pytrees are static."""
+    gs.clear_caches()
+    for number in (0.0, -0.0, 0, np.float32(-0.0), -0.0, 0.0):
+        result = _CALLS[name](_Rated(gnp.ones(2), wrap(number)))
+        assert repr(result.rate) == repr(wrap(number))
+        assert np.signbit(np.asarray(result.x)).tolist() == [bool(np.signbit(number))] * 2
+
+
+def test_keys_that_are_equal_are_told_apart() -> None:
+    jitted = gs.jit(lambda x: x)
+    for key in (1, True, 1.0, 1):
+        (result,) = jitted({key: 0.0})
+        assert type(result) is type(key)
 
 
 @pytest.mark.parametrize("compiled", [False, True])

@@ -66,7 +66,7 @@ _ROW = 1 << 12
 """Integers that are counted one by one; what follows adds a number to these, in one call."""
 
 
-@functools.cache
+@functools.lru_cache(maxsize=256)
 def _exact(dtype: Dtype) -> int:
     """Return up to where a type has all integers; 0 for types of others than NumPy."""
     if dtypes.is_custom(dtype):
@@ -256,7 +256,7 @@ _SQUARE = 512  # at most so many rows of them: between what is kept and what is 
 _WIDE = 4  # rows that are not so many times wider than the square take one call, as the square does
 
 
-@functools.cache
+@functools.lru_cache(maxsize=64)
 def _edge(part: str, itemsize: int) -> Any:
     """Return bits that are set on the "left" of the middle or on its "right", and where that is."""
     half = (_WIDE + 2) * _SQUARE

@@ -440,6 +440,7 @@ NAN_TO_NUM = in_single(
         _nan_to_num,
         (Local(),),
         stacked=broadcasting,
+        exact=True,
     )
 )
 """Parameters: what replaces NaN, infinity and minus infinity."""

@@ -26,7 +26,7 @@ def _rule(avals: Sequence[Aval], params: Params) -> Rule:
     return rule.along([avals[0].shape], [params[0]])
 
 
-@functools.cache
+@functools.lru_cache(maxsize=256)
 def _dtype(name: str, own: Dtype) -> Dtype:
     """Return the type of NumPy's result, from a small example."""
     try:

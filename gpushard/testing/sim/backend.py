@@ -30,7 +30,7 @@ TURNS = 1_000_000
 _MACHINES = (None, nvlink, pcie, two_hosts)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=64)
 def _machine(make: Callable[[int], Topology] | None, domains: int) -> Topology | None:
     return None if make is None else make(domains)
 

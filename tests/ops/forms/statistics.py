@@ -83,7 +83,7 @@ def _shares(method: str, weights: str = "") -> list[Form]:
 
 
 FORMS: dict[Row, list[Form]] = {
-    elementwise.NAN_TO_NUM: [Form(("ij",), (0.0, 1.0, -1.0))],
+    elementwise.NAN_TO_NUM: [Form(("ij",), (0.0, 1.0, -1.0), prepare=_holes)],
     reductions.NANMIN: _EXTREMES + _HOLED,
     reductions.NANMAX: _EXTREMES + _HOLED,
     nan_moments.NANMEAN: [

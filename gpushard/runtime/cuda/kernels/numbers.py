@@ -44,7 +44,7 @@ def _nextafter() -> Any:
     )
 
 
-@functools.cache
+@functools.lru_cache(maxsize=16)
 def _ldexp(powers: str) -> Any:
     """Return the kernel of `ldexp` for the bits of single precision; double precision is exact."""
     return cupy.ElementwiseKernel(

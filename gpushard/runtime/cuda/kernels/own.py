@@ -297,7 +297,7 @@ of the result, what elements become, how two come together, the result, what to 
 where that is not the result's."""
 
 
-@functools.cache
+@functools.lru_cache(maxsize=64)
 def _reduction(name: str) -> Any:
     *given, start, kind = _REDUCTIONS[name]
     return cupy.ReductionKernel(
@@ -374,7 +374,7 @@ def extremes(
     _numbering(len(dims))(_with_dim(view), *scalars, *map(_with_dim, (number, value)))
 
 
-@functools.cache
+@functools.lru_cache(maxsize=64)
 def _binning(common: str) -> Any:
     return _elementwise(
         "X x, raw E edges, int64 bins, int64 before",

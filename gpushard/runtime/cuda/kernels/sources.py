@@ -10,7 +10,7 @@ _PACKAGE = Path(__file__).parents[3]
 _INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=64)
 def kernel_source(name: str) -> str:
     """Return a source such as "box_copy" with what it includes, as compilers know no folders.
 
@@ -24,7 +24,7 @@ def kernel_source(name: str) -> str:
     return _INCLUDE.sub(lambda found: _without_pragma(found[1]), text)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=64)
 def kernel_header(name: str) -> str:
     """Return a file of functions that kernels call, such as "random"."""
     return _without_pragma(f"{name}.cuh")

@@ -1,0 +1,292 @@
+"""Every cache of the package has a bound, or goes with what it is of."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+import gpushard.numpy as gnp
+from gpushard import lax, testing
+from gpushard.cache import BoundedCache
+from gpushard.transforms import jit
+from tests.share import some
+
+PACKAGE = Path(gs.__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def all_objects() -> Iterator[None]:
+    """Let the collector see everything, which other tests spare it."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
+TREES = {
+    ".".join(("gpushard", *path.relative_to(PACKAGE).with_suffix("").parts)): ast.parse(
+        path.read_text(encoding="utf-8")
+    )
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+
+WEAK = {
+    "geometry.mesh._meshes": "a mesh, which is its value",
+    "movement.host._blocks": "a tiling: its blocks",
+    "movement.planning.holders._holdings": "an assignment of blocks: who holds each",
+    "nnx.graphdef._interned": "a structure, which is its value",
+    "nnx.jit._pures": "a function: what stands for it, for each option",
+    "runtime.callbacks._every": "a runtime's callbacks",
+    "transforms.bodies._caches": "a function: a BoundedCache",
+    "transforms.jit._caches": "a function: a BoundedCache of BoundedCaches",
+    "transforms.jit._every": "a BoundedCache",
+}
+"""Caches whose entries go with their keys or values, and what an entry has."""
+
+REGISTERED = {
+    "array.protocols._promised": "libraries that this package converts to",
+    "array.protocols._providers": "likewise",
+    "placement.device_put._converters": "libraries whose arrays are taken",
+    "runtime.forks._quiet": "threads that fork at this moment",
+    "runtime.forks._runtimes": "runtimes that live; weakly",
+    "runtime.forks._torn": "runtimes that a fork broke, in the child",
+    "tree.node.NODES": "classes that users register",
+}
+"""Containers of modules that functions change, and why they end."""
+
+ENDLESS = {
+    "cli.info": "within a call",
+    "ops.choose": "of a choice of one layout",
+    "ops.table.elementwise": "ufuncs, as many as libraries define; of functions in Python none",
+    "runtime.cuda.backend": "of a queue: its two streams",
+    "testing.bound": "within a call",
+}
+"""Modules with a `functools.cache` of something that has parameters, and why that ends."""
+
+_CONTAINERS = ("dict", "list", "set", "defaultdict", "OrderedDict", "deque")
+_CHANGES = ("setdefault", "add", "append", "appendleft", "update", "extend", "insert")
+
+
+def name_of(node: ast.expr) -> str:
+    """Return the last part of a name: "cache" of `functools.cache`."""
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the variables of a module, and what they begin with."""
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
+            targets = getattr(statement, "targets", None) or [statement.target]  # type: ignore
+            yield from ((x.id, statement.value) for x in targets if isinstance(x, ast.Name))
+
+
+def calls(tree: ast.AST, *names: str) -> Iterator[ast.Call]:
+    """Yield the calls of functions of some names."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and name_of(node.func) in names:
+            yield node
+
+
+def changed(tree: ast.Module) -> set[str]:
+    """Return the names of containers that the functions of a module put something into."""
+    names: set[str] = set()
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef | ast.Lambda):
+            continue
+        nodes = list(ast.walk(function))
+        stored = {x.id for x in nodes if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)}
+        for node in nodes:
+            target: Any = None
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+                target = node.value
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in _CHANGES:
+                target = node.func.value  # type: ignore[attr-defined]
+            if isinstance(target, ast.Name) and target.id not in stored:
+                names.add(target.id)
+    return names
+
+
+def is_container(value: ast.expr) -> bool:
+    displays = ast.Dict | ast.List | ast.Set | ast.DictComp | ast.ListComp | ast.SetComp
+    called = isinstance(value, ast.Call) and name_of(value.func) in _CONTAINERS
+    return isinstance(value, displays) or called
+
+
+def short(module: str, name: str) -> str:
+    return f"{module.removeprefix('gpushard.')}.{name}"
+
+
+def test_containers_that_functions_change_are_listed() -> None:
+    names = set().union(*map(changed, TREES.values()))
+    grow = [
+        short(module, name)
+        for module, tree in TREES.items()
+        for name, value in assigned(tree)
+        if name in names and is_container(value)
+    ]
+    assert sorted(grow) == sorted(REGISTERED)
+
+
+def test_weak_caches_are_listed() -> None:
+    weak = [
+        short(module, name)
+        for module, tree in TREES.items()
+        for name, value in assigned(tree)
+        if isinstance(value, ast.Call) and name_of(value.func).startswith("Weak")
+    ]
+    assert sorted(weak) == sorted(WEAK)
+
+
+def endless(tree: ast.Module) -> list[int]:
+    """Return the lines of functions with parameters that remember any number of results."""
+    lines = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and any(
+            name_of(x) == "cache" for x in node.decorator_list
+        ):
+            lines += [node.lineno] * bool(node.args.args or node.args.vararg)
+    for call in calls(tree, "cache"):
+        function = call.args[0]
+        lines += [call.lineno] * (not isinstance(function, ast.Lambda) or bool(function.args.args))
+    for call in calls(tree, "lru_cache"):
+        sizes = [*call.args, *(k.value for k in call.keywords if k.arg == "maxsize")]
+        lines += [call.lineno for x in sizes if isinstance(x, ast.Constant) and x.value is None]
+    return lines
+
+
+def test_functions_that_remember_without_a_bound_are_listed() -> None:
+    """A function without parameters remembers one result."""
+    lines = {module.removeprefix("gpushard."): endless(tree) for module, tree in TREES.items()}
+    assert sorted(module for module, found in lines.items() if found) == sorted(ENDLESS)
+
+
+def test_byte_limits() -> None:
+    """What is of a module or of a runtime is limited in bytes; what is of a function in both."""
+    caches = [x for x in gc.get_objects() if isinstance(x, BoundedCache)]
+    assert len(caches) >= 2
+    assert all(0 < x.limit <= 1 << 30 for x in caches)
+
+
+TURNS = some(50, 200)
+
+
+def _mesh(n: int) -> gs.Mesh:
+    order = np.random.default_rng(n).permutation(4)
+    return gs.Mesh(np.array(gs.devices())[order].reshape(2, 2), (f"x{n}", "y"))
+
+
+def _add(x: Any) -> Any:
+    return x + x
+
+
+def _sharded(n: int) -> gs.NamedSharding:
+    mesh = _mesh(n)
+    return gs.NamedSharding(mesh, gs.P(mesh.axis_names[0]))
+
+
+def eager(n: int) -> list[Any]:
+    place = _sharded(n)
+    x = gs.device_put(np.ones((4, 4)), place)
+    gs.block_until_ready(gs.device_put(x + x.sum(0), gs.NamedSharding(place.mesh, gs.P())))
+    return [place, place.mesh]
+
+
+def of_places(n: int) -> list[Any]:
+    place = _sharded(n)
+    gs.jit(_add, in_shardings=(place,), out_shardings=place)(np.ones((4, 4)))
+    return [place, place.mesh]
+
+
+def of_functions(n: int) -> list[Any]:
+    def f(x: Any) -> Any:
+        return lax.scan(lambda c, _: (c + n, None), x, None, length=2)[0]
+
+    jitted = gs.jit(f)
+    jitted(np.ones(3))
+    return [f, jitted]
+
+
+def of_maps(n: int) -> list[Any]:
+    place = _sharded(n)
+    axis = place.mesh.axis_names[0]
+
+    def f(x: Any) -> Any:
+        return gs.lax.psum(x, axis)
+
+    mapped = gs.shard_map(f, mesh=place.mesh, in_specs=gs.P(axis), out_specs=gs.P())
+    mapped(np.ones(4))
+    gs.jit(mapped)(np.ones(4))
+    return [f, place.mesh]
+
+
+def of_pmap(n: int) -> list[Any]:
+    def f(x: Any) -> Any:
+        return x / gs.lax.psum(x, f"i{n}")
+
+    gs.pmap(f, f"i{n}")(np.ones((4, 2)))
+    gs.vmap(f, axis_name=f"i{n}")(np.ones((4, 2)))
+    return [f]
+
+
+def of_branches(n: int) -> list[Any]:
+    def f(x: Any) -> Any:
+        return x + n
+
+    def g(x: Any) -> Any:
+        return x - n
+
+    lax.cond(gnp.asarray(True), f, g, gnp.ones(2))
+    lax.while_loop(lambda x: x < 2, lambda x: x + 1, gnp.asarray(1))
+    gs.eval_shape(f, gnp.ones(2))
+    return [f, g]
+
+
+def _empty() -> None:
+    """Empty every cache that has a bound."""
+    gs.clear_caches()
+    for x in gc.get_objects():
+        if isinstance(x, BoundedCache):
+            x.clear()
+        elif isinstance(x, functools._lru_cache_wrapper) and x.cache_info().maxsize is not None:
+            x.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [eager, of_places, of_functions, of_maps, of_pmap, of_branches],
+    ids=lambda f: f.__name__,
+)
+def test_what_a_loop_makes_is_held_by_caches_with_a_bound_alone(turn: Callable[[int], Any]) -> None:
+    """Functions go at once; meshes and shardings may stay in caches of plans, which are bounded."""
+    with testing.runtime(host_devices=4, compiler="") as runtime:
+        alive = [weakref.ref(x) for n in range(TURNS) for x in turn(n)]
+        gc.collect()
+        functions = [x for x in (each() for each in alive) if callable(x)]
+        assert functions == []
+        del functions
+        _empty()
+        assert runtime.plans.nbytes == 0
+        gc.collect()
+        assert [x for x in (each() for each in alive) if x is not None] == []
+
+
+def test_a_function_keeps_what_was_traced_for_its_last_options() -> None:
+    def f(x: Any) -> Any:
+        return x + 1
+
+    with testing.runtime(host_devices=4, compiler=""):
+        functions = [gs.jit(f, out_shardings=_sharded(n)) for n in range(TURNS)]
+        for jitted in functions:
+            jitted(np.ones(4))
+        kept = jit._caches[f].values()
+        assert 1 < len(kept) <= jit._OPTIONS and functions[-1]._cache in kept
+        gs.clear_caches()
+        assert not any(len(jitted._cache) for jitted in functions)
