@@ -116,7 +116,8 @@ class _Candidates:
           first: number of the first region that it may be in.
         """
         tried: dict[int, Region] = {}
-        for key in (*(view.base for view in form.views), form.step.results[0].tiling):
+        keys: list[Var | Tiling] = [view.base for view in form.views]
+        for key in (*keys, form.step.results[0].tiling):
             tried |= self._of.get(key, {})
         for number in sorted(number for number in tried if number >= first):
             if _has_room(form, tried[number]) and _joined(form, tried[number]):
