@@ -263,6 +263,7 @@ class Choice:
     splits: Splits  # which axes split which factor
     nbytes: int  # bytes that all devices receive, if each were a memory domain
     way: int  # the number of the way to run it
+    aimed: bool = False  # whether bytes count the way to where the result is wanted
 
 
 Price: TypeAlias = Callable[[Prices, Splits], int | None]
@@ -292,7 +293,7 @@ def choose(
         if splits is None or any(splits[factor] for factor in rule.reduced):
             continue
         if target is None or target.axes == of_dims(rule.results[0], splits):
-            return Choice(mesh, splits, 0, len(ways) - 1)
+            return Choice(mesh, splits, 0, len(ways) - 1, target is not None)
     best: tuple[tuple[int, int, int, tuple[bool, ...], int], Choice] | None = None
     for mesh, operands in candidates:
         prices = Prices(rule, mesh, operands, target)
@@ -304,7 +305,7 @@ def choose(
                 changed = prices.changed(splits)
                 rank = nbytes, sum(changed), -prices.parallel(splits), changed, way
                 if best is None or rank < best[0]:
-                    best = rank, Choice(mesh, splits, nbytes, way)
+                    best = rank, Choice(mesh, splits, nbytes, way, target is not None)
     assert best is not None  # nothing split is always among them
     return best[1]
 

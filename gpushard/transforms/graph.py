@@ -7,6 +7,7 @@ and what moves, is known before anything runs.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -164,7 +165,7 @@ class Graph:
 def _names() -> Iterator[str]:
     """Yield a, b, ..., z, aa, ab, ..."""
     letters = "abcdefghijklmnopqrstuvwxyz"
-    for count in range(26**3):
+    for count in itertools.count():
         name = letters[count % 26]
         while (count := count // 26 - 1) >= 0:
             name = letters[count % 26] + name
@@ -207,7 +208,8 @@ def lines(
             return named(x)
         return repr(x) if not hasattr(x, "shape") or not x.shape else f"{x.dtype}{list(x.shape)}"
 
-    constants = [x for x in graph.constants if any(x in step.operands for step in steps)]
+    taken = {x for step in steps for x in step.operands if isinstance(x, Var)}
+    constants = [x for x in graph.constants if x in taken]
     yield f"{{ lambda {typed(constants)}; {typed(graph.inputs)}. let"
     for step in steps:
         operands = [said(x) for x in (*step.operands, *step.numbers)]

@@ -20,6 +20,7 @@ from gpushard.movement.planning.windows import started
 from gpushard.ops.operand import Sharded, in_memory
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.move import Move
+from gpushard.ops.programs.owners import FromOwners
 from gpushard.ops.programs.reduce import Reduce
 from gpushard.ops.row import Case, Strategy
 from gpushard.ops.shardings import sharded_call
@@ -60,7 +61,7 @@ def priced(case: Case) -> Laid:
             brought += lacking(inside.tiling, place[1]) * x.aval.dtype.itemsize
     ends = tuple((end.sharding, end.tiling) for end in call.ends)
     own = nbytes - brought
-    if case.out is None and type(case.row.strategies[0]).wanted is Strategy.wanted:
+    if case.out is None and call.choice is not None and not call.choice.aimed:
         own += sum(
             lacking(x.tiling, end.tiling) * x.aval.dtype.itemsize
             for x, end in zip(call.results, call.ends, strict=True)
@@ -92,7 +93,7 @@ def can_price(step: Step) -> bool:
     if isinstance(last, Move):
         fixed = last.starts is None or not last.starts(step.params)
         return fixed and all(isinstance(x, Var) for x in step.operands)
-    return type(last) in (Local, Reduce)
+    return type(last) in (Local, Reduce, FromOwners)
 
 
 def _moved(strategy: Strategy, case: Case) -> Laid:

@@ -41,6 +41,9 @@ _PRICES = 200
 _LAID = 2000
 """So often, and four times for each of the graph, an operation is laid out anew at most."""
 
+_TURNS = 16
+"""So often all values are gone through at most."""
+
 _DEPTH = 24
 """So far a value's new place is pulled back to what it is made of."""
 
@@ -114,9 +117,9 @@ class Layout:
         """Search."""
         few = sum(map(self.is_open, range(len(self.steps)))) <= 24
         for every in (False, True) if few else (False,):
-            better = True
-            while better and not self._is_spent():
-                better = False
+            better, turns = True, 0
+            while better and turns < _TURNS and not self._is_spent():
+                better, turns = False, turns + 1
                 for number in reversed(range(len(self.steps))):
                     if self.is_open(number):
                         for sharding in self._candidates(number, every=every):
@@ -142,8 +145,12 @@ class Layout:
         alone = self.laid[number].total == 0 and all(tiling is own[1] for tiling in asked)
         if alone:
             return
-        seen = {own[1]}
         found = [places[1] for places in list(asked.values())]
+        seen: set[Tiling] = set()
+        if number in self.out or not self.laid[number].own:
+            seen.add(own[1])
+        else:  # asked for, it may come to where it lies for fewer bytes than dispatch chose
+            found.append(own[0])
         if every:
             found += self._every(x)
         for sharding in found:

@@ -16,8 +16,10 @@ import dataclasses
 import functools
 import math
 import shutil
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
 
+from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import devices_of
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
@@ -32,6 +34,24 @@ from gpushard.transforms.views import View, view_of
 
 _MOST_SHORT = 1024
 """Combinations of indices of short loops, for a value."""
+
+_MOST_OPERATIONS = 64
+"""Operations of a region, those that call a function as `_CALL` each.
+
+To add one, all operations of the region are looked at, and a compiler takes 5 to 90 ms for each. A
+cut writes and reads a value once more, which is little next to so many operations.
+"""
+
+_CALL = 4
+"""An operation that calls a function in C, such as `exp`, counts as so many. Compilers inline about
+20 calls in a loop. With more calls they go from element to element, which is 30 times slower."""
+
+_MOST_ARRAYS = 48
+"""Arrays, or parts of them, that a region reads, and values that no operation in it takes. A kernel
+has a pointer for each. On a GPU it has one for each device, in 4,096 bytes for all."""
+
+_MOST_TRIED = 32
+"""An operation tries the last so many regions that read or make a value which it takes."""
 
 _REDUCTIONS = ("sum", "prod", "mean", "max", "min", "any", "all")
 _PRODUCTS = ("matmul", "dot", "einsum", "tensordot", "vecdot")
@@ -50,6 +70,9 @@ class Region:
     ended: set[Var] = dataclasses.field(default_factory=set)  # what is known only in the end
     # How many reductions of long loops are before what a value is of.
     level: dict[Var, int] = dataclasses.field(default_factory=dict)
+    weight: int = 0  # operations, as they count
+    loads: set[tuple[Var, Any, Any]] = dataclasses.field(default_factory=set)  # parts of operands
+    ends: set[Var] = dataclasses.field(default_factory=set)  # values that no member takes
     far: bool = False  # whether inner loops are so long that a kernel goes along them only once
 
 
@@ -58,6 +81,7 @@ def fused(graph: Graph) -> list[Step]:
     groups: list[Region | Step] = []
     group_of: dict[Var, int] = {}
     views: dict[Var, View] = {}
+    candidates = _Candidates()
     for step in graph.needed():
         view = view_of(step)
         if view is not None:
@@ -65,69 +89,113 @@ def fused(graph: Graph) -> list[Step]:
         form = None if view is not None else _form(step, views)
         needs = [views[x].base if x in views else x for x in step.operands if isinstance(x, Var)]
         after = max([group_of.get(x, -1) for x in needs], default=-1)
-        found = None
-        if form is not None:
-            for number in range(max(after, 0), len(groups)):
-                group = groups[number]
-                if isinstance(group, Region) and _joined(form, group):
-                    found = number
-                    break
-        if found is None:
-            found = len(groups)
-            region: Region | Step = step
-            if form is not None:
-                fresh = Region(form.expressible)
-                region = fresh if _joined(form, fresh) else step
-            groups.append(region)
+        place = None if form is None else candidates.join(form, max(after, 0))
+        if place is None:
+            place = len(groups)
+            region = None if form is None else candidates.begin(form, place)
+            groups.append(region or step)
         for x in step.results:
-            group_of[x] = found
-    return _in_order(_laid_out(groups, graph), graph)
+            group_of[x] = place
+    return _in_order(_laid_out(groups, views, graph), graph)
 
 
-def _laid_out(groups: Sequence[Region | Step], graph: Graph) -> list[Step]:
-    """Return what groups become: one operation each, where a layout serves all of it."""
-    while True:
-        used = _used(groups, graph)
-        made: list[list[Step]] = []
-        failed = False
-        for group in groups:
-            if isinstance(group, Step):
-                made.append([group])
-                continue
-            steps = [member.step for member in group.members]
-            results = [member for member in group.members if member.step.results[0] in used]
-            laid = None
-            if len(steps) > 1 and results:
-                laid = laid_out(group.members, results, group.sizes, group.inner)
-            kernel = None if laid is None else one(laid)
-            failed = failed or kernel is None
-            made.append(steps if kernel is None else [kernel])
-        if not failed:
-            return [step for steps in made for step in steps]
-        groups = [
-            x for group, steps in zip(groups, made, strict=True)
-            for x in ([group] if len(steps) == 1 and isinstance(group, Region)
-                      and steps[0] is not group.members[0].step else steps)
-        ]  # fmt: skip
+class _Candidates:
+    """Regions that operations may still join.
+
+    Loops of an operation are known from values that a region makes or reads, or, if the region has
+    none of them, because its first result lies alike. So regions are found by these.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[Var | Tiling, dict[int, Region]] = {}
+
+    def join(self, form: _Form, first: int) -> int | None:
+        """Put an operation into a region, and return its number; None if it fits nowhere.
+
+        Args:
+          form: the operation.
+          first: number of the first region that it may be in.
+        """
+        tried: dict[int, Region] = {}
+        keys: list[Var | Tiling] = [view.base for view in form.views]
+        for key in (*keys, form.step.results[0].tiling):
+            tried |= self._of.get(key, {})
+        for number in sorted(number for number in tried if number >= first):
+            if _has_room(form, tried[number]) and _joined(form, tried[number]):
+                self._note(form, tried[number], number)
+                return number
+        return None
+
+    def begin(self, form: _Form, number: int) -> Region | None:
+        """Return a new region that has an operation; None if the operation can't be in one."""
+        region = Region(form.expressible)
+        if not _joined(form, region):
+            return None
+        self._add(form.step.results[0].tiling, region, number)
+        self._note(form, region, number)
+        return region
+
+    def _note(self, form: _Form, region: Region, number: int) -> None:
+        region.weight, region.loads, region.ends = _grown(form, region)
+        for key in (*(view.base for view in form.views), *form.step.results):
+            self._add(key, region, number)
+
+    def _add(self, key: Var | Tiling, region: Region, number: int) -> None:
+        regions = self._of.setdefault(key, {})
+        regions[number] = region
+        if len(regions) > _MOST_TRIED:
+            del regions[min(regions)]
 
 
-def _used(groups: Sequence[Region | Step], graph: Graph) -> set[Var]:
-    """Return what is needed outside of the group that makes it."""
-    used = set(graph.results)
+def _grown(form: _Form, region: Region) -> tuple[int, set[tuple[Var, Any, Any]], set[Var]]:
+    """Return the operations, loads and ends of a region with an operation more."""
+    loads = {(v.base, v.dims, v.starts) for v in form.views if v.base not in region.dims}
+    ends = region.ends.union(form.step.results) - {view.base for view in form.views}
+    return region.weight + form.weight, region.loads | loads, ends
+
+
+def _has_room(form: _Form, region: Region) -> bool:
+    """Whether a region stays small enough with an operation more."""
+    weight, loads, ends = _grown(form, region)
+    return weight <= _MOST_OPERATIONS and len(loads) + len(ends) <= _MOST_ARRAYS
+
+
+def _laid_out(groups: Sequence[Region | Step], views: dict[Var, View], graph: Graph) -> list[Step]:
+    """Return what groups become: one operation each, where a layout serves all of it.
+
+    The last group comes first: then it is known which values of a group the later ones need. Who
+    needs a view needs what it is a view of.
+    """
+    used: set[Var] = set()
+
+    def use(values: Iterable[Any]) -> None:
+        used.update(views[x].base if x in views else x for x in values if isinstance(x, Var))
+
+    use(graph.results)
+    laid: list[list[Step]] = []
     for group in reversed(groups):
-        if isinstance(group, Region):
-            made = {member.step.results[0] for member in group.members}
-            used.update(v.base for m in group.members for v in m.views if v.base not in made)
-    more = True
-    while more:  # views are made only for those who need them
-        more = False
-        for group in reversed(groups):
-            if isinstance(group, Step):
-                needed = view_of(group) is None or group.results[0] in used
-                own = {x for x in group.operands if isinstance(x, Var)} if needed else set()
-                more = more or not own <= used
-                used |= own
-    return used
+        steps = [group] if isinstance(group, Step) else _steps_of(group, used)
+        for step in steps:
+            if views.keys().isdisjoint(step.results):
+                use(step.operands)
+        laid.append(steps)
+    return [step for steps in reversed(laid) for step in steps]
+
+
+def _steps_of(region: Region, used: Collection[Var]) -> list[Step]:
+    """Return what a region becomes: one operation, or those that it has where that can't be.
+
+    Args:
+      region: it.
+      used: values that are needed outside of it.
+    """
+    steps = [member.step for member in region.members]
+    results = [member for member in region.members if member.step.results[0] in used]
+    if len(steps) < 2 or not results:
+        return steps
+    laid = laid_out(region.members, results, region.sizes, region.inner)
+    kernel = None if laid is None else one(laid)
+    return steps if kernel is None else [kernel]
 
 
 def _in_order(steps: list[Step], graph: Graph) -> list[Step]:
@@ -147,18 +215,17 @@ def _in_order(steps: list[Step], graph: Graph) -> list[Step]:
                 reached.add(id(of))
                 needed.append(of)
 
-    def put(step: Step) -> None:
-        if id(step) in done:
-            return
-        done.add(id(step))
-        for x in step.operands:
-            if isinstance(x, Var) and x in maker:
-                put(maker[x])
-        kept.append(step)
-
-    for step in steps:
-        if id(step) in reached:
-            put(step)
+    waiting = [step for step in reversed(steps) if id(step) in reached]
+    while waiting:
+        step = waiting[-1]
+        makers = [maker[x] for x in step.operands if isinstance(x, Var) and x in maker]
+        before = [x for x in makers if id(x) not in done]
+        if id(step) in done or not before:
+            waiting.pop()
+            if id(step) not in done:
+                done.add(id(step))
+                kept.append(step)
+        waiting += reversed(before)
     return kept
 
 
@@ -174,6 +241,7 @@ class _Form:
     name: str = ""  # of the reduction
     # On GPUs, whether a kernel can reduce so many elements for what follows in it.
     serves: Callable[[int], bool] | None = None
+    weight: int = 1  # operations that it counts as
 
 
 def _form(step: Step, views: dict[Var, View]) -> _Form | None:
@@ -204,7 +272,8 @@ def _form(step: Step, views: dict[Var, View]) -> _Form | None:
         if not _is_here(step):
             return _launched(_Form(step, rule, seen, (), True))
         text = expression(row.name, [Name("x")] * len(avals), types, result.dtype, given)
-        return _Form(step, rule, seen, (), text is not None)
+        calls = text is not None and "gs_" in str(text)  # a function of the prelude
+        return _Form(step, rule, seen, (), text is not None, weight=_CALL if calls else 1)
     form = _reducing(step, rule, seen)
     return form if form is None or _is_here(step) else _launched(form)
 

@@ -41,7 +41,8 @@ def in_segments(graph: Graph, steps: Sequence[Step]) -> list[Step]:
         while run:
             first = number - len(run)
             for count in range(min(len(run), _MOST), LEAST - 1, -1):
-                one = _as_one(run[:count], {x for x, n in last.items() if n >= first + count})
+                made = [x for step, _ in run[:count] for x in step.results]
+                one = _as_one(run[:count], {x for x in made if last.get(x, 0) >= first + count})
                 if one is not None:
                     found.append(one)
                     del run[:count]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import gpushard as gs
@@ -23,7 +23,29 @@ from tests.transforms import least_bytes
 P = gs.P
 U = P.UNCONSTRAINED
 SPECS = [P(), P("x"), P(None, "x"), P("x", "y"), P("y", "x"), P(("x", "y")), P(None, ("y", "x"))]
+MESHES = [(2, 2), (2, 2), (4, 1), (1, 4)]
 OPEN = [P(U), P(U, "x"), P("y", U)]
+
+ROWS = np.array([5, 0, 7, 7, 2, 3, 6, 1])
+"""Positions that are chosen and assigned to, some of them twice."""
+
+
+def _positions(x: Any, m: Any) -> Any:
+    """Return positions that depend on a value."""
+    return m.clip(m.rint(m.abs(m.where(x[:, 0] == x[:, 0], x[:, 0], 0)) * 3), 0, 7).astype("int64")
+
+
+def _updated(x: Any, m: Any, at: Any, values: Any, how: str) -> Any:
+    """Return a value some elements of which are others."""
+    if m is not np:
+        return getattr(x.at[at], how)(values)
+    made = x.copy()
+    if how == "add":
+        np.add.at(made, at, values)
+    else:
+        made[at] = values
+    return made
+
 
 UNARY: dict[str, Callable[[Any, Any], Any]] = {
     "tanh": lambda x, m: m.tanh(x),
@@ -37,12 +59,27 @@ UNARY: dict[str, Callable[[Any, Any], Any]] = {
     "moments": lambda x, m: x - x.mean(axis=0, keepdims=True),
     "running": lambda x, m: m.cumsum(x, axis=1) / 8,
     "chosen": lambda x, m: m.where(x > 0, x, x / 2),
+    "rows": lambda x, m: x[ROWS],
+    "columns": lambda x, m: x[:, ROWS],
+    "pairs": lambda x, m: x[ROWS[:, None], ROWS[::-1]],
+    "taken": lambda x, m: m.take(x, ROWS, axis=1),
+    "taken along": lambda x, m: m.take_along_axis(x, ROWS[:, None] * (ROWS < 9), axis=1),
+    "rows at": lambda x, m: x[_positions(x, m)],
+    "row assigned": lambda x, m: _updated(x, m, 3, 0.5, "set"),
+    "part assigned": lambda x, m: _updated(x, m, (slice(1, 5), slice(2, None)), 0.5, "set"),
+    "rows added": lambda x, m: _updated(x, m, ROWS, x / 2, "add"),
 }
 BINARY: dict[str, Callable[[Any, Any, Any], Any]] = {
     "sum": lambda x, y, m: x + y,
     "product": lambda x, y, m: m.tanh(x @ y / 8),
     "beside": lambda x, y, m: m.concatenate([x, y])[::2],
     "outer": lambda x, y, m: x * y.sum(0) / 8,
+    "rows at": lambda x, y, m: x[_positions(y, m)],
+    "rows assigned": lambda x, y, m: _updated(x, m, ROWS[[0, 1, 2, 4]], y[:4], "set"),
+    "columns assigned": lambda x, y, m: _updated(x, m, (slice(None), [1, 6]), y[:, :2], "set"),
+    "part assigned": lambda x, y, m: _updated(x, m, slice(2, 6), y[:4], "set"),
+    "rows added": lambda x, y, m: _updated(x, m, ROWS, y / 2, "add"),
+    "rows added at": lambda x, y, m: _updated(x, m, _positions(y, m), y / 2, "add"),
 }
 
 
@@ -75,14 +112,19 @@ def interpreted(program: Any, x: Any, y: Any, m: Any, mesh: Any = None) -> tuple
 
 
 @examples(360)
-@given(programs(), st.sampled_from(SPECS), st.sampled_from(SPECS), st.sampled_from([None, *SPECS]))
+@given(
+    programs(), st.sampled_from(SPECS), st.sampled_from(SPECS), st.sampled_from([None, *SPECS]),
+    st.sampled_from(MESHES),
+)  # fmt: skip
+@example([("rows assigned of two", 0, 0)], P("x"), P(), None, (2, 2))
+@example([("rows assigned of two", 0, 1), ("tanh", 2, 0)], P(), P("x"), None, (2, 2))
 def test_random_programs_move_no_more_and_give_the_same(
-    program: Any, first: gs.P, second: gs.P, out: gs.P | None
+    program: Any, first: gs.P, second: gs.P, out: gs.P | None, sizes: tuple[int, int]
 ) -> None:
     rng = np.random.default_rng(0)
     a, b = rng.uniform(-2, 2, (2, 8, 8))
     with testing.runtime(host_devices=4, host_domains=4) as own:
-        mesh = gs.make_mesh((2, 2), ("x", "y"))
+        mesh = gs.make_mesh(sizes, ("x", "y"))
         x, y = (
             gs.device_put(value, gs.NamedSharding(mesh, spec))
             for value, spec in ((a, first), (b, second))
@@ -116,6 +158,13 @@ def test_as_few_bytes_on_two_axes(name: str) -> None:
     one_by_one, traced, said, least = least_bytes.measured(least_bytes.TWO[name], (2, 2))
     assert traced == said <= one_by_one
     assert said <= 1.15 * least
+
+
+@pytest.mark.parametrize("sizes", some([(4, 1)], [(2, 1), (1, 2), (4, 1), (2, 2)]))
+@pytest.mark.parametrize("name", least_bytes.CHOSEN)
+def test_as_few_bytes_where_positions_choose(name: str, sizes: tuple[int, int]) -> None:
+    one_by_one, traced, said, least = least_bytes.measured(least_bytes.CHOSEN[name], sizes)
+    assert traced == said == least <= one_by_one
 
 
 def by_hand(mesh: Any, axis: str) -> Any:

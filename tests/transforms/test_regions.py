@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from unittest import mock
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import testing
-from gpushard.transforms import tiles
+from gpushard.transforms import regions, tiles
 from tests.share import examples
 
 P = gs.P
@@ -87,6 +87,25 @@ SPECS = [
 ]  # fmt: skip
 
 
+def placed(values: list[Any], specs: Sequence[P]) -> list[Any]:
+    """Return arrays on a mesh of 3 x 2 devices."""
+    mesh = gs.make_mesh((3, 2), ("x", "y"))
+    return [
+        gs.device_put(value, gs.NamedSharding(mesh, P(*spec[: value.ndim])))
+        for value, spec in zip(values, specs, strict=True)
+    ]
+
+
+def check_close(found: Sequence[Any], wanted: Sequence[Any]) -> None:
+    """Check all shards of arrays."""
+    largest = max(1.0, *[abs(want).max(initial=0) for want in wanted])
+    for got, want in zip(found, wanted, strict=True):
+        assert got.shape == want.shape and got.dtype == want.dtype
+        for shard in got.addressable_shards:
+            own = want[shard.index]
+            np.testing.assert_allclose(shard.data, own, rtol=1e-8, atol=1e-8 * largest)
+
+
 @examples(300)
 @given(programs(), st.sampled_from(SHAPES), st.sampled_from(SPECS), st.sampled_from(SPECS))
 @example([("tanh", 0, 0), ("sum last", 2, 2)], SHAPES[1], SPECS[-1], P())
@@ -100,20 +119,55 @@ def test_random_programs(program: list[Step], shapes: Any, one: P, two: P) -> No
             testing.runtime(**HOST, compiler=compiler), np.errstate(all="ignore"),
             mock.patch.object(tiles, "_TILE", tile),
         ):  # fmt: skip
-            mesh = gs.make_mesh((3, 2), ("x", "y"))
-            xs = []
-            for value, way in zip(values, (one, two), strict=True):
-                spec = P(*way[: value.ndim])
-                xs.append(gs.device_put(value, gs.NamedSharding(mesh, spec)))
+            xs = placed(values, (one, two))
             if not eager:
                 eager = [np.asarray(x) for x in interpreted(program, xs, gnp)]
             found = gs.jit(lambda *xs: interpreted(program, list(xs), gnp))(*xs)
-            largest = max(1.0, *[abs(want).max(initial=0) for want in eager])
-            for got, want in zip(found, eager, strict=True):
-                assert got.shape == want.shape and got.dtype == want.dtype
-                for shard in got.addressable_shards:
-                    own = want[shard.index]
-                    np.testing.assert_allclose(shard.data, own, rtol=1e-8, atol=1e-8 * largest)
+            check_close(found, eager)
+
+
+@examples(90)
+@given(
+    programs(), st.sampled_from(SHAPES), st.sampled_from(SPECS), st.sampled_from(SPECS),
+    st.sampled_from([3, 5, 17]), st.sampled_from(["cc", "", ""]),
+)  # fmt: skip
+def test_random_programs_cut_by_size(
+    program: list[Step], shapes: Any, one: P, two: P, most: int, compiler: str
+) -> None:
+    rng = np.random.default_rng(1)
+    values = [rng.uniform(-3, 3, shape) for shape in shapes]
+    with testing.runtime(**HOST, compiler=compiler), np.errstate(all="ignore"):
+        xs = placed(values, (one, two))
+        whole = gs.jit(lambda *xs: interpreted(program, list(xs), gnp))(*xs)
+        for name in ("_MOST_OPERATIONS", "_MOST_ARRAYS", "_MOST_TRIED"):
+            with mock.patch.object(regions, name, most):
+                cut = gs.jit(lambda *xs: interpreted(program, list(xs), gnp)).lower(*xs).compile()
+            if name == "_MOST_OPERATIONS":
+                assert all(len(step.members) <= most for step in cut._executable.steps)
+            check_close(cut(*xs), [np.asarray(want) for want in whole])
+
+
+def test_long_programs_are_cut() -> None:
+    def f(x: Any, *others: Any, m: Any = gnp) -> Any:
+        for n in range(100):
+            x = x * 0.5 + n
+        for _ in range(40):
+            x = m.exp(-x)
+        for other in others:
+            x = x + other
+        return [x] + [x * n for n in range(100)]
+
+    values = np.random.default_rng(0).random((121, 130, 140))
+    with testing.runtime(**HOST, compiler=""):
+        xs = placed(list(values), [P("x")] * len(values))
+        compiled = gs.jit(f).lower(*xs).compile()
+        steps = compiled._executable.steps
+        assert all(step.members for step in steps)
+        assert len(steps) < 15
+        assert max(len(step.operands) + len(step.results) for step in steps) <= 49
+        assert max(len(step.members) for step in steps) == 64
+        assert max(str(step.name).split().count("exp") for step in steps) <= 16
+        check_close(compiled(*xs), f(*values, m=np))
 
 
 @examples(200)
@@ -161,27 +215,69 @@ def stencil(x: Any) -> Any:
     return around - 4 * x[1:-1, 1:-1]
 
 
+def softmax(x: Any) -> Any:
+    """Return shares of each row."""
+    powers = gnp.exp(x - x.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def layer_norm(x: Any, scale: Any, shift: Any) -> Any:
+    """Return rows of mean 0 and variance 1, scaled and shifted."""
+    apart = x - x.mean(axis=-1, keepdims=True)
+    spread = (apart * apart).mean(axis=-1, keepdims=True)
+    return apart / gnp.sqrt(spread + 1e-5) * scale + shift
+
+
+def attention(q: Any, k: Any, v: Any) -> Any:
+    """Return means of rows, weighted by how alike others are."""
+    return softmax(q @ k.T / 8) @ v
+
+
+def adam(*xs: Any) -> Any:
+    """Return eight parameters and their moments after a step."""
+    results = []
+    for n in range(0, len(xs), 4):
+        x, slope, first, second = xs[n : n + 4]
+        first, second = 0.9 * first + 0.1 * slope, 0.99 * second + 0.01 * slope * slope
+        results += [x - 1e-3 * (first / 0.9) / (gnp.sqrt(second / 0.99) + 1e-8), first, second]
+    return results
+
+
 @pytest.mark.parametrize("compiler", ["cc", ""])
-def test_programs_are_one_kernel(compiler: str) -> None:
+def test_programs_are_few_kernels(compiler: str) -> None:
+    def random(*shape: int) -> Any:
+        return rng.random(shape, np.float32)
+
     rng = np.random.default_rng(0)
-    cases: list[tuple[Any, list[Any], int]] = [
-        (means, [rng.random((1003, 16), np.float32), rng.random((32, 16), np.float32),
-                 np.arange(32)], 2 if compiler else 6),  # products are BLAS's without one
-        (bodies, [rng.random((130, 3), np.float32)], 1),
-        (stencil, [rng.random((131, 130), np.float32)], 1),
+    cases: list[tuple[Any, list[Any], int, int]] = [  # operations, and kernels among them
+        (means, [random(1003, 16), random(32, 16), np.arange(32)],
+         *((2, 2) if compiler else (6, 3))),  # products are BLAS's without a compiler
+        (bodies, [random(130, 3)], 1, 1),
+        (stencil, [random(131, 130)], 1, 1),
+        (softmax, [random(131, 130)], 1, 1),
+        (layer_norm, [random(131, 130), random(130), random(130)], 1, 1),
+        (attention, [random(130, 64)] * 3, 3, 1),
+        (adam, [random(131, 130)] * 32, 2, 2),
     ]  # fmt: skip
     with testing.runtime(**HOST, compiler=compiler):
         mesh = gs.make_mesh((6,), ("x",))
-        for function, values, kernels in cases:
-            xs = [gs.device_put(v, gs.NamedSharding(mesh, P())) for v in values]
-            xs[0] = gs.device_put(values[0], gs.NamedSharding(mesh, P("x")))
+        for function, values, operations, kernels in cases:
+            other = P("x") if function is adam else P()
+            specs = [P("x"), *[other] * (len(values) - 1)]
+            xs = [
+                gs.device_put(value, gs.NamedSharding(mesh, spec))
+                for value, spec in zip(values, specs, strict=True)
+            ]
             compiled = gs.jit(function).lower(*xs).compile()
             names = [step.name for step in compiled._executable.steps]
             computing = [name for name in names if name not in ("indexing", "reshard")]
-            assert len(computing) == kernels
-            assert all(x.startswith("fused") for x in computing) or kernels == 6
-            found, want = np.asarray(compiled(*xs)), np.asarray(function(*xs))
-            np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-4)
+            assert len(computing) == operations
+            assert sum(name.startswith("fused") for name in computing) == kernels
+            pairs = map(gs.tree.leaves, (compiled(*xs), function(*xs)))
+            for found, want in zip(*pairs, strict=True):
+                np.testing.assert_allclose(
+                    np.asarray(found), np.asarray(want), rtol=1e-4, atol=1e-4
+                )
 
 
 @given(

@@ -111,3 +111,10 @@ def test_what_does_not_fit_is_refused(name: str) -> None:
     call, builtin, message = REFUSED[name]
     with pytest.raises(builtin, match=message):
         call()
+
+
+def test_every_value_of_a_long_text_has_a_name_of_its_own() -> None:
+    count = 26 + 26**2 + 26**3 + 5
+    text = gs.make_jaxpr(lambda x: [x + float(n) for n in range(count)])(gs.numpy.zeros(2))
+    lines = str(text).splitlines()[1:-1]
+    assert len({line.split(":")[0] for line in lines}) == count

@@ -11,17 +11,19 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from gpushard.frozen import dataclass
+from gpushard.geometry.mesh import Mesh
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.reshard import Mover
 from gpushard.ops import choose
 from gpushard.ops.aval import Aval
-from gpushard.ops.choose import Price
+from gpushard.ops.choose import Given, Price
 from gpushard.ops.committed import is_committed
 from gpushard.ops.gather_guard import check_gather, watched
 from gpushard.ops.operand import Hosted, Scalar, Sharded, in_memory, placed
 from gpushard.ops.programs.calls import LocalCalls, Work, calls_of
 from gpushard.ops.programs.launched import Launched, launched
 from gpushard.ops.row import Case, ShardedCall, Strategy
+from gpushard.ops.rule import Splits
 from gpushard.ops.scalars import converter
 
 
@@ -30,10 +32,25 @@ class Local(Strategy):
     """Every device calls the kernel on its blocks, which are all that it needs."""
 
     whole: str = ""  # why dims that are split come whole to every device first; empty if none does
+    stays: bool = False  # whether the result lies as the first operand does
 
     def price(self, case: Case) -> Price:
         """Price what operands receive, and the result."""
         return choose.local
+
+    def wanted(self, case: Case, mesh: Mesh, operands: Sequence[Given]) -> Splits | None:
+        """Return the splits of the first operand, if the result keeps them."""
+        rule, axes = case.rule, operands[0].axes
+        if not self.stays or axes is None:
+            return None
+        splits = {
+            f: names for f, names in zip(rule.operands[0], axes, strict=True) if f is not None
+        }
+        splits |= rule.pins
+        used = [name for names in splits.values() for name in names]
+        if len(set(used)) < len(used):
+            return None
+        return tuple(splits.get(factor, ()) for factor in range(len(rule.sizes)))
 
     def compile(self, case: Case, call: ShardedCall | None) -> Computation:
         """Make the calls, by a kernel of the backend's where it has one."""

@@ -288,7 +288,12 @@ SCATTER = Row(
     _infer,
     _rule,
     _kernel,
-    (Local("updates may be for any block: positions and values come to each, the array stays"),),
+    (
+        Local(
+            "updates may be for any block: positions and values come to each, the array stays",
+            stays=True,
+        ),
+    ),
     positional=True,
     stacked=_stacked,
     steps=8,
