@@ -7,6 +7,7 @@ in another shape. `relabel` does that, and nothing is copied. What lies otherwis
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 import operator
@@ -75,7 +76,8 @@ def relabel(x: Any, tiling: Tiling, sharding: Sharding, *, inside: bool = False)
     none of the arrays that users have.
     """
     if is_traced(x):
-        return x._relabelled(tiling, sharding)
+        same = x._committed and x._sharding == sharding and x._held().tiling is tiling
+        return copy.copy(x) if same else x._relabelled(tiling, sharding)
     held = x._held()
     buffer, runtime = relabelled(held.buffer, tiling), held.runtime
     made = handle(
@@ -159,8 +161,7 @@ def entered(x: Any, spec: PartitionSpec, names: Sequence[Any], frame: Frame, num
     way = labels(mesh, axes, spec, shape, lead, kept)
     value = _placed(x, way.whole, way.whole_tiling)
     named = tuple([name for name in names if name.axes[0] in spec.all_axes()])
-    if named:
-        value = relabel(value, way.named_tiling, way.named, inside=True)
+    value = relabel(value, way.named_tiling, way.named, inside=True)
     return mapped(value, outer + named, frame, source)
 
 
@@ -190,8 +191,7 @@ def left(x: Mapped, spec: PartitionSpec, names: Sequence[Any], frame: Frame) -> 
     kept = _kept(value, len(x._names), mesh, axes, value._shape, P())
     way = labels(mesh, axes, spec, value._shape[: len(outer)] + tuple(sizes), lead, kept)
     value = _placed(value, way.named, way.named_tiling)
-    if split or value._sharding != way.whole:
-        value = relabel(value, way.whole_tiling, way.whole)
+    value = relabel(value, way.whole_tiling, way.whole)
     if frame.outer is None:
         return value
     return mapped(value, outer, frame.outer, x._source)

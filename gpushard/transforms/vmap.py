@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Hashable, Sequence
 from itertools import count, repeat
@@ -13,8 +14,8 @@ from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.ops.table.movement import transposed
 from gpushard.placement.defaults import get_mesh
-from gpushard.transforms.frames import Frame, NamedDim, Names, innermost
-from gpushard.transforms.mapped import Mapped, as_mapped, mapped, sharding_of, spread
+from gpushard.transforms.frames import Frame, NamedDim, Names, Source, innermost
+from gpushard.transforms.mapped import Mapped, as_mapped, as_result, mapped, sharding_of, spread
 from gpushard.transforms.signature import (
     by_position,
     check_axis,
@@ -95,13 +96,15 @@ def inner(x: Any, axis: int | None, name: NamedDim, frame: Frame, number: int) -
     """Return what a function sees of an argument."""
     if axis is None and not hasattr(x, "shape"):
         return x
-    value, source = x, (frame, number)
+    source: Source = (frame, number)
     names: Names = ()
     if type(x) is not ConcreteArray or frame.mesh is not None:
         x = as_mapped(x, frame)
         value, names = x._value, x._names
         if axis is None and x._source is not None:
             source = x._source
+    else:
+        value = copy.copy(x)  # assignments to the argument change nothing that the function sees
     if axis is None:
         return mapped(value, names, frame, source)
     lead = len(names)
@@ -132,7 +135,7 @@ def outer(x: Any, axis: Any, arg: str, name: NamedDim, frame: Frame, fun: Any) -
                 argument="out_axes",
                 size=name.size,
             )
-        return _outside(x._value, x._names, frame, x)
+        return as_result(x._value, x._names, frame, x._source)
     if axis != 0 or type(axis) is not int:
         axis = check_axis(axis, len(x._shape) + 1, frame.what, "out_axes", arg)
     if name not in x._names:
@@ -142,11 +145,7 @@ def outer(x: Any, axis: Any, arg: str, name: NamedDim, frame: Frame, fun: Any) -
         order = [*range(lead), *range(lead + 1, value.ndim)]
         order.insert(lead + axis, lead)
         value = transposed(value, order)
-    return _outside(value, x._names[:-1], frame, x)
-
-
-def _outside(value: Any, names: Any, frame: Frame, x: Mapped) -> Any:
-    return value if frame.outer is None else mapped(value, names, frame.outer, x._source)
+    return as_result(value, x._names[:-1], frame, x._source)
 
 
 def _mesh_with(axes: str | tuple[str, ...], leaves: Sequence[Any], what: str) -> Mesh:
