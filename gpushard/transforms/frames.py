@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, ClassVar, TypeAlias
 
@@ -142,6 +143,29 @@ def frames() -> Iterator[Frame]:
     while frame is not None:
         yield frame
         frame = frame.outer
+
+
+_conditions: ContextVar[tuple[Callable[[], Any], ...]] = ContextVar("conditions", default=())
+
+
+@contextmanager
+def only_where(condition: Callable[[], Any]) -> Iterator[None]:
+    """Have this code call functions of the host only for the elements that take it.
+
+    Args:
+      condition: returns a boolean without dims, which may differ between what is mapped. It is
+        called where a callback needs it.
+    """
+    around = _conditions.set((*_conditions.get(), condition))
+    try:
+        yield
+    finally:
+        _conditions.reset(around)
+
+
+def conditions() -> list[Any]:
+    """Return the conditions that all hold of the elements that take the code of this call."""
+    return [condition() for condition in _conditions.get()]
 
 
 def find(axis: Any, function: str) -> Names:
