@@ -16,6 +16,7 @@ from typing import Any
 
 from gpushard.array.array import Array
 from gpushard.array.data import Data, handle
+from gpushard.errors import ArgumentError
 from gpushard.frozen import dataclass
 from gpushard.functions.values import is_traced
 from gpushard.geometry.mesh import Mesh
@@ -156,6 +157,14 @@ def entered(x: Any, spec: PartitionSpec, names: Sequence[Any], frame: Frame, num
     mesh, shape = frame.mesh, x.shape if hasattr(x, "shape") else ()
     assert mesh is not None
     lead = tuple([name.place or () for name in outer])
+    both = {axis for places in lead for axis in places} & set(spec.all_axes())
+    if both:
+        raise ArgumentError(
+            f"{frame.what}: in_specs has {spec} for {frame.label(number)}, and {sorted(both)} "
+            "split a dim that vmap maps around it (spmd_axis_name=); name other axes in one",
+            argument="in_specs",
+            axes=sorted(both),
+        )
     axes = tuple([name.axes[0] for name in names])
     kept = _kept(x, len(outer), mesh, axes, shape, spec)
     way = labels(mesh, axes, spec, shape, lead, kept)
