@@ -61,12 +61,17 @@ class NamedDim:
     @property
     def is_settled(self) -> bool:
         """Whether it is known where it lives."""
-        return self._where is None or self.place is not None
+        return self._where is None
 
     def settle(self, mesh: Mesh) -> None:
-        """Say on which mesh it lives, if that has the axes."""
+        """Say on which mesh it lives, if that has the axes.
+
+        Axes of one device say nothing of a dim of several elements: it stays where it is.
+        """
         if self._where is not None and set(self._where) <= set(mesh.axis_names):
-            self.place = tuple([axis for axis in self._where if mesh.shape[axis] > 1])
+            place = tuple([axis for axis in self._where if mesh.shape[axis] > 1])
+            self.place = place if place or self.axes is not None else None
+            self._where = None
 
     def __repr__(self) -> str:
         return f"{self.size} elements" if self.name is None else f"{self.name!r}: {self.size}"
