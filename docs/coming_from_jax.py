@@ -34,6 +34,7 @@ DIFFERS: dict[str, dict[str, str]] = {
         "make_array_from_callback": "one call for each distinct box; takes `dtype` for no data",
         "process_count": "1 in this version",
         "process_index": "0 in this version",
+        "smap": "`in_axes` has to be given: it is not what the sharding of arguments says",
         "pure_callback": "gets NumPy arrays; one call for what is the same on all devices",
     },
     "numpy": {

@@ -87,7 +87,7 @@ __all__ = [
     "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "map_shards", "named_scope",
     "num_addressable_indices", "pjit", "pmap", "prefetch", "process_count", "process_index",
     "pure_callback", "register_placeable", "replicate", "reshard", "save", "set_mesh", "shard_map",
-    "show_config", "soft_pmap", "transfer_guard", "transfer_guard_device_to_device",
+    "show_config", "smap", "soft_pmap", "transfer_guard", "transfer_guard_device_to_device",
     "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree", "typeof", "use_mesh",
     "vmap",
 ]
@@ -125,6 +125,7 @@ _FROM = {
     "show_config": "gpushard.cli.info",
     "pmap": "gpushard.transforms.pmap",
     "shard_map": "gpushard.transforms.shard_map",
+    "smap": "gpushard.transforms.shard_map",
     "soft_pmap": "gpushard.transforms.pmap",
     "vmap": "gpushard.transforms.vmap",
     "clear_caches": "gpushard.transforms.jit",
@@ -172,6 +173,7 @@ if TYPE_CHECKING:
     from gpushard.transforms.pmap import soft_pmap as soft_pmap
     from gpushard.transforms.scopes import named_scope as named_scope
     from gpushard.transforms.shard_map import shard_map as shard_map
+    from gpushard.transforms.shard_map import smap as smap
     from gpushard.transforms.vmap import vmap as vmap
 else:  # a type checker would take it for a module that has every name
 

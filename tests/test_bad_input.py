@@ -2922,10 +2922,31 @@ OPERATIONS: dict[str, Case] = {
         "3 dims for an array of 2",
         argument="func",
     ),
-    "a function of no vectors": wrong(
-        lambda w: GNP.vectorize(lambda x: x, signature="(n)->(n)")(w.x[:0]),
-        "(0,)",
+    "a function whose results are not of its signature": wrong(
+        lambda w: GNP.vectorize(lambda x: GNP.ones(3), signature="(n)->(n)")(w.x),
+        "vectorize: the function gives results of shapes [(3,)]",
+        "change one of them",
         argument="pyfunc",
+        shapes=((3,),),
+    ),
+    "a function of an element that gives an array": wrong(
+        lambda w: GNP.vectorize(lambda x: GNP.ones(3))(w.x),
+        "must give a number for each element",
+        "signature=",
+        argument="pyfunc",
+    ),
+    "more results than a signature has": wrong(
+        lambda w: GNP.vectorize(lambda x: (x, x), signature="(n)->(n)")(w.x),
+        "gives results of shapes",
+        argument="pyfunc",
+    ),
+    "types of other results": wrong(
+        lambda w: GNP.vectorize(lambda x: x, otypes="dd")(w.x),
+        "otypes= has 2 types, and the function gives 1",
+        argument="otypes",
+    ),
+    "elements of arrays that do not broadcast": wrong(
+        lambda w: GNP.vectorize(lambda x, y: x)(w.x, [1, 2, 3]), "vectorize", "do not broadcast"
     ),
     "lists of different lengths": wrong(
         lambda w: GNP.sum([[1, 2], [3]]), "sum got nested lists", "equally long"

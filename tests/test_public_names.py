@@ -72,6 +72,7 @@ NAMES = [
     "set_mesh",
     "shard_map",
     "show_config",
+    "smap",
     "soft_pmap",
     "transfer_guard",
     "transfer_guard_device_to_device",

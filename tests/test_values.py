@@ -49,7 +49,7 @@ NOT_CALLED = {
     *("process_count", "process_index", "gather_guard", "register_placeable", "get_mesh"),
     *("set_mesh", "show_config"),
     *("make_array_from_callback", "map_shards", "num_addressable_indices"),
-    *("pmap", "shard_map", "soft_pmap", "vmap", "jit", "pjit", "make_jaxpr", "eval_shape"),
+    *("pmap", "shard_map", "smap", "soft_pmap", "vmap", "jit", "pjit", "make_jaxpr", "eval_shape"),
     *("clear_caches", "effects_barrier", "io_callback", "named_scope", "pure_callback"),
 }
 """Functions of other things than arrays, or whose results come from functions of the caller."""

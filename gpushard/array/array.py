@@ -11,7 +11,7 @@ import numpy as np
 from gpushard.array.assignment import assign, renew
 from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.array.conversions import Conversions
-from gpushard.array.data import Data, Handle, KnownShards, is_gone, shard_of
+from gpushard.array.data import Data, Handle, KnownShards, Turned, is_gone, shard_of
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
 from gpushard.array.methods import Methods
 from gpushard.array.pickling import rebuild
@@ -409,6 +409,9 @@ class ConcreteArray(Handle, Array, Concrete):
 
     def __copy__(self) -> Array:
         """Return another handle on the same memory; arrays are values."""
+        own = self._data
+        if type(own) is Turned:
+            return self._handle(own, self._sharding)
         own = self._held()
         data = Data(own.buffer, own.runtime)
         data.host, data.furthest = own.host, own.furthest

@@ -65,7 +65,7 @@ class Turned:
       tiling: of the transposed array.
     """
 
-    __slots__ = ("axes", "make", "source", "tiling")
+    __slots__ = ("_buffer", "axes", "make", "source", "tiling")
 
     def __init__(
         self,
@@ -78,6 +78,7 @@ class Turned:
         self.axes = axes
         self.make = make
         self.tiling = tiling
+        self._buffer: ShardedBuffer | None = None  # the data, which several arrays may ask for
 
     @property
     def runtime(self) -> Runtime:
@@ -86,7 +87,9 @@ class Turned:
 
     def settle(self, x: Handle) -> None:
         """Make the data of an array, unless that has got others meanwhile."""
-        data = Data(self.make(self.source._live()), self.runtime)
+        if self._buffer is None:
+            self._buffer = self.make(self.source._live())
+        data = Data(self._buffer, self.runtime)
         if x._data is self:  # no call up to the next line, so no other thread either
             x._data = data
 

@@ -144,9 +144,11 @@ def call(
 def _tap(tap_func: Callable[..., object], arg: Any, what: str, tap_with_device: bool) -> None:
     operands = Operands(arg, what)
     dims = tuple([name for name in operands.varying if name.axes is None])
+    each = operands.names[: operands.count]
     transforms = [
-        ("batch", {"batch_dims": tuple([0 if name in own else None for own in operands.names])})
+        ("batch", {"batch_dims": tuple([0 if name in own else None for own in each])})
         for name in reversed(dims)
+        if any(name in own for own in each)
     ]
     tap(
         lambda given, device: _with_device(tap_func, device, tap_with_device)(given, transforms),

@@ -43,7 +43,7 @@ def vtile(
       out_axes: the dim along which results are joined, likewise; None for results that do not
         differ.
       tile_size: how many tiles there are; None for as many as the first dim that is cut has
-        elements. 1 is the function itself.
+        elements.
       axis_name: the name by which the collectives of `gpushard.lax` find the tiles.
 
     Returns:
@@ -65,8 +65,6 @@ def vtile(
             argument="tile_size",
             value=tile_size,
         )
-    if tile_size == 1:
-        return f
     in_axes = by_position(in_axes)
 
     @functools.wraps(f)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -35,7 +36,7 @@ from gpushard.placement.defaults import get_mesh, local_devices
 from gpushard.placement.device_put import device_put
 from gpushard.transforms.frames import Frame, NamedDim, check_apart
 from gpushard.transforms.jit import jit
-from gpushard.transforms.mapped import Mapped, as_mapped, mapped, sharding_of, spread
+from gpushard.transforms.mapped import Mapped, as_mapped, as_result, mapped, sharding_of, spread
 from gpushard.transforms.signature import (
     check_function,
     check_leaf,
@@ -253,7 +254,7 @@ def _entered(x: Any, entry: Entry, dims: _Dims, frame: Frame, number: int) -> Ma
     """Return what the function sees of an argument."""
     lives = frame.mesh is not None and any(dims[key].place for key in entry.dims)
     plain = lives and type(x) is not Mapped  # goes from where it lies to where its names live
-    own = mapped(x, (), frame, None) if plain else as_mapped(x, frame)
+    own = mapped(copy.copy(x), (), frame, None) if plain else as_mapped(x, frame)
     value, lead = own._value, len(own._names)
     names = tuple(name for key, name in dims.items() if key in entry.dims)
     front = [lead + entry.dims[name.name] for name in names]
@@ -291,4 +292,4 @@ def _left(x: Any, entry: Entry, arg: str, dims: _Dims, frame: Frame, fun: Any) -
     order = [front[n] if n in front else next(rest) for n in range(value.ndim - lead)]
     if order != list(range(lead, value.ndim)):
         value = transposed(value, [*range(lead), *order])
-    return value if frame.outer is None else mapped(value, outer, frame.outer, x._source)
+    return as_result(value, outer, frame, x._source)

@@ -6,7 +6,7 @@ import functools
 import itertools
 import re
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,12 +19,14 @@ from gpushard.numpy.arguments import as_value, is_number, settle
 from gpushard.numpy.creation import asarray
 from gpushard.numpy.grids import meshgrid
 from gpushard.numpy.joining import stack
-from gpushard.numpy.manipulation import broadcast_arrays, broadcast_to, expand_dims, moveaxis
+from gpushard.numpy.manipulation import expand_dims, moveaxis, squeeze
 from gpushard.numpy.public import public
 from gpushard.numpy.ranges import arange
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows
+from gpushard.transforms.vmap import vmap
+from gpushard.typing import Shape
 
 __all__ = ["apply_along_axis", "apply_over_axes", "fromfunction", "piecewise", "vectorize"]
 
@@ -209,22 +211,21 @@ def vectorize(
     *,
     signature: str | None = None,
 ) -> Callable[..., Any]:
-    """Return a function of arrays made of a function of numbers, or of small arrays.
+    """Map a function of numbers, or of small arrays, over arrays that are broadcast.
 
-    Without a signature it is called once, with the arrays broadcast: it must be made of operations
-    that arrays have, as for `jax.numpy.vectorize`; write `where(x > 0, ...)` for `if x > 0`. With
-    one it is called for every position of the dims that the signature does not name.
+    The function is called once and sees one element, as with `vmap`: write `where(x > 0, ...)` for
+    `if x > 0`. With a signature it sees the last dims of each array, which the signature names.
 
     Args:
       pyfunc: the function.
       otypes: type of the result, or a sequence of them for several results; None as they come.
       doc: documentation of the result.
       excluded: positions and names of arguments that are given to it as they are.
-      signature: dims that the function works on, such as "(n),(n)->()".
+      signature: the dims that the function works on, and those of its results: "(n),(n)->()".
 
     Raises:
-      ArgumentError: the signature is malformed; when called, that arguments do not fit it, or that
-        the result has another shape than the arguments broadcast to.
+      ArgumentError: the signature is malformed; when called, that arguments or results do not fit
+        it, or not the number of `otypes`. Without a signature each result is a number.
 
     >>> import gpushard as gs
     >>> vectorize(lambda a, b: gs.numpy.where(a > b, a - b, a + b))([1, 2, 3, 4], 2)
@@ -232,7 +233,7 @@ def vectorize(
     >>> vectorize(lambda v: v @ v, signature="(n)->()")([[1, 2], [3, 4]])
     Array([ 5, 25], dtype=int64)
     """
-    cores = None if signature is None else _signature(signature)
+    ins, outs = (None, None) if signature is None else _signature(signature)
     types = None if otypes is None else list(otypes)
 
     @functools.wraps(pyfunc)
@@ -240,20 +241,23 @@ def vectorize(
         positionals = {at: x for at, x in enumerate(args) if at not in excluded}
         named = {key: x for key, x in kwargs.items() if key not in excluded}
         arrays = [as_value(x, "vectorize") for x in (*positionals.values(), *named.values())]
+        fronts, sizes = _fitted(arrays, [()] * len(arrays) if ins is None else ins)
+        several: list[bool] = []
 
+        @functools.wraps(pyfunc)
         def run(*values: Any) -> tuple[Any, ...]:
             parts = iter(values)
             positional = [next(parts) if at in positionals else x for at, x in enumerate(args)]
-            keywords = kwargs | {key: next(parts) for key in named}
-            result = pyfunc(*positional, **keywords)
+            result = pyfunc(*positional, **(kwargs | {key: next(parts) for key in named}))
             several.append(isinstance(result, tuple))
-            return result if several[-1] else (result,)
+            results = [as_value(x, "vectorize") for x in (result if several[-1] else (result,))]
+            _check_results(results, outs, sizes, types)
+            return tuple(results)
 
-        several: list[bool] = []
-        results = _whole(run, arrays) if cores is None else _by_lines(run, arrays, cores)
+        results = _mapped(run, arrays, fronts)
         if types is not None:
-            results = [x.astype(kind) for x, kind in zip(results, types, strict=True)]
-        return tuple(results) if several[0] else results[0]
+            results = tuple([x.astype(kind) for x, kind in zip(results, types, strict=True)])
+        return results if several[0] else results[0]
 
     if doc is not None:
         call.__doc__ = doc
@@ -262,12 +266,15 @@ def vectorize(
 
 _CORE = re.compile(r"\((\w+(?:,\w+)*)?\)")
 
+_Cores: TypeAlias = "list[tuple[str, ...]]"
+"""The names of the dims that a function sees of each argument, or that each result has."""
 
-def _signature(text: str) -> list[tuple[str, ...]]:
-    """Return the names of the dims that each argument of a function has.
+
+def _signature(text: str) -> tuple[_Cores, _Cores]:
+    """Return the names of the dims of arguments, and of results.
 
     >>> _signature("(m,n),(n)->(m)")
-    [('m', 'n'), ('n',)]
+    ([('m', 'n'), ('n',)], [('m',)])
     """
     bare = text.replace(" ", "")
     core = _CORE.pattern
@@ -278,60 +285,75 @@ def _signature(text: str) -> list[tuple[str, ...]]:
             argument="signature",
             signature=text,
         )
-    arguments = bare.partition("->")[0]
-    return [tuple(names.split(",")) if names else () for names in _CORE.findall(arguments)]
+    ins, outs = (
+        [tuple(names.split(",")) if names else () for names in _CORE.findall(side)]
+        for side in bare.split("->")
+    )
+    return ins, outs
 
 
-def _whole(run: Callable[..., tuple[Any, ...]], arrays: Sequence[Any]) -> list[Any]:
-    """Call a function with arrays broadcast."""
-    broadcast = broadcast_arrays(*arrays)
-    results = [as_value(x, "vectorize") for x in run(*broadcast)]
-    shape = broadcast[0].shape if broadcast else ()
-    for x in results:
-        if x.shape != shape:
-            raise ArgumentError(
-                f"vectorize: the function gave shape {x.shape} for arguments of shape {shape}; it "
-                "must work on each element, or name the dims that it works on by signature=",
-                argument="pyfunc",
-                shape=x.shape,
-                expected=shape,
-            )
-    return results
+def _fits(shapes: Sequence[Shape], cores: _Cores, sizes: dict[str, int]) -> bool:
+    """Whether shapes have the dims that names stand for; notes the sizes of these."""
+    return len(shapes) == len(cores) and all(
+        len(shape) == len(core)
+        and all(sizes.setdefault(name, n) == n for name, n in zip(core, shape, strict=True))
+        for shape, core in zip(shapes, cores, strict=True)
+    )
 
 
-def _by_lines(
-    run: Callable[..., tuple[Any, ...]], arrays: Sequence[Any], cores: Sequence[tuple[str, ...]]
-) -> list[Any]:
-    """Call a function for every position of the dims that it does not work on."""
+def _fitted(arrays: Sequence[Any], cores: _Cores) -> tuple[list[Shape], dict[str, int]]:
+    """Return the dims of each array that a function does not see, and the sizes of the others."""
     sizes: dict[str, int] = {}
-    fits = len(arrays) == len(cores)
-    for x, core in zip(arrays, cores, strict=False):
-        fits = fits and x.ndim >= len(core)
-        own = x.shape[x.ndim - len(core) :] if fits else ()
-        pairs = zip(core, own, strict=fits)
-        fits = fits and all(sizes.setdefault(name, n) == n for name, n in pairs)
-    if not fits:
+    rests = [max(x.ndim - len(core), 0) for x, core in zip(arrays, cores, strict=False)]
+    seen = [x.shape[rest:] for x, rest in zip(arrays, rests, strict=False)]
+    if len(arrays) != len(cores) or not _fits(seen, cores, sizes):
         raise ArgumentError(
             f"vectorize: arguments of shapes {[x.shape for x in arrays]} do not fit the signature, "
-            f"which names the dims {list(cores)}",
+            f"which names the dims {cores}; give an array for each, with these dims last",
             argument="signature",
             shapes=tuple(x.shape for x in arrays),
         )
-    lead = np.broadcast_shapes(
-        *(x.shape[: x.ndim - len(core)] for x, core in zip(arrays, cores, strict=True))
-    )
-    lines = [
-        broadcast_to(x, lead + x.shape[x.ndim - len(core) :])
-        for x, core in zip(arrays, cores, strict=True)
-    ]
-    if 0 in lead:
-        raise ArgumentError(
-            f"vectorize: dims {lead} have no positions to call the function for",
-            argument="pyfunc",
-            shape=lead,
+    return [x.shape[:rest] for x, rest in zip(arrays, rests, strict=True)], sizes
+
+
+def _check_results(
+    results: Sequence[Any], cores: _Cores | None, sizes: dict[str, int], types: Any
+) -> None:
+    """Check that what a function gives for one element has the dims of a signature."""
+    shapes = [x.shape for x in results]
+    if not _fits(shapes, [()] * len(shapes) if cores is None else cores, dict(sizes)):
+        wanted = (
+            "it must give a number for each element; name the dims of results by signature="
+            if cores is None
+            else f"its signature says {cores}, of sizes {sizes}; change one of them"
         )
-    results = [run(*(x[at] for x in lines)) for at in np.ndindex(*lead)]
-    return [
-        (rows := stack([asarray(one) for one in same])).reshape(lead + rows.shape[1:])
-        for same in zip(*results, strict=True)
-    ]
+        raise ArgumentError(
+            f"vectorize: the function gives results of shapes {shapes}, and {wanted}",
+            argument="pyfunc",
+            shapes=tuple(shapes),
+            expected=cores,
+        )
+    if types is not None and len(types) != len(results):
+        raise ArgumentError(
+            f"vectorize: otypes= has {len(types)} types, and the function gives {len(results)} "
+            "results; give a type for each",
+            argument="otypes",
+            types=len(types),
+            results=len(results),
+        )
+
+
+def _mapped(
+    run: Callable[..., tuple[Any, ...]], arrays: Sequence[Any], fronts: Sequence[Shape]
+) -> tuple[Any, ...]:
+    """Map a function over the dims that arrays have in front, by which they are broadcast."""
+    lead = rows.broadcast("vectorize", fronts)
+    function = run if lead else vmap(run, None, None, axis_size=1)
+    given = list(arrays)
+    for at, n in reversed(list(enumerate(lead, -len(lead)))):
+        has = [len(front) >= -at and front[at] == n for front in fronts]
+        function = vmap(function, tuple([0 if own else None for own in has]), axis_size=n)
+        for number, front in enumerate(fronts):
+            if len(front) >= -at and not has[number]:
+                given[number] = squeeze(given[number], len(front) + at)
+    return function(*given)

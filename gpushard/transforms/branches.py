@@ -1,6 +1,7 @@
 """One of several functions, by a value: `cond` and `switch`.
 
-Where the value differs between what is mapped, all are done, and each element takes its own.
+Where the value differs between what is mapped, all are done, and each element takes its own. What
+they ask of the host is done for the elements that take them only.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from gpushard.transforms.bodies import (
     value_of,
     where,
 )
-from gpushard.transforms.frames import innermost, merged
+from gpushard.transforms.frames import innermost, merged, only_where
 from gpushard.transforms.signature import check_function, title
 from gpushard.transforms.trace import done
 
@@ -149,6 +150,9 @@ def _traced(
 ) -> list[Body]:
     """Trace functions, so that all give their results in the same way."""
     whats = [title(name, branch) for branch in branches]
+    if which.names and len(branches) > 1:
+        last = len(branches) - 1
+        branches = tuple([_masked(name, f, which, n, last) for n, f in enumerate(branches)])
     bodies = [
         traced(branch, form, values, what) for branch, what in zip(branches, whats, strict=True)
     ]
@@ -163,6 +167,24 @@ def _traced(
             for branch, what in zip(branches, whats, strict=True)
         ]
     return bodies
+
+
+def _masked(name: str, branch: Any, which: Value, n: int, last: int) -> Callable[..., Any]:
+    """Return a branch whose callbacks are called for the elements that take it."""
+    number = outside(which, innermost())
+
+    def takes() -> Any:
+        if name == "cond":
+            return bind(_NOT_EQUAL if n else _EQUAL, (number, 0))
+        if n == 0:
+            return bind(_LESS, (number, 1))
+        return bind(_EQUAL if n < last else _GREATER_EQUAL, (number, n))
+
+    def call(*operands: Any) -> Any:
+        with only_where(takes):
+            return branch(*operands)
+
+    return call
 
 
 def _common(each: Sequence[Sequence[Value]]) -> list[Value]:
@@ -205,4 +227,5 @@ def _every(
     return found
 
 
-_NOT_EQUAL, _GREATER_EQUAL = ufunc_row(np.not_equal), ufunc_row(np.greater_equal)
+_EQUAL, _NOT_EQUAL = ufunc_row(np.equal), ufunc_row(np.not_equal)
+_LESS, _GREATER_EQUAL = ufunc_row(np.less), ufunc_row(np.greater_equal)

@@ -28,7 +28,7 @@ from gpushard.placement.defaults import default_sharding
 from gpushard.placement.device_put import as_sharding, device_put
 from gpushard.runtime import current
 from gpushard.transforms.executable import array_of
-from gpushard.transforms.frames import NamedDim, Names, frames, innermost, merged
+from gpushard.transforms.frames import NamedDim, Names, conditions, frames, innermost, merged
 from gpushard.transforms.graph import Var
 from gpushard.transforms.mapped import Mapped, mapped
 from gpushard.transforms.signature import check_leaf
@@ -50,15 +50,20 @@ class Operands:
       given: a pytree of arguments.
       what: the function that was called with them, for errors.
       others: whether leaves that are no arrays go to the callback as they are.
+      effect: whether only elements that take the code around the call are to call it.
     """
 
-    def __init__(self, given: Any, what: str, *, others: bool = False) -> None:
+    def __init__(self, given: Any, what: str, *, others: bool = False, effect: bool = True) -> None:
         leaves, self._structure = tree.flatten(given)
         paths = self._structure.leaf_paths()
         taken = [
             _snapshot(leaf, what, tree.keystr(path), others)
             for leaf, path in zip(leaves, paths, strict=True)
         ]
+        self.count = len(taken)
+        """How many of the values are arguments; the others are conditions of who calls it."""
+        if effect:
+            taken += [_snapshot(x, what, "", others=False) for x in conditions()]
         self.values = [value for value, _ in taken]
         self.names: list[Names] = [names for _, names in taken]
         """The named dims that each of them has."""
@@ -99,7 +104,7 @@ class Operands:
           how: "expand_dims" or "broadcast_all": what other arguments get for these.
         """
         parts = []
-        for part, names in zip(host, self.names, strict=True):
+        for part, names in zip(host[: self.count], self.names, strict=False):
             if isinstance(part, np.ndarray):
                 part = part[_index(names, position)]
                 if how in ("expand_dims", "broadcast_all"):
@@ -109,6 +114,14 @@ class Operands:
                     part = np.broadcast_to(part, (*full, *part.shape[len(dims) :]))
             parts.append(part)
         return tree.unflatten(self._structure, parts)
+
+    def is_for(self, host: Sequence[Any], position: Position, dims: Names = ()) -> bool:
+        """Whether all conditions hold at a position, of some element of the named dims left."""
+        holds = np.True_
+        for part, names in zip(host[self.count :], self.names[self.count :], strict=True):
+            own = part[_index(names, position)]
+            holds = holds & own[tuple([slice(None) if n in names else None for n in dims])]
+        return bool(holds.any())
 
     def do(
         self,
@@ -206,8 +219,9 @@ def tap(function: Callable[[Any, Any], Any], operands: Operands, dims: Names = (
         def run() -> None:
             host = now.read()
             for position in _positions(over):
-                args, device = now.at(host, position), now.device_at(position)
-                callbacks.attempt(title, functools.partial(function, args, device))
+                if now.is_for(host, position, dims):
+                    args, device = now.at(host, position), now.device_at(position)
+                    callbacks.attempt(title, functools.partial(function, args, device))
 
         callbacks.put(title, run)
         return ()
@@ -254,11 +268,13 @@ def called(
     ]
 
     def run(now: Operands) -> list[HostArray]:
-        out = [np.empty(*aval) for aval in avals]
+        out = [np.zeros(*aval) for aval in avals]
 
         def calls() -> None:
             host = now.read()
             for position in _positions(over):
+                if not now.is_for(host, position):
+                    continue
                 given = function(now.at(host, position, dims, how), now.device_at(position))
                 made = tree.leaves_with_path(given)
                 _check_structure([tree.keystr(path) for path, _ in made], paths, title)
@@ -371,7 +387,9 @@ def pure_callback(
         raise ArgumentError.refusing(
             "vmap_method", vmap_method, f"is unknown; use one of {known}", "pure_callback"
         )
-    function, operands = _checked_call("pure_callback", callback, args, kwargs, sharding)
+    function, operands = _checked_call(
+        "pure_callback", callback, args, kwargs, sharding, effect=False
+    )
     dims = tuple([name for name in operands.varying if name.axes is None])
     if dims and vmap_method is None:
         raise UnsupportedError(
@@ -401,6 +419,8 @@ def io_callback(
 
     It gets NumPy arrays. In a function that `shard_map` or `pmap` maps, it is called for each
     device, so that results differ between devices; in one that `vmap` maps, for each element.
+    Elements that do not take a branch of `cond` or `switch`, or whose loop has ended, do not call
+    it there; their results are zeros, which nobody sees.
 
     Args:
       callback: the function.
@@ -428,8 +448,8 @@ def io_callback(
     function, operands = _checked_call("io_callback", callback, args, kwargs, sharding)
     if ordered and any(name.axes is None for name in operands.varying):
         raise ArgumentError(
-            "io_callback: ordered=True, and an argument is mapped by vmap, whose elements have no "
-            "order; leave it out",
+            "io_callback: ordered=True, and vmap maps an argument, or a condition of the call: its "
+            "elements have no order; leave it out",
             argument="ordered",
         )
     over = merged(operands.placed, operands.varying)
@@ -447,10 +467,16 @@ def check_callback(f: Any, what: str) -> None:
 
 
 def _checked_call(
-    what: str, callback: Any, args: Any, kwargs: Any, sharding: Sharding | None
+    what: str,
+    callback: Any,
+    args: Any,
+    kwargs: Any,
+    sharding: Sharding | None,
+    *,
+    effect: bool = True,
 ) -> tuple[Callable[[Any, Any], Any], Operands]:
     check_callback(callback, what)
-    operands = Operands((args, kwargs), what)
+    operands = Operands((args, kwargs), what, effect=effect)
     if sharding is not None and operands.frame is not None:
         why = f"in the {operands.frame.what}, where results lie as what it maps; leave it out"
         raise UnsupportedError.refusing("sharding", sharding, why, what)

@@ -13,10 +13,12 @@ from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.errors import ArgumentError, ShardingError
 from gpushard.functions.checks import place_tiling
 from gpushard.geometry.format import Format
+from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import UNCONSTRAINED, PartitionSpec
 from gpushard.geometry.sharding import Sharding
 from gpushard.placement.device_put import as_sharding, device_put
+from gpushard.transforms.frames import settle
 from gpushard.transforms.mapped import Mapped, mapped
 from gpushard.transforms.signature import check_leaf
 from gpushard.transforms.steps import closed
@@ -82,6 +84,8 @@ def _constrained(x: Any, sharding: Sharding) -> Any:
         if isinstance(x, Tracer):
             return x.constrained(sharding)
         return x._moved(closed(sharding, x.sharding), "with_sharding_constraint")
+    if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh):
+        settle(x._frame, sharding.mesh)
     taken = {axis for name in x._names for axis in name.place or ()}
     if not isinstance(sharding, NamedSharding) or taken & set(sharding.spec.all_axes()):
         raise ShardingError(

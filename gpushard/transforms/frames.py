@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, ClassVar, TypeAlias
 
@@ -34,7 +35,7 @@ class NamedDim:
       loops: the loops whose turns have a part of the elements each.
     """
 
-    __slots__ = ("axes", "loops", "name", "order", "place", "size")
+    __slots__ = ("_where", "axes", "loops", "name", "order", "place", "size")
 
     def __init__(
         self,
@@ -53,9 +54,24 @@ class NamedDim:
         self.loops = loops
         self.place: tuple[str, ...] | None = None
         """The axes of more than one device that it lives on; None where it may lie anyhow."""
-        where = axes if place is None else place
-        if where is not None and mesh is not None:
-            self.place = tuple([axis for axis in where if mesh.shape[axis] > 1])
+        self._where = axes if place is None else place
+        if mesh is not None:
+            self.settle(mesh)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known where it lives."""
+        return self._where is None
+
+    def settle(self, mesh: Mesh) -> None:
+        """Say on which mesh it lives, if that has the axes.
+
+        Axes of one device say nothing of a dim of several elements: it stays where it is.
+        """
+        if self._where is not None and set(self._where) <= set(mesh.axis_names):
+            place = tuple([axis for axis in self._where if mesh.shape[axis] > 1])
+            self.place = place if place or self.axes is not None else None
+            self._where = None
 
     def __repr__(self) -> str:
         return f"{self.size} elements" if self.name is None else f"{self.name!r}: {self.size}"
@@ -99,6 +115,8 @@ class Frame:
         """Whether values may lie on another mesh than that of the call, and have to be brought."""
         self.has_devices = False
         """Whether functions in it may not be mapped over devices of their own."""
+        if mesh is not None and settle(self.outer, mesh):
+            self.brings = True
 
     def name(
         self,
@@ -131,17 +149,61 @@ _orders = itertools.count()
 _innermost: ContextVar[Frame | None] = ContextVar("innermost", default=None)
 
 
+def settle(frame: Frame | None, mesh: Mesh) -> bool:
+    """Have dims live on a mesh that were to be split before it was known, and say if there are any.
+
+    Args:
+      frame: the innermost call that may have them.
+      mesh: the mesh.
+    """
+    around = [each for each in outwards(frame) if each.mesh is None]
+    if all(name.is_settled for each in around for name in each.dims):
+        return False
+    for each in around:
+        each.mesh, each.brings = mesh, True
+        for name in each.dims:
+            name.settle(mesh)
+    return True
+
+
 def innermost() -> Frame | None:
     """Return the call of a mapped function that this code runs in."""
     return _innermost.get()
 
 
 def frames() -> Iterator[Frame]:
-    """Yield the calls of mapped functions that this code runs in, the innermost first."""
-    frame = _innermost.get()
+    """Return the calls of mapped functions that this code runs in, the innermost first."""
+    return outwards(_innermost.get())
+
+
+def outwards(frame: Frame | None) -> Iterator[Frame]:
+    """Yield a call of a mapped function, and those around it."""
     while frame is not None:
         yield frame
         frame = frame.outer
+
+
+_conditions: ContextVar[tuple[Callable[[], Any], ...]] = ContextVar("conditions", default=())
+
+
+@contextmanager
+def only_where(condition: Callable[[], Any]) -> Iterator[None]:
+    """Have this code call functions of the host only for the elements that take it.
+
+    Args:
+      condition: returns a boolean without dims, which may differ between what is mapped. It is
+        called where a callback needs it.
+    """
+    around = _conditions.set((*_conditions.get(), condition))
+    try:
+        yield
+    finally:
+        _conditions.reset(around)
+
+
+def conditions() -> list[Any]:
+    """Return the conditions that all hold of the elements that take the code of this call."""
+    return [condition() for condition in _conditions.get()]
 
 
 def find(axis: Any, function: str) -> Names:

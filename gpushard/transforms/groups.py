@@ -60,18 +60,15 @@ def checked_groups(
 ) -> Groups | None:
     """Return groups of the elements of an axis, each of which is in one; None if there are none.
 
+    Elements of several axes are counted in the order of these, the last one fastest.
+
     Raises:
       ArgumentTypeError: they are no lists of integers.
-      ArgumentError: they overlap, leave an element out, are of several axes, or must be `equal`.
+      ArgumentError: they overlap, leave an element out, or must be `equal`.
     """
     if groups is None:
         return None
     what = f"{function}: axis_index_groups={groups!r}"
-    if len({name.name for name in names}) != 1:
-        raise ArgumentError(
-            f"{what} are of one axis, axis_name means {len(names)}; name one, or leave them out",
-            argument="axis_index_groups",
-        )
     try:
         members = tuple(tuple(operator.index(n) for n in group) for group in groups)
     except TypeError:
@@ -86,10 +83,11 @@ def checked_groups(
     lacking = sorted(set(range(size)) - set(every))
     beyond = sorted(set(every) - set(range(size)))
     if twice or lacking or beyond:
+        axes = " and ".join(dict.fromkeys(repr(name.name) for name in names))
         why = f"overlap in {twice}" if twice else f"lack {lacking}" if lacking else f"have {beyond}"
         raise ArgumentError(
-            f"{what} {why}; the axis {names[0].name!r} has {size} elements, each of which must be "
-            "in one group",
+            f"{what} {why}; the axis {axes} has {size} elements, each of which must be in one "
+            "group",
             argument="axis_index_groups",
             size=size,
         )
@@ -109,12 +107,12 @@ def in_groups(x: Mapped, names: Names, groups: Groups, function: Callable[..., M
 
     Args:
       x: the value.
-      names: of the axis: one, or two where its elements are in chunks on devices.
+      names: of the axis: one; two where its elements are in chunks on devices; or of several axes.
       groups: of its elements.
       function: takes a value, and the named dim of the members of groups.
     """
     if len(names) > 1:
-        return _in_groups_of_chunks(x, names, groups, function)
+        return _in_groups_of_several(x, names, groups, function)
     (name,) = names
     x = spread(x, merged(x._names, names))
     parts = len(groups.members), groups.size or 0
@@ -148,10 +146,10 @@ def in_groups(x: Mapped, names: Names, groups: Groups, function: Callable[..., M
     return mapped(value, names, made._frame, made._source)
 
 
-def _in_groups_of_chunks(
+def _in_groups_of_several(
     x: Mapped, names: Names, groups: Groups, function: Callable[..., Mapped]
 ) -> Mapped:
-    """Do so where groups have elements of several chunks: these become one dim for as long."""
+    """Do so where groups have elements along several dims: these become one for as long."""
     x = joined(x, names, 0, tiled=False)
     last = max(name.order for name in (*x._names, *names))
     whole = NamedDim(None, len(groups.of_element), last + 0.25)

@@ -1,7 +1,8 @@
 """Functions that are called with what they returned last: `while_loop` and `fori_loop`.
 
 Where a condition differs between what is mapped, a loop goes on as long as it holds of any element,
-and each keeps what it had when it ceased to hold.
+and each keeps what it had when it ceased to hold. The loop carries of which elements it holds, and
+its functions ask something of the host for these only.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from gpushard import tree
 from gpushard.errors import ArgumentTypeError
 from gpushard.frozen import dataclass
 from gpushard.movement.host import read_host
+from gpushard.ops.bind import bind
+from gpushard.ops.table.elementwise import ufunc_row
 from gpushard.transforms.bodies import (
     Body,
     Kept,
@@ -29,7 +32,7 @@ from gpushard.transforms.bodies import (
     value_of,
     where,
 )
-from gpushard.transforms.frames import innermost
+from gpushard.transforms.frames import Frame, innermost, only_where
 from gpushard.transforms.signature import check_function, title
 from gpushard.transforms.trace import done
 
@@ -46,10 +49,12 @@ class _While:
     body: Body
     what: str
     form: Any  # the structure of the value
+    returned: Any  # that of what its function returns
+    lead: int  # how many values the loop carries for itself, in front
 
     def check(self, values: Sequence[Value]) -> None:
-        own = self.body
-        check_same(self.what, own.results, own.structure, values, self.form, "what it is given")
+        own, given = self.carried[self.lead :], values[self.lead :]
+        check_same(self.what, own, self.returned, given, self.form, "what it is given")
 
     @property
     def carried(self) -> Sequence[Value]:
@@ -92,28 +97,55 @@ def _while(name: str, cond_fun: Any, body_fun: Any, init_val: Any, functions: An
     frame = innermost()
     leaves, form = tree.flatten(init_val)
     values = [value_of(x, f"{name}: init_val", frame) for x in leaves]
-    one = tree.structure((init_val,))
-    what = title(name, functions[-1])
+    one, what = tree.structure((init_val,)), title(name, functions[-1])
 
     def make(values: Sequence[Value], finish: Any) -> _While:
         test = _condition(cond_fun, one, values)
-        own = masked if test.results[0].names else body_fun
-        body = traced(own, one, values, what, finish)
-        return _While(test, body, what, form)
+        body = traced(body_fun, one, values, what, finish)
+        return _While(test, body, what, form, body.structure, 0)
 
-    def masked(value: Any) -> Any:
-        holds, new = cond_fun(value), body_fun(value)
-        leaves, structure = tree.flatten(new)
-        if structure != form:
-            return new
-        own = [outside(value_of(x, f"{what}: what it returns", frame), frame) for x in leaves]
-        kept = [
-            where(holds, x, y) if x.shape == y.shape and x.dtype == y.dtype else x  # is checked
-            for x, y in zip(own, tree.leaves(value), strict=True)
-        ]
-        return tree.unflatten(form, kept)
+    differs = frame is not None and bool(_condition(cond_fun, one, values).results[0].names)
+    if not differs:
+        values, loop = settled(Kept(functions, name, form), make, values)
+        differs = bool(loop.test.results[0].names)
+    if differs:
+        return _masked(what, cond_fun, body_fun, form, values)
+    return tree.unflatten(form, _run(loop, values, frame))
 
-    values, loop = settled(Kept(functions, name, form), make, values)
+
+def _masked(what: str, cond_fun: Any, body_fun: Any, form: Any, values: list[Value]) -> Any:
+    """Do a loop whose condition differs between what is mapped."""
+    frame, forms = innermost(), [form]
+
+    def step(state: Any) -> Any:
+        holds, value = state
+        with only_where(lambda: holds):
+            new = body_fun(value)
+            leaves, forms[0] = tree.flatten(new)
+            if forms[0] != form:
+                return holds, new
+            own = [outside(value_of(x, f"{what}: what it returns", frame), frame) for x in leaves]
+            chosen = [
+                where(holds, x, y) if x.shape == y.shape and x.dtype == y.dtype else x  # is checked
+                for x, y in zip(own, tree.leaves(value), strict=True)
+            ]
+            value = tree.unflatten(form, chosen)
+            return bind(_AND, (holds, cond_fun(value))), value
+
+    def make(values: Sequence[Value], finish: Any) -> _While:
+        test = traced(lambda state: state[0], structure, values, what)
+        body = traced(step, structure, values, what, finish)
+        return _While(test, body, what, form, forms[0], 1)
+
+    init = tree.unflatten(form, [outside(x, frame) for x in values])
+    holds = cond_fun(init)
+    structure = tree.structure(((holds, init),))
+    values, loop = settled(Kept([]), make, [value_of(holds, what, frame), *values])
+    return tree.unflatten(form, _run(loop, values, frame)[1:])
+
+
+def _run(loop: _While, values: Sequence[Value], frame: Frame | None) -> list[Any]:
+    """Return what a loop has in the end."""
     test, body = loop.test, loop.body
     count, own = len(values), len(values) + len(test.captured)
 
@@ -127,8 +159,10 @@ def _while(name: str, cond_fun: Any, body_fun: Any, init_val: Any, functions: An
 
     given = [*[x.array for x in values], *test.captured, *body.captured]
     made = done("while", run, given, kinds(body), bodies=[test.graph, body.graph])
-    found = [outside(Value(x, v.names), frame) for x, v in zip(made, values, strict=True)]
-    return tree.unflatten(form, found)
+    return [outside(Value(x, v.names), frame) for x, v in zip(made, values, strict=True)]
+
+
+_AND = ufunc_row(np.logical_and)
 
 
 def _condition(cond_fun: Any, one: Any, values: Sequence[Value]) -> Body:

@@ -8,6 +8,7 @@ has the name: others are the same everywhere.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -271,7 +272,19 @@ def as_mapped(x: Any, frame: Frame) -> Mapped:
         return brought(x, frame.mesh) if frame.brings else x
     if type(x) is not ConcreteArray and not isinstance(x, Array):
         x = device_put(x, None if frame.mesh is None else NamedSharding(frame.mesh, P()))
-    return mapped(_lifted(x, frame.mesh), (), frame, None)
+    return mapped(copy.copy(_lifted(x, frame.mesh)), (), frame, None)
+
+
+def as_result(value: Any, names: Names, frame: Frame, source: Source) -> Any:
+    """Return a result of a call to the code around it: an array that nothing else changes.
+
+    Args:
+      value: the array.
+      names: the named dims of the calls around this one that it has.
+      frame: the call.
+      source: the argument that it comes from.
+    """
+    return copy.copy(value) if frame.outer is None else mapped(value, names, frame.outer, source)
 
 
 def brought(x: Mapped, mesh: Any) -> Mapped:

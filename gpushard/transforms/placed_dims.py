@@ -7,6 +7,7 @@ in another shape. `relabel` does that, and nothing is copied. What lies otherwis
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 import operator
@@ -15,6 +16,7 @@ from typing import Any
 
 from gpushard.array.array import Array
 from gpushard.array.data import Data, handle
+from gpushard.errors import ArgumentError
 from gpushard.frozen import dataclass
 from gpushard.functions.values import is_traced
 from gpushard.geometry.mesh import Mesh
@@ -75,7 +77,8 @@ def relabel(x: Any, tiling: Tiling, sharding: Sharding, *, inside: bool = False)
     none of the arrays that users have.
     """
     if is_traced(x):
-        return x._relabelled(tiling, sharding)
+        same = x._committed and x._sharding == sharding and x._held().tiling is tiling
+        return copy.copy(x) if same else x._relabelled(tiling, sharding)
     held = x._held()
     buffer, runtime = relabelled(held.buffer, tiling), held.runtime
     made = handle(
@@ -154,13 +157,20 @@ def entered(x: Any, spec: PartitionSpec, names: Sequence[Any], frame: Frame, num
     mesh, shape = frame.mesh, x.shape if hasattr(x, "shape") else ()
     assert mesh is not None
     lead = tuple([name.place or () for name in outer])
+    both = {axis for places in lead for axis in places} & set(spec.all_axes())
+    if both:
+        raise ArgumentError(
+            f"{frame.what}: in_specs has {spec} for {frame.label(number)}, and {sorted(both)} "
+            "split a dim that vmap maps around it (spmd_axis_name=); name other axes in one",
+            argument="in_specs",
+            axes=sorted(both),
+        )
     axes = tuple([name.axes[0] for name in names])
     kept = _kept(x, len(outer), mesh, axes, shape, spec)
     way = labels(mesh, axes, spec, shape, lead, kept)
     value = _placed(x, way.whole, way.whole_tiling)
     named = tuple([name for name in names if name.axes[0] in spec.all_axes()])
-    if named:
-        value = relabel(value, way.named_tiling, way.named, inside=True)
+    value = relabel(value, way.named_tiling, way.named, inside=True)
     return mapped(value, outer + named, frame, source)
 
 
@@ -190,8 +200,7 @@ def left(x: Mapped, spec: PartitionSpec, names: Sequence[Any], frame: Frame) -> 
     kept = _kept(value, len(x._names), mesh, axes, value._shape, P())
     way = labels(mesh, axes, spec, value._shape[: len(outer)] + tuple(sizes), lead, kept)
     value = _placed(value, way.named, way.named_tiling)
-    if split or value._sharding != way.whole:
-        value = relabel(value, way.whole_tiling, way.whole)
+    value = relabel(value, way.whole_tiling, way.whole)
     if frame.outer is None:
         return value
     return mapped(value, outer, frame.outer, x._source)

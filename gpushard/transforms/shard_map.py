@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
+
+import numpy as np
 
 from gpushard import tree
 from gpushard.errors import ArgumentError, ArgumentTypeError
@@ -15,6 +17,7 @@ from gpushard.transforms.mapped import as_mapped, element_along
 from gpushard.transforms.placed_dims import entered, left
 from gpushard.transforms.signature import (
     by_position,
+    check_axis,
     check_function,
     is_array,
     labelled,
@@ -27,6 +30,7 @@ from gpushard.transforms.specs import (
     check_leaf_spec,
     check_nested,
     manual_axes,
+    mapped_axes,
     mesh_of,
     specs_of,
 )
@@ -59,7 +63,8 @@ def shard_map(
       check_rep: whether a result must be the same along axes that its spec does not name. If not,
         the first block counts.
       auto: axes of the mesh that the function is not mapped over; blocks may be split along them.
-      axis_names: the axes that it is mapped over, if not all: the others are `auto`.
+      axis_names: the axes that it is mapped over; the others are `auto`. By default all of them
+        but those that a `shard_map` around the call maps over.
       check_vma: the same as `check_rep`.
 
     Returns:
@@ -83,9 +88,78 @@ def shard_map(
             "mesh", mesh, "must be a Mesh or an AbstractMesh", "shard_map"
         )
     if mesh is not None:
-        check_axes(mesh, auto, axis_names)
+        check_axes(mesh, auto, axis_names, "shard_map")
     axes = frozenset(auto), frozenset(axis_names)
     return _wrapped(f, *how, *axes) if f is not None else lambda f: _wrapped(f, *how, *axes)
+
+
+def smap(f: Any = None, /, *, in_axes: Any, out_axes: Any, axis_name: str) -> Any:
+    """Map a function over the blocks of arrays along one axis of the mesh around the call.
+
+    The function sees a part of a dim of each argument. Along other axes of the mesh arrays stay
+    split as they are.
+
+    Args:
+      f: the function; without it, the result takes the function, as a decorator.
+      in_axes: for each argument the dim that the axis splits, counted from either end, or None for
+        what comes whole; or a pytree of these that is a prefix of the arguments.
+      out_axes: the dims along which results are joined, likewise; None for results that are the
+        same in all blocks.
+      axis_name: the axis of the mesh.
+
+    Returns:
+      The function of whole arrays.
+
+    Raises:
+      ArgumentTypeError: f is no function; axis_name is no string; a dim is no integer.
+      ArgumentError: the axis does not divide a dim, a dim is beyond an argument, or a result
+        without a dim differs between blocks.
+      MeshError: there is no mesh around the call.
+
+    >>> import gpushard as gs
+    >>> with gs.set_mesh(gs.make_mesh((4, 2), ("x", "y"))):
+    ...     rows = gs.smap(lambda x: x[:1], in_axes=0, out_axes=0, axis_name="x")
+    ...     rows(gs.numpy.arange(8)).tolist()
+    [0, 2, 4, 6]
+    """
+    if not isinstance(axis_name, str):
+        raise ArgumentTypeError.refusing(
+            "axis_name", axis_name, "must be the name of a mesh axis", "smap"
+        )
+    if f is None:
+        return lambda f: smap(f, in_axes=in_axes, out_axes=out_axes, axis_name=axis_name)
+    check_function(f, "smap")
+    in_axes, what = by_position(in_axes), title("smap", f)
+
+    def outs(out: Any) -> tuple[list[Any], list[PartitionSpec], list[tuple[str, str]]]:
+        leaves, structure = tree.flatten(out)
+        names = result_names(structure)
+        specs = _specs_along(axis_name, out_axes, out, (what, "out_axes"), names.__getitem__)
+        return leaves, specs, [(name, "out_axes") for name in names]
+
+    @functools.wraps(f)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        label = labelled(f, args, kwargs)
+        specs = _specs_along(axis_name, in_axes, args, (what, "in_axes"), label)
+        wanted = tree.unflatten(tree.structure(args), specs)
+        only = frozenset({axis_name})
+        return _wrapped(f, None, wanted, outs, True, frozenset(), only, "smap")(*args, **kwargs)
+
+    return call
+
+
+def _specs_along(
+    axis: str, dims: Any, full: Any, said: tuple[str, str], label: Callable[[int], str]
+) -> list[PartitionSpec]:
+    """Return how an axis splits one dim of each leaf of a tree, by a prefix of dims."""
+    names = (said[1], "args" if said[1] == "in_axes" else "the result")
+    each = tree.broadcast_prefix(dims, full, lambda dim: dim is None, names=names)
+    specs = []
+    for number, (leaf, dim) in enumerate(zip(tree.leaves(full), each, strict=True)):
+        if dim is not None:
+            dim = check_axis(dim, np.ndim(leaf), *said, label(number))
+        specs.append(PartitionSpec() if dim is None else PartitionSpec(*[None] * dim, axis))
+    return specs
 
 
 def _wrapped(
@@ -96,10 +170,11 @@ def _wrapped(
     check: bool,
     auto: frozenset[str],
     names: frozenset[str],
+    name: str = "shard_map",
 ) -> Any:
-    check_function(f, "shard_map")
+    check_function(f, name)
     in_specs = by_position(in_specs)
-    what = title("shard_map", f)
+    what = title(name, f)
     plain = in_specs if type(in_specs) is tuple else None
     if plain is not None and not all(isinstance(spec, PartitionSpec) for spec in plain):
         plain = None
@@ -107,8 +182,10 @@ def _wrapped(
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
         own = mesh_of(mesh, args, what)
-        manual = manual_axes(own, auto, names)
+        if mesh is None:
+            check_axes(own, auto, names, what)
         frame = Frame(what, own, labelled(f, args, kwargs))
+        manual = manual_axes(own, auto if names else auto | mapped_axes(frame), names)
         if len(manual) < len(own.axis_names):
             frame.auto = tuple([axis for axis in own.axis_names if axis not in manual])
         check_nested(frame, own, manual)

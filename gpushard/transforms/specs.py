@@ -15,19 +15,19 @@ from gpushard.geometry.mesh import AbstractMesh, Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P, PartitionSpec
 from gpushard.placement.defaults import get_mesh
-from gpushard.transforms.frames import Frame, innermost
+from gpushard.transforms.frames import Frame, innermost, outwards
 from gpushard.transforms.signature import check_leaf
 from gpushard.transforms.stacked import StackedFrame
 from gpushard.typing import Shape
 
 
-def check_axes(mesh: Any, auto: Collection[str], axis_names: Collection[str]) -> None:
+def check_axes(mesh: Any, auto: Collection[str], axis_names: Collection[str], what: str) -> None:
     """Check that a mesh has the axes that a function is mapped over, or is not."""
     for argument, axes in (("auto", auto), ("axis_names", axis_names)):
         unknown = sorted(set(axes) - set(mesh.axis_names))
         if unknown:
             raise ArgumentError(
-                f"shard_map: {argument} names {unknown}, the mesh has {dict(mesh.shape)}; use axes "
+                f"{what}: {argument} names {unknown}, the mesh has {dict(mesh.shape)}; use axes "
                 "of the mesh",
                 argument=argument,
                 axes=unknown,
@@ -81,6 +81,16 @@ def manual_axes(mesh: Mesh, auto: frozenset[str], names: frozenset[str]) -> tupl
     )
 
 
+def mapped_axes(frame: Frame) -> frozenset[str]:
+    """Return the axes of the mesh of a call that those around it are mapped over."""
+    around = frame.outer
+    if around is None or around.mesh is not frame.mesh:
+        return frozenset()
+    return frozenset(
+        axis for each in outwards(around) for name in each.dims for axis in name.axes or ()
+    )
+
+
 def check_nested(frame: Frame, mesh: Mesh, manual: Sequence[str]) -> None:
     """Check that a mesh is that of the calls around this one, which map over other axes."""
     around = frame.outer
@@ -99,17 +109,14 @@ def check_nested(frame: Frame, mesh: Mesh, manual: Sequence[str]) -> None:
             "with axis_names",
             argument="mesh",
         )
-    while around is not None:
-        for name in (each for names in around.bound.values() for each in names):
-            both = [axis for axis in manual if axis in (name.axes or ())]
-            if both:
-                raise ArgumentError(
-                    f"{frame.what}: the mesh axes {both} are mapped already, by the {around.what}; "
-                    f"say which axes are left with axis_names",
-                    argument="mesh",
-                    axes=both,
-                )
-        around = around.outer
+    both = [axis for axis in manual if axis in mapped_axes(frame)]
+    if both:
+        raise ArgumentError(
+            f"{frame.what} in the {around.what}: the mesh axes {both} are mapped already; say "
+            "which axes are left with axis_names",
+            argument="mesh",
+            axes=both,
+        )
 
 
 def check_leaf_spec(
@@ -178,7 +185,7 @@ def check_spec(spec: Any, mesh: Mesh, manual: Sequence[str], what: str, argument
             why = (
                 f"{times} times"
                 if axis in manual
-                else "which is in auto"
+                else "which is in auto, or mapped already"
                 if axis in mesh.axis_names
                 else f"which the mesh {dict(mesh.shape)} does not have"
             )

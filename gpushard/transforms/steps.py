@@ -140,8 +140,7 @@ def closed(sharding: Sharding, lies: Sharding | None) -> Sharding:
     entries: list[Any] = []
     for dim, entry in enumerate(sharding.spec):
         if entry is UNCONSTRAINED:
-            axes = own.axes(dim)
-            entry = None if used & set(axes) else axes
+            entry = tuple([axis for axis in own.axes(dim) if axis not in used])
         entries.append(entry)
     return sharding.with_spec(PartitionSpec(*entries))
 

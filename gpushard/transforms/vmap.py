@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Hashable, Sequence
 from itertools import count, repeat
@@ -13,8 +14,8 @@ from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.ops.table.movement import transposed
 from gpushard.placement.defaults import get_mesh
-from gpushard.transforms.frames import Frame, NamedDim, Names, innermost
-from gpushard.transforms.mapped import Mapped, as_mapped, mapped, sharding_of, spread
+from gpushard.transforms.frames import Frame, NamedDim, Names, Source, innermost
+from gpushard.transforms.mapped import Mapped, as_mapped, as_result, mapped, sharding_of, spread
 from gpushard.transforms.signature import (
     by_position,
     check_axis,
@@ -79,13 +80,21 @@ def vmap(
         leaves, axes, size, together = mapped_arguments(
             args, kwargs, in_axes, size_said, label, (what, "in_axes")
         )
-        mesh = None if spmd_axis_name is None else _mesh_with(spmd_axis_name, leaves, what)
+        mesh = None if place is None else _mesh_with(place, leaves)
         frame = Frame(what, mesh, label)
         name = frame.name(axis_name, size, place=place)
         inside = list(map(inner, leaves, axes, repeat(name), repeat(frame), count()))
         with frame:
             own_args, own_kwargs = together(inside)
             out = fun(*own_args, **own_kwargs)
+            if not name.is_settled:
+                raise MeshError(
+                    f"{what}: spmd_axis_name={spmd_axis_name!r} names axes of no mesh that is "
+                    "known here; lay out an argument over one that has them, or call it within "
+                    "gpushard.set_mesh(mesh)",
+                    argument="spmd_axis_name",
+                    axes=spmd_axis_name,
+                )
             return each_result(out, out_axes, outer, name, frame, fun)
 
     return call  # type: ignore[return-value]
@@ -95,13 +104,15 @@ def inner(x: Any, axis: int | None, name: NamedDim, frame: Frame, number: int) -
     """Return what a function sees of an argument."""
     if axis is None and not hasattr(x, "shape"):
         return x
-    value, source = x, (frame, number)
+    source: Source = (frame, number)
     names: Names = ()
     if type(x) is not ConcreteArray or frame.mesh is not None:
         x = as_mapped(x, frame)
         value, names = x._value, x._names
         if axis is None and x._source is not None:
             source = x._source
+    else:
+        value = copy.copy(x)  # assignments to the argument change nothing that the function sees
     if axis is None:
         return mapped(value, names, frame, source)
     lead = len(names)
@@ -110,12 +121,17 @@ def inner(x: Any, axis: int | None, name: NamedDim, frame: Frame, number: int) -
         order += [dim for dim in range(lead, value.ndim) if dim != lead + axis]
         value = transposed(value, order)
     names = (*names, name)
+    return mapped(_placed(value, names, name, frame), names, frame, source)
+
+
+def _placed(value: Any, names: Names, name: NamedDim, frame: Frame) -> Any:
+    """Return a value whose first dims have names where the last of them lives."""
     if name.place is None:
-        return mapped(value, names, frame, source)
+        return value
     sharding = sharding_of(value, names, frame.mesh)
-    if sharding is not None and value._sharding != sharding:
-        value = value._moved(sharding, "vmap")
-    return mapped(value, names, frame, source)
+    if sharding is None or value._sharding == sharding:
+        return value
+    return value._moved(sharding, "vmap")
 
 
 def outer(x: Any, axis: Any, arg: str, name: NamedDim, frame: Frame, fun: Any) -> Any:
@@ -132,36 +148,24 @@ def outer(x: Any, axis: Any, arg: str, name: NamedDim, frame: Frame, fun: Any) -
                 argument="out_axes",
                 size=name.size,
             )
-        return _outside(x._value, x._names, frame, x)
+        return as_result(x._value, x._names, frame, x._source)
     if axis != 0 or type(axis) is not int:
         axis = check_axis(axis, len(x._shape) + 1, frame.what, "out_axes", arg)
     if name not in x._names:
         x = spread(x, (*x._names, name))
-    value, lead = x._value, len(x._names) - 1
+    value, lead = _placed(x._value, x._names, name, frame), len(x._names) - 1
     if axis:
         order = [*range(lead), *range(lead + 1, value.ndim)]
         order.insert(lead + axis, lead)
         value = transposed(value, order)
-    return _outside(value, x._names[:-1], frame, x)
+    return as_result(value, x._names[:-1], frame, x._source)
 
 
-def _outside(value: Any, names: Any, frame: Frame, x: Mapped) -> Any:
-    return value if frame.outer is None else mapped(value, names, frame.outer, x._source)
-
-
-def _mesh_with(axes: str | tuple[str, ...], leaves: Sequence[Any], what: str) -> Mesh:
-    """Return the mesh that has the axes which a dim is to be split over."""
+def _mesh_with(axes: tuple[str, ...], leaves: Sequence[Any]) -> Mesh | None:
+    """Return the mesh that has the axes which a dim is to be split over, if it is known yet."""
     around = innermost()
     meshes = [None if around is None else around.mesh]
     own = [getattr(leaf, "_sharding", None) for leaf in leaves]
     meshes += [s.mesh for s in own if isinstance(s, NamedSharding) and isinstance(s.mesh, Mesh)]
-    names = {axes} if isinstance(axes, str) else set(axes)
-    for mesh in (*meshes, get_mesh()):
-        if mesh is not None and names <= set(mesh.axis_names):
-            return mesh
-    raise MeshError(
-        f"{what}: spmd_axis_name={axes!r} names axes of no mesh that is known here; lay out an "
-        "argument over one that has them, or call it within gpushard.set_mesh(mesh)",
-        argument="spmd_axis_name",
-        axes=axes,
-    )
+    every = (mesh for mesh in (*meshes, get_mesh()) if mesh is not None)
+    return next((mesh for mesh in every if set(axes) <= set(mesh.axis_names)), None)

@@ -202,7 +202,7 @@ def random_collective(
     size = math.prod(axes[axis] for axis in names)
     ndim = len(shape)
     groups = None
-    if name in WITH_GROUPS and len(names) == 1 and rng.random() < 0.4:
+    if name in WITH_GROUPS and rng.random() < 0.4:
         groups = _random_groups(rng, size, equal=name not in ("psum", "pmax"))
     parts = size if groups is None else len(groups[0])
     dim = int(rng.integers(ndim)) if ndim else 0

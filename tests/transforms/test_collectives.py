@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard import testing
+from gpushard import lax, legacy, testing
 from tests.late import late_devices
 from tests.share import some
 from tests.transforms.bodies import COLLECTIVES, Blocks, Lax, Step, random_collective
@@ -106,3 +106,55 @@ def test_devices_that_do_their_work_late() -> None:
     for seed in range(some(10, 100)):
         with late_devices(seed, host_devices=8, host_domains=(1, 2, 4, 8)[seed % 4]):
             check(10_000 + seed)
+
+
+def in_mesh(f: Any) -> Any:
+    def call(x: Any) -> Any:
+        with gs.make_mesh((len(x), 8 // len(x)), ("i", "j")):
+            return f(x)
+
+    return call
+
+
+def mapped_over_i(body: Any, size: int) -> dict[str, Any]:
+    mesh = gs.make_mesh((size, 8 // size), ("i", "j"))
+    entry = {0: "i"}
+    placed = legacy.xmap(body, entry, entry, axis_resources={"i": "i"})
+    return {
+        "vmap": gs.vmap(body, axis_name="i"),
+        "vmap over a mesh axis": in_mesh(gs.vmap(body, axis_name="i", spmd_axis_name="i")),
+        "pmap": gs.pmap(body, "i"),
+        "soft_pmap": gs.soft_pmap(body, "i"),
+        "shard_map": gs.shard_map(body, mesh, gs.P("i"), gs.P("i")),
+        "smap": in_mesh(gs.smap(body, in_axes=0, out_axes=0, axis_name="i")),
+        "xmap": legacy.xmap(body, entry, entry),
+        "xmap on a mesh": in_mesh(placed),
+        "vtile": legacy.vtile(body, 0, 0, size, "i"),
+        "in a branch": gs.vmap(
+            lambda v: lax.cond(v.sum() > 1, body, lambda v: v, v), axis_name="i"
+        ),
+        "in vmap": gs.vmap(gs.vmap(body), axis_name="i"),
+        "in shard_map": gs.shard_map(gs.vmap(body), mesh, gs.P("i"), gs.P("i")),
+    }
+
+
+@pytest.mark.parametrize("name", mapped_over_i(lambda v: v, 1))
+@pytest.mark.parametrize("size", [1, 4])
+@pytest.mark.parametrize("traced", [False, True])
+def test_sums_of_numbers_are_numbers_of_their_type(name: str, size: int, traced: bool) -> None:
+    seen: list[bool] = []
+
+    def body(v: Any) -> Any:
+        sums = [lax.psum(x, "i") for x in (1, 3, 2.5, 1j, np.int8(2))]
+        assert [type(x) for x in sums] == [int, int, float, complex, np.int8]
+        assert sums == [size, 3 * size, 2.5 * size, 1j * size, 2 * size]
+        every = [list(range(size))]
+        assert type(lax.psum(1, ("i",), axis_index_groups=every)) is int
+        assert type(lax.axis_size("i")) is int and len(range(lax.psum(1, "i"))) == size
+        seen.append(True)
+        return v
+
+    f = mapped_over_i(body, size)[name]
+    x = np.arange(size * 4.0).reshape(size, 4)
+    np.testing.assert_array_equal(np.asarray((gs.jit(f) if traced else f)(x)), x)
+    assert seen

@@ -396,12 +396,12 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "groups of two names": (
         lambda: gs.pmap(
             lambda x: gs.pmap(
-                lambda y: lax.psum(y, ("i", "j"), axis_index_groups=[[0, 1], [2, 3]]), "j"
+                lambda y: lax.psum(y, ("i", "j"), axis_index_groups=[[0, 1], [2, 4]]), "j"
             )(x),
             "i",
         )(np.ones((2, 2))),
         ValueError,
-        "are of one axis, axis_name means 2",
+        r"lack \[3\]; the axis 'i' and 'j' has 4 elements",
     ),
     "backend": (lambda: gs.pmap(lambda x: x, backend="tpu")(CUBE), ValueError, "backend='tpu'"),
     "in shard_map": (

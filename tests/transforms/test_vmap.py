@@ -279,3 +279,17 @@ def test_collectives_over_a_mapped_dim_and_a_mesh_axis(number: int) -> None:
         axis_name="v",
     )
     equal(around(value), want)
+
+
+REDUCTIONS = ("sum", "prod", "max", "min", "mean", "std", "var", "any", "all", "argmax", "argmin",
+              "nansum", "nanmax", "nanargmax", "nanargmin", "median", "ptp", "count_nonzero",
+              "cumsum", "average")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_reductions_of_numbers(name: str) -> None:
+    value = np.array([3.0, -1.0, 0.0, 2.0])
+    function = getattr(gs.numpy, name)
+    want = np.stack([getattr(np, name)(v) for v in value])
+    for form in (gs.vmap(function), gs.pmap(function), gs.jit(gs.vmap(function))):
+        np.testing.assert_array_equal(np.asarray(form(value)), want)

@@ -392,9 +392,9 @@ def _positions(name: str, *, valued: bool) -> Callable[[Any, Sequence[Aval], Par
             starts = site.operands[0]
             rows = x.transpose(order).reshape(*[x.shape[d] for d in kept], -1)
             at = getattr(rows, name)(axis=-1)
-            number: Any = 0
+            number: Any = 0 if axes else at  # of numbers the first, and only one
             lengths = [x.shape[d] for d in axes]
-            places = (at,) if len(axes) == 1 else xp.unravel_index(at, lengths)
+            places = xp.unravel_index(at, lengths) if len(axes) > 1 else (at,) * len(axes)
             for place, axis in zip(places, axes, strict=True):
                 number = number * whole[axis] + (place + starts[axis])
             number = xp.asarray(number, _INDEX)  # a number where nothing is reduced
