@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Generic
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -19,7 +19,7 @@ from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.errors import ArgumentTypeError
 from gpushard.nnx.levels import OUTSIDE, Leveled, level
 from gpushard.nnx.module import Module
-from gpushard.nnx.variable import Variable, made, put, shared
+from gpushard.nnx.variable import T, Variable, made, put, shared
 from gpushard.nnx.walk import Path, bare
 from gpushard.transforms.arguments import types_of
 from gpushard.tree.node import NODES, Node, known_node
@@ -32,11 +32,12 @@ OBJECT, VARIABLE, TREE, SAME, STATIC, ARRAY = range(6)
 ARRAYS = Array | np.ndarray | ShapeDtypeStruct
 
 
-class GraphDef:
+class GraphDef(Generic[T]):
     """The static half of a graph: types, names, static values, metadata, and what is shared.
 
     GraphDefs are equal if graphs differ in what leaves hold alone. They can be hashed, and pickled,
-    and are pytrees without leaves, so that traced functions take and return them.
+    and are pytrees without leaves, so that traced functions take and return them. `GraphDef[T]`,
+    in annotations, is that of a `T`.
 
     >>> import gpushard as gs
     >>> m = gs.nnx.Module()

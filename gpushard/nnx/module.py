@@ -8,7 +8,7 @@ from typing import Any, NoReturn, Self
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.nnx.filters import Filter, to_predicate
 from gpushard.nnx.levels import Leveled, level
-from gpushard.nnx.variable import Variable, put, shown
+from gpushard.nnx.variable import Variable, put, shown, without_slots
 from gpushard.nnx.walk import iter_graph
 from gpushard.placement.device_put import register_placeable
 
@@ -39,6 +39,16 @@ class Module(Leveled):
     __slots__ = ("__dict__", "__weakref__", "_nnx_plan")
 
     _nnx_plan: Any  # how it was taken apart last
+
+    def __init_subclass__(cls, *, pytree: bool = False, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if pytree:
+            raise ArgumentError(
+                f"the class {cls.__name__} cannot be a pytree: a Module is a graph, in which "
+                "objects may be shared; leave pytree=True out, and use nnx.state(module)",
+                argument="pytree",
+            )
+        without_slots(cls)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Make an object that remembers where it was made."""
