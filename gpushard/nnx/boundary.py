@@ -15,11 +15,11 @@ from typing import Any
 from gpushard import tree
 from gpushard.array.array import Array, ConcreteArray
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.nnx.graph import of_graph
+from gpushard.nnx.graph import flat_of, of_graph, state_of
 from gpushard.nnx.graphdef import GraphDef, build, check_assignable, shown_path
 from gpushard.nnx.levels import OUTSIDE, Leveled, entered, level
 from gpushard.nnx.splitter import Part, Splitter
-from gpushard.nnx.state import State, from_flat_state, to_flat_state
+from gpushard.nnx.state import State
 from gpushard.nnx.state_sharding import PrefixMapping
 from gpushard.nnx.variable import Variable, put
 from gpushard.nnx.walk import Path, children_of
@@ -57,9 +57,9 @@ class NodeStates:
         flat: dict[Path, Any] = {}
         numbers: dict[Path, int] = {}
         for number, each in enumerate(states):
-            own = to_flat_state(each)
+            own = flat_of(each, graphdef, "NodeStates")
             flat |= own
-            numbers |= {path: number for path, _ in own}
+            numbers |= dict.fromkeys(own, number)
         self.graphdef = graphdef
         self.leaves: Sequence[Any] = of_graph(graphdef, flat, "NodeStates")[0]
         self._parts: tuple[int, ...] | None = None
@@ -80,9 +80,7 @@ class NodeStates:
         boxes = self.graphdef.boxed(self.leaves)
         count, *numbers = self._parts or (1, *[0] * len(paths))
         pairs = list(zip(numbers, paths, boxes, strict=True))
-        return tuple(
-            [from_flat_state([(p, x) for n, p, x in pairs if n == own]) for own in range(count)]
-        )
+        return tuple([state_of([(p, x) for n, p, x in pairs if n == own]) for own in range(count)])
 
     def __repr__(self) -> str:
         return f"NodeStates({self.graphdef!r}, {self.states!r})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import threading
@@ -55,10 +56,16 @@ class RngStream(Module):
 
     def __call__(self) -> Any:
         """Draw a new key, and count it; threads that share the stream draw different ones."""
+        key, count, _ = self._reserved(1)
+        return random.fold_in(key, count)
+
+    def _reserved(self, number: int) -> tuple[Any, Any, Any]:
+        """Count so many keys as drawn; return the stream's key, and the counts before and after."""
         while True:
             key, count = _single(self), self.count.value
-            if _advanced(self, (key, count), (key, count + 1)):
-                return random.fold_in(key, count)
+            after = count + number
+            if _advanced(self, (key, count), (key, after)):
+                return key, count, after
 
     def fork(self, *, split: int | Shape | None = None) -> RngStream:
         """Make a stream whose key is drawn from this one.
@@ -95,8 +102,8 @@ def _advanced(stream: RngStream, old: Any, new: tuple[Any, Any]) -> bool:
     Returns:
       Whether they were replaced.
     """
-    boxes = stream.key, stream.count
-    for box in boxes:
+    boxes: tuple[Any, Any] = stream.key, stream.count
+    for box in reversed(boxes):
         box._check_level("an assignment to the value")
     with _drawing:
         if old is not None and any(box._value is not x for box, x in zip(boxes, old, strict=True)):
@@ -104,6 +111,20 @@ def _advanced(stream: RngStream, old: Any, new: tuple[Any, Any]) -> bool:
         for box, x in zip(boxes, new, strict=True):
             put(box, "_value", x)
     return True
+
+
+@contextlib.contextmanager
+def drawn(stream: RngStream, number: int) -> Iterator[list[Any]]:
+    """Draw several keys; if the block raises, they are as good as not drawn.
+
+    They are not given back if another thread has drawn since.
+    """
+    key, before, after = stream._reserved(number)
+    try:
+        yield [random.fold_in(key, before + n) for n in range(number)]
+    except BaseException:
+        _advanced(stream, (key, after), (key, before))
+        raise
 
 
 class Rngs(Module):

@@ -14,6 +14,7 @@ import numpy as np
 from gpushard import tree
 from gpushard.array.array import Array
 from gpushard.errors import ArgumentTypeError
+from gpushard.nnx.axis_names import laid_out
 from gpushard.nnx.levels import Leveled, level
 from gpushard.ops.bind import bind
 from gpushard.tree.node import NODES, GetAttrKey, Node
@@ -40,6 +41,7 @@ class Annotated(NamedTuple):
 
     value: Any
     metadata: dict[str, Any]
+    placed: bool = False  # whether it lies where it is to lie
 
 
 class _Opener:
@@ -64,10 +66,12 @@ class Variable(Leveled, Generic[T]):
     Args:
       value: an array, or what stands for one.
       **metadata: what is said about the value; each is an attribute. `sharding` and
-        `sharding_names` are the same: the mesh axes of each dim.
+        `sharding_names` are the same: the mesh axes of each dim. Within `with mesh:` or `set_mesh`
+        the value is laid out so, as a constraint in a traced function.
 
     Raises:
       ArgumentTypeError: the value is a Variable itself.
+      ShardingError: there is a mesh around that lacks an axis, or fewer dims than axes.
 
     >>> import gpushard as gs
     >>> rate = gs.nnx.Variable(gs.numpy.ones(3), unit="s")
@@ -87,8 +91,11 @@ class Variable(Leveled, Generic[T]):
     def __init__(self, value: Any, **metadata: Any) -> None:
         if "sharding" in metadata:
             metadata["sharding_names"] = metadata.pop("sharding")
+        placed = isinstance(value, Annotated) and value.placed
         if isinstance(value, Annotated):
             value, metadata = value.value, {**value.metadata, **metadata}
+        if not placed and "sharding_names" in metadata:
+            value = laid_out(value, metadata["sharding_names"], type(self).__name__)
         put(self, "_nnx_level", level())
         put(self, "_metadata", metadata)
         put(self, "_value", _unboxed(value))
