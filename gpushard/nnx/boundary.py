@@ -8,7 +8,6 @@ that were there before: the caller's are brought up to date, and keep their iden
 from __future__ import annotations
 
 import copy
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,7 +21,7 @@ from gpushard.nnx.splitter import Part, Splitter
 from gpushard.nnx.state import State
 from gpushard.nnx.state_sharding import PrefixMapping
 from gpushard.nnx.variable import Variable, put
-from gpushard.nnx.walk import Path, children_of
+from gpushard.nnx.walk import Path, all_paths
 from gpushard.transforms.mapped import Mapped
 from gpushard.transforms.trace import Tracer
 from gpushard.tree.node import NODES, GetAttrKey, Node
@@ -316,7 +315,7 @@ class Inside:
         """Whether nothing has changed but values."""
         known = tuple(range(argument.start, argument.start + argument.size))
         return (
-            None not in part.variables
+            all(x is not None for x in part.variables)
             and part.graphdef.known == known
             and part.graphdef.entries == argument.graphdef.entries
         )
@@ -437,34 +436,21 @@ def check_aliases(roots: Sequence[tuple[str, Any, Any]], what: str) -> None:
     mapping = any(isinstance(prefix, PrefixMapping) for prefix in prefixes)
     if not mapping and all(prefix == prefixes[0] for prefix in prefixes[1:]):
         return
-    found: dict[int, tuple[str, Any]] = {}
+    known: dict[int, tuple[str, Any]] = {}
     for name, root, prefix in roots:
-        own = isinstance(prefix, PrefixMapping)
-        visits: Counter[int] = Counter()
-        pending: list[tuple[Path, Any, tuple[int, ...]]] = [((), root, ())]
-        while pending:
-            path, x, above = pending.pop()
-            if isinstance(x, Variable):
-                said = prefix.map_prefix(path, x) if own else prefix
-                text = name + shown_path(path)
-                other, before = found.setdefault(id(x), (text, said))
-                if before != said:
-                    raise ArgumentError(
-                        f"{what}: a {type(x).__name__} is {other} with {before!r}, and {text} with "
-                        f"{said!r}; say the same of both, or give it once",
-                        argument=what,
-                        type=type(x),
-                        paths=(other, text),
-                        specs=(before, said),
-                    )
+        maps = isinstance(prefix, PrefixMapping)
+        for path, x, _ in all_paths(root) if maps else all_paths(root, visits=1):
+            if not isinstance(x, Variable):
                 continue
-            if isinstance(x, Leveled | dict | list):
-                visits[id(x)] += 1
-                if id(x) in above or visits[id(x)] > (_VISITS if own else 1):
-                    continue
-                above = (*above, id(x))
-            pending += [((*path, key), child, above) for key, child in reversed(children_of(x))]
-
-
-_VISITS = 64
-"""Paths to an object that are looked at, of which there may be as many as numbers have digits."""
+            said = prefix.map_prefix(path, x) if maps else prefix
+            text = name + shown_path(path)
+            other, before = known.setdefault(id(x), (text, said))
+            if before != said:
+                raise ArgumentError(
+                    f"{what}: a {type(x).__name__} is {other} with {before!r}, and {text} with "
+                    f"{said!r}; say the same of both, or give it once",
+                    argument=what,
+                    type=type(x),
+                    paths=(other, text),
+                    specs=(before, said),
+                )

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any, TypeVar
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.nnx.filters import Filter
+from gpushard.nnx.filters import Filter, predicates
 from gpushard.nnx.graphdef import ARRAYS, GraphDef, build, shown_path
 from gpushard.nnx.levels import Leveled
 from gpushard.nnx.module import Module
 from gpushard.nnx.splitter import Part, Splitter
 from gpushard.nnx.state import check_mapping, check_taken, divided, from_flat_state, to_flat_state
 from gpushard.nnx.variable import Variable, put, shared
-from gpushard.nnx.walk import Path, children_of, is_container, iter_graph
+from gpushard.nnx.walk import Path, all_paths, children_of, is_container, is_shared, iter_graph
 
 # fmt: off
 __all__ = [
@@ -328,9 +328,10 @@ def _check_owner(owner: Any, key: Any) -> None:
 
 
 def _mismatch(path: Path, why: str) -> ArgumentError:
+    where = shown_path(path) or "the root"
     return ArgumentError(
-        f"update: the state does not fit at {shown_path(path) or 'the root'}: {why}; give nested mappings for "
-        "nodes and values for leaves",
+        f"update: the state does not fit at {where}: {why}; give nested mappings for nodes and "
+        "values for leaves",
         argument="state",
         path=path,
     )
@@ -366,11 +367,12 @@ def pop(node: Any, *filters: Filter) -> Any:
     """Remove leaves from a graph, wherever it refers to them, and return them.
 
     Args:
-      node: a Module, a Variable, an array, or a container of these.
+      node: a Module, or a container of Modules and Variables.
       *filters: what is removed.
 
     Returns:
-      A State; of several filters a tuple of them.
+      A State; of several filters a tuple of them. A leaf that several paths reach has the first of
+      them that a filter takes.
 
     Raises:
       ArgumentError: there is no filter, `...` stands before other filters, or a leaf is an element
@@ -387,37 +389,51 @@ def pop(node: Any, *filters: Filter) -> Any:
     """
     if not filters:
         raise ArgumentError("pop: no filter says what; give ... for everything", argument="filters")
-    part = _taken_apart(node, "pop")
-    flat = [
-        (path, value if x is None else x)
-        for path, value, x in zip(
-            part.graphdef.leaf_paths(), part.leaves, part.variables, strict=True
-        )
-    ]
-    parts = divided(flat, filters, "pop")[:-1]
-    wanted = {id(x): path for each in parts for path, x in each if isinstance(x, Variable)}
-    paths = {path for each in parts for path, _ in each}
+    if isinstance(node, Variable | ARRAYS):
+        raise ArgumentTypeError.refusing("node", node, "is what would be removed", "pop")
+    _taken_apart(node, "pop")
+    taken, popped = _first_paths(node, predicates(filters, "pop"))
     removed: list[tuple[Any, Any]] = []
     for path, x in iter_graph(node):
-        if not (isinstance(x, Module) or is_container(x)):
-            continue
         for key, child in children_of(x):
-            if id(child) in wanted or ((*path, key) in paths and not isinstance(child, Variable)):
-                if not (isinstance(x, Module | list) or _grows(x)):
-                    raise ArgumentError(
-                        f"pop: {shown_path((*path, key))} is an element of a "
-                        f"{type(x).__name__}, which has a fixed length; use a list",
-                        argument="filters",
-                        path=(*path, key),
-                    )
-                if isinstance(x, Module):
-                    x._check_level(f"the deletion of {key!r}")
-                removed.append((x, key))
+            if _place_of(child, x, key) not in taken:
+                continue
+            if not (isinstance(x, Module | list) or _grows(x)):
+                raise ArgumentError(
+                    f"pop: {shown_path((*path, key))} is an element of a {type(x).__name__}, "
+                    "which has a fixed length; use a list",
+                    argument="filters",
+                    path=(*path, key),
+                )
+            if isinstance(x, Module):
+                x._check_level(f"the deletion of {key!r}")
+            removed.append((x, key))
     for x, key in reversed(removed):
         del (vars(x) if isinstance(x, Module) else x)[key]
     if isinstance(node, Module):
         put(node, "_nnx_plan", None)  # which keeps what was removed
-    return _several(parts)
+    return _several(popped)
+
+
+def _place_of(x: Any, parent: Any, key: Any) -> Any:
+    """Return what a leaf is known by: a Variable itself, an array by what has it."""
+    return id(x) if isinstance(x, Variable) else (id(parent), key)
+
+
+def _first_paths(node: Any, wanted: Sequence[Any]) -> tuple[set[Any], list[Any]]:
+    """Return the leaves that predicates take, and for each predicate its leaves by path.
+
+    A leaf goes by the first of its paths that a predicate takes.
+    """
+    taken: set[Any] = set()
+    parts: list[list[tuple[Path, Any]]] = [[] for _ in wanted]
+    for path, x, parent in all_paths(node):
+        if isinstance(x, Variable | ARRAYS) and (place := _place_of(x, parent, path[-1])):
+            number = next((n for n, takes in enumerate(wanted) if takes(path, x)), None)
+            if number is not None and place not in taken:
+                taken.add(place)
+                parts[number].append((path, x))
+    return taken, parts
 
 
 def find_duplicates(node: Any, /) -> list[list[Path]]:
@@ -438,7 +454,7 @@ def find_duplicates(node: Any, /) -> list[list[Path]]:
         path, x = pending.pop()
         if not (isinstance(x, Leveled) or is_container(x)):
             continue
-        if isinstance(x, Leveled | dict | list):
+        if is_shared(x):
             known = paths.setdefault(id(x), [])
             known.append(path)
             if len(known) > 1:

@@ -11,8 +11,12 @@ from gpushard.nnx.levels import Leveled, level
 from gpushard.nnx.variable import Variable, put, shown, without_slots
 from gpushard.nnx.walk import iter_graph
 from gpushard.placement.device_put import register_placeable
+from gpushard.transforms.captured import CONTAINERS, guard
 
 __all__ = ["Module"]
+
+
+_get = object.__getattribute__
 
 
 class Module(Leveled):
@@ -56,6 +60,12 @@ class Module(Leveled):
         put(new, "_nnx_level", level())
         put(new, "_nnx_plan", None)
         return new
+
+    def __getattribute__(self, name: str) -> Any:
+        x = _get(self, name)
+        if guard() is not None and isinstance(x, CONTAINERS) and not name.startswith("_nnx_"):
+            _get(self, "_watch")(x, name)
+        return x
 
     def __setattr__(self, name: str, value: Any) -> None:
         self._check_level(f"an assignment to {name!r}")

@@ -17,6 +17,7 @@ from gpushard.errors import ArgumentTypeError
 from gpushard.nnx.axis_names import laid_out
 from gpushard.nnx.levels import Leveled, level
 from gpushard.ops.bind import bind
+from gpushard.transforms.captured import CONTAINERS, guard
 from gpushard.tree.node import NODES, GetAttrKey, Node
 
 if TYPE_CHECKING:
@@ -108,7 +109,10 @@ class Variable(Leveled, Generic[T]):
     @property
     def value(self) -> T:
         """The value; it may be set to another one."""
-        return self._value
+        value = self._value
+        if guard() is not None and isinstance(value, CONTAINERS):
+            self._watch(value, "value")
+        return value
 
     @value.setter
     def value(self, new: Any) -> None:
@@ -287,13 +291,19 @@ class Variable(Leveled, Generic[T]):
 put = object.__setattr__
 
 
+def slots_of(cls: type) -> list[str]:
+    """Return the names of the attributes of a class that are in slots."""
+    parts = [vars(base).items() for base in cls.__mro__]
+    return [name for part in parts for name, x in part if isinstance(x, MemberDescriptorType)]
+
+
 def without_slots(cls: type) -> None:
     """Have attributes that a class names in `__slots__` be like all others.
 
     A graph is taken apart into attributes by name, which a slot would hide.
     """
-    for name, slot in list(vars(cls).items()):
-        if isinstance(slot, MemberDescriptorType):
+    for name in slots_of(cls):
+        if name in vars(cls):
             delattr(cls, name)
 
 
