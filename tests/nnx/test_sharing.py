@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import enum
 import random
 from collections import OrderedDict, defaultdict, deque
 from typing import Any, NamedTuple
@@ -392,3 +393,93 @@ def test_containers_can_be_read_and_those_of_arguments_changed(kind: str) -> Non
         return  # which have no hash, and so cannot be static
     nnx.jit(lambda m: change(m.items, 5))(m)
     assert repr(m.items) == repr(expected)
+
+
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+KEYS: list[list[Any]] = [
+    [1, "a", "b", 10, 9], [1, 1.5, "x"], [None, "a", 3], [(1, "a"), (1, 2), "z"],
+    [Color.RED, Color.BLUE, "q"], [np.int64(3), 3.5, "k"], [True, "a", 5], [b"x", "x"],
+    [frozenset([1]), 2], ["10", 10, "9", 9],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("keys", KEYS, ids=repr)
+def test_keys_of_several_types(keys: list[Any]) -> None:
+    """The order in which they are put in says nothing, and each function finds each leaf."""
+    state = nnx.State({key: {"w": nnx.Param(gnp.full(4, n))} for n, key in enumerate(keys)})
+    other = nnx.State({key: state[key] for key in reversed(keys)})
+    flat = nnx.to_flat_state(state)
+    assert [path for path, _ in flat] == [path for path, _ in nnx.to_flat_state(other)]
+    assert gs.tree.structure(state) == gs.tree.structure(other)
+    assert {path[0] for path, _ in flat} == set(keys) and len(flat) == len(keys)
+    m = Plain()
+    m.plain = {key: nnx.Param(gnp.full(4, n)) for n, key in enumerate(keys)}
+    m.state = nnx.State({key: nnx.Param(gnp.full(4, n)) for n, key in enumerate(keys)})
+
+    def change(m: Any) -> None:
+        for key in keys:
+            m.plain[key].value = m.plain[key].value + 10
+            m.state[key][...] += 10
+
+    rows = gs.NamedSharding(MESH, P("x"))
+    places = nnx.StateSharding(nnx.map_state(lambda path, x: rows, nnx.state(m)))
+    nnx.jit(change)(m)
+    nnx.jit(change, in_shardings=(places,))(m)
+    nnx.shard_map(change, mesh=MESH, in_specs=(P("x"),), out_specs=P())(m)
+    graphdef, taken = nnx.split(m)
+    for root in (m, nnx.merge(graphdef, taken), nnx.merge(graphdef, *nnx.split_state(
+        taken, lambda path, x: path[0] == "plain", ...
+    ))):  # fmt: skip
+        for n, key in enumerate(keys):
+            assert root.plain[key].value.tolist() == root.state[key].value.tolist() == [n + 30] * 4
+    nnx.replace_by_pure_dict(taken, nnx.to_pure_dict(state_of_zeros(taken)))
+    nnx.update(m, taken)
+    assert not any(np.asarray(x.value).any() for x in [*m.plain.values(), *m.state.values()])
+
+
+def state_of_zeros(state: nnx.State) -> nnx.State:
+    return nnx.map_state(lambda path, x: x.replace(x.value * 0), state)
+
+
+ROWS, WHOLE = gs.NamedSharding(MESH, P("x")), gs.NamedSharding(MESH, P())
+EVERY = nnx.StateSharding({...: ROWS})
+PREFIXES: dict[str, tuple[Any, bool]] = {
+    "one for all": (ROWS, True),
+    "a mapping and one": ((EVERY, ROWS), True),
+    "each": ((ROWS, ROWS), True),
+    "a list": ([ROWS, ROWS], True),
+    "of parts": ((ROWS, nnx.StateSharding({nnx.Param: ROWS})), True),
+    "two": ((ROWS, WHOLE), False),
+    "one and none": ((ROWS, None), False),
+    "none and a mapping": ((None, EVERY), False),
+    "two mappings": ((EVERY, nnx.StateSharding({...: WHOLE})), False),
+}
+
+
+@pytest.mark.parametrize("kind", PREFIXES)
+@pytest.mark.parametrize("how", ["Param twice", "Module twice", "Param of it", "in a list"])
+def test_one_object_as_two_arguments_has_one_layout(kind: str, how: str) -> None:
+    prefix, agree = PREFIXES[kind]
+    m = Plain()
+    m.w = nnx.Param(gnp.ones(4))
+    first, second = {
+        "Param twice": (m.w, m.w), "Module twice": (m, m), "Param of it": (m.w, m),
+        "in a list": ([m.w], m),
+    }[how]  # fmt: skip
+
+    def f(a: Any, b: Any) -> Any:
+        boxes = [nnx.state([x]) for x in (a, b)]
+        x, y = (gs.tree.leaves(box)[0] for box in boxes)
+        return x + y
+
+    if agree:
+        assert nnx.jit(f, in_shardings=prefix)(first, second).tolist() == [2] * 4
+        assert m.w.value.sharding == ROWS
+    else:
+        with pytest.raises(ArgumentError, match="say the same of both"):
+            nnx.jit(f, in_shardings=prefix)(first, second)
+        assert m.w.value.sharding != ROWS
