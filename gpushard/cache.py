@@ -71,6 +71,10 @@ class BoundedCache(Generic[V]):
         entry.used = True
         return entry.value
 
+    def values(self) -> list[V]:
+        """Return the values, none of which counts as used by that."""
+        return [entry.value for entry in list(self._entries.values())]
+
     def put(self, key: Hashable, value: V, nbytes: int) -> None:
         """Keep `value`, which holds `nbytes`, and forget others beyond the limit."""
         with self._lock:

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from gpushard import tree
 from gpushard.array.array import Array
+from gpushard.cache import BoundedCache
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.nnx.boundary import (
     Outside,
@@ -35,7 +36,7 @@ from gpushard.runtime.runtime import Device
 from gpushard.transforms.arguments import Options, check_options, options_of
 from gpushard.transforms.constraints import laid_out, placed
 from gpushard.transforms.frames import innermost
-from gpushard.transforms.jit import Jitted
+from gpushard.transforms.jit import OPTIONS, Jitted
 from gpushard.transforms.signature import check_function, check_leaf, labelled, title
 from gpushard.transforms.trace import tracing
 
@@ -87,7 +88,7 @@ class _Pure:
         return [*found.laid_out(), *others, *results.laid_out()]
 
 
-_pures: WeakKeyDictionary[Any, dict[Any, _Pure]] = WeakKeyDictionary()
+_pures: WeakKeyDictionary[Any, BoundedCache[_Pure]] = WeakKeyDictionary()
 """For each function and options what is traced, so that `jit(f)` may be written in a loop."""
 
 
@@ -96,8 +97,12 @@ def _pure_of(fun: Any, options: Options) -> _Pure:
     key = options.key()
     if key is None or type(fun) is not types.FunctionType:  # others may be equal, and go
         return _Pure(fun, options, lambda: fun)
-    own = _pures.setdefault(fun, {})
-    return own.get(key) or own.setdefault(key, _Pure(fun, options, weakref.ref(fun)))
+    of_options = _pures.setdefault(fun, BoundedCache(OPTIONS))
+    pure = of_options.get(key)
+    if pure is None:
+        pure = _Pure(fun, options, weakref.ref(fun))
+        of_options.put(key, pure, 1)
+    return pure
 
 
 def _positions(chosen: Any, count: int) -> set[int]:

@@ -104,21 +104,33 @@ class Replay:
         return tree.unflatten(self.structure, arrays)
 
 
-_caches: WeakKeyDictionary[Any, dict[Any, BoundedCache[Replay]]] = WeakKeyDictionary()
+OPTIONS = 16
+"""For how many options, such as shardings over other meshes, `jit(f)` finds what it traced before.
+
+What `jit` returned keeps its own cache as long as it lives.
+"""
+
+_caches: WeakKeyDictionary[Any, BoundedCache[BoundedCache[Replay]]] = WeakKeyDictionary()
 """For each function and options what it was traced to, for `jit(f)` where it is called, too."""
 
-_others: WeakSet[BoundedCache[Replay]] = WeakSet()
-"""Caches of what cannot be compared."""
+_every: WeakSet[BoundedCache[Replay]] = WeakSet()
+"""All caches, also those that no function leads to."""
 
 
 def _cache_of(fun: Any, options: Options) -> BoundedCache[Replay]:
     """Return where it is kept what a function was traced to with such options."""
     key = options.key()
+    cache: BoundedCache[Replay] | None = None
+    of_options: BoundedCache[BoundedCache[Replay]] | None = None
     if key is not None:
         with contextlib.suppress(TypeError):  # which has no hash, or cannot be referred to weakly
-            return _caches.setdefault(fun, {}).setdefault(key, BoundedCache(_CACHE_BYTES))
-    cache: BoundedCache[Replay] = BoundedCache(_CACHE_BYTES)
-    _others.add(cache)
+            of_options = _caches.setdefault(fun, BoundedCache(OPTIONS))
+            cache = of_options.get(key)
+    if cache is None:
+        cache = BoundedCache(_CACHE_BYTES)
+        _every.add(cache)
+        if of_options is not None:
+            of_options.put(key, cache, 1)
     return cache
 
 
@@ -470,9 +482,6 @@ def log_compiles(log: bool = True) -> Iterator[None]:
 
 def clear_caches() -> None:
     """Forget what any function was traced to."""
-    for caches in list(_caches.values()):
-        for cache in list(caches.values()):
-            cache.clear()
-    for cache in list(_others):
+    for cache in list(_every):
         cache.clear()
     bodies.forget()
