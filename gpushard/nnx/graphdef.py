@@ -21,9 +21,9 @@ from gpushard.errors import ArgumentTypeError
 from gpushard.nnx.levels import OUTSIDE, Leveled, level
 from gpushard.nnx.module import Module
 from gpushard.nnx.variable import T, Variable, made, put, shared, slots_of
-from gpushard.nnx.walk import MAPPINGS, Path, bare, items_of
+from gpushard.nnx.walk import MAPPINGS, Path, bare, items_of, node_of_type
 from gpushard.transforms.arguments import types_of
-from gpushard.tree.node import NODES, Node, known_node
+from gpushard.tree.node import NODES, Node
 
 __all__ = ["GraphDef"]
 
@@ -237,7 +237,7 @@ def _keys(entry: Any) -> tuple[Any, ...]:
         keys: tuple[Any, ...] = entry[2]
         return keys
     _, cls, aux, size = entry
-    return tuple(map(bare, known_node(cls).keys(cls, aux, size)))
+    return tuple(map(bare, node_of_type(cls).keys(cls, aux, size)))
 
 
 def check_assignable(objects: Sequence[Any]) -> None:
@@ -341,7 +341,7 @@ def _finished(entry: Any, at: int, children: list[Any], objects: list[Any]) -> A
     if entry[0] == OBJECT:
         return _fill(objects[at], entry, children)
     _, cls, aux, _ = entry
-    node = known_node(cls)
+    node = node_of_type(cls)
     if entry[0] == TREE:
         return node.unflatten(cls, aux, children)
     before = objects[at]

@@ -7,6 +7,7 @@ values of its Variables are read.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import operator
 from collections import defaultdict, deque
 from collections.abc import Mapping
@@ -30,9 +31,8 @@ from gpushard.nnx.graphdef import (
 from gpushard.nnx.levels import Leveled
 from gpushard.nnx.module import Module
 from gpushard.nnx.variable import Variable, put
-from gpushard.nnx.walk import MAPPINGS, Path, is_shared, items_of, keys_of
+from gpushard.nnx.walk import MAPPINGS, Path, is_method, is_shared, items_of, keys_of, node_of
 from gpushard.transforms.arguments import types_of
-from gpushard.tree.node import NODES, namedtuple_node
 
 _is = operator.is_
 _metadata_of = operator.attrgetter("_metadata")
@@ -152,7 +152,7 @@ class Splitter:
             if cls is _End:
                 unfinished.discard(x.number)
                 continue
-            node: Any = None if x is None else NODES.get(cls) or namedtuple_node(cls)
+            node = node_of(x)
             if isinstance(x, Leveled) or (node is not None and is_shared(x)):
                 number = numbers.get(id(x))
                 if number is not None:
@@ -172,7 +172,7 @@ class Splitter:
                     pending += reversed(_enter(x, entries, checks))
                     if cls is defaultdict:
                         checks = None
-                else:
+                elif node is not None:
                     own, aux = node.flatten(x)
                     entries.append((NODE, cls, aux, len(own)))
                     unfinished.add(len(objects) - 1)
@@ -261,8 +261,11 @@ def _check_static(x: Any, entries: list[Any]) -> None:
         parts = x
     elif dataclasses.is_dataclass(x) and not isinstance(x, type):
         parts = [getattr(x, each.name, None) for each in dataclasses.fields(x)]
+    elif isinstance(x, functools.partial):
+        bound = [*x.args, *x.keywords.values(), x.func]
+        parts = [each for each in bound if isinstance(each, Leveled) or is_method(each)]
     for part in parts:
-        if isinstance(part, Leveled | ARRAYS):
+        if isinstance(part, Leveled | ARRAYS) or is_method(part):
             path = _path(entries)
             raise ArgumentTypeError(
                 f"the {type(x).__name__} at {shown_path(path) or 'the root'} has a "

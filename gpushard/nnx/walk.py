@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterator
+from types import MethodType
 from typing import Any, TypeAlias
 
 from gpushard.nnx.levels import Leveled
 from gpushard.nnx.state import State, key_order
 from gpushard.nnx.variable import Variable
-from gpushard.tree.node import NODES, namedtuple_node
+from gpushard.tree.node import NODES, GetAttrKey, Node, known_node, namedtuple_node
 
 __all__ = ["iter_graph"]
 
@@ -22,9 +23,34 @@ _VISITS = 64
 """Paths to an object that are followed, of which there may be as many as numbers have digits."""
 
 
+_METHOD = Node(
+    lambda x: ((x.__self__,), x.__func__),
+    lambda cls, function, children: MethodType(function, children[0]),
+    lambda cls, function, size: [GetAttrKey("__self__")],
+    lambda cls, function, children: f"{children[0]}.{function.__name__}",
+)
+
+
+def is_method(x: Any) -> bool:
+    """Whether it is a method that is bound to a Module."""
+    return type(x) is MethodType and isinstance(x.__self__, Leveled)
+
+
+def node_of(x: Any) -> Node | None:
+    """Return what to do with a pytree that has children, or with a method of a Module."""
+    if x is None:
+        return None
+    return NODES.get(type(x)) or namedtuple_node(type(x)) or (_METHOD if is_method(x) else None)
+
+
+def node_of_type(cls: type) -> Node:
+    """Return what to do with the node that an entry names."""
+    return _METHOD if cls is MethodType else known_node(cls)
+
+
 def is_container(x: Any) -> bool:
-    """Whether it is a pytree that has children, and no Variable."""
-    return x is not None and (type(x) in NODES or namedtuple_node(type(x)) is not None)
+    """Whether it is a node with children, and no Module."""
+    return node_of(x) is not None
 
 
 def is_shared(x: Any) -> bool:
@@ -58,9 +84,14 @@ def items_of(x: Any) -> dict[Any, Any]:
 
 
 def keys_of(x: Any) -> list[Any]:
-    """Return the keys of the children of a Module or a mapping, in the order of paths."""
-    keys = list(items_of(x))
-    return keys if type(x) is OrderedDict else ordered(keys)
+    """Return the keys of the children of a Module or a mapping, in the order of paths.
+
+    Methods come last: they lead to Modules that are rather found where these are attributes.
+    """
+    items = items_of(x)
+    keys = list(items) if type(x) is OrderedDict else ordered(list(items))
+    methods = [key for key in keys if type(items[key]) is MethodType]
+    return [key for key in keys if key not in methods] + methods if methods else keys
 
 
 def children_of(x: Any) -> list[tuple[Any, Any]]:
@@ -73,8 +104,8 @@ def children_of(x: Any) -> list[tuple[Any, Any]]:
     if cls in MAPPINGS or isinstance(x, Leveled):
         items = items_of(x)
         return [(key, items[key]) for key in keys_of(x)]
-    node = NODES.get(cls) or namedtuple_node(cls)
-    if node is None or x is None:
+    node = node_of(x)
+    if node is None:
         return []
     own, aux = node.flatten(x)
     return list(zip(map(bare, node.keys(cls, aux, len(own))), own, strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import enum
+import functools
 import random
 from collections import OrderedDict, defaultdict, deque
 from typing import Any, NamedTuple
@@ -483,3 +484,51 @@ def test_one_object_as_two_arguments_has_one_layout(kind: str, how: str) -> None
         with pytest.raises(ArgumentError, match="say the same of both"):
             nnx.jit(f, in_shardings=prefix)(first, second)
         assert m.w.value.sharding != ROWS
+
+
+class Caller(nnx.Module):
+    """A Module with methods of others as attributes."""
+
+    def __init__(self) -> None:
+        self.act = self.triple = None
+        self.part = nnx.Linear(4, 4, use_bias=False, rngs=nnx.Rngs(0))
+        self.act, self.own, self.rest = self.part.__call__, self.twice, [self.part.__call__]
+
+    def twice(self, x: Any) -> Any:
+        return 2 * self.act(x)
+
+
+@pytest.mark.parametrize("how", COPIES)
+def test_methods_of_modules_are_those_of_the_copies(how: str) -> None:
+    m = Caller()
+    if how == "shard_map":
+        m.part.kernel.value = gnp.ones((4, 4))
+    copy = COPIES[how](m)
+    assert copy.act.__self__ is copy.rest[0].__self__ is copy.part is not m.part
+    assert copy.own.__self__ is copy and copy.own.__func__ is Caller.twice
+    assert [path for path, _ in nnx.to_flat_state(nnx.state(m))] == [("part", "kernel")]
+
+
+def test_methods_in_traced_functions_see_new_values() -> None:
+    m, x = Caller(), gnp.ones((1, 4))
+    call = nnx.jit(lambda m, x: (m.own(x), m.act(x), m.rest[0](x), m.part(x)))
+    for value in (1, 0, 3):
+        m.part.kernel.value = gnp.full((4, 4), float(value))
+        assert [y[0, 0].item() for y in call(m, x)] == [8.0 * value, *[4.0 * value] * 3]
+    nnx.jit(lambda m: setattr(m.act.__self__, "name", "new"))(m)
+    assert m.part.name == "new"
+    only = Plain()
+    only.layer = nnx.Linear(4, 4, rngs=nnx.Rngs(0)).__call__
+    assert len(nnx.to_flat_state(nnx.state(only))) == 2  # found through the method alone
+
+
+@pytest.mark.parametrize("bind", [
+    lambda m: functools.partial(Caller.twice, m.part), lambda m: functools.partial(m.part.__call__),
+    lambda m: functools.partial(max, key=m.part), lambda m: frozenset([m.part]),
+])  # fmt: skip
+def test_modules_that_static_values_hide_are_refused(bind: Any) -> None:
+    m = Caller()
+    m.hidden = bind(m)
+    for function in (nnx.clone, nnx.split, nnx.jit(lambda m: None)):
+        with pytest.raises(ArgumentTypeError, match=r"at \.hidden has a"):
+            function(m)
