@@ -233,6 +233,7 @@ def test_copies_share_what_the_graph_shares(how: str, seed: int) -> None:
     assert not any(id(x) in own for x in objects_in_order(copy))
 
 
+FILTERED = nnx.StateSharding({nnx.Param: gs.NamedSharding(MESH, P("x")), ...: None})
 CALLS: dict[str, Any] = {
     "jit": lambda f, root: nnx.jit(f)(root),
     "jit twice": lambda f, root: (nnx.jit(f)(nnx.clone(root)), nnx.jit(f)(root)),
@@ -240,7 +241,17 @@ CALLS: dict[str, Any] = {
     "shard_map": mapped,
     "shard_map in jit": lambda f, root: nnx.jit(lambda m: mapped(f, m))(root),
     "compiled": lambda f, root: nnx.jit(f).lower(root).compile()(root),
-}
+    "jit with shardings": lambda f, root: nnx.jit(f, in_shardings=(FILTERED,))(root),
+    "jit that donates": lambda f, root: nnx.jit(f, donate_argnums=0)(root),
+    "shard_map with filters": lambda f, root: nnx.shard_map(
+        f, mesh=MESH, in_specs=(nnx.StateSharding({nnx.Param: P("x"), ...: P("x")}),),
+        out_specs=P(), check_rep=False,
+    )(root),
+    "by name": lambda f, root: nnx.jit(lambda *, m: f(m))(m=root),
+    "as two arguments": lambda f, root: nnx.jit(lambda part, m: f(m))(
+        with_attributes(Plain(), root.b, root.c), root
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("how", CALLS)
