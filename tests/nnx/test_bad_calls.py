@@ -1,5 +1,7 @@
 """Bad input of transforms: a typed error that says what is wrong, and nothing has changed."""
 
+import collections
+import dataclasses
 import functools
 import types
 from typing import Any
@@ -78,6 +80,25 @@ class Applied(nnx.Module):
         return self.part.w * x
 
     __call__ = apply
+
+
+@gs.tree_util.register_dataclass
+@dataclasses.dataclass
+class Holder:
+    part: Any
+
+
+def circle(m: Any) -> Any:
+    other = nnx.clone(m)
+    holder = Holder(other.part)
+    other.part.again = holder
+    return holder
+
+
+def captured_list(m: Any) -> Any:
+    m = nnx.clone(m)
+    m.part.items = []
+    return jit(lambda x: m.part.items.append(x))(1.0)
 
 
 def under(make: Any) -> Any:
@@ -378,6 +399,29 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     "a Module that is a pytree": (
         lambda m: types.new_class("M", (nnx.Module,), {"pytree": True}), ArgumentError,
         "class M cannot be a pytree",
+    ),
+    # What is shared, and what is captured
+    "a container of no type": (
+        lambda m: jit(first)(with_static(m, collections.deque([nnx.Param(1.0)]))),
+        ArgumentTypeError, r"deque at \.part\.options has a Param.*Try: ",
+    ),
+    "a partial attribute": (
+        lambda m: nnx.clone(with_static(m, functools.partial(first, m.part))), ArgumentTypeError,
+        r"partial at \.part\.options has a Plain",
+    ),
+    "a circle through a dataclass": (
+        lambda m: nnx.split(circle(m)), ArgumentError,
+        r"at \.part\.again back into a Holder.*break the circle",
+    ),
+    "a list of a captured Module": (
+        captured_list, TraceContextError, r"change of the list 'items' of m\.part, a Plain",
+    ),
+    "a pop of a Variable": (lambda m: nnx.pop(m.w, ...), ArgumentTypeError, "would be removed"),
+    "a split of streams into less than none": (
+        lambda m: nnx.Rngs(0, a=1).split({"a": -1}), ArgumentError, "split",
+    ),
+    "a fork of streams into a text": (
+        lambda m: nnx.Rngs(0).fork(split="many"), ArgumentTypeError, "split",
     ),
     # Names beside values
     "a name that the mesh lacks": (
