@@ -2458,12 +2458,6 @@ OPERATIONS: dict[str, Case] = {
         error=ArgumentTypeError,
         argument="y",
     ),
-    "in place to another shape": wrong(
-        in_place(operator.imul, INTEGERS[0], INTEGERS),
-        "x *= y gives shape (8, 6)",
-        "x has (6,)",
-        argument="y",
-    ),
     "number that does not fit": wrong(
         lambda w: gs.device_put(INTEGERS.astype(np.int8), w.named("x")) + 300,
         "add",

@@ -287,6 +287,6 @@ def test_a_function_keeps_what_was_traced_for_its_last_options() -> None:
         for jitted in functions:
             jitted(np.ones(4))
         kept = jit._caches[f].values()
-        assert 1 < len(kept) <= jit._OPTIONS and functions[-1]._cache in kept
+        assert 1 < len(kept) <= jit.OPTIONS and functions[-1]._cache in kept
         gs.clear_caches()
         assert not any(len(jitted._cache) for jitted in functions)

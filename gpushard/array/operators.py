@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from gpushard.dtypes import can_cast
-from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.errors import ArgumentTypeError
 from gpushard.functions.linear_algebra import matmul
 from gpushard.functions.values import Value
 from gpushard.ops.bind import bind
@@ -172,13 +172,12 @@ class Operators(Value):
     def _rebound(self, symbol: str, result: Any) -> Any:
         """Return the new value of an array in `x += y` and the like: as its old one in type.
 
+        The name is bound to the result, so this may have a larger shape.
+
         Raises:
           ArgumentTypeError: the result is of a wider kind.
-          ArgumentError: it has another shape.
         """
-        if result is NotImplemented:
-            return result
-        if result.dtype == self.dtype and result.shape == self.shape:
+        if result is NotImplemented or result.dtype == self.dtype:
             return result
         if not can_cast(result.dtype, self.dtype, "same_kind"):
             raise ArgumentTypeError(
@@ -186,12 +185,5 @@ class Operators(Value):
                 f"that of x, without losing data; write x = x {symbol[:-1]} y",
                 argument="y",
                 dtype=result.dtype,
-            )
-        if result.shape != self.shape:
-            raise ArgumentError(
-                f"x {symbol} y gives shape {result.shape}, x has {self.shape}; write "
-                f"x = x {symbol[:-1]} y",
-                argument="y",
-                shape=result.shape,
             )
         return bind(ASTYPE, (result,), (self.dtype,))

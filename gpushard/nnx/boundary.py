@@ -8,21 +8,20 @@ that were there before: the caller's are brought up to date, and keep their iden
 from __future__ import annotations
 
 import copy
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpushard import tree
 from gpushard.array.array import Array, ConcreteArray
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.nnx.graph import of_graph
+from gpushard.nnx.graph import flat_of, of_graph, state_of
 from gpushard.nnx.graphdef import GraphDef, build, check_assignable, shown_path
 from gpushard.nnx.levels import OUTSIDE, Leveled, entered, level
 from gpushard.nnx.splitter import Part, Splitter
-from gpushard.nnx.state import State, from_flat_state, to_flat_state
+from gpushard.nnx.state import State
 from gpushard.nnx.state_sharding import PrefixMapping
 from gpushard.nnx.variable import Variable, put
-from gpushard.nnx.walk import Path, children_of
+from gpushard.nnx.walk import Path, all_paths
 from gpushard.transforms.mapped import Mapped
 from gpushard.transforms.trace import Tracer
 from gpushard.tree.node import NODES, GetAttrKey, Node
@@ -57,9 +56,9 @@ class NodeStates:
         flat: dict[Path, Any] = {}
         numbers: dict[Path, int] = {}
         for number, each in enumerate(states):
-            own = to_flat_state(each)
+            own = flat_of(each, graphdef, "NodeStates")
             flat |= own
-            numbers |= {path: number for path, _ in own}
+            numbers |= dict.fromkeys(own, number)
         self.graphdef = graphdef
         self.leaves: Sequence[Any] = of_graph(graphdef, flat, "NodeStates")[0]
         self._parts: tuple[int, ...] | None = None
@@ -80,9 +79,7 @@ class NodeStates:
         boxes = self.graphdef.boxed(self.leaves)
         count, *numbers = self._parts or (1, *[0] * len(paths))
         pairs = list(zip(numbers, paths, boxes, strict=True))
-        return tuple(
-            [from_flat_state([(p, x) for n, p, x in pairs if n == own]) for own in range(count)]
-        )
+        return tuple([state_of([(p, x) for n, p, x in pairs if n == own]) for own in range(count)])
 
     def __repr__(self) -> str:
         return f"NodeStates({self.graphdef!r}, {self.states!r})"
@@ -318,7 +315,7 @@ class Inside:
         """Whether nothing has changed but values."""
         known = tuple(range(argument.start, argument.start + argument.size))
         return (
-            None not in part.variables
+            all(x is not None for x in part.variables)
             and part.graphdef.known == known
             and part.graphdef.entries == argument.graphdef.entries
         )
@@ -439,34 +436,21 @@ def check_aliases(roots: Sequence[tuple[str, Any, Any]], what: str) -> None:
     mapping = any(isinstance(prefix, PrefixMapping) for prefix in prefixes)
     if not mapping and all(prefix == prefixes[0] for prefix in prefixes[1:]):
         return
-    found: dict[int, tuple[str, Any]] = {}
+    known: dict[int, tuple[str, Any]] = {}
     for name, root, prefix in roots:
-        own = isinstance(prefix, PrefixMapping)
-        visits: Counter[int] = Counter()
-        pending: list[tuple[Path, Any, tuple[int, ...]]] = [((), root, ())]
-        while pending:
-            path, x, above = pending.pop()
-            if isinstance(x, Variable):
-                said = prefix.map_prefix(path, x) if own else prefix
-                text = name + shown_path(path)
-                other, before = found.setdefault(id(x), (text, said))
-                if before != said:
-                    raise ArgumentError(
-                        f"{what}: a {type(x).__name__} is {other} with {before!r}, and {text} with "
-                        f"{said!r}; say the same of both, or give it once",
-                        argument=what,
-                        type=type(x),
-                        paths=(other, text),
-                        specs=(before, said),
-                    )
+        maps = isinstance(prefix, PrefixMapping)
+        for path, x, _ in all_paths(root) if maps else all_paths(root, visits=1):
+            if not isinstance(x, Variable):
                 continue
-            if isinstance(x, Leveled | dict | list):
-                visits[id(x)] += 1
-                if id(x) in above or visits[id(x)] > (_VISITS if own else 1):
-                    continue
-                above = (*above, id(x))
-            pending += [((*path, key), child, above) for key, child in reversed(children_of(x))]
-
-
-_VISITS = 64
-"""Paths to an object that are looked at, of which there may be as many as numbers have digits."""
+            said = prefix.map_prefix(path, x) if maps else prefix
+            text = name + shown_path(path)
+            other, before = known.setdefault(id(x), (text, said))
+            if before != said:
+                raise ArgumentError(
+                    f"{what}: a {type(x).__name__} is {other} with {before!r}, and {text} with "
+                    f"{said!r}; say the same of both, or give it once",
+                    argument=what,
+                    type=type(x),
+                    paths=(other, text),
+                    specs=(before, said),
+                )

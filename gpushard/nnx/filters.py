@@ -170,13 +170,17 @@ class PathContains:
 
     Args:
       key: the name of an attribute, or a key or position in a container.
+      exact: whether a step of the path must be that key; else the step's text may contain it.
     """
 
     key: object
+    exact: bool = True
 
     def __call__(self, path: Path, leaf: object) -> bool:
         """Whether it takes a leaf."""
-        return self.key in path
+        if self.exact:
+            return self.key in path
+        return any(str(self.key) in str(step) for step in path)
 
 
 class PathIn:

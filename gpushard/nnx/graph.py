@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any, TypeVar
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.nnx.filters import Filter
+from gpushard.nnx.filters import Filter, predicates
 from gpushard.nnx.graphdef import ARRAYS, GraphDef, build, shown_path
 from gpushard.nnx.levels import Leveled
 from gpushard.nnx.module import Module
 from gpushard.nnx.splitter import Part, Splitter
 from gpushard.nnx.state import check_mapping, check_taken, divided, from_flat_state, to_flat_state
 from gpushard.nnx.variable import Variable, put, shared
-from gpushard.nnx.walk import Path, children_of, is_container, iter_graph
+from gpushard.nnx.walk import Path, all_paths, children_of, is_container, is_shared, iter_graph
 
 # fmt: off
 __all__ = [
@@ -31,7 +31,7 @@ def split(node: Any, *filters: Filter) -> tuple[Any, ...]:
     does not show in them, nor the other way round.
 
     Args:
-      node: a Module, or a container of Modules and Variables.
+      node: a Module, a Variable, an array, or a container of these.
       *filters: what each State has; together they take everything. One State without them.
 
     Returns:
@@ -53,7 +53,7 @@ def split(node: Any, *filters: Filter) -> tuple[Any, ...]:
     part = _taken_apart(node, "split")
     parts = divided(_copied(part), filters or (...,), "split")
     check_taken(parts[-1], "split")
-    return part.graphdef, *[from_flat_state(each) for each in parts[:-1]]
+    return part.graphdef, *map(state_of, parts[:-1])
 
 
 def merge(graphdef: GraphDef, state: Any, /, *states: Any) -> Any:
@@ -82,10 +82,26 @@ def merge(graphdef: GraphDef, state: Any, /, *states: Any) -> Any:
         )
     flat: dict[Path, Any] = {}
     for each in (state, *states):
-        check_mapping(each, "merge")
-        flat |= to_flat_state(each)
+        flat |= flat_of(each, graphdef, "merge")
     leaves, metadata = of_graph(graphdef, flat, "merge")
     return build(graphdef, leaves, [], metadata=metadata)
+
+
+def state_of(flat: list[tuple[Path, Any]]) -> Any:
+    """Return the State of some leaves of a graph; the leaf itself if that is all of the graph."""
+    return flat[0][1] if flat and not flat[0][0] else from_flat_state(flat)
+
+
+def flat_of(state: Any, graphdef: GraphDef, function: str) -> dict[Path, Any]:
+    """Return the leaves of a state by path, of which `state_of` made it.
+
+    Raises:
+      ArgumentTypeError: it is no mapping, and the graph is more than a leaf.
+    """
+    if graphdef.leaf_paths() == [()] and not isinstance(state, Mapping):
+        return {(): state}
+    check_mapping(state, function)
+    return dict(to_flat_state(state))
 
 
 def of_graph(
@@ -125,9 +141,9 @@ def of_graph(
 
 
 def _taken_apart(node: Any, function: str) -> Part:
-    if isinstance(node, Variable) or not (isinstance(node, Module) or is_container(node)):
+    if not (isinstance(node, Leveled | ARRAYS) or is_container(node)):
         raise ArgumentTypeError.refusing(
-            "node", node, "must be a Module, or a container of Modules and Variables", function
+            "node", node, "must be a Module, a Variable, an array or a container of these", function
         )
     return Splitter().split(node)
 
@@ -146,7 +162,7 @@ def graphdef(node: Any) -> GraphDef:
     """Return the static half of a graph.
 
     Args:
-      node: a Module, or a container of Modules and Variables.
+      node: a Module, a Variable, an array, or a container of these.
 
     Raises:
       ArgumentTypeError: node is no graph.
@@ -158,7 +174,7 @@ def state(node: Any, *filters: Filter) -> Any:
     """Return the values of the leaves of a graph, as `split` does, or of some of them.
 
     Args:
-      node: a Module, or a container of Modules and Variables.
+      node: a Module, a Variable, an array, or a container of these.
       *filters: what is wanted; all without them.
 
     Returns:
@@ -182,7 +198,7 @@ def state(node: Any, *filters: Filter) -> Any:
 
 
 def _several(parts: list[Any]) -> Any:
-    states = tuple(map(from_flat_state, parts))
+    states = tuple(map(state_of, parts))
     return states[0] if len(states) == 1 else states
 
 
@@ -190,7 +206,7 @@ def variables(node: Any, *filters: Filter) -> Any:
     """Return the Variables of a graph themselves, by path.
 
     Args:
-      node: a Module, or a container of Modules and Variables.
+      node: a Module, a Variable, an array, or a container of these.
       *filters: what is wanted; all without them.
 
     Returns:
@@ -221,7 +237,7 @@ def update(node: Any, state: Any, /, *states: Any) -> None:
     """Set leaves of a graph, which stays the same objects.
 
     Args:
-      node: a Module, or a container of Modules and Variables.
+      node: a Module, a Variable, an array, or a container of these.
       state: a State, or nested dicts, of Variables or values; names that the graph does not have
         are added.
       *states: others; the last one's value counts.
@@ -243,8 +259,11 @@ def update(node: Any, state: Any, /, *states: Any) -> None:
     _taken_apart(node, "update")
     changes: list[Callable[[], None]] = []
     for each in (state, *states):
-        check_mapping(each, "update")
-        _update(node, each, (), changes)
+        if isinstance(node, Variable):
+            _update_variable(node, each, (), changes)
+        else:
+            check_mapping(each, "update")
+            _update(node, each, (), changes)
     for change in changes:
         change()
 
@@ -274,10 +293,7 @@ def _update(
             _check_owner(owner, key)
             changes.append(lambda key=key, value=value: _add(items, key, _new(value)))
         elif isinstance(own, Variable):
-            if nested:
-                raise _mismatch(at, f"the graph has a {type(own).__name__} there")
-            own._check_level("an assignment to the value")
-            changes.append(lambda own=own, value=value: _take(own, value))
+            _update_variable(own, value, at, changes)
         elif isinstance(own, Module) or is_container(own):
             if not nested:
                 raise _mismatch(at, f"the graph has a {type(own).__name__} there, not a leaf")
@@ -293,6 +309,14 @@ def _update(
             changes.append(lambda key=key, new=new: items.__setitem__(key, new))
 
 
+def _update_variable(own: Variable, value: Any, path: Path, changes: list[Any]) -> None:
+    """Add to a list what sets a Variable."""
+    if isinstance(value, Mapping):
+        raise _mismatch(path, f"the graph has a {type(own).__name__} there")
+    own._check_level("an assignment to the value")
+    changes.append(lambda: _take(own, value))
+
+
 def _grows(items: Any) -> bool:
     """Whether children may be added to a node, and removed from it, by key."""
     return isinstance(items, MutableMapping)
@@ -304,9 +328,10 @@ def _check_owner(owner: Any, key: Any) -> None:
 
 
 def _mismatch(path: Path, why: str) -> ArgumentError:
+    where = shown_path(path) or "the root"
     return ArgumentError(
-        f"update: the state does not fit at {shown_path(path)}: {why}; give nested mappings for "
-        "nodes and values for leaves",
+        f"update: the state does not fit at {where}: {why}; give nested mappings for nodes and "
+        "values for leaves",
         argument="state",
         path=path,
     )
@@ -346,7 +371,8 @@ def pop(node: Any, *filters: Filter) -> Any:
       *filters: what is removed.
 
     Returns:
-      A State; of several filters a tuple of them.
+      A State; of several filters a tuple of them. A leaf that several paths reach has the first of
+      them that a filter takes.
 
     Raises:
       ArgumentError: there is no filter, `...` stands before other filters, or a leaf is an element
@@ -363,44 +389,58 @@ def pop(node: Any, *filters: Filter) -> Any:
     """
     if not filters:
         raise ArgumentError("pop: no filter says what; give ... for everything", argument="filters")
-    part = _taken_apart(node, "pop")
-    flat = [
-        (path, value if x is None else x)
-        for path, value, x in zip(
-            part.graphdef.leaf_paths(), part.leaves, part.variables, strict=True
-        )
-    ]
-    parts = divided(flat, filters, "pop")[:-1]
-    wanted = {id(x): path for each in parts for path, x in each if isinstance(x, Variable)}
-    paths = {path for each in parts for path, _ in each}
+    if isinstance(node, Variable | ARRAYS):
+        raise ArgumentTypeError.refusing("node", node, "is what would be removed", "pop")
+    _taken_apart(node, "pop")
+    taken, popped = _first_paths(node, predicates(filters, "pop"))
     removed: list[tuple[Any, Any]] = []
     for path, x in iter_graph(node):
-        if not (isinstance(x, Module) or is_container(x)):
-            continue
         for key, child in children_of(x):
-            if id(child) in wanted or ((*path, key) in paths and not isinstance(child, Variable)):
-                if not (isinstance(x, Module | list) or _grows(x)):
-                    raise ArgumentError(
-                        f"pop: {shown_path((*path, key))} is an element of a "
-                        f"{type(x).__name__}, which has a fixed length; use a list",
-                        argument="filters",
-                        path=(*path, key),
-                    )
-                if isinstance(x, Module):
-                    x._check_level(f"the deletion of {key!r}")
-                removed.append((x, key))
+            if _place_of(child, x, key) not in taken:
+                continue
+            if not (isinstance(x, Module | list) or _grows(x)):
+                raise ArgumentError(
+                    f"pop: {shown_path((*path, key))} is an element of a {type(x).__name__}, "
+                    "which has a fixed length; use a list",
+                    argument="filters",
+                    path=(*path, key),
+                )
+            if isinstance(x, Module):
+                x._check_level(f"the deletion of {key!r}")
+            removed.append((x, key))
     for x, key in reversed(removed):
         del (vars(x) if isinstance(x, Module) else x)[key]
     if isinstance(node, Module):
         put(node, "_nnx_plan", None)  # which keeps what was removed
-    return _several(parts)
+    return _several(popped)
+
+
+def _place_of(x: Any, parent: Any, key: Any) -> Any:
+    """Return what a leaf is known by: a Variable itself, an array by what has it."""
+    return id(x) if isinstance(x, Variable) else (id(parent), key)
+
+
+def _first_paths(node: Any, wanted: Sequence[Any]) -> tuple[set[Any], list[Any]]:
+    """Return the leaves that predicates take, and for each predicate its leaves by path.
+
+    A leaf goes by the first of its paths that a predicate takes.
+    """
+    taken: set[Any] = set()
+    parts: list[list[tuple[Path, Any]]] = [[] for _ in wanted]
+    for path, x, parent in all_paths(node):
+        if isinstance(x, Variable | ARRAYS) and (place := _place_of(x, parent, path[-1])):
+            number = next((n for n, takes in enumerate(wanted) if takes(path, x)), None)
+            if number is not None and place not in taken:
+                taken.add(place)
+                parts[number].append((path, x))
+    return taken, parts
 
 
 def find_duplicates(node: Any, /) -> list[list[Path]]:
     """Return, for each object that a graph refers to more than once, all paths to it.
 
     Args:
-      node: a Module, or a container of Modules and Variables.
+      node: a Module, a Variable, an array, or a container of these.
 
     >>> from gpushard import nnx
     >>> m = nnx.Module()
@@ -414,7 +454,7 @@ def find_duplicates(node: Any, /) -> list[list[Path]]:
         path, x = pending.pop()
         if not (isinstance(x, Leveled) or is_container(x)):
             continue
-        if isinstance(x, Leveled | dict | list):
+        if is_shared(x):
             known = paths.setdefault(id(x), [])
             known.append(path)
             if len(known) > 1:

@@ -8,8 +8,9 @@ so that equal graphs have equal entries, and a graph may refer to objects of gra
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterator, MutableMapping, Sequence
+from typing import Any, Generic
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -20,23 +21,28 @@ from gpushard.cache import exact_key
 from gpushard.errors import ArgumentTypeError
 from gpushard.nnx.levels import OUTSIDE, Leveled, level
 from gpushard.nnx.module import Module
-from gpushard.nnx.variable import Variable, made, put, shared
-from gpushard.nnx.walk import Path, bare
-from gpushard.tree.node import NODES, Node, known_node
+from gpushard.nnx.variable import T, Variable, made, put, shared, slots_of
+from gpushard.nnx.walk import MAPPINGS, Path, bare, items_of, node_of_type
+from gpushard.tree.node import NODES, Node
 
 __all__ = ["GraphDef"]
 
 # The first of each entry, which says what it is.
-OBJECT, VARIABLE, TREE, SAME, STATIC, ARRAY = range(6)
+OBJECT, VARIABLE, NODE, TREE, SAME, STATIC, ARRAY = range(7)
+"""A Module or a container that is filled in place, a Variable, another node that may be shared, a
+tuple, an object that was there before, a static value, and an array."""
+
+_PARENTS = {OBJECT, NODE, TREE}
 
 ARRAYS = Array | np.ndarray | ShapeDtypeStruct
 
 
-class GraphDef:
+class GraphDef(Generic[T]):
     """The static half of a graph: types, names, static values, metadata, and what is shared.
 
     GraphDefs are equal if graphs differ in what leaves hold alone. They can be hashed, and pickled,
-    and are pytrees without leaves, so that traced functions take and return them.
+    and are pytrees without leaves, so that traced functions take and return them. `GraphDef[T]`,
+    in annotations, is that of a `T`.
 
     >>> import gpushard as gs
     >>> m = gs.nnx.Module()
@@ -79,8 +85,8 @@ class GraphDef:
 
     def __repr__(self) -> str:
         root = self.entries[0]
-        kind = root[1].__name__ if root[0] in (OBJECT, VARIABLE, TREE) else "leaf"
-        nodes = sum(entry[0] in (OBJECT, TREE) for entry in self.entries)
+        kind = root[1].__name__ if root[0] <= TREE else "leaf"
+        nodes = sum(entry[0] in _PARENTS for entry in self.entries)
         counts = [(nodes, "node"), (self.num_leaves, "leaf")]
         ends = ["leaves" if name == "leaf" else name + "s" for _, name in counts]
         said = [
@@ -96,7 +102,7 @@ class GraphDef:
     @property
     def num_objects(self) -> int:
         """How many objects the graph has that can be shared."""
-        return sum(entry[0] in (OBJECT, VARIABLE) for entry in self.entries)
+        return sum(entry[0] <= NODE for entry in self.entries)
 
     def leaf_paths(self) -> list[Path]:
         """Return the path of each leaf."""
@@ -140,7 +146,7 @@ class GraphDef:
         for entry in self.entries:
             path = pending.pop()
             yield path
-            if entry[0] in (OBJECT, TREE):
+            if entry[0] in _PARENTS:
                 pending += [(*path, key) for key in reversed(_keys(entry))]
 
     def check_hashable(self, what: str) -> None:
@@ -231,7 +237,7 @@ def _keys(entry: Any) -> tuple[Any, ...]:
         keys: tuple[Any, ...] = entry[2]
         return keys
     _, cls, aux, size = entry
-    return tuple(map(bare, known_node(cls).keys(cls, aux, size)))
+    return tuple(map(bare, node_of_type(cls).keys(cls, aux, size)))
 
 
 def check_assignable(objects: Sequence[Any]) -> None:
@@ -264,51 +270,112 @@ def build(
       outside: objects that are there, which the GraphDef knows; they are brought up to date.
       metadata: of the Variable of each leaf, if not what the GraphDef says.
     """
-    start = len(objects)
-    number = 0
+    start, at = len(objects), len(objects)
+    objects += _allocated(graphdef, outside)
+    values = iter(leaves)
+    more = graphdef.leaf_metadata() if metadata is None else metadata
+    own_metadata = iter(more)
+    parents: list[tuple[Any, int, list[Any]]] = []  # entry, number of the object, children so far
     for entry in graphdef.entries:
         kind = entry[0]
-        if kind > VARIABLE:
+        x: Any
+        if kind in _PARENTS:
+            parents.append((entry, at, []))
+            at += kind != TREE
+            if _size(entry):
+                continue
+            x = _finished(*parents.pop(), objects)
+        elif kind == VARIABLE:
+            x = objects[at]
+            at += 1
+            _set(x, next(values), next(own_metadata))
+        elif kind == ARRAY:
+            x = next(values)
+            next(own_metadata)
+        else:
+            x = entry[2] if kind == STATIC else objects[start + entry[1]]
+        while parents:
+            parents[-1][2].append(x)
+            if len(parents[-1][2]) < _size(parents[-1][0]):
+                break
+            x = _finished(*parents.pop(), objects)
+    return x
+
+
+def _allocated(graphdef: GraphDef, outside: Sequence[Any]) -> list[Any]:
+    """Return the objects of a graph: those of outside, and new ones that are empty."""
+    objects: list[Any] = []
+    for entry in graphdef.entries:
+        kind = entry[0]
+        if kind > NODE:
             continue
-        known = -1 if graphdef.known is None else graphdef.known[number]
-        number += 1
-        if known >= 0:
-            objects.append(outside[known])
+        number = -1 if graphdef.known is None else graphdef.known[len(objects)]
+        if number >= 0:
+            objects.append(outside[number])
         elif kind == VARIABLE:
             objects.append(made(entry[1], None, dict(entry[2])))
-        elif entry[1] is dict or entry[1] is list:
+        elif kind == NODE:
+            objects.append(None)  # which is made of its children
+        elif entry[1] is list or entry[1] in MAPPINGS:
             objects.append(entry[1]())
         else:
             objects.append(Module.__new__(entry[1]))
-    stack: list[Any] = []
-    at, leaf = len(objects), len(leaves)
-    for entry in reversed(graphdef.entries):
-        kind = entry[0]
-        if kind == VARIABLE:
-            at, leaf = at - 1, leaf - 1
-            x = objects[at]
-            own = dict(entry[2]) if metadata is None else metadata[leaf]
-            if x._metadata != own:
-                put(x, "_metadata", own)
-            put(x, "_value", leaves[leaf])
-            stack.append(x)
-        elif kind == ARRAY:
-            leaf -= 1
-            stack.append(leaves[leaf])
-        elif kind == STATIC:
-            stack.append(entry[2])
-        elif kind == SAME:
-            stack.append(objects[start + entry[1]])
-        else:
-            size = len(entry[2]) if kind == OBJECT else entry[3]
-            children = stack[: -size - 1 : -1]
-            del stack[len(stack) - size :]
-            if kind == TREE:
-                stack.append(known_node(entry[1]).unflatten(entry[1], entry[2], children))
-                continue
-            at -= 1
-            stack.append(_fill(objects[at], entry, children))
-    return stack[0]
+    return objects
+
+
+def _size(entry: Any) -> int:
+    """Return how many children a node has."""
+    size: int = len(entry[2]) if entry[0] == OBJECT else entry[3]
+    return size
+
+
+def _set(x: Any, value: Any, metadata: Any) -> None:
+    """Set a Variable."""
+    if x._metadata != metadata:
+        put(x, "_metadata", metadata)
+    put(x, "_value", value)
+
+
+def _finished(entry: Any, at: int, children: list[Any], objects: list[Any]) -> Any:
+    """Return a node with its children, which is made of them or given them."""
+    if entry[0] == OBJECT:
+        return _fill(objects[at], entry, children)
+    _, cls, aux, _ = entry
+    node = node_of_type(cls)
+    if entry[0] == TREE:
+        return node.unflatten(cls, aux, children)
+    before = objects[at]
+    if before is not None:
+        old, old_aux = node.flatten(before)
+        if old_aux == aux and len(old) == len(children) and all(map(operator.is_, old, children)):
+            return before
+    new = node.unflatten(cls, aux, children)
+    objects[at] = new if before is None else _become(before, new)
+    return objects[at]
+
+
+_SETATTR: Any = object.__setattr__
+
+
+def _become(x: Any, new: Any) -> Any:
+    """Give an object what another one of its type has; return that one if it cannot be changed."""
+    cls = type(x)
+    if type(new) is not cls or cls.__setattr__ is not _SETATTR:
+        return new
+    if isinstance(x, MutableMapping):
+        x.clear()
+        x.update(new)
+    elif isinstance(x, list):
+        x[:] = new
+    if hasattr(x, "__dict__"):
+        vars(x).clear()
+        vars(x).update(vars(new))
+    for name in slots_of(cls):
+        if hasattr(new, name):
+            setattr(x, name, getattr(new, name))
+        elif hasattr(x, name):
+            delattr(x, name)
+    return x
 
 
 def _fill(x: Any, entry: Any, children: list[Any]) -> Any:
@@ -317,12 +384,14 @@ def _fill(x: Any, entry: Any, children: list[Any]) -> Any:
         if len(x) != len(children) or not all(map(operator.is_, x, children)):
             x[:] = children
         return x
-    items = x if type(x) is dict else vars(x)
+    items = items_of(x)
     new = dict(zip(entry[2], children, strict=True))
-    if type(x) is dict and entry[3] is not None:
+    if entry[3] is not None:
         new = {key: new[key] for key in entry[3]}
-    wanted = list(new) if type(x) is dict else sorted(new)
-    if (list(items) if type(x) is dict else sorted(items)) == wanted:
+    if type(x) is defaultdict:
+        x.default_factory = entry[4]
+    wanted = sorted(new) if isinstance(x, Module) else list(new)
+    if (sorted(items) if isinstance(x, Module) else list(items)) == wanted:
         for key, value in new.items():
             if items[key] is not value:
                 items[key] = value

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from gpushard import tree
 from gpushard.array.array import Array
+from gpushard.cache import BoundedCache
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.nnx.boundary import (
     Outside,
@@ -35,7 +36,7 @@ from gpushard.runtime.runtime import Device
 from gpushard.transforms.arguments import Options, check_options, options_of
 from gpushard.transforms.constraints import laid_out, placed
 from gpushard.transforms.frames import innermost
-from gpushard.transforms.jit import Jitted
+from gpushard.transforms.jit import OPTIONS, Jitted
 from gpushard.transforms.signature import check_function, check_leaf, labelled, title
 from gpushard.transforms.trace import tracing
 
@@ -87,7 +88,7 @@ class _Pure:
         return [*found.laid_out(), *others, *results.laid_out()]
 
 
-_pures: WeakKeyDictionary[Any, dict[Any, _Pure]] = WeakKeyDictionary()
+_pures: WeakKeyDictionary[Any, BoundedCache[_Pure]] = WeakKeyDictionary()
 """For each function and options what is traced, so that `jit(f)` may be written in a loop."""
 
 
@@ -96,8 +97,12 @@ def _pure_of(fun: Any, options: Options) -> _Pure:
     key = options.key()
     if key is None or type(fun) is not types.FunctionType:  # others may be equal, and go
         return _Pure(fun, options, lambda: fun)
-    own = _pures.setdefault(fun, {})
-    return own.get(key) or own.setdefault(key, _Pure(fun, options, weakref.ref(fun)))
+    of_options = _pures.setdefault(fun, BoundedCache(OPTIONS))
+    pure = of_options.get(key)
+    if pure is None:
+        pure = _Pure(fun, options, weakref.ref(fun))
+        of_options.put(key, pure, 1)
+    return pure
 
 
 def _positions(chosen: Any, count: int) -> set[int]:
@@ -358,8 +363,8 @@ def jit(
       made up of the same types, names and static values.
 
     Raises:
-      ArgumentTypeError: fun is no function, a Module is a static argument, or an attribute that is
-        static has no hash.
+      ArgumentTypeError: fun is no function, or has a Module bound to it, as `model.apply` has; a
+        Module is a static argument, or an attribute that is static has no hash.
       ArgumentError: shardings do not fit, or say different things of one Variable.
       TraceContextError: the function changes a Variable that is no argument.
 
@@ -390,6 +395,7 @@ def jit(
             backend=backend,
         )
     check_function(fun, "nnx.jit")
+    _check_unbound(fun)
     options = options_of(
         fun,
         (static_argnums, static_argnames),
@@ -398,6 +404,30 @@ def jit(
         (device, backend),
     )
     return JitWrapped(fun, options)
+
+
+def _check_unbound(fun: Any) -> None:
+    """Check that a function has no Module bound to it, whose values would be traced once for all.
+
+    Raises:
+      ArgumentTypeError: it is a method of a Module, a Module, or has one as a partial argument.
+    """
+    parts: Any = ()
+    while isinstance(fun, functools.partial):
+        parts = (parts, fun.args, fun.keywords)
+        fun = fun.func
+    bound = fun.__self__ if isinstance(fun, types.MethodType) else fun
+    call = "f(m, x)"
+    if isinstance(bound, Leveled):
+        call = "m(x)" if fun is bound else f"m.{fun.__name__}(x)"
+    elif not _has_graph(parts):
+        return
+    raise ArgumentTypeError(
+        "nnx.jit: the function has a Module bound to it, which would be traced with the values "
+        f"that it has now; pass it as an argument. Try: nnx.jit(lambda m, x: {call})(m, x)",
+        argument="fun",
+        type=type(bound),
+    )
 
 
 def eval_shape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -419,5 +449,11 @@ def eval_shape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     >>> type(nnx.eval_shape(lambda: Scale(10**12)).factor.value).__name__
     'ShapeDtypeStruct'
     """
-    wrapped: JitWrapped = f if isinstance(f, JitWrapped) else jit(f)
+    check_function(f, "nnx.eval_shape")
+    nothing = None, None
+    wrapped = (
+        f
+        if isinstance(f, JitWrapped)
+        else JitWrapped(f, options_of(f, nothing, nothing, nothing, nothing))
+    )
     return wrapped.eval_shape(*args, **kwargs)

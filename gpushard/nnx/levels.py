@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any, TypeAlias
 
 from gpushard.errors import TraceContextError
+from gpushard.transforms.captured import Guard, watch
 from gpushard.transforms.frames import innermost
 from gpushard.transforms.trace import tracing
 
@@ -39,7 +40,8 @@ def entered() -> Iterator[None]:
     """Run what is within at a level of its own."""
     token = _call.set(object())
     try:
-        yield
+        with Guard():
+            yield
     finally:
         _call.reset(token)
 
@@ -57,23 +59,35 @@ class Leveled:
         Raises:
           TraceContextError: it was made outside of the function that is traced or mapped here.
         """
+        if self._is_captured():
+            raise self._refusal(what)
+
+    def _is_captured(self) -> bool:
+        """Whether this was made outside of the function that is traced or mapped here."""
         here = level()
-        if here is not OUTSIDE and self._nnx_level != here:
-            kind = type(self).__name__
-            path = _path_of(self)
-            raise TraceContextError(
-                f"{what} of {path or 'a captured object'}, a {kind} that was made outside of the "
-                "function which is traced or mapped here; pass it, or the module that has it, as "
-                "an argument",
-                argument="self",
-                type=type(self),
-                path=path,
-            )
+        return here is not OUTSIDE and self._nnx_level != here
+
+    def _watch(self, x: Any, name: str) -> None:
+        """Have changes of a container be refused that this has, if this is captured here."""
+        if self._is_captured():
+            watch(x, lambda: self._refusal(f"a change of the {type(x).__name__} {name!r}"))
+
+    def _refusal(self, what: str) -> TraceContextError:
+        kind = type(self).__name__
+        path = _path_of(self)
+        return TraceContextError(
+            f"{what} of {path or 'a captured object'}, a {kind} that was made outside of the "
+            "function which is traced or mapped here; pass it, or the module that has it, as "
+            "an argument",
+            argument="self",
+            type=type(self),
+            path=path,
+        )
 
 
 def _path_of(wanted: Leveled) -> str:
     """Return how running code reaches an object: "model.linear.kernel"; "" where it does not."""
-    frame: FrameType | None = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if not frame.f_globals.get("__name__", "").startswith("gpushard."):
             names = frame.f_code.co_names

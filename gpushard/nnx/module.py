@@ -8,11 +8,15 @@ from typing import Any, NoReturn, Self
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.nnx.filters import Filter, to_predicate
 from gpushard.nnx.levels import Leveled, level
-from gpushard.nnx.variable import Variable, put, shown
+from gpushard.nnx.variable import Variable, put, shown, without_slots
 from gpushard.nnx.walk import iter_graph
 from gpushard.placement.device_put import register_placeable
+from gpushard.transforms.captured import CONTAINERS, guard
 
 __all__ = ["Module"]
+
+
+_get = object.__getattribute__
 
 
 class Module(Leveled):
@@ -40,12 +44,28 @@ class Module(Leveled):
 
     _nnx_plan: Any  # how it was taken apart last
 
+    def __init_subclass__(cls, *, pytree: bool = False, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if pytree:
+            raise ArgumentError(
+                f"the class {cls.__name__} cannot be a pytree: a Module is a graph, in which "
+                "objects may be shared; leave pytree=True out, and use nnx.state(module)",
+                argument="pytree",
+            )
+        without_slots(cls)
+
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Make an object that remembers where it was made."""
         new = super().__new__(cls)
         put(new, "_nnx_level", level())
         put(new, "_nnx_plan", None)
         return new
+
+    def __getattribute__(self, name: str) -> Any:
+        x = _get(self, name)
+        if guard() is not None and isinstance(x, CONTAINERS) and not name.startswith("_nnx_"):
+            _get(self, "_watch")(x, name)
+        return x
 
     def __setattr__(self, name: str, value: Any) -> None:
         self._check_level(f"an assignment to {name!r}")

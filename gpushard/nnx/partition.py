@@ -2,38 +2,40 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
 
 from gpushard import tree as trees
-from gpushard.errors import ArgumentTypeError, ShardingError
+from gpushard.errors import ArgumentTypeError
 from gpushard.functions.checks import as_shape
 from gpushard.geometry.mesh import AbstractMesh, Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
+from gpushard.nnx.axis_names import check_rank, mesh_here, spec_of
 from gpushard.nnx.module import Module
 from gpushard.nnx.variable import Annotated, Variable
 from gpushard.placement.device_put import device_put
-from gpushard.typing import Shape
 
 __all__ = ["get_named_sharding", "get_partition_spec", "with_partitioning"]
 
 
 def with_partitioning(
-    initializer: Callable[..., Any], names: Any, mesh: Mesh | None = None, **metadata: Any
+    initializer: Callable[..., Any], sharding: Any, mesh: Mesh | None = None, **metadata: Any
 ) -> Callable[..., Any]:
-    """Return an initializer whose values say along which mesh axes they are to be split.
+    """Give the values that an initializer makes names: the mesh axes to split them along.
 
     A variable that is made of such a value has the names as its metadata `sharding_names`, where
     `get_partition_spec` finds them.
 
     Args:
-      initializer: a function of key, shape and dtype.
-      names: for each dim an axis of a mesh, a tuple of axes, or None; dims at the end may be left
-        out.
-      mesh: a mesh on which values are laid out so from the start: each shard is made where it will
-        live, if the initializer takes `out_sharding`.
+      initializer: a function of key, shape and dtype, or of anything else.
+      sharding: for each dim an axis of a mesh, a tuple of axes, or None; dims at the end may be
+        left out.
+      mesh: a mesh on which values are laid out so from the start, by default that of `with mesh:`
+        or `set_mesh` around the call: each shard is made where it will live, if the initializer
+        takes `out_sharding`.
       **metadata: more metadata of the variable.
 
     Raises:
@@ -51,19 +53,27 @@ def with_partitioning(
             "initializer", initializer, "must be a function of key, shape and dtype",
             "with_partitioning",
         )  # fmt: skip
-    spec = _spec(names)
-    places = mesh is not None and "out_sharding" in _parameters(initializer)
+    spec = spec_of(sharding)
+    takes_place = {"shape", "out_sharding"} <= {*_parameters(initializer)}
 
-    def init(key: Any, shape: Any, dtype: Any = None) -> Annotated:
-        _check_rank(spec, as_shape(shape), "with_partitioning")
-        sharding = None if mesh is None else NamedSharding(mesh, spec)
-        said = {"sharding_names": tuple(spec), **metadata}
-        if places:
-            return Annotated(initializer(key, shape, dtype, out_sharding=sharding), said)
-        value = initializer(key, shape, dtype)
+    @functools.wraps(initializer)
+    def init(*args: Any, **kwargs: Any) -> Annotated:
+        names = {"sharding_names": tuple(spec), **metadata}
+        own = mesh if mesh is not None else mesh_here()
+        if own is not None and takes_place:
+            shape = kwargs["shape"] if "shape" in kwargs else args[1]
+            check_rank(spec, as_shape(shape), "with_partitioning")
+            kwargs["out_sharding"] = NamedSharding(own, spec)
+        value = initializer(*args, **kwargs)
+        placed = mesh is not None
         if isinstance(value, Annotated):
-            value, said = value.value, {**value.metadata, **said}
-        return Annotated(value if sharding is None else device_put(value, sharding), said)
+            names, placed = {**value.metadata, **names}, placed or value.placed
+            own = mesh if value.placed else own
+            value = value.value
+        check_rank(spec, getattr(value, "shape", None), "with_partitioning")
+        if own is not None and hasattr(value, "shape"):
+            value = device_put(value, NamedSharding(own, spec))
+        return Annotated(value, names, placed)
 
     return init
 
@@ -121,31 +131,12 @@ def _mapped(tree: Any, place: Callable[[PartitionSpec], Any], name: str) -> Any:
                 "tree", leaf, "holds a module; give nnx.state(module)", name
             )
         if isinstance(leaf, Variable):
-            spec = _spec(leaf.get_metadata().get("sharding_names") or ())
-            _check_rank(spec, getattr(leaf.raw_value, "shape", None), name)
+            spec = spec_of(leaf.get_metadata().get("sharding_names") or ())
+            check_rank(spec, getattr(leaf.raw_value, "shape", None), name)
             return leaf.replace(place(spec))
         return place(PartitionSpec()) if hasattr(leaf, "shape") else None
 
     return trees.map(convert, tree, is_leaf=lambda x: isinstance(x, Variable | Module))
-
-
-def _spec(names: Any) -> PartitionSpec:
-    if isinstance(names, str) or not isinstance(names, tuple | list | PartitionSpec):
-        raise ArgumentTypeError.refusing(
-            "names", names, 'must be a tuple with an entry for each dim, such as (None, "model")'
-        )
-    return PartitionSpec(*names)
-
-
-def _check_rank(spec: PartitionSpec, shape: Shape | None, name: str) -> None:
-    if shape is not None and len(spec) > len(shape):
-        raise ShardingError(
-            f"{name}: names={tuple(spec)} are {len(spec)}, and a value of shape {shape} has "
-            f"{len(shape)} dims; give at most one for each",
-            argument="names",
-            names=tuple(spec),
-            shape=shape,
-        )
 
 
 def _parameters(function: Callable[..., Any]) -> Any:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -12,12 +14,13 @@ import numpy as np
 from gpushard import random
 from gpushard.array import Array
 from gpushard.array.key_array import is_keys
+from gpushard.cache import hold_while_forking
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_shape
 from gpushard.nnx.filters import to_predicate
 from gpushard.nnx.module import Module
-from gpushard.nnx.variable import RngCount, RngKey
-from gpushard.nnx.walk import iter_graph
+from gpushard.nnx.variable import RngCount, RngKey, put
+from gpushard.nnx.walk import Path, iter_graph
 from gpushard.numpy.creation import zeros
 from gpushard.typing import Shape
 
@@ -52,23 +55,76 @@ class RngStream(Module):
         self.count = RngCount(zeros(keys.shape, np.uint32), tag=tag)
 
     def __call__(self) -> Any:
-        """Return a new key, and count it."""
-        key = random.fold_in(_single(self), self.count.value)
-        self.count.value = self.count.value + 1
-        return key
+        """Draw a new key, and count it; threads that share the stream draw different ones."""
+        key, count, _ = self._reserved(1)
+        return random.fold_in(key, count)
 
-    def fork(self) -> RngStream:
-        """Return a stream of its own, whose key is drawn from this one."""
-        return RngStream(self(), tag=self.tag)
+    def _reserved(self, number: int) -> tuple[Any, Any, Any]:
+        """Count so many keys as drawn; return the stream's key, and the counts before and after."""
+        while True:
+            key, count = _single(self), self.count.value
+            after = count + number
+            if _advanced(self, (key, count), (key, after)):
+                return key, count, after
+
+    def fork(self, *, split: int | Shape | None = None) -> RngStream:
+        """Make a stream whose key is drawn from this one.
+
+        Args:
+          split: None for one key, or how many keys, or their shape.
+        """
+        shape = None if split is None else as_shape(split, "split")
+        return RngStream(_split_or_not(self(), shape), tag=self.tag)
 
     def split(self, k: int | Shape) -> RngStream:
-        """Return streams of their own.
+        """Make a stream with an array of keys, which are drawn from this one.
 
         Args:
           k: how many, or a shape.
         """
-        shape = as_shape(k, "k")
-        return RngStream(random.split(self(), shape), tag=self.tag)
+        return self.fork(split=as_shape(k, "k"))
+
+
+_drawing = threading.Lock()
+"""Held while key and count of a stream are replaced, both at once."""
+
+hold_while_forking(_drawing)
+
+
+def _advanced(stream: RngStream, old: Any, new: tuple[Any, Any]) -> bool:
+    """Replace key and count of a stream, unless another thread has done so.
+
+    Args:
+      stream: the stream.
+      old: its key and count as they were read; None if they are replaced in any case.
+      new: what they become.
+
+    Returns:
+      Whether they were replaced.
+    """
+    boxes: tuple[Any, Any] = stream.key, stream.count
+    for box in reversed(boxes):
+        box._check_level("an assignment to the value")
+    with _drawing:
+        if old is not None and any(box._value is not x for box, x in zip(boxes, old, strict=True)):
+            return False
+        for box, x in zip(boxes, new, strict=True):
+            put(box, "_value", x)
+    return True
+
+
+@contextlib.contextmanager
+def drawn(stream: RngStream, number: int) -> Iterator[list[Any]]:
+    """Draw several keys; if the block raises, they are as good as not drawn.
+
+    They are not given back if another thread has drawn since.
+    """
+    key, before, after = stream._reserved(number)
+    try:
+        yield [random.fold_in(key, before + n) for n in range(number)]
+    except BaseException:
+        _advanced(stream, (key, after), (key, before))
+        raise
 
 
 class Rngs(Module):
@@ -147,21 +203,32 @@ class Rngs(Module):
             if isinstance(stream, RngStream):
                 yield name, stream
 
-    def fork(self) -> Rngs:
-        """Return streams of their own, whose keys are drawn from these."""
-        return Rngs({name: stream.fork() for name, stream in self.items()})
-
-    def split(self, k: int | Shape) -> Rngs:
-        """Return streams of their own with arrays of keys, drawn from these.
+    def fork(self, *, split: Any = None) -> Rngs:
+        """Make streams whose keys are drawn from these.
 
         Args:
-          k: how many keys, or a shape.
+          split: None for one key each, how many keys or their shape; or a mapping of filters to
+            these, where a stream that no filter takes gets one key.
+
+        >>> rngs = Rngs(params=0, dropout=1).fork(split={"dropout": 4})
+        >>> rngs.params.key.shape, rngs.dropout.key.shape
+        ((), (4,))
+        """
+        ways = _shapes(split)
+        shapes = {name: _first_way(ways, (name,), stream) for name, stream in self.items()}
+        return Rngs({name: x.fork(split=shapes[name]) for name, x in self.items()})
+
+    def split(self, k: Any) -> Rngs:
+        """Make streams with arrays of keys, which are drawn from these.
+
+        Args:
+          k: how many keys, or their shape; or a mapping of filters to these, where a stream that
+            no filter takes gets one key.
 
         >>> Rngs(0, dropout=1).split(4).dropout.key.shape
         (4,)
         """
-        shape = as_shape(k, "k")
-        return Rngs({name: stream.split(shape) for name, stream in self.items()})
+        return self.fork(split=k if isinstance(k, Mapping) else as_shape(k, "k"))
 
 
 class RngBackups:
@@ -191,7 +258,7 @@ def restore_rngs(backups: RngBackups) -> None:
         repeat themselves.
     """
     for stream, key, count in backups:
-        stream.key.value, stream.count.value = key, count
+        _advanced(stream, None, (key, count))
 
 
 def split_rngs(
@@ -234,7 +301,7 @@ def split_rngs(
         split = random.split(key, shape)
         return split[0] if squeeze else split
 
-    return _replacing(node, {only: keys}, "split_rngs")
+    return _replacing(node, [(to_predicate(only), keys)], "split_rngs")
 
 
 def fork_rngs(node: Any = _MISSING, /, *, split: Any = None) -> Any:
@@ -260,20 +327,33 @@ def fork_rngs(node: Any = _MISSING, /, *, split: Any = None) -> Any:
     >>> bool(rngs() == inner)
     False
     """
+    ways = [
+        (takes, functools.partial(_split_or_not, shape=shape)) for takes, shape in _shapes(split)
+    ]
+    return _replacing(node, ways, "fork_rngs")
+
+
+def _shapes(split: Any) -> list[tuple[Any, Shape | None]]:
+    """Return the filters of streams, and the shape of the keys that each says."""
     ways = split if isinstance(split, Mapping) else {...: split}
-    makers: dict[Any, Callable[[Any], Any]] = {}
-    for filter_, number in ways.items():
-        shape = None if number is None else as_shape(number, "split")
-        makers[filter_] = functools.partial(_split_or_not, shape=shape)
-    return _replacing(node, makers, "fork_rngs")
+    return [
+        (to_predicate(filter_), None if number is None else as_shape(number, "split"))
+        for filter_, number in ways.items()
+    ]
+
+
+def _first_way(ways: list[tuple[Any, Any]], path: Path, stream: RngStream) -> Any:
+    """Return what stands beside the first filter that takes a stream; None without one."""
+    parts = [((*path, name), getattr(stream, name)) for name in ("key", "count")]
+    chosen = (way for takes, way in ways if all(takes(*part) for part in parts))
+    return next(chosen, None)
 
 
 def _split_or_not(key: Any, shape: Shape | None) -> Any:
     return key if shape is None else random.split(key, shape)
 
 
-def _replacing(node: Any, makers: Mapping[Any, Callable[[Any], Any]], function: str) -> Any:
-    ways = [(to_predicate(filter_), make) for filter_, make in makers.items()]
+def _replacing(node: Any, ways: list[tuple[Any, Any]], function: str) -> Any:
     if inspect.isroutine(node):
         raise ArgumentTypeError.refusing(
             "node", node, "is a function; to decorate it, write the parentheses", function
@@ -292,22 +372,22 @@ def _replacing(node: Any, makers: Mapping[Any, Callable[[Any], Any]], function: 
     return decorate
 
 
-def _replace(node: Any, ways: list[tuple[Any, Callable[[Any], Any]]]) -> RngBackups:
+def _replace(node: Any, ways: list[tuple[Any, Any]]) -> RngBackups:
     chosen = []
     for path, stream in iter_graph(node):
         if isinstance(stream, RngStream):
-            parts = [((*path, name), getattr(stream, name)) for name in ("key", "count")]
-            for takes, make in ways:
-                if all(takes(*part) for part in parts):
-                    chosen.append((stream, make))
-                    _single(stream)
-                    break
+            make = _first_way(ways, path, stream)
+            if make is not None:
+                chosen.append((stream, make))
+                _single(stream)
     kept = []
     for stream, make in chosen:
         keys = make(stream())
-        kept.append((stream, stream.key.value, stream.count.value))
-        stream.key.value = keys
-        stream.count.value = zeros(keys.shape, np.uint32)
+        new = keys, zeros(keys.shape, np.uint32)
+        old = stream.key.value, stream.count.value
+        while not _advanced(stream, old, new):  # another thread draws from it
+            old = stream.key.value, stream.count.value
+        kept.append((stream, *old))
     return RngBackups(kept)
 
 

@@ -6,13 +6,20 @@ values of its Variables are read.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import operator
-from typing import Any
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any, TypeAlias
 
 from gpushard.cache import exact_key
+from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.nnx.graphdef import (
     ARRAY,
     ARRAYS,
+    NODE,
     OBJECT,
     SAME,
     STATIC,
@@ -20,16 +27,20 @@ from gpushard.nnx.graphdef import (
     VARIABLE,
     GraphDef,
     graphdef_of,
+    shown_path,
 )
 from gpushard.nnx.levels import Leveled
 from gpushard.nnx.module import Module
 from gpushard.nnx.variable import Variable, put
-from gpushard.nnx.walk import ordered
-from gpushard.tree.node import NODES, namedtuple_node
+from gpushard.nnx.walk import MAPPINGS, Path, is_method, is_shared, items_of, keys_of, node_of
 
 _is = operator.is_
 _metadata_of = operator.attrgetter("_metadata")
 _value_of = operator.attrgetter("_value")
+
+
+Checks: TypeAlias = list[tuple[Any, list[Any], list[Any]]]
+"""Containers that are filled in place, their keys in order, and their children."""
 
 
 class Plan:
@@ -40,7 +51,7 @@ class Plan:
 
     __slots__ = ("checks", "graphdef", "ids", "metadata", "objects", "places", "variables")
 
-    def __init__(self, part: Part, checks: list[tuple[Any, list[Any], list[Any]]]) -> None:
+    def __init__(self, part: Part, checks: Checks) -> None:
         self.graphdef = part.graphdef
         self.objects = part.objects[1:]
         self.ids = frozenset(map(id, part.objects))
@@ -54,7 +65,7 @@ class Plan:
         for container, keys, values in self.checks:
             if len(container) != len(values):
                 return False
-            if type(container) is dict:
+            if isinstance(container, dict):
                 if [*container] != keys or not all(map(_is, container.values(), values)):
                     return False
             elif not all(map(_is, container, values)):
@@ -132,14 +143,21 @@ class Splitter:
         entries: list[Any] = []
         leaves: list[Any] = []
         variables: list[Any] = []
-        checks: list[tuple[Any, list[Any], list[Any]]] | None = []
+        checks: Checks | None = []
+        unfinished: set[int] = set()
         pending = [root]
         while pending:
             x = pending.pop()
             cls = type(x)
-            if isinstance(x, Leveled) or cls is dict or cls is list:
+            if cls is _End:
+                unfinished.discard(x.number)
+                continue
+            node = node_of(x)
+            if isinstance(x, Leveled) or (node is not None and is_shared(x)):
                 number = numbers.get(id(x))
                 if number is not None:
+                    if number in unfinished:
+                        raise _circle(x, entries)
                     entries.append((SAME, number - start))
                     if number < start:
                         checks = None
@@ -150,34 +168,30 @@ class Splitter:
                     entries.append((VARIABLE, cls, tuple(sorted(x._metadata.items()))))
                     leaves.append(x._value)
                     variables.append(x)
-                    continue
-                if cls is list:
-                    container, given, keys, order = x, [], list(range(len(x))), None
-                else:
-                    container = vars(x) if isinstance(x, Module) else x
-                    given = list(container)
-                    keys = ordered(given)
-                    order = None if cls is not dict or keys == given else tuple(given)
-                entries.append((OBJECT, cls, tuple(keys), order))
-                if checks is not None:
-                    values = list(x) if cls is list else list(container.values())
-                    checks.append((container, given, values))
-                pending += [container[key] for key in reversed(keys)]
+                elif cls is list or cls in MAPPINGS or isinstance(x, Leveled):
+                    pending += reversed(_enter(x, entries, checks))
+                    if cls is defaultdict:
+                        checks = None
+                elif node is not None:
+                    own, aux = node.flatten(x)
+                    entries.append((NODE, cls, aux, len(own)))
+                    unfinished.add(len(objects) - 1)
+                    pending += [_End(len(objects) - 1), *reversed(own)]
+                    checks = None
+            elif node is not None:
+                own, aux = node.flatten(x)
+                entries.append((TREE, cls, aux, len(own)))
+                pending += reversed(own)
+                if cls is not tuple:
+                    checks = None
             elif isinstance(x, ARRAYS):
                 entries.append((ARRAY,))
                 leaves.append(x)
                 variables.append(None)
                 checks = None
             else:
-                node = NODES.get(cls) or namedtuple_node(cls)
-                if node is None or x is None:
-                    entries.append((STATIC, exact_key(x), x))
-                    continue
-                own, aux = node.flatten(x)
-                entries.append((TREE, cls, aux, len(own)))
-                pending += reversed(own)
-                if cls is not tuple:
-                    checks = None
+                entries.append((STATIC, exact_key(x), x))
+                _check_static(x, entries)
         own_known = None
         if known is not None:
             own_known = tuple([known.get(id(x), -1) for x in objects[start:]])
@@ -190,3 +204,75 @@ class Splitter:
         else:
             self._sets.append(frozenset(map(id, part.objects)))
         return part
+
+
+class _End:
+    """Stands after the children of a node that is made of them."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def _enter(x: Any, entries: list[Any], checks: Checks | None) -> list[Any]:
+    """Write down a Module or a container that is filled in place, and return its children."""
+    cls = type(x)
+    if cls is list:
+        entries.append((OBJECT, cls, tuple(range(len(x))), None))
+        if checks is not None:
+            checks.append((x, [], list(x)))
+        return list(x)
+    items, keys = items_of(x), keys_of(x)
+    order = None if isinstance(x, Module) or keys == list(items) else tuple(items)
+    factory = (x.default_factory,) if cls is defaultdict else ()
+    entries.append((OBJECT, cls, tuple(keys), order, *factory))
+    if checks is not None:
+        checks.append((items, list(items), list(items.values())))
+    return [items[key] for key in keys]
+
+
+def _path(entries: list[Any]) -> Path:
+    """Return the path of the last of the entries so far."""
+    return list(GraphDef(tuple(entries)).paths())[-1]
+
+
+def _circle(x: Any, entries: list[Any]) -> ArgumentError:
+    path = _path([*entries, (STATIC,)])
+    return ArgumentError(
+        f"the graph leads at {shown_path(path)} back into a {type(x).__name__}, which is made of "
+        "its children; break the circle, or hold them in a Module, a dict or a list",
+        argument="node",
+        path=path,
+        type=type(x),
+    )
+
+
+def _check_static(x: Any, entries: list[Any]) -> None:
+    """Check that a static value has no part that is a leaf or a node.
+
+    Raises:
+      ArgumentTypeError: it has: copies of the graph would share that part.
+    """
+    parts: Any = ()
+    if isinstance(x, Mapping):
+        parts = x.values()
+    elif isinstance(x, list | tuple | AbstractSet | deque):
+        parts = x
+    elif dataclasses.is_dataclass(x) and not isinstance(x, type):
+        parts = [getattr(x, each.name, None) for each in dataclasses.fields(x)]
+    elif isinstance(x, functools.partial):
+        bound = [*x.args, *x.keywords.values(), x.func]
+        parts = [each for each in bound if isinstance(each, Leveled) or is_method(each)]
+    for part in parts:
+        if isinstance(part, Leveled | ARRAYS) or is_method(part):
+            path = _path(entries)
+            raise ArgumentTypeError(
+                f"the {type(x).__name__} at {shown_path(path) or 'the root'} has a "
+                f"{type(part).__name__}, and its type is no container here; use a dict, a list or "
+                "a Module, or register the type. Try: gs.tree_util.register_dataclass, or "
+                "gs.tree.register_node",
+                argument="node",
+                path=path,
+                type=type(x),
+            )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
-from typing import Any
+from typing import Any, Generic
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.nnx.filters import Filter, predicates
-from gpushard.nnx.variable import Variable, put, shown
+from gpushard.nnx.variable import T, Variable, put, shown
 from gpushard.tree.node import NODES, DictKey, Node
 
 # fmt: off
@@ -24,7 +24,7 @@ def key_order(key: Any) -> tuple[Any, ...]:
     return (0, key) if kind is int else (1, key) if kind is str else (2, kind.__name__, repr(key))
 
 
-class State(MutableMapping[Any, Any]):
+class State(MutableMapping[Any, Any], Generic[T]):
     """Leaves of a graph by path, as nested mappings; a pytree.
 
     Args:

@@ -11,10 +11,11 @@ from gpushard import tree
 from gpushard.errors import ArgumentError
 from gpushard.nnx.boundary import NodeStates, check_aliases, graph_leaves, prefixes
 from gpushard.nnx.filters import Filter
+from gpushard.nnx.graph import state_of
 from gpushard.nnx.graphdef import GraphDef, build
 from gpushard.nnx.levels import Leveled
 from gpushard.nnx.splitter import Splitter
-from gpushard.nnx.state import check_taken, divided, from_flat_state
+from gpushard.nnx.state import check_taken, divided
 
 __all__ = ["from_tree", "to_tree", "update_context"]
 
@@ -35,7 +36,7 @@ class SplitContext:
         flat = list(zip(part.graphdef.leaf_paths(), boxes, strict=True))
         parts = divided(flat, filters or (...,), "flatten")
         check_taken(parts[-1], "flatten")
-        return part.graphdef, *map(from_flat_state, parts[:-1])
+        return part.graphdef, *map(state_of, parts[:-1])
 
 
 class MergeContext:

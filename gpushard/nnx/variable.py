@@ -6,16 +6,28 @@ import copy
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, Self
+from types import MemberDescriptorType
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self
 
 import numpy as np
 
 from gpushard import tree
 from gpushard.array.array import Array
 from gpushard.errors import ArgumentTypeError
+from gpushard.nnx.axis_names import laid_out
 from gpushard.nnx.levels import Leveled, level
 from gpushard.ops.bind import bind
+from gpushard.transforms.captured import CONTAINERS, guard
 from gpushard.tree.node import NODES, GetAttrKey, Node
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 # fmt: off
 __all__ = [
@@ -30,6 +42,7 @@ class Annotated(NamedTuple):
 
     value: Any
     metadata: dict[str, Any]
+    placed: bool = False  # whether it lies where it is to lie
 
 
 class _Opener:
@@ -42,20 +55,24 @@ class _Opener:
         return bind(row, [_value_of(x) for x in args], params, out_sharding)
 
 
-class Variable(Leveled):
+class Variable(Leveled, Generic[T]):
     """A box with a value, which functions that get it may replace.
 
-    What a Variable has not itself, its shape, dtype and methods, comes from the value; so do
-    operators, `len` and iteration. `==` and `hash` are about the box. Subclasses say what kind of
-    value it is, and filters choose by that.
+    What a Variable has not itself, its shape, dtype and methods, comes from the value. So do all
+    operators, `len`, `in` and iteration: `a == b` compares values, `a is b` asks for the same box,
+    and a Variable has no hash. `bool` of a value with a length asks whether that is above 0.
+    Subclasses say what kind of value it is, and filters choose by that. `Variable[T]`, in
+    annotations, has a value of type `T`.
 
     Args:
       value: an array, or what stands for one.
       **metadata: what is said about the value; each is an attribute. `sharding` and
-        `sharding_names` are the same: the mesh axes of each dim.
+        `sharding_names` are the same: the mesh axes of each dim. Within `with mesh:` or `set_mesh`
+        the value is laid out so, as a constraint in a traced function.
 
     Raises:
       ArgumentTypeError: the value is a Variable itself.
+      ShardingError: there is a mesh around that lacks an axis, or fewer dims than axes.
 
     >>> import gpushard as gs
     >>> rate = gs.nnx.Variable(gs.numpy.ones(3), unit="s")
@@ -68,7 +85,6 @@ class Variable(Leveled):
 
     __array_priority__ = 100
     interpreter = _Opener()
-    __hash__ = object.__hash__
 
     _value: Any
     _metadata: dict[str, Any]  # never changed, but replaced
@@ -76,20 +92,27 @@ class Variable(Leveled):
     def __init__(self, value: Any, **metadata: Any) -> None:
         if "sharding" in metadata:
             metadata["sharding_names"] = metadata.pop("sharding")
+        placed = isinstance(value, Annotated) and value.placed
         if isinstance(value, Annotated):
             value, metadata = value.value, {**value.metadata, **metadata}
+        if not placed and "sharding_names" in metadata:
+            value = laid_out(value, metadata["sharding_names"], type(self).__name__)
         put(self, "_nnx_level", level())
         put(self, "_metadata", metadata)
         put(self, "_value", _unboxed(value))
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
+        without_slots(cls)
         NODES[cls] = _NODE
 
     @property
-    def value(self) -> Any:
+    def value(self) -> T:
         """The value; it may be set to another one."""
-        return self._value
+        value = self._value
+        if guard() is not None and isinstance(value, CONTAINERS):
+            self._watch(value, "value")
+        return value
 
     @value.setter
     def value(self, new: Any) -> None:
@@ -175,7 +198,7 @@ class Variable(Leveled):
         if hasattr(getattr(type(self), name, None), "__set__"):
             put(self, name, new)
             return
-        if hasattr(type(self), name):
+        if hasattr(type(self), name) or name == "__orig_class__":  # `typing` sets it
             raise AttributeError(
                 f"{name!r} is an attribute of the class {type(self).__name__}, which hides "
                 "metadata of that name; choose another"
@@ -217,6 +240,17 @@ class Variable(Leveled):
     def __iter__(self) -> Iterator[Any]:
         return iter(self._value)
 
+    def __contains__(self, item: object) -> bool:
+        return _value_of(item) in self._value
+
+    def __eq__(self, other: object) -> Any:  # and so there is no hash: values change
+        return self._value == _value_of(other)
+
+    def __bool__(self) -> bool:
+        value = self._value
+        scalar = not hasattr(value, "__len__") or getattr(value, "shape", None) == ()
+        return bool(value) if scalar else len(value) > 0
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.array(self._value, dtype) if copy else np.asarray(self._value, dtype, copy=copy)
 
@@ -256,6 +290,23 @@ class Variable(Leveled):
 
 put = object.__setattr__
 
+
+def slots_of(cls: type) -> list[str]:
+    """Return the names of the attributes of a class that are in slots."""
+    parts = [vars(base).items() for base in cls.__mro__]
+    return [name for part in parts for name, x in part if isinstance(x, MemberDescriptorType)]
+
+
+def without_slots(cls: type) -> None:
+    """Have attributes that a class names in `__slots__` be like all others.
+
+    A graph is taken apart into attributes by name, which a slot would hide.
+    """
+    for name in slots_of(cls):
+        if name in vars(cls):
+            delattr(cls, name)
+
+
 _FOR_LIBRARIES = {"__cuda_array_interface__", "__dlpack__", "__dlpack_device__"}
 _OF_VALUES = frozenset({"_shape", "_dtype", "_weak_type", *_FOR_LIBRARIES})
 """What functions and other libraries look at of what they get."""
@@ -274,14 +325,14 @@ def _delegated() -> None:
     for name in (*both, "pow"):
         call = getattr(operator, f"__{name}__")
         setattr(Variable, f"__i{name}__", lambda a, b, call=call: _changed(a, call, b))
-    for name in ("lt", "le", "gt", "ge"):
+    for name in ("ne", "lt", "le", "gt", "ge"):
         call = getattr(operator, f"__{name}__")
         setattr(Variable, f"__{name}__", lambda a, b, call=call: call(a._value, _value_of(b)))
     for name in ("neg", "pos", "abs", "invert", "index"):
         call = getattr(operator, f"__{name}__")
         setattr(Variable, f"__{name}__", lambda a, call=call: call(a._value))
     for name, call in (
-        ("bool", bool), ("int", int), ("float", float), ("complex", complex), ("len", len),
+        ("int", int), ("float", float), ("complex", complex), ("len", len),
         ("trunc", math.trunc), ("floor", math.floor), ("ceil", math.ceil),
     ):  # fmt: skip
         setattr(Variable, f"__{name}__", lambda a, call=call: call(a._value))
@@ -362,33 +413,33 @@ _NODE = Node(
 NODES[Variable] = _NODE
 
 
-class Param(Variable):
+class Param(Variable[T]):
     """What is trained."""
 
 
-class BatchStat(Variable):
+class BatchStat(Variable[T]):
     """What is known of the batches so far, such as a running mean."""
 
 
-class Cache(Variable):
+class Cache(Variable[T]):
     """What is kept for the next call."""
 
 
-class Intermediate(Variable):
+class Intermediate(Variable[T]):
     """What a call leaves behind to be looked at."""
 
 
-class Perturbation(Variable):
+class Perturbation(Variable[T]):
     """What is added to a value within, so that its gradient can be asked for."""
 
 
-class RngState(Variable):
+class RngState(Variable[T]):
     """What random numbers are drawn from."""
 
 
-class RngKey(RngState):
+class RngKey(RngState[T]):
     """The key of a stream of random numbers."""
 
 
-class RngCount(RngState):
+class RngCount(RngState[T]):
     """How often a stream was drawn from."""

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, TypeAlias
 from gpushard.errors import ArgumentError, UnboundAxisError
 from gpushard.geometry.mesh import Mesh
 from gpushard.ops.bind import Interpreter, creating
+from gpushard.transforms.captured import Guard
 from gpushard.transforms.traced import user_line
 
 Names: TypeAlias = "tuple[NamedDim, ...]"
@@ -135,13 +136,15 @@ class Frame:
 
     def __enter__(self) -> None:
         """Have operations without operands, and collectives, in this call."""
-        self._before: Any = _innermost.set(self), creating.set(self.interpreter)
+        self._before: Any = _innermost.set(self), creating.set(self.interpreter), Guard()
+        self._before[2].__enter__()
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, *error: Any) -> None:
         self.is_open = False
-        inside, around = self._before
+        inside, around, captured = self._before
         creating.reset(around)
         _innermost.reset(inside)
+        captured.__exit__(*error)
 
 
 _orders = itertools.count()

@@ -110,32 +110,34 @@ class Replay:
         return tree.unflatten(self.structure, arrays)
 
 
-_OPTIONS = 16
-"""Options of one function, such as shardings, whose executables another `jit` of it finds."""
+OPTIONS = 16
+"""For how many options, such as shardings over other meshes, `jit(f)` finds what it traced before.
+
+What `jit` returned keeps its own cache as long as it lives.
+"""
 
 _caches: WeakKeyDictionary[Any, BoundedCache[BoundedCache[Replay]]] = WeakKeyDictionary()
-"""For each function, and the last options, what it was traced to; `jit(f)` in a loop finds it."""
+"""For each function and options what it was traced to, for `jit(f)` where it is called, too."""
 
 _every: WeakSet[BoundedCache[Replay]] = WeakSet()
-"""Caches of all functions and options."""
+"""All caches, also those that no function leads to."""
 
 
 def _cache_of(fun: Any, options: Options) -> BoundedCache[Replay]:
     """Return the cache of what a function was traced to with such options."""
     cache: BoundedCache[Replay] | None = None
     key = options.key()
+    cache: BoundedCache[Replay] | None = None
+    of_options: BoundedCache[BoundedCache[Replay]] | None = None
     if key is not None:
         with contextlib.suppress(TypeError):  # which has no hash, or cannot be referred to weakly
-            known = _caches.get(fun)
-            if known is None:
-                known = _caches.setdefault(fun, BoundedCache(_OPTIONS))
-            cache = known.get(key)
-            if cache is None:
-                cache = BoundedCache(_CACHE_BYTES)
-                known.put(key, cache, 1)
+            of_options = _caches.setdefault(fun, BoundedCache(OPTIONS))
+            cache = of_options.get(key)
     if cache is None:
         cache = BoundedCache(_CACHE_BYTES)
-    _every.add(cache)
+        _every.add(cache)
+        if of_options is not None:
+            of_options.put(key, cache, 1)
     return cache
 
 

@@ -31,6 +31,7 @@ from gpushard.ops.row import Params, Row
 from gpushard.ops.scalars import KINDS
 from gpushard.placement.device_put import device_put
 from gpushard.runtime.runtime import Runtime
+from gpushard.transforms.captured import Guard
 from gpushard.transforms.executable import array_of, var_of
 from gpushard.transforms.frames import innermost
 from gpushard.transforms.graph import Graph, Step, Var
@@ -171,7 +172,8 @@ class Trace:
         inside = _innermost.set(self)
         around = creating.set(creating.get() if mapped else self)
         try:
-            yield
+            with Guard():
+                yield
         finally:
             self.is_open = False
             creating.reset(around)

@@ -671,6 +671,22 @@ def test_in_place_operators_keep_the_type() -> None:
         np.testing.assert_array_equal(np.asarray(x), want)
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (6,), (1, 6), (4, 1), (1, 1, 1)])
+def test_in_place_operators_broadcast_to_a_larger_shape(shape: tuple[int, ...]) -> None:
+    value, other = np.full(shape, 3, np.float32), np.arange(1.0, 25).reshape(4, 6)
+    operators = [
+        (operator.iadd, np.add), (operator.isub, np.subtract), (operator.imul, np.multiply),
+        (operator.itruediv, np.divide),
+    ]  # fmt: skip
+    for operate, ufunc in operators:
+        before = gs.numpy.asarray(value)
+        want = ufunc(value.astype(float), other).astype(np.float32)
+        for got in (operate(before, other), gs.jit(operate)(before, other)):
+            assert (got.shape, got.dtype) == (want.shape, np.float32)
+            np.testing.assert_array_equal(np.asarray(got), want)
+        assert before.shape == shape
+
+
 def test_errors_survive_pickling() -> None:
     with pytest.raises(ArgumentError) as caught:
         gs.numpy.zeros(-1)

@@ -1,5 +1,9 @@
 """Bad input of transforms: a typed error that says what is wrong, and nothing has changed."""
 
+import collections
+import dataclasses
+import functools
+import types
 from typing import Any
 
 import numpy as np
@@ -66,6 +70,41 @@ def mapped(f: Any, **options: Any) -> Any:
 
 def first(m: Any, *more: Any) -> Any:
     return m.w.value * 2
+
+
+class Applied(nnx.Module):
+    def __init__(self, part: Any) -> None:
+        self.part = part
+
+    def apply(self, x: Any) -> Any:
+        return self.part.w * x
+
+    __call__ = apply
+
+
+@gs.tree_util.register_dataclass
+@dataclasses.dataclass
+class Holder:
+    part: Any
+
+
+def circle(m: Any) -> Any:
+    other = nnx.clone(m)
+    holder = Holder(other.part)
+    other.part.again = holder
+    return holder
+
+
+def captured_list(m: Any) -> Any:
+    m = nnx.clone(m)
+    m.part.items = []
+    return jit(lambda x: m.part.items.append(x))(1.0)
+
+
+def under(make: Any) -> Any:
+    """Make something where a mesh is around."""
+    with gs.set_mesh(MESH):
+        return make()
 
 
 def assigned(m: Any) -> Any:
@@ -339,6 +378,65 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     ),
     "an unbound axis": (
         lambda m: jit(lambda m: gs.lax.psum(m.w.value, "x"))(m), UnboundAxisError, "'x'",
+    ),
+    # Modules that are bound to the function
+    "a bound method": (
+        lambda m: jit(Applied(m.part).apply), ArgumentTypeError, r"Try: .*m\.apply\(x\)\)\(m, x\)",
+    ),
+    "a callable Module": (
+        lambda m: jit(Applied(m.part)), ArgumentTypeError, r"Try: .*: m\(x\)\)\(m, x\)",
+    ),
+    "a partial bound method": (
+        lambda m: jit(functools.partial(Applied(m.part).apply)), ArgumentTypeError, "bound to it",
+    ),
+    "a partial Module": (
+        lambda m: jit(functools.partial(functools.partial(first, m.part), 1)),
+        ArgumentTypeError, "bound to it",
+    ),
+    "a partial Variable by name": (
+        lambda m: jit(functools.partial(first, more=[m.w])), ArgumentTypeError, "bound to it",
+    ),
+    "a Module that is a pytree": (
+        lambda m: types.new_class("M", (nnx.Module,), {"pytree": True}), ArgumentError,
+        "class M cannot be a pytree",
+    ),
+    # What is shared, and what is captured
+    "a container of no type": (
+        lambda m: jit(first)(with_static(m, collections.deque([nnx.Param(1.0)]))),
+        ArgumentTypeError, r"deque at \.part\.options has a Param.*Try: ",
+    ),
+    "a partial attribute": (
+        lambda m: nnx.clone(with_static(m, functools.partial(first, m.part))), ArgumentTypeError,
+        r"partial at \.part\.options has a Plain",
+    ),
+    "a circle through a dataclass": (
+        lambda m: nnx.split(circle(m)), ArgumentError,
+        r"at \.part\.again back into a Holder.*break the circle",
+    ),
+    "a list of a captured Module": (
+        captured_list, TraceContextError, r"change of the list 'items' of m\.part, a Plain",
+    ),
+    "a pop of a Variable": (lambda m: nnx.pop(m.w, ...), ArgumentTypeError, "would be removed"),
+    "a split of streams into less than none": (
+        lambda m: nnx.Rngs(0, a=1).split({"a": -1}), ArgumentError, "split",
+    ),
+    "a fork of streams into a text": (
+        lambda m: nnx.Rngs(0).fork(split="many"), ArgumentTypeError, "split",
+    ),
+    # Names beside values
+    "a name that the mesh lacks": (
+        lambda m: under(lambda: nnx.Param(gnp.ones((4, 2)), sharding=("y",))), ShardingError, "'y'",
+    ),
+    "more names than dims": (
+        lambda m: under(lambda: nnx.Param(gnp.ones(4), sharding=("x", None))), ShardingError,
+        "Param: .*has 2 names",
+    ),
+    "names that are no tuple": (
+        lambda m: under(lambda: nnx.Param(gnp.ones(4), sharding="x")), ArgumentTypeError, "tuple",
+    ),
+    "a name that the mesh lacks in jit": (
+        lambda m: under(lambda: jit(lambda x: nnx.Param(x, sharding=("y",)).value)(gnp.ones(4))),
+        ShardingError, "'y'",
     ),
     # Stages
     "a compiled call with another structure": (

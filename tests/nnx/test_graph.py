@@ -331,7 +331,9 @@ BAD = {
     "True first": (lambda m: nnx.state(m, True, nnx.Param), ArgumentError, "before other"),
     "no filter": (lambda m: nnx.split(m, 3.5), ArgumentTypeError, "3.5"),
     "split of a number": (lambda m: nnx.split(5), ArgumentTypeError, "must be a Module"),
-    "split of a Variable": (lambda m: nnx.split(m.part.kernel), ArgumentTypeError, "Module"),
+    "update of a Variable with parts": (
+        lambda m: nnx.update(m.part.kernel, {"a": 1}), ArgumentError, "has a Param there",
+    ),
     "state of a function": (lambda m: nnx.state(len), ArgumentTypeError, "must be a Module"),
     "merge of no GraphDef": (lambda m: nnx.merge(m, nnx.state(m)), ArgumentTypeError, "graphdef"),
     "merge of no State": (lambda m: nnx.merge(nnx.graphdef(m), 3), ArgumentTypeError, "state"),
@@ -405,3 +407,37 @@ def test_bad_input_is_refused_and_changes_nothing(name: str) -> None:
         call(m)
     assert difference(m, before, list(zip(objects, objects_of(before), strict=True))) == ""
     nnx.update(m, nnx.state(m, nnx.Param))
+
+
+ROOTS: dict[str, Any] = {
+    "Param": lambda: nnx.Param(gs.numpy.arange(4.0), unit="s"),
+    "Variable of a pytree": lambda: nnx.Variable({"a": gs.numpy.ones(2), "b": gs.numpy.zeros(3)}),
+    "array": lambda: gs.numpy.arange(4.0),
+    "host array": lambda: np.arange(4.0),
+    "list": lambda: [nnx.Param(gs.numpy.ones(2)), 3],
+    "empty list": lambda: [],
+    "Module": Plain,
+}
+
+
+@pytest.mark.parametrize("kind", ROOTS)
+def test_anything_with_leaves_can_be_the_root(kind: str) -> None:
+    root = ROOTS[kind]()
+    graphdef, state = nnx.split(root)
+    new = nnx.merge(graphdef, state)
+    assert difference(new, root) == "" and (new is not root or isinstance(root, np.ndarray))
+    again = nnx.merge(*pickle.loads(pickle.dumps((graphdef, state))))
+    assert difference(again, root) == ""
+    assert difference(nnx.state(root), state) == "" and nnx.graphdef(root) == graphdef
+    if isinstance(root, nnx.Variable):
+        assert type(state) is type(root) and state is not root
+        graphdef, none, all_of_it = nnx.split(root, nnx.BatchStat, ...)
+        assert list(none) == [] and difference(all_of_it, root) == ""
+        assert difference(nnx.merge(graphdef, none, all_of_it), root) == ""
+        assert nnx.variables(root) is root
+        for new_value in (gs.numpy.zeros(2), type(root)(gs.numpy.zeros(2))):
+            nnx.update(root, new_value)
+            assert root.value.tolist() == [0, 0]
+    both = nnx.NodeStates(graphdef, nnx.split(root, ...)[1:])
+    assert len(both.states) == 1
+    assert difference(nnx.from_tree(nnx.to_tree(root)), root) == ""

@@ -276,7 +276,7 @@ def test_callables_of_any_kind() -> None:
     first, second = nnx.jit(own.method), nnx.jit(own.method)
     del first
     assert second(m, 2.0).tolist() == [3] * 4 and nnx.jit(own)(m, 2.0).tolist() == [2] * 4
-    assert nnx.jit(functools.partial(own, m))(5.0).tolist() == [5] * 4
+    assert nnx.jit(functools.partial(own, x=5.0))(m).tolist() == [5] * 4
     assert nnx.jit(nnx.clone)(m) is not m
 
 

@@ -496,16 +496,17 @@ WRONG: dict[str, tuple[Any, type[GpushardError], str]] = {
         ArgumentError, "deterministic=True or False",
     ),
     "sequential": (lambda: nnx.Sequential(linear(), 3), ArgumentTypeError, r"fns\[1\]=3 must be"),
-    "names": (lambda: partitioned("x", None, "y"), ShardingError, r"\('x', None, 'y'\) are 3"),
+    "names": (lambda: partitioned("x", None, "y"), ShardingError, r"\('x', None, 'y'\) has 3"),
     "a-name": (
-        lambda: nnx.with_partitioning(initializers.normal(), "x"), ArgumentTypeError, "names='x'",
+        lambda: nnx.with_partitioning(initializers.normal(), "x"), ArgumentTypeError,
+        "sharding='x'",
     ),
     "unknown-axis": (lambda: partitioned("z", mesh=True), ShardingError, "'z'"),
     "twice": (lambda: partitioned("data", "data", mesh=True), ShardingError, "'data'"),
     "initializer": (lambda: nnx.with_partitioning(3, ("x",)), ArgumentTypeError, "initializer=3"),
     "variable-names": (
         lambda: nnx.get_partition_spec({"w": nnx.Param(gs.numpy.ones(2), sharding=("x", "y"))}),
-        ShardingError, r"names=\('x', 'y'\) are 2.*\(2,\) has 1 dim",
+        ShardingError, r"sharding=\('x', 'y'\) has 2.*\(2,\) has 1 dim",
     ),
     "specs-of-module": (
         lambda: nnx.get_partition_spec([linear()]), ArgumentTypeError, r"give nnx.state\(module\)",
@@ -548,3 +549,70 @@ def test_a_layer_that_cannot_be_made_has_drawn_nothing(make: Any) -> None:
 
 
 partition_of_three = nnx.with_partitioning(initializers.normal(), ("x", None, "y"))
+
+
+MESHES = gs.make_mesh((2, 4), ("data", "model"))
+PLACED = gs.NamedSharding(MESHES, P(None, "model"))
+MAKERS: dict[str, Any] = {
+    "sharding": lambda: nnx.Param(gs.numpy.ones((4, 8)), sharding=(None, "model")),
+    "sharding_names": lambda: nnx.Variable(np.ones((4, 8)), sharding_names=P(None, "model")),
+    "with_partitioning": lambda: nnx.Linear(
+        4, 8, kernel_init=nnx.with_partitioning(initializers.ones, (None, "model")),
+        rngs=nnx.Rngs(0),
+    ).kernel,
+    "of no argument": lambda: nnx.Param(
+        nnx.with_partitioning(lambda: gs.numpy.ones((4, 8)), sharding=(None, "model"))()
+    ),
+    "in jit": lambda: nnx.jit(
+        lambda x: nnx.Param(x * 1, sharding=(None, "model"))
+    )(gs.numpy.ones((4, 8))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", MAKERS)
+def test_names_lay_out_new_values_within_a_mesh(how: str) -> None:
+    for around in (gs.set_mesh(MESHES), MESHES):
+        with around:
+            v = MAKERS[how]()
+        assert v.value.sharding.is_equivalent_to(PLACED, 2) and v.value.tolist() == [[1] * 8] * 4
+        assert tuple(v.sharding_names) == (None, "model")
+    assert not isinstance(getattr(MAKERS[how]().value, "sharding", None), gs.NamedSharding)
+
+
+def test_names_lay_nothing_out_otherwise() -> None:
+    """A mesh that is given counts; blocks and values without data stay as they are."""
+    other = gs.make_mesh((4,), "model")
+    init = nnx.with_partitioning(initializers.ones, (None, "model"), other)
+    with gs.set_mesh(MESHES):
+        assert nnx.Param(init(KEY, (4, 8))).value.sharding.mesh == other
+        assert nnx.Param(3.0, sharding=("model",)).value == 3.0
+        shape = nnx.eval_shape(lambda: nnx.Param(gs.numpy.ones((4, 8)), sharding=("data",)))
+        assert shape.value.shape == (4, 8)
+        block = gs.shard_map(
+            lambda x: nnx.Param(x, sharding=(None, "model")).value * 2,
+            mesh=MESHES, in_specs=P(None, "model"), out_specs=P(None, "model"),
+        )(gs.numpy.ones((4, 8)))  # fmt: skip
+        assert block.tolist() == [[2] * 8] * 4
+        v = nnx.clone(nnx.Param(gs.numpy.ones((4, 8)), sharding=(None, "model")))
+        v.value = gs.numpy.zeros((4, 8))
+        assert not isinstance(v.value.sharding, gs.NamedSharding)
+
+
+def test_an_initializer_of_any_arguments_takes_names() -> None:
+    init = nnx.with_partitioning(lambda *sizes, fill: gs.numpy.full(sizes, fill), ("a", "b"))
+    v = nnx.Param(init(2, 3, fill=7))
+    assert v.value.tolist() == [[7] * 3] * 2 and v.sharding_names == ("a", "b")
+    with pytest.raises(ShardingError, match="2 names"):
+        init(2, fill=7)
+
+
+def test_a_part_of_a_key_is_enough_where_that_is_said() -> None:
+    m = nnx.Sequential(nnx.Linear(2, 2, rngs=nnx.Rngs(0)))
+    for key, exact, number in (
+        ("kern", True, 0),
+        ("kern", False, 1),
+        ("0", False, 2),
+        (0, True, 2),
+    ):
+        state = nnx.state(m, nnx.PathContains(key, exact=exact))
+        assert len(nnx.to_flat_state(state)) == number, (key, exact)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -205,3 +207,74 @@ def test_a_stream_that_cannot_be_split_leaves_all_as_they_are() -> None:
     with pytest.raises(ArgumentError, match=r"'b' has keys of shape \(3,\)"):
         nnx.split_rngs(rngs, splits=2)
     assert int(rngs.a.count.value) == 0 and same(rngs.a.key.value, random.key(0))
+
+
+class Meeting(nnx.RngCount[Any]):
+    """A count that two threads read before either of them replaces it."""
+
+    @property
+    def value(self) -> Any:
+        count = self._value
+        if threading.get_ident() not in SEEN:
+            SEEN.add(threading.get_ident())
+            BARRIER.wait(30)
+        return count
+
+    @value.setter
+    def value(self, new: Any) -> None:
+        object.__setattr__(self, "_value", new)
+
+
+SEEN: set[int] = set()
+BARRIER = threading.Barrier(2)
+
+
+def draw_key(rngs: nnx.Rngs) -> list[Any]:
+    return [rngs()]
+
+
+def split_and_draw(rngs: nnx.Rngs) -> list[Any]:
+    with nnx.fork_rngs(rngs):
+        pass
+    return [rngs()]
+
+
+@pytest.mark.parametrize("first", [draw_key, split_and_draw])
+@pytest.mark.parametrize("second", [draw_key, lambda rngs: [rngs.fork().default.key.value]])
+def test_threads_that_read_one_count_draw_different_keys(first: Any, second: Any) -> None:
+    rngs = nnx.Rngs(0)
+    vars(rngs.default)["count"] = Meeting(rngs.default.count.value, tag="default")
+    SEEN.clear()
+    SEEN.add(threading.get_ident())
+    with ThreadPoolExecutor(2) as pool:
+        futures = [pool.submit(draw, rngs) for draw in (first, second)]
+        keys = [key for future in futures for key in future.result(60)]
+    keys += [rngs(), rngs()]
+    data = {tuple(np.asarray(gs.random.key_data(key)).tolist()) for key in keys}
+    assert len(data) == len(keys) and len(SEEN) == 3
+
+
+WAYS: list[Any] = [
+    3, (2, 3), {"params": 3}, {"params": None, ...: 2}, {nnx.RngState: (1,)}, {nnx.Param: 4}, {},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("ways", WAYS, ids=repr)
+def test_streams_are_split_by_the_first_filter(ways: Any) -> None:
+    """Whoever splits, keys have the shape that is said, and none is drawn twice."""
+    shapes = {}
+    for name in ("params", "other"):
+        rules = ways if isinstance(ways, dict) else {...: ways}
+        chosen = [size for rule, size in rules.items() if rule in (name, ..., nnx.RngState)]
+        size = chosen[0] if chosen else None
+        shapes[name] = () if size is None else size if isinstance(size, tuple) else (size,)
+    rngs = nnx.Rngs(params=0, other=1)
+    keys: list[Any] = []
+    for new in (rngs.split(ways), rngs.fork(split=ways)):
+        assert {name: stream.key.shape for name, stream in new.items()} == shapes
+        assert all(stream.count.shape == stream.key.shape for _, stream in new.items())
+        keys += [stream.key.value for _, stream in new.items()]
+    keys += [rngs.params(), rngs.other()]
+    data = [np.asarray(gs.random.key_data(key)).reshape(-1, 2) for key in keys]
+    rows = np.concatenate(data)
+    assert len({tuple(row) for row in rows.tolist()}) == len(rows)

@@ -4,6 +4,7 @@ import copy
 import functools
 import operator
 import pickle
+import typing
 from collections import OrderedDict
 from types import MappingProxyType
 from typing import Any
@@ -104,9 +105,81 @@ def test_unary_operators_and_conversions() -> None:
     assert np.asarray(v, np.float32).dtype == np.float32 and v.shape == (2, 3) and v.ndim == 2
 
 
-def test_equality_and_hash_are_of_the_box() -> None:
-    a, b = nnx.Param(1.0), nnx.Param(1.0)
-    assert a == a and a != b and len({a, b}) == 2
+VALUES: list[Any] = [
+    np.arange(3.0), np.zeros(1), np.zeros(0), np.float32(2), np.asarray(0), np.eye(2), 2, 0.0, "a",
+    [1, 2], [], None, (3,),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("first", VALUES, ids=repr)
+def test_comparisons_are_of_values(first: Any) -> None:
+    held = gnp.asarray(first) if isinstance(first, np.ndarray | np.generic) else first
+    for second in (np.arange(3.0), 2, "a", [1, 2]):
+        if isinstance(held, gs.Array) and isinstance(second, str):
+            continue
+        for operate in (operator.eq, operator.ne):
+            try:
+                expected = operate(first, second)
+            except ValueError:
+                continue  # shapes that do not broadcast
+            for other in (second, nnx.Cache(second)):
+                got = operate(nnx.Param(held), other)
+                assert np.array_equal(got, expected), (first, second)
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_truth_and_membership(value: Any) -> None:
+    v = nnx.Param(gnp.asarray(value) if isinstance(value, np.ndarray) else value)
+    if isinstance(value, np.ndarray) and value.ndim:
+        assert bool(v) is (len(value) > 0)
+    else:
+        assert bool(v) is bool(value)
+    if isinstance(value, np.ndarray | list | tuple) and np.ndim(value):
+        for item in (0, 1, 2.0, 3, 7):
+            assert (item in v) == (nnx.Param(item) in v) == (item in value)
+        assert (v in [v]) and (nnx.Variable(2) in [1, 2])
+
+
+def test_a_variable_has_no_hash() -> None:
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(nnx.Param(1.0))
+    a = nnx.Param(1.0)
+    assert a is a and a is not a.copy() and a == a.copy()
+
+
+def test_types_in_annotations() -> None:
+    for kind in (nnx.Variable, nnx.Param, nnx.RngKey):
+        v = kind[gs.Array](gnp.ones(2), unit="s")
+        assert type(v) is kind and v.get_metadata() == {"unit": "s"}
+    assert typing.get_args(nnx.State[nnx.Param]) == (nnx.Param,)
+    assert typing.get_args(nnx.GraphDef[nnx.Linear]) == (nnx.Linear,)
+
+
+def test_slots_are_attributes_as_others() -> None:
+    class Velocity(nnx.Variable[Any]):
+        __slots__ = ("unit",)
+
+    class Slotted(nnx.Module):
+        __slots__ = ("__hidden", "plain", "weight")
+
+        def __init__(self) -> None:
+            self.plain, self.weight, self.__hidden = 3, Velocity(gnp.ones(2)), [nnx.Param(1.0)]
+            self.weight.unit = "m/s"
+
+        def hidden(self) -> Any:
+            return self.__hidden
+
+    m = Slotted()
+    graphdef, state = nnx.split(m)
+    copies = [
+        nnx.clone(m), nnx.merge(graphdef, state), copy.copy(m), copy.deepcopy(m),
+        nnx.jit(lambda m: m)(nnx.clone(m)),
+    ]  # fmt: skip
+    for other in copies:
+        assert other.plain == 3 and other.weight.unit == "m/s" and other.hidden()[0].value == 1.0
+    assert len(nnx.to_flat_state(state)) == 2
+    nnx.jit(lambda m: setattr(m, "plain", 4))(m)
+    assert m.plain == 4 and nnx.graphdef(m) != graphdef
 
 
 def test_metadata() -> None:

@@ -326,3 +326,76 @@ def test_names_of_axes(jax: ModuleType, flax: ModuleType) -> None:
                           tuple(shardings["kernel"].value.spec)])  # fmt: skip
             assert specs["kernel"].value is not None
         assert found[0] == found[1]
+
+
+def test_values_lie_where_names_say_within_a_mesh(jax: ModuleType, flax: ModuleType) -> None:
+    for names in ((None, "model"), ("data", "model"), (("data", "model"),), ("model",)):
+        found = []
+        for library, base, numbers_of in ((nnx, gs, gs.numpy), (flax, jax, jax.numpy)):
+            mesh = mesh_of(base, ("data", "model"), 4, 2)
+            with gs.set_mesh(mesh) if base is gs else jax.set_mesh(mesh):
+                v = library.Param(numbers_of.ones((8, 16)), sharding=names)
+                ones = (init if base is gs else jax.nn.initializers).ones
+                made = library.with_partitioning(ones, sharding=names)
+                layer = library.Linear(8, 16, kernel_init=made, rngs=library.Rngs(0))
+            found.append([entries(v.value), entries(layer.kernel.value)])
+        assert found[0] == found[1] and found[0][0]
+
+
+def test_comparisons_and_truth_of_variables(flax: ModuleType) -> None:
+    values = [np.arange(3.0), np.zeros(1), np.zeros(0), np.eye(2), np.float32(2)]
+    for first in values:
+        ours, theirs = nnx.Param(gs.numpy.asarray(first)), flax.Param(flax_array(first))
+        if np.ndim(first):
+            assert bool(ours) == bool(theirs)
+        if np.ndim(first) == 1:
+            assert [x in ours for x in (0, 2, 5)] == [x in theirs for x in (0, 2, 5)]
+        for second in (2, first, 0 * first):
+            assert np.array_equal(ours == second, theirs == second)
+            assert np.array_equal(ours == nnx.Param(second), theirs == flax.Param(second))
+    for v in (ours, theirs):
+        with pytest.raises(TypeError, match="unhashable"):
+            hash(v)
+
+
+def flax_array(x: Any) -> Any:
+    return pytest.importorskip("jax").numpy.asarray(x)
+
+
+@pytest.mark.filterwarnings("ignore:The 'split' argument:DeprecationWarning")
+def test_shapes_of_streams_that_are_split(flax: ModuleType) -> None:
+    ways: list[Any] = [
+        3, (2, 3), {"params": 3}, {"params": None, ...: 2}, {"params": 2, "other": (4, 5)},
+    ]  # fmt: skip
+    for way in ways:
+        for call in (lambda r, way: r.split(way), lambda r, way: r.fork(split=way)):
+            ours, theirs = (call(x.Rngs(params=0, other=1), way) for x in (nnx, flax))
+            for name in ("params", "other"):
+                assert ours[name].key.shape == theirs[name].key.shape, (way, name)
+
+
+def test_filters_of_parts_of_keys(flax: ModuleType) -> None:
+    for key in ("a", "b", "0", 0, 10, "1"):
+        for path in (("a", "bab"), ("c", 10), (0,), ("x0",), ()):
+            for exact in (True, False):
+                ours, theirs = (
+                    x.PathContains(key, exact=exact)(path, None) for x in (nnx, flax)
+                )  # fmt: skip
+                assert ours == theirs, (key, path, exact)
+
+
+def test_what_is_popped_has_the_first_path_that_a_filter_takes(flax: ModuleType) -> None:
+    for key in ("a", "b", "c", "z"):
+        found = []
+        for library, ones in ((nnx, gs.numpy.ones), (flax, np.ones)):
+            m = library.Module()
+            m.a = m.b = m.c = library.Intermediate(ones(2))
+            found.append(list(library.pop(m, library.PathContains(key))))
+        assert found[0] == found[1]
+
+
+def test_bound_methods_are_refused_by_both(flax: ModuleType) -> None:
+    for library in (nnx, flax):
+        m = library.Linear(2, 2, rngs=library.Rngs(0))
+        with pytest.raises((TypeError, ValueError), match=r"nnx\.jit"):
+            library.jit(m.__call__)

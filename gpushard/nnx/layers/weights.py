@@ -11,7 +11,7 @@ from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype, count
 from gpushard.nn import initializers
-from gpushard.nnx.rngs import Rngs
+from gpushard.nnx.rngs import Rngs, drawn
 from gpushard.nnx.variable import Param, Variable
 from gpushard.numpy.arguments import as_value
 from gpushard.typing import Shape
@@ -65,13 +65,9 @@ def weights(layer: str, rngs: Any, dtype: Any, *wanted: tuple[str, Any, Shape] |
             raise ArgumentTypeError.refusing(
                 argument, init, "must be a function of key, shape and dtype", layer
             )
-    stream = rngs.params
-    drawn = stream.count.value
-    try:
-        return [each and Param(each[1](stream(), each[2], target)) for each in wanted]
-    except BaseException:
-        stream.count.value = drawn
-        raise
+    with drawn(rngs.params, sum(each is not None for each in wanted)) as keys:
+        rest = iter(keys)
+        return [each and Param(each[1](next(rest), each[2], target)) for each in wanted]
 
 
 def as_input(x: Any, layer: str) -> Array:
