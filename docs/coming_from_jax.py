@@ -17,7 +17,7 @@ from typing import Any
 import gpushard as gs
 
 PAGE = Path(__file__).with_name("coming-from-jax.md")
-MODULES = ("", "numpy", "lax", "random", "sharding", "tree", "nn")
+MODULES = ("", "numpy", "lax", "random", "sharding", "tree", "tree_util", "nn")
 UNIMPORTED = ("extend", "flatten_util")
 """Modules of JAX that are there once something has imported them, as other libraries do."""
 
@@ -185,9 +185,8 @@ NEAREST: dict[str, dict[str, str]] = {
         "make_single_device_sharding": "`gs.SingleDeviceSharding(device)`",
         "use_abstract_mesh": "`gs.use_mesh(mesh)`",
     },
-    "tree": {
-        "reduce_associative": "`gs.tree.reduce`",
-        "static": "`gs.tree_util.register_dataclass`, whose `meta_fields` are no leaves",
+    "tree_util": {
+        "default_registry": "nothing: all nodes are registered in one place",
     },
     "nn": {
         "scaled_dot_general": "`gs.numpy.einsum`",

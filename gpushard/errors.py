@@ -60,6 +60,10 @@ class TreeError(GpushardError, ValueError):
     """Pytrees do not match, or a node type is unknown or registered twice."""
 
 
+class NoLeavesError(TreeError, TypeError):
+    """A pytree without leaves, where a reduction needs one."""
+
+
 class MeshError(GpushardError, ValueError):
     """A mesh is malformed: repeated devices or axis names, sizes that do not multiply out."""
 
