@@ -100,7 +100,7 @@ NEAREST: dict[str, dict[str, str]] = {
         "scipy": "`gs.special`",
         "softmax_custom_jvp": "nothing: there are no derivatives",
         "thread_guard": "arrays may be used by several threads",
-        "version": '`importlib.metadata.version("gpushard")`',
+        "version": "`gs.__version__`",
         **dict.fromkeys(
             (
                 "custom_derivatives",
