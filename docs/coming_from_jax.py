@@ -24,10 +24,13 @@ UNIMPORTED = ("extend", "flatten_util")
 ELSEWHERE = ("numpy", "special", "nn", "debug", "multihost", "tree_util", "legacy", "sharding")
 """Where a name is looked for that is not in the module of its name."""
 
+_UNREDUCED = "a spec keeps `unreduced`, and no sharding takes it: arrays hold complete sums"
+
 DIFFERS: dict[str, dict[str, str]] = {
     "": {
         "Array": "`x[i] = value` works; pickles keep the sharding",
         "Device": "a device may be a part of a GPU",
+        "P": _UNREDUCED,
         "device_put": "never through the host where both are on devices",
         "default_backend": '"cpu" or "gpu"',
         "live_arrays": "without those that were deleted",
@@ -59,7 +62,10 @@ DIFFERS: dict[str, dict[str, str]] = {
     },
     "sharding": {
         "NamedSharding": "dims need not be divisible by the axes that split them",
-        "AxisType": "all kinds are alike",
+        "AxisType": "meshes keep types; axes of all types work alike",
+        "Mesh": "meshes that differ in `axis_types` only are equal",
+        "AbstractMesh": "without `abstract_device`",
+        "PartitionSpec": _UNREDUCED,
     },
 }
 """What is to be known of a name that is there."""

@@ -225,7 +225,7 @@ def make_mesh(
     Args:
       axis_shapes: size of each axis.
       axis_names: name of each axis.
-      axis_types: as for `Mesh`.
+      axis_types: as for `Mesh`, but `AxisType.Explicit` by default.
       devices: the devices, row-major; the first of `gpushard.devices()` by default.
 
     Returns:
@@ -267,7 +267,8 @@ def make_mesh(
             sizes=sizes,
             devices=len(chosen),
         )
-    return Mesh(create_device_mesh(sizes, chosen[:needed]), axis_names, axis_types)
+    types = (AxisType.Explicit,) * len(sizes) if axis_types is None else axis_types
+    return Mesh(create_device_mesh(sizes, chosen[:needed]), axis_names, types)
 
 
 def cut_spec(spec: PartitionSpec, shape: Shape) -> PartitionSpec:
