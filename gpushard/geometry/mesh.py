@@ -90,24 +90,20 @@ class _Axes:
     axis_names: tuple[str, ...]
     axis_types: tuple[AxisType, ...]
 
-    def _of_type(self, kind: AxisType) -> tuple[str, ...]:
-        pairs = zip(self.axis_names, self.axis_types, strict=True)
-        return tuple([name for name, each in pairs if each is kind])
-
     @property
     def auto_axes(self) -> tuple[str, ...]:
         """Names of the axes of type `AxisType.Auto`."""
-        return self._of_type(AxisType.Auto)
+        return _axes_of(self, AxisType.Auto)
 
     @property
     def explicit_axes(self) -> tuple[str, ...]:
         """Names of the axes of type `AxisType.Explicit`."""
-        return self._of_type(AxisType.Explicit)
+        return _axes_of(self, AxisType.Explicit)
 
     @property
     def manual_axes(self) -> tuple[str, ...]:
         """Names of the axes of type `AxisType.Manual`."""
-        return self._of_type(AxisType.Manual)
+        return _axes_of(self, AxisType.Manual)
 
     @property
     def are_all_axes_auto(self) -> bool:
@@ -123,6 +119,12 @@ class _Axes:
     def are_all_axes_manual(self) -> bool:
         """Whether there are axes, all of type `AxisType.Manual`."""
         return self.manual_axes == self.axis_names != ()
+
+
+def _axes_of(mesh: _Axes, kind: AxisType) -> tuple[str, ...]:
+    """Return the names of the axes of a type."""
+    pairs = zip(mesh.axis_names, mesh.axis_types, strict=True)
+    return tuple([name for name, each in pairs if each is kind])
 
 
 class AbstractMesh(_Axes):
@@ -481,6 +483,7 @@ class _Door:
     """Holds what a higher layer brings."""
 
     devices: Callable[[], Sequence[Device]]
+    mesh: Callable[[], Mesh | None]
 
 
 _door = _Door()
@@ -489,6 +492,16 @@ _door = _Door()
 def bring_devices(every: Callable[[], Sequence[Device]]) -> None:
     """Say which devices there are, for shardings that are given none."""
     _door.devices = every
+
+
+def bring_mesh(default: Callable[[], Mesh | None]) -> None:
+    """Say which mesh new data goes to, for specs where no mesh is set."""
+    _door.mesh = default
+
+
+def mesh_around() -> Mesh | None:
+    """Return the mesh that bare `PartitionSpec`s refer to, or None."""
+    return current_mesh() or _door.mesh()
 
 
 def every_device() -> Sequence[Device]:

@@ -8,9 +8,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from gpushard.errors import ArgumentTypeError, ShardingError
+from gpushard.errors import ArgumentTypeError, NoMeshError, ShardingError
 from gpushard.geometry.memory_kind import checked_kind, place_on
-from gpushard.geometry.mesh import AbstractMesh, Mesh
+from gpushard.geometry.mesh import AbstractMesh, Mesh, mesh_around
 from gpushard.geometry.partition_spec import UNCONSTRAINED, PartitionSpec, refuse_unreduced
 from gpushard.geometry.sharding import GridSharding
 from gpushard.geometry.tiling import Assignment
@@ -192,3 +192,20 @@ def _check_spec(mesh: Mesh | AbstractMesh, spec: PartitionSpec) -> None:
                 spec=spec,
                 axis=axis,
             )
+
+
+def over_mesh(spec: PartitionSpec, argument: str) -> NamedSharding:
+    """Return the sharding that a bare spec means: over the mesh that is set.
+
+    Raises:
+      NoMeshError: none is.
+    """
+    mesh = mesh_around()
+    if mesh is None:
+        raise NoMeshError(
+            f"{argument}={spec!r} needs a mesh; place within `with mesh:` or use "
+            "NamedSharding(mesh, spec)",
+            argument=argument,
+            spec=spec,
+        )
+    return NamedSharding(mesh, spec)

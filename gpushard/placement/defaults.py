@@ -10,7 +10,15 @@ from typing import Any
 from gpushard.errors import ArgumentTypeError, MeshError, NoDeviceError
 from gpushard.frozen import dataclass
 from gpushard.functions.checks import as_shape
-from gpushard.geometry.mesh import AxisType, Mesh, bring_devices, create_device_mesh, current_mesh
+from gpushard.geometry.mesh import (
+    AxisType,
+    Mesh,
+    bring_devices,
+    bring_mesh,
+    create_device_mesh,
+    current_mesh,
+    mesh_around,
+)
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
@@ -181,6 +189,9 @@ def default_mesh() -> Mesh | None:
     return default.mesh if isinstance(default, OverMesh) else None
 
 
+bring_mesh(default_mesh)
+
+
 def get_default_device() -> Device:
     """Return the device that new data goes to where it goes to one; of a mesh the first."""
     default = _default.get()
@@ -210,7 +221,7 @@ def get_mesh() -> Mesh | None:
     ...     gs.get_mesh()
     Mesh('x': 4)
     """
-    return current_mesh() or default_mesh()
+    return mesh_around()
 
 
 def make_mesh(
