@@ -1950,6 +1950,11 @@ SETTINGS: dict[str, Case] = {
 }
 
 
+def yielding(x: Any) -> Iterator[Any]:
+    """Yield what it takes: no function that can be traced."""
+    yield x
+
+
 class Foreign:
     """A NumPy array that says it is somewhere else, or gives something odd."""
 
@@ -2133,6 +2138,13 @@ INTEROP: dict[str, Case] = {
         RuntimeError,
         ("from_dlpack(x)", "host_to_device", "disallow_explicit"),
         {"level": "disallow_explicit"},
+    ),
+    "a generator function": Case(
+        lambda w: gs.jit(yielding),
+        ArgumentTypeError,
+        TypeError,
+        ("no generator", "return all results"),
+        {"argument": "f"},
     ),
     "mapping of no function": Case(
         mapping(3),

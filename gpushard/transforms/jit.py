@@ -46,6 +46,7 @@ from gpushard.transforms.signature import (
     check_function,
     check_leaf,
     flattened,
+    imitate,
     labelled,
     result_names,
     title,
@@ -123,7 +124,7 @@ class Jitted:
     """A function that is traced once for arguments of a kind; see `jit`."""
 
     def __init__(self, fun: Any, options: Options) -> None:
-        functools.update_wrapper(self, fun, updated=())
+        imitate(self, fun)
         self._fun = fun
         self._options = options
         self._what = title("jit", fun)
@@ -401,7 +402,7 @@ def jit(
       The function. What was traced is kept with `fun`, so another `jit(fun)` finds it.
 
     Raises:
-      ArgumentTypeError: fun is no function, or an argument has a wrong type.
+      ArgumentTypeError: fun cannot be called, or an argument has a wrong type.
       ArgumentError: a number or a name is none of its arguments, one is static and donated, or a
         device is given with shardings.
       NoDeviceError: backend has no devices.

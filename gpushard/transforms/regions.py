@@ -146,18 +146,19 @@ def _in_order(steps: list[Step], graph: Graph) -> list[Step]:
                 reached.add(id(of))
                 needed.append(of)
 
-    def put(step: Step) -> None:
-        if id(step) in done:
-            return
-        done.add(id(step))
-        for x in step.operands:
-            if isinstance(x, Var) and x in maker:
-                put(maker[x])
-        kept.append(step)
-
-    for step in steps:
-        if id(step) in reached:
-            put(step)
+    for last in steps:
+        pending = [last] if id(last) in reached else []
+        while pending:
+            step = pending[-1]
+            makers = [maker.get(x) for x in step.operands if isinstance(x, Var)]
+            before = [each for each in makers if each is not None and id(each) not in done]
+            if before and id(step) not in done:
+                pending.extend(reversed(before))
+                continue
+            pending.pop()
+            if id(step) not in done:
+                done.add(id(step))
+                kept.append(step)
     return kept
 
 

@@ -300,21 +300,23 @@ def reduce_associative(
     >>> tree.reduce_associative(lambda a, b: f"({a}{b})", ["a", ("b", "c"), "d"])
     '((ab)(cd))'
     """
-
-    def halves(values: list[Any]) -> Any:
-        if len(values) == 1:
-            return values[0]
-        middle = len(values) // 2
-        return operation(halves(values[:middle]), halves(values[middle:]))
-
     values = leaves(tree, is_leaf)
     if values:
-        return halves(values)
+        return _combined(operation, values)
     if identity is _NOTHING:
         raise NoLeavesError(
             "reduce_associative: the tree has no leaves; give an identity", tree=tree
         )
     return identity
+
+
+def _combined(operation: Callable[[Any, Any], Any], values: list[Any]) -> Any:
+    """Combine values in halves, and then these."""
+    if len(values) == 1:
+        return values[0]
+    middle = len(values) // 2
+    first, last = values[:middle], values[middle:]
+    return operation(_combined(operation, first), _combined(operation, last))
 
 
 def all(tree: Any, *, is_leaf: IsLeaf | None = None) -> bool:
