@@ -28,7 +28,8 @@ _UNREDUCED = "a spec keeps `unreduced`, and no sharding takes it: arrays hold co
 
 DIFFERS: dict[str, dict[str, str]] = {
     "": {
-        "Array": "`x[i] = value` works; pickles keep the sharding",
+        "Array": "`x[i] = value` works; pickles keep the sharding; `memoryview(x)` from Python 3.12 on",
+        "debug": "whole arrays are printed, `partitioned=` or not",
         "Device": "a device may be a part of a GPU",
         "P": _UNREDUCED,
         "device_put": "never through the host where both are on devices",

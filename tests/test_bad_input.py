@@ -4448,12 +4448,16 @@ CALLBACKS: dict[str, Case] = {
     "arguments without a callback": refused(
         lambda w: gs.debug.callback(x=w.x), ArgumentTypeError, TypeError, "['x'] without", "first"
     ),
-    "callback with random keys": refused(
-        lambda w: gs.debug.callback(print, {"a": random.key(0)}),
-        ArgumentTypeError, TypeError, "debug.callback: argument [0][0]['a']", "key_data",
-    ),
     "callback of a deleted array": refused(
         lambda w: gs.debug.callback(print, w.gone), DeletedArrayError, RuntimeError, "was deleted"
+    ),
+    "keys of numbers": refused(
+        lambda w: GNP.asarray([1, 2], random.key(0).dtype), ArgumentTypeError, TypeError,
+        "asarray of numbers as keys",
+    ),
+    "keys filled with a number that no word holds": refused(
+        lambda w: GNP.full(2, -1, random.key(0).dtype), ArgumentRangeError, OverflowError,
+        "fill_value=-1", "uint32",
     ),
     "format without an argument": refused(
         lambda w: gs.debug.print("{x}", w.x), ArgumentError, ValueError, "fmt='{x}'", "1 argument"
