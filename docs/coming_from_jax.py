@@ -17,17 +17,21 @@ from typing import Any
 import gpushard as gs
 
 PAGE = Path(__file__).with_name("coming-from-jax.md")
-MODULES = ("", "numpy", "lax", "random", "sharding", "tree", "nn")
+MODULES = ("", "numpy", "lax", "random", "sharding", "tree", "tree_util", "nn")
 UNIMPORTED = ("extend", "flatten_util")
 """Modules of JAX that are there once something has imported them, as other libraries do."""
 
 ELSEWHERE = ("numpy", "special", "nn", "debug", "multihost", "tree_util", "legacy", "sharding")
 """Where a name is looked for that is not in the module of its name."""
 
+_UNREDUCED = "a spec keeps `unreduced`, and no sharding takes it: arrays hold complete sums"
+
 DIFFERS: dict[str, dict[str, str]] = {
     "": {
-        "Array": "`x[i] = value` works; pickles keep the sharding",
+        "Array": "`x[i] = value` works; pickles keep the sharding; `memoryview(x)` from Python 3.12 on",
+        "debug": "whole arrays are printed, `partitioned=` or not",
         "Device": "a device may be a part of a GPU",
+        "P": _UNREDUCED,
         "device_put": "never through the host where both are on devices",
         "default_backend": '"cpu" or "gpu"',
         "live_arrays": "without those that were deleted",
@@ -60,7 +64,10 @@ DIFFERS: dict[str, dict[str, str]] = {
     },
     "sharding": {
         "NamedSharding": "dims need not be divisible by the axes that split them",
-        "AxisType": "all kinds are alike",
+        "AxisType": "meshes keep types; axes of all types work alike",
+        "Mesh": "meshes that differ in `axis_types` only are equal",
+        "AbstractMesh": "without `abstract_device`",
+        "PartitionSpec": _UNREDUCED,
     },
 }
 """What is to be known of a name that is there."""
@@ -101,7 +108,7 @@ NEAREST: dict[str, dict[str, str]] = {
         "scipy": "`gs.special`",
         "softmax_custom_jvp": "nothing: there are no derivatives",
         "thread_guard": "arrays may be used by several threads",
-        "version": '`importlib.metadata.version("gpushard")`',
+        "version": "`gs.__version__`",
         **dict.fromkeys(
             (
                 "custom_derivatives",
@@ -186,9 +193,8 @@ NEAREST: dict[str, dict[str, str]] = {
         "make_single_device_sharding": "`gs.SingleDeviceSharding(device)`",
         "use_abstract_mesh": "`gs.use_mesh(mesh)`",
     },
-    "tree": {
-        "reduce_associative": "`gs.tree.reduce`",
-        "static": "`gs.tree_util.register_dataclass`, whose `meta_fields` are no leaves",
+    "tree_util": {
+        "default_registry": "nothing: all nodes are registered in one place",
     },
     "nn": {
         "scaled_dot_general": "`gs.numpy.einsum`",

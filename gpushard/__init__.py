@@ -28,7 +28,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from gpushard import dtypes, errors, tree
+from gpushard import config, dtypes, errors, tree
 from gpushard.array import Array, ShapeDtypeStruct, Shard, transfer_guard
 from gpushard.array.guards import (
     transfer_guard_device_to_device,
@@ -73,17 +73,18 @@ from gpushard.placement.make_array import (
 )
 from gpushard.runtime.current import configure
 from gpushard.runtime.runtime import Device
+from gpushard.version import __version__ as __version__
 
 # fmt: off
 __all__ = [
     "AbstractMesh", "Array", "Device", "Format", "Layout", "Mesh", "NamedSharding", "P",
     "PartitionSpec", "Plan", "Settings", "ShapeDtypeStruct", "Shard", "Sharding",
-    "SingleDeviceSharding", "block_until_ready", "clear_caches", "configure", "create_device_mesh",
-    "default_backend", "default_device", "device_count", "device_get", "device_put",
-    "device_put_replicated", "device_put_sharded", "devices", "disable_jit", "effects_barrier",
-    "empty_cache", "errors", "eval_shape", "from_dlpack", "gather_guard", "get_mesh", "io_callback",
-    "jit", "live_arrays", "load", "local_device_count", "local_devices", "log_compiles",
-    "make_array_from_callback", "make_array_from_process_local_data",
+    "SingleDeviceSharding", "block_until_ready", "clear_caches", "config", "configure",
+    "create_device_mesh", "default_backend", "default_device", "device_count", "device_get",
+    "device_put", "device_put_replicated", "device_put_sharded", "devices", "disable_jit",
+    "effects_barrier", "empty_cache", "errors", "eval_shape", "from_dlpack", "gather_guard",
+    "get_mesh", "io_callback", "jit", "live_arrays", "load", "local_device_count", "local_devices",
+    "log_compiles", "make_array_from_callback", "make_array_from_process_local_data",
     "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "map_shards", "named_scope",
     "num_addressable_indices", "pjit", "pmap", "prefetch", "process_count", "process_index",
     "pure_callback", "register_placeable", "replicate", "reshard", "save", "set_mesh", "shard_map",

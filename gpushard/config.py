@@ -1,4 +1,4 @@
-"""Settings: read once, from the environment or from `configure()`.
+"""Settings: read once, from the environment or from `configure()`; what `jax.config` has.
 
 No other module reads the environment.
 
@@ -11,9 +11,12 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from gpushard import options
 from gpushard.errors import ConfigurationError
+from gpushard.options import read as read
+from gpushard.options import update as update
 
 BACKENDS = ("host", "cuda")
 PARTITION_MODES = ("stream", "green")
@@ -341,3 +344,13 @@ _VARIABLES: dict[str, tuple[str, Any]] = {
     "JAX_PARALLEL_FUNCTIONS_OUTPUT_GDA": ("parallel_functions_output_gda", _parse_flag),
     "GPUSHARD_PARALLEL_FUNCTIONS_OUTPUT_GDA": ("parallel_functions_output_gda", _parse_flag),
 }
+
+if not TYPE_CHECKING:  # a type checker would take it for a module that has every name
+
+    def __getattr__(name: str) -> Any:
+        """Return the value of a setting by its name in JAX, or all of them."""
+        if name == "values":
+            return options.values()
+        if name.startswith("jax_"):
+            return options.read(name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -31,10 +31,24 @@ NAMES = (
 """Types of `ml_dtypes` that namespaces have where the package is installed."""
 
 
-class prng_key(np.generic):
+class extended(np.generic):
+    """The abstract type of elements that are no numbers, for `issubdtype`; as in `jax.dtypes`."""
+
+
+class prng_key(extended):
     """The abstract type of random keys, for `issubdtype`; as `jax.dtypes.prng_key`."""
 
 
+_ABSTRACT: dict[str, type] = {
+    "f": np.floating,
+    "i": np.signedinteger,
+    "u": np.unsignedinteger,
+    "c": np.complexfloating,
+}
+_ABSTRACTS = (
+    *(np.generic, np.number, np.inexact, np.integer, extended, prng_key),
+    *_ABSTRACT.values(),
+)
 _SINGLE = np.dtype(np.float32)
 _EXAMPLES: tuple[tuple[str, Any], ...] = (
     ("u", np.uint8),
@@ -210,3 +224,104 @@ def iinfo(dtype: Dtype) -> Any:
     if is_custom(dtype):
         return importlib.import_module("ml_dtypes").iinfo(dtype)
     return np.iinfo(dtype)
+
+
+def issubdtype(arg1: Any, arg2: Any) -> bool:
+    """Return whether a type is of another one, or of a kind such as `numpy.floating`.
+
+    Random keys are of `numpy.generic` and of `gpushard.dtypes.prng_key`, which is of
+    `gpushard.dtypes.extended`, and of nothing else.
+
+    Args:
+      arg1: a type or an array.
+      arg2: a type, or an abstract type of scalars.
+
+    Raises:
+      ArgumentTypeError: one of them is no type.
+
+    >>> issubdtype(np.float32, np.floating), issubdtype("int8", np.unsignedinteger)
+    (True, False)
+    """
+    try:
+        ours, kind = [_scalar_type(x) for x in (arg1, arg2)]
+        ours = ours if _is_abstract(ours) else np.dtype(ours)
+        if isinstance(ours, np.dtype) and is_custom(ours):
+            if not _is_abstract(kind):
+                return bool(ours == np.dtype(kind))
+            ours = _ABSTRACT[kind_of(ours)]
+        return bool(np.issubdtype(ours, kind))
+    except TypeError:
+        raise ArgumentTypeError(
+            f"issubdtype: {arg1!r} and {arg2!r} must be types, such as numpy.float32 or "
+            "numpy.floating",
+            argument="arg1",
+            given=(arg1, arg2),
+        ) from None
+
+
+def _scalar_type(x: Any) -> Any:
+    """Return the type of an array, and the abstract one of keys."""
+    x = x if isinstance(x, type | np.ndarray) else getattr(x, "dtype", x)
+    return prng_key if getattr(x, "type", None) is prng_key else x
+
+
+def _is_abstract(x: Any) -> bool:
+    """Whether it is a type of scalars that no array has."""
+    return isinstance(x, type) and issubclass(x, np.generic) and x in _ABSTRACTS
+
+
+def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
+    """Return a type as arrays have it: 64-bit types stay.
+
+    Args:
+      dtype: a type, or the name of one.
+      allow_extended_dtype: whether it may be that of random keys.
+
+    Raises:
+      ArgumentTypeError: it is no type.
+
+    >>> canonicalize_dtype("float64")
+    dtype('float64')
+    """
+    if getattr(dtype, "type", None) is prng_key and allow_extended_dtype:
+        return dtype
+    try:
+        known = isinstance(dtype, str) and dtype in NAMES and is_installed()
+        return np.dtype(named(dtype) if known else dtype)
+    except TypeError:
+        raise ArgumentTypeError.refusing(
+            "dtype", dtype, "is no dtype; use one of NumPy's, such as 'float32'"
+        ) from None
+
+
+def itemsize_bits(dtype: Any) -> int:
+    """Return how many bits an element takes.
+
+    Args:
+      dtype: a type.
+
+    >>> itemsize_bits(np.int8)
+    8
+    """
+    size: int = 8 * canonicalize_dtype(dtype, allow_extended_dtype=True).itemsize
+    return size
+
+
+def scalar_type_of(x: Any) -> type:
+    """Return the type of Python's numbers that a number, an array or a type is of.
+
+    Args:
+      x: the number, the array or the type.
+
+    Raises:
+      ArgumentTypeError: its elements are no numbers.
+
+    >>> scalar_type_of(np.float32), scalar_type_of(3)
+    (<class 'float'>, <class 'int'>)
+    """
+    dtype = canonicalize_dtype(x.dtype if isinstance(x, np.ndarray) else _type(x))
+    kinds = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
+    kind = kinds.get(kind_of(dtype))
+    if kind is None:
+        raise ArgumentTypeError.refusing("x", x, "must be of numbers or booleans")
+    return kind

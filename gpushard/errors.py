@@ -56,8 +56,16 @@ class ConfigurationError(GpushardError, ValueError):
     """A setting has a value that makes no sense, or changed after devices were in use."""
 
 
+class UnknownSettingError(ConfigurationError, AttributeError):
+    """A name that no setting has."""
+
+
 class TreeError(GpushardError, ValueError):
     """Pytrees do not match, or a node type is unknown or registered twice."""
+
+
+class NoLeavesError(TreeError, TypeError):
+    """A pytree without leaves, where a reduction needs one."""
 
 
 class MeshError(GpushardError, ValueError):

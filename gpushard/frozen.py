@@ -55,7 +55,7 @@ def _init(cls: type) -> Any:
         arguments.append(field.name + default)
         puts.append(f"_put(self, {field.name!r}, {field.name})")
     exec(f"def __init__({', '.join(arguments)}):" + "\n    ".join(puts), names)
-    return names["__init__"]
+    return names.pop("__init__")
 
 
 def _comparing(cls: type) -> dict[str, Any]:

@@ -7,10 +7,13 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from gpushard import tree
+from gpushard.errors import TreeError
 from gpushard.tree import (
     DictKey,
     FlattenedIndexKey,
@@ -34,21 +37,25 @@ tree_leaves_with_path = tree.leaves_with_path
 tree_map = tree.map
 tree_map_with_path = tree.map_with_path
 tree_reduce = tree.reduce
+tree_reduce_associative = tree.reduce_associative
 tree_structure = tree.structure
 tree_transpose = tree.transpose
 tree_unflatten = tree.unflatten
+is_tree_node = tree.is_node
 register_pytree_node = tree.register_node
 register_pytree_with_keys = tree.register_node_with_keys
 
 _C = TypeVar("_C", bound=Any)
 
 __all__ = [
-    "DictKey", "FlattenedIndexKey", "GetAttrKey", "KeyEntry", "KeyPath", "PyTreeDef", "SequenceKey",
-    "all_leaves", "keystr", "register_dataclass", "register_pytree_node",
-    "register_pytree_node_class", "register_pytree_with_keys", "register_static", "tree_all",
-    "tree_broadcast", "tree_flatten", "tree_flatten_with_path", "tree_leaves",
-    "tree_leaves_with_path", "tree_map", "tree_map_with_path", "tree_reduce", "tree_structure",
-    "tree_transpose", "tree_unflatten", "treedef_children", "treedef_is_leaf", "treedef_tuple",
+    "DictKey", "FlattenedIndexKey", "GetAttrKey", "KeyEntry", "KeyPath", "Partial", "PyTreeDef",
+    "SequenceKey", "all_leaves", "flatten_one_level", "flatten_one_level_with_keys",
+    "is_tree_node", "keystr", "register_dataclass", "register_pytree_node",
+    "register_pytree_node_class", "register_pytree_with_keys", "register_pytree_with_keys_class",
+    "register_static", "tree_all", "tree_broadcast", "tree_flatten", "tree_flatten_with_path",
+    "tree_leaves", "tree_leaves_with_path", "tree_map", "tree_map_with_path", "tree_reduce",
+    "tree_reduce_associative", "tree_structure", "tree_transpose", "tree_unflatten",
+    "treedef_children", "treedef_is_leaf", "treedef_tuple",
 ]  # fmt: skip
 
 
@@ -71,6 +78,92 @@ def register_pytree_node_class(cls: type[_C]) -> type[_C]:
     """
     register_pytree_node(cls, lambda x: x.tree_flatten(), cls.tree_unflatten)
     return cls
+
+
+def register_pytree_with_keys_class(cls: type[_C]) -> type[_C]:
+    """Make the instances of a class nodes whose children have keys; usable as a decorator.
+
+    Args:
+      cls: a class with methods `tree_flatten_with_keys(self)`, which returns pairs of a key and a
+        child, and aux, and `tree_unflatten(cls, aux, children)`, a class method.
+
+    Returns:
+      The class itself.
+
+    Raises:
+      TreeError: the class is a node already.
+    """
+    with_keys = operator.methodcaller("tree_flatten_with_keys")
+    register_pytree_with_keys(cls, with_keys, cls.tree_unflatten)
+    return cls
+
+
+class Partial(functools.partial[Any]):
+    """A function with some arguments bound, as a node whose leaves are in these arguments.
+
+    So it can be an argument of traced functions, which take arrays and containers of them.
+
+    Args:
+      func: the function; it is part of the structure.
+      *args: its first arguments.
+      **keywords: arguments by name.
+
+    >>> add_one = Partial(lambda x, y: x + y, 1)
+    >>> add_one(2), tree_leaves(add_one)
+    (3, [1])
+    """
+
+    def __new__(cls, func: Any, /, *args: Any, **keywords: Any) -> Any:
+        """Keep a function that is partial itself whole, and its arguments out of the leaves."""
+        whole = func.__call__ if isinstance(func, functools.partial) else func
+        return super().__new__(cls, whole, *args, **keywords)
+
+
+register_pytree_node(
+    Partial,
+    lambda partial: ((partial.args, partial.keywords), partial.func),
+    lambda func, bound: Partial(func, *bound[0], **bound[1]),
+)
+
+
+def flatten_one_level(tree: Any) -> tuple[tuple[Any, ...], Any]:
+    """Return the children of a node and its aux data.
+
+    Args:
+      tree: a node.
+
+    Raises:
+      TreeError: it is a leaf.
+
+    >>> flatten_one_level({"b": [1, 2], "a": 3})
+    ((3, [1, 2]), ('a', 'b'))
+    """
+    pairs, data = flatten_one_level_with_keys(tree)
+    return tuple([child for _, child in pairs]), data
+
+
+def flatten_one_level_with_keys(tree: Any) -> tuple[tuple[tuple[KeyEntry, Any], ...], Any]:
+    """Return the children of a node, each with the key that leads to it, and its aux data.
+
+    Args:
+      tree: a node.
+
+    Raises:
+      TreeError: it is a leaf.
+
+    >>> flatten_one_level_with_keys([5])
+    (((SequenceKey(idx=0), 5),), None)
+    """
+    if not is_tree_node(type(tree)):
+        raise TreeError(
+            f"flatten_one_level: tree is a {type(tree).__name__}, which is a leaf; give a "
+            "container, or a class that is registered as a node",
+            argument="tree",
+            type=type(tree),
+        )
+    pairs, treedef = tree_flatten_with_path(tree, is_leaf=lambda x: x is not tree)
+    data = treedef.node_data()
+    return tuple([(path[0], child) for path, child in pairs]), data and data[1]
 
 
 def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf | None = None) -> bool:

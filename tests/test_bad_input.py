@@ -42,6 +42,7 @@ from gpushard.errors import (
     ImmutableError,
     MeshError,
     NoDeviceError,
+    NoLeavesError,
     NoMeshError,
     OutOfMemoryError,
     ParseError,
@@ -1949,6 +1950,11 @@ SETTINGS: dict[str, Case] = {
 }
 
 
+def yielding(x: Any) -> Iterator[Any]:
+    """Yield what it takes: no function that can be traced."""
+    yield x
+
+
 class Foreign:
     """A NumPy array that says it is somewhere else, or gives something odd."""
 
@@ -2133,6 +2139,13 @@ INTEROP: dict[str, Case] = {
         ("from_dlpack(x)", "host_to_device", "disallow_explicit"),
         {"level": "disallow_explicit"},
     ),
+    "a generator function": Case(
+        lambda w: gs.jit(yielding),
+        ArgumentTypeError,
+        TypeError,
+        ("no generator", "return all results"),
+        {"argument": "f"},
+    ),
     "mapping of no function": Case(
         mapping(3),
         ArgumentTypeError,
@@ -2203,6 +2216,48 @@ INTEROP: dict[str, Case] = {
         ("1 types for the 2 axes", "one per axis"),
         {"argument": "axis_types"},
     ),
+    "an array of sums that are open": Case(
+        lambda w: gs.device_put(w.value, gs.NamedSharding(w.mesh, gs.P(unreduced={"x"}))),
+        ShardingError,
+        ValueError,
+        ("unreduced={'x'}", "lax.psum"),
+        {"argument": "spec"},
+    ),
+    "a mapped function that leaves sums open": Case(
+        lambda w: gs.shard_map(lambda x: x, w.mesh, gs.P("x"), gs.P(unreduced={"x"}))(w.small),
+        ShardingError,
+        ValueError,
+        ("unreduced={'x'}", "lax.psum"),
+        {"argument": "spec"},
+    ),
+    "an axis of two meanings": Case(
+        lambda w: gs.P("x", unreduced={"x"}),
+        ArgumentError,
+        ValueError,
+        ("'x' in entries and in unreduced",),
+        {"argument": "unreduced", "axis": "x"},
+    ),
+    "axes of a spec in a text": Case(
+        lambda w: gs.P(reduced="xy"),
+        ArgumentTypeError,
+        TypeError,
+        ("reduced='xy'", "set of names"),
+        {"argument": "reduced"},
+    ),
+    "a field that no spec has": Case(
+        lambda w: gs.P("x").update(entries=()),
+        ArgumentTypeError,
+        TypeError,
+        ("'entries'", "partitions"),
+        {"argument": "entries"},
+    ),
+    "an axis in reduced that no mesh has": Case(
+        lambda w: gs.NamedSharding(w.mesh, gs.P(reduced={"q"})),
+        ShardingError,
+        ValueError,
+        ("'q' in reduced", "use one of its axes"),
+        {"argument": "spec", "axis": "q"},
+    ),
     "setting what is no mesh": Case(
         lambda w: gs.set_mesh(gs.P("x")),
         ArgumentTypeError,
@@ -2219,10 +2274,38 @@ INTEROP: dict[str, Case] = {
     ),
     "a reduction of no leaves": Case(
         lambda w: gs.tree.reduce(max, []),
-        TreeError,
-        ValueError,
+        NoLeavesError,
+        TypeError,
         ("no leaves", "initializer"),
         {},
+    ),
+    "an associative reduction of no leaves": Case(
+        lambda w: gs.tree.reduce_associative(max, []),
+        NoLeavesError,
+        TypeError,
+        ("no leaves", "identity"),
+        {},
+    ),
+    "a structure composed with a tree": Case(
+        lambda w: gs.tree.structure(0).compose([0]),
+        ArgumentTypeError,
+        TypeError,
+        ("inner=[0]", "tree.structure"),
+        {"argument": "inner"},
+    ),
+    "a node that is a value": Case(
+        lambda w: gs.tree.is_node(3),
+        ArgumentTypeError,
+        TypeError,
+        ("typ=3", "type(x)"),
+        {"argument": "typ"},
+    ),
+    "one level of a leaf": Case(
+        lambda w: gs.tree_util.flatten_one_level(3),
+        TreeError,
+        ValueError,
+        ("int", "leaf"),
+        {"argument": "tree"},
     ),
     "a choice of JAX's that it has not": Case(
         lambda w: GNP.searchsorted(w.small, 3, method="best"),
@@ -4380,12 +4463,16 @@ CALLBACKS: dict[str, Case] = {
     "arguments without a callback": refused(
         lambda w: gs.debug.callback(x=w.x), ArgumentTypeError, TypeError, "['x'] without", "first"
     ),
-    "callback with random keys": refused(
-        lambda w: gs.debug.callback(print, {"a": random.key(0)}),
-        ArgumentTypeError, TypeError, "debug.callback: argument [0][0]['a']", "key_data",
-    ),
     "callback of a deleted array": refused(
         lambda w: gs.debug.callback(print, w.gone), DeletedArrayError, RuntimeError, "was deleted"
+    ),
+    "keys of numbers": refused(
+        lambda w: GNP.asarray([1, 2], random.key(0).dtype), ArgumentTypeError, TypeError,
+        "asarray of numbers as keys",
+    ),
+    "keys filled with a number that no word holds": refused(
+        lambda w: GNP.full(2, -1, random.key(0).dtype), ArgumentRangeError, OverflowError,
+        "fill_value=-1", "uint32",
     ),
     "format without an argument": refused(
         lambda w: gs.debug.print("{x}", w.x), ArgumentError, ValueError, "fmt='{x}'", "1 argument"

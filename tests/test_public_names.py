@@ -26,6 +26,7 @@ NAMES = [
     "SingleDeviceSharding",
     "block_until_ready",
     "clear_caches",
+    "config",
     "configure",
     "create_device_mesh",
     "default_backend",

@@ -1,6 +1,7 @@
 """`gpushard.sharding`, and what is there under the names of `jax.sharding`."""
 
 import operator
+import pickle
 import threading
 
 import numpy as np
@@ -21,9 +22,21 @@ def test_names_are_those_of_the_package() -> None:
 
 
 def test_axis_types_are_checked_and_make_no_difference() -> None:
-    mesh = gs.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Explicit, AUTO))
-    assert mesh is gs.make_mesh((4, 2), ("x", "y"), (AxisType.Manual,) * 2)
-    assert mesh is Mesh(mesh.devices, ("x", "y"), axis_types=(AUTO,) * 2)
+    types = (AxisType.Explicit, AUTO)
+    mesh = gs.make_mesh((4, 2), ("x", "y"), axis_types=types)
+    other = Mesh(mesh.devices, ("x", "y"), axis_types=(AUTO,) * 2)
+    assert mesh is gs.make_mesh((4, 2), ("x", "y"), axis_types=types)
+    assert (mesh == other, hash(mesh) == hash(other)) == (True, True)
+    assert (mesh.axis_types, other.axis_types) == (types, (AUTO, AUTO))
+    assert pickle.loads(pickle.dumps(mesh)).axis_types == types
+    spec = PartitionSpec("x", "y")
+    x = gs.device_put(np.ones((8, 8)), NamedSharding(mesh, spec))
+    y = gs.device_put(np.ones((8, 8)), NamedSharding(other, spec))
+    with gs.transfer_guard_device_to_device("disallow_explicit"):
+        assert (x + y).sharding.is_equivalent_to(x.sharding, 2)
+        both = gs.jit(lambda x, y: x @ y)(x, y)
+    assert both.sharding.spec == gs.jit(lambda x, y: x @ y)(x, x).sharding.spec
+    assert (gs.shard_map(lambda x: x + 1, mesh, spec, spec)(y) == 2).all()
     assert gs.AbstractMesh((4, 2), ("x", "y"), (AUTO, AUTO)) == mesh.abstract_mesh
     for make in (
         lambda kinds: gs.make_mesh((4, 2), ("x", "y"), axis_types=kinds),

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import math
 from typing import Any
 
+import numpy as np
+
 from gpushard.dtypes import prng_key
-from gpushard.errors import ArgumentTypeError
+from gpushard.errors import ArgumentTypeError, ImmutableError, ShardingError
 from gpushard.functions.checks import as_dtype, as_shape
+from gpushard.geometry.format import Format, Layout
+from gpushard.geometry.named_sharding import over_mesh
+from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding
 from gpushard.typing import Shape
 
@@ -36,14 +41,14 @@ KEY: Any = KeyDType()
 """The one there is."""
 
 
-@dataclasses.dataclass(frozen=True)
 class ShapeDtypeStruct:
-    """What can be known of an array before it is computed.
+    """What can be known of an array before it is computed. Immutable, hashable, comparable.
 
     Args:
       shape: sizes of the dims.
       dtype: type of the elements.
-      sharding: where it lies, or None.
+      sharding: where the array lies: a sharding, a `Format` with one, or None. A `PartitionSpec`
+        means a sharding over the mesh that is set when it is asked for.
       weak_type: whether the dtype came from a Python scalar and gives way to others.
 
     Raises:
@@ -54,27 +59,47 @@ class ShapeDtypeStruct:
     6
     """
 
+    __slots__ = ("_place", "dtype", "shape", "weak_type")
+
     shape: Shape
     dtype: Any
-    sharding: Sharding | None = None
-    weak_type: bool = False
+    weak_type: bool
+    _place: Sharding | PartitionSpec | None
 
-    def __post_init__(self) -> None:
-        """Accept whatever NumPy accepts as a shape and a dtype."""
-        object.__setattr__(self, "shape", as_shape(self.shape))
-        if self.dtype is None:
+    def __init__(
+        self,
+        shape: Any,
+        dtype: Any,
+        sharding: Sharding | Format | PartitionSpec | None = None,
+        weak_type: bool = False,
+    ) -> None:
+        if dtype is None:
             raise ArgumentTypeError(
                 "ShapeDtypeStruct: dtype is None; say which, such as numpy.float64",
                 argument="dtype",
             )
-        if not isinstance(self.dtype, KeyDType):
-            object.__setattr__(self, "dtype", as_dtype(self.dtype))
-        if self.sharding is not None:
-            if not isinstance(self.sharding, Sharding):
-                raise ArgumentTypeError.refusing(
-                    "sharding", self.sharding, "must be a Sharding, or None", "ShapeDtypeStruct"
-                )
-            self.sharding.tiling(self.shape)  # refuses shapes that it does not fit
+        sizes = as_shape(shape)
+        put = functools.partial(object.__setattr__, self)
+        put("shape", sizes)
+        put("dtype", dtype if isinstance(dtype, KeyDType) else as_dtype(dtype))
+        put("weak_type", bool(weak_type))
+        put("_place", _checked_place(sharding, sizes))
+
+    @property
+    def sharding(self) -> Sharding | None:
+        """Where the array lies, or None.
+
+        Raises:
+          NoMeshError: it is a `PartitionSpec`, and no mesh is set.
+        """
+        place = self._place
+        return over_mesh(place, "sharding") if isinstance(place, PartitionSpec) else place
+
+    @property
+    def format(self) -> Format:
+        """The order of elements in a shard's memory, with the sharding."""
+        layout = None if self._place is None else Layout(tuple(range(self.ndim)))
+        return Format(layout, self.sharding)
 
     @property
     def ndim(self) -> int:
@@ -85,3 +110,104 @@ class ShapeDtypeStruct:
     def size(self) -> int:
         """Number of elements."""
         return math.prod(self.shape)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise ArgumentTypeError("len() of an array of no dims; ask for x.size or x.shape")
+        return self.shape[0]
+
+    def update(self, **changes: Any) -> ShapeDtypeStruct:
+        """Return one with other fields.
+
+        Args:
+          **changes: `shape`, `dtype`, `sharding` or `weak_type`.
+
+        Raises:
+          ArgumentTypeError: there is no such field, or as for `ShapeDtypeStruct`.
+
+        >>> ShapeDtypeStruct((2, 3), "float32").update(shape=(4,))
+        ShapeDtypeStruct(shape=(4,), dtype=float32)
+        """
+        fields = dict(zip(_FIELDS, self._fields(), strict=True))
+        unknown = sorted(set(changes) - set(fields))
+        if unknown:
+            raise ArgumentTypeError(
+                f"update: a ShapeDtypeStruct has no field {unknown[0]!r}; use one of "
+                f"{', '.join(_FIELDS)}",
+                argument=unknown[0],
+            )
+        return ShapeDtypeStruct(**(fields | changes))
+
+    @classmethod
+    def like(cls, x: Any) -> ShapeDtypeStruct:
+        """Return what can be known of an array: its sharding only if it is committed.
+
+        Args:
+          x: an array of any library, a number, or a `ShapeDtypeStruct`.
+
+        Raises:
+          ArgumentTypeError: it is none of these.
+
+        >>> ShapeDtypeStruct.like(2.0)
+        ShapeDtypeStruct(shape=(), dtype=float64, weak_type=True)
+        """
+        weak = type(x) in (int, float, complex)
+        if weak or isinstance(x, bool | np.generic):
+            x = np.asarray(x)
+        if not hasattr(x, "shape") or not hasattr(x, "dtype"):
+            raise ArgumentTypeError.refusing(
+                "x", x, "must be an array or a number; give numpy.asarray(x)", "like"
+            )
+        place = getattr(x, "sharding", None) if getattr(x, "committed", True) else None
+        return cls(x.shape, x.dtype, place, weak or getattr(x, "weak_type", False))
+
+    def _fields(self) -> tuple[Any, ...]:
+        return self.shape, self.dtype, self._place, self.weak_type
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ShapeDtypeStruct) and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ShapeDtypeStruct, self._fields()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise ImmutableError(
+            f"{name}={value!r}: a ShapeDtypeStruct does not change; use update({name}=...)",
+            argument=name,
+        )
+
+    def __repr__(self) -> str:
+        place = "" if self._place is None else f", sharding={self._place!r}"
+        weak = ", weak_type=True" if self.weak_type else ""
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{place}{weak})"
+
+
+_FIELDS = ("shape", "dtype", "sharding", "weak_type")
+
+
+def _checked_place(place: Any, shape: Shape) -> Sharding | PartitionSpec | None:
+    """Check a placement, as far as it is known."""
+    if isinstance(place, Format):
+        place = place.row_major_sharding(len(shape))
+    if isinstance(place, PartitionSpec):
+        if len(place) > len(shape):
+            raise ShardingError(
+                f"ShapeDtypeStruct: sharding={place!r} has {len(place)} entries for the shape "
+                f"{shape}; give at most one per dim",
+                argument="sharding",
+                spec=place,
+                shape=shape,
+            )
+    elif isinstance(place, Sharding):
+        place.tiling(shape)  # refuses shapes that it does not fit
+    elif place is not None:
+        raise ArgumentTypeError.refusing(
+            "sharding",
+            place,
+            "must be a Sharding, a Format, a PartitionSpec, or None",
+            "ShapeDtypeStruct",
+        )
+    return place

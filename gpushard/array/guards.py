@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import contextvars
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Sequence
 
-from gpushard.errors import ArgumentError, TransferGuardError
+from gpushard.errors import ArgumentError, ConfigurationError, TransferGuardError
 from gpushard.ops.gather_guard import log_transfer
+from gpushard.options import Option, offer
 
 HOST_TO_DEVICE = "host_to_device"
 DEVICE_TO_DEVICE = "device_to_device"
@@ -15,7 +16,7 @@ DEVICE_TO_HOST = "device_to_host"
 
 _LEVELS = ("allow", "log", "disallow", "log_explicit", "disallow_explicit")
 _guards = {
-    direction: contextvars.ContextVar(direction, default="allow")
+    direction: Option(direction, "allow")
     for direction in (HOST_TO_DEVICE, DEVICE_TO_DEVICE, DEVICE_TO_HOST)
 }
 
@@ -52,11 +53,8 @@ def transfer_guard(level: str) -> Iterator[None]:
 def _guard(direction: str, level: str) -> Iterator[None]:
     if level not in _LEVELS:
         raise ArgumentError.refusing("level", level, f"is unknown; use one of {', '.join(_LEVELS)}")
-    token = _guards[direction].set(level)
-    try:
+    with _guards[direction].within(level):
         yield
-    finally:
-        _guards[direction].reset(token)
 
 
 def transfer_guard_host_to_device(level: str) -> contextlib.AbstractContextManager[None]:
@@ -93,6 +91,31 @@ def transfer_guard_device_to_host(level: str) -> contextlib.AbstractContextManag
       ArgumentError: the level is unknown.
     """
     return _guard(DEVICE_TO_HOST, level)
+
+
+def _read(directions: Sequence[str]) -> str | None:
+    levels = {_guards[direction].get() for direction in directions}
+    return levels.pop() if len(levels) == 1 else None
+
+
+def _write(name: str, directions: Sequence[str], level: str | None) -> None:
+    """Change guards for all threads, outside of `with` blocks."""
+    if level not in (None, *_LEVELS):
+        why = f"is unknown; use one of {', '.join(_LEVELS)}, or None"
+        raise ConfigurationError.refusing(name, level, why)
+    for direction in directions:
+        _guards[direction].set(level or "allow")
+
+
+for _name, _directions in (
+    ("transfer_guard", tuple(_guards)),
+    *((f"transfer_guard_{direction}", (direction,)) for direction in _guards),
+):
+    offer(
+        _name,
+        functools.partial(_read, _directions),
+        functools.partial(_write, _name, _directions),
+    )
 
 
 def check_transfer(direction: str, what: str, *, explicit: bool) -> None:

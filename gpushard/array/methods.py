@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from gpushard.array.aval import KeyDType
 from gpushard.array.operators import Operators
 from gpushard.dtypes import can_cast, kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
@@ -120,7 +121,8 @@ class Methods(Operators):
         Raises:
           ArgumentTypeError: the conversion is not fine.
         """
-        target = as_dtype(dtype)
+        of_keys = isinstance(dtype, KeyDType) and self.dtype == dtype
+        target = dtype if of_keys else as_dtype(dtype)
         check_order(order)
         if not can_cast(self.dtype, target, casting):
             raise ArgumentTypeError(

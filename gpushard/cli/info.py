@@ -18,6 +18,7 @@ from gpushard.runtime.cuda.devices.nvml import GpuFacts, NvmlReport, read_nvml
 from gpushard.runtime.cuda.devices.probe import CUPY_PACKAGES, Availability, probe, version_text
 from gpushard.runtime.cuda.driver.libraries import installed_version, one_line
 from gpushard.runtime.runtime import Device
+from gpushard.version import __version__
 
 SUMMARY = "print versions, backend, devices, memory, GPUs and settings"
 DESCRIPTION = (
@@ -76,7 +77,7 @@ def _versions(cuda: Availability | None) -> list[str]:
     versions = {name: version(name) for name in CUPY_PACKAGES}
     cupy = [f"{text} ({name})" for name, text in versions.items() if text != _NOT_INSTALLED]
     rows = [
-        ["gpushard", version("gpushard")],
+        ["gpushard", __version__],
         ["python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"],
         ["numpy", version("numpy")],
         ["cupy", ", ".join(cupy) or _NOT_INSTALLED],

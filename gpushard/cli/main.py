@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from gpushard.cli import demo, info
 from gpushard.errors import ArgumentError, GpushardError
+from gpushard.version import __version__
 
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
@@ -63,9 +64,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Arrays that span devices, with the semantics of jax.Array.",
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "--version", action="version", version=f"gpushard {info.version('gpushard')}"
-    )
+    parser.add_argument("--version", action="version", version=f"gpushard {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="command", required=True)
     for name, module in (("demo", demo), ("info", info)):
         command = commands.add_parser(

@@ -17,11 +17,13 @@ def callback(
     callback: Callable[..., object] | None = None,
     *args: Any,
     ordered: bool = False,
+    partitioned: bool = False,
     **kwargs: Any,
 ) -> Any:
     """Call a function with the values of arrays, some time soon, on a thread of its own.
 
-    It gets NumPy arrays that cannot be written; other arguments come as they are. In a function
+    It gets NumPy arrays that cannot be written, of random keys their words; other arguments come as
+    they are. In a function
     that `shard_map` or `pmap` maps, it is called for each device with its block, in one that `vmap`
     maps for each element. `gpushard.effects_barrier()` waits for all calls, and raises what one of
     them raised.
@@ -31,10 +33,11 @@ def callback(
         arguments.
       *args: its arguments.
       ordered: whether calls are made in the order of the program, as all are.
+      partitioned: has no meaning here: the function gets whole arrays outside mapped functions.
       **kwargs: its keyword arguments.
 
     Raises:
-      ArgumentTypeError: what cannot be called, or an argument is an array of random keys.
+      ArgumentTypeError: the callback cannot be called.
 
     >>> import gpushard as gs
     >>> seen = []
@@ -49,13 +52,23 @@ def callback(
     return _call(callback, *args, **kwargs)
 
 
-def print(fmt: str | None = None, *args: Any, ordered: bool = False, **kwargs: Any) -> Any:
+def print(
+    fmt: str | None = None,
+    *args: Any,
+    ordered: bool = False,
+    partitioned: bool = False,
+    skip_format_check: bool = False,
+    **kwargs: Any,
+) -> Any:
     """Print values when they are there, by `str.format`; as often as `debug.callback` is called.
 
     Args:
       fmt: the format, such as "x is {x}". Without it, the result takes it and its arguments.
       *args: what its fields by position stand for.
       ordered: whether lines are printed in the order of the program, as all are.
+      partitioned: has no meaning here: whole arrays are printed outside mapped functions.
+      skip_format_check: whether to leave it to the time of printing to see if format and arguments
+        fit.
       **kwargs: what its fields by name stand for.
 
     Raises:
@@ -69,7 +82,9 @@ def print(fmt: str | None = None, *args: Any, ordered: bool = False, **kwargs: A
     if fmt is None:
         _check_alone("print", args, kwargs)
         return _print
-    return _print(fmt, *args, **kwargs)
+    if not skip_format_check:
+        _check_format(fmt, args, kwargs)
+    return _show(fmt, args, kwargs)
 
 
 def _call(callback: Callable[..., object], *args: Any, **kwargs: Any) -> None:
@@ -79,6 +94,11 @@ def _call(callback: Callable[..., object], *args: Any, **kwargs: Any) -> None:
 
 
 def _print(fmt: str, *args: Any, **kwargs: Any) -> None:
+    _check_format(fmt, args, kwargs)
+    _show(fmt, args, kwargs)
+
+
+def _check_format(fmt: str, args: Any, kwargs: Any) -> None:
     try:
         _Fields().format(fmt, *args, **kwargs)
     except (LookupError, ValueError, AttributeError, TypeError) as error:
@@ -89,6 +109,9 @@ def _print(fmt: str, *args: Any, **kwargs: Any) -> None:
             argument="fmt",
             value=fmt,
         ) from None
+
+
+def _show(fmt: str, args: Any, kwargs: Any) -> None:
     options = np.get_printoptions()
 
     def show(given: Any, device: Any) -> None:

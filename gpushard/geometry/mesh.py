@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import enum
 import functools
@@ -9,7 +10,7 @@ import math
 import operator
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -46,10 +47,10 @@ def _axis_names(axis_names: Any, ndim: int, argument: str = "axis_names") -> tup
 
 
 class AxisType(enum.Enum):
-    """What JAX distinguishes axes of a mesh by; here all are alike.
+    """The types that JAX gives to axes of a mesh; here axes of all types work alike.
 
-    Arrays have shardings that programs can read and set, as with `Explicit`, and operations resolve
-    those that disagree, as with `Auto`.
+    Programs can read and set shardings, as with `Explicit`, and operations resolve shardings that
+    disagree, as with `Auto`. A mesh keeps the types that it gets, and they make no difference.
     """
 
     Auto = enum.auto()
@@ -57,19 +58,20 @@ class AxisType(enum.Enum):
     Manual = enum.auto()
 
 
-def _check_axis_types(axis_types: Any, names: tuple[str, ...]) -> None:
-    """Check the types of a mesh's axes.
+def _axis_types(axis_types: Any, names: tuple[str, ...]) -> tuple[AxisType, ...]:
+    """Return the types of a mesh's axes, one for each.
 
     Raises:
       ArgumentTypeError: one is no `AxisType`.
       MeshError: there are not as many as axes.
     """
     if axis_types is None:
-        return
-    kinds = (axis_types,) if isinstance(axis_types, AxisType) else tuple(axis_types)
+        return (AxisType.Auto,) * len(names)
+    several = isinstance(axis_types, tuple | list)
+    kinds = tuple(axis_types) if several else (axis_types,)
     if not all(isinstance(kind, AxisType) for kind in kinds):
         raise ArgumentTypeError.refusing(
-            "axis_types", kinds, "must be of gpushard.sharding.AxisType, one for each axis"
+            "axis_types", axis_types, "must be of gpushard.sharding.AxisType, one for each axis"
         )
     if len(kinds) != len(names):
         raise MeshError(
@@ -79,9 +81,53 @@ def _check_axis_types(axis_types: Any, names: tuple[str, ...]) -> None:
             names=names,
             axis_types=kinds,
         )
+    return kinds
 
 
-class AbstractMesh:
+class _Axes:
+    """What meshes with and without devices have: names, sizes and types of their axes."""
+
+    axis_names: tuple[str, ...]
+    axis_types: tuple[AxisType, ...]
+
+    @property
+    def auto_axes(self) -> tuple[str, ...]:
+        """Names of the axes of type `AxisType.Auto`."""
+        return _axes_of(self, AxisType.Auto)
+
+    @property
+    def explicit_axes(self) -> tuple[str, ...]:
+        """Names of the axes of type `AxisType.Explicit`."""
+        return _axes_of(self, AxisType.Explicit)
+
+    @property
+    def manual_axes(self) -> tuple[str, ...]:
+        """Names of the axes of type `AxisType.Manual`."""
+        return _axes_of(self, AxisType.Manual)
+
+    @property
+    def are_all_axes_auto(self) -> bool:
+        """Whether there are axes, all of type `AxisType.Auto`."""
+        return self.auto_axes == self.axis_names != ()
+
+    @property
+    def are_all_axes_explicit(self) -> bool:
+        """Whether there are axes, all of type `AxisType.Explicit`."""
+        return self.explicit_axes == self.axis_names != ()
+
+    @property
+    def are_all_axes_manual(self) -> bool:
+        """Whether there are axes, all of type `AxisType.Manual`."""
+        return self.manual_axes == self.axis_names != ()
+
+
+def _axes_of(mesh: _Axes, kind: AxisType) -> tuple[str, ...]:
+    """Return the names of the axes of a type."""
+    pairs = zip(mesh.axis_names, mesh.axis_types, strict=True)
+    return tuple([name for name, each in pairs if each is kind])
+
+
+class AbstractMesh(_Axes):
     """The shape of a mesh without its devices.
 
     Args:
@@ -104,7 +150,41 @@ class AbstractMesh:
     ) -> None:
         self.axis_sizes = _sizes(axis_sizes, "axis_sizes")
         self.axis_names = _axis_names(axis_names, len(self.axis_sizes))
-        _check_axis_types(axis_types, self.axis_names)
+        self.axis_types = _axis_types(axis_types, self.axis_names)
+
+    def update(
+        self,
+        axis_sizes: Sequence[int] | None = None,
+        axis_names: str | Sequence[str] | None = None,
+        axis_types: Sequence[AxisType] | None = None,
+    ) -> AbstractMesh:
+        """Return the mesh with other sizes, names or types.
+
+        Args:
+          axis_sizes: size of each axis; None leaves the sizes as they are.
+          axis_names: name of each axis, or None.
+          axis_types: type of each axis, or None.
+
+        Raises:
+          MeshError: sizes, names and types do not match.
+
+        >>> AbstractMesh((4, 2), ("x", "y")).update(axis_sizes=(2, 2))
+        AbstractMesh('x': 2, 'y': 2)
+        """
+        return AbstractMesh(
+            self.axis_sizes if axis_sizes is None else axis_sizes,
+            self.axis_names if axis_names is None else axis_names,
+            self.axis_types if axis_types is None else axis_types,
+        )
+
+    def update_axis_types(self, name_to_type: Mapping[str, AxisType]) -> AbstractMesh:
+        """Return the mesh with other types of some axes.
+
+        Args:
+          name_to_type: types by the names of the axes.
+        """
+        each = zip(self.axis_names, self.axis_types, strict=True)
+        return self.update(axis_types=[name_to_type.get(name, kind) for name, kind in each])
 
     @functools.cached_property
     def shape(self) -> MappingProxyType[str, int]:
@@ -138,21 +218,23 @@ class AbstractMesh:
         return hash(self.shape_tuple)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return AbstractMesh, (self.axis_sizes, self.axis_names)
+        return AbstractMesh, (self.axis_sizes, self.axis_names, self.axis_types)
 
     def __repr__(self) -> str:
         return f"AbstractMesh({_named_sizes(self.shape)})"
 
 
-class Mesh:
+class Mesh(contextlib.ContextDecorator, _Axes):
     """Devices in a grid with named axes.
 
-    Meshes are immutable, and equal ones are the same object.
+    Meshes are immutable. Within `with mesh:`, or in a function that `@mesh` decorates, bare
+    `PartitionSpec`s refer to the mesh.
 
     Args:
       devices: the devices, as an array or nested sequence with one dim per axis.
       axis_names: name of each axis.
-      axis_types: an `AxisType` for each axis, as JAX takes them; they make no difference.
+      axis_types: an `AxisType` for each axis, or one for all of one; `AxisType.Auto` by default.
+        Meshes that differ in them only are equal.
 
     Raises:
       MeshError: a device or a name is repeated, or there are not as many names as axes.
@@ -176,7 +258,7 @@ class Mesh:
         """Return the one mesh of these devices and names."""
         grid = device_grid(devices)
         names = _axis_names(axis_names, grid.ndim)
-        _check_axis_types(axis_types, names)
+        types = _axis_types(axis_types, names)
         assignment = tuple(grid.flat)
         if len(set(assignment)) != len(assignment):
             repeated = next(d for d in assignment if assignment.count(d) > 1)
@@ -188,25 +270,53 @@ class Mesh:
             )
         key = (assignment, grid.shape, names)
         with _meshes_lock:
-            mesh = _meshes.get(key)
+            mesh = _meshes.get((key, types))
             if mesh is None:
                 mesh = super().__new__(cls)
                 grid.flags.writeable = False
                 mesh.devices, mesh.axis_names, mesh.assignment = grid, names, assignment
-                mesh._hash = hash(key)
-                _meshes[key] = mesh
+                mesh.axis_types, mesh._key, mesh._hash = types, key, hash(key)
+                _meshes[key, types] = mesh
         return mesh
 
+    _key: tuple[Any, ...]  # all but the types
     _hash: int
 
     def __hash__(self) -> int:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return self is other
+        if self is other or type(other) is not Mesh:
+            return self is other
+        return self._hash == other._hash and self._key == other._key
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Mesh, (np.array(self.devices), self.axis_names)
+        return Mesh, (np.array(self.devices), self.axis_names, self.axis_types)
+
+    def update(
+        self,
+        devices: Any = None,
+        axis_names: str | Sequence[str] | None = None,
+        axis_types: Sequence[AxisType] | None = None,
+    ) -> Mesh:
+        """Return the mesh with other devices, names or types.
+
+        Args:
+          devices: as for `Mesh`; None leaves the devices as they are.
+          axis_names: name of each axis, or None.
+          axis_types: type of each axis, or None.
+
+        Raises:
+          MeshError: devices, names and types do not match.
+
+        >>> Mesh([["a", "b"]], ("x", "y")).update(axis_names=("p", "q"))
+        Mesh('p': 1, 'q': 2)
+        """
+        return Mesh(
+            self.devices if devices is None else devices,
+            self.axis_names if axis_names is None else axis_names,
+            self.axis_types if axis_types is None else axis_types,
+        )
 
     def __repr__(self) -> str:
         return f"Mesh({_named_sizes(self.shape)})"
@@ -239,7 +349,7 @@ class Mesh:
     @functools.cached_property
     def abstract_mesh(self) -> AbstractMesh:
         """The same axes without devices."""
-        return AbstractMesh(self.axis_sizes, self.axis_names)
+        return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
 
     @functools.cached_property
     def device_ids(self) -> IntArray:
@@ -278,7 +388,7 @@ class Mesh:
                 argument="mesh",
                 shape=dict(self.shape),
             )
-        return Mesh(self.devices[hull], self.axis_names)
+        return Mesh(self.devices[hull], self.axis_names, self.axis_types)
 
     def __getitem__(self, axes: str | Sequence[str]) -> Mesh:
         """Return the mesh over `axes`, at coordinate 0 of the others.
@@ -296,8 +406,9 @@ class Mesh:
                 "axes", names, f"must be distinct axes of the mesh {dict(self.shape)}"
             )
         at_zero = self.devices[tuple(slice(None) if n in names else 0 for n in self.axis_names)]
-        kept = [name for name in self.axis_names if name in names]
-        return Mesh(np.transpose(at_zero, [kept.index(name) for name in names]), names)
+        rest = [name for name in self.axis_names if name in names]
+        types = [self.axis_types[self.axis_names.index(name)] for name in names]
+        return Mesh(np.transpose(at_zero, [rest.index(name) for name in names]), names, types)
 
     def __enter__(self) -> Mesh:
         """Make this the mesh that bare `PartitionSpec` placements refer to."""
@@ -308,8 +419,8 @@ class Mesh:
         _current.set(_current.get()[:-1])
 
 
+# Most comparisons are of one mesh with itself, so equal meshes are one object.
 _meshes: weakref.WeakValueDictionary[Any, Mesh] = weakref.WeakValueDictionary()
-# Equality is identity, so two threads must not both make a mesh for one key.
 _meshes_lock = threading.RLock()
 hold_while_forking(_meshes_lock)
 
@@ -372,6 +483,7 @@ class _Door:
     """Holds what a higher layer brings."""
 
     devices: Callable[[], Sequence[Device]]
+    mesh: Callable[[], Mesh | None]
 
 
 _door = _Door()
@@ -380,6 +492,16 @@ _door = _Door()
 def bring_devices(every: Callable[[], Sequence[Device]]) -> None:
     """Say which devices there are, for shardings that are given none."""
     _door.devices = every
+
+
+def bring_mesh(default: Callable[[], Mesh | None]) -> None:
+    """Say which mesh new data goes to, for specs where no mesh is set."""
+    _door.mesh = default
+
+
+def mesh_around() -> Mesh | None:
+    """Return the mesh that bare `PartitionSpec`s refer to, or None."""
+    return current_mesh() or _door.mesh()
 
 
 def every_device() -> Sequence[Device]:

@@ -8,10 +8,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from gpushard.errors import ArgumentTypeError, ShardingError
+from gpushard.errors import ArgumentTypeError, NoMeshError, ShardingError
 from gpushard.geometry.memory_kind import checked_kind, place_on
-from gpushard.geometry.mesh import AbstractMesh, Mesh
-from gpushard.geometry.partition_spec import UNCONSTRAINED, PartitionSpec
+from gpushard.geometry.mesh import AbstractMesh, Mesh, mesh_around
+from gpushard.geometry.partition_spec import UNCONSTRAINED, PartitionSpec, refuse_unreduced
 from gpushard.geometry.sharding import GridSharding
 from gpushard.geometry.tiling import Assignment
 from gpushard.typing import Device, IntArray
@@ -165,6 +165,16 @@ def _named_sharding(mesh: Mesh, spec: PartitionSpec, kind: str) -> NamedSharding
 
 
 def _check_spec(mesh: Mesh | AbstractMesh, spec: PartitionSpec) -> None:
+    refuse_unreduced(spec)
+    unknown = sorted(spec.reduced.difference(mesh.axis_names))
+    if unknown:
+        raise ShardingError(
+            f"{spec!r} has the axis {unknown[0]!r} in reduced, the mesh has {dict(mesh.shape)}; "
+            "use one of its axes",
+            argument="spec",
+            spec=spec,
+            axis=unknown[0],
+        )
     for axis, times in Counter(spec.all_axes()).items():
         if axis not in mesh.axis_names:
             raise ShardingError(
@@ -182,3 +192,20 @@ def _check_spec(mesh: Mesh | AbstractMesh, spec: PartitionSpec) -> None:
                 spec=spec,
                 axis=axis,
             )
+
+
+def over_mesh(spec: PartitionSpec, argument: str) -> NamedSharding:
+    """Return the sharding that a bare spec means: over the mesh that is set.
+
+    Raises:
+      NoMeshError: none is.
+    """
+    mesh = mesh_around()
+    if mesh is None:
+        raise NoMeshError(
+            f"{argument}={spec!r} needs a mesh; place within `with mesh:` or use "
+            "NamedSharding(mesh, spec)",
+            argument=argument,
+            spec=spec,
+        )
+    return NamedSharding(mesh, spec)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
-from gpushard.errors import ArgumentTypeError
+from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
 
 
 class _Unconstrained:
@@ -30,9 +31,14 @@ class PartitionSpec(tuple[Any, ...]):
 
     Args:
       *entries: one per dim.
+      unreduced: mesh axes over which JAX leaves sums open. A spec keeps them, and no sharding takes
+        them: arrays hold complete sums.
+      reduced: mesh axes that matter to JAX's derivatives. A spec keeps them, and they make no
+        difference.
 
     Raises:
-      ArgumentTypeError: an entry is none of these.
+      ArgumentTypeError: an entry is none of these, or `unreduced` or `reduced` is no set of names.
+      ArgumentError: an axis is in two of the entries, `unreduced` and `reduced`.
 
     >>> PartitionSpec("x", None, ("y", "z"))
     PartitionSpec('x', None, ('y', 'z'))
@@ -43,24 +49,62 @@ class PartitionSpec(tuple[Any, ...]):
     """
 
     UNCONSTRAINED = UNCONSTRAINED
+    unreduced: frozenset[str] = frozenset()
+    reduced: frozenset[str] = frozenset()
 
     __slots__ = ()
 
-    def __new__(cls, *entries: Any) -> PartitionSpec:
+    def __new__(
+        cls,
+        *entries: Any,
+        unreduced: Collection[str] = frozenset(),
+        reduced: Collection[str] = frozenset(),
+    ) -> PartitionSpec:
         """Check the entries and bring them into one form."""
-        return super().__new__(cls, (_canonical(i, entry) for i, entry in enumerate(entries)))
+        cls = _Marked if unreduced or reduced else PartitionSpec
+        spec = super().__new__(cls, (_canonical(i, entry) for i, entry in enumerate(entries)))
+        if isinstance(spec, _Marked):
+            spec.unreduced = _axes_in(unreduced, "unreduced")
+            spec.reduced = _axes_in(reduced, "reduced")
+            _check_apart(spec)
+        return spec
 
     def __getnewargs__(self) -> tuple[Any, ...]:
         return tuple(self)
 
     def __add__(self, other: tuple[Any, ...]) -> PartitionSpec:
-        return PartitionSpec(*self, *other) if isinstance(other, tuple) else NotImplemented
+        return _joined(self, other) if isinstance(other, tuple) else NotImplemented
 
     def __radd__(self, other: tuple[Any, ...]) -> PartitionSpec:
-        return PartitionSpec(*other, *self) if isinstance(other, tuple) else NotImplemented
+        return _joined(other, self) if isinstance(other, tuple) else NotImplemented
 
     def __repr__(self) -> str:
         return f"PartitionSpec({', '.join(map(repr, self))})"
+
+    @property
+    def partitions(self) -> tuple[Any, ...]:
+        """The entries, as a plain tuple."""
+        return tuple(self)
+
+    def update(self, **changes: Any) -> PartitionSpec:
+        """Return the spec with other entries or axes.
+
+        Args:
+          **changes: `partitions`, the entries; `unreduced`; `reduced`.
+
+        >>> PartitionSpec("x", None).update(partitions=("y",))
+        PartitionSpec('y')
+        """
+        same = {"partitions": self, "unreduced": self.unreduced, "reduced": self.reduced}
+        unknown = sorted(set(changes) - set(same))
+        if unknown:
+            raise ArgumentTypeError(
+                f"update() of a PartitionSpec has no argument {unknown[0]!r}; use partitions, "
+                "unreduced or reduced",
+                argument=unknown[0],
+            )
+        chosen: dict[str, Any] = same | changes
+        return PartitionSpec(*chosen.pop("partitions"), **chosen)
 
     def axes(self, dim: int) -> tuple[Any, ...]:
         """Return the mesh axes that split `dim`, major to minor; () for an unsplit one.
@@ -80,6 +124,68 @@ class PartitionSpec(tuple[Any, ...]):
 
 
 P = PartitionSpec
+
+
+class _Marked(PartitionSpec):
+    """A spec with axes in `unreduced` or `reduced`."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PartitionSpec):
+            return False
+        ours, theirs = [(x.partitions, x.unreduced, x.reduced) for x in (self, other)]
+        return ours == theirs
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((self.partitions, self.unreduced, self.reduced))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _marked, (self.partitions, self.unreduced, self.reduced)
+
+    def __repr__(self) -> str:
+        marks = [
+            f"{name}={{{', '.join(map(repr, sorted(axes)))}}}"
+            for name, axes in (("unreduced", self.unreduced), ("reduced", self.reduced))
+            if axes
+        ]
+        return f"PartitionSpec({', '.join([*map(repr, self), *marks])})"
+
+
+def _marked(entries: tuple[Any, ...], unreduced: Any, reduced: Any) -> PartitionSpec:
+    return PartitionSpec(*entries, unreduced=unreduced, reduced=reduced)
+
+
+def _joined(first: tuple[Any, ...], last: tuple[Any, ...]) -> PartitionSpec:
+    """Return the spec of the entries of two, and of the axes that both mark."""
+    specs = [x for x in (first, last) if isinstance(x, PartitionSpec)]
+    return PartitionSpec(
+        *first,
+        *last,
+        unreduced=frozenset().union(*[x.unreduced for x in specs]),
+        reduced=frozenset().union(*[x.reduced for x in specs]),
+    )
+
+
+def _axes_in(axes: Any, argument: str) -> frozenset[str]:
+    if not isinstance(axes, set | frozenset) or not all(isinstance(x, str) for x in axes):
+        raise ArgumentTypeError.refusing(argument, axes, "must be a set of names of mesh axes")
+    return frozenset(axes)
+
+
+def _check_apart(spec: PartitionSpec) -> None:
+    """Check that no axis has two meanings."""
+    places = {"entries": set(spec.all_axes()), "unreduced": spec.unreduced, "reduced": spec.reduced}
+    for one, other in itertools.combinations(places, 2):
+        both = sorted(places[one] & places[other])
+        if both:
+            raise ArgumentError(
+                f"{spec!r} names the axis {both[0]!r} in {one} and in {other}; an axis has one "
+                "meaning only",
+                argument=other,
+                axis=both[0],
+            )
 
 
 def _canonical(position: int, entry: Any) -> Any:
@@ -102,3 +208,19 @@ def _bad_entry(position: int, entry: Any) -> ArgumentTypeError:
         position=position,
         entry=entry,
     )
+
+
+def refuse_unreduced(spec: PartitionSpec) -> None:
+    """Check that a spec leaves no sums open.
+
+    Raises:
+      ShardingError: it does.
+    """
+    if spec.unreduced:
+        raise ShardingError(
+            f"{spec!r} leaves sums over mesh axes open; arrays hold complete sums. Leave unreduced "
+            "out, and where a shard_map gives parts of a sum, add them with lax.psum",
+            argument="spec",
+            spec=spec,
+            unreduced=spec.unreduced,
+        )

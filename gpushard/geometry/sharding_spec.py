@@ -5,7 +5,6 @@ Devices are in row-major order of the grid: `Replicated` as its last axis makes 
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -545,7 +544,7 @@ def untile_aval_nd(axis_sizes: Mapping[str, int], out_axes: ArrayMapping, aval: 
 def _with_shape(aval: Any, shape: Sequence[int]) -> Any:
     """Return an aval of another shape, which says nothing of where it lies."""
     placed = {"sharding": None} if hasattr(aval, "sharding") else {}
-    return dataclasses.replace(aval, shape=tuple(shape), **placed)
+    return aval.update(shape=tuple(shape), **placed)
 
 
 def _checked_mapping(

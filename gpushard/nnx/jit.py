@@ -37,7 +37,7 @@ from gpushard.transforms.arguments import Options, check_options, options_of
 from gpushard.transforms.constraints import laid_out, placed
 from gpushard.transforms.frames import innermost
 from gpushard.transforms.jit import OPTIONS, Jitted
-from gpushard.transforms.signature import check_function, check_leaf, labelled, title
+from gpushard.transforms.signature import check_function, check_leaf, imitate, labelled, title
 from gpushard.transforms.trace import tracing
 
 __all__ = ["JitWrapped", "Missing", "eval_shape", "jit"]
@@ -180,7 +180,7 @@ class JitWrapped:
     """A function of graphs that is traced once for arguments of a kind; see `jit`."""
 
     def __init__(self, fun: Any, options: Options) -> None:
-        functools.update_wrapper(self, fun, updated=())
+        imitate(self, fun)
         self.in_shardings = options.in_shardings
         self.out_shardings = options.out_shardings
         self.static_argnums = options.static[0]

@@ -232,7 +232,9 @@ def replace_by_pure_dict(state: State, pure: Mapping[Any, Any]) -> None:
     """
     changes: list[tuple[State, Any, Any]] = []
 
-    def walk(path: tuple[Any, ...], node: Any, own: Mapping[Any, Any]) -> None:
+    pending: list[tuple[tuple[Any, ...], Any, Mapping[Any, Any]]] = [((), state, pure)]
+    while pending:
+        path, node, own = pending.pop()
         for key, value in own.items():
             key = int(key) if isinstance(key, str) and key.isdigit() and key not in node else key
             at = (*path, key)
@@ -244,11 +246,9 @@ def replace_by_pure_dict(state: State, pure: Mapping[Any, Any]) -> None:
                     path=at,
                 )
             if isinstance(value, Mapping):
-                walk(at, node[key], value)
+                pending.append((at, node[key], value))
             else:
                 changes.append((node, key, value))
-
-    walk((), state, pure)
     for node, key, value in changes:
         leaf = node[key]
         node[key] = leaf.replace(value) if isinstance(leaf, Variable) else value

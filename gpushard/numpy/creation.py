@@ -13,6 +13,8 @@ from typing import Any, cast
 import numpy as np
 
 from gpushard.array import Array
+from gpushard.array.aval import KEY, KeyDType
+from gpushard.array.key_array import ELEMENT, keys_of, refuse
 from gpushard.array.protocols import provided
 from gpushard.errors import ArgumentError
 from gpushard.functions.checks import (
@@ -46,7 +48,8 @@ __all__ = [
 
 _creating = described(
     shape="its shape.",
-    dtype="type of the elements; float64 by default.",
+    dtype="type of the elements; float64 by default. `key.dtype` makes keys, whose words are both\n"
+    "    the number.",
     order='must be "C" or None.',
     device="where it goes.",
     out_sharding="the same.",
@@ -92,7 +95,7 @@ def asarray(
     """
     check_order(order)
     argument, place = named_place(device, out_sharding)
-    target = None if dtype is None else as_dtype(dtype)
+    target = None if dtype is None else _element_type(dtype)
     if is_value(a):
         same = place is None and target in (None, a.dtype)
         if copy is False:
@@ -107,6 +110,8 @@ def asarray(
     if isinstance(a, list | tuple) and holds_value(a):
         x = stack([asarray(entry) for entry in a])
         return settle(x if target is None else x.astype(target), place, argument)
+    if target is KEY:
+        refuse("asarray of numbers as keys")
     place = place_of(device, out_sharding)
     if is_number(a) and target is not None:
         return device_put(np.asarray(number_of(a, target, "asarray", "a"), target), place)
@@ -179,12 +184,30 @@ def full(
         x = asarray(fill_value, dtype)
         return settle(broadcast_to(x, sizes), place, argument)
     target = _type_of(fill_value, dtype)
+    place = place_of(device, out_sharding)
+    if target is KEY:
+        return cast(
+            "Array", keys_of(made(rows.FULL, sizes, ELEMENT, (_words(fill_value, "full"),), place))
+        )
     value = number_of(fill_value, target, "full", "fill_value")
-    return made(rows.FULL, sizes, target, (value,), place_of(device, out_sharding))
+    return made(rows.FULL, sizes, target, (value,), place)
 
 
-def _type_of(value: Any, dtype: Any) -> np.dtype[Any]:
-    return check_dtype(np.asarray(value).dtype, "fill_value") if dtype is None else as_dtype(dtype)
+def _element_type(dtype: Any) -> Any:
+    """Return the type of numbers, or that of keys."""
+    return KEY if isinstance(dtype, KeyDType) else as_dtype(dtype)
+
+
+def _type_of(value: Any, dtype: Any) -> Any:
+    if dtype is not None:
+        return _element_type(dtype)
+    return check_dtype(np.asarray(value).dtype, "fill_value")
+
+
+def _words(number: Any, name: str) -> Any:
+    """Return the element of the key whose words are both a number."""
+    word = int(number_of(number, np.dtype(np.uint32), name, "fill_value"))
+    return ELEMENT.type(word << 32 | word)
 
 
 @_creating
@@ -253,13 +276,17 @@ def full_like(
     own = a.shape if hasattr(a, "shape") else np.shape(a)
     kind = a.dtype if hasattr(a, "dtype") else np.asarray(a).dtype
     sizes = own if shape is None else as_shape(shape)
-    target = as_dtype(kind if dtype is None else dtype)
+    target = _element_type(kind if dtype is None else dtype)
     like = sharding_of(a)
     if place is not None or like is None or len(sizes) != len(own):
         return full(sizes, fill_value, target, device=device, out_sharding=out_sharding)
     if not is_number(fill_value):
         x = full(sizes, fill_value, target)
         return x if sharding_of(x) == like else settle(x, like)
+    if target is KEY:
+        words = (_words(fill_value, "full_like"),)
+        keys = made_on(rows.FULL, sizes, ELEMENT, words, like, committed=is_committed(a))
+        return cast("Array", keys_of(keys))
     value = number_of(fill_value, target, "full_like", "fill_value")
     return made_on(rows.FULL, sizes, target, (value,), like, committed=is_committed(a))
 

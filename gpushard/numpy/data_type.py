@@ -9,8 +9,7 @@ import numpy as np
 
 from gpushard import dtypes
 from gpushard.array import Array
-from gpushard.array.aval import KeyDType
-from gpushard.dtypes import is_custom, kind_of
+from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentTypeError
 from gpushard.functions.checks import as_dtype, check_choice
 from gpushard.functions.docstrings import described
@@ -38,13 +37,8 @@ integer, signedinteger, unsignedinteger = np.integer, np.signedinteger, np.unsig
 floating, complexfloating = np.floating, np.complexfloating
 dtype = np.dtype
 
-_ABSTRACT: dict[str, type] = {
-    "f": floating,
-    "i": signedinteger,
-    "u": unsignedinteger,
-    "c": complexfloating,
-}
-_ABSTRACTS = (generic, number, inexact, integer, dtypes.prng_key, *_ABSTRACT.values())
+issubdtype = dtypes.issubdtype
+
 _EXAMPLES: dict[str, Any] = {"i": 0, "f": 0.0, "c": 0j}
 _KINDS = {
     "bool": "b",
@@ -171,43 +165,6 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
             f"result_type: {names or 'nothing'} has no common type; convert one with astype",
             argument="arrays_and_dtypes",
         ) from None
-
-
-def issubdtype(arg1: Any, arg2: Any) -> builtins.bool:
-    """Return whether a type is of another one, or of a kind such as `floating`.
-
-    Random keys are of `generic` and of `gpushard.dtypes.prng_key`, and of nothing else.
-
-    Args:
-      arg1: a type or an array.
-      arg2: a type, or an abstract type of scalars.
-
-    Raises:
-      ArgumentTypeError: one of them is no type.
-
-    >>> issubdtype(np.float32, floating), issubdtype("int8", np.unsignedinteger)
-    (True, False)
-    """
-    try:
-        types = [x.dtype if is_value(x) else x for x in (arg1, arg2)]
-        own, arg2 = (x.type if isinstance(x, KeyDType) else x for x in types)
-        own = own if _is_abstract(own) else np.dtype(own)
-        if isinstance(own, np.dtype) and is_custom(own):
-            if not _is_abstract(arg2):
-                return builtins.bool(own == np.dtype(arg2))
-            own = _ABSTRACT[kind_of(own)]
-        return builtins.bool(np.issubdtype(own, arg2))
-    except TypeError:
-        raise ArgumentTypeError(
-            f"issubdtype: {arg1!r} and {arg2!r} must be types, such as numpy.float32 or floating",
-            argument="arg1",
-            given=(arg1, arg2),
-        ) from None
-
-
-def _is_abstract(x: Any) -> builtins.bool:
-    """Whether it is a type of scalars that no array has."""
-    return isinstance(x, type) and issubclass(x, np.generic) and x in _ABSTRACTS
 
 
 def promote_types(a: Any, b: Any) -> np.dtype[Any]:

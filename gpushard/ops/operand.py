@@ -64,7 +64,7 @@ def as_written(sharding: NamedSharding, ndim: int, operands: Iterable[Operand]) 
         own = x.sharding if isinstance(x, Sharded) and len(x.aval.shape) == ndim else None
         if (
             isinstance(own, NamedSharding)
-            and own.mesh is sharding.mesh
+            and own.mesh == sharding.mesh
             and own.memory_kind == sharding.memory_kind
             and splits_of(own, ndim) == splits_of(sharding, ndim)
         ):
@@ -86,7 +86,7 @@ def given(x: Operand, mesh: Mesh, itemsize: int) -> Given:
     if follows or not isinstance(x, Sharded):
         return Given(None, ((),) * len(x.aval.shape), itemsize)
     axes = None
-    if isinstance(x.sharding, NamedSharding) and x.sharding.mesh is mesh:
+    if isinstance(x.sharding, NamedSharding) and x.sharding.mesh == mesh:
         axes = splits_of(x.sharding, len(x.aval.shape))
     return Given(x.tiling, axes, itemsize)
 

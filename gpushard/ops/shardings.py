@@ -157,7 +157,7 @@ def _given_back(rule: Rule, operands: Sequence[Given]) -> Splits | None:
 def splits_as(rule: Rule, mesh: Mesh, end: Sharding) -> Splits | None:
     """Return the splits that give the first result as a sharding has it; None if none do."""
     dims = rule.results[0]
-    if not isinstance(end, NamedSharding) or end.memory_kind != "device" or end.mesh is not mesh:
+    if not isinstance(end, NamedSharding) or end.memory_kind != "device" or end.mesh != mesh:
         return None
     found = dict(zip(dims, splits_of(end, len(dims)), strict=True))
     if any(names and factor not in rule.splittable for factor, names in found.items()):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,10 +10,19 @@ from typing import Any
 from gpushard.errors import ArgumentTypeError, MeshError, NoDeviceError
 from gpushard.frozen import dataclass
 from gpushard.functions.checks import as_shape
-from gpushard.geometry.mesh import AxisType, Mesh, bring_devices, create_device_mesh, current_mesh
+from gpushard.geometry.mesh import (
+    AxisType,
+    Mesh,
+    bring_devices,
+    bring_mesh,
+    create_device_mesh,
+    current_mesh,
+    mesh_around,
+)
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
+from gpushard.options import Option, offer
 from gpushard.runtime import current
 from gpushard.runtime.runtime import Device, Runtime
 from gpushard.typing import Shape
@@ -28,9 +36,9 @@ class OverMesh:
     spec: PartitionSpec | None  # how data is split; None for whatever suits its shape
 
 
-_default: contextvars.ContextVar[Device | OverMesh | None] = contextvars.ContextVar(
-    "default_placement", default=None
-)
+_default = Option("default_placement", None)
+"""A device, or a mesh; None for the first device."""
+
 _REPLICATED = PartitionSpec()
 
 
@@ -100,27 +108,38 @@ def default_backend() -> str:
 
 
 @contextlib.contextmanager
-def default_device(device: Device) -> Iterator[None]:
+def default_device(device: Device | str | None) -> Iterator[None]:
     """Put new data on `device` within a `with` block, where no other placement is given.
 
     Args:
-      device: one of `devices()`.
+      device: one of `devices()`, or a platform, "cpu" or "gpu", for its first device; None for the
+        first of all.
 
     Raises:
       ArgumentTypeError: it is no device.
+      NoDeviceError: there are none on that platform.
 
     >>> import gpushard as gs
     >>> with default_device(devices()[1]):
     ...     gs.device_put(1.0).device.id
     1
     """
-    if not isinstance(device, Device):
-        raise ArgumentTypeError.refusing("device", device, "must be one of gpushard.devices()")
-    token = _default.set(device)
-    try:
+    with _default.within(_chosen(device)):
         yield
-    finally:
-        _default.reset(token)
+
+
+def _chosen(device: Device | str | None) -> Device | None:
+    """Return the device that a device, or a platform, stands for."""
+    if isinstance(device, str):
+        return local_devices(device)[0]
+    if device is not None and not isinstance(device, Device):
+        raise ArgumentTypeError.refusing(
+            "device", device, 'must be one of gpushard.devices(), "cpu" or "gpu", or None'
+        )
+    return device
+
+
+offer("default_device", lambda: _default.get(), lambda device: _default.set(_chosen(device)))
 
 
 @contextlib.contextmanager
@@ -155,11 +174,8 @@ def use_mesh(mesh: Mesh, spec: PartitionSpec | str = _REPLICATED) -> Iterator[Me
         raise ArgumentTypeError.refusing("spec", spec, 'must be a PartitionSpec or "auto"')
     named = spec if isinstance(spec, PartitionSpec) else None
     NamedSharding(mesh, named or _REPLICATED)  # refuses axes that there are not
-    token = _default.set(OverMesh(mesh, named))
-    try:
+    with _default.within(OverMesh(mesh, named)):
         yield mesh
-    finally:
-        _default.reset(token)
 
 
 def surroundings() -> tuple[Any, ...]:
@@ -173,6 +189,9 @@ def default_mesh() -> Mesh | None:
     return default.mesh if isinstance(default, OverMesh) else None
 
 
+bring_mesh(default_mesh)
+
+
 def get_default_device() -> Device:
     """Return the device that new data goes to where it goes to one; of a mesh the first."""
     default = _default.get()
@@ -180,7 +199,8 @@ def get_default_device() -> Device:
         first: Any = default.mesh.assignment[0]
         device: Device = first
         return device
-    return default or current.current().devices[0]
+    chosen: Device = default or current.current().devices[0]
+    return chosen
 
 
 def default_sharding(shape: Shape) -> Sharding:
@@ -201,7 +221,7 @@ def get_mesh() -> Mesh | None:
     ...     gs.get_mesh()
     Mesh('x': 4)
     """
-    return current_mesh() or default_mesh()
+    return mesh_around()
 
 
 def make_mesh(
@@ -216,7 +236,7 @@ def make_mesh(
     Args:
       axis_shapes: size of each axis.
       axis_names: name of each axis.
-      axis_types: as for `Mesh`.
+      axis_types: as for `Mesh`, but `AxisType.Explicit` by default.
       devices: the devices, row-major; the first of `gpushard.devices()` by default.
 
     Returns:
@@ -258,7 +278,8 @@ def make_mesh(
             sizes=sizes,
             devices=len(chosen),
         )
-    return Mesh(create_device_mesh(sizes, chosen[:needed]), axis_names, axis_types)
+    types = (AxisType.Explicit,) * len(sizes) if axis_types is None else axis_types
+    return Mesh(create_device_mesh(sizes, chosen[:needed]), axis_names, types)
 
 
 def cut_spec(spec: PartitionSpec, shape: Shape) -> PartitionSpec:

@@ -13,18 +13,17 @@ from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.key_array import KeyArray
 from gpushard.array.partial import array_of
-from gpushard.errors import ArgumentTypeError, NoMeshError
+from gpushard.errors import ArgumentTypeError
 from gpushard.functions.checks import check_dtype, place_tiling
 from gpushard.functions.concrete import concrete
 from gpushard.functions.values import is_traced
 from gpushard.geometry.format import Format
-from gpushard.geometry.mesh import current_mesh
-from gpushard.geometry.named_sharding import NamedSharding
+from gpushard.geometry.named_sharding import NamedSharding, over_mesh
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.movement.buffer import devices_of
 from gpushard.movement.host import alias_host, from_host
-from gpushard.placement.defaults import default_mesh, default_sharding
+from gpushard.placement.defaults import default_sharding
 from gpushard.runtime.runtime import Device, MemorySpace
 from gpushard.typing import HostArray
 
@@ -239,15 +238,7 @@ def as_sharding(place: Any, ndim: int, argument: str = "device", *, auto: bool =
     if isinstance(place, MemorySpace):
         return SingleDeviceSharding(place.device, memory_kind=place.kind)
     if isinstance(place, PartitionSpec):
-        mesh = current_mesh() or default_mesh()
-        if mesh is None:
-            raise NoMeshError(
-                f"{argument}={place!r} needs a mesh; place within `with mesh:` or use "
-                "NamedSharding(mesh, spec)",
-                argument=argument,
-                spec=place,
-            )
-        return NamedSharding(mesh, place)
+        return over_mesh(place, argument)
     raise ArgumentTypeError(
         f"{argument}={place!r} must be one of gpushard.devices(), a Sharding, a Format "
         "with a sharding, or a PartitionSpec",

@@ -109,7 +109,8 @@ def make_array_from_process_local_data(
     """Make an array, or a pytree of them, from the data that this process has.
 
     Args:
-      sharding: how to lay the array out; of several, a pytree that is a prefix of `local_data`.
+      sharding: how to lay the array out: a sharding, a device, or a `PartitionSpec` over the mesh
+        that is set; for several arrays, a pytree that is a prefix of `local_data`.
       local_data: data, or a pytree of it; along each dim either the whole array, or just the slices
         that devices of this process hold, packed one after the other.
       global_shape: shape of the array, or a prefix pytree of shapes, which are tuples; by default
@@ -147,7 +148,7 @@ def _is_shape(x: Any) -> bool:
 def _from_local_data(sharding: Any, local_data: Any, global_shape: Any) -> Array:
     kind = KeyArray if isinstance(local_data, KeyArray) else ConcreteArray
     data = _host_data(local_data, kind, "local_data")
-    sharding = _checked_sharding(sharding)
+    sharding = as_sharding(sharding, data.ndim, "sharding")
     if global_shape is None:
         shape = global_shape_of(sharding, data.shape)
     else:
@@ -190,7 +191,9 @@ def make_array_from_single_device_arrays(
     Array([0, 0, 1, 1], dtype=int64, sharding=NamedSharding(mesh=('x': 2), spec=P('x')))
     """
     _refuse_traced(arrays, "arrays", "make_array_from_single_device_arrays")
-    tiling = place_tiling(_checked_sharding(sharding), as_shape(shape)).local
+    shape = as_shape(shape)
+    sharding = as_sharding(sharding, len(shape), "sharding")
+    tiling = place_tiling(sharding, shape).local
     parts = _by_device(tiling, arrays)
     expected = as_dtype(dtype) if dtype is not None else parts[0].dtype
     _check_parts(parts, sharding, tiling, expected)
@@ -404,14 +407,6 @@ def device_of_array(x: Any, argument: str, position: int) -> Device:
             devices=len(devices),
         )
     return devices[0]
-
-
-def _checked_sharding(sharding: Any) -> Sharding:
-    if not isinstance(sharding, Sharding):
-        raise ArgumentTypeError.refusing(
-            "sharding", sharding, "must be a Sharding, such as NamedSharding(mesh, P('x'))"
-        )
-    return sharding
 
 
 def _host_data(data: Any, kind: type[ConcreteArray], argument: str) -> HostArray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import copyreg
 import dataclasses
+import functools
 import importlib
 import threading
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from gpushard.cache import hold_while_forking
 from gpushard.config import Settings
 from gpushard.errors import ConfigurationError, DeserializationError, ReentrantCallError
 from gpushard.frozen import dataclass
+from gpushard.options import offer
 from gpushard.runtime import forks
 from gpushard.runtime.backend import Backend, BackendFactory
 from gpushard.runtime.cuda.devices.probe import Availability, probe
@@ -37,6 +39,12 @@ def _checked(backend: Backend) -> Backend:
 
 
 _BACKENDS: dict[str, BackendFactory] = {"host": HostBackend, "cuda": _cuda_backend}
+
+_LATER = {"enable_checks", "parallel_functions_output_gda"}
+"""Settings that may change while devices are in use."""
+
+_BACKEND_OF = {"": None, "cpu": "host", "gpu": "cuda", "cuda": "cuda"}
+"""Backends by JAX's names of platforms."""
 
 _lock = threading.RLock()
 hold_while_forking(_lock)
@@ -153,7 +161,8 @@ def configure(**changes: Any) -> Settings:
     """Change settings, before any device is in use.
 
     Args:
-      **changes: fields of `Settings`, such as `host_devices=4` or `memory_limit=2 << 30`.
+      **changes: fields of `Settings`, such as `host_devices=4` or `memory_limit=2 << 30`. Of these
+        `enable_checks` and `parallel_functions_output_gda` may change at any time.
 
     Returns:
       The settings now in force.
@@ -171,13 +180,66 @@ def configure(**changes: Any) -> Settings:
         )
     with _lock:
         if _runtime is not None:
+            before = _runtime.settings
+            late = [k for k, v in changes.items() if k not in _LATER and v != getattr(before, k)]
+            if not late:
+                _runtime.settings = dataclasses.replace(before, **changes)
+                return _runtime.settings
             raise ConfigurationError(
                 "devices are in use already; call configure() before the first array or "
                 "gpushard.devices(), or set the environment variables before the start",
-                argument=next(iter(changes), None),
+                argument=late[0],
             )
         _settings = dataclasses.replace(_configured(), **changes)
         return _settings
+
+
+def _set_platforms(value: Any) -> None:
+    """Choose the backend by JAX's names of platforms, the first that is known."""
+    names = str(value or "").split(",")
+    backends = [_BACKEND_OF[name] for name in names if name in _BACKEND_OF]
+    if not backends:
+        why = "names no platform of gpushard; use 'cpu' or 'cuda', or None for the best there is"
+        raise ConfigurationError.refusing("platforms", value, why)
+    if _runtime is None or backends[0] not in (None, choose(_runtime.settings).name):
+        configure(backend=backends[0])
+
+
+def _set_gpus(value: Any) -> None:
+    """Choose GPUs by their numbers, in a text as JAX has it."""
+    numbers = str(value).split(",")
+    if value != "all" and not all(number.strip().isdigit() for number in numbers):
+        why = "must be 'all', or integers between commas, such as '0,2'"
+        raise ConfigurationError.refusing("cuda_visible_devices", value, why)
+    configure(gpus=None if value == "all" else tuple(map(int, numbers)))
+
+
+def _set_host_devices(value: Any) -> None:
+    """Set the number of devices of the host backend; -1 is the default."""
+    configure(host_devices=Settings().host_devices if value == -1 else value)
+
+
+def _gpus() -> str:
+    gpus = settings().gpus
+    return "all" if gpus is None else ",".join(map(str, gpus))
+
+
+def _platforms() -> str | None:
+    """Return the platform of the backend in use, or of the one that is chosen."""
+    backend = settings().backend if _runtime is None else choose(_runtime.settings).name
+    return {"host": "cpu", "cuda": "cuda", None: None}[backend]
+
+
+for _field in dataclasses.fields(Settings):
+    offer(
+        _field.name,
+        functools.partial(lambda name: getattr(settings(), name), _field.name),
+        functools.partial(lambda name, value: configure(**{name: value}), _field.name),
+    )
+offer("platforms", _platforms, _set_platforms)
+offer("platform_name", _platforms, _set_platforms)
+offer("cuda_visible_devices", _gpus, _set_gpus)
+offer("num_cpu_devices", lambda: settings().host_devices, _set_host_devices)
 
 
 def find_device(platform: str, id: int) -> Device:

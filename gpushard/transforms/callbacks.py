@@ -17,13 +17,15 @@ import numpy as np
 
 from gpushard import tree
 from gpushard.array.array import Array
-from gpushard.array.key_array import is_keys
+from gpushard.array.key_array import elements_of, is_keys
 from gpushard.errors import ArgumentError, ArgumentTypeError, CallbackError, UnsupportedError
 from gpushard.functions.checks import as_dtype, as_shape
 from gpushard.functions.concrete import concrete
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P
 from gpushard.geometry.sharding import Sharding
+from gpushard.ops.bind import bind
+from gpushard.ops.table.packed_keys import UNPACK
 from gpushard.placement.defaults import default_sharding
 from gpushard.placement.device_put import as_sharding, device_put
 from gpushard.runtime import current
@@ -179,13 +181,7 @@ def _snapshot(x: Any, what: str, path: str, others: bool) -> tuple[Any, Names]:
     if type(x) is Mapped:
         x, names = x._value, x._names
     if isinstance(x, Array):
-        if is_keys(x):
-            raise ArgumentTypeError(
-                f"{what}: argument {path} is an array of random keys, which no callback takes; "
-                "give gpushard.random.key_data(key)",
-                argument=path,
-            )
-        x = copy.copy(x)
+        x = bind(UNPACK, (elements_of(x),)) if is_keys(x) else copy.copy(x)
         return (x if isinstance(x, Traced) else _started(x)), names
     if others and not hasattr(x, "__array__") and not isinstance(x, bool | int | float | complex):
         return x, ()

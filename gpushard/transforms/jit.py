@@ -9,8 +9,7 @@ import logging
 import operator
 import sys
 import types
-from collections.abc import Iterable, Iterator, Sequence
-from contextvars import ContextVar
+from collections.abc import Iterable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -21,6 +20,7 @@ from gpushard.array.key_array import is_keys
 from gpushard.cache import BoundedCache, exact_key
 from gpushard.errors import ArgumentTypeError
 from gpushard.frozen import dataclass
+from gpushard.options import DISABLE_JIT, LOG_COMPILES
 from gpushard.placement.defaults import default_sharding, surroundings
 from gpushard.placement.device_put import device_put
 from gpushard.profiler import span
@@ -45,6 +45,7 @@ from gpushard.transforms.signature import (
     check_function,
     check_leaf,
     flattened,
+    imitate,
     labelled,
     result_names,
     title,
@@ -65,9 +66,6 @@ _LOOKALIKES: Any = object()
 
 _KEY_BYTES = 500
 """Bytes that a key takes, about."""
-
-_disabled: ContextVar[bool] = ContextVar("jit disabled", default=False)
-_logged: ContextVar[bool] = ContextVar("compiles logged", default=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +143,7 @@ class Jitted:
     """A function that is traced once for arguments of a kind; see `jit`."""
 
     def __init__(self, fun: Any, options: Options) -> None:
-        functools.update_wrapper(self, fun, updated=())
+        imitate(self, fun)
         self._fun = fun
         self._options = options
         self._what = title("jit", fun)
@@ -168,7 +166,7 @@ class Jitted:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the function."""
-        if _disabled.get():
+        if DISABLE_JIT.get():
             return self._fun(*args, **kwargs)
         if innermost() is not None or tracing() is not None:
             return self._inlined(args, kwargs)
@@ -228,7 +226,7 @@ class Jitted:
         graph = folded(optimized(graph))
         executable = Executable(graph)
         numbers = {var: n for n, var in enumerate(graph.inputs)}
-        if _logged.get():
+        if LOG_COMPILES.get():
             _log.warning("compiled %s for %s: %d steps", self._what, graph.inputs, len(graph.steps))
         return Replay(
             graph,
@@ -434,7 +432,7 @@ def jit(
       The function. What was traced is kept with `fun`, so another `jit(fun)` finds it.
 
     Raises:
-      ArgumentTypeError: fun is no function, or an argument has a wrong type.
+      ArgumentTypeError: fun cannot be called, or an argument has a wrong type.
       ArgumentError: a number or a name is none of its arguments, one is static and donated, or a
         device is given with shardings.
       NoDeviceError: backend has no devices.
@@ -470,32 +468,22 @@ def jit(
     return Jitted(fun, options)
 
 
-@contextlib.contextmanager
-def disable_jit(disable: bool = True) -> Iterator[None]:
+def disable_jit(disable: bool = True) -> contextlib.AbstractContextManager[None]:
     """Call functions as they are within a `with` block, as if `jit` were not there.
 
     Args:
       disable: whether to.
     """
-    token = _disabled.set(disable)
-    try:
-        yield
-    finally:
-        _disabled.reset(token)
+    return DISABLE_JIT.within(disable)
 
 
-@contextlib.contextmanager
-def log_compiles(log: bool = True) -> Iterator[None]:
+def log_compiles(log: bool = True) -> contextlib.AbstractContextManager[None]:
     """Log what is traced within a `with` block, to the logger "gpushard.jit".
 
     Args:
       log: whether to.
     """
-    token = _logged.set(log)
-    try:
-        yield
-    finally:
-        _logged.reset(token)
+    return LOG_COMPILES.within(log)
 
 
 def clear_caches() -> None:

@@ -56,39 +56,41 @@ def associative_scan(
         )
     dims = [axis % x.ndim for x in arrays]
 
-    def cut(xs: list[Any], start: int, step: int) -> list[Any]:
-        return [_strided(x, dim, start, step) for x, dim in zip(xs, dims, strict=True)]
-
-    def joined(a: list[Any], b: list[Any]) -> list[Any]:
+    def combine(a: list[Any], b: list[Any]) -> list[Any]:
         return tree.leaves(fn(tree.unflatten(form, a), tree.unflatten(form, b)))
-
-    def scanned(xs: list[Any]) -> list[Any]:
-        n = xs[0].shape[dims[0]]
-        if n < 2:
-            return xs
-        even, odd = cut(xs, 0, 2), cut(xs, 1, 2)
-        pairs = scanned(
-            joined([_first(x, d, n // 2) for x, d in zip(even, dims, strict=True)], odd)
-        )
-        rest = [_strided(x, dim, 1, 1) for x, dim in zip(even, dims, strict=True)]
-        found = []
-        if rest[0].shape[dims[0]]:
-            ahead = [_first(x, d, rest[0].shape[d]) for x, d in zip(pairs, dims, strict=True)]
-            rest = joined(ahead, rest)
-        for x, own, pair, dim in zip(even, rest, pairs, dims, strict=True):
-            first = _first(x, dim, 1)
-            evens = bind(CONCATENATE, (first, own), (dim - x.ndim,)) if own.shape[dim] else first
-            found.append(_interleaved(evens, pair, dim))
-        return found
 
     if reverse:
         arrays = [
             _strided(x, dim, x.shape[dim] - 1, -1) for x, dim in zip(arrays, dims, strict=True)
         ]
-    made = scanned(arrays) if arrays[0].shape[dims[0]] else arrays
+    made = _scanned(combine, arrays, dims) if arrays[0].shape[dims[0]] else arrays
     if reverse:
         made = [_strided(x, dim, x.shape[dim] - 1, -1) for x, dim in zip(made, dims, strict=True)]
     return tree.unflatten(form, made)
+
+
+def _scanned(
+    combine: Callable[[list[Any], list[Any]], list[Any]], xs: list[Any], dims: list[int]
+) -> list[Any]:
+    """Return arrays of all results along their dims."""
+    n = xs[0].shape[dims[0]]
+    if n < 2:
+        return xs
+    even, odd = (
+        [_strided(x, dim, start, 2) for x, dim in zip(xs, dims, strict=True)] for start in (0, 1)
+    )
+    halves = combine([_first(x, d, n // 2) for x, d in zip(even, dims, strict=True)], odd)
+    pairs = _scanned(combine, halves, dims)
+    rest = [_strided(x, dim, 1, 1) for x, dim in zip(even, dims, strict=True)]
+    results = []
+    if rest[0].shape[dims[0]]:
+        ahead = [_first(x, d, rest[0].shape[d]) for x, d in zip(pairs, dims, strict=True)]
+        rest = combine(ahead, rest)
+    for x, own, pair, dim in zip(even, rest, pairs, dims, strict=True):
+        first = _first(x, dim, 1)
+        evens = bind(CONCATENATE, (first, own), (dim - x.ndim,)) if own.shape[dim] else first
+        results.append(_interleaved(evens, pair, dim))
+    return results
 
 
 def _strided(x: Any, dim: int, start: int, step: int) -> Any:

@@ -377,8 +377,7 @@ class _Fused:
             for merge in merges
         ]
         self._more = sum(source != at for source, at, _ in movers)
-        alone = not movers and not any(merges) and len(calls.dtypes) == len(merges)
-        self.run = self._run_alone if alone else self._run
+        self._alone = not movers and not any(merges) and len(calls.dtypes) == len(merges)
 
     def launches(self, numbers: Sequence[Any]) -> tuple[Launched, Sequence[tuple[int, Any]]] | None:
         """Return the launches that it is, and the numbers that they take; None if it is more."""
@@ -386,10 +385,10 @@ class _Fused:
             return None
         return self._calls.launches(self._numbers)
 
-    def _run_alone(self, given: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
-        return self._calls.run(given, self._numbers)
-
-    def _run(self, given: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
+    def run(self, given: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
+        """Call the kernel on operands, and return what it gives."""
+        if self._alone:
+            return self._calls.run(given, self._numbers)
         read = [*given, *[None] * self._more]
         for source, at, move in self._movers:
             read[at] = move(given[source])

@@ -18,15 +18,30 @@ from gpushard.transforms.traced import user_line
 
 
 def check_function(f: Any, name: str) -> None:
-    """Check that what is to be transformed is a function.
+    """Check that what is to be transformed can be called, and returns when it has run.
 
     Raises:
-      ArgumentTypeError: it is none, or a class.
+      ArgumentTypeError: it cannot.
     """
-    if not callable(f) or isinstance(f, type):
+    if not callable(f):
         raise ArgumentTypeError.refusing(
-            "f", f, "must be a function; wrap a class as lambda *args: C(*args)", name
+            "f", f, "must be a function, or another object that can be called", name
         )
+    if inspect.isgeneratorfunction(f) or inspect.iscoroutinefunction(f):
+        raise ArgumentTypeError.refusing(
+            "f", f, "must be no generator or coroutine function; return all results at once", name
+        )
+
+
+def imitate(wrapper: Any, f: Any) -> None:
+    """Give a wrapper the name, the docstring and the attributes of what it wraps.
+
+    Its own methods, such as `lower`, stay.
+    """
+    functools.update_wrapper(wrapper, f, updated=())
+    theirs = getattr(f, "__dict__", {})
+    vars(wrapper).update({k: v for k, v in theirs.items() if not hasattr(type(wrapper), k)})
+    wrapper.__wrapped__ = f
 
 
 def check_mapped(axis_name: Hashable, axis_size: Any, what: str) -> int | None:

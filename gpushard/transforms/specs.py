@@ -10,10 +10,16 @@ from typing import Any
 
 from gpushard import tree
 from gpushard.array.array import ConcreteArray
-from gpushard.errors import ArgumentError, ArgumentTypeError, MeshError, UnsupportedError
+from gpushard.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    MeshError,
+    ShardingError,
+    UnsupportedError,
+)
 from gpushard.geometry.mesh import AbstractMesh, Mesh
 from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.partition_spec import P, PartitionSpec
+from gpushard.geometry.partition_spec import P, PartitionSpec, refuse_unreduced
 from gpushard.placement.defaults import get_mesh
 from gpushard.transforms.frames import Frame, innermost, outwards
 from gpushard.transforms.signature import check_leaf
@@ -96,7 +102,7 @@ def check_nested(frame: Frame, mesh: Mesh, manual: Sequence[str]) -> None:
     around = frame.outer
     if around is None or around.mesh is None:
         return
-    if around.mesh is not mesh:
+    if around.mesh != mesh:
         if isinstance(around, StackedFrame):
             raise UnsupportedError(
                 f"{frame.what} in the {around.what}, which has its devices from no mesh; use vmap "
@@ -160,7 +166,7 @@ def _fits(shape: Shape, spec: Any, mesh: Mesh, manual: tuple[str, ...]) -> bool:
     try:
         check_spec(spec, mesh, manual, "", "")
         check_divided(shape, spec, mesh, "", "", "")
-    except (ArgumentError, ArgumentTypeError):
+    except (ArgumentError, ArgumentTypeError, ShardingError):
         return False
     return True
 
@@ -173,6 +179,7 @@ def check_spec(spec: Any, mesh: Mesh, manual: Sequence[str], what: str, argument
             argument=argument,
             value=spec,
         )
+    refuse_unreduced(spec)
     if PartitionSpec.UNCONSTRAINED in spec:
         raise ArgumentError(
             f"{what}: {argument} has {spec}, and a function sees blocks of one shape; name the "

@@ -354,7 +354,7 @@ def _elements(own: Sharding, shape: Shape, ahead: int, mesh: Mesh, every: bool =
         own = gridded(own)
     found: list[tuple[str, ...]] = []
     for dim in range(ahead, len(shape)):
-        axes = own.spec.axes(dim) if isinstance(own, NamedSharding) and own.mesh is mesh else ()
+        axes = own.spec.axes(dim) if isinstance(own, NamedSharding) and own.mesh == mesh else ()
         fits = len(axes) == 1 and shape[dim] == mesh.shape[axes[0]]
         count = math.prod([mesh.shape[axis] for axis in axes])
         parts = every or all(axis.startswith(_PARTS) for axis in axes)

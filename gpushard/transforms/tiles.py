@@ -229,7 +229,7 @@ def _lines(
 def _function(arguments: Sequence[str], lines: Sequence[str], names: dict[str, Any]) -> Kernel:
     """Return a function of lines of Python."""
     exec("\n    ".join([f"def kernel({', '.join(arguments)}):", *lines]), names)
-    kernel: Kernel = names["kernel"]
+    kernel: Kernel = names.pop("kernel")  # which would be in a cycle with its own globals
     return kernel
 
 

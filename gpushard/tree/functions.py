@@ -7,13 +7,14 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from gpushard.errors import TreeError
+from gpushard.errors import NoLeavesError, TreeError
 from gpushard.tree.node import NODES, KeyPath
-from gpushard.tree.treedef import LEAF, IsLeaf, TreeDef, walk
+from gpushard.tree.treedef import LEAF, IsLeaf, TreeDef, walk, walk_paths
 
 __all__ = [
     "all", "broadcast", "broadcast_prefix", "flatten", "flatten_with_path", "leaves",
-    "leaves_with_path", "map", "map_with_path", "reduce", "structure", "transpose", "unflatten",
+    "leaves_with_path", "map", "map_with_path", "reduce", "reduce_associative", "structure",
+    "transpose", "unflatten",
 ]  # fmt: skip
 
 _NOTHING: Final = object()  # stands for an argument that is not given
@@ -113,19 +114,27 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | None = N
     >>> tree.map(lambda x, y: x + y, {"a": 1, "b": [2]}, {"a": 10, "b": [20]})
     {'a': 11, 'b': [22]}
     """
-    own, treedef = flatten(tree, is_leaf)
+    values, treedef = flatten(tree, is_leaf)
+    return _mapped(f, values, treedef, rest)
+
+
+def _mapped(
+    f: Callable[..., Any], values: list[Any], treedef: TreeDef, rest: tuple[Any, ...]
+) -> Any:
+    """Apply a function to each leaf, and to what other trees have in its place."""
     others = [treedef.flatten_up_to(r, names=("tree", f"rest[{i}]")) for i, r in enumerate(rest)]
-    return treedef.unflatten([f(*values) for values in zip(own, *others, strict=True)])
+    return treedef.unflatten([f(*each) for each in zip(values, *others, strict=True)])
 
 
 def flatten_with_path(
-    tree: Any, is_leaf: IsLeaf | None = None
+    tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
 ) -> tuple[list[tuple[KeyPath, Any]], TreeDef]:
     """Return the leaves of a tree, each with its key path, and the structure.
 
     Args:
       tree: any value.
       is_leaf: see `flatten`.
+      is_leaf_takes_path: call `is_leaf` with the key path of a node and the node.
 
     Returns:
       Pairs of a key path, which `keystr` turns into text, and a leaf; and the structure.
@@ -138,8 +147,10 @@ def flatten_with_path(
     >>> [(tree.keystr(path), leaf) for path, leaf in pairs]
     [('[0]', 1), ("[1]['a']", 2)]
     """
-    own, treedef = flatten(tree, is_leaf)
-    return list(zip(treedef.leaf_paths(), own, strict=True)), treedef
+    if is_leaf_takes_path and is_leaf is not None:
+        return walk_paths(tree, is_leaf)
+    values, treedef = flatten(tree, is_leaf)
+    return list(zip(treedef.leaf_paths(), values, strict=True)), treedef
 
 
 def broadcast_prefix(
@@ -194,21 +205,28 @@ def broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf | None = None) -
     return structure(full_tree, is_leaf).unflatten(values)
 
 
-def leaves_with_path(tree: Any, is_leaf: IsLeaf | None = None) -> list[tuple[KeyPath, Any]]:
+def leaves_with_path(
+    tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
+) -> list[tuple[KeyPath, Any]]:
     """Return the leaves of a tree, each with its key path.
 
     Args:
       tree: any value.
       is_leaf: see `flatten`.
+      is_leaf_takes_path: see `flatten_with_path`.
 
     Raises:
       TreeError: as `flatten`.
     """
-    return flatten_with_path(tree, is_leaf)[0]
+    return flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
 def map_with_path(
-    f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | None = None
+    f: Callable[..., Any],
+    tree: Any,
+    *rest: Any,
+    is_leaf: Callable[..., bool] | None = None,
+    is_leaf_takes_path: bool = False,
 ) -> Any:
     """Apply a function to the key path of each leaf, the leaf, and what other trees have there.
 
@@ -217,6 +235,7 @@ def map_with_path(
       tree: the tree whose structure the result has.
       *rest: trees that `tree` is a prefix of.
       is_leaf: see `flatten`; asked about the nodes of `tree` only.
+      is_leaf_takes_path: see `flatten_with_path`.
 
     Raises:
       TreeError: `tree` is not a prefix of one of `rest`.
@@ -225,9 +244,9 @@ def map_with_path(
     >>> tree.map_with_path(lambda path, x: f"{tree.keystr(path)}={x}", {"a": [1, 2]})
     {'a': ["['a'][0]=1", "['a'][1]=2"]}
     """
-    paths = structure(tree, is_leaf).leaf_paths()
-    pending = iter(paths)
-    return map(lambda *values: f(next(pending), *values), tree, *rest, is_leaf=is_leaf)
+    pairs, treedef = flatten_with_path(tree, is_leaf, is_leaf_takes_path)
+    pending = iter([path for path, _ in pairs])
+    return _mapped(lambda *values: f(next(pending), *values), [x for _, x in pairs], treedef, rest)
 
 
 def reduce(
@@ -245,7 +264,7 @@ def reduce(
       is_leaf: see `flatten`.
 
     Raises:
-      TreeError: there are no leaves and no `initializer`.
+      NoLeavesError: there are no leaves and no `initializer`.
 
     >>> from gpushard import tree
     >>> tree.reduce(lambda total, x: total + x, {"a": 1, "b": [2, 3]})
@@ -255,8 +274,49 @@ def reduce(
     if initializer is not _NOTHING:
         return functools.reduce(function, values, initializer)
     if not values:
-        raise TreeError("reduce: the tree has no leaves; give an initializer", tree=tree)
+        raise NoLeavesError("reduce: the tree has no leaves; give an initializer", tree=tree)
     return functools.reduce(function, values)
+
+
+def reduce_associative(
+    operation: Callable[[Any, Any], Any],
+    tree: Any,
+    *,
+    identity: Any = _NOTHING,
+    is_leaf: IsLeaf | None = None,
+) -> Any:
+    """Combine the leaves of a tree in pairs, and then what these gave.
+
+    Args:
+      operation: an associative function of two values.
+      tree: any value.
+      identity: the result where there are no leaves.
+      is_leaf: see `flatten`.
+
+    Raises:
+      NoLeavesError: there are no leaves and no `identity`.
+
+    >>> from gpushard import tree
+    >>> tree.reduce_associative(lambda a, b: f"({a}{b})", ["a", ("b", "c"), "d"])
+    '((ab)(cd))'
+    """
+    values = leaves(tree, is_leaf)
+    if values:
+        return _combined(operation, values)
+    if identity is _NOTHING:
+        raise NoLeavesError(
+            "reduce_associative: the tree has no leaves; give an identity", tree=tree
+        )
+    return identity
+
+
+def _combined(operation: Callable[[Any, Any], Any], values: list[Any]) -> Any:
+    """Combine values in halves, and then these."""
+    if len(values) == 1:
+        return values[0]
+    middle = len(values) // 2
+    first, last = values[:middle], values[middle:]
+    return operation(_combined(operation, first), _combined(operation, last))
 
 
 def all(tree: Any, *, is_leaf: IsLeaf | None = None) -> bool:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from types import NoneType
 from typing import Any, TypeAlias
 
-from gpushard.errors import TreeError
+from gpushard.errors import ArgumentTypeError, TreeError
 from gpushard.frozen import dataclass
 
 __all__ = [
-    "DictKey", "FlattenedIndexKey", "GetAttrKey", "KeyEntry", "KeyPath", "SequenceKey", "keystr",
+    "DictKey", "FlattenedIndexKey", "GetAttrKey", "KeyEntry", "KeyPath", "SequenceKey", "is_node",
+    "keystr",
 ]  # fmt: skip
 
 
@@ -67,11 +68,11 @@ KeyPath: TypeAlias = tuple[Any, ...]
 """Steps from the root of a tree: `KeyEntry`s, or what registered classes have as keys."""
 
 
-def keystr(path: KeyPath, *, simple: bool = False, separator: str = "") -> str:
+def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
     """Return a key path as Python would write it after the name of the tree.
 
     Args:
-      path: the steps.
+      keys: the steps.
       simple: whether to write keys, positions and names alone.
       separator: what stands between steps.
 
@@ -80,7 +81,7 @@ def keystr(path: KeyPath, *, simple: bool = False, separator: str = "") -> str:
     >>> tree.keystr(path), tree.keystr(path, simple=True, separator="/")
     ("[0]['a']", '0/a')
     """
-    return separator.join(map(_bare if simple else str, path))
+    return separator.join(map(_bare if simple else str, keys))
 
 
 def _bare(key: Any) -> str:
@@ -99,6 +100,7 @@ class Node:
     # (class, aux, number of children) -> a key for each child.
     keys: Callable[[Any, Any, int], Sequence[Any]]
     show: Callable[[Any, Any, list[str]], str]  # (class, aux, children as text) -> text
+    data: Callable[[Any], Any] = lambda aux: aux  # aux -> what the class's own functions take
 
 
 def show_fields(cls: type, names: Iterable[str], values: Iterable[str]) -> str:
@@ -198,6 +200,24 @@ def namedtuple_node(cls: type) -> Node | None:
     Named tuples are not kept in the table: it would hold every such class for ever.
     """
     return _NAMEDTUPLE if issubclass(cls, tuple) and hasattr(cls, "_fields") else None
+
+
+def is_node(typ: type) -> bool:
+    """Return whether instances of a class are nodes.
+
+    Args:
+      typ: the class.
+
+    Raises:
+      ArgumentTypeError: it is no class.
+
+    >>> from gpushard import tree
+    >>> tree.is_node(dict), tree.is_node(int)
+    (True, False)
+    """
+    if not isinstance(typ, type):
+        raise ArgumentTypeError.refusing("typ", typ, "must be a class; give type(x)", "is_node")
+    return typ in NODES or namedtuple_node(typ) is not None
 
 
 def known_node(cls: type) -> Node:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from gpushard.errors import TreeError
 from gpushard.tree.node import NODES, FlattenedIndexKey, Node, field_keys, show_fields
 
-__all__ = ["register_dataclass", "register_node", "register_node_with_keys", "register_static"]
+__all__ = [
+    "register_dataclass", "register_node", "register_node_with_keys", "register_static", "static",
+]  # fmt: skip
 
 _T = TypeVar("_T")
+_WithKeys: TypeAlias = Callable[[_T], tuple[Iterable[tuple[Any, Any]], Any]]
 
 
 def _register(cls: type, node: Node) -> None:
@@ -23,17 +27,19 @@ def _register(cls: type, node: Node) -> None:
 
 
 def register_node(
-    cls: type[_T],
-    flatten: Callable[[_T], tuple[Iterable[Any], Any]],
-    unflatten: Callable[[Any, tuple[Any, ...]], _T],
+    nodetype: type[_T],
+    flatten_func: Callable[[_T], tuple[Iterable[Any], Any]],
+    unflatten_func: Callable[[Any, tuple[Any, ...]], _T],
+    flatten_with_keys_func: _WithKeys[_T] | None = None,
 ) -> None:
     """Make the instances of a class nodes.
 
     Args:
-      cls: the class; its subclasses are not included.
-      flatten: instance -> (children, aux). Aux is part of the structure, so it must be hashable
-        and comparable.
-      unflatten: (aux, children) -> instance. Children may be any values, not arrays only.
+      nodetype: the class; its subclasses are not included.
+      flatten_func: instance -> (children, aux). Aux is part of the structure, so it must be
+        hashable and comparable.
+      unflatten_func: (aux, children) -> instance. Children may be any values, not arrays only.
+      flatten_with_keys_func: as for `register_node_with_keys`; used in place of `flatten_func`.
 
     Raises:
       TreeError: the class is a node already.
@@ -46,38 +52,43 @@ def register_node(
     >>> tree.leaves([Pair(1, 2), 3])
     [1, 2, 3]
     """
+    if flatten_with_keys_func is not None:
+        register_node_with_keys(nodetype, flatten_with_keys_func, unflatten_func)
+        return
 
     def checked(tree: _T) -> tuple[Sequence[Any], Any]:
-        result = flatten(tree)
+        result = flatten_func(tree)
         if not isinstance(result, tuple) or len(result) != 2:
             raise TreeError(
-                f"the flatten function of {cls.__qualname__} returned a {type(result).__name__}; "
-                "return the tuple (children, aux)",
-                cls=cls,
+                f"the flatten function of {nodetype.__qualname__} returned a "
+                f"{type(result).__name__}; return the tuple (children, aux)",
+                cls=nodetype,
             )
         return tuple(result[0]), result[1]
 
     node = Node(
         checked,
-        lambda cls, aux, children: unflatten(aux, tuple(children)),
+        lambda cls, aux, children: unflatten_func(aux, tuple(children)),
         lambda cls, aux, size: [FlattenedIndexKey(i) for i in range(size)],
         lambda cls, aux, children: f"{cls.__name__}[{aux!r}]({', '.join(children)})",
     )
-    _register(cls, node)
+    _register(nodetype, node)
 
 
 def register_node_with_keys(
-    cls: type[_T],
-    flatten_with_keys: Callable[[_T], tuple[Iterable[tuple[Any, Any]], Any]],
-    unflatten: Callable[[Any, tuple[Any, ...]], _T],
+    nodetype: type[_T],
+    flatten_with_keys: _WithKeys[_T],
+    unflatten_func: Callable[[Any, tuple[Any, ...]], _T],
+    flatten_func: Callable[[_T], tuple[Iterable[Any], Any]] | None = None,
 ) -> None:
     """Make the instances of a class nodes whose children have keys of their own.
 
     Args:
-      cls: the class; its subclasses are not included.
+      nodetype: the class; its subclasses are not included.
       flatten_with_keys: instance -> (pairs of a key and a child, aux). Keys and aux are part of the
         structure, so they must be hashable and comparable.
-      unflatten: (aux, children) -> instance. Children may be any values, not arrays only.
+      unflatten_func: (aux, children) -> instance. Children may be any values, not arrays only.
+      flatten_func: accepted as JAX does, and not called: `flatten_with_keys` gives all there is.
 
     Raises:
       TreeError: the class is a node already.
@@ -105,11 +116,12 @@ def register_node_with_keys(
 
     node = Node(
         flatten,
-        lambda cls, aux, children: unflatten(aux[1], tuple(children)),
+        lambda cls, aux, children: unflatten_func(aux[1], tuple(children)),
         lambda cls, aux, size: aux[0],
         lambda cls, aux, children: f"{cls.__name__}[{aux[1]!r}]({', '.join(children)})",
+        operator.itemgetter(1),
     )
-    _register(cls, node)
+    _register(nodetype, node)
 
 
 def register_static(cls: type[_T]) -> type[_T]:
@@ -129,17 +141,21 @@ def register_static(cls: type[_T]) -> type[_T]:
 
 
 def register_dataclass(
-    cls: type[_T],
+    nodetype: type[_T],
     data_fields: Sequence[str] | None = None,
     meta_fields: Sequence[str] | None = None,
+    drop_fields: Sequence[str] = (),
 ) -> type[_T]:
     """Make the instances of a dataclass nodes; usable as a decorator.
 
     Args:
-      cls: a dataclass; with both lists given, any class whose constructor takes the fields by name.
-      data_fields: fields that hold subtrees. By default those not marked as static by
-        `dataclasses.field(metadata={"static": True})`.
+      nodetype: a dataclass; with both lists given, any class whose constructor takes the fields by
+        name.
+      data_fields: fields that hold subtrees. By default those that `gpushard.tree.static` does not
+        mark.
       meta_fields: fields that are part of the structure, so hashable and comparable.
+      drop_fields: fields of a dataclass that are in neither list; a rebuilt instance has their
+        defaults.
 
     Returns:
       The class itself.
@@ -153,36 +169,64 @@ def register_dataclass(
     ... @dataclasses.dataclass
     ... class Layer:
     ...     weight: float
-    ...     name: str = dataclasses.field(metadata={"static": True})
-    >>> tree.flatten(Layer(0.5, "out"))
+    ...     name: str = tree.static(default="out")
+    >>> tree.flatten(Layer(0.5))
     ([0.5], TreeDef(Layer(weight=*, name='out')))
     """
-    data, meta = _split_fields(cls, data_fields, meta_fields)
+    data, meta = _split_fields(nodetype, data_fields, meta_fields, tuple(drop_fields))
     names = data + meta
 
     def flatten(tree: _T) -> tuple[list[Any], tuple[Any, ...]]:
         return [getattr(tree, n) for n in data], tuple([getattr(tree, n) for n in meta])
 
     def unflatten(_: Any, aux: tuple[Any, ...], children: list[Any]) -> _T:
-        return cls(**dict(zip(names, (*children, *aux), strict=True)))
+        return nodetype(**dict(zip(names, (*children, *aux), strict=True)))
 
     def show(_: Any, aux: tuple[Any, ...], children: list[str]) -> str:
-        return show_fields(cls, names, (*children, *[repr(value) for value in aux]))
+        return show_fields(nodetype, names, (*children, *[repr(value) for value in aux]))
 
-    _register(cls, Node(flatten, unflatten, lambda *_: field_keys(data), show))
-    return cls
+    _register(nodetype, Node(flatten, unflatten, lambda *_: field_keys(data), show))
+    return nodetype
+
+
+def static(**options: Any) -> Any:
+    """Declare a field of a dataclass that is part of the structure, for `register_dataclass`.
+
+    Args:
+      **options: as for `dataclasses.field`.
+
+    Returns:
+      The field.
+
+    >>> import dataclasses
+    >>> from gpushard import tree
+    >>> @tree.register_dataclass
+    ... @dataclasses.dataclass
+    ... class Scale:
+    ...     factor: float
+    ...     unit: str = tree.static(default="m")
+    >>> tree.leaves(Scale(2.0))
+    [2.0]
+    """
+    metadata = {"static": True, **(options.pop("metadata", None) or {})}
+    field: Any = dataclasses.field
+    return field(metadata=metadata, **options)
 
 
 def _split_fields(
-    cls: type, data_fields: Sequence[str] | None, meta_fields: Sequence[str] | None
+    cls: type,
+    data_fields: Sequence[str] | None,
+    meta_fields: Sequence[str] | None,
+    dropped: tuple[str, ...],
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     declared = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else None
     if data_fields is not None and meta_fields is not None:
         data, meta = tuple(data_fields), tuple(meta_fields)
     elif declared is not None and data_fields is meta_fields is None:
         static = {f.name for f in declared if f.metadata.get("static", False)}
-        data = tuple(f.name for f in declared if f.name not in static)
-        meta = tuple(f.name for f in declared if f.name in static)
+        names = [f.name for f in declared if f.name not in dropped]
+        data = tuple(name for name in names if name not in static)
+        meta = tuple(name for name in names if name in static)
     else:
         raise TreeError(
             f"{cls.__qualname__} was registered with {data_fields=} and {meta_fields=}; give both "
@@ -190,7 +234,7 @@ def _split_fields(
             cls=cls,
         )
     if declared is not None:
-        _check_fields(cls, data + meta, {f.name for f in declared if f.init})
+        _check_fields(cls, data + meta, {f.name for f in declared if f.init}.difference(dropped))
     return data, meta
 
 
@@ -202,7 +246,7 @@ def _check_fields(cls: type, listed: tuple[str, ...], wanted: set[str]) -> None:
         raise TreeError(
             f"data_fields and meta_fields must name each field that the constructor of "
             f"{cls.__qualname__} takes once: {missing=}, {unexpected=}, {repeated=}; list the "
-            "missing ones and leave out the others",
+            "missing ones, or name them in drop_fields, and leave out the others",
             cls=cls,
             missing=missing,
             unexpected=unexpected,

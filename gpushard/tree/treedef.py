@@ -8,7 +8,7 @@ from types import NoneType
 from typing import Any, TypeAlias
 
 from gpushard.cache import exact_key, has_lookalikes
-from gpushard.errors import TreeError
+from gpushard.errors import ArgumentTypeError, TreeError
 from gpushard.tree.node import NODES, KeyPath, Node, keystr, known_node, namedtuple_node
 
 __all__ = ["IsLeaf", "TreeDef"]
@@ -17,6 +17,7 @@ MAX_DEPTH = 10_000  # levels after which a tree is taken for endless
 _CYCLE_CHECK = 25  # levels between two looks for a container that holds itself
 _SHOWN = 200  # characters of a structure that fit into an error message
 IsLeaf: TypeAlias = Callable[[Any], bool]
+IsLeafAt: TypeAlias = Callable[[KeyPath, Any], bool]
 
 _Entry: TypeAlias = tuple[type, Any, int]
 """A node: (class, aux, number of children)."""
@@ -58,6 +59,84 @@ class TreeDef:
         """How many leaves a tree of this structure has."""
         return self._num_leaves
 
+    @property
+    def num_nodes(self) -> int:
+        """How many leaves and containers a tree of this structure has; None is a container."""
+        return len(self._spec)
+
+    def node_data(self) -> tuple[type, Any] | None:
+        """Return the class of the root and its aux data; None for a leaf.
+
+        >>> from gpushard import tree
+        >>> tree.structure({"b": 0, "a": 0}).node_data()
+        (<class 'dict'>, ('a', 'b'))
+        """
+        root = self._spec[0]
+        return None if root is None else (root[0], known_node(root[0]).data(root[1]))
+
+    def compose(self, inner: TreeDef) -> TreeDef:
+        """Put a structure in the place of each leaf of this one.
+
+        Args:
+          inner: the structure.
+
+        Raises:
+          ArgumentTypeError: `inner` is no structure.
+
+        >>> from gpushard import tree
+        >>> tree.structure([0, 0]).compose(tree.structure((0, None)))
+        TreeDef([(*, None), (*, None)])
+        """
+        if not isinstance(inner, TreeDef):
+            raise ArgumentTypeError.refusing(
+                "inner", inner, "must be a structure, such as tree.structure(x) gives", "compose"
+            )
+        spec = [x for entry in self._spec for x in (inner._spec if entry is None else (entry,))]
+        return TreeDef(tuple(spec), self._num_leaves * inner._num_leaves)
+
+    def walk(
+        self,
+        f_node: Callable[[tuple[Any, ...], Any], Any],
+        f_leaf: Callable[[Any], Any] | None,
+        leaves: Iterable[Any],
+    ) -> Any:
+        """Combine leaves to one value, children before parents and from left to right.
+
+        Args:
+          f_node: called for each container with the values of its children and its aux data.
+          f_leaf: called for each leaf; None takes leaves as they are.
+          leaves: as many values as the structure has leaves.
+
+        Returns:
+          The value of the root.
+
+        Raises:
+          TreeError: there are too few or too many leaves.
+
+        >>> from gpushard import tree
+        >>> tree.structure([0, (0, 0)]).walk(lambda children, _: sum(children), None, [1, 2, 3])
+        6
+        """
+        values = iter(self._counted(leaves))
+        above: list[tuple[_Entry, list[Any]]] = []
+        for entry in self._spec:
+            if entry is None:
+                leaf = next(values)
+                value = leaf if f_leaf is None else f_leaf(leaf)
+            elif entry[2]:
+                above.append((entry, []))
+                continue
+            else:
+                value = f_node((), known_node(entry[0]).data(entry[1]))
+            while above:
+                parent, children = above[-1]
+                children.append(value)
+                if len(children) < parent[2]:
+                    break
+                above.pop()
+                value = f_node(tuple(children), known_node(parent[0]).data(parent[1]))
+        return value
+
     def children(self) -> list[TreeDef]:
         """Return the structures of the root's children; none for a leaf.
 
@@ -85,15 +164,7 @@ class TreeDef:
         >>> tree.structure({"b": 1, "a": (2, None)}).unflatten("xy")
         {'a': ('x', None), 'b': 'y'}
         """
-        values = list(leaves)
-        if len(values) != self._num_leaves:
-            raise TreeError(
-                f"the structure has {self._num_leaves} leaves and {len(values)} were given; give "
-                f"one for each * of {_shorten(self._text())}",
-                expected=self._num_leaves,
-                given=len(values),
-            )
-        return self._fold(values, _unflattener)
+        return self._fold(self._counted(leaves), _unflattener)
 
     def flatten_up_to(
         self, tree: Any, *, names: tuple[str, str] = ("structure", "tree")
@@ -135,6 +206,18 @@ class TreeDef:
         """
         entries = zip(self._paths(), self._spec, strict=True)
         return [path for path, entry in entries if entry is None]
+
+    def _counted(self, leaves: Iterable[Any]) -> list[Any]:
+        """Return leaves as a list, one for each leaf of this structure."""
+        values = list(leaves)
+        if len(values) != self._num_leaves:
+            raise TreeError(
+                f"the structure has {self._num_leaves} leaves and {len(values)} were given; give "
+                f"one for each * of {_shorten(self._text())}",
+                expected=self._num_leaves,
+                given=len(values),
+            )
+        return values
 
     def _paths(self) -> Iterator[KeyPath]:
         pending: list[KeyPath] = [()]
@@ -238,6 +321,30 @@ def walk(tree: Any, is_leaf: IsLeaf | None) -> tuple[list[Any], TreeDef]:
             if not above:
                 return leaves, TreeDef(tuple(spec), len(leaves))
             siblings, _ = above.pop()
+
+
+def walk_paths(tree: Any, is_leaf: IsLeafAt) -> tuple[list[tuple[KeyPath, Any]], TreeDef]:
+    """Return the leaves with their key paths, and the structure, of a tree without recursion."""
+    leaves: list[tuple[KeyPath, Any]] = []
+    spec: list[_Entry | None] = []
+    pending: list[tuple[KeyPath, tuple[Any, ...], Any]] = [((), (), tree)]
+    while pending:
+        path, parents, child = pending.pop()
+        cls = type(child)
+        node = NODES.get(cls) or namedtuple_node(cls)
+        if node is None or is_leaf(path, child):
+            leaves.append((path, child))
+            spec.append(None)
+            continue
+        children, aux = node.flatten(child)
+        spec.append((cls, aux, len(children)))
+        parents += (child,)
+        if not len(parents) % _CYCLE_CHECK:
+            _check_finite(list(parents))
+        keys = node.keys(cls, aux, len(children))
+        below = [((*path, k), parents, x) for k, x in zip(keys, children, strict=True)]
+        pending.extend(reversed(below))
+    return leaves, TreeDef(tuple(spec), len(leaves))
 
 
 def _check_finite(parents: list[Any]) -> None:

@@ -30,6 +30,11 @@ PARAMS = nnx.StateSharding({nnx.Param: ROWS})
 TWO = nnx.StateSharding({nnx.PathContains("a"): ROWS, ...: WHOLE})
 
 
+def yielding(m: Any) -> Any:
+    """Yield what it takes: no function that can be traced."""
+    yield m
+
+
 def module() -> Any:
     m = Plain()
     m.w, m.b = nnx.Param(gnp.ones(8)), nnx.BatchStat(gnp.zeros((4, 2)))
@@ -301,8 +306,8 @@ BAD: dict[str, tuple[Any, Any, str]] = {
         lambda m: jit(first, in_shardings=ROWS, device=gs.devices()[0]), ArgumentError, "device",
     ),
     # Functions
-    "a class in jit": (lambda m: jit(Plain), ArgumentTypeError, "wrap a class"),
-    "a class in shard_map": (lambda m: mapped(Plain), ArgumentTypeError, "wrap a class"),
+    "a generator in jit": (lambda m: jit(yielding), ArgumentTypeError, "no generator"),
+    "a generator in shard_map": (lambda m: mapped(yielding), ArgumentTypeError, "no generator"),
     "a number as a function": (lambda m: jit(3), ArgumentTypeError, "function"),
     "a mesh that is none": (lambda m: mapped(first, mesh=4), ArgumentTypeError, "mesh"),
     "an unknown auto axis": (

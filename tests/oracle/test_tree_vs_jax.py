@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import gpushard as gs
 from gpushard import tree, tree_util
 
 
@@ -194,3 +195,159 @@ def test_subclasses(theirs: ModuleType, base: Any, args: tuple[Any, ...]) -> Non
     value = type("Sub", (base,), {})(*args)
     is_leaf = theirs.tree_structure(value) == theirs.tree_structure(0)
     assert (tree.structure(value) == tree.structure(0)) is is_leaf
+
+
+@given(value=TREES, inner=TREES)
+def test_structures_are_counted_composed_and_walked(
+    theirs: ModuleType, value: Any, inner: Any
+) -> None:
+    ours, wanted = tree.structure(value), theirs.tree_structure(value)
+    assert (ours.num_nodes, ours.num_leaves) == (wanted.num_nodes, wanted.num_leaves)
+    both = ours.compose(tree.structure(inner))
+    numbers = list(range(both.num_leaves))
+    theirs_both = wanted.compose(theirs.tree_structure(inner))
+    assert repr(both.unflatten(numbers)) == repr(theirs_both.unflatten(numbers))
+    calls: list[list[Any]] = [[], []]
+
+    def walked(treedef: Any, log: list[Any]) -> Any:
+        def f_node(children: tuple[Any, ...], data: Any) -> Any:
+            plain = tuple(data) if isinstance(data, list) else data  # keys of dictionaries
+            plain = None if isinstance(data, type) and issubclass(data, tuple) else plain
+            log.append((children, plain))
+            return children, plain
+
+        def f_leaf(leaf: Any) -> Any:
+            log.append(leaf)
+            return leaf
+
+        return treedef.walk(f_node, f_leaf, range(treedef.num_leaves))
+
+    assert walked(ours, calls[0]) == walked(wanted, calls[1])
+    assert calls[0] == calls[1]
+
+
+@given(value=TREES)
+def test_one_level(theirs: ModuleType, value: Any) -> None:
+    assert tree_util.is_tree_node(type(value)) is theirs.is_tree_node(type(value))
+    found = outcome(tree_util.flatten_one_level, value)
+    wanted = outcome(theirs.flatten_one_level, value)
+    if wanted is ValueError:
+        assert found is ValueError
+        return
+    assert list(found[0]) == list(wanted[0])
+    if type(value) is Pair:  # JAX 0.10.2 has the class as data, and the first name for all fields
+        return
+    assert found[1] == wanted[1]
+    pairs, data = tree_util.flatten_one_level_with_keys(value)
+    their_pairs, _ = theirs.flatten_one_level_with_keys(value)
+    assert data == found[1]
+    assert [(str(key), x) for key, x in pairs] == [(str(key), x) for key, x in their_pairs]
+
+
+@given(value=TREES, depth=st.integers(0, 3))
+def test_is_leaf_with_a_path(theirs: ModuleType, value: Any, depth: int) -> None:
+    options: dict[str, Any] = {
+        "is_leaf": lambda path, x: len(path) >= depth or x == [],
+        "is_leaf_takes_path": True,
+    }
+
+    def both(name: str, *args: Any) -> list[Any]:
+        results = []
+        for module, function in ((tree, getattr(tree, name)), (theirs, f"tree_{name}")):
+            call = getattr(theirs, function) if isinstance(function, str) else function
+            results.append((module, call(*args, **options)))
+        return results
+
+    def text(module: Any, pairs: Any) -> Any:
+        return [(module.keystr(path), x) for path, x in pairs]
+
+    (_, (mine, structure)), (_, (wanted, _)) = both("flatten_with_path", value)
+    assert text(tree, mine) == text(theirs, wanted)
+    assert structure.unflatten([x for _, x in mine]) == value
+    one, other = both("leaves_with_path", value)
+    assert text(*one) == text(*other)
+    (_, ours), (_, their_map) = both(
+        "map_with_path", lambda path, *xs: (len(path), xs), value, value
+    )
+    assert repr(ours) == repr(their_map)
+
+
+@given(value=TREES)
+def test_associative_reduction(theirs: ModuleType, value: Any) -> None:
+    def pair(a: Any, b: Any) -> Any:
+        return (a, b)
+
+    wanted = theirs.tree_reduce_associative(pair, value, identity="none")
+    assert tree.reduce_associative(pair, value, identity="none") == wanted
+    for name in ("reduce", "reduce_associative"):
+        if not tree.leaves(value):
+            for call in (getattr(tree, name), getattr(theirs, f"tree_{name}")):
+                with pytest.raises(TypeError):
+                    call(pair, value)
+
+
+def use_partial(module: Any, jit: Any) -> None:
+    def f(x: Any, y: Any, z: Any = 0) -> Any:
+        return x - 10 * y + 100 * z
+
+    inner = module.Partial(f, 1)
+    outer = module.Partial(inner, z=3)
+    assert (inner(2), outer(2), inner.func) == (f(1, 2), f(1, 2, 3), f)
+    assert [module.tree_leaves(x) for x in (inner, outer)] == [[1], [3]]
+    doubled = module.tree_map(lambda x: 2 * x, outer)
+    assert (type(doubled), doubled(2)) == (module.Partial, f(1, 2, 6))
+    assert module.tree_structure(outer) == module.tree_structure(module.Partial(inner, z=4))
+    assert module.tree_structure(inner) != module.tree_structure(module.Partial(max, 1))
+    assert int(jit(lambda g, x: g(x))(outer, 2)) == f(1, 2, 3)
+    assert int(jit(lambda x: module.Partial(f, x))(5)(7)) == f(5, 7)
+
+
+def test_partial_functions(jax: ModuleType, theirs: ModuleType) -> None:
+    use_partial(tree_util, gs.jit)
+    use_partial(theirs, jax.jit)
+
+
+def registrations(module: Any, static: Any) -> list[Any]:
+    """Return what trees of classes are made of that are registered in each way."""
+
+    class Special:
+        def __init__(self, x: Any) -> None:
+            self.x = x
+
+        def tree_flatten_with_keys(self) -> Any:
+            return ((module.GetAttrKey("x"), self.x),), "aux"
+
+        @classmethod
+        def tree_unflatten(cls, aux: Any, children: Any) -> Any:
+            assert aux == "aux"
+            return cls(*children)
+
+    class Other(Special):
+        pass
+
+    marked = static(default="b", metadata={"doc": "text"})
+    fields = [("a", int), ("b", str, marked), ("c", int, dataclasses.field(default=7))]
+    dropping: Any = dataclasses.make_dataclass("Dropping", fields)
+    assert dict(marked.metadata) == {"static": True, "doc": "text"}
+    module.register_dataclass(dropping, ["a"], ["b"], drop_fields=["c"])
+    assert module.register_pytree_with_keys_class(Special) is Special
+    module.register_pytree_node(
+        Other,
+        lambda x: ((x.x,), None),
+        lambda aux, children: Other(*children),
+        flatten_with_keys_func=lambda x: (((module.DictKey("k"), x.x),), None),
+    )
+    with pytest.raises(ValueError, match="c"):
+        module.register_dataclass(dataclasses.make_dataclass("Bad", "ac"), ["a"], [])
+    values = [Special([1, 2]), Other(3), dropping(4, "x", 9)]
+    pairs, structure = module.tree_flatten_with_path(values)
+    back = module.tree_unflatten(structure, "pqrs")
+    return [
+        [(module.keystr(path), x) for path, x in pairs],
+        [back[0].x, back[1].x, dataclasses.astuple(back[2])],
+        [module.flatten_one_level(x)[1] for x in values],
+    ]
+
+
+def test_registered_classes(jax: ModuleType, theirs: ModuleType) -> None:
+    assert registrations(tree_util, tree.static) == registrations(theirs, jax.tree.static)

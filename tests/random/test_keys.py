@@ -250,7 +250,7 @@ def test_nothing_takes_keys_for_numbers(tmp_path: Path) -> None:
         lambda: random.split(key).at[np.array([0])].add(key),
         lambda: x.at[0].set(key),
         lambda: gs.numpy.put(random.split(key), [0], 1),
-        lambda: gs.numpy.zeros_like(key),
+        lambda: gs.numpy.zeros(2).astype(key.dtype),
     ):
         with pytest.raises(ArgumentTypeError):
             take()

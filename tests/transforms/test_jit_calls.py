@@ -276,7 +276,6 @@ def _two(x: Any, n: int) -> Any:
 
 WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "no function": (lambda: gs.jit(3), errors.ArgumentTypeError, "function"),
-    "a class": (lambda: gs.jit(dict), errors.ArgumentTypeError, "class"),
     "number": (lambda: gs.jit(_two, static_argnums=2), errors.ArgumentError, "static_argnums"),
     "name": (lambda: gs.jit(_two, static_argnames="k"), errors.ArgumentError, "static_argnames"),
     "donated name": (

@@ -7,6 +7,7 @@ its mesh axes back to the dim of the result that has the same letter.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -207,16 +208,17 @@ def _inverse(xp: Any, quiet: bool) -> Callable[..., Any]:
     inv = xp.linalg.inv
     if not quiet:
         return lambda x: inv(x)
+    return functools.partial(_inverse_or_nan, xp)
 
-    def inverse(x: Any) -> Any:
-        try:
-            return inv(x)
-        except np.linalg.LinAlgError:
-            if x.ndim == 2:
-                return xp.full_like(x, np.nan)
-            return xp.stack([inverse(one) for one in x])
 
-    return inverse
+def _inverse_or_nan(xp: Any, x: Any) -> Any:
+    """Return inverses; NaN for each matrix that has none."""
+    try:
+        return xp.linalg.inv(x)
+    except np.linalg.LinAlgError:
+        if x.ndim == 2:
+            return xp.full_like(x, np.nan)
+        return xp.stack([_inverse_or_nan(xp, matrix) for matrix in x])
 
 
 def _solve(xp: Any) -> Callable[..., Any]:
