@@ -1493,11 +1493,11 @@ FILES: dict[str, Case] = {
         ("file=None", "must be a path"),
         {"argument": "file"},
     ),
-    "saving NumPy data": Case(
-        lambda w: gs.save("y.npy", w.value),  # type: ignore[arg-type]
+    "saving no numbers": Case(
+        lambda w: gs.save("y.npy", object()),
         ArgumentTypeError,
         TypeError,
-        ("arr is a ndarray", "numpy.save"),
+        ("arr holds a object", "place numbers, arrays"),
         {"argument": "arr"},
     ),
     "saving into a missing folder": inaccessible(
@@ -2595,7 +2595,41 @@ OPERATIONS: dict[str, Case] = {
         lambda w: GNP.pad(w.x, (-1, 0)), "pad_width=(-1, 0)", "negative", argument="pad_width"
     ),
     "unknown mode of pad": wrong(
-        lambda w: GNP.pad(w.x, 1, "mean"), "mode='mean'", "reflect", argument="mode"
+        lambda w: GNP.pad(w.x, 1, "bounce"), "mode='bounce'", "reflect", argument="mode"
+    ),
+    "a keyword of another mode of pad": wrong(
+        lambda w: GNP.pad(w.x, 1, "edge", stat_length=2),
+        "mode='edge' takes no stat_length=",
+        "'median'",
+        argument="stat_length",
+        mode="edge",
+    ),
+    "a keyword that pad has not": wrong(
+        lambda w: GNP.pad(w.x, 1, "edge", scale=2), "no scale=", "leave it out", argument="scale"
+    ),
+    "statistics of no elements around an array": wrong(
+        lambda w: GNP.pad(w.x, 1, "maximum", stat_length=0),
+        "stat_length=0",
+        "mode='maximum'",
+        argument="stat_length",
+    ),
+    "statistics of fewer than no elements": wrong(
+        lambda w: GNP.pad(w.x, 1, "mean", stat_length=-1),
+        "stat_length=-1",
+        "negative",
+        argument="stat_length",
+    ),
+    "an end value that is no number": wrong(
+        lambda w: GNP.pad(w.x, 1, "linear_ramp", end_values="a"),
+        "end_values='a'",
+        error=ArgumentTypeError,
+        argument="end_values",
+    ),
+    "another way to reflect": wrong(
+        lambda w: GNP.pad(w.x, 1, "reflect", reflect_type="both"),
+        "reflect_type='both'",
+        "odd",
+        argument="reflect_type",
     ),
     "pad of nothing by its edge": wrong(
         lambda w: GNP.pad(w.x[:0], 1, "edge"), "dim 0", "(0, 6)", '"constant"', argument="mode"
@@ -3026,8 +3060,37 @@ OPERATIONS: dict[str, Case] = {
     "a text beside points": wrong(
         lambda w: GNP.interp(w.x, [1.0, 2.0], [1.0, 2.0], left="a"),
         "left='a'",
+        "extrapolate",
+        argument="left",
+    ),
+    "a list beside points": wrong(
+        lambda w: GNP.interp(w.x, [1.0, 2.0], [1.0, 2.0], left=[1.0]),
+        "left=[1.0]",
         error=ArgumentTypeError,
         argument="left",
+    ),
+    "a period of 0": wrong(
+        lambda w: GNP.interp(w.x, [1.0, 2.0], [1.0, 2.0], period=0), "period=0", argument="period"
+    ),
+    "NumPy data to change": wrong(
+        lambda w: GNP.fill_diagonal(w.value, 1.0),
+        "changes a gpushard array",
+        "inplace=False",
+        error=ArgumentTypeError,
+        argument="a",
+    ),
+    "a traced diagonal that is no integer": wrong(
+        lambda w: gs.jit(lambda k: GNP.eye(3, k=k))(0.5),
+        "k has dtype float64",
+        "integer",
+        error=ArgumentTypeError,
+        argument="k",
+    ),
+    "vectors of a plane for linalg": wrong(
+        lambda w: LINALG.cross(w.x[:, :2], w.x[:, :2]),
+        "must have 3",
+        "gpushard.numpy.cross",
+        argument="x1",
     ),
     "a complex number beside real points": wrong(
         lambda w: GNP.interp(w.x, [1.0, 2.0], [1.0, 2.0], right=2j),
@@ -3390,7 +3453,7 @@ MATRICES: dict[str, Case] = {
         lambda w: LINALG.lstsq(w.x, w.x[:5]), "(8, 6) and (5, 6)", "as many rows", argument="a"
     ),
     "vectors of a plane": wrong(
-        lambda w: GNP.cross(w.x, w.x), "vectors of 6 and 6 elements", "must have 3", argument="x1"
+        lambda w: GNP.cross(w.x, w.x), "vectors of 6 and 6 elements", "2 or 3", argument="x1"
     ),
     "weights of observations": wrong(
         lambda w: GNP.cov(w.x, aweights=np.ones(5)), "(5,)", "6 numbers", argument="aweights"

@@ -10,9 +10,9 @@ from gpushard import tree
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.functions.checks import check_choice
-from gpushard.functions.linear_algebra import in_types
+from gpushard.functions.linear_algebra import in_preferred, in_types
 from gpushard.functions.values import is_value, wanted
-from gpushard.lax.arguments import as_arrays, check_kind, dims, integers
+from gpushard.lax.arguments import check_kind, dims, integers
 from gpushard.numpy import fft as transforms
 from gpushard.numpy.arguments import as_value, settle
 from gpushard.ops.bind import bind
@@ -59,10 +59,11 @@ def dot_general(
 
     Args:
       lhs: an array.
-      rhs: an array of the same dtype.
+      rhs: an array. Two dtypes promote as in `gpushard.numpy.matmul`.
       dimension_numbers: ((summed dims of `lhs`, of `rhs`), (batch dims of `lhs`, of `rhs`)).
       precision: makes no difference; products have all digits of their type.
-      preferred_element_type: type of the result, which operands are converted to.
+      preferred_element_type: type of the result. Products are computed in the type that it and the
+        operands have in common.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Returns:
@@ -84,7 +85,7 @@ def dot_general(
 def _product(
     name: str, lhs: Any, rhs: Any, numbers: Any, precision: Any, preferred: Any, out_sharding: Any
 ) -> Array:
-    arrays = as_arrays(name, lhs, rhs)
+    arrays = [as_value(each, name) for each in (lhs, rhs)]
     x, y = in_types(arrays, f"lax.{name}", precision, preferred)
     try:
         (summed, batch) = ([tuple(each) for each in pair] for pair in numbers)
@@ -119,8 +120,8 @@ def _product(
         names.append("".join(letters.get(at) or next(free) for at in range(each.ndim)))
     rest = ["".join(c for c in text if c not in {*shared[0], *shared[1]}) for text in names]
     text = f"{','.join(names)}->{''.join(shared[1])}{rest[0]}{rest[1]}"
-    product: Array = bind(TENSORDOT, (x, y), (text,), wanted(out_sharding, x, y))
-    settled: Array = settle(product, out_sharding)
+    product = bind(TENSORDOT, (x, y), (text,), wanted(out_sharding, x, y))
+    settled: Array = settle(in_preferred(product, preferred), out_sharding)
     return settled
 
 
@@ -137,10 +138,11 @@ def dot(
 
     Args:
       lhs: a vector or a matrix; with `dimension_numbers` any array.
-      rhs: likewise, of the same dtype.
+      rhs: likewise. Two dtypes promote as in `gpushard.numpy.matmul`.
       dimension_numbers: as for `dot_general`.
       precision: makes no difference; products have all digits of their type.
-      preferred_element_type: type of the result, which operands are converted to.
+      preferred_element_type: type of the result. Products are computed in the type that it and the
+        operands have in common.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:

@@ -19,3 +19,19 @@
 - `branches`, `loops`, `scans`, `prefix_scan`: control flow that depends on values.
 - `bodies`: the functions in it.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from gpushard.functions.loops import set_while_loop
+
+
+def _while_loop(cond_fun: Any, body_fun: Any, init_val: Any) -> Any:
+    """Call `while_loop`; its module is imported when a program needs the first loop."""
+    loops = importlib.import_module("gpushard.transforms.loops")
+    return loops.while_loop(cond_fun, body_fun, init_val)
+
+
+set_while_loop(_while_loop)
