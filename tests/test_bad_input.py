@@ -2663,10 +2663,78 @@ OPERATIONS: dict[str, Case] = {
         lambda w: w.x.cumsum((0, 1)), "axis=(0, 1)", error=ArgumentTypeError, argument="axis"
     ),
     "ufunc that does not accumulate": wrong(
-        lambda w: np.subtract.accumulate(w.x),
-        "numpy.subtract.accumulate",
+        lambda w: np.divmod.accumulate(w.x),
+        "numpy.divmod.accumulate",
         error=ArgumentTypeError,
         argument="func",
+    ),
+    "reduction of no elements": wrong(
+        lambda w: GNP.subtract.reduce(w.x[:0]), "no identity", "initial=", argument="initial"
+    ),
+    "ufunc of other operands": wrong(
+        lambda w: GNP.negative.at(w.x, 0, 1), "takes 1 operands", argument="b", nin=1
+    ),
+    "slices beyond the end": wrong(
+        lambda w: GNP.add.reduceat(w.x, [0, 9]),
+        "position 9",
+        "0 to 7",
+        error=ArrayIndexError,
+        argument="indices",
+        size=8,
+    ),
+    "ufunc of no function": wrong(
+        lambda w: GNP.frompyfunc(w.x, 1, 1),
+        "must be a function",
+        error=ArgumentTypeError,
+        argument="func",
+    ),
+    "method of a ufunc of two results": wrong(
+        lambda w: GNP.frompyfunc(divmod, 2, 2).reduce(w.x), "2 results", argument="self", nout=2
+    ),
+    "segments that are no integers": wrong(
+        lambda w: gs.lax.segment_sum(w.x, w.x[:, 0]),
+        "float32",
+        "integers",
+        error=ArgumentTypeError,
+        argument="segment_ids",
+    ),
+    "segments of booleans": wrong(
+        lambda w: gs.lax.segment_prod(w.x > 1, [0] * 8),
+        "dtype bool",
+        "astype(int)",
+        error=ArgumentTypeError,
+        argument="data",
+    ),
+    "groups of other lengths": wrong(
+        lambda w: gs.lax.ragged_dot(w.x, w.x[None, :6], [1, 2]),
+        "(8, 6), (1, 6, 6), (2,)",
+        argument="rhs",
+    ),
+    "sizes of groups that are no integers": wrong(
+        lambda w: gs.lax.ragged_dot(w.x, w.x[None, :6], [1.5]),
+        "float64",
+        error=ArgumentTypeError,
+        argument="group_sizes",
+    ),
+    "an offset of groups": wrong(
+        lambda w: gs.lax.ragged_dot(w.x, w.x[None, :6], [1], None, None, 1),
+        "must be None",
+        argument="group_offset",
+    ),
+    "factors of a vector": wrong(
+        lambda w: gs.lax.linalg.lu(w.x[0]), "(6,)", "two axes", argument="x"
+    ),
+    "factors of integers": wrong(
+        lambda w: gs.lax.linalg.qr(w.x.astype(int)),
+        "int64",
+        error=ArgumentTypeError,
+        argument="x",
+    ),
+    "pivots that are no integers": wrong(
+        lambda w: gs.lax.linalg.lu_pivots_to_permutation(w.x, 8),
+        "float32",
+        error=ArgumentTypeError,
+        argument="pivots",
     ),
     "share above one": wrong(
         lambda w: GNP.quantile(w.x, [0.5, 1.5]), "q=[0.5, 1.5]", "from 0 to 1", argument="q"

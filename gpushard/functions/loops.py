@@ -1,8 +1,4 @@
-"""Loops whose number of rounds depends on values.
-
-Of values that are known the host reads the condition before each round. The loop of a traced or
-mapped function is an operation of that function; the layer of transforms brings it.
-"""
+"""Loops of functions of values; the layer of transforms brings those of traced functions."""
 
 from __future__ import annotations
 
@@ -13,33 +9,46 @@ from gpushard.functions.concrete import concrete
 from gpushard.functions.values import is_traced
 
 
-class WhileLoop(Protocol):
-    """A loop with a condition."""
+class Loops(Protocol):
+    """The module of loops of traced functions."""
 
-    def __call__(
+    def while_loop(
         self, cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any
     ) -> Any:
         """Call a function with its last result for as long as a condition holds of that."""
 
+    def fori_loop(
+        self, lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any
+    ) -> Any:
+        """Call a function for each integer of a range with the integer and its last result."""
+
 
 class _Door:
-    """Holds the loop of traced functions, which a higher layer brings."""
+    """Finds the loops of traced functions, which a higher layer brings."""
 
-    traced: WhileLoop
+    loops: Callable[[], Loops]
 
 
 _door = _Door()
 
 
-def set_while_loop(loop: WhileLoop) -> None:
-    """Say how the loop of a traced or mapped function is done."""
-    _door.traced = loop
+def set_loops(loops: Callable[[], Loops]) -> None:
+    """Say where the loops of traced functions are found."""
+    _door.loops = loops
+
+
+def fori_loop(lower: int, upper: int, body_fun: Callable[[Any, Any], Any], init_val: Any) -> Any:
+    """Call a function for each integer of a range with the integer and its last result."""
+    return _door.loops().fori_loop(lower, upper, body_fun, init_val)
 
 
 def while_loop(
     cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any
 ) -> Any:
     """Call a function with its last result for as long as a condition holds of that.
+
+    Of values that are known the host reads the condition before each round. The loop of a traced
+    or mapped function is an operation of that function.
 
     Args:
       cond_fun: takes the value, and returns a boolean without dims.
@@ -50,7 +59,7 @@ def while_loop(
     while True:
         holds = cond_fun(value)
         if is_traced(holds):
-            return _door.traced(cond_fun, body_fun, init_val)
+            return _door.loops().while_loop(cond_fun, body_fun, init_val)
         if not concrete(holds, "the condition of a loop"):
             return value
         value = body_fun(value)

@@ -488,7 +488,7 @@ def _modes(hints: dict[str, Any]) -> tuple[Any, bool]:
     return hints.get("mode"), hints.get("wrap_negative_indices", True)
 
 
-def _target(x: Array, name: str, argument: str, inplace: bool) -> Array:
+def target(x: Array, name: str, argument: str, inplace: bool) -> Array:
     """Check what a function changes; or take another array of its value."""
     if not hasattr(x, "_renew"):
         raise ArgumentTypeError(
@@ -553,7 +553,7 @@ def put(
     Raises:
       ArrayIndexError: a number is out of bounds.
     """
-    x = _target(a, "put", "a", inplace)
+    x = target(a, "put", "a", inplace)
     at = as_integers(ind, "put").ravel()
     new = _repeated(v, at.shape[0])
     if new is not None or not x.size:  # NumPy does not look at the positions otherwise
@@ -588,7 +588,7 @@ def put_along_axis(
       ArrayIndexError: a position is out of bounds.
       ArgumentError: the other dims, or the values, do not fit.
     """
-    x = _target(arr, "put_along_axis", "arr", inplace)
+    x = target(arr, "put_along_axis", "arr", inplace)
     flat, own = (x.ravel(), 0) if axis is None else (x, axis)
     indexed, at, shape = indexing.along_axis(flat, indices, own, "put_along_axis", mode)
     new = scattered(flat, indexed, (at,), values, shape)
@@ -610,7 +610,7 @@ def place(arr: Array, mask: Any, vals: Any, *, inplace: bool = True) -> Array | 
     Raises:
       ArgumentError: the mask does not fit, or there are no values.
     """
-    x = _target(arr, "place", "arr", inplace)
+    x = target(arr, "place", "arr", inplace)
     chosen = _mask_for(x, mask, "place", "size").reshape(x.shape) != 0
     if is_traced(chosen) or is_traced(x):  # nobody knows how many are chosen
         new = _repeated(vals, x.size)
@@ -647,7 +647,7 @@ def putmask(a: Any, mask: Any, values: Any) -> None:
     Raises:
       ArgumentError: the mask does not fit.
     """
-    x = _target(a, "putmask", "a", inplace=True)
+    x = target(a, "putmask", "a", inplace=True)
     array = _mask_for(x, mask, "putmask", "shape")
     new = _repeated(values, x.size)
     if new is not None:
@@ -667,7 +667,7 @@ def fill_diagonal(a: Array, val: Any, wrap: bool = False, *, inplace: bool = Tru
     Raises:
       ArgumentError: there are fewer than two dims, or more of different lengths.
     """
-    x = _target(a, "fill_diagonal", "a", inplace)
+    x = target(a, "fill_diagonal", "a", inplace)
     if x.ndim < 2 or (x.ndim > 2 and len(set(x.shape)) > 1):
         raise ArgumentError(
             f"fill_diagonal: a has shape {x.shape}; it needs two dims, or more of one length",

@@ -7,6 +7,7 @@ of the result.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, overload
 
 import numpy as np
@@ -21,6 +22,7 @@ from gpushard.functions.indexing import nonzero
 from gpushard.numpy import ufuncs
 from gpushard.numpy.arguments import as_value, operands, settle
 from gpushard.numpy.public import public, public_array
+from gpushard.numpy.ufunc_methods import UfuncMethods
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows
 from gpushard.ops.table.elementwise import I0
@@ -55,6 +57,8 @@ Args:
 class Unary(Protocol):
     """A function of one operand."""
 
+    at: Callable[..., Any]
+
     def __call__(
         self, x: Any, /, out: Any = None, *, dtype: Any = None, out_sharding: Any = None
     ) -> Array:
@@ -62,12 +66,27 @@ class Unary(Protocol):
 
 
 class Binary(Protocol):
-    """A function of two operands."""
+    """A function of two operands, with the methods of a ufunc."""
+
+    reduce: Callable[..., Array]
+    accumulate: Callable[..., Array]
+    outer: Callable[[Any, Any], Array]
+    at: Callable[..., Any]
+    reduceat: Callable[..., Array]
 
     def __call__(
         self, x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, out_sharding: Any = None
     ) -> Array:
         """Do the operation."""
+
+
+def _with_methods(function: Any, ufunc: np.ufunc) -> Any:
+    """Give a function the methods of its ufunc."""
+    methods = UfuncMethods(function.__name__, function, ufunc.nin, ufunc.identity, ufunc)
+    binary = ("reduce", "accumulate", "outer", "reduceat") if ufunc.nin == 2 else ()
+    for name in ("at", *binary) if ufunc.nout == 1 else ():
+        setattr(function, name, getattr(methods, name))
+    return function
 
 
 def _unary(name: str, ufunc: np.ufunc, text: str) -> Unary:
@@ -77,7 +96,7 @@ def _unary(name: str, ufunc: np.ufunc, text: str) -> Unary:
         refuse_out(name, out)
         return settle(ufuncs.call(ufunc, (x,), dtype, out_sharding=out_sharding), out_sharding)
 
-    return named(function, name, text + _DETAILS.format(operands="x"))
+    return _with_methods(named(function, name, text + _DETAILS.format(operands="x")), ufunc)
 
 
 def _binary(name: str, ufunc: np.ufunc, text: str) -> Binary:
@@ -88,7 +107,7 @@ def _binary(name: str, ufunc: np.ufunc, text: str) -> Binary:
         result = ufuncs.call(ufunc, (x1, x2), dtype, out_sharding=out_sharding)
         return settle(result, out_sharding)
 
-    return named(function, name, text + _DETAILS.format(operands="x1, x2"))
+    return _with_methods(named(function, name, text + _DETAILS.format(operands="x1, x2")), ufunc)
 
 
 abs = absolute = _unary("abs", np.absolute, "Return the absolute value of each element.")
@@ -265,7 +284,7 @@ def _log_of_sum(name: str, ufunc: np.ufunc, scale: float, text: str) -> Binary:
         made = made if dtype is None else made.astype(as_dtype(dtype))
         return settle(made, out_sharding)
 
-    return named(function, name, text + _DETAILS.format(operands="x1, x2"))
+    return _with_methods(named(function, name, text + _DETAILS.format(operands="x1, x2")), ufunc)
 
 
 def _complex_log_of_sum(x1: Any, x2: Any, scale: float) -> Any:

@@ -25,13 +25,12 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from gpushard.functions.loops import set_while_loop
+from gpushard.functions.loops import set_loops
 
 
-def _while_loop(cond_fun: Any, body_fun: Any, init_val: Any) -> Any:
-    """Call `while_loop`; its module is imported when a program needs the first loop."""
-    loops = importlib.import_module("gpushard.transforms.loops")
-    return loops.while_loop(cond_fun, body_fun, init_val)
+def _loops() -> Any:
+    """Import the loops when a program needs the first one."""
+    return importlib.import_module("gpushard.transforms.loops")
 
 
-set_while_loop(_while_loop)
+set_loops(_loops)
