@@ -115,8 +115,8 @@ class UfuncMethods:
     def _check_binary(self, method: str) -> None:
         if self.nin != 2:
             raise ArgumentError(
-                f"{self.name}.{method} needs a ufunc of two operands, and {self.name} takes "
-                f"{self.nin}",
+                f"{self.name}.{method}: {self.name} takes {self.nin}, and only functions of two "
+                "operands have this method",
                 argument="self",
                 nin=self.nin,
             )
@@ -234,7 +234,8 @@ class UfuncMethods:
         x = target(a if inplace else as_value(a, self.name), f"{self.name}.at", "a", inplace)
         if (b is None) != (self.nin == 1):
             raise ArgumentError(
-                f"{self.name}.at: the ufunc takes {self.nin} operands; give b= to one of two only",
+                f"{self.name}.at: {self.name} takes {self.nin} operand{'s' * (self.nin > 1)}; give "
+                "b if these are two, and only then",
                 argument="b",
                 nin=self.nin,
             )

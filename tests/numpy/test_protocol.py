@@ -138,11 +138,6 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "out of sum": (lambda x: np.sum(x, out=np.zeros(())), ArgumentError, "out= is not supported"),
     "where": (lambda x: np.add(x, 1, where=np.zeros(3, bool)), ArgumentTypeError, "where= is not"),
     "subok": (lambda x: np.zeros_like(x, subok=False), ArgumentTypeError, "'subok'"),
-    "method of two results": (
-        lambda x: np.divmod.reduce(x),
-        ArgumentTypeError,
-        r"divmod\.reduce is not supported",
-    ),
     "signature": (
         lambda x: np.add(x, x, signature="dd->d"),
         ArgumentTypeError,

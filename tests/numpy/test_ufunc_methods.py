@@ -69,6 +69,8 @@ def test_methods(name: str, form: str) -> None:
     theirs, call = getattr(np, name), FORMS[form]
     for dtype in UFUNCS[name]:
         data = np.random.default_rng(3).integers(1, 4, (5, 3)).astype(dtype)
+        if name == "divide" and dtype == "l" and form == "reduce dtype":
+            continue  # quotients are no integers
         if name.startswith("logical") and form in ("reduce dtype", "reduce initial"):
             continue  # NumPy's have no such type
         with np.errstate(all="ignore"):
