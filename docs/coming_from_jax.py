@@ -43,14 +43,31 @@ DIFFERS: dict[str, dict[str, str]] = {
         "array": "64-bit types are on, as in NumPy",
         "asarray": "64-bit types are on, as in NumPy",
         "allclose": "a `bool`, unless it is traced",
+        "argpartition": "positions have 64 bits",
         "array_equal": "a `bool`, unless it is traced",
         "array_equiv": "a `bool`, unless it is traced",
+        "convolve": "integers stay integers, as in NumPy",
+        "correlate": "integers stay integers, as in NumPy",
+        "cumprod": "small integers are multiplied in 64 bits, as in NumPy",
+        "cumsum": "small integers are summed in 64 bits, as in NumPy",
+        "digitize": "positions have 64 bits",
+        "divmod": "an integer divided by 0 gives 0, as in NumPy",
+        "floor_divide": "an integer divided by 0 gives 0, as in NumPy",
+        "histogram": "counts are integers, as in NumPy",
+        "histogram2d": "counts are floats, as in NumPy",
+        "histogramdd": "counts are floats, as in NumPy",
+        "nancumprod": "small integers are multiplied in 64 bits, as in NumPy",
+        "nancumsum": "small integers are summed in 64 bits, as in NumPy",
         "polydiv": "leading zeros of the remainder are left out, unless it is traced",
         "polymul": "leading zeros are left out, unless it is traced; integers stay integers",
         "put": "positions out of bounds raise",
         "put_along_axis": "positions out of bounds raise",
+        "reciprocal": "integers stay integers, as in NumPy",
+        "searchsorted": "positions have 64 bits",
         "take": "positions out of bounds raise, also with `mode=None`",
         "take_along_axis": "positions out of bounds raise, also with `mode=None`",
+        "tri": "float64 by default",
+        "vsplit": "at least two dims, as in NumPy",
         "unique": "without `size`, the size is read from the devices",
         "nonzero": "without `size`, the size is read from the devices",
     },
@@ -223,8 +240,9 @@ they are called.
 Modules as Flax has them are in `gpushard.nnx`; [its page](nnx.md) says what differs.
 
 The tables have every public name of JAX {version}, but for primitives, whose names end in `_p`. A
-name is *the same* if it takes all arguments that JAX's does. Where there is none, the last column
-says what to use.
+name is *the same* if it takes all arguments that JAX's does, and gives the same values for them.
+Types of results are NumPy's: `sqrt` of `int8` is `float16`, and the mean of `int8` is `float64`.
+Where there is no such name, the last column says what to use.
 """
 
 
