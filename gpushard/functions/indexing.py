@@ -455,9 +455,11 @@ def argwhere(
 ) -> Array:
     """Return where elements are not 0: a row for each of them.
 
-    Raises:
-      ArgumentError: the array has no dims.
+    Of an array without dims the rows have no elements: there is one, or none.
     """
+    if not a.ndim:
+        places = _nonzero(bind(RESHAPE, (a,), ((1,),)), size, fill_value, "argwhere")
+        return laid_out(bind(RESHAPE, places, ((places[0].shape[0], 1),))[:, :0], out_sharding)
     places = _nonzero(a, size, fill_value, "argwhere")
     return laid_out(bind(STACK, places, (-1,)), out_sharding)
 

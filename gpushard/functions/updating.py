@@ -620,7 +620,8 @@ def place(arr: Array, mask: Any, vals: Any, *, inplace: bool = True) -> Array | 
             new = as_operand(new, new.shape, x, None)
             if math.prod(new.shape) > 1:
                 at = cumsum(chosen.ravel(), dtype=np.int64) - 1
-                new = indexing.take(new, at).reshape(x.shape)
+                new = indexing.take(new, at)
+            new = new.reshape(x.shape if math.prod(new.shape) > 1 else ())
             x._renew(bind(WHERE, (chosen, new, x), ()))
         return None if inplace else x
     number = indexing.count_true(chosen)
