@@ -26,9 +26,12 @@ ELSEWHERE = ("numpy", "special", "nn", "debug", "multihost", "tree_util", "legac
 
 _UNREDUCED = "a spec keeps `unreduced`, and no sharding takes it: arrays hold complete sums"
 
+INTERNAL = {"": ("ops",)}
+"""Names of modules that have another meaning here."""
+
 DIFFERS: dict[str, dict[str, str]] = {
     "": {
-        "Array": "`x[i] = value` works; pickles keep the sharding; `memoryview(x)` from Python 3.12 on",
+        "Array": "`x[i] = value` works; pickles keep the sharding; `memoryview(x)` from 3.12 on",
         "debug": "whole arrays are printed, `partitioned=` or not",
         "Device": "a device may be a part of a GPU",
         "P": _UNREDUCED,
@@ -44,6 +47,32 @@ DIFFERS: dict[str, dict[str, str]] = {
     "numpy": {
         "array": "64-bit types are on, as in NumPy",
         "asarray": "64-bit types are on, as in NumPy",
+        "allclose": "a `bool`, unless it is traced",
+        "argpartition": "positions have 64 bits",
+        "array_equal": "a `bool`, unless it is traced",
+        "array_equiv": "a `bool`, unless it is traced",
+        "convolve": "integers stay integers, as in NumPy",
+        "correlate": "integers stay integers, as in NumPy",
+        "cumprod": "small integers are multiplied in 64 bits, as in NumPy",
+        "cumsum": "small integers are summed in 64 bits, as in NumPy",
+        "digitize": "positions have 64 bits",
+        "divmod": "an integer divided by 0 gives 0, as in NumPy",
+        "floor_divide": "an integer divided by 0 gives 0, as in NumPy",
+        "histogram": "counts are integers, as in NumPy",
+        "histogram2d": "counts are floats, as in NumPy",
+        "histogramdd": "counts are floats, as in NumPy",
+        "nancumprod": "small integers are multiplied in 64 bits, as in NumPy",
+        "nancumsum": "small integers are summed in 64 bits, as in NumPy",
+        "polydiv": "leading zeros of the remainder are left out, unless it is traced",
+        "polymul": "leading zeros are left out, unless it is traced; integers stay integers",
+        "put": "positions out of bounds raise",
+        "put_along_axis": "positions out of bounds raise",
+        "reciprocal": "integers stay integers, as in NumPy",
+        "searchsorted": "positions have 64 bits",
+        "take": "positions out of bounds raise, also with `mode=None`",
+        "take_along_axis": "positions out of bounds raise, also with `mode=None`",
+        "tri": "float64 by default",
+        "vsplit": "at least two dims, as in NumPy",
         "unique": "without `size`, the size is read from the devices",
         "nonzero": "without `size`, the size is read from the devices",
     },
@@ -55,6 +84,10 @@ DIFFERS: dict[str, dict[str, str]] = {
     "lax": {
         "add": "numbers of Python's take the dtype of the array, as in all of `lax`",
         "conv_general_dilated": "features and batch stay split, other dims come whole",
+        "dot": "two types promote as in NumPy: `float32` and `int32` to `float64`",
+        "dot_general": "two types promote as in NumPy: `float32` and `int32` to `float64`",
+        "linalg": "singular matrices raise on the host; `gs.numpy.linalg` has more",
+        "ragged_dot": "`group_offset` must be None",
         "reduce": "the function gets arrays, and combines their elements one by one",
         "reduce_window": "of sums, products, extremes and bits",
         "stop_gradient": "returns what it gets: there are no derivatives",
@@ -99,6 +132,7 @@ NEAREST: dict[str, dict[str, str]] = {
         "lib": "nothing",
         "log_compiles": "nothing: nothing is compiled for a program",
         "make_jaxpr": "nothing yet",
+        "ops": "`gs.lax`, which has `segment_sum` and the others; `gpushard.ops` is internal",
         "new_ref": "`x`: `x[i] = value` works",
         "numpy_dtype_promotion": "NumPy's rules, with weak types for Python's numbers",
         "numpy_rank_promotion": "allowed, as in NumPy",
@@ -148,7 +182,7 @@ NEAREST: dict[str, dict[str, str]] = {
         "DotAlgorithm": "products have all digits of their type",
         "DotAlgorithmPreset": "products have all digits of their type",
         "PrecisionLike": "`gs.lax.Precision`",
-        "RaggedDotDimensionNumbers": "`gs.lax.dot_general` for each group",
+        "RaggedDotDimensionNumbers": "`gs.lax.ragged_dot`, or `gs.lax.dot_general` for each group",
         "RandomAlgorithm": "`gs.random`: keys are those of Threefry",
         "Tolerance": "nothing: functions are as precise as NumPy's",
         "after_all": "nothing: operations run in order",
@@ -168,15 +202,13 @@ NEAREST: dict[str, dict[str, str]] = {
         "dce_sink": "nothing: what callbacks read is computed",
         "dtype": "`x.dtype`",
         "igamma_grad_a": "nothing: there are no derivatives",
-        "linalg": "`gs.numpy.linalg`",
         "mulhi": "`gs.lax.mul` in a wider type, and `gs.lax.shift_right_arithmetic`",
         "pcast": "nothing: values may vary over any axis",
         "platform_dependent": "`if gs.default_backend() == ...`",
         "precv": "`gs.lax.ppermute`",
         "psend": "`gs.lax.ppermute`",
         "ragged_all_to_all": "`gs.lax.all_to_all`, padded",
-        "ragged_dot": "`gs.lax.dot` for each group",
-        "ragged_dot_general": "`gs.lax.dot_general` for each group",
+        "ragged_dot_general": "`gs.lax.ragged_dot`, or `gs.lax.dot_general` for each group",
         "random_gamma_grad": "nothing: there are no derivatives",
         "reduce_window_shape_tuple": "`gs.eval_shape` of `gs.lax.reduce_window`",
         "rng_bit_generator": "`gs.random.bits`",
@@ -215,8 +247,9 @@ they are called.
 Modules as Flax has them are in `gpushard.nnx`; [its page](nnx.md) says what differs.
 
 The tables have every public name of JAX {version}, but for primitives, whose names end in `_p`. A
-name is *the same* if it takes all arguments that JAX's does. Where there is none, the last column
-says what to use.
+name is *the same* if it takes all arguments that JAX's does, and gives the same values for them.
+Types of results are NumPy's: `sqrt` of `int8` is `float16`, and the mean of `int8` is `float64`.
+Where there is no such name, the last column says what to use.
 """
 
 
@@ -241,7 +274,8 @@ def rows_of(theirs: ModuleType, module: str) -> Iterator[tuple[str, str, str]]:
     """Yield name, whether it is there, and how it differs or what is near."""
     ours = namespace(module)
     for name in sorted(public_names(theirs)):
-        if ours is not None and hasattr(ours, name):
+        internal = name in INTERNAL.get(module, ())
+        if ours is not None and hasattr(ours, name) and not internal:
             notes = [DIFFERS.get(module, {}).get(name), *lacking(theirs, ours, name)]
             note = "; ".join(filter(None, notes))
             yield name, "differs" if note else "same", note

@@ -152,6 +152,22 @@ class Methods(Operators):
             return python_copy.copy(self)
         return bind(rows.VIEW, (self,), (as_dtype(dtype),))
 
+    def byteswap(self) -> Self:
+        """Reverse the bytes of each element; of complex numbers, those of each part.
+
+        >>> import gpushard as gs
+        >>> gs.numpy.asarray([1, 256], "u2").byteswap()
+        Array([256,   1], dtype=uint16)
+        """
+        shape, dtype = self.shape, self.dtype
+        parts = 2 if kind_of(dtype) == "c" else 1
+        if dtype.itemsize == parts:
+            return self.copy()
+        octets = self.reshape((*shape, 1)).view(np.uint8)
+        octets = octets.reshape((*shape, parts, dtype.itemsize // parts))
+        reverse = indexing.read_at(octets, (..., slice(None, None, -1)))
+        return reverse.reshape((*shape, dtype.itemsize)).view(dtype).reshape(shape)
+
     def conj(self) -> Self:
         """Return the complex conjugate."""
         if kind_of(self.dtype) in "biuf":

@@ -115,7 +115,11 @@ def as_integers(at: Any, name: str, argument: str = "indices") -> Positions:
 def bounded(
     at: Positions, size: int, mode: Any, name: str, dim: int = 0, *, fill: bool = False
 ) -> Positions:
-    """Bring positions into bounds, as a mode of `numpy.take` has it; those to be filled stay."""
+    """Bring positions into bounds, as a mode of `numpy.take` has it; those to be filled stay.
+
+    The mode None stands for the default, "raise".
+    """
+    mode = "raise" if mode is None else mode
     check_choice(name, "mode", mode, ("raise", "clip", "wrap", *(("fill",) if fill else ())))
     if mode == "fill":
         return as_int64(at)

@@ -37,7 +37,7 @@ COMMON = {
     "out_sharding": "where the result goes; by default it stays where it was made.",
     "overwrite_input": "arrays are values, so this makes no difference.",
     "precision": "makes no difference; products have all digits of their type.",
-    "preferred_element_type": "type of the result, which operands are converted to.",
+    "preferred_element_type": "type of the result, also while products are summed.",
     "stable": "whether equal elements have to keep their order.",
     "unique_indices": "makes no difference.",
     "where": "which elements take part, booleans that broadcast to the array; all by default.",

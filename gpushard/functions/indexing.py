@@ -149,6 +149,29 @@ def positions(
     return at, indexed
 
 
+def unwrapped(
+    parsed: ParsedIndex, arrays: Sequence[Positions], mode: str | None
+) -> list[Positions]:
+    """Move negative positions out of bounds, or to 0 if the mode clips; masks stay as they are."""
+    new = list[Positions]()
+    dim = 0  # number of the indexed dim
+    for array, is_mask in zip(arrays, parsed.masks, strict=True):
+        size = 0 if is_mask else parsed.of[parsed.dims[dim]]
+        dim += max(array.ndim, 1) if is_mask else 1
+        new.append(array if is_mask else unwrapped_positions(array, size, mode))
+    return new
+
+
+def unwrapped_positions(at: Positions, size: int, mode: str | None) -> Positions:
+    """Move negative positions out of bounds, or to 0 if the mode clips."""
+    if mode == "wrap" or at.dtype.kind == "u":
+        return at
+    at = as_int64(at)
+    if mode == "clip" and size:
+        return clipped(at, 0, size - 1)
+    return bind(WHERE, (at < 0, size, at)) if is_value(at) else np.where(at < 0, size, at)
+
+
 def selected_shape(indexed: Indexed, shape: Shape, at: Sequence[Positions]) -> Shape:
     """Say which shape the part has that index arrays select."""
     shapes = tuple([one.shape for one in at])
@@ -217,7 +240,7 @@ def true_positions(
     return result if isinstance(result, tuple) else (result,)
 
 
-def _filling(mode: str, fill_value: Any, dtype: np.dtype[Any], name: str) -> bytes:
+def _filling(mode: str | None, fill_value: Any, dtype: np.dtype[Any], name: str) -> bytes:
     """Convert what there is for positions out of bounds with "fill" to bytes."""
     if mode != "fill" and fill_value is not None:
         raise ArgumentError(
@@ -240,7 +263,7 @@ def take(
     indices: Any,
     axis: int | None = None,
     out: Any = None,
-    mode: str = "raise",
+    mode: str | None = "raise",
     *,
     unique_indices: bool = False,
     indices_are_sorted: bool = False,
@@ -252,9 +275,9 @@ def take(
     Args:
       indices: the positions, on the host or on devices.
       axis: along which dim; by default in row-major order of all elements.
-      mode: what happens to positions out of bounds: "raise", "clip" (which knows no negative
-        ones), "wrap" or "fill". With "raise" the host waits for one number if positions are on
-        devices.
+      mode: what happens to positions out of bounds: "raise", "clip" (which takes 0 for negative
+        positions), "wrap" or "fill"; None for "raise". With "raise" the host waits for one number
+        if positions are on devices.
       fill_value: what they give with "fill"; NaN, or the extreme of integers, by default.
 
     Raises:
@@ -287,7 +310,14 @@ def _is_split_within(x: Any) -> bool:
 
 
 def along_axis(
-    x: Any, indices: Any, axis: Any, name: str, mode: str = "raise", *, fill: bool = False
+    x: Any,
+    indices: Any,
+    axis: Any,
+    name: str,
+    mode: str | None = "raise",
+    *,
+    fill: bool = False,
+    wrap: bool = True,
 ) -> tuple[Indexed, Positions, Shape]:
     """Say how positions along one dim index an array, checked; their shape with the others."""
     at = as_integers(indices, name)
@@ -313,6 +343,7 @@ def along_axis(
             expected=x.shape,
         ) from None
     size = x.shape[own]
+    at = at if wrap else unwrapped_positions(at, size, mode)
     if mode == "clip" and size:  # JAX's, for which negative positions count from the end
         return indexed, clipped(at, -size, size - 1), shape
     return indexed, bounded(at, size, mode, name, x.ndim + own, fill=fill), shape
@@ -323,8 +354,9 @@ def take_along_axis(
     indices: Any,
     axis: int | None = -1,
     *,
-    mode: str = "raise",
+    mode: str | None = "raise",
     fill_value: Any = None,
+    wrap_negative_indices: bool = True,
     out_sharding: Any = None,
 ) -> Array:
     """Return elements by their positions along a dim, which may differ elsewhere.
@@ -334,6 +366,8 @@ def take_along_axis(
       axis: along which dim; None takes the array in row-major order.
       mode: as for `take`.
       fill_value: as for `take`.
+      wrap_negative_indices: whether negative positions count from the end; otherwise they are out
+        of bounds, which the modes "clip" and "fill" allow.
 
     Raises:
       ArrayIndexError: a position is out of bounds.
@@ -348,7 +382,7 @@ def take_along_axis(
     name = "take_along_axis"
     x, dim = _lined(arr, axis, name)
     fill = _filling(mode, fill_value, x.dtype, name)
-    indexed, at, _ = along_axis(x, indices, dim, name, mode, fill=True)
+    indexed, at, _ = along_axis(x, indices, dim, name, mode, fill=True, wrap=wrap_negative_indices)
     return bind(GATHER, (x, at), (indexed, fill), out_sharding)
 
 
@@ -421,9 +455,11 @@ def argwhere(
 ) -> Array:
     """Return where elements are not 0: a row for each of them.
 
-    Raises:
-      ArgumentError: the array has no dims.
+    Of an array without dims the rows have no elements: there is one, or none.
     """
+    if not a.ndim:
+        places = _nonzero(bind(RESHAPE, (a,), ((1,),)), size, fill_value, "argwhere")
+        return laid_out(bind(RESHAPE, places, ((places[0].shape[0], 1),))[:, :0], out_sharding)
     places = _nonzero(a, size, fill_value, "argwhere")
     return laid_out(bind(STACK, places, (-1,)), out_sharding)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.dtypes import result_type
 from gpushard.functions.checks import as_dtype, check_precision, refuse_out
 from gpushard.functions.values import Array
 from gpushard.ops.bind import bind
@@ -41,7 +42,8 @@ def matmul(
     """
     refuse_out("matmul", out)
     xs = in_types((x1, x2), "matmul", precision, preferred_element_type, dtype)
-    return bind(MATMUL, xs, (matmul_subscripts(*map(shape_of, xs)),), out_sharding)
+    product = bind(MATMUL, xs, (matmul_subscripts(*map(shape_of, xs)),), out_sharding)
+    return in_preferred(product, None if dtype is not None else preferred_element_type)
 
 
 def dot(
@@ -62,11 +64,12 @@ def dot(
     xs = in_types((a, b), "dot", precision, preferred_element_type)
     m, n = (len(shape_of(x)) for x in xs)
     if not m or not n:
-        return bind(ufunc_row(np.multiply), xs, (), out_sharding)
+        product = bind(ufunc_row(np.multiply), xs, (), out_sharding)
+        return in_preferred(product, preferred_element_type)
     shared, rows, columns = LETTERS[0], LETTERS[1:m], LETTERS[m : m + n - 1]
     second = columns[:-1] + shared + columns[-1:] if n > 1 else shared
     text = f"{rows}{shared},{second}->{rows}{columns}"
-    return bind(DOT, xs, (text,), out_sharding)
+    return in_preferred(bind(DOT, xs, (text,), out_sharding), preferred_element_type)
 
 
 def shape_of(x: Any) -> Shape:
@@ -78,13 +81,25 @@ def shape_of(x: Any) -> Shape:
 def in_types(
     xs: Sequence[Any], name: str, precision: Any, preferred: Any, dtype: Any = None
 ) -> Sequence[Any]:
-    """Return operands of a product, converted to a type, or else to the preferred one, if any."""
+    """Convert the operands of a product to a type, or else to the one that it is computed in.
+
+    That is the type that they and the preferred one have in common: the elements of operands are
+    not rounded before they are multiplied. `in_preferred` converts the product.
+    """
     if precision is not None:
         check_precision(name, precision)
     if dtype is not None:
         target = as_dtype(dtype)
     elif preferred is not None:
-        target = as_dtype(preferred, "preferred_element_type")
+        target = result_type(*xs, as_dtype(preferred, "preferred_element_type"))
     else:
         return xs
     return [x.astype(target) if hasattr(x, "astype") else target.type(x) for x in xs]
+
+
+def in_preferred(product: Any, preferred: Any) -> Any:
+    """Convert a product to the preferred type, if there is one."""
+    if preferred is None:
+        return product
+    target = as_dtype(preferred, "preferred_element_type")
+    return product if product.dtype == target else product.astype(target)

@@ -213,7 +213,8 @@ def repeat(
 
 def _counts(repeats: Any, x: Any, axis: int) -> Any:
     """Return how often elements along a dim are repeated: a vector, here or on the host."""
-    counts = repeats if is_value(repeats) else np.atleast_1d(np.asarray(repeats))
+    counts = repeats if is_value(repeats) else np.asarray(repeats)
+    counts = counts if counts.ndim else counts.reshape((1,))
     if counts.dtype.kind not in "?biu" and counts.size:
         raise ArgumentTypeError(
             f"repeat: repeats of {counts.dtype} must be integers",

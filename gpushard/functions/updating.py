@@ -18,11 +18,12 @@ import numpy as np
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions import indexing
 from gpushard.functions.bounds import MODES, Positions, as_int64, as_integers, bounded, unravelled
-from gpushard.functions.concrete import Concrete, concrete
+from gpushard.functions.concrete import Concrete
 from gpushard.functions.cumulative import cumsum
 from gpushard.functions.docstrings import described
 from gpushard.functions.host_values import as_element, as_part, check_broadcasts, check_replaced
 from gpushard.functions.index_parsing import ParsedIndex, parse
+from gpushard.functions.loops import while_loop
 from gpushard.functions.values import Array, is_traced, is_value
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
@@ -287,11 +288,12 @@ class Indexer(Generic[Array]):
 class At(Generic[Array]):
     """A part of an array; its methods return new arrays.
 
-    Methods take what JAX's take. `mode` says what happens to positions out of bounds: None (the
-    default) raises, as NumPy does; "drop" or "fill" leaves them out; "clip" takes the nearest
+    Methods take the arguments of JAX's. `mode` says what happens to positions out of bounds: None
+    (the default) raises, as NumPy does; "drop" or "fill" leaves them out; "clip" takes the nearest
     position, "wrap" the remainder; "promise_in_bounds" checks nothing. Only None makes the host
     read anything where positions are on devices. `indices_are_sorted` and `unique_indices` are
-    hints that make no difference.
+    hints that make no difference. With `wrap_negative_indices=False` negative positions are out of
+    bounds; reads then clip by default, and updates drop, as in JAX. Slices are not affected.
 
     Args:
       x: the array, which stays as it is.
@@ -316,12 +318,14 @@ class At(Generic[Array]):
         mode: str | None = None,
         fill_value: Any = None,
         out_sharding: Sharding | None = None,
+        wrap_negative_indices: bool = True,
     ) -> Array:
         """Return the part: `x[index]`.
 
         Args:
           mode: what happens to positions out of bounds.
           fill_value: what they give with "fill"; NaN, or the extreme of integers, by default.
+          wrap_negative_indices: whether negative positions count from the end.
           out_sharding: how the result is laid out; by default as it comes.
 
         >>> import gpushard as gs
@@ -329,7 +333,9 @@ class At(Generic[Array]):
         >>> gs.device_put(np.arange(4)).at[np.array([3, 9])].get(mode="fill", fill_value=-1)
         Array([ 3, -1], dtype=int64)
         """
-        parsed, arrays = self._parsed(mode)
+        if not wrap_negative_indices and mode in (None, "promise_in_bounds"):
+            mode = "clip"
+        parsed, arrays = self._parsed(mode, wrap_negative_indices)
         if not arrays:
             return index_part(self._x, parsed.entries, out_sharding)
         return indexing.read(self._x, parsed, arrays, mode, fill_value, out_sharding)
@@ -342,26 +348,29 @@ class At(Generic[Array]):
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: str | None = None,
+        wrap_negative_indices: bool = True,
     ) -> Array:
         """Return the array with the part replaced; what a basic index does not touch is shared.
 
         Args:
           value: as for `x[index] = value`.
           mode: what happens to values for positions out of bounds.
+          wrap_negative_indices: whether negative positions count from the end.
 
         >>> import gpushard as gs
         >>> import numpy as np
         >>> gs.device_put(np.arange(4)).at[1:3].set(7)
         Array([0, 7, 7, 3], dtype=int64)
         """
-        return updated(self._x, *self._parsed(mode), value, None, mode)
+        return self._updated(None, value, mode, wrap_negative_indices)
 
     def add(self, value: Any, **hints: Any) -> Array:
         """Return the array with `value` added to the part, once for each time it is selected.
 
         Args:
           value: a number or an array; it is broadcast to the part.
-          **hints: `mode`, `indices_are_sorted` and `unique_indices`, as for `set`.
+          **hints: `mode`, `wrap_negative_indices`, `indices_are_sorted` and `unique_indices`, as
+            for `set`.
 
         >>> import gpushard as gs
         >>> import numpy as np
@@ -401,8 +410,9 @@ class At(Generic[Array]):
     def apply(self, function: Callable[[Array], Any], **hints: Any) -> Array:
         """Return the array with the part replaced by what a function makes of it.
 
-        What is selected several times is replaced as often, as `numpy.ufunc.at` does; the host then
-        reads how often that is at most, unless a single position is selected.
+        The function is applied to an element as often as the index selects it, as `numpy.ufunc.at`
+        does. Unless a single position is selected, the host reads how often that is at most; in a
+        traced or mapped function a loop on the devices takes its place.
 
         Args:
           function: takes the part, as an array; its result is broadcast and converted. Where index
@@ -414,25 +424,36 @@ class At(Generic[Array]):
         >>> gs.device_put(np.ones(3)).at[np.array([1, 1, 2])].apply(lambda part: part * 10)
         Array([  1., 100.,  10.], dtype=float64)
         """
-        mode = _mode(hints)
-        parsed, arrays = self._parsed(mode)
+        mode, wrap = _modes(hints)
+        mode = mode if wrap or mode is not None else "drop"
+        parsed, arrays = self._parsed(mode, wrap)
         if all(parsed.masks) and any(map(is_traced, arrays)):  # nobody knows how much is selected
             chosen = At(bind(_AND, (self._x, False)), self._index).set(True, mode=mode)
             new = as_operand(function(self._x), self._x.shape, self._x, None)
             return cast("Array", bind(WHERE, (chosen, new, self._x)))
-        part = self.get(mode=mode)
+        part = self.get(mode=mode, wrap_negative_indices=wrap)
         single = all(math.prod(at.shape) == 1 for at in arrays)
         if not part.size or single or all(parsed.masks):
-            return self.set(function(part), mode=mode)  # what is selected is so once
-        none = bind(ASTYPE, (bind(_AND, (self._x, False)),), (np.dtype(np.int64),))
-        times: Any = At(At(none, self._index).add(1, mode=mode), self._index)
-        times = times.get(mode=mode, fill_value=0)
-        for time in range(int(concrete(times.max(), "x.at[index].apply"))):
-            new = bind(WHERE, (times > time, function(part), part))
-            part = converted(new, self._x.dtype)
-        return self.set(part, mode=mode)
+            part = function(part)  # no element is selected twice
+        else:
+            part = self._applied(function, part, mode, wrap)
+        return self.set(part, mode=mode, wrap_negative_indices=wrap)
 
-    def _parsed(self, mode: Any) -> tuple[ParsedIndex, Sequence[Positions]]:
+    def _applied(self, function: Callable[[Array], Any], part: Any, mode: Any, wrap: bool) -> Any:
+        """Apply a function to each element of a part as often as the index selects it."""
+        none = bind(ASTYPE, (bind(_AND, (self._x, False)),), (np.dtype(np.int64),))
+        times: Any = At(none, self._index).add(1, mode=mode, wrap_negative_indices=wrap)
+        times = At(times, self._index)
+        times = times.get(mode=mode, fill_value=0, wrap_negative_indices=wrap)
+
+        def again(carry: tuple[Any, Any]) -> tuple[Any, Any]:
+            time, part = carry
+            new = bind(WHERE, (times > time, function(part), part))
+            return time + 1, converted(new, self._x.dtype)
+
+        return while_loop(lambda carry: times.max() > carry[0], again, (0, part))[1]
+
+    def _parsed(self, mode: Any, wrap: bool) -> tuple[ParsedIndex, Sequence[Positions]]:
         if mode not in (None, *MODES):
             raise ArgumentError(
                 f"x.at[index]: mode={mode!r} is unknown; use one of {', '.join(map(repr, MODES))}, "
@@ -440,34 +461,39 @@ class At(Generic[Array]):
                 argument="mode",
                 mode=mode,
             )
-        return parse(self._x.shape, self._index, mode)
+        parsed, arrays = parse(self._x.shape, self._index, mode)
+        return parsed, arrays if wrap or not arrays else indexing.unwrapped(parsed, arrays, mode)
 
     def _combined(self, ufunc: np.ufunc, value: Any, hints: dict[str, Any]) -> Array:
-        mode = _mode(hints)
-        return updated(self._x, *self._parsed(mode), value, ufunc, mode)
+        return self._updated(ufunc, value, *_modes(hints))
+
+    def _updated(self, ufunc: np.ufunc | None, value: Any, mode: Any, wrap: bool) -> Array:
+        mode = mode if wrap or mode is not None else "drop"
+        return updated(self._x, *self._parsed(mode, wrap), value, ufunc, mode)
 
 
 shown_as("x.at[index]", At)
 
+_HINTS = ("mode", "indices_are_sorted", "unique_indices", "wrap_negative_indices")
 
-def _mode(hints: dict[str, Any]) -> Any:
-    """Find the mode among keywords."""
+
+def _modes(hints: dict[str, Any]) -> tuple[Any, bool]:
+    """Find the mode, and whether negative positions count from the end, among keywords."""
     for keyword in hints:
-        if keyword not in ("mode", "indices_are_sorted", "unique_indices"):
+        if keyword not in _HINTS:
             raise ArgumentTypeError(
-                f"x.at[index] takes no {keyword}=; there are mode=, indices_are_sorted= and "
-                "unique_indices=",
+                f"x.at[index] takes no {keyword}=; use {', '.join(f'{hint}=' for hint in _HINTS)}",
                 argument=keyword,
             )
-    return hints.get("mode")
+    return hints.get("mode"), hints.get("wrap_negative_indices", True)
 
 
-def _target(x: Array, name: str, argument: str, inplace: bool) -> Array:
+def target(x: Array, name: str, argument: str, inplace: bool) -> Array:
     """Check what a function changes; or take another array of its value."""
     if not hasattr(x, "_renew"):
         raise ArgumentTypeError(
             f"{name} changes a gpushard array, {argument} is a {type(x).__name__}; use "
-            f"numpy.{name} for what is on the host",
+            f"numpy.{name} for data on the host, or inplace=False for a new array",
             argument=argument,
             type=type(x),
         )
@@ -509,12 +535,15 @@ def _mask_for(x: Any, mask: Any, name: str, alike: str) -> Any:
 _changing = described(
     a="the array, which gets a new value.",
     arr="the array, which gets a new value.",
-    mode='what happens to positions out of bounds: "raise", "clip" or "wrap".',
+    mode='what happens to positions out of bounds: "raise", "clip" or "wrap"; None for "raise".',
+    inplace="False for a new array, which leaves the first one as it is; it may be on the host.",
 )
 
 
 @_changing
-def put(a: Array, ind: Any, v: Any, mode: str = "raise", *, inplace: bool = True) -> Array | None:
+def put(
+    a: Array, ind: Any, v: Any, mode: str | None = "raise", *, inplace: bool = True
+) -> Array | None:
     """Replace elements of an array, numbered in row-major order.
 
     Args:
@@ -524,7 +553,7 @@ def put(a: Array, ind: Any, v: Any, mode: str = "raise", *, inplace: bool = True
     Raises:
       ArrayIndexError: a number is out of bounds.
     """
-    x = _target(a, "put", "a", inplace)
+    x = target(a, "put", "a", inplace)
     at = as_integers(ind, "put").ravel()
     new = _repeated(v, at.shape[0])
     if new is not None or not x.size:  # NumPy does not look at the positions otherwise
@@ -546,7 +575,7 @@ def put_along_axis(
     axis: int | None = -1,
     *,
     inplace: bool = True,
-    mode: str = "raise",
+    mode: str | None = "raise",
 ) -> Array | None:
     """Replace elements of an array by their positions along a dim.
 
@@ -559,7 +588,7 @@ def put_along_axis(
       ArrayIndexError: a position is out of bounds.
       ArgumentError: the other dims, or the values, do not fit.
     """
-    x = _target(arr, "put_along_axis", "arr", inplace)
+    x = target(arr, "put_along_axis", "arr", inplace)
     flat, own = (x.ravel(), 0) if axis is None else (x, axis)
     indexed, at, shape = indexing.along_axis(flat, indices, own, "put_along_axis", mode)
     new = scattered(flat, indexed, (at,), values, shape)
@@ -581,7 +610,7 @@ def place(arr: Array, mask: Any, vals: Any, *, inplace: bool = True) -> Array | 
     Raises:
       ArgumentError: the mask does not fit, or there are no values.
     """
-    x = _target(arr, "place", "arr", inplace)
+    x = target(arr, "place", "arr", inplace)
     chosen = _mask_for(x, mask, "place", "size").reshape(x.shape) != 0
     if is_traced(chosen) or is_traced(x):  # nobody knows how many are chosen
         new = _repeated(vals, x.size)
@@ -591,7 +620,8 @@ def place(arr: Array, mask: Any, vals: Any, *, inplace: bool = True) -> Array | 
             new = as_operand(new, new.shape, x, None)
             if math.prod(new.shape) > 1:
                 at = cumsum(chosen.ravel(), dtype=np.int64) - 1
-                new = indexing.take(new, at).reshape(x.shape)
+                new = indexing.take(new, at)
+            new = new.reshape(x.shape if math.prod(new.shape) > 1 else ())
             x._renew(bind(WHERE, (chosen, new, x), ()))
         return None if inplace else x
     number = indexing.count_true(chosen)
@@ -618,7 +648,7 @@ def putmask(a: Any, mask: Any, values: Any) -> None:
     Raises:
       ArgumentError: the mask does not fit.
     """
-    x = _target(a, "putmask", "a", inplace=True)
+    x = target(a, "putmask", "a", inplace=True)
     array = _mask_for(x, mask, "putmask", "shape")
     new = _repeated(values, x.size)
     if new is not None:
@@ -638,7 +668,7 @@ def fill_diagonal(a: Array, val: Any, wrap: bool = False, *, inplace: bool = Tru
     Raises:
       ArgumentError: there are fewer than two dims, or more of different lengths.
     """
-    x = _target(a, "fill_diagonal", "a", inplace)
+    x = target(a, "fill_diagonal", "a", inplace)
     if x.ndim < 2 or (x.ndim > 2 and len(set(x.shape)) > 1):
         raise ArgumentError(
             f"fill_diagonal: a has shape {x.shape}; it needs two dims, or more of one length",

@@ -10,8 +10,10 @@ from gpushard.lax import (
     collectives,
     elementwise,
     gathering,
+    linalg,
     products,
     reductions,
+    segments,
     shapes,
     slicing,
     windows,
@@ -21,6 +23,7 @@ from gpushard.lax.elementwise import *
 from gpushard.lax.gathering import *
 from gpushard.lax.products import *
 from gpushard.lax.reductions import *
+from gpushard.lax.segments import *
 from gpushard.lax.shapes import *
 from gpushard.lax.slicing import *
 from gpushard.lax.windows import *
@@ -31,7 +34,7 @@ from gpushard.transforms.loops import *
 from gpushard.transforms.prefix_scan import *
 from gpushard.transforms.scans import *
 
-__all__: list[str] = []
+__all__: list[str] = ["linalg"]
 __all__ += collectives.__all__
 __all__ += constraints.__all__
 __all__ += branches.__all__ + loops.__all__ + scans.__all__ + prefix_scan.__all__
@@ -39,6 +42,7 @@ __all__ += elementwise.__all__
 __all__ += gathering.__all__
 __all__ += products.__all__
 __all__ += reductions.__all__
+__all__ += segments.__all__
 __all__ += shapes.__all__
 __all__ += slicing.__all__
 __all__ += windows.__all__

@@ -6,21 +6,27 @@ import enum
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from gpushard import tree
 from gpushard.array import Array
-from gpushard.errors import ArgumentError
+from gpushard.dtypes import kind_of
+from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import check_choice
-from gpushard.functions.linear_algebra import in_types
+from gpushard.functions.linear_algebra import in_preferred, in_types
 from gpushard.functions.values import is_value, wanted
-from gpushard.lax.arguments import as_arrays, check_kind, dims, integers
+from gpushard.lax.arguments import check_kind, dims, integers
+from gpushard.numpy import elementwise as ew
 from gpushard.numpy import fft as transforms
 from gpushard.numpy.arguments import as_value, settle
+from gpushard.numpy.linear_algebra import matmul
+from gpushard.numpy.statistical import cumsum
 from gpushard.ops.bind import bind
 from gpushard.ops.table.contractions import LETTERS, TENSORDOT
 
 __all__ = [
     "DotDimensionNumbers", "FftType", "Precision", "batch_matmul", "dot", "dot_general", "fft",
-    "optimization_barrier", "stop_gradient",
+    "optimization_barrier", "ragged_dot", "stop_gradient",
 ]  # fmt: skip
 
 _Pair: TypeAlias = tuple[Sequence[int], Sequence[int]]
@@ -59,10 +65,11 @@ def dot_general(
 
     Args:
       lhs: an array.
-      rhs: an array of the same dtype.
+      rhs: an array. Two dtypes promote as in `gpushard.numpy.matmul`.
       dimension_numbers: ((summed dims of `lhs`, of `rhs`), (batch dims of `lhs`, of `rhs`)).
       precision: makes no difference; products have all digits of their type.
-      preferred_element_type: type of the result, which operands are converted to.
+      preferred_element_type: type of the result. Products are computed in the type that it and the
+        operands have in common.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Returns:
@@ -84,7 +91,7 @@ def dot_general(
 def _product(
     name: str, lhs: Any, rhs: Any, numbers: Any, precision: Any, preferred: Any, out_sharding: Any
 ) -> Array:
-    arrays = as_arrays(name, lhs, rhs)
+    arrays = [as_value(each, name) for each in (lhs, rhs)]
     x, y = in_types(arrays, f"lax.{name}", precision, preferred)
     try:
         (summed, batch) = ([tuple(each) for each in pair] for pair in numbers)
@@ -119,8 +126,8 @@ def _product(
         names.append("".join(letters.get(at) or next(free) for at in range(each.ndim)))
     rest = ["".join(c for c in text if c not in {*shared[0], *shared[1]}) for text in names]
     text = f"{','.join(names)}->{''.join(shared[1])}{rest[0]}{rest[1]}"
-    product: Array = bind(TENSORDOT, (x, y), (text,), wanted(out_sharding, x, y))
-    settled: Array = settle(product, out_sharding)
+    product = bind(TENSORDOT, (x, y), (text,), wanted(out_sharding, x, y))
+    settled: Array = settle(in_preferred(product, preferred), out_sharding)
     return settled
 
 
@@ -137,10 +144,11 @@ def dot(
 
     Args:
       lhs: a vector or a matrix; with `dimension_numbers` any array.
-      rhs: likewise, of the same dtype.
+      rhs: likewise. Two dtypes promote as in `gpushard.numpy.matmul`.
       dimension_numbers: as for `dot_general`.
       precision: makes no difference; products have all digits of their type.
-      preferred_element_type: type of the result, which operands are converted to.
+      preferred_element_type: type of the result. Products are computed in the type that it and the
+        operands have in common.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
@@ -189,6 +197,71 @@ def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Array:
     batch = tuple(range(x.ndim - 2))
     numbers = (((x.ndim - 1,), (x.ndim - 2,)), (batch, batch))
     return _product("batch_matmul", x, y, numbers, precision, None, None)
+
+
+def ragged_dot(
+    lhs: Any,
+    rhs: Any,
+    group_sizes: Any,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    group_offset: None = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Multiply groups of rows, each by a matrix of its own.
+
+    All rows are multiplied by all matrices, and each row keeps the product of its group: the sizes
+    of groups need not be known.
+
+    Args:
+      lhs: a matrix, whose rows are in groups, one after the other.
+      rhs: the matrices of the groups.
+      group_sizes: how many rows each group has, a vector of integers. Rows beyond all groups give
+        zeros.
+      precision: makes no difference; products have all digits of their type.
+      preferred_element_type: type of the result. Products are computed in the type that it and the
+        operands have in common.
+      group_offset: must be None.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: shapes do not fit, or there is an offset.
+      ArgumentTypeError: sizes are no integers.
+
+    >>> import gpushard as gs
+    >>> rhs = gs.numpy.asarray([[[1.0]], [[10.0]]])
+    >>> ragged_dot(gs.numpy.ones((4, 1)), rhs, [1, 2])
+    Array([[ 1.],
+           [10.],
+           [10.],
+           [ 0.]], dtype=float64)
+    """
+    x, y, sizes = (as_value(each, "ragged_dot") for each in (lhs, rhs, group_sizes))
+    if group_offset is not None:
+        raise ArgumentError.refusing(
+            "group_offset", group_offset, "must be None; take a part of rhs", "lax.ragged_dot"
+        )
+    shapes = x.shape, y.shape, sizes.shape
+    if [x.ndim, y.ndim, sizes.ndim] != [2, 3, 1] or (x.shape[1], len(sizes)) != y.shape[1::-1]:
+        raise ArgumentError(
+            f"lax.ragged_dot: operands of shapes {', '.join(map(str, shapes))} do not fit; they "
+            "must be (rows, summed), (groups, summed, columns) and (groups,)",
+            argument="rhs",
+            shapes=shapes,
+        )
+    if kind_of(sizes.dtype) not in "iu":
+        raise ArgumentTypeError(
+            f"lax.ragged_dot: group_sizes have dtype {sizes.dtype}; give integers",
+            argument="group_sizes",
+            dtype=sizes.dtype,
+        )
+    products = matmul(x, y, precision=precision, preferred_element_type=preferred_element_type)
+    ends = cumsum(sizes, dtype=np.int64)[:, None]
+    row = np.arange(x.shape[0])
+    member = ew.logical_and(row < ends, row >= ends - sizes[:, None])
+    mine = ew.where(member[:, :, None], products, products.dtype.type(0))
+    settled: Array = settle(mine.sum(0, dtype=products.dtype), out_sharding)
+    return settled
 
 
 _TRANSFORMS = {

@@ -11,7 +11,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.functions.checks import check_choice
-from gpushard.functions.linear_algebra import in_types
+from gpushard.functions.linear_algebra import in_preferred, in_types
 from gpushard.lax.arguments import as_arrays, check_kind, check_shape, integers
 from gpushard.lax.reductions import MONOIDS
 from gpushard.numpy.manipulation import flip, permute_dims
@@ -288,7 +288,8 @@ def conv_general_dilated(
     result = bind(CONVOLUTION, (x, kernel), (strides, pads, base, by))
     result = result.reshape(result.shape[0], math.prod(result.shape[1:3]), *result.shape[3:])
     back = [numbers.out_spec.index(at) for at in range(result.ndim)]
-    return permute_dims(result, back)
+    product: Array = in_preferred(permute_dims(result, back), preferred_element_type)
+    return product
 
 
 def _check_groups(x: Sequence[int], kernel: Sequence[int], groups: int, batches: int) -> None:

@@ -5,9 +5,9 @@ with an `__all__` of its own: `creation` with `ranges` and `grids`, `manipulatio
 `adding_removing` and `padding`, `bits`, `data_type`, `functional`, `indexing`, `linear_algebra`,
 `logic`, `elementwise` with `differences` and `signals`, `polynomials`, `sets`,
 `sorting`, `statistical` with `nan_functions`, `quantiles`, `correlation` and `histograms`,
-`windows`. `public` makes public functions of functions of values, and `protocol` lets NumPy's own
-functions take arrays. The extensions, `linalg`, `fft` and `special`, are imported when they are
-first asked for.
+`windows`. `user_ufuncs` makes ufuncs, and `ufunc_methods` has the methods of all. `public` makes
+public functions of functions of values, and `protocol` lets NumPy's own functions take arrays. The
+extensions, `linalg`, `fft` and `special`, are imported when they are first asked for.
 
 Functions take arrays, and what `asarray` takes. They run where their operands lie.
 
@@ -54,6 +54,7 @@ from gpushard.numpy.sets import *
 from gpushard.numpy.signals import *
 from gpushard.numpy.sorting import *
 from gpushard.numpy.statistical import *
+from gpushard.numpy.user_ufuncs import *
 from gpushard.numpy.windows import *
 from gpushard.placement.npy import load as load
 from gpushard.placement.npy import save as save

@@ -7,19 +7,22 @@ of the result.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, overload
 
 import numpy as np
 
 from gpushard.array import Array
+from gpushard.dtypes import kind_of, result_type
 from gpushard.errors import ArgumentError
 from gpushard.functions import elementwise
-from gpushard.functions.checks import refuse_out
+from gpushard.functions.checks import as_dtype, refuse_out
 from gpushard.functions.docstrings import named
 from gpushard.functions.indexing import nonzero
 from gpushard.numpy import ufuncs
 from gpushard.numpy.arguments import as_value, operands, settle
 from gpushard.numpy.public import public, public_array
+from gpushard.numpy.ufunc_methods import UfuncMethods
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows
 from gpushard.ops.table.elementwise import I0
@@ -54,6 +57,8 @@ Args:
 class Unary(Protocol):
     """A function of one operand."""
 
+    at: Callable[..., Any]
+
     def __call__(
         self, x: Any, /, out: Any = None, *, dtype: Any = None, out_sharding: Any = None
     ) -> Array:
@@ -61,12 +66,27 @@ class Unary(Protocol):
 
 
 class Binary(Protocol):
-    """A function of two operands."""
+    """A function of two operands, with the methods of a ufunc."""
+
+    reduce: Callable[..., Array]
+    accumulate: Callable[..., Array]
+    outer: Callable[[Any, Any], Array]
+    at: Callable[..., Any]
+    reduceat: Callable[..., Array]
 
     def __call__(
         self, x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, out_sharding: Any = None
     ) -> Array:
         """Do the operation."""
+
+
+def _with_methods(function: Any, ufunc: np.ufunc) -> Any:
+    """Give a function the methods of its ufunc."""
+    methods = UfuncMethods(function.__name__, function, ufunc.nin, ufunc.identity, ufunc)
+    binary = ("reduce", "accumulate", "outer", "reduceat") if ufunc.nin == 2 else ()
+    for name in ("at", *binary) if ufunc.nout == 1 else ():
+        setattr(function, name, getattr(methods, name))
+    return function
 
 
 def _unary(name: str, ufunc: np.ufunc, text: str) -> Unary:
@@ -76,7 +96,7 @@ def _unary(name: str, ufunc: np.ufunc, text: str) -> Unary:
         refuse_out(name, out)
         return settle(ufuncs.call(ufunc, (x,), dtype, out_sharding=out_sharding), out_sharding)
 
-    return named(function, name, text + _DETAILS.format(operands="x"))
+    return _with_methods(named(function, name, text + _DETAILS.format(operands="x")), ufunc)
 
 
 def _binary(name: str, ufunc: np.ufunc, text: str) -> Binary:
@@ -87,7 +107,7 @@ def _binary(name: str, ufunc: np.ufunc, text: str) -> Binary:
         result = ufuncs.call(ufunc, (x1, x2), dtype, out_sharding=out_sharding)
         return settle(result, out_sharding)
 
-    return named(function, name, text + _DETAILS.format(operands="x1, x2"))
+    return _with_methods(named(function, name, text + _DETAILS.format(operands="x1, x2")), ufunc)
 
 
 abs = absolute = _unary("abs", np.absolute, "Return the absolute value of each element.")
@@ -157,8 +177,6 @@ log = _unary("log", np.log, "Return the natural logarithm of each element.")
 log10 = _unary("log10", np.log10, "Return the logarithm to base 10 of each element.")
 log1p = _unary("log1p", np.log1p, "Return the natural logarithm of 1 and each element.")
 log2 = _unary("log2", np.log2, "Return the logarithm to base 2 of each element.")
-logaddexp = _binary("logaddexp", np.logaddexp, "Return log(exp(x1) + exp(x2)).")
-logaddexp2 = _binary("logaddexp2", np.logaddexp2, "Return log2(2**x1 + 2**x2).")
 logical_and = _binary("logical_and", np.logical_and, "Return whether both elements are true.")
 logical_not = _unary("logical_not", np.logical_not, "Return whether elements are false.")
 logical_or = _binary("logical_or", np.logical_or, "Return whether an element is true.")
@@ -240,6 +258,54 @@ def where(
         )
     return settle(bind(rows.WHERE, operands("where", condition, x, y)), out_sharding)
 
+
+def _log_of_sum(name: str, ufunc: np.ufunc, scale: float, text: str) -> Binary:
+    """Make the logarithm of a sum of two powers, also of complex exponents.
+
+    NumPy's ufuncs take real numbers only.
+
+    Args:
+      name: the function's.
+      ufunc: of real numbers.
+      scale: the natural logarithm of the base.
+      text: the first line of its documentation.
+    """
+
+    def function(
+        x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, out_sharding: Any = None
+    ) -> Array:
+        refuse_out(name, out)
+        pair = operands(name, x1, x2)
+        kinds = "".join(kind_of(result_type(x)) for x in pair)
+        if "c" not in kinds and (dtype is None or kind_of(as_dtype(dtype)) != "c"):
+            made = ufuncs.call(ufunc, pair, dtype, out_sharding=out_sharding)
+            return settle(made, out_sharding)
+        made = _complex_log_of_sum(pair[0], pair[1], scale)
+        made = made if dtype is None else made.astype(as_dtype(dtype))
+        return settle(made, out_sharding)
+
+    return _with_methods(named(function, name, text + _DETAILS.format(operands="x1, x2")), ufunc)
+
+
+def _complex_log_of_sum(x1: Any, x2: Any, scale: float) -> Any:
+    """Add powers relative to the greater one, so that they do not overflow."""
+    first = greater_equal(real(x1), real(x2))
+    high, low = where(first, x1, x2), where(first, x2, x1)
+    ratio = exp(multiply(subtract(low, high), scale))
+    none = isinf(real(high))  # of two powers that are 0, or infinite, the ratio is undefined
+    total = add(high, divide(log1p(ratio), scale))
+    made = where(none, high, total)
+    turns = 2 * np.pi / scale
+    imaginary = subtract(made.imag, multiply(rint(divide(made.imag, turns)), turns))
+    return add(made.real, multiply(imaginary, made.dtype.type(1j)))
+
+
+logaddexp = _log_of_sum(
+    "logaddexp", np.logaddexp, 1.0, "Compute log(exp(x1) + exp(x2)), element by element."
+)
+logaddexp2 = _log_of_sum(
+    "logaddexp2", np.logaddexp2, float(np.log(2)), "Compute log2(2**x1 + 2**x2) of each element."
+)
 
 clip = public_array(elementwise.clip)
 round = around = public_array(elementwise.round)

@@ -38,6 +38,9 @@ __all__ = [
 ]  # fmt: skip
 
 
+_HALVES = ("rfft", "ihfft")
+"""Transforms whose result has n // 2 + 1 elements: one, of no value, for no elements."""
+
 _NORMS = (None, "backward", "ortho", "forward")
 
 _ONE = """
@@ -45,6 +48,7 @@ _ONE = """
 Args:
   a: an array.
   n: the length that is {counted}; longer dims are cut, shorter ones get zeros at their end.
+    By default that of the dim; a dim without elements then gives none.
   axis: the dim.
   norm: "backward" divides by n in the inverse, "forward" in the other, "ortho" by its root in both.
   out: must be None; results are values.
@@ -129,9 +133,10 @@ def _along(
 ) -> Any:
     """Transform one dim, counted from the end."""
     own = x.shape[axis]
-    default = 2 * (own - 1) if from_half else own
+    default = max(2 * (own - 1), 0) if from_half else own
     length = default if n is None else integer(n, name, "n")
-    if length < 1:
+    empty = n is None and row.name not in _HALVES  # a transform of no elements has none either
+    if length < 1 and not empty:
         raise ArgumentError(
             f"{name}: {length} elements along axis={axis} of an array of shape {x.shape} cannot "
             "be transformed; there must be at least one",

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.dtypes import result_type
-from gpushard.errors import ArgumentError
+from gpushard.dtypes import kind_of, result_type
+from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import (
     as_dtype,
     as_shape,
@@ -20,6 +20,8 @@ from gpushard.functions.checks import (
     integer,
 )
 from gpushard.functions.docstrings import described
+from gpushard.functions.values import is_traced
+from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, settle
 from gpushard.numpy.creation import kept_at, made, place_of
 from gpushard.numpy.joining import stack
@@ -32,6 +34,7 @@ from gpushard.ops.row import Row
 from gpushard.ops.table import creation as rows
 from gpushard.ops.table.elementwise import WHERE
 from gpushard.ops.table.movement import PAD
+from gpushard.typing import HostArray, Shape
 
 __all__ = [
     "diag", "diagflat", "eye", "identity", "indices", "meshgrid", "tri", "tril", "triu",
@@ -63,11 +66,14 @@ def eye(
     Args:
       N: how many rows.
       M: how many columns; as many by default.
+      k: which diagonal, above the main one if positive. It may be traced.
     """
     check_order(order)
     place = place_of(device, out_sharding)
     shape = as_shape((N, N if M is None else M), "N, M")
     target = as_dtype(dtype or np.float64)
+    if is_traced(k):
+        return settle(ew.equal(_diagonals(shape), _as_diagonal(k, "eye")).astype(target), place)
     # Beyond the matrix all diagonals are alike.
     diagonal = max(-shape[0], min(integer(k, "eye", "k"), shape[1]))
     return made(rows.EYE, shape, target, (diagonal,), place)
@@ -154,11 +160,33 @@ def tri(
     Args:
       N: how many rows.
       M: how many columns; as many by default.
+      k: which diagonal, above the main one if positive. It may be traced.
     """
     place = place_of(device, out_sharding)
     shape = as_shape((N, N if M is None else M), "N, M")
     target = as_dtype(dtype or np.float64)
+    if is_traced(k):
+        below = ew.less_equal(_diagonals(shape), _as_diagonal(k, "tri"))
+        return settle(below.astype(target), place)
     return kept_at(tril(made(rows.FULL, shape, target, (target.type(1),), place), k), place)
+
+
+def _diagonals(shape: Shape) -> HostArray:
+    """Say on which diagonal each element of a matrix is."""
+    rows, columns = shape
+    return np.arange(columns) - np.arange(rows)[:, None]
+
+
+def _as_diagonal(k: Any, name: str) -> Any:
+    """Check the number of a diagonal that is traced."""
+    if k.ndim or kind_of(k.dtype) not in "iu":
+        raise ArgumentTypeError(
+            f"{name}: k has dtype {k.dtype} and shape {k.shape}; give an integer without dims",
+            argument="k",
+            dtype=k.dtype,
+            shape=k.shape,
+        )
+    return k.astype(np.int64)
 
 
 @public

@@ -105,12 +105,13 @@ def mask_indices(
     return tuple(asarray(kept).nonzero())
 
 
-def savez(file: PathLike, *args: Any, **kwds: Any) -> None:
+def savez(file: PathLike, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None:
     """Write several arrays to a `.npz` file, which `numpy.load` reads; the host gets their values.
 
     Args:
       file: its path.
       *args: arrays, which get the names `arr_0`, `arr_1` and so on.
+      allow_pickle: makes no difference: numbers need no pickle.
       **kwds: arrays by name.
 
     Raises:

@@ -8,8 +8,11 @@ gathered for that, with a byte for each element; arrays are not. `put`, `put_alo
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -46,6 +49,9 @@ __all__ = [
     "unravel_index",
 ]  # fmt: skip
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 take = public_array(indexing.take)
 take_along_axis = public_array(indexing.take_along_axis)
 choose = public_array(indexing.choose)
@@ -54,8 +60,27 @@ nonzero = public(indexing.nonzero)
 flatnonzero = public_array(indexing.flatnonzero)
 argwhere = public_array(indexing.argwhere)
 
-put, put_along_axis = updating.put, updating.put_along_axis
-place, putmask, fill_diagonal = updating.place, updating.putmask, updating.fill_diagonal
+
+def _changing(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function that changes its first argument take data on the host with `inplace=False`."""
+    first = inspect.unwrap(function).__code__.co_varnames[0]
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        arguments: Any = args
+        if not kwargs.get("inplace", True):
+            if arguments:
+                arguments = (as_value(arguments[0], function.__name__), *arguments[1:])
+            elif first in kwargs:
+                kwargs[first] = as_value(kwargs[first], function.__name__)
+        return function(*arguments, **kwargs)
+
+    return call
+
+
+put, put_along_axis = _changing(updating.put), _changing(updating.put_along_axis)
+place, fill_diagonal = _changing(updating.place), _changing(updating.fill_diagonal)
+putmask = updating.putmask
 
 
 def select(condlist: Any, choicelist: Any, default: Any = 0, *, out_sharding: Any = None) -> Array:

@@ -15,11 +15,12 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions import linear_algebra as products
 from gpushard.functions import manipulation
 from gpushard.functions.checks import check_dtype, integer, refuse_out
-from gpushard.functions.linear_algebra import in_types, shape_of
+from gpushard.functions.linear_algebra import in_preferred, in_types, shape_of
 from gpushard.functions.values import is_value, wanted
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import operands
 from gpushard.numpy.manipulation import expand_dims, moveaxis, roll
+from gpushard.numpy.padding import pad
 from gpushard.numpy.public import public, public_array
 from gpushard.numpy.subscripts import from_lists, parse
 from gpushard.ops.axes import from_end, one_from_end
@@ -49,8 +50,10 @@ def inner(
     """Return the product over the last dims of both."""
     x1, x2 = in_types((a, b), "inner", precision, preferred_element_type)
     if not shape_of(x1) or not shape_of(x2):
-        return products.dot(x1, x2, out_sharding=out_sharding)
-    return tensordot(x1, x2, axes=((-1,), (-1,)), out_sharding=out_sharding)
+        product = products.dot(x1, x2, out_sharding=out_sharding)
+    else:
+        product = tensordot(x1, x2, axes=((-1,), (-1,)), out_sharding=out_sharding)
+    return in_preferred(product, preferred_element_type)
 
 
 @public(arrays=2)
@@ -73,8 +76,10 @@ def vdot(
     x1, x2 = in_types((a, b), "vdot", precision, preferred_element_type)
     if x1.shape == x2.shape and x1.ndim:  # elements lie together as they are
         letters = LETTERS[: x1.ndim]
-        return bind(DOT, (x1.conj(), x2), (f"{letters},{letters}->",), out_sharding)
-    return products.dot(x1.ravel().conj(), x2.ravel(), out_sharding=out_sharding)
+        product = bind(DOT, (x1.conj(), x2), (f"{letters},{letters}->",), out_sharding)
+    else:
+        product = products.dot(x1.ravel().conj(), x2.ravel(), out_sharding=out_sharding)
+    return in_preferred(product, preferred_element_type)
 
 
 @public(arrays=2)
@@ -109,7 +114,8 @@ def vecdot(
         names.append("".join(letters))
     result = max(names, key=len).replace(LETTERS[0], "")
     text = f"{','.join(names)}->{result}"
-    return bind(VECDOT, (x1.conj(), x2), (text,), out_sharding)
+    product = bind(VECDOT, (x1.conj(), x2), (text,), out_sharding)
+    return in_preferred(product, None if dtype is not None else preferred_element_type)
 
 
 @public()
@@ -166,7 +172,7 @@ def tensordot(
     shared = {one[dim] for dim in first}
     result = [x for x in one + two if x not in shared]
     text = f"{''.join(one)},{''.join(two)}->{''.join(result)}"
-    return bind(TENSORDOT, (x1, x2), (text,), out_sharding)
+    return in_preferred(bind(TENSORDOT, (x1, x2), (text,), out_sharding), preferred_element_type)
 
 
 def _summed(axes: Any, shapes: tuple[Shape, Shape]) -> tuple[Sequence[int], Sequence[int]]:
@@ -244,7 +250,8 @@ def einsum(
     if "{" in subscripts:
         subscripts, factors = lettered(subscripts, factors)
     text = parse(subscripts, tuple(tuple(shape_of(x)) for x in factors))
-    return bind(EINSUM, factors, (text,), wanted(out_sharding, *factors))
+    product = bind(EINSUM, factors, (text,), wanted(out_sharding, *factors))
+    return in_preferred(product, None if dtype is not None else preferred_element_type)
 
 
 def einsum_path(subscripts: Any, /, *xs: Any, optimize: Any = "greedy") -> tuple[list[Any], str]:
@@ -295,17 +302,20 @@ def cross(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Return cross products of vectors of three elements.
+    """Compute cross products of vectors.
+
+    A vector of two elements lies in the plane: its third element is 0. The cross product of two
+    such vectors is a number, the third element of the result; the other two would be 0.
 
     Args:
       b: an array; the two broadcast.
-      axisa: the dim of the vectors of `a`.
-      axisb: the same for `b`.
-      axisc: the same for the result.
-      axis: the same for all three.
+      axisa: the axis of the vectors in `a`.
+      axisb: the axis of the vectors in `b`.
+      axisc: the axis of the vectors in the result. Ignored if the products are numbers.
+      axis: the axis of the vectors in all three arrays; replaces the other arguments.
 
     Raises:
-      ArgumentError: vectors do not have three elements.
+      ArgumentError: vectors have neither two nor three elements.
 
     >>> import gpushard as gs
     >>> cross(gs.numpy.asarray([1, 0, 0]), gs.numpy.asarray([0, 1, 0]))
@@ -316,13 +326,16 @@ def cross(
     x1, x2 = a, b
     a = moveaxis(x1, one_from_end(axisa, x1.ndim, "cross", "axisa"), -1)
     b = moveaxis(x2, one_from_end(axisb, x2.ndim, "cross", "axisb"), -1)
-    if a.shape[-1] != 3 or b.shape[-1] != 3:
+    if not {a.shape[-1], b.shape[-1]} <= {2, 3}:
         raise ArgumentError(
-            f"cross: vectors of {a.shape[-1]} and {b.shape[-1]} elements must have 3; append a 0 "
-            "to those of a plane",
+            f"cross: vectors of {a.shape[-1]} and {b.shape[-1]} elements must have 2 or 3; choose "
+            "the axis of the vectors with axis=, axisa= and axisb=",
             argument="x1",
             shapes=(x1.shape, x2.shape),
         )
+    if a.shape[-1] == b.shape[-1] == 2:
+        return a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]
+    a, b = (pad(x, [(0, 0)] * (x.ndim - 1) + [(0, 3 - x.shape[-1])]) for x in (a, b))
     # Element i is a[i + 1] * b[i + 2] - a[i + 2] * b[i + 1], counted around.
     products = roll(a, -1, -1) * roll(b, -2, -1) - roll(a, -2, -1) * roll(b, -1, -1)
     return moveaxis(products, -1, one_from_end(axisc, products.ndim, "cross", "axisc"))

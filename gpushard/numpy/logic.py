@@ -12,7 +12,7 @@ from gpushard.errors import ArgumentTypeError
 from gpushard.functions.checks import refuse_out
 from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
-from gpushard.functions.values import is_value, sharding_of
+from gpushard.functions.values import is_traced, is_value, sharding_of
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import host_data, is_number
 from gpushard.numpy.public import public
@@ -49,22 +49,24 @@ def isclose(
     return near | (ew.isnan(a) & ew.isnan(b)) if equal_nan else near
 
 
-def _on_host(x1: Any, x2: Any) -> bool:
+def _on_host(x1: Any, x2: Any, *numbers: Any) -> bool:
     """Whether arrays are compared on the host: unless both are in memory of the same devices.
 
     One of them would have to cross anyway.
     """
+    if any(map(is_traced, (x1, x2, *numbers))):
+        return False
     if not (isinstance(x1, Array) and isinstance(x2, Array)):
         return True
-    one, two = sharding_of(x1), sharding_of(x2)
-    if one is None or two is None:  # nobody knows the result before the arrays are known
+    first, second = sharding_of(x1), sharding_of(x2)
+    if first is None or second is None:
         return False
-    on_devices = one.memory_kind == two.memory_kind == "device"
-    return not on_devices or one.device_set != two.device_set
+    on_devices = first.memory_kind == second.memory_kind == "device"
+    return not on_devices or first.device_set != second.device_set
 
 
-def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
-    """Return whether arrays have the same shape and equal elements.
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool | Array:
+    """Say whether arrays have the same shape and equal elements.
 
     Arrays on the same devices are compared there, others on the host.
 
@@ -72,36 +74,46 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
       a1: an array.
       a2: an array.
       equal_nan: whether NaNs are equal.
+
+    Returns:
+      A bool; in a traced or mapped function an array without dims.
     """
     if _on_host(a1, a2):
         return bool(np.array_equal(np.asarray(a1), np.asarray(a2), equal_nan=equal_nan))
-    if a1.shape != a2.shape:
+    x1, x2 = (x if is_value(x) else host_data(x, "array_equal") for x in (a1, a2))
+    if x1.shape != x2.shape:
         return False
-    same = ew.equal(a1, a2)
+    same = ew.equal(x1, x2)
     if equal_nan:
-        same = same | (ew.isnan(a1) & ew.isnan(a2))
-    return bool(concrete(same.all(), "array_equal", explicit=False))
+        same = same | (ew.isnan(x1) & ew.isnan(x2))
+    return _known(same.all(), "array_equal")
 
 
-def array_equiv(a1: Any, a2: Any) -> bool:
-    """Return whether arrays broadcast to one shape and have equal elements there.
+def array_equiv(a1: Any, a2: Any) -> bool | Array:
+    """Say whether arrays broadcast to one shape and have equal elements there.
 
     Args:
       a1: an array.
       a2: an array.
+
+    Returns:
+      A bool; in a traced or mapped function an array without dims.
     """
     if _on_host(a1, a2):
         return bool(np.array_equiv(np.asarray(a1), np.asarray(a2)))
+    x1, x2 = (x if is_value(x) else host_data(x, "array_equiv") for x in (a1, a2))
     try:
-        np.broadcast_shapes(a1.shape, a2.shape)
+        np.broadcast_shapes(x1.shape, x2.shape)
     except ValueError:
         return False
-    return bool(concrete(ew.equal(a1, a2).all(), "array_equiv", explicit=False))
+    return _known(ew.equal(x1, x2).all(), "array_equiv")
 
 
 @described()
-def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> bool:
-    """Return whether all elements differ by at most `atol + rtol * abs(b)`.
+def allclose(
+    a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False
+) -> bool | Array:
+    """Say whether all elements differ by at most `atol + rtol * abs(b)`.
 
     Arrays on the same devices are compared there, and with a number where they lie; others on the
     host.
@@ -110,13 +122,20 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool
       rtol: what may differ, as a share of `b`.
       atol: what may differ in any case.
       equal_nan: whether NaNs are close to each other.
+
+    Returns:
+      A bool; in a traced or mapped function an array without dims.
     """
-    one, number = (a, b) if is_number(b) else (b, a)
-    if not (isinstance(one, Array) and is_number(number)) and _on_host(a, b):
+    x, number = (a, b) if is_number(b) else (b, a)
+    if not (isinstance(x, Array) and is_number(number)) and _on_host(a, b, rtol, atol):
         x1, x2, r, t = (x if is_number(x) else np.asarray(x) for x in (a, b, rtol, atol))
         return bool(np.allclose(x1, x2, r, t, equal_nan))
-    close = isclose(a, b, rtol, atol, equal_nan)
-    return bool(concrete(close.all(), "allclose", explicit=False))
+    return _known(isclose(a, b, rtol, atol, equal_nan).all(), "allclose")
+
+
+def _known(holds: Any, name: str) -> bool | Array:
+    """Convert an answer to a bool unless it is traced."""
+    return holds if is_traced(holds) else bool(concrete(holds, name, explicit=False))
 
 
 @public

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from gpushard import tree
 from gpushard.array import Array
+from gpushard.dtypes import kind_of, result_type
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import number_of
-from gpushard.functions.values import is_traced
+from gpushard.functions.checks import check_choice, count, number_of
+from gpushard.functions.values import is_traced, is_value
+from gpushard.numpy import elementwise as ew
+from gpushard.numpy import statistical
 from gpushard.numpy.creation import asarray
+from gpushard.numpy.functional import apply_along_axis
 from gpushard.numpy.joining import concat
-from gpushard.numpy.manipulation import broadcast_to, repeat
+from gpushard.numpy.manipulation import broadcast_to, flip, repeat
 from gpushard.numpy.public import public
+from gpushard.numpy.quantiles import median
 from gpushard.ops.bind import bind
 from gpushard.ops.table.movement import PAD
 
@@ -23,47 +28,135 @@ __all__ = ["pad"]
 
 Widths = tuple[tuple[int, int], ...]
 
-_MODES = ("constant", "edge", "wrap", "reflect", "symmetric")
+_STATISTICS: dict[str, Callable[..., Any]] = {
+    "maximum": statistical.max,
+    "minimum": statistical.min,
+    "mean": statistical.mean,
+    "median": median,
+}
+_OPTIONS = {
+    "constant": "constant_values",
+    "linear_ramp": "end_values",
+    "reflect": "reflect_type",
+    "symmetric": "reflect_type",
+    **dict.fromkeys(_STATISTICS, "stat_length"),
+}
+"""The keyword of each mode that has one."""
+
+_MODES = (*dict.fromkeys(("constant", "edge", "wrap", "empty", *_OPTIONS)),)
 
 
 @public
 def pad(
     array: Any,
     pad_width: Any,
-    mode: str = "constant",
+    mode: Any = "constant",
     *,
-    constant_values: Any = 0,
+    constant_values: Any = None,
+    end_values: Any = None,
+    stat_length: Any = None,
+    reflect_type: str | None = None,
     out_sharding: Any = None,
+    **kwargs: Any,
 ) -> Array:
-    """Return an array with a border.
+    """Add a border to an array.
 
     Args:
-      pad_width: how many elements go before and behind each dim: (before, after) for each, one
+      pad_width: how many elements go before and behind each axis: (before, after) for each, one
         such pair for all, or one integer.
-      mode: what they are: "constant"; "edge", the nearest element; "wrap", those of the other end;
-        "reflect" or "symmetric", mirrored without or with the element at the edge.
-      constant_values: the constants, in a form like `pad_width`.
+      mode: which elements they are. "constant"; "empty", of any value; "edge", the nearest element;
+        "wrap", those of the other end; "reflect" or "symmetric", mirrored without or with the
+        element at the edge; "linear_ramp", from the edge to an end value; "maximum", "minimum",
+        "mean" or "median" of the elements at that end. Or a function, which is called for each
+        vector along each axis, padded with zeros, as `function(vector, (before, after), axis,
+        kwargs)`: it returns the new vector, or changes the one that it gets.
+      constant_values: the constants, in a form like `pad_width`; 0 by default.
+      end_values: the values at the ends of ramps, in a form like `pad_width`; 0 by default.
+      stat_length: how many elements at an end count, in a form like `pad_width`; all by default.
+      reflect_type: "even", or "odd" for twice the element at the edge less the mirrored one.
+      **kwargs: what the function gets.
 
     Raises:
-      ArgumentError: a width is negative, the mode is unknown, or a dim of length 0 would be
-        continued.
+      ArgumentError: a width is negative, the mode is unknown, a keyword is not one of the mode, or
+        an axis without elements would be continued.
       ArgumentTypeError: widths are no integers.
 
     >>> import gpushard as gs
     >>> pad(gs.numpy.arange(4), (3, 1), "reflect")
     Array([3, 2, 1, 0, 1, 2, 3, 2], dtype=int64)
+    >>> pad(gs.numpy.arange(4), (3, 1), "linear_ramp", end_values=6)
+    Array([6, 4, 2, 0, 1, 2, 3, 6], dtype=int64)
     """
     widths = _widths(pad_width, array.ndim)
-    if mode not in _MODES:
-        raise ArgumentError.refusing(
-            "mode", mode, f"is not supported; use one of {', '.join(_MODES)}", "pad"
-        )
-    if mode == "constant":
-        return _with_constants(array, widths, constant_values)
+    options = {
+        "constant_values": constant_values,
+        "end_values": end_values,
+        "stat_length": stat_length,
+        "reflect_type": reflect_type,
+    }
+    if callable(mode):
+        return _by_function(array, widths, mode, {**_named(options), **kwargs})
+    check_choice("pad", "mode", mode, _MODES)
+    _check_options(mode, {**_named(options), **kwargs})
+    if mode in ("constant", "empty"):
+        return _with_constants(array, widths, 0 if constant_values is None else constant_values)
+    check_choice("pad", "reflect_type", reflect_type, (None, "even", "odd"))
+    ends: Any = 0 if end_values is None else end_values
+    traced = any(map(is_traced, tree.leaves(ends)))
+    ends = _each(ends, array.ndim) if traced else _pairs(ends, array.ndim, "end_values")
+    lengths = _lengths(stat_length, array.ndim)
     for axis, (before, after) in enumerate(widths):
-        if before or after:
+        if not (before or after):
+            continue
+        _check_elements(array, axis, mode)
+        if mode == "linear_ramp":
+            array = _with_ramps(array, axis, before, after, ends[axis])
+        elif mode in _STATISTICS:
+            array = _with_statistics(array, axis, before, after, mode, lengths[axis])
+        elif reflect_type == "odd":
+            array = _oddly_mirrored(array, axis, before, after, mode)
+        else:
             array = _continued(array, axis, before, after, mode)
     return array
+
+
+def _named(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the keywords that a caller gave."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _check_options(mode: str, options: dict[str, Any]) -> None:
+    for name in options:
+        if name != _OPTIONS.get(mode):
+            others = [each for each, option in _OPTIONS.items() if option == name]
+            way = f"it is for mode={' or '.join(map(repr, others))}" if others else "leave it out"
+            raise ArgumentError(
+                f"pad: mode={mode!r} takes no {name}=; {way}", argument=name, mode=mode
+            )
+
+
+def _check_elements(x: Any, axis: int, mode: str) -> None:
+    if not x.shape[axis]:
+        raise ArgumentError(
+            f"pad: dim {axis} of shape {x.shape} has no elements that mode={mode!r} could "
+            'continue; use mode="constant"',
+            argument="mode",
+            axis=axis,
+            shape=x.shape,
+        )
+
+
+def _by_function(x: Any, widths: Widths, function: Callable[..., Any], options: Any) -> Any:
+    """Let a function fill the border along each axis."""
+    x = _with_constants(x, widths, 0)
+
+    def filled(vector: Any, width: tuple[int, int], axis: int) -> Any:
+        new = function(vector, width, axis, options)
+        return vector if new is None else new
+
+    for axis, width in enumerate(widths):
+        x = apply_along_axis(filled, axis, x, width, axis).astype(x.dtype) if x.size else x
+    return x
 
 
 def _widths(pad_width: Any, ndim: int) -> Widths:
@@ -106,10 +199,14 @@ def _with_constants(x: Any, widths: Widths, values: Any) -> Any:
     return x
 
 
+def _each(values: Any, ndim: int) -> Any:
+    """Return a pair for each dim as an array of values that a function computes."""
+    return broadcast_to(asarray(values), (ndim, 2))
+
+
 def _with_values(x: Any, widths: Widths, values: Any) -> Any:
     """Return an array with constants around it that a function computes."""
-    many = isinstance(values, list | tuple)
-    each = broadcast_to(asarray(values) if many else values, (x.ndim, 2)).astype(x.dtype)
+    each = _each(values, x.ndim).astype(x.dtype)
     for dim, width in enumerate(widths):  # later dims decide at the corners
         ends = [
             broadcast_to(each[dim, side], (*x.shape[:dim], n, *x.shape[dim + 1 :]))
@@ -119,16 +216,89 @@ def _with_values(x: Any, widths: Widths, values: Any) -> Any:
     return x
 
 
+def _lengths(stat_length: Any, ndim: int) -> Any:
+    """Read how many elements count at both ends of each axis; None for all."""
+    if stat_length is None:
+        return [[None, None]] * ndim
+    pairs = _pairs(stat_length, ndim, "stat_length")
+    return [[None if n is None else count(n, "pad", "stat_length") for n in p] for p in pairs]
+
+
+def _between(x: Any, axis: int, start: int | None, stop: int | None) -> Any:
+    """Select elements along an axis."""
+    return x[(*(slice(None),) * axis, slice(start, stop))]
+
+
+def _with_ramps(x: Any, axis: int, before: int, after: int, ends: Sequence[Any]) -> Any:
+    work = result_type(x.dtype, np.float64)
+    rising = [-1] + [1] * (x.ndim - axis - 1)
+    sides = []
+    for n, end, edge in zip(
+        (before, after), ends, (_between(x, axis, 0, 1), _between(x, axis, -1, None)), strict=True
+    ):
+        end = end if is_value(end) else number_of(end, work, "pad", "end_values")
+        step = (edge.astype(work) - end) / max(n, 1)
+        side = np.arange(n).reshape(rising) * step + end
+        whole = kind_of(x.dtype) in "iu"
+        sides.append((ew.floor(side) if whole else side).astype(x.dtype))
+    return concat([sides[0], x, flip(sides[1], axis)], axis)
+
+
+def _with_statistics(
+    x: Any, axis: int, before: int, after: int, mode: str, lengths: Sequence[int | None]
+) -> Any:
+    size = x.shape[axis]
+    first, last = [size if n is None else min(n, size) for n in lengths]
+    if mode in ("maximum", "minimum") and not (first and last):
+        raise ArgumentError(
+            f"pad: stat_length=0 leaves no elements for mode={mode!r}; give 1 or more",
+            argument="stat_length",
+            mode=mode,
+        )
+    sides = []
+    for n, part in (
+        (before, _between(x, axis, 0, first)),
+        (after, _between(x, axis, size - last, size)),
+    ):
+        value = _STATISTICS[mode](part, axis=axis, keepdims=True)
+        value = ew.round(value) if kind_of(x.dtype) in "iu" else value
+        sides.append(repeat(value.astype(x.dtype), n, axis))
+    return concat([sides[0], x, sides[1]], axis)
+
+
+def _oddly_mirrored(x: Any, axis: int, before: int, after: int, mode: str) -> Any:
+    work = x.astype(np.int8) if x.dtype == np.bool_ else x
+    left = flip(_odd_side(flip(work, axis), axis, before, mode), axis)
+    return concat([left, work, _odd_side(work, axis, after, mode)], axis).astype(x.dtype)
+
+
+def _odd_side(x: Any, axis: int, width: int, mode: str) -> Any:
+    """Continue an array behind its end, mirrored at the point of its last element.
+
+    Reflected twice, at both ends, elements repeat after a period, each time higher by twice the
+    difference of the ends: [0, 1, 3] becomes [0, 1, 3, 5, 6, 7, 9, 11, 12, ...].
+    """
+    n = x.shape[axis]
+    edge = int(mode == "reflect")  # whether the element at the edge is left out
+    turn = n - edge  # elements from one end to the other
+    first, last = _between(x, axis, 0, 1), _between(x, axis, n - 1, n)
+    pieces = [_between(x, axis, 0, 0)]
+    start = 0
+    while start < width and turn:
+        rounds, back = divmod(start // turn + 1, 2)
+        length = min(turn, width - start)
+        if back:
+            piece = 2 * last - flip(_between(x, axis, turn - length, turn), axis)
+        else:
+            piece = _between(x, axis, edge, edge + length)
+        pieces.append(piece + rounds * 2 * (last - first) if rounds else piece)
+        start += length
+    pieces.append(repeat(last, width - start, axis))
+    return concat(pieces, axis)
+
+
 def _continued(x: Any, axis: int, before: int, after: int, mode: str) -> Any:
     n = x.shape[axis]
-    if not n:
-        raise ArgumentError(
-            f"pad: dim {axis} of shape {x.shape} has no elements that mode={mode!r} could "
-            'continue; use mode="constant"',
-            argument="mode",
-            axis=axis,
-            shape=x.shape,
-        )
     parts = [
         *_parts(x, axis, _sources(range(-before, 0), n, mode)),
         x,

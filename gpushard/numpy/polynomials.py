@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from gpushard.dtypes import finfo, kind_of
 from gpushard.errors import ArgumentError
 from gpushard.functions.checks import check_vector, count
 from gpushard.functions.concrete import concrete
-from gpushard.functions.values import is_value
+from gpushard.functions.values import is_traced, is_value
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.adding_removing import trim_zeros
@@ -51,6 +52,13 @@ def _alike(name: str, a1: Any, a2: Any) -> list[Any]:
     return [pad(a, (length - a.shape[0], 0)) for a in vectors]
 
 
+def _trims(trim_leading_zeros: bool | None, polynomials: Sequence[Any]) -> bool:
+    """Say whether leading zeros are left out."""
+    if trim_leading_zeros is None:
+        return not any(map(is_traced, polynomials))
+    return trim_leading_zeros
+
+
 _polynomials = public(arrays=2, a1="coefficients.", a2="coefficients.")
 
 
@@ -72,35 +80,39 @@ def polysub(a1: Any, a2: Any, *, out_sharding: Any = None) -> Array:
 
 @_polynomials
 def polymul(
-    a1: Any, a2: Any, *, trim_leading_zeros: bool = True, out_sharding: Any = None
+    a1: Any, a2: Any, *, trim_leading_zeros: bool | None = None, out_sharding: Any = None
 ) -> Array:
-    """Return the product of two polynomials.
+    """Multiply two polynomials.
 
     Args:
-      trim_leading_zeros: whether the operands' are left out, for which the host reads where they
-        end.
+      trim_leading_zeros: whether to leave out leading zeros of the operands; the host then reads
+        where they end. None leaves them out unless an operand is traced, since the shape of a
+        traced result cannot depend on values.
 
     >>> polymul([1, 2], [1, -2])
     Array([ 1,  0, -4], dtype=int64)
     """
     factors = [_coefficients("polymul", a, f"a{n}") for n, a in enumerate((a1, a2), 1)]
-    if trim_leading_zeros:
+    if _trims(trim_leading_zeros, factors):
         factors = [trim_zeros(a, "f") for a in factors]
-        factors = [a if a.shape[0] else zeros(1, a.dtype) for a in factors]
-    return convolve(*factors)
+    return convolve(*[a if a.shape[0] else zeros(1, a.dtype) for a in factors])
 
 
 @public(arrays=2)
 def polydiv(
-    u: Any, v: Any, *, trim_leading_zeros: bool = True, out_sharding: Any = None
+    u: Any, v: Any, *, trim_leading_zeros: bool | None = None, out_sharding: Any = None
 ) -> tuple[Array, Array]:
-    """Return the quotient of two polynomials, and the remainder.
+    """Divide two polynomials.
 
     Args:
-      u: coefficients of what is divided.
-      v: coefficients of what it is divided by; the first is not 0.
-      trim_leading_zeros: whether those of the remainder are left out, for which the host reads
-        where they end.
+      u: coefficients of the dividend.
+      v: coefficients of the divisor; the first is not 0.
+      trim_leading_zeros: whether to leave out leading zeros of the remainder; the host then reads
+        where they end. None leaves them out unless an operand is traced, since the shape of a
+        traced result cannot depend on values.
+
+    Returns:
+      The quotient and the remainder. A remainder with its zeros is as long as `u`.
 
     Raises:
       ArgumentError: one of them has no coefficients.
@@ -115,7 +127,7 @@ def polydiv(
                 f"polydiv: {name} has no coefficients; give one at least", argument=name
             )
     quotient, rest = bind(rows.POLYDIV, [p + 0.0 for p in vectors])
-    if trim_leading_zeros and rest.shape[0] > 1:
+    if _trims(trim_leading_zeros, vectors) and rest.shape[0] > 1:
         large = ew.abs(rest) > 1e-8
         first = ew.where(statistical.any(large), statistical.argmax(large), rest.shape[0] - 1)
         rest = rest[concrete(first, "polydiv").item() :]

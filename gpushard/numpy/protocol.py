@@ -15,11 +15,11 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.array.callers import caller, is_in_place
 from gpushard.errors import ArgumentTypeError
-from gpushard.functions import cumulative
 from gpushard.functions.checks import check_choice, refuse_out
 from gpushard.functions.values import is_value
-from gpushard.numpy import linear_algebra, statistical, ufuncs
+from gpushard.numpy import linear_algebra, ufuncs
 from gpushard.numpy.arguments import is_number
+from gpushard.numpy.ufunc_methods import UfuncMethods
 
 EXTENSIONS = {
     "fft": "gpushard.numpy.fft",
@@ -32,14 +32,14 @@ EXTENSIONS = {
 _STRIDE_TRICKS = "lib.stride_tricks", "gpushard.numpy.lib.stride_tricks"
 
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")  # versions of the Array API
-_REDUCTIONS: dict[np.ufunc, Callable[..., Any]] = {
-    np.add: statistical.sum,
-    np.multiply: statistical.prod,
-    np.minimum: statistical.min,
-    np.maximum: statistical.max,
-    np.logical_and: statistical.all,
-    np.logical_or: statistical.any,
+_METHODS: dict[str, tuple[str, ...]] = {
+    "reduce": ("axis", "dtype", "keepdims", "initial", "where"),
+    "accumulate": ("axis", "dtype"),
+    "outer": (),
+    "at": (),
+    "reduceat": ("axis", "dtype"),
 }
+"""Methods of ufuncs, and the keywords that they take."""
 
 _WITH_CORE_DIMS = ("matmul", "vecdot", "matvec", "vecmat")
 
@@ -54,7 +54,7 @@ _DEFAULTS: dict[str, tuple[Any, ...]] = {
     "order": ("K", "C", "A"),
     "subok": (True,),
     "signature": (None,),
-    "initial": (None, np._NoValue),
+    "initial": (None,),
 }
 """Keywords of ufuncs that are fine as long as they say what holds anyway."""
 
@@ -84,7 +84,7 @@ def array_ufunc(
             kwargs.pop("axes", None)  # of `a @= x`, which are those of matmul
         else:
             refuse_out(name, out)
-        _drop_defaults(name, kwargs)
+        _drop_defaults(name, method, kwargs)
     if method == "__call__" and ufunc.signature is None and not _of_objects(ufunc):
         known = _taken(kwargs, "dtype", "casting")
         _check_rest(name, kwargs)
@@ -94,26 +94,29 @@ def array_ufunc(
         kwargs.pop("casting", None)
         _check_rest(name, kwargs)
         return getattr(linear_algebra, name)(*inputs, **known)
-    if method == "reduce" and ufunc in _REDUCTIONS:
-        (operand,) = inputs
-        known = {"axis": 0} | _taken(kwargs, "axis", "keepdims")
-        dtype = kwargs.pop("dtype", None)
-        if dtype is not None:
-            known |= {"dtype": dtype} if ufunc in (np.add, np.multiply) else {}
+    if (
+        method in _METHODS
+        and ufunc.nout == 1
+        and ufunc.signature is None
+        and not _of_objects(ufunc)
+    ):
+        known = _taken(kwargs, *_METHODS[method])
         _check_rest(name, kwargs)
-        return _REDUCTIONS[ufunc](operand, **known)
-    if method == "accumulate" and ufunc in cumulative.ACCUMULATE:
-        (operand,) = inputs
-        known = _taken(kwargs, "axis", "dtype")
-        _check_rest(name, kwargs)
-        return cumulative.accumulate(ufunc, operand, **known)
+        methods = UfuncMethods(name, _calling(ufunc), ufunc.nin, ufunc.identity, ufunc)
+        return getattr(methods, method)(*inputs, **known)
     what = name if method == "__call__" else f"{name}.{method}"
     raise _unknown(f"numpy.{what}")
 
 
-def _drop_defaults(name: str, kwargs: dict[str, Any]) -> None:
+def _calling(ufunc: np.ufunc) -> Callable[..., Any]:
+    return lambda *operands: ufuncs.call(ufunc, operands)
+
+
+def _drop_defaults(name: str, method: str, kwargs: dict[str, Any]) -> None:
     """Take out keywords that say what holds anyway."""
-    for keyword in _DEFAULTS.keys() & kwargs.keys():
+    if kwargs.get("initial") is np._NoValue:
+        del kwargs["initial"]
+    for keyword in _DEFAULTS.keys() & kwargs.keys() - set(_METHODS.get(method, ())):
         value = kwargs.pop(keyword)
         allowed = _DEFAULTS[keyword]
         if not any(

@@ -10,9 +10,13 @@ from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype, check_choice, check_precision
-from gpushard.functions.values import wanted
+from gpushard.functions.values import is_traced, is_value, wanted
+from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, is_number, operands
+from gpushard.numpy.indexing import take
+from gpushard.numpy.joining import concat
 from gpushard.numpy.public import public
+from gpushard.numpy.sorting import argsort
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.table import signals as rows
@@ -31,7 +35,7 @@ def interp(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Return values between points, on the straight lines that join them.
+    """Interpolate between points, on the straight lines that join them.
 
     Every device gets all points; positions stay where they are.
 
@@ -39,16 +43,20 @@ def interp(
       x: where values are wanted, an array.
       xp: where the points are, a vector, ascending unless there is a period.
       fp: their values, a vector.
-      left: the value to the left of all points, a number; that of the first by default.
+      left: the value to the left of all points: a number, an array that broadcasts with `x`, or
+        "extrapolate" to continue the first line. The value of the first point by default.
       right: the value to the right of all points, likewise.
-      period: of the positions, a number; then there is no left nor right.
+      period: of the positions, a number; then `left` and `right` are ignored.
 
     Raises:
-      ArgumentError: there are no points, vectors differ in length, or the period is 0.
+      ArgumentError: there are no points, vectors differ in length, the period is 0, or `left` or
+        `right` is another text.
       ArgumentTypeError: positions are complex, or `left` or `right` is no number.
 
     >>> interp([0.5, 3.0], [0.0, 1.0, 2.0], [10.0, 20.0, 40.0])
     Array([15., 40.], dtype=float64)
+    >>> interp([0.5, 3.0], [0.0, 1.0, 2.0], [10.0, 20.0, 40.0], right="extrapolate")
+    Array([15., 60.], dtype=float64)
     """
     where, xs, ys = operands("interp", x, xp, fp)
     if is_number(where):
@@ -61,15 +69,51 @@ def interp(
             dtype=where.dtype,
         )
     if period is not None:
-        if not is_number(period) or not period:
-            raise ArgumentError.refusing(
-                "period", period, "must be a number other than 0", "interp"
-            )
         left = right = None
-        period = abs(float(period))
-    outside = [_number(n, v, ys) for n, v in (("left", left), ("right", right)) if v is not None]
-    params = left is not None, right is not None, period
-    return bind(rows.INTERP, (where, xs, ys, *outside), params)
+        if is_traced(period):
+            where, xs, ys = _periodic(where, xs, ys, period)
+        else:
+            period = _period(period)
+    ends = [(n, _end(n, v, ys)) for n, v in (("left", left), ("right", right)) if v is not None]
+    numbers = {n: v for n, v in ends if is_number(v)}
+    params = "left" in numbers, "right" in numbers, None if is_traced(period) else period
+    between = bind(rows.INTERP, (where, xs, ys, *numbers.values()), params)
+    for n, value in ends:
+        if n not in numbers:
+            between = _continued(between, where, xs, ys, n, value)
+    return between
+
+
+def _period(period: Any) -> float:
+    """Convert the period of positions to a number."""
+    try:
+        number = abs(float(period))
+    except (TypeError, ValueError):
+        number = 0.0
+    if not number:
+        raise ArgumentError.refusing("period", period, "must be a number other than 0", "interp")
+    return number
+
+
+def _periodic(x: Any, xs: Any, ys: Any, period: Any) -> tuple[Any, Any, Any]:
+    """Bring positions into the first period, and add a point on either side of it."""
+    x, xs = ew.remainder(x, period), ew.remainder(xs, period)
+    order = argsort(xs)
+    xs, ys = take(xs, order), take(ys, order)
+    xs = concat([xs[-1:] - period, xs, xs[:1] + period])
+    return x, xs, concat([ys[-1:], ys, ys[:1]])
+
+
+def _continued(between: Any, x: Any, xs: Any, ys: Any, side: str, value: Any) -> Any:
+    """Replace what lies on one side of all points."""
+    end, beside = (0, 1) if side == "left" else (-1, -2)
+    outside = ew.less(x, xs[end]) if side == "left" else ew.greater(x, xs[end])
+    if isinstance(value, str):
+        if xs.shape[0] < 2:
+            return between
+        slope = (ys[end] - ys[beside]) / (xs[end] - xs[beside])
+        value = ew.add(ys[end], ew.multiply(ew.subtract(x, xs[end]), slope))
+    return ew.where(outside, value, between)
 
 
 def _check_points(xs: Any, ys: Any) -> None:
@@ -83,12 +127,21 @@ def _check_points(xs: Any, ys: Any) -> None:
         )
 
 
-def _number(argument: str, value: Any, ys: Any) -> Any:
-    if not is_number(value) or (isinstance(value, complex) and kind_of(ys.dtype) != "c"):
+def _end(argument: str, value: Any, ys: Any) -> Any:
+    """Check what stands on one side of all points: a number, an array, or "extrapolate"."""
+    if isinstance(value, str):
+        check_choice("interp", argument, value, ("extrapolate",))
+        return value
+    array = is_value(value) or isinstance(value, np.ndarray)
+    if not (array or is_number(value)) or (_is_complex(value) and kind_of(ys.dtype) != "c"):
         raise ArgumentTypeError.refusing(
             argument, value, "must be a number such as those of fp", "interp"
         )
     return value
+
+
+def _is_complex(value: Any) -> bool:
+    return kind_of(value.dtype) == "c" if hasattr(value, "dtype") else isinstance(value, complex)
 
 
 def _vectors(row: Row, a: Any, v: Any, mode: str, precision: Any, dtype: Any, to: Any) -> Any:

@@ -53,6 +53,9 @@ def lexsort(keys: Any, axis: int = -1, *, out_sharding: Any = None) -> Array:
     if not several:
         raise ArgumentTypeError("lexsort got no keys; give at least one", argument="keys")
     arrays = [as_value(k, "lexsort") if is_number(k) else k for k in operands("lexsort", *several)]
+    if not any(k.shape for k in arrays):  # the only position there is
+        one_from_end(axis, 1, "lexsort")
+        return lexsort([k.reshape((1,)) for k in arrays], out_sharding=out_sharding)[0]
     where = one_from_end(axis, len(arrays[0].shape), "lexsort")
     order = bind(rows.LEXSORT, arrays, (where,), wanted(out_sharding, *arrays))
     return settle(order, out_sharding)

@@ -24,7 +24,7 @@ from gpushard.functions.checks import check_dtype
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.host import blocks_of, fetch
 from gpushard.placement.defaults import default_sharding
-from gpushard.placement.device_put import as_sharding
+from gpushard.placement.device_put import as_host_array, as_sharding
 from gpushard.placement.make_array import make_array_from_callback
 from gpushard.typing import HostArray
 
@@ -121,17 +121,18 @@ def load(
     return make_array_from_callback(data.shape, target, read)
 
 
-def save(file: PathLike, arr: Array) -> None:
+def save(file: PathLike, arr: Any, allow_pickle: bool = True) -> None:
     """Write an array to a `.npy` file, shard by shard; the host never holds a whole copy.
 
     The file appears under its name only when it is complete.
 
     Args:
       file: its path.
-      arr: the array.
+      arr: the array, on devices or on the host.
+      allow_pickle: makes no difference: numbers need no pickle.
 
     Raises:
-      ArgumentTypeError: `arr` is no `Array`.
+      ArgumentTypeError: `arr` is no array of numbers.
       FileAccessError: the file cannot be written, as when the disk is full.
       ExecutionError: the work that should have made the value failed.
 
@@ -142,15 +143,13 @@ def save(file: PathLike, arr: Array) -> None:
     ...     np.load(Path(folder) / "x.npy")
     array([0, 1, 2])
     """
-    if not isinstance(arr, Array):
-        raise ArgumentTypeError(
-            f"arr is a {type(arr).__name__}; save writes gpushard arrays, numpy.save others",
-            argument="arr",
-        )
-    refuse_keys(arr, "save(file, keys)")
     target = _checked_path(file)
-    check_transfer(DEVICE_TO_HOST, "save(file, arr)", explicit=True)
-    buffer = arr.block_until_ready()._live()
+    if isinstance(arr, Array):
+        refuse_keys(arr, "save(file, keys)")
+        check_transfer(DEVICE_TO_HOST, "save(file, arr)", explicit=True)
+        data: ShardedBuffer | HostArray = arr.block_until_ready()._live()
+    else:
+        data = arr = as_host_array(arr, "arr")[0]
     # Joined to the parent: a path without a name must fail as one that cannot be written.
     part = target.parent / f".{target.name}.{os.getpid()}.{threading.get_ident()}.part"
     try:
@@ -158,7 +157,7 @@ def save(file: PathLike, arr: Array) -> None:
             part, mode="w+", dtype=_stored_dtype(arr.dtype), shape=arr.shape
         )
         _reserve(mapped, part)
-        _write(buffer, mapped.view(arr.dtype))
+        _write(data, mapped.view(arr.dtype))
         mapped.flush()
         del mapped
         os.replace(part, target)
@@ -184,8 +183,11 @@ def _reserve(mapped: np.memmap[Any, Any], path: Path) -> None:
                 file.write(bytes(min(_CHUNK, mapped.nbytes - start)))
 
 
-def _write(buffer: ShardedBuffer, mapped: HostArray) -> None:
+def _write(buffer: ShardedBuffer | HostArray, mapped: HostArray) -> None:
     """Write a value that is there to mapped memory, on this thread if the host can read it."""
+    if isinstance(buffer, np.ndarray):
+        mapped[...] = buffer
+        return
     if not devices_of(buffer.tiling)[0].domain.readable:
         fetch(buffer, mapped)
         return

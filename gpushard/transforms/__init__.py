@@ -19,3 +19,18 @@
 - `branches`, `loops`, `scans`, `prefix_scan`: control flow that depends on values.
 - `bodies`: the functions in it.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from gpushard.functions.loops import set_loops
+
+
+def _loops() -> Any:
+    """Import the loops when a program needs the first one."""
+    return importlib.import_module("gpushard.transforms.loops")
+
+
+set_loops(_loops)

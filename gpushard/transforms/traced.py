@@ -47,8 +47,6 @@ _WAYS: tuple[tuple[str, type[TracedValueError], str], ...] = (
     ("unique", ConcretizationError, "give size="),
     ("bincount", ConcretizationError, "give length="),
     ("arange", ConcretizationError, "add to one of a known length, as in x + arange(n)"),
-    ("allclose", ConcretizationError, "use isclose(a, b).all(), which is an array"),
-    ("array_equ", ConcretizationError, "use (a == b).all(), which is an array"),
     ("", ConcretizationError, "return the value, and read it where the function was called"),
 )
 """By how it begins what is asked: the error, and the way out."""

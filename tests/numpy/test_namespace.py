@@ -106,6 +106,7 @@ MAKE_NO_ARRAY = {
     "from_dlpack",
     "fill_diagonal",
     "finfo",
+    "frompyfunc",
     "get_printoptions",
     "iinfo",
     "iscomplexobj",

@@ -12,6 +12,7 @@ import gpushard as gs
 from gpushard import testing
 from gpushard.errors import ArgumentTypeError
 from gpushard.ops.aval import Aval
+from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.table import contractions
 from tests.ops.cases import AXES, FORMS, Case, cases
@@ -127,3 +128,25 @@ def test_gpus_multiply_halves_as_they_are(dtype: str) -> None:
         assert found.dtype == own and (found == np.full((2, 4), 3, own)).all()
         known = own.isbuiltin == 1
         assert xp.types == {own if known else np.dtype(np.float32)}
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row not in REFUSED], ids=lambda r: r.name)
+def test_mapped_as_one_by_one(row: Row) -> None:
+    """A row under vmap takes narrow numbers too, and gives what calls of it give."""
+    with testing.runtime(host_devices=2):
+        case = next(filter(is_of_floats, cases(row)), None)
+        for name in NAMES[::3] if case else ():
+            dtype = np.dtype(getattr(ml_dtypes, name, None) or name)
+            arrays = [gs.device_put(x) for x in narrowed(case, dtype)[0].arrays]
+            first, *rest = arrays
+
+            def call(x: Any, case: Case = case, rest: Any = rest) -> Any:
+                return bind(row, (x, *rest, *case.form.scalars), case.params)
+
+            with np.errstate(all="ignore"):
+                want = gs.tree.leaves(call(first))
+                found = gs.tree.leaves(gs.vmap(call)(gs.numpy.stack([first, first])))
+            for got, expected in zip(found, want, strict=True):
+                assert got.dtype == expected.dtype
+                value, single = (np.asarray(x).astype(complex) for x in (got[1], expected))
+                np.testing.assert_allclose(value, single, 1e-2, 1e-2)

@@ -15,6 +15,7 @@ from gpushard.numpy.creation import ones_like
 from gpushard.numpy.grids import tril, triu
 from gpushard.numpy.linalg.solving import inv
 from gpushard.numpy.public import public
+from gpushard.ops.axes import one_from_end
 
 __all__ = ["cross", "diagonal", "matrix_power", "multi_dot", "outer", "trace"]
 
@@ -51,7 +52,16 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1, out_sharding: Any = None) -> A
     Raises:
       ArgumentError: vectors do not have three elements.
     """
-    return linear_algebra.cross(x1, x2, axis=axis, out_sharding=out_sharding)
+    a, b = as_value(x1, "cross"), as_value(x2, "cross")
+    for x in (a, b):
+        if x.shape[one_from_end(axis, x.ndim, "cross")] != 3:
+            raise ArgumentError(
+                f"cross: vectors along axis={axis} of arrays of shapes {a.shape} and {b.shape} "
+                "must have 3 elements; use gpushard.numpy.cross for vectors of a plane",
+                argument="x1",
+                shapes=(a.shape, b.shape),
+            )
+    return linear_algebra.cross(a, b, axis=axis, out_sharding=out_sharding)
 
 
 @public

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -244,6 +245,36 @@ SLOGDET = matrix_row(
 SOLVE = matrix_row("solve", lambda: Core(("mn", "mk"), ("nk",), free="k"), _solve)
 """Columns of the right sides are solved for where they lie."""
 
+
+def _as_int32(dtype: Dtype) -> Dtype:
+    return np.dtype(np.int32)
+
+
+def _lu(xp: Any) -> Callable[..., Any]:
+    """Return what factors matrices with partial pivoting, a column at a time.
+
+    Trefethen and Bau, Numerical Linear Algebra, algorithm 21.1.
+    """
+
+    def factor(x: Any) -> tuple[Any, Any, Any]:
+        *lead, m, n = x.shape
+        a = x.reshape(math.prod(lead), m, n).copy()
+        each, steps = xp.arange(a.shape[0]), min(m, n)
+        pivots = xp.zeros((a.shape[0], steps), np.int32)
+        order = xp.tile(xp.arange(m, dtype=np.int32), (a.shape[0], 1))
+        for j in range(steps):
+            pivots[:, j] = at = abs(a[:, j:, j]).argmax(1) + j
+            for lines in (a, order):
+                mine, theirs = lines[:, j].copy(), lines[each, at]
+                lines[each, at], lines[:, j] = mine, theirs
+            pivot = a[:, j, j]
+            a[:, j + 1 :, j] /= xp.where(pivot == 0, 1, pivot)[:, None]
+            a[:, j + 1 :, j + 1 :] -= a[:, j + 1 :, j, None] * a[:, j, None, j + 1 :]
+        return a.reshape(x.shape), pivots.reshape(*lead, steps), order.reshape(*lead, m)
+
+    return factor
+
+
 _QR_PARTS = {"reduced": ("mk", "kn"), "complete": ("mp", "pn"), "r": ("kn",), "raw": ("nm", "k")}
 
 
@@ -251,6 +282,13 @@ def _lengths(sizes: Sizes) -> dict[str, int]:
     """Return the lengths of new letters: k of the shorter dim, p and q as m and n."""
     m, n = sizes["m"], sizes["n"]
     return {"k": min(m, n), "p": m, "q": n}
+
+
+LU = matrix_row(
+    "lu",
+    lambda: Core(("mn",), ("mn", "k", "m"), (own, _as_int32, _as_int32), _lengths, square=False),
+    _lu,
+)
 
 
 def _qr_core(mode: str) -> Core:

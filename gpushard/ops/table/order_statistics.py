@@ -226,7 +226,7 @@ def _quantile_row(
     """
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-        axes, keepdims, method, weak = params
+        axes, keepdims, method, weak, *_ = params
         x, q = avals[:2]
         if not skips:
             check_not_empty(name, x, axes)

@@ -28,6 +28,7 @@ FORMS: dict[Row, list[Form]] = {
         Form(("kii", "ij"), (), "d", suit=lambda x: _definite(x) if x.ndim == 3 else x),
         Form(("ii", "kij"), (), "Dd", suit=lambda x: _definite(x) if x.ndim == 2 else x),
     ],
+    linalg.LU: [Form(_ANY), Form(("ij",), (), "D")],
     linalg.QR: [
         Form(_ANY, ("reduced",)),
         Form(("ij",), ("complete",), "D"),

@@ -1,0 +1,253 @@
+"""Factors of matrices and solutions of equations, under the names of `jax.lax.linalg`.
+
+The last two axes are matrices, those before stay split. `gpushard.numpy.linalg` has more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpushard.array import Array
+from gpushard.dtypes import kind_of
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import count
+from gpushard.functions.docstrings import described
+from gpushard.lax.arguments import check_kind
+from gpushard.numpy import elementwise as ew
+from gpushard.numpy import linalg, linear_algebra
+from gpushard.numpy.arguments import as_value
+from gpushard.numpy.grids import eye, tril, triu
+from gpushard.numpy.manipulation import broadcast_to
+from gpushard.numpy.ranges import arange
+from gpushard.ops.bind import bind
+from gpushard.ops.table import linalg as rows
+from gpushard.transforms.loops import fori_loop
+
+__all__ = [
+    "cholesky", "eigh", "lu", "lu_pivots_to_permutation", "qr", "svd", "symmetric_product",
+    "triangular_solve",
+]  # fmt: skip
+
+_matrices = described(x="matrices of floats or complex numbers.")
+
+
+def _operand(name: str, x: Any) -> Any:
+    array = as_value(x, name)
+    check_kind(f"linalg.{name}", array, "fc")
+    if array.ndim < 2:
+        raise ArgumentError(
+            f"lax.linalg.{name}: an array of shape {array.shape} has no matrices; give two axes "
+            "or more",
+            argument="x",
+            shape=array.shape,
+        )
+    return array
+
+
+def _transposed(x: Any) -> Any:
+    return x.swapaxes(-1, -2)
+
+
+def _hermitian(x: Any, symmetrize_input: bool) -> Any:
+    return (x + _transposed(x).conj()) / 2 if symmetrize_input else x
+
+
+@_matrices
+def cholesky(x: Any, *, symmetrize_input: bool = True) -> Array:
+    """Compute the lower Cholesky factors L of matrices L @ L^H.
+
+    On the host a matrix that is not positive definite is a `LinearAlgebraError`; on GPUs its factor
+    is NaN.
+
+    Args:
+      symmetrize_input: whether to take the mean of a matrix and its conjugate transpose; otherwise
+        only the lower triangle is read.
+
+    >>> cholesky([[4.0, 2.0], [2.0, 5.0]])
+    Array([[2., 0.],
+           [1., 2.]], dtype=float64)
+    """
+    return linalg.cholesky(_hermitian(_operand("cholesky", x), symmetrize_input))
+
+
+@_matrices
+def eigh(
+    x: Any,
+    *,
+    lower: bool = True,
+    symmetrize_input: bool = True,
+    sort_eigenvalues: bool = True,
+) -> tuple[Array, Array]:
+    """Compute eigenvectors and eigenvalues of Hermitian matrices: the vectors first, as in JAX.
+
+    Args:
+      lower: whether the lower triangle is read, rather than the upper one.
+      symmetrize_input: whether to take the mean of a matrix and its conjugate transpose first.
+      sort_eigenvalues: makes no difference: eigenvalues ascend.
+
+    >>> v, w = eigh([[2.0, 0.0], [0.0, 1.0]])
+    >>> w
+    Array([1., 2.], dtype=float64)
+    """
+    matrices = _hermitian(_operand("eigh", x), symmetrize_input)
+    values, vectors = linalg.eigh(matrices, "L" if lower else "U")
+    return vectors, values
+
+
+@_matrices
+def lu(x: Any) -> tuple[Array, Array, Array]:
+    """Factor matrices into a lower and an upper triangle, with partial pivoting.
+
+    Returns:
+      The factors in one matrix: the upper one, and below its diagonal the lower one, whose own
+      diagonal is 1; the pivots, the row that each row changed places with, in their order; and the
+      permutation, so that `x[permutation] == L @ U`.
+
+    >>> lu([[0.0, 2.0], [4.0, 1.0]])[0]
+    Array([[4., 1.],
+           [0., 2.]], dtype=float64)
+    """
+    factors, pivots, permutation = bind(rows.LU, (_operand("lu", x),))
+    return factors, pivots, permutation
+
+
+def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Array:
+    """Convert the pivots of `lu` to a permutation of rows.
+
+    Args:
+      pivots: integers, whose last axis is along the rows.
+      permutation_size: how many rows matrices have.
+
+    Raises:
+      ArgumentTypeError: pivots are no integers.
+
+    >>> lu_pivots_to_permutation([1, 2, 2], 4)
+    Array([1, 2, 0, 3], dtype=int32)
+    """
+    name = "lax.linalg.lu_pivots_to_permutation"
+    swaps = as_value(pivots, name)
+    if kind_of(swaps.dtype) not in "iu" or not swaps.ndim:
+        raise ArgumentTypeError(
+            f"{name}: pivots have dtype {swaps.dtype} and shape {swaps.shape}; give integers with "
+            "an axis along rows",
+            argument="pivots",
+            dtype=swaps.dtype,
+        )
+    size = count(permutation_size, name, "permutation_size")
+    places = arange(size, dtype=np.int32)
+    order = broadcast_to(places, (*swaps.shape[:-1], size))
+
+    def swap(step: Any, order: Any) -> Any:
+        row, other = places == step, places == swaps[..., step][..., None]
+        mine = ew.where(row, order, 0).sum(-1, keepdims=True, dtype=np.int32)
+        theirs = ew.where(other, order, 0).sum(-1, keepdims=True, dtype=np.int32)
+        return ew.where(row, theirs, ew.where(other, mine, order))
+
+    permutation: Array = fori_loop(0, swaps.shape[-1], swap, order)
+    return permutation
+
+
+@_matrices
+def qr(x: Any, *, full_matrices: bool = True) -> tuple[Array, Array]:
+    """Factor matrices into orthonormal matrices Q and upper triangular ones R.
+
+    Args:
+      full_matrices: whether Q is square.
+
+    >>> [part.shape for part in qr(np.ones((3, 2)))]
+    [(3, 3), (3, 2)]
+    """
+    mode = "complete" if full_matrices else "reduced"
+    q, r = bind(rows.QR, (_operand("qr", x),), (mode,))
+    return q, r
+
+
+@_matrices
+def svd(x: Any, *, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+    """Compute singular values and vectors: U, S, Vh with x = U @ (S[..., None] * Vh).
+
+    Args:
+      full_matrices: whether U and Vh are square.
+      compute_uv: whether to compute vectors at all; if not, the result is S.
+
+    >>> svd(np.eye(2), compute_uv=False)
+    Array([1., 1.], dtype=float64)
+    """
+    parts = linalg.svd(_operand("svd", x), full_matrices, compute_uv)
+    return tuple(parts) if compute_uv else parts
+
+
+def symmetric_product(
+    a_matrix: Any,
+    c_matrix: Any,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    symmetrize_output: bool = False,
+) -> Array:
+    """Compute alpha * A @ A^T + beta * C.
+
+    Args:
+      a_matrix: matrices A.
+      c_matrix: symmetric matrices C.
+      alpha: the factor of the product.
+      beta: the factor of C.
+      symmetrize_output: whether the upper triangle of the result is that of the lower one.
+
+    >>> symmetric_product([[1.0], [2.0]], np.zeros((2, 2)))
+    Array([[1., 2.],
+           [2., 4.]], dtype=float64)
+    """
+    a, c = _operand("symmetric_product", a_matrix), _operand("symmetric_product", c_matrix)
+    made: Array = alpha * linear_algebra.matmul(a, _transposed(a)) + beta * c
+    return tril(made) + _transposed(tril(made, -1)) if symmetrize_output else made
+
+
+def triangular_solve(
+    a: Any,
+    b: Any,
+    *,
+    left_side: bool = False,
+    lower: bool = False,
+    transpose_a: bool = False,
+    conjugate_a: bool = False,
+    unit_diagonal: bool = False,
+) -> Array:
+    """Solve equations x @ op(a) = b, or op(a) @ x = b, whose matrices are triangular.
+
+    On the host a singular matrix is a `LinearAlgebraError`, as in `gpushard.numpy.linalg.solve`.
+
+    Args:
+      a: square matrices, of which one triangle is read.
+      b: the right sides: matrices; or a vector, with `left_side`.
+      left_side: whether op(a) stands on the left of x.
+      lower: whether the lower triangle is read, rather than the upper one.
+      transpose_a: whether op transposes.
+      conjugate_a: whether op conjugates.
+      unit_diagonal: whether the diagonal counts as 1, whatever is there.
+
+    >>> triangular_solve([[2.0, 0.0], [1.0, 4.0]], [[2.0, 5.0]], lower=True)
+    Array([[0.375, 1.25 ]], dtype=float64)
+    """
+    matrices, sides = _operand("triangular_solve", a), as_value(b, "triangular_solve")
+    check_kind("linalg.triangular_solve", sides, "fc")
+    part = tril if lower else triu
+    if unit_diagonal:
+        away = -1 if lower else 1
+        matrices = part(matrices, away) + eye(matrices.shape[-1], dtype=matrices.dtype)
+    else:
+        matrices = part(matrices)
+    matrices = matrices.conj() if conjugate_a else matrices
+    matrices = _transposed(matrices) if transpose_a else matrices
+    if sides.ndim == 1 and left_side:
+        return linalg.solve(matrices, sides)
+    if not left_side:
+        matrices, sides = _transposed(matrices), _transposed(sides)
+    solved: Array = bind(rows.SOLVE, (matrices, sides))
+    return solved if left_side else solved.swapaxes(-1, -2)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,115 @@
+"""Ufuncs made of functions of users."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import count, refuse_out
+from gpushard.numpy.functional import vectorize
+from gpushard.numpy.ufunc_methods import UfuncMethods
+
+__all__ = ["frompyfunc", "ufunc"]
+
+
+class ufunc:
+    """A function that works on each element of arrays, which broadcast; see `frompyfunc`.
+
+    Functions such as `add` have the methods `reduce`, `accumulate`, `outer`, `at` and `reduceat`,
+    too.
+
+    Args:
+      func: takes `nin` elements, and returns `nout` of them.
+      nin: how many operands there are.
+      nout: how many results.
+      name: what it is called; by default as the function.
+      identity: leaves the other operand as it is.
+    """
+
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        /,
+        nin: int,
+        nout: int,
+        *,
+        name: str | None = None,
+        identity: Any = None,
+    ) -> None:
+        if not callable(func):
+            raise ArgumentTypeError.refusing("func", func, "must be a function", "frompyfunc")
+        self._nin, self._nout = count(nin, "frompyfunc", "nin"), count(nout, "frompyfunc", "nout")
+        self.__name__: str = name or str(getattr(func, "__name__", "ufunc"))
+        self.__doc__ = func.__doc__
+        self._call = vectorize(func)
+        methods = UfuncMethods(self.__name__, self._called, self._nin, identity)
+        self._methods = methods
+        self.reduce, self.accumulate, self.outer = methods.reduce, methods.accumulate, methods.outer
+        self.at, self.reduceat = methods.at, methods.reduceat
+
+    def _called(self, *args: Any) -> Any:
+        if self._nout != 1:
+            raise ArgumentError(
+                f"{self.__name__} has {self._nout} results; methods are of ufuncs of one",
+                argument="self",
+                nout=self._nout,
+            )
+        return self(*args)
+
+    nin = property(lambda self: self._nin, doc="How many operands there are.")
+    nout = property(lambda self: self._nout, doc="How many results there are.")
+    nargs = property(lambda self: self._nin, doc="How many arguments a call takes.")
+    identity = property(
+        lambda self: self._methods.identity, doc="It leaves the other operand as it is; or None."
+    )
+
+    def __call__(self, *args: Any, out: Any = None, where: Any = None) -> Any:
+        """Call the function for each element.
+
+        Args:
+          *args: the operands, arrays that broadcast.
+          out: must be None; results are values.
+          where: must be None.
+
+        Raises:
+          ArgumentTypeError: there are not as many operands, or `where` is not None.
+        """
+        refuse_out(self.__name__, out)
+        if where is not None:
+            raise ArgumentTypeError.refusing(
+                "where", where, "must be None; use gpushard.numpy.where", self.__name__
+            )
+        if len(args) != self._nin:
+            raise ArgumentTypeError(
+                f"{self.__name__} takes {self._nin} operands, got {len(args)}",
+                argument="args",
+                nin=self._nin,
+            )
+        return self._call(*args)
+
+    def __repr__(self) -> str:
+        return f"<gpushard.numpy.ufunc {self.__name__!r}>"
+
+
+def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> ufunc:
+    """Make a ufunc of a function of elements.
+
+    The function must be made of operations that arrays have, as for `vectorize`.
+
+    Args:
+      func: takes `nin` elements, and returns `nout` of them.
+      nin: how many operands there are.
+      nout: how many results.
+      identity: leaves the other operand as it is; needed to reduce no elements.
+
+    Raises:
+      ArgumentTypeError: `func` is no function.
+
+    >>> less_twice = frompyfunc(lambda a, b: a - 2 * b, 2, 1)
+    >>> less_twice([5, 6], 1)
+    Array([3, 4], dtype=int64)
+    >>> less_twice.reduce([5, 1, 1])
+    Array(1, dtype=int64)
+    """
+    return ufunc(func, nin, nout, identity=identity)
