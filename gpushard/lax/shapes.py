@@ -133,7 +133,7 @@ def full_like(
       x: the other.
       fill_value: the value.
       dtype: another type.
-      shape: another shape.
+      shape: another shape; one of another rank is whole on each device.
       sharding: another place.
 
     >>> import gpushard as gs
