@@ -267,7 +267,7 @@ cummax = _running("cummax", cumulative.CUMMAX, "Return the greatest element up t
 cummin = _running("cummin", cumulative.CUMMIN, "Return the least element up to each one.")
 
 
-@public(arrays=1, operand="an array of floats.")
+@public(arrays=1, weak=True, operand="an array of floats.")
 def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Array:
     """Return the logarithms of running sums of exponentials.
 
@@ -285,7 +285,7 @@ def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Array:
     return scanned
 
 
-@public(arrays=1, operand="an array.")
+@public(arrays=1, weak=True, operand="an array.")
 def argmax(operand: Any, axis: int, index_dtype: Any) -> Array:
     """Return the positions of the greatest elements along a dim: of the first ones, and of NaNs.
 
@@ -301,7 +301,7 @@ def argmax(operand: Any, axis: int, index_dtype: Any) -> Array:
     return statistical.argmax(operand, at).astype(as_dtype(index_dtype, "index_dtype"))
 
 
-@public(arrays=1, operand="an array.")
+@public(arrays=1, weak=True, operand="an array.")
 def argmin(operand: Any, axis: int, index_dtype: Any) -> Array:
     """Return the positions of the least elements along a dim: of the first ones, and of NaNs.
 
@@ -369,7 +369,7 @@ def sort_key_val(
     return in_order
 
 
-@public(arrays=1, operand="an array of real numbers.")
+@public(arrays=1, weak=True, operand="an array of real numbers.")
 def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Array, Array]:
     """Return the greatest elements along a dim in order, and their positions; NaNs come first.
 
