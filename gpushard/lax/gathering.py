@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -48,6 +48,9 @@ class ScatterDimensionNumbers(NamedTuple):
     scatter_indices_batching_dims: tuple[int, ...] = ()  # these
 
 
+_N = TypeVar("_N", GatherDimensionNumbers, ScatterDimensionNumbers)
+
+
 class GatherScatterMode(enum.Enum):
     """What happens to windows that reach beyond the array."""
 
@@ -81,6 +84,64 @@ class _Windows(NamedTuple):
     within: Any  # booleans that broadcast likewise; None where all are
 
 
+def _numbers(name: str, numbers: Any, kind: type[_N], operand: Any, indices: Any) -> _N:
+    """Return dimension numbers, of which each names dims that there are, and none twice.
+
+    Raises:
+      ArgumentError: they do not.
+      ArgumentTypeError: they are no such numbers, or indices are none.
+    """
+    if kind_of(indices.dtype) not in "iu" or not indices.ndim:
+        raise ArgumentTypeError(
+            f"lax.{name}: indices of {indices.dtype} and shape {indices.shape} must be integers, "
+            "with a last dim for the dims that they are along",
+            argument="indices",
+            dtype=indices.dtype,
+        )
+    try:
+        given = kind(*numbers)
+    except TypeError:
+        raise ArgumentTypeError.refusing(
+            "dimension_numbers", numbers, f"must be {kind.__name__}(...)", f"lax.{name}"
+        ) from None
+    fields = [integers(name, field, dims) for field, dims in given._asdict().items()]
+    batch, ndim = indices.ndim - 1, operand.ndim
+    for at, (field, dims) in enumerate(zip(kind._fields, fields, strict=True)):
+        limit = (batch + len(dims), ndim, ndim, ndim, batch)[at]
+        ordered = at > 1 or list(dims) == sorted(dims)
+        if not ordered or len({*dims}) < len(dims) or any(not 0 <= d < limit for d in dims):
+            raise ArgumentError.refusing(
+                field, dims, f"must name dims from 0 to {limit - 1}, each once, in order"
+                if at < 2 else f"must name dims from 0 to {limit - 1}, each once", f"lax.{name}",
+            )  # fmt: skip
+    _check_batched(name, kind, fields, operand, indices)
+    return kind(*fields)
+
+
+def _check_batched(
+    name: str, kind: Any, fields: Sequence[tuple[int, ...]], operand: Any, indices: Any
+) -> None:
+    """Check the dims of operand and indices that go together, and that have no other role."""
+    _, gone, along, batched, of_indices = fields
+    sizes = [operand.shape[at] for at in batched], [indices.shape[at] for at in of_indices]
+    if sizes[0] != sizes[1]:
+        raise ArgumentError(
+            f"lax.{name}: {kind._fields[3]}={batched} of lengths {sizes[0]} and "
+            f"{kind._fields[4]}={of_indices} of lengths {sizes[1]} must be pairs of dims of one "
+            "length",
+            argument=kind._fields[3],
+            sizes=sizes,
+        )
+    for field, dims in ((kind._fields[1], gone), (kind._fields[2], along)):
+        if twice := {*dims} & {*batched}:
+            raise ArgumentError(
+                f"lax.{name}: {field}={dims} and {kind._fields[3]}={batched} both name dims "
+                f"{sorted(twice)}; name each in one of them",
+                argument=field,
+                dims=tuple(sorted(twice)),
+            )
+
+
 def _windows(
     name: str,
     operand: Any,
@@ -90,13 +151,6 @@ def _windows(
     mode: GatherScatterMode,
 ) -> tuple[_Windows, tuple[int, ...]]:
     """Return the places of windows, and the shape of all."""
-    if kind_of(indices.dtype) not in "iu" or not indices.ndim:
-        raise ArgumentTypeError(
-            f"lax.{name}: indices of {indices.dtype} and shape {indices.shape} must be integers, "
-            "with a last dim for the dims that they are along",
-            argument="indices",
-            dtype=indices.dtype,
-        )
     batch = indices.shape[:-1]
     check_shape(
         name, "the last dim of indices", indices.shape[-1:], (len(numbers.start_index_map),)
@@ -104,6 +158,13 @@ def _windows(
     ndim = len(batch) + len(numbers.offset_dims)
     outer = [at for at in range(ndim) if at not in numbers.offset_dims]
     gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
+    if any(sizes[at] > 1 for at in gone):
+        raise ArgumentError(
+            f"lax.{name}: slice_sizes={tuple(sizes)} must be 1 in dims {sorted(gone)}, which are "
+            "collapsed or batched",
+            argument="slice_sizes",
+            sizes=tuple(sizes),
+        )
     windowed = [at for at in range(operand.ndim) if at not in gone]
     if len(outer) != len(batch) or len(windowed) != len(numbers.offset_dims):
         raise ArgumentError(
@@ -162,6 +223,10 @@ def gather(
       fill_value: what they have with "fill"; by default NaN, the least of signed integers, the
         greatest of unsigned ones.
 
+    Raises:
+      ArgumentError: dimension numbers or sizes do not fit the arrays.
+      ArgumentTypeError: indices are no integers, or dimension numbers are no such.
+
     >>> import gpushard as gs
     >>> numbers = GatherDimensionNumbers((), (0,), (0,))
     >>> gather(gs.numpy.arange(5), gs.numpy.asarray([[3], [1]]), numbers, (1,))
@@ -169,7 +234,7 @@ def gather(
     """
     x, indices = as_value(operand, "gather"), as_value(start_indices, "gather")
     sizes = integers("gather", "slice_sizes", slice_sizes, x.ndim)
-    numbers = GatherDimensionNumbers(*dimension_numbers)
+    numbers = _numbers("gather", dimension_numbers, GatherDimensionNumbers, x, indices)
     how = GatherScatterMode.CLIP if mode is None else _mode_of("gather", mode)
     windows, shape = _windows("gather", x, indices, numbers, sizes, how)
     taken: Array = x.at[tuple(windows.places)].get(mode="clip")
@@ -221,7 +286,15 @@ def _scattered(
     value: Any,
 ) -> Array:
     indices, how = as_value(scatter_indices, name), _mode_of(name, mode)
-    numbers = ScatterDimensionNumbers(*dimension_numbers)
+    numbers = _numbers(name, dimension_numbers, ScatterDimensionNumbers, x, indices)
+    ndim = indices.ndim - 1 + len(numbers.update_window_dims)
+    if len(shape) != ndim:
+        raise ArgumentError(
+            f"lax.{name}: updates of shape {tuple(shape)} must have {ndim} dims: those of indices "
+            "but the last, and those of windows",
+            argument="updates",
+            shape=tuple(shape),
+        )
     gone = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
     lengths = iter([shape[at] for at in sorted(numbers.update_window_dims)])
     sizes = [1 if at in gone else next(lengths, 1) for at in range(x.ndim)]
@@ -278,7 +351,6 @@ def scatter_apply(
     >>> scatter_apply(x, at, lambda x: x + 7, numbers, update_shape=(1,))
     Array([0, 8, 2], dtype=int64)
     """
-    x = as_value(operand, "scatter_apply")
-    numbers = ScatterDimensionNumbers(*dimension_numbers)
+    x, of = as_value(operand, "scatter_apply"), dimension_numbers
     shape = integers("scatter_apply", "update_shape", update_shape)
-    return _scattered("scatter_apply", x, scatter_indices, shape, numbers, mode, "apply", func)
+    return _scattered("scatter_apply", x, scatter_indices, shape, of, mode, "apply", func)

@@ -176,8 +176,10 @@ def softmax(x: Any, /, axis: Any = None, *, out_sharding: Any = None) -> Array:
     Array([0.5, 0.5], dtype=float64)
     """
     x = _inexact(x)
-    terms = ew.exp(x - x.max(from_end(axis, x.ndim, "softmax"), keepdims=True))
-    axes = from_end(axis, terms.ndim, "softmax")
+    axes = from_end(axis, x.ndim, "softmax")
+    if not x.size:
+        return x
+    terms = ew.exp(x - x.max(axes, keepdims=True))
     return terms / terms.sum(axes, keepdims=True)
 
 
@@ -191,6 +193,8 @@ def log_softmax(x: Any, /, axis: Any = None, *, out_sharding: Any = None) -> Arr
     """
     x = _inexact(x)
     axes = from_end(axis, x.ndim, "log_softmax")
+    if not x.size:
+        return x
     most = x.max(axes, keepdims=True)
     less = x - ew.where(ew.isfinite(most), most, 0)
     return less - ew.log(ew.exp(less).sum(axes, keepdims=True))
