@@ -104,7 +104,7 @@ def _numbers(name: str, numbers: Any, kind: type[_N], operand: Any, indices: Any
         raise ArgumentTypeError.refusing(
             "dimension_numbers", numbers, f"must be {kind.__name__}(...)", f"lax.{name}"
         ) from None
-    fields = [integers(name, field, dims) for field, dims in given._asdict().items()]
+    fields = [integers(name, *pair) for pair in zip(kind._fields, given, strict=True)]
     batch, ndim = indices.ndim - 1, operand.ndim
     for at, (field, dims) in enumerate(zip(kind._fields, fields, strict=True)):
         limit = (batch + len(dims), ndim, ndim, ndim, batch)[at]

@@ -177,7 +177,7 @@ class Jitted:
         if self._options.in_shardings is not None:
             leaves = placed(leaves, args, kwargs, self._options.in_shardings, self._what, label)
         if self._options.device is not None:
-            leaves = self._options.moved(leaves, device_put)
+            leaves = self._options.moved(leaves, self._put)
         key: list[Any] = [structure, *surroundings()]
         for number, x in enumerate(leaves):
             kind = type(x)
@@ -188,6 +188,9 @@ class Jitted:
         if statics:
             key.append(tuple((name, x, types_of(x)) for name, x in statics.items()))
         return leaves, tuple(key), (structure, statics, label)
+
+    def _put(self, x: Any, device: Any) -> Any:
+        return implicitly_put(x, self._what, device)
 
     def split(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
         """Return arguments without those that are static, and these."""
