@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,9 +48,6 @@ class ScatterDimensionNumbers(NamedTuple):
     scatter_indices_batching_dims: tuple[int, ...] = ()  # these
 
 
-_N = TypeVar("_N", GatherDimensionNumbers, ScatterDimensionNumbers)
-
-
 class GatherScatterMode(enum.Enum):
     """What happens to windows that reach beyond the array."""
 
@@ -84,7 +81,7 @@ class _Windows(NamedTuple):
     within: Any  # booleans that broadcast likewise; None where all are
 
 
-def _numbers(name: str, numbers: Any, kind: type[_N], operand: Any, indices: Any) -> _N:
+def _numbers(name: str, numbers: Any, kind: Any, operand: Any, indices: Any) -> Any:
     """Return dimension numbers, of which each names dims that there are, and none twice.
 
     Raises:
@@ -106,14 +103,13 @@ def _numbers(name: str, numbers: Any, kind: type[_N], operand: Any, indices: Any
         ) from None
     fields = [integers(name, *pair) for pair in zip(kind._fields, given, strict=True)]
     batch, ndim = indices.ndim - 1, operand.ndim
-    for at, (field, dims) in enumerate(zip(kind._fields, fields, strict=True)):
-        limit = (batch + len(dims), ndim, ndim, ndim, batch)[at]
-        ordered = at > 1 or list(dims) == sorted(dims)
-        if not ordered or len({*dims}) < len(dims) or any(not 0 <= d < limit for d in dims):
-            raise ArgumentError.refusing(
-                field, dims, f"must name dims from 0 to {limit - 1}, each once, in order"
-                if at < 2 else f"must name dims from 0 to {limit - 1}, each once", f"lax.{name}",
-            )  # fmt: skip
+    limits = (batch + len(fields[0]), ndim, ndim, ndim, batch)
+    for at, (field, named_dims, limit) in enumerate(zip(kind._fields, fields, limits, strict=True)):
+        ordered = at > 1 or list(named_dims) == sorted(named_dims)
+        twice = len({*named_dims}) < len(named_dims)
+        if not ordered or twice or any(not 0 <= dim < limit for dim in named_dims):
+            rule = f"must name dims from 0 to {limit - 1}, each once" + ", in order" * (at < 2)
+            raise ArgumentError.refusing(field, named_dims, rule, f"lax.{name}")
     _check_batched(name, kind, fields, operand, indices)
     return kind(*fields)
 
