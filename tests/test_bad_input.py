@@ -484,6 +484,27 @@ SHARDINGS: dict[str, Case] = {
     ),
 }
 
+
+def both(x: Any, y: Any) -> Any:
+    return x + y
+
+
+FIRST = {0: "i"}
+TWICE: dict[str, Callable[[World], Any]] = {
+    "device_put": lambda w: gs.device_put({"a": w.x, "b": [w.x]}, w.devices[0], donate=True),
+    "reshard": lambda w: gs.reshard([w.x, w.x], gs.P("y"), donate=True),
+    "jit of both": lambda w: gs.jit(both, donate_argnums=(0, 1))(w.x, w.x),
+    "jit of <lambda>": lambda w: gs.jit(lambda x: x, donate_argnums=0)([w.x, {"a": w.x}]),
+    "jit of both, compiled": lambda w: (
+        gs.jit(both, donate_argnums=(0, 1)).lower(w.x, w.x).compile()(w.x, w.x)
+    ),
+    "pjit of both": lambda w: gs.pjit(both, donate_argnames=("x", "y"))(x=w.x, y=w.x),
+    "pmap of both": lambda w: gs.pmap(both, donate_argnums=(0, 1))(w.x, w.x),
+    "xmap of both": lambda w: legacy.xmap(both, (FIRST, FIRST), FIRST, donate_argnums=(0, 1))(
+        w.x, w.x
+    ),
+}
+
 PLACEMENTS: dict[str, Case] = {
     "text": Case(
         put("text"),
@@ -638,6 +659,20 @@ PLACEMENTS: dict[str, Case] = {
         ("device=0", "gpushard.devices()"),
         {"argument": "device"},
     ),
+    **{
+        f"donation of one array twice, {name}": Case(
+            call,
+            ArgumentError,
+            ValueError,
+            (
+                name.partition(",")[0].replace("pjit", "jit"),
+                "donates one array of shape (8, 6) twice",
+                "x.copy()",
+            ),
+            {"argument": "donate" if name in ("device_put", "reshard") else "donate_argnums"},
+        )
+        for name, call in TWICE.items()
+    },
     "donation when something else is wrong": Case(
         lambda w: gs.device_put([w.x, "text"], w.devices[0], donate=True),
         ArgumentTypeError,
@@ -1381,6 +1416,12 @@ GUARDS: dict[str, Case] = {
         "disallow_explicit",
         from_callback(fail(AssertionError("must not be called"))),
         "make_array_from_callback",
+    ),
+    "an argument of jit": guarded(
+        "host_to_device", "disallow", lambda w: gs.jit(of_rows)(w.value), "implicit", "jit of"
+    ),
+    "an argument of jit under the stronger guard": guarded(
+        "host_to_device", "disallow_explicit", lambda w: gs.jit(of_rows)(w.value), "implicit"
     ),
     "loading": guarded(
         "host_to_device", "disallow_explicit", lambda w: gs.load(w.file, w.named("x")), "explicit"
@@ -3352,19 +3393,6 @@ RANDOM: dict[str, Case] = {
         error=ArgumentTypeError,
         argument="dtype",
     ),
-    "bounds without integers": wrong(
-        lambda w: random.randint(KEY, (2,), 5, 5),
-        "minval=5 must be less than maxval=5",
-        argument="maxval",
-        minval=5,
-    ),
-    "a bound beyond the dtype": wrong(
-        lambda w: random.randint(KEY, (2,), 0, 257, "uint8"),
-        "maxval=257 does not fit uint8",
-        "0 to 255",
-        argument="maxval",
-        value=257,
-    ),
     "a bound that is no integer": wrong(
         lambda w: random.randint(KEY, (2,), 0.5, 3),
         "minval has dtype float64",
@@ -3456,6 +3484,13 @@ RANDOM: dict[str, Case] = {
     ),
     "categories of another shape": wrong(
         lambda w: random.categorical(KEY, w.x, shape=(3,)), "(3,)", "(8,)", argument="shape"
+    ),
+    "categories that broadcast without replacement": wrong(
+        lambda w: random.categorical(KEY, w.x[:, None], shape=(8, 3), replace=False),
+        "(8, 3)",
+        "(8, 1)",
+        "are the last of them",
+        argument="shape",
     ),
     "a covariance of another size": wrong(
         lambda w: random.multivariate_normal(KEY, [1, 2], np.eye(3)),
@@ -4199,6 +4234,16 @@ OLDER: dict[str, Case] = {
         "below 4",
         position=0,
     ),
+    **{
+        f"text of very many devices, {text}": older(
+            lambda w, text=text: PARSED(text), ParseError, ValueError, *words
+        )
+        for text, *words in (
+            ("{devices=[99999999999]<=[99999999999]}", "at position 24", "1,048,576 devices"),
+            ("{devices=[99999999999]0,1}", "position 0", "below 99999999999"),
+            (f"{{maximal device={'9' * 5000}}}", "position 16", "18 digits"),
+        )
+    },
     "text that is none": older(
         lambda w: PARSED(b"{replicated}"), ArgumentTypeError, TypeError, "text=", "a string"
     ),
@@ -5584,6 +5629,14 @@ TRACED_FUNCTIONS: dict[str, Case] = {
     "jit of a class": refused(
         lambda w: gs.jit(dict), ArgumentTypeError, TypeError, "jit: f=<class 'dict'>", "lambda"
     ),
+    "values of a function of any arguments on two devices": refused(
+        lambda w: gs.jit(lambda n, *a, **k: a, static_argnums=0)(3, w.one, w.parts[0], z=w.scalar),
+        ShardingError, ValueError, "argument a[0] of shape (8, 6)", "argument a[1] of shape (2, 3)",
+    ),
+    "values by name on two devices": refused(
+        lambda w: gs.jit(lambda *a, **k: a)(w.one, z=w.parts[0]),
+        ShardingError, ValueError, "argument a[0] of shape (8, 6)", "argument z of shape (2, 3)",
+    ),
     "static number beyond": refused(
         with_options(static_argnums=2), ArgumentError, ValueError,
         "static_argnums has 2", "2 positional", "count from 0",
@@ -5895,6 +5948,14 @@ LOOPS: dict[str, Case] = {
         lambda w: gs.lax.fori_loop(0, 2, lambda i, c: (c, c), w.x), ArgumentTypeError, TypeError,
         "(float32[8, 6], float32[8, 6])",
     ),
+    "fori_loop of bounds of two types": refused(
+        lambda w: gs.lax.fori_loop(np.int16(0), np.int8(10), lambda i, c: c, w.x),
+        ArgumentTypeError, TypeError, "lower is int16 and upper is int8", "astype",
+    ),
+    "fori_loop to what is never reached": refused(
+        lambda w: gs.lax.fori_loop(np.int8(0), 300, lambda i, c: c, w.x),
+        ArgumentRangeError, OverflowError, "upper=300", "int8",
+    ),
     "fori_loop unrolled by less than nothing": refused(
         lambda w: gs.lax.fori_loop(0, 2, lambda i, c: c, w.x, unroll=-1), ArgumentError,
         ValueError, "fori_loop: unroll=-1", "0 or more",
@@ -6033,6 +6094,62 @@ LAX: dict[str, Case] = {
             w.x, np.zeros((3, 1), int), w.x, gs.lax.ScatterDimensionNumbers((1,), (0,), (0,))
         ),
         ArgumentError, ValueError, "updates of shape (8, 6)", "(3, 6)",
+    ),
+    **{
+        f"gather, {name}": refused(
+            lambda w, numbers=numbers, sizes=sizes: gs.lax.gather(
+                w.x, np.zeros((8, 3, 1), int), gs.lax.GatherDimensionNumbers(*numbers), sizes
+            ),
+            ArgumentError, ValueError, "lax.gather", *words,
+        )
+        for name, numbers, sizes, *words in (
+            ("a dim of windows beyond", ((3,), (0,), (0,)), (1, 6), "offset_dims=(3,)", "to 2"),
+            ("dims of windows out of order", ((3, 2), (), (0,)), (1, 6), "in order"),
+            ("a dim collapsed twice", ((2,), (0, 0), (0,)), (1, 6), "each once"),
+            ("a dim collapsed that there is not", ((2,), (2,), (0,)), (1, 6), "from 0 to 1"),
+            ("a negative dim", ((2,), (-1,), (0,)), (1, 6), "collapsed_slice_dims=(-1,)"),
+            ("indices along no dim", ((2,), (0,), (2,)), (1, 6), "start_index_map=(2,)"),
+            ("more than one collapsed", ((2,), (0,), (0,)), (2, 6), "slice_sizes=(2, 6)"),
+            ("batched dims without partners", ((2,), (), (1,), (0,)), (1, 1), "pairs of dims"),
+            ("batched dims of two lengths", ((2,), (), (1,), (0,), (1,)), (1, 1), "[8]", "[3]"),
+            ("batched and collapsed", ((2,), (0,), (1,), (0,), (0,)), (1, 1), "both name dims"),
+            ("batched and indexed", ((2,), (), (0,), (0,), (0,)), (1, 1), "both name dims [0]"),
+        )
+    },
+    "dimension numbers that are none": refused(
+        lambda w: gs.lax.gather(w.x, np.zeros((3, 1), int), 5, (1, 6)),
+        ArgumentTypeError, TypeError, "dimension_numbers=5", "GatherDimensionNumbers(...)",
+    ),
+    "dimension numbers of text": refused(
+        lambda w: gs.lax.gather(
+            w.x, np.zeros((3, 1), int), gs.lax.GatherDimensionNumbers("a", (0,), (0,)), (1, 6)
+        ),
+        ArgumentTypeError, TypeError, "offset_dims='a'", "integers",
+    ),
+    "scatter, a dim of windows beyond": refused(
+        lambda w: gs.lax.scatter(
+            w.x, np.zeros((3, 1), int), w.x, gs.lax.ScatterDimensionNumbers((5,), (0,), (0,))
+        ),
+        ArgumentError, ValueError, "lax.scatter", "update_window_dims=(5,)", "from 0 to 1",
+    ),
+    "scatter, updates of another rank": refused(
+        lambda w: gs.lax.scatter(
+            w.x, np.zeros((3, 1), int), w.x[0], gs.lax.ScatterDimensionNumbers((1,), (0,), (0,))
+        ),
+        ArgumentError, ValueError, "updates of shape (6,)", "2 dims",
+    ),
+    "positions as floats": refused(
+        lax("argmax", 0, np.float32), ArgumentTypeError, TypeError, "index_dtype=", "int32"
+    ),
+    "positions as booleans": refused(
+        lax("argmin", 0, bool), ArgumentTypeError, TypeError, "lax.argmin: index_dtype="
+    ),
+    "complex numbers of half precision": refused(
+        lambda w: gs.lax.complex(w.x.astype("e"), w.x.astype("e")),
+        ArgumentTypeError, TypeError, "lax.complex", "float16", "convert_element_type",
+    ),
+    "conjugates of half precision": refused(
+        lambda w: gs.lax.conj(w.x.astype("e")), ArgumentTypeError, TypeError, "lax.conj", "float16"
     ),
     "an unknown mode": refused(
         lambda w: gs.lax.gather(

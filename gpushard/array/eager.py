@@ -10,7 +10,7 @@ import numpy as np
 from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.data import Data, Turned, data_of, handle
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
-from gpushard.errors import ArgumentTypeError
+from gpushard.errors import ArgumentTypeError, OutOfMemoryError
 from gpushard.functions.checks import check_dtype, place_tiling
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
@@ -20,6 +20,7 @@ from gpushard.ops.dispatch import check_out, create, program_for
 from gpushard.ops.operand import Hosted, Operand, Scalar, Sharded
 from gpushard.ops.row import Params, Program, Result, Row
 from gpushard.ops.scalars import KINDS
+from gpushard.runtime.reclaim import of_operation
 from gpushard.runtime.runtime import Runtime
 from gpushard.typing import HostArray
 
@@ -79,7 +80,10 @@ class Eager:
             program = program_for(row, cached, operands, params, runtime, out_sharding)
         if row.later and out_sharding is None:
             return _turned(args[0], buffers[0], params[0], program)
-        made = program.run(buffers, numbers)
+        try:
+            made = program.run(buffers, numbers)
+        except OutOfMemoryError as error:
+            raise of_operation(error, row.name, getattr(program, "moves", None)) from None
         if len(made) == 1:
             return _array(made[0], program, program.results[0], runtime)
         return tuple(

@@ -100,7 +100,8 @@ class OpSharding:
         if kind is not _Type.OTHER:
             return
         number = math.prod(dims)
-        if not dims or min(dims) < 1 or sorted(devices) != list(range(number)):
+        all_there = len(devices) == number and sorted(devices) == list(range(number))
+        if not dims or min(dims) < 1 or not all_there:
             raise ArgumentError(
                 f"tile_assignment_devices={_few(devices)} must be the numbers below {number}, the "
                 f"product of tile_assignment_dimensions={dims}, once each",
@@ -267,6 +268,11 @@ _KINDS = {kind.name.lower(): kind for kind in (_Type.REPLICATED, _Type.MANUAL, _
 _WANTED = "'replicated', 'maximal', 'manual', 'unknown' or 'devices='"
 
 
+_DIGITS = 18
+_MOST = 1 << 20
+"""How many devices a text may have; one of a few letters could ask for any number of them."""
+
+
 class _Parser:
     """Reads the text of a sharding, a token at a time."""
 
@@ -312,6 +318,8 @@ class _Parser:
     def _integer(self) -> int:
         if not self.token.isdigit():
             raise self._error("a number")
+        if len(self.token) > _DIGITS:
+            raise self._error(f"a number of no more than {_DIGITS} digits")
         return int(self._next())
 
     def _integers(self) -> list[int]:
@@ -389,6 +397,9 @@ class _Parser:
         self._next()
         start = self.start
         grid = self._bracketed("[", "]")
+        if math.prod(grid) > _MOST:
+            self.start, self.token = start, _bracketed(grid)
+            raise self._error(f"a grid of no more than {_MOST:,} devices")
         order = list(range(len(grid)))
         if self.token == "T":
             self._next()

@@ -48,14 +48,15 @@ def check_kind(name: str, x: Any, kinds: str) -> None:
 def as_arrays(name: str, *xs: Any) -> list[Any]:
     """Return operands as arrays of one dtype.
 
-    Python's numbers take the dtype of the arrays, where they are of the same kind.
+    Python's numbers take the dtype of the arrays, where they are of the same kind; without arrays
+    their types stay weak.
 
     Raises:
       ArgumentTypeError: dtypes differ.
     """
     arrays = [x if type(x) in KINDS else as_value(x, name) for x in xs]
     dtypes = [x.dtype for x in arrays if type(x) not in KINDS]
-    own = dtypes[0] if dtypes else as_value(arrays[0], name).dtype
+    own = dtypes[0] if dtypes else KINDS[type(arrays[0])].dtype
     fitting = all(
         kind_of(own) in _KINDS_OF[type(x)] if type(x) in KINDS else x.dtype == own for x in arrays
     )
@@ -67,6 +68,8 @@ def as_arrays(name: str, *xs: Any) -> list[Any]:
             argument="x",
             dtypes=tuple(dtypes),
         )
+    if all(type(x) in KINDS or x.weak_type for x in arrays):
+        return [as_value(x, name, weak=True) for x in arrays]
     return [as_value(number_of(x, own, name, "x"), name) if type(x) in KINDS else x for x in arrays]
 
 

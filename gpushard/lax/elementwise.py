@@ -71,7 +71,7 @@ class Ternary(Protocol):
 
 def _unary(name: str, kinds: str, compute: Callable[..., Any], text: str) -> Unary:
     def function(x: Any, /) -> Array:
-        array = as_value(x, name)
+        array = as_value(x, name, weak=True)
         check_kind(name, array, kinds)
         result: Array = compute(array)
         return result
@@ -99,11 +99,6 @@ def _ternary(name: str, kinds: str, compute: Callable[..., Any], text: str) -> T
     return named(function, name, text + _DETAILS.format(operands="x, y, z", kinds=SAID[kinds]))
 
 
-def _of(x: Any, number: Any) -> Any:
-    """Return a number of an array's type."""
-    return x.dtype.type(number)
-
-
 def _unsigned(x: Any) -> np.dtype[Any]:
     return np.dtype(f"u{x.dtype.itemsize}")
 
@@ -115,25 +110,25 @@ def _bits(x: Any) -> int:
 def _div(x: Any, y: Any) -> Any:
     if kind_of(x.dtype) not in "iu":
         return ew.divide(x, y)
-    divisor = ew.where(ew.equal(y, 0), _of(x, 1), y)
+    divisor = ew.where(ew.equal(y, 0), 1, y)
     down = ew.floor_divide(x, divisor)
     if kind_of(x.dtype) == "i":
         inexact = ew.not_equal(ew.multiply(down, divisor), x)
         apart = ew.not_equal(ew.less(x, 0), ew.less(divisor, 0))
         down = ew.add(down, ew.logical_and(inexact, apart).astype(x.dtype))
     ones = -1 if kind_of(x.dtype) == "i" else np.iinfo(x.dtype).max
-    return ew.where(ew.equal(y, 0), _of(x, ones), down)
+    return ew.where(ew.equal(y, 0), ones, down)
 
 
 def _rem(x: Any, y: Any) -> Any:
     if kind_of(x.dtype) not in "iu":
         return ew.fmod(x, y)
     zero = ew.equal(y, 0)
-    return ew.where(zero, x, ew.fmod(x, ew.where(zero, _of(x, 1), y)))
+    return ew.where(zero, x, ew.fmod(x, ew.where(zero, 1, y)))
 
 
 def _logistic(x: Any) -> Any:
-    return ew.reciprocal(ew.add(ew.exp(ew.negative(x)), _of(x, 1)))
+    return ew.reciprocal(ew.add(ew.exp(ew.negative(x)), 1))
 
 
 def _population(x: Any) -> Any:
@@ -143,9 +138,9 @@ def _population(x: Any) -> Any:
 def _leading_zeros(x: Any) -> Any:
     filled, step = x.astype(_unsigned(x)), 1
     while step < _bits(x):
-        filled = ew.bitwise_or(filled, ew.right_shift(filled, _of(filled, step)))
+        filled = ew.bitwise_or(filled, ew.right_shift(filled, step))
         step *= 2
-    return ew.subtract(_of(x, _bits(x)), ew.bitwise_count(filled).astype(x.dtype))
+    return ew.subtract(_bits(x), ew.bitwise_count(filled).astype(x.dtype))
 
 
 def _within(x: Any, y: Any) -> Any:
@@ -155,31 +150,41 @@ def _within(x: Any, y: Any) -> Any:
 
 def _left(x: Any, y: Any) -> Any:
     within = _within(x, y)
-    return ew.where(within, ew.left_shift(x, ew.where(within, y, _of(y, 0))), _of(x, 0))
+    return ew.where(within, ew.left_shift(x, ew.where(within, y, 0)), 0)
 
 
 def _right(x: Any, y: Any) -> Any:
-    return ew.right_shift(x, ew.where(_within(x, y), y, _of(y, _bits(x) - 1)))
+    return ew.right_shift(x, ew.where(_within(x, y), y, _bits(x) - 1))
 
 
 def _right_logical(x: Any, y: Any) -> Any:
     within, to = _within(x, y), _unsigned(x)
-    shifted = ew.right_shift(x.astype(to), ew.where(within, y, _of(y, 0)).astype(to))
+    shifted = ew.right_shift(x.astype(to), ew.where(within, y, 0).astype(to))
     return ew.where(within, shifted, to.type(0)).astype(x.dtype)
+
+
+def _complex_of(name: str, x: Any) -> Any:
+    """Return the type of complex numbers whose parts are floats of an array."""
+    if x.dtype.itemsize < 4:
+        raise ArgumentTypeError(
+            f"lax.{name}: there are no complex numbers of {x.dtype}; convert to float32 with "
+            "convert_element_type",
+            argument="x",
+            dtype=x.dtype,
+        )
+    return np.result_type(x.dtype, np.complex64)
 
 
 def _joined(x: Any, y: Any) -> Any:
     """Return complex numbers of parts that may be infinite, which 1j must not be multiplied by."""
+    to = _complex_of("complex", x)
     shape = np.broadcast_shapes(x.shape, y.shape)
     parts = [broadcast_to(part, shape) for part in (x, y)]
-    to = np.complex64 if x.dtype == np.float32 else np.complex128
     return stack(parts, axis=-1).view(to).reshape(shape)
 
 
 def _conjugate(x: Any) -> Any:
-    if kind_of(x.dtype) == "f":
-        return x.astype(np.complex64 if x.dtype == np.float32 else np.complex128)
-    return ew.conj(x)
+    return x.astype(_complex_of("conj", x)) if kind_of(x.dtype) == "f" else ew.conj(x)
 
 
 # fmt: off
@@ -299,7 +304,7 @@ def pow(x: Any, y: Any) -> Array:
     >>> pow(gs.numpy.asarray([2.0, 3.0]), 2)
     Array([4., 9.], dtype=float64)
     """
-    base, power = as_value(x, "pow"), as_value(y, "pow")
+    base, power = (as_value(each, "pow", weak=True) for each in (x, y))
     check_kind("pow", base, "fc")
     if kind_of(power.dtype) in "iu":
         power = power.astype(base.dtype)
@@ -320,7 +325,7 @@ def integer_pow(x: Any, y: int) -> Array:
     >>> integer_pow(gs.numpy.arange(3), 3)
     Array([0, 1, 8], dtype=int64)
     """
-    array = as_value(x, "integer_pow")
+    array = as_value(x, "integer_pow", weak=True)
     check_kind("integer_pow", array, "iufc")
     (power,) = integers("integer_pow", "y", (y,))
     if power < 0 and kind_of(array.dtype) in "iu":
@@ -348,13 +353,13 @@ def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZER
     >>> round(gs.numpy.asarray([0.5, 1.5, -0.5]))
     Array([ 1.,  2., -1.], dtype=float64)
     """
-    array = as_value(x, "round")
+    array = as_value(x, "round", weak=True)
     check_kind("round", array, "f")
     check_choice("lax.round", "rounding_method", rounding_method, [*RoundingMethod])
     if rounding_method == RoundingMethod.TO_NEAREST_EVEN:
         return ew.rint(array)
     whole = ew.trunc(array)
-    up = ew.greater_equal(ew.abs(ew.subtract(array, whole)), _of(array, 0.5))
+    up = ew.greater_equal(ew.abs(ew.subtract(array, whole)), 0.5)
     return ew.where(up, ew.add(whole, ew.sign(array)), whole)
 
 
@@ -426,7 +431,7 @@ def select_n(which: Any, *cases: Any) -> Array:
     return picked
 
 
-@public(arrays=1, operand="an array.")
+@public(arrays=1, weak=True, operand="an array.")
 def convert_element_type(operand: Any, new_dtype: Any) -> Array:
     """Return an array converted to a dtype; floats lose their fraction, complex numbers i.
 
@@ -443,7 +448,7 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Array:
     return converted
 
 
-@public(arrays=1, operand="an array.")
+@public(arrays=1, weak=True, operand="an array.")
 def bitcast_convert_type(operand: Any, new_dtype: Any) -> Array:
     """Return an array whose bytes are taken for those of a dtype.
 
@@ -471,7 +476,7 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Array:
     return seen
 
 
-@public(arrays=1, operand="an array of floats.")
+@public(arrays=1, weak=True, operand="an array of floats.")
 def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Array:
     """Return floats rounded to what fewer bits can say, to even where they are halfway.
 
@@ -496,17 +501,15 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Ar
     less = info.nmant - mantissa
     if less > 0:
         bits = operand.view(_unsigned(operand))
-        last = ew.bitwise_and(ew.right_shift(bits, _of(bits, less)), _of(bits, 1))
-        bits = ew.add(bits, ew.add(last, _of(bits, (1 << (less - 1)) - 1)))
+        last = ew.bitwise_and(ew.right_shift(bits, less), 1)
+        bits = ew.add(bits, ew.add(last, (1 << (less - 1)) - 1))
         kept = (1 << _bits(operand)) - (1 << less)
-        mine = ew.bitwise_and(bits, _of(bits, kept)).view(operand.dtype)
+        mine = ew.bitwise_and(bits, kept).view(operand.dtype)
         mine = ew.where(ew.isfinite(operand), mine, operand)
     if exponent < info.iexp:
         top = 2 ** (exponent - 1) - 1
         size = ew.abs(mine)
         most, least = 2.0**top * (2 - 2.0 ** -builtins.min(mantissa, info.nmant)), 2.0 ** (1 - top)
-        mine = ew.where(
-            ew.greater(size, _of(mine, most)), ew.copysign(_of(mine, np.inf), mine), mine
-        )
-        mine = ew.where(ew.less(size, _of(mine, least)), ew.copysign(_of(mine, 0), mine), mine)
+        mine = ew.where(ew.greater(size, most), ew.copysign(np.inf, mine), mine)
+        mine = ew.where(ew.less(size, least), ew.copysign(0, mine), mine)
     return ew.where(ew.isnan(operand), operand, mine)

@@ -81,6 +81,63 @@ class _Windows(NamedTuple):
     within: Any  # booleans that broadcast likewise; None where all are
 
 
+def _numbers(name: str, numbers: Any, kind: Any, operand: Any, indices: Any) -> Any:
+    """Return dimension numbers, of which each names dims that there are, and none twice.
+
+    Raises:
+      ArgumentError: they do not.
+      ArgumentTypeError: they are no such numbers, or indices are none.
+    """
+    if kind_of(indices.dtype) not in "iu" or not indices.ndim:
+        raise ArgumentTypeError(
+            f"lax.{name}: indices of {indices.dtype} and shape {indices.shape} must be integers, "
+            "with a last dim for the dims that they are along",
+            argument="indices",
+            dtype=indices.dtype,
+        )
+    try:
+        given = kind(*numbers)
+    except TypeError:
+        raise ArgumentTypeError.refusing(
+            "dimension_numbers", numbers, f"must be {kind.__name__}(...)", f"lax.{name}"
+        ) from None
+    fields = [integers(name, *pair) for pair in zip(kind._fields, given, strict=True)]
+    batch, ndim = indices.ndim - 1, operand.ndim
+    limits = (batch + len(fields[0]), ndim, ndim, ndim, batch)
+    for at, (field, named_dims, limit) in enumerate(zip(kind._fields, fields, limits, strict=True)):
+        ordered = at > 1 or list(named_dims) == sorted(named_dims)
+        twice = len({*named_dims}) < len(named_dims)
+        if not ordered or twice or any(not 0 <= dim < limit for dim in named_dims):
+            rule = f"must name dims from 0 to {limit - 1}, each once" + ", in order" * (at < 2)
+            raise ArgumentError.refusing(field, named_dims, rule, f"lax.{name}")
+    _check_batched(name, kind, fields, operand, indices)
+    return kind(*fields)
+
+
+def _check_batched(
+    name: str, kind: Any, fields: Sequence[tuple[int, ...]], operand: Any, indices: Any
+) -> None:
+    """Check the dims of operand and indices that go together, and that have no other role."""
+    _, gone, along, batched, of_indices = fields
+    sizes = [operand.shape[at] for at in batched], [indices.shape[at] for at in of_indices]
+    if sizes[0] != sizes[1]:
+        raise ArgumentError(
+            f"lax.{name}: {kind._fields[3]}={batched} of lengths {sizes[0]} and "
+            f"{kind._fields[4]}={of_indices} of lengths {sizes[1]} must be pairs of dims of one "
+            "length",
+            argument=kind._fields[3],
+            sizes=sizes,
+        )
+    for field, dims in ((kind._fields[1], gone), (kind._fields[2], along)):
+        if twice := {*dims} & {*batched}:
+            raise ArgumentError(
+                f"lax.{name}: {field}={dims} and {kind._fields[3]}={batched} both name dims "
+                f"{sorted(twice)}; name each in one of them",
+                argument=field,
+                dims=tuple(sorted(twice)),
+            )
+
+
 def _windows(
     name: str,
     operand: Any,
@@ -90,13 +147,6 @@ def _windows(
     mode: GatherScatterMode,
 ) -> tuple[_Windows, tuple[int, ...]]:
     """Return the places of windows, and the shape of all."""
-    if kind_of(indices.dtype) not in "iu" or not indices.ndim:
-        raise ArgumentTypeError(
-            f"lax.{name}: indices of {indices.dtype} and shape {indices.shape} must be integers, "
-            "with a last dim for the dims that they are along",
-            argument="indices",
-            dtype=indices.dtype,
-        )
     batch = indices.shape[:-1]
     check_shape(
         name, "the last dim of indices", indices.shape[-1:], (len(numbers.start_index_map),)
@@ -104,6 +154,13 @@ def _windows(
     ndim = len(batch) + len(numbers.offset_dims)
     outer = [at for at in range(ndim) if at not in numbers.offset_dims]
     gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
+    if any(sizes[at] > 1 for at in gone):
+        raise ArgumentError(
+            f"lax.{name}: slice_sizes={tuple(sizes)} must be 1 in dims {sorted(gone)}, which are "
+            "collapsed or batched",
+            argument="slice_sizes",
+            sizes=tuple(sizes),
+        )
     windowed = [at for at in range(operand.ndim) if at not in gone]
     if len(outer) != len(batch) or len(windowed) != len(numbers.offset_dims):
         raise ArgumentError(
@@ -162,6 +219,10 @@ def gather(
       fill_value: what they have with "fill"; by default NaN, the least of signed integers, the
         greatest of unsigned ones.
 
+    Raises:
+      ArgumentError: dimension numbers or sizes do not fit the arrays.
+      ArgumentTypeError: indices are no integers, or dimension numbers are no such.
+
     >>> import gpushard as gs
     >>> numbers = GatherDimensionNumbers((), (0,), (0,))
     >>> gather(gs.numpy.arange(5), gs.numpy.asarray([[3], [1]]), numbers, (1,))
@@ -169,7 +230,7 @@ def gather(
     """
     x, indices = as_value(operand, "gather"), as_value(start_indices, "gather")
     sizes = integers("gather", "slice_sizes", slice_sizes, x.ndim)
-    numbers = GatherDimensionNumbers(*dimension_numbers)
+    numbers = _numbers("gather", dimension_numbers, GatherDimensionNumbers, x, indices)
     how = GatherScatterMode.CLIP if mode is None else _mode_of("gather", mode)
     windows, shape = _windows("gather", x, indices, numbers, sizes, how)
     taken: Array = x.at[tuple(windows.places)].get(mode="clip")
@@ -221,7 +282,15 @@ def _scattered(
     value: Any,
 ) -> Array:
     indices, how = as_value(scatter_indices, name), _mode_of(name, mode)
-    numbers = ScatterDimensionNumbers(*dimension_numbers)
+    numbers = _numbers(name, dimension_numbers, ScatterDimensionNumbers, x, indices)
+    ndim = indices.ndim - 1 + len(numbers.update_window_dims)
+    if len(shape) != ndim:
+        raise ArgumentError(
+            f"lax.{name}: updates of shape {tuple(shape)} must have {ndim} dims: those of indices "
+            "but the last, and those of windows",
+            argument="updates",
+            shape=tuple(shape),
+        )
     gone = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
     lengths = iter([shape[at] for at in sorted(numbers.update_window_dims)])
     sizes = [1 if at in gone else next(lengths, 1) for at in range(x.ndim)]
@@ -278,7 +347,6 @@ def scatter_apply(
     >>> scatter_apply(x, at, lambda x: x + 7, numbers, update_shape=(1,))
     Array([0, 8, 2], dtype=int64)
     """
-    x = as_value(operand, "scatter_apply")
-    numbers = ScatterDimensionNumbers(*dimension_numbers)
+    x, of = as_value(operand, "scatter_apply"), dimension_numbers
     shape = integers("scatter_apply", "update_shape", update_shape)
-    return _scattered("scatter_apply", x, scatter_indices, shape, numbers, mode, "apply", func)
+    return _scattered("scatter_apply", x, scatter_indices, shape, of, mode, "apply", func)

@@ -16,7 +16,7 @@ import numpy as np
 from gpushard import tree
 from gpushard.array import Array
 from gpushard.dtypes import iinfo, kind_of
-from gpushard.errors import ArgumentError
+from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype, count
 from gpushard.functions.docstrings import named
 from gpushard.lax import elementwise
@@ -267,7 +267,7 @@ cummax = _running("cummax", cumulative.CUMMAX, "Return the greatest element up t
 cummin = _running("cummin", cumulative.CUMMIN, "Return the least element up to each one.")
 
 
-@public(arrays=1, operand="an array of floats.")
+@public(arrays=1, weak=True, operand="an array of floats.")
 def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Array:
     """Return the logarithms of running sums of exponentials.
 
@@ -285,7 +285,17 @@ def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Array:
     return scanned
 
 
-@public(arrays=1, operand="an array.")
+def _index_dtype(name: str, index_dtype: Any) -> np.dtype[Any]:
+    """Return the type of positions, which are integers."""
+    target = as_dtype(index_dtype, "index_dtype")
+    if kind_of(target) not in "iu":
+        raise ArgumentTypeError.refusing(
+            "index_dtype", index_dtype, "must be a type of integers, such as int32", f"lax.{name}"
+        )
+    return target
+
+
+@public(arrays=1, weak=True, operand="an array.")
 def argmax(operand: Any, axis: int, index_dtype: Any) -> Array:
     """Return the positions of the greatest elements along a dim: of the first ones, and of NaNs.
 
@@ -298,10 +308,10 @@ def argmax(operand: Any, axis: int, index_dtype: Any) -> Array:
     Array(1, dtype=int32)
     """
     at = dim("argmax", axis, operand.ndim)
-    return statistical.argmax(operand, at).astype(as_dtype(index_dtype, "index_dtype"))
+    return statistical.argmax(operand, at).astype(_index_dtype("argmax", index_dtype))
 
 
-@public(arrays=1, operand="an array.")
+@public(arrays=1, weak=True, operand="an array.")
 def argmin(operand: Any, axis: int, index_dtype: Any) -> Array:
     """Return the positions of the least elements along a dim: of the first ones, and of NaNs.
 
@@ -314,7 +324,7 @@ def argmin(operand: Any, axis: int, index_dtype: Any) -> Array:
     Array(1, dtype=int32)
     """
     at = dim("argmin", axis, operand.ndim)
-    return statistical.argmin(operand, at).astype(as_dtype(index_dtype, "index_dtype"))
+    return statistical.argmin(operand, at).astype(_index_dtype("argmin", index_dtype))
 
 
 def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
@@ -369,7 +379,7 @@ def sort_key_val(
     return in_order
 
 
-@public(arrays=1, operand="an array of real numbers.")
+@public(arrays=1, weak=True, operand="an array of real numbers.")
 def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Array, Array]:
     """Return the greatest elements along a dim in order, and their positions; NaNs come first.
 

@@ -26,7 +26,7 @@ __all__ = [
     "reshape", "rev", "split", "squeeze", "stack", "tile", "transpose", "unstack",
 ]  # fmt: skip
 
-_moving = public(arrays=1, operand="an array.")
+_moving = public(arrays=1, weak=True, operand="an array.")
 
 broadcast_shapes = manipulation.broadcast_shapes
 stack = joining.stack
@@ -86,7 +86,7 @@ def broadcast_in_dim(
     )
 
 
-@public
+@public(arrays=1, weak=True)
 def broadcast_to_rank(x: Any, rank: int) -> Array:
     """Return an array with new first dims of length 1, so that it has some number of dims.
 
@@ -133,7 +133,7 @@ def full_like(
       x: the other.
       fill_value: the value.
       dtype: another type.
-      shape: another shape.
+      shape: another shape; one of another rank is whole on each device.
       sharding: another place.
 
     >>> import gpushard as gs
@@ -223,7 +223,7 @@ def concatenate(operands: Sequence[Any], dimension: int) -> Array:
     return joining.concat(as_arrays("concatenate", *operands), axis=dimension)
 
 
-@public(arrays=1, array="an array.")
+@public(arrays=1, weak=True, array="an array.")
 def expand_dims(array: Any, dimensions: Sequence[int]) -> Array:
     """Return an array with new dims of length 1.
 
@@ -237,7 +237,7 @@ def expand_dims(array: Any, dimensions: Sequence[int]) -> Array:
     return manipulation.expand_dims(array, tuple(dimensions))
 
 
-@public(arrays=1, array="an array.")
+@public(arrays=1, weak=True, array="an array.")
 def squeeze(array: Any, dimensions: Sequence[int]) -> Array:
     """Return an array without some dims of length 1.
 
@@ -342,7 +342,7 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Array]:
     return joining.split(operand, list(np.cumsum(parts[:-1])), at)
 
 
-@public
+@public(arrays=1, weak=True)
 def unstack(x: Any, axis: int = 0) -> tuple[Array, ...]:
     """Return the parts of an array along a dim, without it.
 

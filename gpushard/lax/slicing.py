@@ -29,7 +29,7 @@ __all__ = [
     "slice_in_dim",
 ]  # fmt: skip
 
-_slicing = public(arrays=1, operand="an array.")
+_slicing = public(arrays=1, weak=True, operand="an array.")
 
 
 @_slicing

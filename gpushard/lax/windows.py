@@ -113,7 +113,7 @@ def reduce_window(
       window_dimensions: the shape of a window.
       window_strides: how far it goes each time; 1 by default.
       padding: "VALID", "SAME" or "SAME_LOWER", or how far windows go beyond both ends of
-        each dim; less than 0 takes elements away.
+        each dim; less than 0 takes elements away. "SAME" counts elements before they are put apart.
       base_dilation: how far elements are apart; 1 by default.
       window_dilation: how far those of a window are apart; 1 by default.
 
@@ -140,9 +140,8 @@ def reduce_window(
     strides = _steps(name, "window_strides", window_strides, x.ndim)
     base = _steps(name, "base_dilation", base_dilation, x.ndim)
     by = _steps(name, "window_dilation", window_dilation, x.ndim)
-    lengths = [dilated(n, apart) for n, apart in zip(x.shape, base, strict=True)]
     reaches = [dilated(n, apart) for n, apart in zip(window, by, strict=True)]
-    pads = _pads(name, padding, lengths, reaches, strides)
+    pads = _pads(name, padding, x.shape, reaches, strides)
     reduced: Array = bind(
         REDUCE_WINDOW, (x, init), (ufunc.__name__, window, strides, pads, base, by)
     )

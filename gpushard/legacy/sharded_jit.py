@@ -24,7 +24,7 @@ from gpushard.legacy.parts import (
     reconcile_num_partitions,
 )
 from gpushard.placement.defaults import local_devices
-from gpushard.placement.device_put import device_put
+from gpushard.placement.device_put import implicitly_put
 from gpushard.transforms.abstract import eval_shape
 from gpushard.transforms.frames import Frame, Names, frames, innermost
 from gpushard.transforms.jit import jit
@@ -35,6 +35,7 @@ from gpushard.transforms.signature import (
     check_function,
     check_leaf,
     each_result,
+    in_form_of,
     is_array,
     labelled,
     title,
@@ -146,7 +147,7 @@ def with_sharding_constraint(x: Any, parts: Any) -> Any:
         )
     reconcile_num_partitions(parts_in(parts), grid.number)
     leaves, structure = tree.flatten(x)
-    each = tree.broadcast_prefix(parts, x, _is_none, names=("parts", "x"))
+    each = tree.broadcast_prefix(in_form_of(parts, x), x, _is_none, names=("parts", "x"))
     what = "with_sharding_constraint"
     made = [
         grid.cut(leaf, own, what, f"a value of shape {np.shape(leaf)}")
@@ -254,7 +255,7 @@ class _Grid:
         check_leaf(x, what, arg)
         entries = self.spec(np.shape(x), parts, what, arg)
         if not is_array(x):
-            x = device_put(x, _laid(frame.mesh, (), entries))
+            x = implicitly_put(x, what, _laid(frame.mesh, (), entries))
         own = x if type(x) is Mapped else mapped(x, (), frame, None)
         own._check_open()
         sharding = _laid(frame.mesh, own._names, entries)

@@ -33,7 +33,7 @@ from gpushard.legacy.named_axes import (
 from gpushard.numpy import stack
 from gpushard.ops.table.movement import transposed
 from gpushard.placement.defaults import get_mesh, local_devices
-from gpushard.placement.device_put import device_put
+from gpushard.placement.device_put import check_donated, implicitly_put
 from gpushard.transforms.frames import Frame, NamedDim, check_apart
 from gpushard.transforms.jit import jit
 from gpushard.transforms.mapped import Mapped, as_mapped, as_result, mapped, sharding_of, spread
@@ -129,10 +129,12 @@ def xmap(
         check_entries(tree.leaves(outs), "out_axes", resources, what, lambda _: "a result")
         check_divided(sizes, resources, what)
         own = _Call(fun, what, structure, entries, outs, resources)
+        given_up = tree.leaves([args[n] for n in gone])
+        given_up = [x for x in given_up if isinstance(x, Array) and not is_traced(x)]
+        check_donated(what, given_up)
         result = own.run(leaves, sizes)
-        for leaf in tree.leaves([args[n] for n in gone]):
-            if isinstance(leaf, Array) and not is_traced(leaf):
-                leaf.delete()
+        for x in given_up:
+            x.delete()
         return result
 
     def lower(*args: Any) -> Lowered:
@@ -204,11 +206,11 @@ class _Call:
         """Return an argument as an array, which is where its names live unless it is mapped."""
         mesh = self._where.mesh
         if isinstance(x, Mapped) or mesh is None:
-            return x if isinstance(x, Array) else device_put(x)
+            return x if isinstance(x, Array) else implicitly_put(x, "xmap")
         if not isinstance(x, Array):
             dims = {dim: self._where.places[name] for name, dim in entry.dims.items()}
             spec = P(*[dims.get(dim) for dim in range(np.ndim(x))])
-            return device_put(x, NamedSharding(mesh, spec))
+            return implicitly_put(x, "xmap", NamedSharding(mesh, spec))
         return x
 
     def _mapped(self, leaves: Sequence[Any], sizes: dict[Hashable, int]) -> Any:

@@ -24,14 +24,16 @@ __all__ = [
 _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
 
+_activation = public(arrays=1, weak=True)
 
-@public
+
+@_activation
 def identity(x: Any, *, out_sharding: Any = None) -> Array:
     """Return the elements as they are."""
     return x
 
 
-@public
+@_activation
 def relu(x: Any, *, out_sharding: Any = None) -> Array:
     """Return max(x, 0).
 
@@ -41,13 +43,13 @@ def relu(x: Any, *, out_sharding: Any = None) -> Array:
     return ew.maximum(x, 0)
 
 
-@public
+@_activation
 def relu6(x: Any, *, out_sharding: Any = None) -> Array:
     """Return min(max(x, 0), 6)."""
     return ew.minimum(ew.maximum(x, 0), 6.0)
 
 
-@public
+@_activation
 def sigmoid(x: Any, *, out_sharding: Any = None) -> Array:
     """Return 1 / (1 + exp(-x)), without overflow.
 
@@ -58,36 +60,36 @@ def sigmoid(x: Any, *, out_sharding: Any = None) -> Array:
     return ew.where(x >= 0, 1.0, small) / (1.0 + small)
 
 
-@public
+@_activation
 def log_sigmoid(x: Any, *, out_sharding: Any = None) -> Array:
     """Return the logarithm of `sigmoid`."""
     return -softplus(x * -1.0)
 
 
-@public
+@_activation
 def sparse_sigmoid(x: Any, *, out_sharding: Any = None) -> Array:
     """Return 0 below -1, 1 above 1, and (x + 1) / 2 between."""
     return 0.5 * ew.clip(x + 1.0, 0.0, 2.0)
 
 
-@public
+@_activation
 def softplus(x: Any, *, out_sharding: Any = None) -> Array:
     """Return log(1 + exp(x)), without overflow.
 
-    >>> softplus(1000.0)
-    Array(1000., dtype=float64)
+    >>> softplus([1000.0])
+    Array([1000.], dtype=float64)
     """
     return ew.logaddexp(x, 0.0)
 
 
-@public
+@_activation
 def sparse_plus(x: Any, *, out_sharding: Any = None) -> Array:
     """Return 0 below -1, x above 1, and (x + 1) ** 2 / 4 between."""
     between = ew.square(x + 1.0) / 4
     return ew.where(x <= -1.0, 0.0, ew.where(x >= 1.0, x, between))
 
 
-@public(arrays=1)
+@_activation
 def squareplus(x: Any, b: Any = 4, *, out_sharding: Any = None) -> Array:
     """Return (x + sqrt(x ** 2 + b)) / 2.
 
@@ -97,25 +99,25 @@ def squareplus(x: Any, b: Any = 4, *, out_sharding: Any = None) -> Array:
     return (x + ew.sqrt(ew.square(x) + b)) / 2
 
 
-@public
+@_activation
 def soft_sign(x: Any, *, out_sharding: Any = None) -> Array:
     """Return x / (abs(x) + 1)."""
     return x / (ew.abs(x) + 1)
 
 
-@public
+@_activation
 def silu(x: Any, *, out_sharding: Any = None) -> Array:
     """Return x * sigmoid(x)."""
     return x * sigmoid(x)
 
 
-@public
+@_activation
 def mish(x: Any, *, out_sharding: Any = None) -> Array:
     """Return x * tanh(softplus(x))."""
     return x * ew.tanh(softplus(x))
 
 
-@public
+@_activation
 def elu(x: Any, alpha: Any = 1.0, *, out_sharding: Any = None) -> Array:
     """Return x where it is positive, and alpha * expm1(x) elsewhere.
 
@@ -125,7 +127,7 @@ def elu(x: Any, alpha: Any = 1.0, *, out_sharding: Any = None) -> Array:
     return ew.where(x > 0, x, alpha * ew.expm1(ew.where(x > 0, 0.0, x)))
 
 
-@public
+@_activation
 def celu(x: Any, alpha: Any = 1.0, *, out_sharding: Any = None) -> Array:
     """Return x where it is positive, and alpha * expm1(x / alpha) elsewhere.
 
@@ -135,13 +137,13 @@ def celu(x: Any, alpha: Any = 1.0, *, out_sharding: Any = None) -> Array:
     return ew.maximum(x, 0.0) + alpha * ew.expm1(ew.minimum(x, 0.0) / alpha)
 
 
-@public
+@_activation
 def selu(x: Any, *, out_sharding: Any = None) -> Array:
     """Return `elu`, scaled so that means and variances stay what they are."""
     return _SELU_SCALE * elu(x, _SELU_ALPHA)
 
 
-@public
+@_activation
 def gelu(x: Any, approximate: bool = True, *, out_sharding: Any = None) -> Array:
     """Return x times the probability that a normal variable is smaller.
 
@@ -157,7 +159,7 @@ def gelu(x: Any, approximate: bool = True, *, out_sharding: Any = None) -> Array
     return x * (0.5 * (1.0 + ew.tanh(inner)))
 
 
-@public
+@_activation
 def leaky_relu(x: Any, negative_slope: Any = 0.01, *, out_sharding: Any = None) -> Array:
     """Return x where it is not negative, and a part of it elsewhere.
 
@@ -167,25 +169,25 @@ def leaky_relu(x: Any, negative_slope: Any = 0.01, *, out_sharding: Any = None) 
     return ew.where(x >= 0, x, negative_slope * x)
 
 
-@public
+@_activation
 def hard_tanh(x: Any, *, out_sharding: Any = None) -> Array:
     """Return x, not less than -1 and not more than 1."""
     return ew.minimum(x, 1) if kind_of(x.dtype) in "bu" else ew.clip(x, -1, 1)
 
 
-@public
+@_activation
 def hard_sigmoid(x: Any, *, out_sharding: Any = None) -> Array:
     """Return relu6(x + 3) / 6."""
     return relu6(x + 3.0) / 6.0
 
 
-@public
+@_activation
 def hard_silu(x: Any, *, out_sharding: Any = None) -> Array:
     """Return x * hard_sigmoid(x)."""
     return x * hard_sigmoid(x)
 
 
-@public
+@_activation
 def glu(x: Any, axis: int = -1, *, out_sharding: Any = None) -> Array:
     """Return the first half of a dim times the sigmoid of the other.
 
@@ -209,7 +211,7 @@ def glu(x: Any, axis: int = -1, *, out_sharding: Any = None) -> Array:
     return x[(..., slice(half), *after)] * sigmoid(x[(..., slice(half, None), *after)])
 
 
-@public
+@_activation
 def log1mexp(x: Any, *, out_sharding: Any = None) -> Array:
     """Return log(1 - exp(-x)) for positive numbers, with all digits."""
     small = x < math.log(2)

@@ -28,7 +28,7 @@ def _among(x: Any, where: Any) -> Any:
     return x if where is None else ew.where(where, x, -np.inf)
 
 
-@public
+@public(arrays=1, weak=True)
 def softmax(x: Any, axis: Any = -1, where: Any = None, *, out_sharding: Any = None) -> Array:
     """Return exponentials divided by their sum; 0 for elements that take no part.
 
@@ -42,7 +42,7 @@ def softmax(x: Any, axis: Any = -1, where: Any = None, *, out_sharding: Any = No
     return values if where is None else ew.where(where, values, 0.0)
 
 
-@public
+@public(arrays=1, weak=True)
 def log_softmax(x: Any, axis: Any = -1, where: Any = None, *, out_sharding: Any = None) -> Array:
     """Return the logarithm of `softmax`; -inf for elements that take no part.
 
@@ -78,7 +78,7 @@ def logsumexp(
     return composed.logsumexp(a, axis, b, keepdims, return_sign, out_sharding=out_sharding)
 
 
-@public
+@public(arrays=1, weak=True)
 def logmeanexp(
     x: Any, axis: Any = None, where: Any = None, keepdims: bool = False, *, out_sharding: Any = None
 ) -> Array:
@@ -96,7 +96,7 @@ def logmeanexp(
     return total - ew.log(taking.sum(axis, keepdims=keepdims).astype(total.dtype))
 
 
-@public
+@public(arrays=1, weak=True)
 def standardize(
     x: Any,
     axis: Any = -1,
@@ -129,7 +129,7 @@ def standardize(
     return (x - mean) / ew.sqrt(variance + epsilon)
 
 
-@public
+@public(arrays=1, weak=True)
 def one_hot(
     x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1, out_sharding: Any = None
 ) -> Array:

@@ -31,7 +31,7 @@ from gpushard.nnx.graph import clone
 from gpushard.nnx.levels import Leveled
 from gpushard.nnx.splitter import Part
 from gpushard.nnx.stages import Lowered, Traced
-from gpushard.placement.device_put import device_put
+from gpushard.placement.device_put import implicitly_put
 from gpushard.runtime.runtime import Device
 from gpushard.transforms.arguments import Options, check_options, options_of
 from gpushard.transforms.constraints import laid_out, placed
@@ -163,7 +163,7 @@ class _Places:
         for number, x in enumerate(arrays):
             if not isinstance(x, Array) and places[number] is not None:
                 check_leaf(x, "jit", f"leaf {number} of {self._subject}")
-                arrays[number] = device_put(x)
+                arrays[number] = implicitly_put(x, "jit")
         moved = iter(laid_out(arrays, tuple(arrays), tuple(places), self._argument))
         found = []
         for leaf in self.leaves:
@@ -261,10 +261,10 @@ class JitWrapped:
         _, ends = places.flat()
         pure = tuple([x for n, x in enumerate(own) if n not in statics])
         arrays, shape = tree.flatten(pure)
-        label = labelled(self._jitted, pure, {})
+        label = labelled(self._jitted, pure, {}, statics)
         if innermost() is not None or tracing() is not None:
             moved = laid_out(
-                [x if isinstance(x, Array) else device_put(x) for x in arrays],
+                [x if isinstance(x, Array) else implicitly_put(x, self.what) for x in arrays],
                 tuple(arrays), tuple(ends), "in_shardings",
             )  # fmt: skip
         else:

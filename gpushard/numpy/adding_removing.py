@@ -51,13 +51,7 @@ def _positions(name: str, obj: Any, n: int, more: int) -> Any:
     """
     if isinstance(obj, slice):
         return np.arange(*obj.indices(n))
-    if is_value(obj):
-        raise ArgumentTypeError(
-            f"{name}: positions on devices cannot say how large the result is; give those of "
-            "numpy.asarray(obj)",
-            argument="obj",
-        )
-    positions = host_data(obj, name)
+    positions = concrete(obj, name) if is_value(obj) else host_data(obj, name)
     if positions.dtype.kind == "b" and positions.ndim == 1:
         if not more and positions.shape != (n,):
             raise ArrayIndexError(
@@ -97,14 +91,15 @@ def delete(
     """Return an array without some of its elements along a dim.
 
     Args:
-      obj: which go: an integer, a slice, or a vector of integers or booleans on the host. The dim
-        is made whole if they are not in a row.
+      obj: which go: an integer, a slice, or a vector of integers or booleans, of which the host
+        needs the values. The dim is made whole if they are not in a row.
       axis: along which dim; by default in row-major order.
       assume_unique_indices: a hint.
 
     Raises:
       ArrayIndexError: a position is out of bounds.
-      ArgumentTypeError: positions are none, or on devices.
+      ArgumentTypeError: positions are no integers.
+      ConcretizationError: they are those of a traced function, which are not computed yet.
 
     >>> delete([1, 2, 3, 4], [0, 2])
     Array([2, 4], dtype=int64)
@@ -130,8 +125,8 @@ def insert(
     """Return an array with elements put in along a dim.
 
     Args:
-      obj: before which elements: an integer, a slice, or a vector of integers or booleans on the
-        host.
+      obj: before which elements: an integer, a slice, or a vector of integers or booleans, of
+        which the host needs the values.
       values: what is put in, converted to the type of the array; for one integer as much as it
         has along the dim, for others one for each position. It is broadcast.
       axis: along which dim; by default in row-major order.
@@ -139,7 +134,8 @@ def insert(
     Raises:
       ArrayIndexError: a position is out of bounds.
       ArgumentError: values do not fit.
-      ArgumentTypeError: positions are none, or on devices.
+      ArgumentTypeError: positions are no integers.
+      ConcretizationError: they are those of a traced function, which are not computed yet.
 
     >>> insert([1, 2, 3], 1, [8, 9]), insert([1, 2, 3], [0, 2], [8, 9])
     (Array([1, 8, 9, 2, 3], dtype=int64), Array([8, 1, 2, 9, 3], dtype=int64))

@@ -62,13 +62,20 @@ def holds_value(x: Any) -> bool:
     return is_value(x)
 
 
-def as_value(x: Any, name: str) -> Any:
+def as_value(x: Any, name: str, *, weak: bool = False) -> Any:
     """Return an array; data on the host is placed where new data goes.
 
     It is never `x` itself: a function may return it as it is, for its caller to assign to.
+
+    Args:
+      x: an array, or data on the host.
+      name: of the function.
+      weak: whether Python's numbers keep a weak type, as in JAX; in NumPy they do not.
     """
     if isinstance(x, Array):
         return copy.copy(x)
+    if weak and type(x) in KINDS:
+        return device_put(x)
     if is_value(x):
         return copy.copy(getattr(x, "raw_value", x))  # of a box with a value in it
     data = host_data(x, name)
@@ -80,6 +87,11 @@ def as_value(x: Any, name: str) -> Any:
 def as_values(name: str, *xs: Any) -> list[Any]:
     """Return arrays, each as `as_value` does."""
     return [as_value(x, name) for x in xs]
+
+
+def as_weak_values(name: str, *xs: Any) -> list[Any]:
+    """Return arrays, each as `as_value` does for functions that know weak types."""
+    return [as_value(x, name, weak=True) for x in xs]
 
 
 def as_view(x: Any, name: str) -> Any:

@@ -28,7 +28,7 @@ from gpushard.functions.checks import (
 from gpushard.functions.docstrings import described
 from gpushard.functions.values import is_committed, is_value, sharding_of
 from gpushard.geometry.format import Format
-from gpushard.geometry.sharding import Sharding
+from gpushard.geometry.sharding import GridSharding, Sharding
 from gpushard.numpy.arguments import as_list, as_value, holds_value, host_data, is_number, settle
 from gpushard.numpy.joining import stack
 from gpushard.numpy.manipulation import broadcast_to
@@ -36,7 +36,7 @@ from gpushard.numpy.public import public
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.table import creation as rows
-from gpushard.placement.defaults import default_sharding
+from gpushard.placement.defaults import default_sharding, everywhere
 from gpushard.placement.device_put import as_sharding, device_put
 from gpushard.typing import Shape
 
@@ -58,7 +58,8 @@ _creating = described(
 _like = described(
     a="the other one.",
     dtype="type of the elements; that of `a` by default.",
-    shape="the shape; that of `a` by default. One of another rank is laid out by default.",
+    shape="the shape; that of `a` by default. One of another rank is whole on each\n"
+    "    device of `a`.",
     order='must be "C" or None.',
     device="where it goes; by default as `a` lies.",
     out_sharding="the same.",
@@ -278,8 +279,10 @@ def full_like(
     sizes = own if shape is None else as_shape(shape)
     target = _element_type(kind if dtype is None else dtype)
     like = sharding_of(a)
-    if place is not None or like is None or len(sizes) != len(own):
+    if place is not None or like is None:
         return full(sizes, fill_value, target, device=device, out_sharding=out_sharding)
+    if not _fits(like, own, sizes):
+        like = everywhere(like).with_memory_kind(like.memory_kind)
     if not is_number(fill_value):
         x = full(sizes, fill_value, target)
         return x if sharding_of(x) == like else settle(x, like)
@@ -289,6 +292,12 @@ def full_like(
         return cast("Array", keys_of(keys))
     value = number_of(fill_value, target, "full_like", "fill_value")
     return made_on(rows.FULL, sizes, target, (value,), like, committed=is_committed(a))
+
+
+def _fits(sharding: Sharding, own: Shape, shape: Shape) -> bool:
+    """Whether the sharding of an array lays out another shape, too."""
+    grid = isinstance(sharding, GridSharding) and not sharding.unstacked
+    return shape == own or (grid and len(shape) == len(own))
 
 
 @_like
@@ -334,7 +343,8 @@ def empty_like(
     Args:
       prototype: the other one.
       dtype: type of the elements; that of `prototype` by default.
-      shape: the shape; that of `prototype` by default. One of another rank is laid out by default.
+      shape: the shape; that of `prototype` by default. One of another rank is whole on each
+        device of `prototype`.
       device: where it goes; by default as `prototype` lies.
     """
     return full_like(

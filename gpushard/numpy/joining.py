@@ -13,6 +13,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype, check_dims, integer, refuse_out
+from gpushard.functions.concrete import concrete
 from gpushard.functions.values import is_value
 from gpushard.numpy.arguments import as_value, host_data
 from gpushard.numpy.data_type import can_cast, result_type
@@ -268,11 +269,7 @@ def _edges(name: str, cuts: Any, n: int, *, even: bool) -> list[int]:
     ([0, 2, 3, 7], [0, 3, 5, 7])
     """
     if is_value(cuts) and cuts.ndim:
-        raise ArgumentTypeError(
-            f"{name}: positions on devices cannot say how large results are; give those of "
-            "numpy.asarray(indices_or_sections)",
-            argument="indices_or_sections",
-        )
+        cuts = concrete(cuts, name)
     if np.ndim(cuts):
         return [0, *(integer(cut, name, "indices_or_sections") for cut in cuts), n]
     parts = integer(cuts, name, "indices_or_sections")

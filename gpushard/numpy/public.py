@@ -13,7 +13,8 @@ from typing import Any, ParamSpec, TypeVar, cast, overload
 from gpushard.array import Array
 from gpushard.functions.docstrings import complete
 from gpushard.functions.values import Value, is_value, wanted
-from gpushard.numpy.arguments import as_values, operands, settle
+from gpushard.numpy.arguments import as_values, as_weak_values, settle
+from gpushard.numpy.arguments import operands as place_operands
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -25,11 +26,19 @@ def public(function: Callable[P, R], /) -> Callable[P, R]: ...
 
 @overload
 def public(
-    *, arrays: int = 0, operands: int = 0, **texts: str
+    *, arrays: int = 0, operands: int = 0, weak: bool = False, **texts: str
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
-def public(function: Any = None, /, *, arrays: int = 0, operands: int = 0, **texts: str) -> Any:
+def public(
+    function: Any = None,
+    /,
+    *,
+    arrays: int = 0,
+    operands: int = 0,
+    weak: bool = False,
+    **texts: str,
+) -> Any:
     """Make a function of values public: the one way to what all of them do with their arguments.
 
     Data on the host go where new data goes, or beside the arrays; `out_sharding` may be a
@@ -43,11 +52,12 @@ def public(function: Any = None, /, *, arrays: int = 0, operands: int = 0, **tex
       operands: how many of the first arguments are operands: numbers stay numbers, and data on
         the host stay there, as long as one of them is an array. With none of either the function
         gets all arguments as they are.
+      weak: whether Python's numbers become arrays of a weak type, as in JAX, and not of NumPy's.
       **texts: what arguments mean in all functions of a family.
     """
     module = sys._getframe(1).f_globals
     if function is None:
-        return lambda function: _public(function, arrays, operands, module, texts)
+        return lambda function: _public(function, arrays, operands, module, texts, weak=weak)
     return _public(function, 1, 0, module, {})
 
 
@@ -71,9 +81,12 @@ def _public(
     module: dict[str, Any],
     texts: dict[str, str],
     like: FunctionType | None = None,
+    *,
+    weak: bool = False,
 ) -> Any:
     value, copied, finish = Value, copy.copy, settle
-    prepare = _Arguments(function, like or function, arrays, operands)
+    place_each = as_weak_values if weak else as_values if arrays else place_operands
+    prepare = _Arguments(function, like or function, arrays or operands, place_each)
     is_first = arrays == 1 and like is None
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -98,15 +111,19 @@ def _public(
 class _Arguments:
     """What is done with the arguments of a function first; see `public`."""
 
-    __slots__ = ("_each", "_name", "_names", "_taken")
+    __slots__ = ("_name", "_names", "_place", "_taken")
 
     def __init__(
-        self, function: FunctionType, like: FunctionType, arrays: int, operands: int
+        self,
+        function: FunctionType,
+        like: FunctionType,
+        number: int,
+        place: Callable[..., list[Any]],
     ) -> None:
         self._name = function.__name__
-        self._each = bool(arrays)
+        self._place = place
         self._taken = None if like is function else frozenset(inspect.signature(like).parameters)
-        self._names = like.__code__.co_varnames[: arrays or operands]
+        self._names = like.__code__.co_varnames[:number]
 
     def __call__(self, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """Return arguments with arrays placed, and with a sharding for `out_sharding`."""
@@ -117,8 +134,7 @@ class _Arguments:
         named = [name for name in self._names[len(first) :] if name in kwargs]
         xs = [*first, *[kwargs[name] for name in named]]
         if len(xs) == number and not (number == len(first) == 1 and is_value(xs[0])):
-            place = as_values if self._each else operands
-            xs = place(self._name, *xs)
+            xs = self._place(self._name, *xs)
             kwargs |= zip(named, xs[len(first) :], strict=True)
             args = (*xs[: len(first)], *args[number:])
         if number and kwargs.get("out_sharding") is not None:

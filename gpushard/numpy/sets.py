@@ -102,10 +102,11 @@ def intersect1d(
 
     Args:
       assume_unique: makes no difference.
-      return_indices: whether to return where they are first in `ar1`, and in `ar2`, too.
+      return_indices: whether to return where they are first in `ar1`, and in `ar2`, too; for
+        places without an element that is the size of the array, which is out of its bounds.
     """
     x1, x2 = _alike(ar1, ar2)
-    wish = Wish((INDICES,) * bool(return_indices))
+    wish = Wish((INDICES,) * bool(return_indices), beyond=True)
     results = different("intersect1d", x1, wish, size, fill_value, isin(x1, x2))
     if not return_indices:
         return results[0]

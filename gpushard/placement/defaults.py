@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from gpushard.errors import ArgumentTypeError, MeshError, NoDeviceError
 from gpushard.frozen import dataclass
 from gpushard.functions.checks import as_shape
@@ -211,6 +213,21 @@ def default_sharding(shape: Shape) -> Sharding:
             return NamedSharding(default.mesh, spread(shape, default.mesh.shape))
         return NamedSharding(default.mesh, cut_spec(default.spec, shape))
     return SingleDeviceSharding(get_default_device())
+
+
+def everywhere(sharding: Sharding) -> Sharding:
+    """Return the sharding that puts an array of any rank whole on each device of another one.
+
+    The array goes to the memory of the devices, wherever the other sharding has its data.
+    """
+    if isinstance(sharding, NamedSharding):
+        return NamedSharding(sharding.mesh, _REPLICATED)
+    if isinstance(sharding, SingleDeviceSharding) and sharding.memory_kind == "device":
+        return sharding
+    devices: list[Any] = sorted(sharding.device_set, key=lambda device: device.id)
+    if len(devices) == 1:
+        return SingleDeviceSharding(devices[0])
+    return NamedSharding(Mesh(np.array(devices, object), ("devices",)), _REPLICATED)
 
 
 def get_mesh() -> Mesh | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, overload
 
 import numpy as np
@@ -13,7 +13,7 @@ from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.key_array import KeyArray
 from gpushard.array.partial import array_of
-from gpushard.errors import ArgumentTypeError
+from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import check_dtype, place_tiling
 from gpushard.functions.concrete import concrete
 from gpushard.functions.values import is_traced
@@ -94,6 +94,7 @@ def device_put(x: Any, device: Any = None, *, donate: Any = False, may_alias: An
     Raises:
       ShardingError: a sharding does not fit a shape.
       ArgumentTypeError: data is not numeric, or a placement is none of the above.
+      ArgumentError: `x` has an array twice, and donates it.
       DeletedArrayError: an array in `x` was deleted.
       OutOfMemoryError: a device has no room.
       TreeError: `device`, `donate` or `may_alias` is no prefix of `x`.
@@ -111,6 +112,7 @@ def device_put(x: Any, device: Any = None, *, donate: Any = False, may_alias: An
     leaves, structure = tree.flatten(x)
     places = _prefix(device, x, "device")
     donations, aliases = _prefix(donate, x, "donate"), _prefix(may_alias, x, "may_alias")
+    check_donated("device_put", _donated(leaves, donations), "donate")
     read = [_read_leaf(leaf) for leaf in leaves]
     for data, place in zip(read, places, strict=True):  # before any is placed
         if place is not None:
@@ -119,6 +121,16 @@ def device_put(x: Any, device: Any = None, *, donate: Any = False, may_alias: An
     put = [_put_leaf(*arguments) for arguments in zip(read, places, aliases, strict=True)]
     _give_up(leaves, donations)
     return tree.unflatten(structure, put)
+
+
+def implicitly_put(x: Any, what: str, device: Any = None) -> Any:
+    """Place an argument that a function takes, which transfer guards watch if it is on the host.
+
+    Numbers pass, as they do where they are operands.
+    """
+    if not isinstance(x, Array) and np.ndim(x):
+        check_transfer(HOST_TO_DEVICE, f"an argument of {what} on the host", explicit=False)
+    return device_put(x, device)
 
 
 @overload
@@ -174,6 +186,7 @@ def reshard(x: _T, sharding: Any, *, donate: bool = False) -> _T:
 
     Raises:
       ArgumentTypeError: a leaf is no `Array`.
+      ArgumentError: `x` has an array twice, and donates it.
       ShardingError: a sharding does not fit a shape.
 
     >>> import gpushard as gs
@@ -206,6 +219,8 @@ def resharded(x: _T, sharding: Any, argument: str, *, donate: bool = False) -> _
     targets = [_target(*each, argument) for each in zip(leaves, places, strict=True)]
     for leaf, target in zip(leaves, targets, strict=True):
         place_tiling(target, leaf.shape)
+    if donate:
+        check_donated("reshard", leaves, "donate")
     results = [x._moved(to, "reshard(x, sharding)") for x, to in zip(leaves, targets, strict=True)]
     _give_up(leaves, [donate] * len(leaves))
     result: _T = tree.unflatten(structure, results)
@@ -310,8 +325,29 @@ def _target(x: Array, place: Any, argument: str) -> Sharding:
     return as_sharding(place, x.ndim, argument)
 
 
+def check_donated(name: str, arrays: Sequence[Any], argument: str = "donate_argnums") -> None:
+    """Check that no array is donated twice in a call.
+
+    Raises:
+      ArgumentError: one is.
+    """
+    seen: set[int] = set()
+    for x in arrays:
+        if id(x) in seen:
+            raise ArgumentError(
+                f"{name}: {argument} donates one array of shape {x.shape} twice; donate it once, "
+                "or pass a copy, x.copy(), in the other place",
+                argument=argument,
+                shape=x.shape,
+            )
+        seen.add(id(x))
+
+
 def _give_up(sources: list[Any], donated: list[Any]) -> None:
     """Delete donated arrays, once nothing can fail any more."""
-    for x, give in zip(sources, donated, strict=True):
-        if give and isinstance(x, Array):
-            x.delete()
+    for x in _donated(sources, donated):
+        x.delete()
+
+
+def _donated(sources: list[Any], donated: list[Any]) -> list[Any]:
+    return [x for x, give in zip(sources, donated, strict=True) if give and isinstance(x, Array)]

@@ -21,7 +21,7 @@ from gpushard.ops.bind import bind
 from gpushard.ops.prng.distribution import Distribution, Domain
 from gpushard.ops.table import movement, random_order
 from gpushard.ops.table import random as table
-from gpushard.placement.device_put import as_host_array, device_put
+from gpushard.placement.device_put import as_host_array, implicitly_put
 from gpushard.random.distributions import randint
 from gpushard.random.keys import single_key
 from gpushard.random.placing import beside, bind_at, moved_to
@@ -86,7 +86,7 @@ def _array(x: Any, name: str, argument: str) -> Any:
     if is_value(x):
         return x
     host = np.array(x) if isinstance(x, list | tuple) else x
-    return device_put(as_host_array(host, argument)[0])
+    return implicitly_put(as_host_array(host, argument)[0], name)
 
 
 def choice(
@@ -220,13 +220,14 @@ def categorical(
       key: a key.
       logits: logarithms of probabilities, up to a constant; `axis` may be split over devices.
       axis: the dim of categories.
-      shape: of the result; the other dims of `logits`, or more dims in front of them.
+      shape: of the result; what the other dims of `logits` broadcast to, or more dims in front of
+        it. They broadcast only where categories are replaced.
       replace: whether a category can be drawn more than once along the dims in front.
       mode: of the Gumbel numbers that are added, as for `gumbel`.
       out_sharding: how the result is laid out.
 
     Raises:
-      ArgumentError: the shape does not end in the other dims of `logits`, or there are too few
+      ArgumentError: the other dims of `logits` do not broadcast to the shape, or there are too few
         categories to draw without replacement.
     """
     own = _array(logits, "categorical", "logits")
@@ -236,18 +237,21 @@ def categorical(
     n = own.shape[at]
     batch = tuple(m for d, m in enumerate(own.shape) if d != len(own.shape) + at)
     sizes = batch if shape is None else as_shape(shape)
-    lead = sizes[: len(sizes) - len(batch)]
-    if sizes[len(lead) :] != batch or len(sizes) < len(batch):
+    lead, last = sizes[: len(sizes) - len(batch)], sizes[max(len(sizes) - len(batch), 0) :]
+    fits = [m in ((n, 1) if replace else (n,)) for m, n in zip(batch, last, strict=False)]
+    if not all(fits) or len(sizes) < len(batch):
+        how = "broadcast to the last of them" if replace else "are the last of them"
         raise ArgumentError(
-            f"categorical: shape={sizes} must end in {batch}, the dims of logits without axis; put "
-            "others in front of them",
+            f"categorical: shape={sizes} does not fit {batch}, the dims of logits without axis, "
+            f"which {how}; put others in front",
             argument="shape",
             shape=sizes,
             logits=own.shape,
         )
     dtype, noise = dtype_of(table.GUMBEL, own.dtype), _noise(mode, "categorical")
     if replace:
-        noisy = sample(noise, key, (own,), (*lead, *own.shape), dtype)
+        front = len(last) + 1 + at
+        noisy = sample(noise, key, (own,), (*lead, *last[:front], n, *last[front:]), dtype)
         return moved_to(out_sharding, noisy.argmax(axis=at))
     draws = math.prod(lead)
     _check_enough(n, draws, False)

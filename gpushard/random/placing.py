@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from gpushard.array.array import Array, ConcreteArray
 from gpushard.functions.values import is_traced, is_value, wanted
-from gpushard.geometry.mesh import Mesh
-from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.partition_spec import PartitionSpec
-from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
+from gpushard.geometry.sharding import Sharding
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Params, Row
-from gpushard.placement.defaults import default_sharding
+from gpushard.placement.defaults import default_sharding, everywhere
 from gpushard.placement.device_put import as_sharding, device_put
 from gpushard.typing import Shape
 
@@ -56,20 +51,8 @@ def _sharding_of(out_sharding: Any, ndim: int, *operands: Any) -> Sharding:
 
 def new_data(x: Any) -> Array:
     """Return host data on the devices that new data goes to, on each of them all of it."""
-    placed: Array = device_put(x, _everywhere(default_sharding(x.shape)))
+    placed: Array = device_put(x, everywhere(default_sharding(x.shape)))
     return committed(placed, False)
-
-
-def _everywhere(sharding: Sharding) -> Sharding:
-    """Return what puts an array whole on all devices of a sharding, in their own memory."""
-    if isinstance(sharding, NamedSharding):
-        return NamedSharding(sharding.mesh, PartitionSpec())
-    if isinstance(sharding, SingleDeviceSharding) and sharding.memory_kind == "device":
-        return sharding
-    devices: list[Any] = sorted(sharding.device_set, key=lambda device: device.id)
-    if len(devices) == 1:
-        return SingleDeviceSharding(devices[0])
-    return NamedSharding(Mesh(np.array(devices, object), ("devices",)), PartitionSpec())
 
 
 def committed(x: Any, chosen: bool) -> Any:
@@ -83,4 +66,4 @@ def beside(key: Any, x: Any) -> Any:
     """Return a key on all devices of an array that it is used with, unless it is committed."""
     if not _has_place(key) or not _has_place(x) or key.committed:
         return key
-    return committed(device_put(key, _everywhere(x.sharding)), False)
+    return committed(device_put(key, everywhere(x.sharding)), False)

@@ -13,7 +13,7 @@ from gpushard.ops.bind import bind
 from gpushard.ops.prng.distribution import floats
 from gpushard.ops.table import elementwise, linalg, movement
 from gpushard.ops.table import random as table
-from gpushard.placement.device_put import device_put
+from gpushard.placement.device_put import implicitly_put
 from gpushard.random.distributions import binomial, exponential, generalized_normal, normal, uniform
 from gpushard.random.keys import split
 from gpushard.random.placing import moved_to
@@ -88,7 +88,7 @@ def multivariate_normal(
 
 def _factor(cov: Any, method: str) -> Any:
     """Return a matrix whose product with its transpose is a covariance."""
-    matrix = cov if isinstance(cov, Array) else device_put(cov)
+    matrix = cov if isinstance(cov, Array) else implicitly_put(cov, "multivariate_normal")
     if method == "eigh":
         squares, vectors = bind(linalg.EIGH, (matrix,), ("L",))
     else:

@@ -62,3 +62,22 @@ def out_of_memory(shortage: NoRoomError, live: Sequence[Any]) -> OutOfMemoryErro
         limit=limit,
         largest=names,
     )
+
+
+def of_operation(error: OutOfMemoryError, name: str, moves: str | None) -> OutOfMemoryError:
+    """Return the error of an operation that found no room.
+
+    Args:
+      error: what a device said.
+      name: of the operation.
+      moves: which operand it gathers, in words, where that may be why; None where it does not.
+    """
+    if "operation" in error.facts:
+        return error
+    message = f"{name}: {error}"
+    if moves is not None:
+        message += (
+            f". {moves}. Try: compute in blocks, of slices of that operand, or reshard the operands"
+            " so that less of it is gathered"
+        )
+    return OutOfMemoryError(message, **error.facts, operation=name, moves=moves)

@@ -26,6 +26,11 @@ __all__ = [
 ]  # fmt: skip
 
 
+def _of_type(result: Any, x: Any) -> Any:
+    """Return what was worked out with more digits in the type of an array of floats."""
+    return result if kind_of(x.dtype) != "f" else result.astype(x.dtype)
+
+
 @described()
 def zeta(x: Any, q: Any = None, /, *, out_sharding: Any = None) -> Array:
     """Return the Hurwitz zeta function: the sum of (k + q) ** -x over k from 0.
@@ -45,14 +50,14 @@ def polygamma(n: Any, x: Any, /, *, out_sharding: Any = None) -> Array:
     """Return derivatives of `digamma`.
 
     Args:
-      n: which, integers that are not negative.
+      n: which, integers that are not negative; floats if they are of the type of `x`.
 
     Raises:
       MissingLibraryError: SciPy is not installed.
     """
     x, n = as_value(x, "polygamma"), as_value(n, "polygamma")
     values = ew.float_power(-1.0, n + 1) * gamma(n + 1.0) * zeta(n + 1, x)
-    return settle(ew.where(n == 0, digamma(x), values), out_sharding)
+    return settle(_of_type(ew.where(n == 0, digamma(x), values), x), out_sharding)
 
 
 @public
@@ -76,7 +81,7 @@ def multigammaln(a: Any, d: Any, /, *, out_sharding: Any = None) -> Array:
     for j in range(1, dims):
         total = total + gammaln(a - j / 2)
     total = total + dims * (dims - 1) / 4 * np.log(np.pi)  # in double precision, as SciPy's
-    return ew.where(a > (dims - 1) / 2, total, np.nan)
+    return _of_type(ew.where(a > (dims - 1) / 2, total, np.nan), a)
 
 
 @public(arrays=2)
@@ -171,8 +176,10 @@ def softmax(x: Any, /, axis: Any = None, *, out_sharding: Any = None) -> Array:
     Array([0.5, 0.5], dtype=float64)
     """
     x = _inexact(x)
-    terms = ew.exp(x - x.max(from_end(axis, x.ndim, "softmax"), keepdims=True))
-    axes = from_end(axis, terms.ndim, "softmax")
+    axes = from_end(axis, x.ndim, "softmax")
+    if not x.size:
+        return x
+    terms = ew.exp(x - x.max(axes, keepdims=True))
     return terms / terms.sum(axes, keepdims=True)
 
 
@@ -186,6 +193,8 @@ def log_softmax(x: Any, /, axis: Any = None, *, out_sharding: Any = None) -> Arr
     """
     x = _inexact(x)
     axes = from_end(axis, x.ndim, "log_softmax")
+    if not x.size:
+        return x
     most = x.max(axes, keepdims=True)
     less = x - ew.where(ew.isfinite(most), most, 0)
     return less - ew.log(ew.exp(less).sum(axes, keepdims=True))

@@ -1,6 +1,7 @@
 """Special functions of each element: those that SciPy has as ufuncs.
 
-SciPy says what types they have; on the host it computes them, on GPUs CuPy does.
+SciPy says what types they have, but for float16 and bfloat16, which stay what they are: they are
+worked out in single precision. On the host SciPy computes them, on GPUs CuPy does.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from gpushard.ops.bind import bind
 from gpushard.ops.table.elementwise import COPY, WHERE
 from gpushard.ops.table.movement import RESHAPE
 from gpushard.placement.defaults import default_sharding, surroundings
-from gpushard.placement.device_put import device_put
+from gpushard.placement.device_put import implicitly_put
 from gpushard.transforms.executable import Executable, var_of
 from gpushard.transforms.frames import Frame, Names, innermost, merged
 from gpushard.transforms.graph import Graph, Var
@@ -67,7 +67,7 @@ def value_of(x: Any, what: str, frame: Frame | None) -> Value:
     if frame is not None:
         x = as_mapped(x, frame)
         return Value(x._value, x._names)
-    return Value(x if isinstance(x, Array) else device_put(x), ())
+    return Value(x if isinstance(x, Array) else implicitly_put(x, what), ())
 
 
 def outside(x: Value, frame: Frame | None) -> Any:

@@ -17,10 +17,10 @@ from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import UNCONSTRAINED, PartitionSpec
 from gpushard.geometry.sharding import Sharding
-from gpushard.placement.device_put import as_sharding, device_put
+from gpushard.placement.device_put import as_sharding, implicitly_put
 from gpushard.transforms.frames import settle
 from gpushard.transforms.mapped import Mapped, mapped
-from gpushard.transforms.signature import check_leaf
+from gpushard.transforms.signature import check_leaf, in_form_of
 from gpushard.transforms.steps import closed
 from gpushard.transforms.trace import Tracer
 
@@ -62,7 +62,10 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     places = tree.broadcast_prefix(shardings, x, lambda place: place is None, names=names)
     for leaf in leaves:
         check_leaf(leaf, "with_sharding_constraint", "x")
-    given = [leaf if isinstance(leaf, Array) else device_put(leaf) for leaf in leaves]
+    given = [
+        leaf if isinstance(leaf, Array) else implicitly_put(leaf, "with_sharding_constraint")
+        for leaf in leaves
+    ]
     ends = []
     for value, place in zip(given, places, strict=True):
         if place is None:
@@ -103,7 +106,7 @@ def _places(full: Any, prefix: Any, argument: str) -> list[Any]:
     subject = "the arguments" if argument == "in_shardings" else "the results"
     found = []
     for place in tree.broadcast_prefix(
-        prefix, full, lambda x: x is None, names=(argument, subject)
+        in_form_of(prefix, full), full, lambda x: x is None, names=(argument, subject)
     ):
         open_ended = isinstance(place, Format) and place.sharding is None
         found.append(None if open_ended else place)
@@ -164,7 +167,7 @@ def placed(
             if own is None and isinstance(x, ShapeDtypeStruct):
                 x = ShapeDtypeStruct(x.shape, x.dtype, end, x.weak_type)
             elif own is None:
-                x = device_put(x, end)
+                x = implicitly_put(x, what, end)
         except ShardingError as error:
             raise ShardingError(f"{what}: {label(number)}: {error}", **error.facts) from None
         found.append(x)
@@ -179,7 +182,7 @@ def placed(
         return found
     everywhere = NamedSharding(mesh, PartitionSpec())
     return [
-        x if end is not None or hasattr(x, "sharding") else device_put(x, everywhere)
+        x if end is not None or hasattr(x, "sharding") else implicitly_put(x, what, everywhere)
         for x, end in zip(found, ends, strict=True)
     ]
 

@@ -10,7 +10,9 @@ from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.aval import KEY, KeyDType
 from gpushard.array.data import Data, handle
 from gpushard.array.key_array import ELEMENT, KeyArray
+from gpushard.errors import OutOfMemoryError
 from gpushard.movement.buffer import ShardedBuffer, devices_of
+from gpushard.runtime.reclaim import of_operation
 from gpushard.transforms.costs import received
 from gpushard.transforms.graph import Graph, Run, Step, Var, lines
 from gpushard.transforms.regions import fused
@@ -87,13 +89,22 @@ class Executable:
         held: list[Any] = inputs  # not a copy, which would keep all of them until the end
         held += (*self._constants, *self._rest, *self._hosted)
         for run, operands, numbers, to, ended in self._calls:
-            made = run([held[at] for at in operands], numbers)
+            try:
+                made = run([held[at] for at in operands], numbers)
+            except OutOfMemoryError as error:
+                raise self._explained(error, run) from None
             for at, buffer in zip(to, made, strict=True):
                 held[at] = buffer
             made = buffer = None  # type: ignore[assignment]
             for at in ended:
                 held[at] = None
         return [held[at] for at in self._results]
+
+    def _explained(self, error: OutOfMemoryError, run: Run) -> OutOfMemoryError:
+        """Return the error of a call, which says what operation it is."""
+        step = next(step for step in self.parts if step.run is run)
+        moves = getattr(getattr(run, "__self__", run), "moves", None)
+        return of_operation(error, step.name, moves)
 
 
 def _noted(step: Step) -> str:

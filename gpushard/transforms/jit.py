@@ -22,7 +22,7 @@ from gpushard.errors import ArgumentTypeError
 from gpushard.frozen import dataclass
 from gpushard.options import DISABLE_JIT, LOG_COMPILES
 from gpushard.placement.defaults import default_sharding, surroundings
-from gpushard.placement.device_put import device_put
+from gpushard.placement.device_put import check_donated, device_put, implicitly_put
 from gpushard.profiler import span
 from gpushard.runtime.runtime import Device
 from gpushard.transforms import bodies
@@ -172,12 +172,13 @@ class Jitted:
             return self._inlined(args, kwargs)
         options = self._options
         leaves, key, call = self._prepared(args, kwargs)
-        compiled = self._cache.get(key)
-        if compiled is None or compiled is _LOOKALIKES:
-            compiled = self._compiled(key, leaves, call)
         given_up: list[Any] = []
         if any(options.donated):
             given_up = [x for x in donated(options.donated, args, kwargs) if isinstance(x, Array)]
+            check_donated(self._what, given_up)
+        compiled = self._cache.get(key)
+        if compiled is None or compiled is _LOOKALIKES:
+            compiled = self._compiled(key, leaves, call)
         with span(self._what):
             return compiled.call(leaves, given_up)
 
@@ -200,21 +201,24 @@ class Jitted:
         if not self._plain:
             args, kwargs, statics = self.split(args, kwargs)
         leaves, structure = flattened(args, kwargs)
-        label = labelled(self._fun, args, kwargs)
+        label = labelled(self._fun, args, kwargs, statics)
         if self._options.in_shardings is not None:
             leaves = placed(leaves, args, kwargs, self._options.in_shardings, self._what, label)
         if self._options.device is not None:
-            leaves = self._options.moved(leaves, device_put)
+            leaves = self._options.moved(leaves, self._put)
         key: list[Any] = [structure, *surroundings()]
         for number, x in enumerate(leaves):
             kind = type(x)
             if kind is not ConcreteArray and not is_keys(x):
                 check_leaf(x, self._what, label(number))
-                x = leaves[number] = device_put(x)
+                x = leaves[number] = implicitly_put(x, self._what)
             key += (x._held().tiling, x._dtype, x._committed, x._weak_type)
         if statics:
             key.append(tuple((name, exact_key(x)) for name, x in statics.items()))
         return leaves, tuple(key), (structure, statics, label)
+
+    def _put(self, x: Any, device: Any) -> Any:
+        return implicitly_put(x, self._what, device)
 
     def split(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
         """Return arguments without those that are static, and these."""
@@ -268,7 +272,7 @@ class Jitted:
         options = self._options
         args, kwargs, statics = self.split(args, kwargs)
         leaves, structure = tree.flatten((args, kwargs))
-        label = labelled(self._fun, args, kwargs)
+        label = labelled(self._fun, args, kwargs, statics)
         for number, x in enumerate(leaves):
             check_leaf(x, self._what, label(number))
             leaves[number] = inside(x)
@@ -298,7 +302,7 @@ class Jitted:
             )
         own_args, own_kwargs, statics = self.split(args, kwargs)
         leaves, structure = tree.flatten((own_args, own_kwargs))
-        label = labelled(self._fun, own_args, own_kwargs)
+        label = labelled(self._fun, own_args, own_kwargs, statics)
         if self._options.in_shardings is not None:
             leaves = placed(
                 leaves, own_args, own_kwargs, self._options.in_shardings, self._what, label
@@ -355,7 +359,7 @@ class Jitted:
         """Return what it does with arguments of which shape and type are enough, and gives."""
         args, kwargs, statics = self.split(args, kwargs)
         leaves, structure = tree.flatten((args, kwargs))
-        label = labelled(self._fun, args, kwargs)
+        label = labelled(self._fun, args, kwargs, statics)
         leaves = self._shaped(leaves, label)
         frame = innermost()
         if frame is not None:

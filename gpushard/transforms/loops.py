@@ -15,6 +15,7 @@ import numpy as np
 from gpushard import tree
 from gpushard.errors import ArgumentTypeError
 from gpushard.frozen import dataclass
+from gpushard.functions.checks import number_of
 from gpushard.movement.host import read_host
 from gpushard.ops.bind import bind
 from gpushard.ops.table.elementwise import ufunc_row
@@ -219,7 +220,8 @@ def fori_loop(
 
     Raises:
       ArgumentTypeError: the value changes its structure, shapes or types; lower or upper is no
-        integer without dims.
+        integer without dims, or they have two types.
+      ArgumentRangeError: upper is a Python integer that the type of lower cannot hold.
 
     >>> import gpushard as gs
     >>> gs.lax.fori_loop(0, 5, lambda i, total: total + i, 0)
@@ -227,10 +229,10 @@ def fori_loop(
     """
     check_function(body_fun, "fori_loop")
     check_unroll(1 if unroll is None else unroll, "fori_loop")
-    start = scalar(lower, "fori_loop", "lower", "iu")
     if type(lower) is int and type(upper) is int:
+        start = scalar(lower, "fori_loop", "lower", "iu")
         return _times(body_fun, start, upper - lower, init_val)
-    end = scalar(upper, "fori_loop", "upper", "iu")
+    start, end = _bounds(lower, upper)
     frame = innermost()
     if start.names or end.names:  # each element goes through a range of its own
 
@@ -241,6 +243,23 @@ def fori_loop(
         state = (outside(start, frame), outside(end, frame), init_val)
         return _while("fori_loop", lambda state: state[0] < state[1], step, state, (body_fun,))[2]
     return _times(body_fun, start, end, init_val)
+
+
+def _bounds(lower: Any, upper: Any) -> tuple[Value, Value]:
+    """Return the bounds of a range, of one type unless one is a number of Python's."""
+    start = scalar(lower, "fori_loop", "lower", "iu")
+    end = scalar(upper, "fori_loop", "upper", "iu")
+    types = [x.array.dtype for x in (start, end) if not x.array.weak_type]
+    if len(types) == 2 and types[0] != types[1]:
+        raise ArgumentTypeError(
+            f"fori_loop: lower is {types[0]} and upper is {types[1]}; convert one with astype, or "
+            "give a Python integer",
+            argument="upper",
+            dtypes=tuple(types),
+        )
+    if type(upper) is int and types:
+        number_of(upper, types[0], "fori_loop", "upper")  # which the count would never reach
+    return start, end
 
 
 def _times(body_fun: Any, start: Value, end: Value | int, init_val: Any) -> Any:

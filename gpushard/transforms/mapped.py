@@ -29,7 +29,7 @@ from gpushard.ops.programs.move import Replace
 from gpushard.ops.row import Params, Row
 from gpushard.ops.scalars import KINDS
 from gpushard.ops.table.movement import BROADCAST_TO, RESHAPE, index, transposed
-from gpushard.placement.device_put import device_put
+from gpushard.placement.device_put import implicitly_put
 from gpushard.transforms.frames import Frame, NamedDim, Names, Source, find, innermost, merged
 from gpushard.transforms.traced import Traced
 from gpushard.typing import HostArray, Shape
@@ -271,7 +271,8 @@ def as_mapped(x: Any, frame: Frame) -> Mapped:
         x._check_open()
         return brought(x, frame.mesh) if frame.brings else x
     if type(x) is not ConcreteArray and not isinstance(x, Array):
-        x = device_put(x, None if frame.mesh is None else NamedSharding(frame.mesh, P()))
+        place = None if frame.mesh is None else NamedSharding(frame.mesh, P())
+        x = implicitly_put(x, frame.what, place)
     return mapped(copy.copy(_lifted(x, frame.mesh)), (), frame, None)
 
 

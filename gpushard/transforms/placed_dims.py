@@ -26,7 +26,7 @@ from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.ops.rule import Splits
-from gpushard.placement.device_put import device_put
+from gpushard.placement.device_put import implicitly_put
 from gpushard.transforms.frames import Frame, Names
 from gpushard.transforms.mapped import Mapped, mapped, spread
 from gpushard.typing import Shape
@@ -133,7 +133,7 @@ def _reshape(old: Shape, new: Shape) -> Callable[[Any], Any]:
 def _placed(x: Any, sharding: Sharding, tiling: Tiling) -> Any:
     """Return an array, or data on the host, where it is wanted."""
     if not isinstance(x, Array):
-        return device_put(x, sharding)
+        return implicitly_put(x, "shard_map", sharding)
     if x._held().tiling is tiling:
         return x
     return x._moved(sharding, "what goes into or out of a mapped function")

@@ -10,6 +10,7 @@ from gpushard import tree
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.values import is_traced
 from gpushard.placement.defaults import local_devices
+from gpushard.placement.device_put import check_donated
 from gpushard.runtime.current import current
 from gpushard.runtime.runtime import Device, Runtime
 from gpushard.transforms.arguments import indices_of, with_statics
@@ -99,7 +100,7 @@ def pmap(
             )
         else:
             pool = tuple(devices), True
-        call = Opened(fun, what, (given, kwargs), in_axes, axis_name, size, pool)
+        call = Opened(fun, what, (given, kwargs), in_axes, axis_name, size, pool, fixed)
         if global_arg_shapes is not None:
             call.check_shapes(given, global_arg_shapes)
         return call, fixed, gone
@@ -107,11 +108,13 @@ def pmap(
     @functools.wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
         own, fixed, gone = opened(args, kwargs)
+        # those of a call around go on
+        leaves = tree.leaves([args[n] for n in gone]) if gone else ()
+        given_up = [x for x in leaves if is_array(x) and not is_traced(x)]
+        check_donated(what, given_up)
         result = own.run(_with(fun, fixed) if fixed else fun, out_axes)
-        for n in gone:
-            for leaf in tree.leaves(args[n]):
-                if is_array(leaf) and not is_traced(leaf):  # those of a call around go on
-                    leaf.delete()
+        for x in given_up:
+            x.delete()
         return result
 
     def lower(*args: Any, **kwargs: Any) -> Lowered:

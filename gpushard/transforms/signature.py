@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -71,13 +71,24 @@ def place_of(f: Any) -> str:
     return "a function" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
-def labelled(f: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[[int], str]:
-    """Return what names a leaf of the arguments by its number: "argument x['a'] of shape (3,)"."""
+def labelled(
+    f: Any, args: Sequence[Any], kwargs: dict[str, Any], static: Collection[Any] = ()
+) -> Callable[[int], str]:
+    """Return what names a leaf of the arguments by its number: "argument x['a'] of shape (3,)".
+
+    Args:
+      f: the function.
+      args: its arguments, without those that are static.
+      kwargs: likewise.
+      static: the numbers of those that are static, and maybe names.
+    """
 
     def label(number: int) -> str:
         path, leaf = tree.leaves_with_path((tuple(args), kwargs))[number]
         first = path[1]
-        names = parameter_names(f, len(args))
+        skipped = {n for n in static if isinstance(n, int)}
+        every = enumerate(parameter_names(f, len(args) + len(skipped)))
+        names = [name for n, name in every if n not in skipped]
         name = names[first.idx] if hasattr(first, "idx") else str(first.key)
         rest = tree.keystr(path[2:])
         shape = f" of shape {np.shape(leaf)}" if hasattr(leaf, "shape") else ""
@@ -92,16 +103,12 @@ def parameter_names(f: Any, count: int) -> list[str]:
         parameters = list(inspect.signature(f).parameters.values())
     except (TypeError, ValueError):
         parameters = []
-    names = []
-    for number in range(count):
-        own = parameters[min(number, len(parameters) - 1)] if parameters else None
-        if own is None or own.kind in (own.KEYWORD_ONLY, own.VAR_KEYWORD):
-            names.append(str(number))
-        elif own.kind is own.VAR_POSITIONAL:
-            names.append(f"{own.name}[{number - len(parameters) + 1}]")
-        else:
-            names.append(own.name)
-    return names
+    named = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    others = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None)
+    beyond = range(count - len(named))
+    return named[:count] + [
+        str(len(named) + n) if others is None else f"{others}[{n}]" for n in beyond
+    ]
 
 
 def is_array(x: Any) -> bool:
@@ -281,6 +288,14 @@ def by_position(prefix: Any) -> Any:
     return tuple(prefix) if isinstance(prefix, list) else prefix
 
 
+def in_form_of(prefix: Any, full: Any) -> Any:
+    """Return a prefix of what a function returns, for which a list is as good as a tuple."""
+    kind = type(full)
+    if kind in (list, tuple) and type(prefix) in (list, tuple):
+        return kind(prefix)
+    return prefix
+
+
 def result_names(structure: Any) -> list[str]:
     """Return what errors call the leaves of what a function returns."""
     return ["the result" + tree.keystr(path) for path in structure.leaf_paths()]
@@ -296,6 +311,7 @@ def each_result(
     if type(places) is int and is_array(out):
         return outside(out, places, "the result", *more)
     leaves, structure = tree.flatten(out)
+    places = in_form_of(places, out)
     each = tree.broadcast_prefix(places, out, lambda x: x is None, names=(argument, "the result"))
     made = [
         outside(leaf, place, name, *more)

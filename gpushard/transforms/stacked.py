@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ from gpushard.geometry.sharding_spec import (
 )
 from gpushard.geometry.tiling import Tiling
 from gpushard.ops.rule import Splits
-from gpushard.placement.device_put import device_put
+from gpushard.placement.device_put import implicitly_put
 from gpushard.transforms.frames import Frame, Names, innermost
 from gpushard.transforms.mapped import Mapped, as_mapped, brought, mapped, spread
 from gpushard.transforms.placed_dims import relabel
@@ -304,7 +304,7 @@ def stacked(x: Any, axis: int | None, names: Names, frame: StackedFrame, number:
         kept = tuple([axes if frame.axis not in axes else () for axes in others])
     way = _way(mesh, frame.axis, frame.sizes, shape, lead, axis, kept)
     if not array:
-        x = device_put(x, way.whole)
+        x = implicitly_put(x, "pmap", way.whole)
     elif x._held().tiling is not way.whole_tiling and x._sharding != way.outside:
         x = x._moved(way.whole, "pmap")
     value = relabel(x, way.named_tiling, way.named, inside=True)
@@ -374,6 +374,7 @@ class Opened:
       size: how long it is, if that is said.
       pool: devices, and whether all of them are to be used; None where each may have several
         elements.
+      static: the numbers of arguments that are static, and not among these.
     """
 
     __slots__ = ("_dims", "_fun", "_names", "_together", "frame", "leaves")
@@ -387,9 +388,10 @@ class Opened:
         axis: Hashable,
         size: int | None,
         pool: tuple[tuple[Any, ...], bool | None],
+        static: Collection[int] = (),
     ) -> None:
         args, kwargs = given
-        label = labelled(fun, args, kwargs)
+        label = labelled(fun, args, kwargs, static)
         self.leaves, self._dims, size, self._together = mapped_arguments(
             args, kwargs, in_axes, size, label, (what, "in_axes")
         )

@@ -17,7 +17,7 @@ from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
 from gpushard.frozen import dataclass
 from gpushard.geometry.format import Format, Layout
 from gpushard.movement.buffer import devices_of
-from gpushard.placement.device_put import device_put
+from gpushard.placement.device_put import check_donated, implicitly_put
 from gpushard.transforms.costs import costs
 from gpushard.transforms.executable import Executable, array_of, launches_of
 from gpushard.transforms.fold import folded
@@ -415,12 +415,13 @@ class Compiled(_Stage):
                 f"{_shown(own.in_tree)}; call it as it was lowered",
                 argument="args",
             )
-        arrays = [x if isinstance(x, Array) else device_put(x) for x in leaves]
+        arrays = [x if isinstance(x, Array) else implicitly_put(x, own.what) for x in leaves]
         self._check(arrays)
+        given_up = [x for x, donated in zip(arrays, own.donated, strict=True) if donated]
+        check_donated(own.what, given_up)
         buffers = [x._live() for x in arrays]
-        for x, donated in zip(arrays, own.donated, strict=True):
-            if donated:
-                x.delete()
+        for x in given_up:
+            x.delete()
         made = self._executable.run(buffers)
         results = [
             array_of(buffer, var, keys=key)

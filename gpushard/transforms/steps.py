@@ -91,7 +91,7 @@ def resharded(x: Var, sharding: Sharding, wanted: Sharding | None = None, watch:
     if to is not x.tiling:
         runtime = devices_of(x.tiling)[0].runtime
         mover = Mover(runtime, x.tiling, to, x.dtype.itemsize, "reshard")
-        run, nbytes = functools.partial(_move, mover, watch), mover.nbytes
+        run, nbytes = _Move(mover, watch or None), mover.nbytes
         moving = received(x, to)
     return Step("reshard", run, (x,), (moved,), moved=moving, nbytes=nbytes, wanted=wanted)
 
@@ -100,10 +100,19 @@ def _same(given: Sequence[ShardedBuffer], numbers: Any) -> list[ShardedBuffer]:
     return [given[0]]
 
 
-def _move(mover: Mover, watch: str, given: Sequence[ShardedBuffer], _: Any) -> list[ShardedBuffer]:
-    if watch:
-        check_gather(watch)
-    return [mover(given[0])]
+class _Move:
+    """Brings a value elsewhere; `moves` is what a gather guard says of it, None if nothing."""
+
+    __slots__ = ("_mover", "moves")
+
+    def __init__(self, mover: Mover, moves: str | None) -> None:
+        self._mover = mover
+        self.moves = moves
+
+    def __call__(self, given: Sequence[ShardedBuffer], _: Any) -> list[ShardedBuffer]:
+        if self.moves is not None:
+            check_gather(self.moves)
+        return [self._mover(given[0])]
 
 
 def received(x: Var, to: Tiling) -> int:

@@ -29,7 +29,7 @@ from gpushard.ops.dispatch import check_out, create, program_for
 from gpushard.ops.operand import Hosted, Operand, Scalar, Sharded
 from gpushard.ops.row import Params, Row
 from gpushard.ops.scalars import KINDS
-from gpushard.placement.device_put import device_put
+from gpushard.placement.device_put import implicitly_put
 from gpushard.runtime.runtime import Runtime
 from gpushard.transforms.captured import Guard
 from gpushard.transforms.executable import array_of, var_of
@@ -191,7 +191,7 @@ class Trace:
         if isinstance(x, Tracer):
             x._trace.check_open(x)
         elif not isinstance(x, ConcreteArray):
-            x = device_put(x)
+            x = implicitly_put(x, self.what)
         held = x._held()
         known = self._lifted.get(id(held))
         if known is not None:

@@ -116,6 +116,19 @@ def test_softmax_keeps_shardings(entries: Any, axis: int) -> None:
         assert function(x, axis).sharding == x.sharding
 
 
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)])
+def test_softmax_of_nothing(shape: tuple[int, ...]) -> None:
+    x = put(np.zeros(shape, np.float32))
+    for function in (nn.softmax, nn.log_softmax, gs.special.softmax, gs.special.log_softmax):
+        for axis in (None, 0, -1):
+            found = function(x, axis)
+            assert (found.shape, found.dtype) == (shape, np.float32)
+            assert gs.jit(lambda x, f=function, axis=axis: f(x, axis))(x).shape == shape
+        with pytest.raises(gs.errors.AxisError):
+            function(x, 2)
+    assert nn.softmax(x, where=np.ones(shape, bool)).shape == shape
+
+
 def test_weights_of_exponentials() -> None:
     data, weights = numbers((8, 6)), numbers((6,), "d", "b")
     where = numbers((8, 6), "d", "w") > 0

@@ -12,6 +12,7 @@ import pytest
 
 import gpushard as gs
 from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
+from gpushard.legacy import OpSharding
 from gpushard.numpy import ranges
 from gpushard.ops.aval import Aval
 from gpushard.ops.row import Row, Site
@@ -279,12 +280,53 @@ def test_likes_lie_alike() -> None:
     same(found, np.full((9, 2), 3))
     assert found.sharding == x.sharding
     assert gnp.empty_like(x).sharding == x.sharding
-    assert gnp.zeros_like(x, shape=(4,)).sharding.num_devices == 1
     assert gnp.zeros_like(x, device=gs.devices()[2]).devices() == {gs.devices()[2]}
     assert not gnp.zeros_like(gnp.arange(3)).committed
     same(gnp.full_like(x, [1, 2, 3]), np.full_like(data, [1, 2, 3]))
     assert gnp.full_like(x, [1, 2, 3]).sharding == x.sharding
     same(gnp.zeros_like([1, 2]), np.zeros_like([1, 2]))
+
+
+LIKES: dict[str, Any] = {
+    "zeros_like": (gnp.zeros_like, 0),
+    "ones_like": (gnp.ones_like, 1),
+    "empty_like": (gnp.empty_like, 0),
+    "full_like": (lambda x, **how: gnp.full_like(x, 7, **how), 7),
+    "full_like of an array": (lambda x, **how: gnp.full_like(x, np.asarray(7), **how), 7),
+    "numpy.zeros_like": (np.zeros_like, 0),
+    "lax.full_like": (lambda x, **how: gs.lax.full_like(x, 7, **how), 7),
+}
+GRID = "{devices=[4,2]<=[8]}"
+LIKED: dict[str, Any] = {
+    "a device": lambda data: gs.device_put(data, gs.devices()[3]),
+    "host memory": lambda data: gs.device_put(
+        data, gs.SingleDeviceSharding(gs.devices()[3], memory_kind="pinned_host")
+    ),
+    "a mesh": lambda data: put(data, "x", "y"),
+    "replicas": lambda data: put(data),
+    "pmap": lambda data: gs.pmap(lambda row: row + 0)(data),
+    "listed": lambda data: gs.device_put(
+        data, gs.sharding.GSPMDSharding(gs.devices(), OpSharding.from_string(GRID))
+    ),
+    "nobody's choice": gnp.asarray,
+}
+
+
+@pytest.mark.parametrize("shape", [None, (5, 2), (4, 3), (3,), (), (2, 2, 2), (0, 3)], ids=str)
+@pytest.mark.parametrize("layout", LIKED)
+@pytest.mark.parametrize("name", LIKES)
+def test_likes_stay_on_the_devices(name: str, layout: str, shape: Any) -> None:
+    like, element = LIKES[name]
+    x = LIKED[layout](value((8, 2), "f"))
+    found = like(x) if shape is None else like(x, shape=shape)
+    sizes = x.shape if shape is None else shape
+    same(found, np.full(sizes, element, np.float32))
+    assert found.devices() == x.devices() and found.committed == x.committed
+    assert found.sharding.memory_kind == x.sharding.memory_kind
+    if sizes == x.shape:
+        assert found.sharding == x.sharding
+    elif len(sizes) != 2:
+        assert found.sharding.is_fully_replicated
 
 
 def test_places() -> None:

@@ -159,6 +159,11 @@ def test_sets_of_different_elements(one: list[int], two: list[int]) -> None:
         same(getattr(gnp, name)(x, y, True), getattr(np, name)(a, b, True))
     found = gnp.intersect1d(x, y, return_indices=True)
     same(found, np.intersect1d(a, b, return_indices=True))
+    several = gnp.intersect1d(x, y, return_indices=True, size=len(a) + 2, fill_value=-1)
+    wanted = np.intersect1d(a, b, return_indices=True)
+    for result, part, fill in zip(several, wanted, (-1, len(a), len(b)), strict=True):
+        missing = len(a) + 2 - len(part)
+        np.testing.assert_array_equal(np.asarray(result), [*part, *[fill] * missing])
     again = gnp.intersect1d(put(np.repeat(a, 2), "y"), y, return_indices=True)
     same(again, np.intersect1d(np.repeat(a, 2), b, return_indices=True))
 

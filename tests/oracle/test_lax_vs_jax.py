@@ -256,6 +256,16 @@ for _name in ["add", "mul", "max", "min"]:
             mapped=False,
         )
 CASES |= {
+    **{
+        f"reduce_window {padding} of {lengths}": _Case(
+            lambda lax, x, padding=padding: lax.reduce_window(
+                x, np.float64(np.inf), lax.min, (2, 1), (2, 1), padding, (2, 3)
+            ),
+            f"f8:{lengths}",
+        )
+        for padding in ("SAME", "SAME_LOWER", "VALID")
+        for lengths in ("3,6", "4,6", "2,6", "5,1")
+    },
     "reduce_window one dim": _Case(
         lambda lax, x: lax.reduce_window(x, -np.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1)),
         "f8:2,4,6,3",

@@ -103,7 +103,8 @@ def _bounds(dtype: str) -> list[tuple[int, int]]:
     least, most = int(info.min), int(info.max)
     narrow = [(least, most + 1)] if info.bits < 64 else []
     long = [(0, 100003)] * (info.bits >= 32) + [(5, (1 << 40) + 15)] * (info.bits == 64)
-    return [(3, 101), (0, 64), (least, most), *narrow, *long]
+    empty = [(5, 5), (7, 3)]
+    return [(3, 101), (0, 64), (least, most), *empty, *narrow, *long]
 
 
 def test_integers(jax: ModuleType) -> None:
@@ -202,6 +203,9 @@ ORDERS: dict[str, Callable[[Any, Any], Any]] = {
     "weighted choice": lambda r, key: r.choice(key, 10, (30, 2), p=WEIGHTS),
     "both": lambda r, key: r.choice(key, 10, (3, 2), replace=False, p=WEIGHTS),
     "categorical of more bits": lambda r, key: r.categorical(key, LOGITS, 1, (40, 2), mode="high"),
+    "categorical of logits that broadcast": lambda r, key: r.categorical(
+        key, LOGITS[:, :1, None], 0, (3, 4, 5)
+    ),
     "categorical along dim 0": lambda r, key: r.categorical(key, LOGITS, 0, (40, 3)),
 }
 

@@ -362,6 +362,39 @@ def test_bounds_on_devices_are_cut_to_the_type() -> None:
     assert set(found[:, 2]) == {9}
 
 
+@pytest.mark.parametrize("place", [np.asarray, gs.device_put, int], ids=["host", "device", "int"])
+def test_bounds_beyond_a_type_are_those_of_the_type(place: Any) -> None:
+    def draw(low: int, high: int) -> set[int]:
+        many = random.randint(random.key(1), (2999,), place(low), place(high), "int8")
+        return set(np.asarray(many).tolist())
+
+    assert draw(-1000, -127) == {-128}
+    assert draw(-1000, -126) == {-128, -127}
+    assert draw(-1000, 1000) == set(range(-128, 128))
+    assert draw(126, 1000) == {126, 127}
+    assert draw(500, 600) == {127} and draw(-600, -500) == {-128}
+
+
+@pytest.mark.parametrize("place", [np.asarray, gs.device_put, int], ids=["host", "device", "int"])
+@pytest.mark.parametrize(("low", "high"), [(5, 5), (5, 4), (5, -3000), (-7, -7)])
+def test_an_empty_range_gives_its_lower_bound(low: int, high: int, place: Any) -> None:
+    for dtype in ("int8", "int64"):
+        drawn = random.randint(random.key(1), (9,), place(low), place(high), dtype)
+        assert set(np.asarray(drawn).tolist()) == {low}
+
+
+def test_categories_of_logits_that_broadcast() -> None:
+    logits = np.log(np.array([[[0.1, 0.9]], [[0.9, 0.1]], [[1e-9, 1]]]))
+    drawn = np.asarray(random.categorical(random.key(3), logits, shape=(200, 3, 50)))
+    np.testing.assert_allclose(drawn.mean((0, 2)), [0.9, 0.1, 1], atol=0.02)
+    assert drawn[:, :, 0].tolist() != drawn[:, :, 1].tolist()
+    for axis, moved in ((0, (2, 3, 1)), (1, (3, 2, 1)), (-2, (3, 2, 1))):
+        again = random.categorical(
+            random.key(3), np.moveaxis(logits, -1, axis).reshape(moved), axis, (5, 3, 4)
+        )
+        assert again.shape == (5, 3, 4)
+
+
 def test_arrays_that_are_shuffled_stay_as_they_are() -> None:
     x = gs.device_put(np.arange(9.0))
     y = random.shuffle(random.key(1), x)

@@ -49,6 +49,34 @@ def test_out_of_memory_names_the_five_largest_arrays():
         del arrays
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, gs.jit], ids=["eager", "jit"])
+@pytest.mark.parametrize(
+    ("name", "call", "gathered"),
+    [
+        ("matmul", lambda x: x @ x, True),
+        ("inv", gs.numpy.linalg.inv, True),
+        ("sort", lambda x: gs.numpy.sort(x.ravel()), True),
+        ("add", lambda x: x[:, None] + x, False),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_out_of_memory_names_the_operation_and_what_it_gathers(wrap, name, call, gathered):
+    with runtime(host_devices=8, host_domains=8, memory_limit=30_000):
+        x = gs.numpy.full(
+            (64, 64), 1.0, device=gs.NamedSharding(gs.make_mesh((8,), "x"), gs.P("x"))
+        )
+        with pytest.raises(gs.errors.OutOfMemoryError) as caught:
+            wrap(call)(x).block_until_ready()
+        error = caught.value
+        assert error.limit == 30_000 and error.operation and "room for" in str(error)
+        if gathered:
+            assert f"{name} gathers its operand of shape" in error.moves in str(error)
+            assert "Try: " in str(error)
+        else:
+            assert error.moves is None and error.operation == name
+        assert np.asarray(x + 1).sum() == 2 * 64 * 64
+
+
 def test_a_child_of_a_thread_in_a_step_collects_again():
     with runtime(host_devices=1) as rt:
         before = gc.get_threshold()

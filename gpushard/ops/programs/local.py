@@ -111,7 +111,8 @@ class Computation:
             if isinstance(x, Scalar)
         ]
         self._before = _before(case, call)
-        self._watched = _watched(case, call) if self._before else None
+        self.moves = _watched(case, call) if self._before else None
+        """What it moves, in words, where a gather guard minds; else None."""
         self._after = [
             (n, Mover(case.runtime, x.tiling, end.tiling, x.aval.dtype.itemsize, row.name))
             for n, (end, x) in enumerate(zip(call.ends, call.results, strict=True))
@@ -152,8 +153,8 @@ class Computation:
         """Run it, with all that comes before and after it."""
         scalars = self._converted(numbers) if numbers else ()
         if self._before:
-            if self._watched is not None:
-                check_gather(self._watched)
+            if self.moves is not None:
+                check_gather(self.moves)
             operands = list(operands)
             for at, move in self._before:
                 operands[at] = move(operands[at])

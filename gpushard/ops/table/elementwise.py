@@ -24,6 +24,7 @@ from gpushard.typing import LocalArray, Shape
 
 _LOGICAL = (np.logical_and, np.logical_or, np.logical_xor, np.logical_not)
 _COMPARISONS = (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
+_HALF = np.dtype(np.float16)
 _OF_ANGLES = (np.rad2deg, np.deg2rad, np.degrees, np.radians)
 """CuPy multiplies by a constant that it rounds to the type of the operand."""
 
@@ -50,8 +51,8 @@ def _rule(avals: Sequence[Aval], params: Params, results: int = 1) -> Rule:
 def _loop(ufunc: np.ufunc, promoting: tuple[Any, ...]) -> tuple[tuple[Dtype, ...], ...]:
     """Return the types that a ufunc works in, and those of its results."""
     try:
-        if any(isinstance(t, np.dtype) and is_custom(t) for t in promoting):
-            return _custom_loop(ufunc, promoting)
+        if _is_narrow(ufunc, promoting):
+            return _narrow_loop(ufunc, promoting)
         types = ufunc.resolve_dtypes((*promoting, *[None] * ufunc.nout))
     except TypeError:
         names = ", ".join(getattr(t, "__name__", None) or str(t) for t in promoting)
@@ -63,8 +64,19 @@ def _loop(ufunc: np.ufunc, promoting: tuple[Any, ...]) -> tuple[tuple[Dtype, ...
     return types[: ufunc.nin], types[ufunc.nin :]
 
 
-def _custom_loop(ufunc: np.ufunc, promoting: tuple[Any, ...]) -> tuple[tuple[Dtype, ...], ...]:
-    """Do the work of `_loop` for operands of types that are registered with NumPy by others.
+def _is_narrow(ufunc: np.ufunc, promoting: tuple[Any, ...]) -> bool:
+    """Whether operands are floats of a type for which the ufunc may have no loop.
+
+    These are the types that are registered with NumPy by others, and float16 in SciPy's ufuncs.
+    """
+    types = [t for t in promoting if isinstance(t, np.dtype)]
+    if any(map(is_custom, types)):
+        return True
+    return _HALF in types and not _is_numpys(ufunc) and result_type(*promoting) == _HALF
+
+
+def _narrow_loop(ufunc: np.ufunc, promoting: tuple[Any, ...]) -> tuple[tuple[Dtype, ...], ...]:
+    """Find the types of a ufunc as `_loop` does, for floats of a narrow type.
 
     Ufuncs without a loop of such a type work in single precision, and round their results.
     """
@@ -95,7 +107,7 @@ def ufunc_row(ufunc: np.ufunc) -> Row:
 
     def loop(avals: Sequence[Aval]) -> tuple[Dtype, ...]:
         types, results = _loop(ufunc, promoting(avals))
-        if any(is_custom(aval.dtype) for aval in avals):  # numbers are of the type of the arrays
+        if _is_narrow(ufunc, promoting(avals)):  # numbers are of the type of the arrays
             own = result_type(*promoting(avals))
             types = tuple(own if t == wide(own) else t for t in types)
         return *types, *results
@@ -117,7 +129,7 @@ def ufunc_row(ufunc: np.ufunc) -> Row:
         function = host_ufunc(ufunc) if xp is np else _elsewhere(xp, ufunc, types)
         if xp is not np and ufunc in _OF_ANGLES and (inside := tuple(map(wide, types))) != types:
             return _giving(_in_types(function, inside), results)
-        if any(is_custom(aval.dtype) for aval in avals):
+        if _is_narrow(ufunc, promoting(avals)):
             return _giving(_in_types(function, types), results)
         # The loops of CuPy's special functions differ from SciPy's; those of our own have none.
         if xp is not np and not (_is_numpys(ufunc) and hasattr(function, "types")):

@@ -34,6 +34,7 @@ class Wish:
     # Whether a last operand fills places without an element; else the first element does, or 0 if
     # no element counts.
     filled: bool = False
+    beyond: bool = False  # whether indices of such places are the length, not the first element's
 
 
 def _infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
@@ -120,6 +121,9 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         elif wish.masked:
             values = xp.where(there[:1], values, x.dtype.type(0))
         rest = [_part(xp, part, order, number, at, lengths) for part in wish.parts]
+        if wish.beyond and INDICES in wish.parts:
+            indices = wish.parts.index(INDICES)
+            rest[indices] = xp.where(there, rest[indices], len(x))
         return (values, *rest, number[-1] + 1)
 
     return writing(unique)
@@ -182,4 +186,4 @@ UNIQUE = in_single(
 )
 """Operands: a vector, or a matrix whose rows are the elements; maybe which elements count, and what
 fills. Results: values in order, what else is wanted, and how many there are; places beyond hold the
-filling, the position of the first element, and 0 of it. Parameters: (wish,)."""
+filling, the position of the first element or the length, and 0 of it. Parameters: (wish,)."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.dtypes import real_of, result_type, wide
+from gpushard.dtypes import kind_of, real_of, result_type, wide
 from gpushard.errors import ArgumentTypeError
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
@@ -22,18 +22,17 @@ from gpushard.ops.table.reductions import reduced_rule, reduced_shape
 from gpushard.runtime.namespace import special_functions
 
 
-def _inexact(avals: Sequence[Aval], params: Params) -> Dtype:
-    """Return the type that numbers are worked with: single or double precision."""
-    kinds = [wide(kind) if isinstance(kind, np.dtype) else kind for kind in promoting(avals)]
-    return wide(result_type(*kinds, np.float16))
-
-
 def _zeta_dtype(avals: Sequence[Aval], params: Params) -> Dtype:
-    """Return SciPy's type: the function of one operand takes more in double precision."""
-    found = _inexact(avals, params)
+    """Return the type that operands have in common; integers have SciPy's.
+
+    That is single precision for small ones, and double precision for one operand alone.
+    """
+    common = result_type(*promoting(avals))
+    if kind_of(common) == "f":
+        return common
+    found = wide(result_type(common, np.float16))
     if len(avals) == 1:
-        own = avals[0].dtype
-        return own if own in (np.float32, np.complex64) else np.result_type(found, np.float64)
+        return found if found.kind == "c" else np.dtype(np.float64)
     if found.kind == "c":
         raise ArgumentTypeError(
             f"zeta with a first term is not defined for {found}; take real parts, or leave it out",
