@@ -14,7 +14,11 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from tests.lax.definitions import elementwise, gathering, shapes, slicing
 from tests.lax.definitions.registry import DEFINITIONS, Refused, kind_of
+
+MODULES = (elementwise, gathering, shapes, slicing)
+"""What enters all definitions."""
 
 AXES = {"a": 4, "b": 2}
 
@@ -207,7 +211,7 @@ def check_everywhere(call: Call, close: float | None = None) -> None:
 def values(shape: Any, dtype: Any, seed: int = 0, low: float = -3, high: float = 3) -> Any:
     """Return numbers of a dtype, equal ones among them; floats are multiples of 1 / 4."""
     random, dtype = np.random.default_rng(seed), np.dtype(dtype)
-    if dtype == bool:
+    if dtype.kind == "b":
         return random.random(shape) < 0.5
     if dtype.kind in "iu":
         return random.integers(0 if dtype.kind == "u" else int(low), int(high) + 1, shape).astype(
