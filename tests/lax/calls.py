@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from tests.lax.definitions import elementwise, gathering, shapes, slicing
+from tests.lax.definitions import elementwise, gathering, reductions, shapes, slicing
 from tests.lax.definitions.registry import DEFINITIONS, Refused, kind_of
 
-MODULES = (elementwise, gathering, shapes, slicing)
+MODULES = (elementwise, gathering, reductions, shapes, slicing)
 """What enters all definitions."""
 
 AXES = {"a": 4, "b": 2}

@@ -20,9 +20,12 @@ NONE = values((0, 3), "f4")
 SHORT = [(), (0,), (1,), (2,), (2, 1), (0, 2), (2, 0, 3), (-1,), (2, -1)]
 PERMUTATIONS = [*itertools.permutations(range(3)), (0, 1), (0, 1, 1), (-1, 0, 1), (1, 2, 3), ()]
 
+PAIRS = [*itertools.product(range(-3, 3), repeat=2)]
+SOME = [(), (1,), (3,), (2, 1), (1, 3), (0, 3), (2,)]
+
 CALLS = [
     *[Call("broadcast", x, sizes) for x in (X, NONE, CUBE, POINT) for sizes in SHORT],
-    *[Call("broadcast_in_dim", X, (5, 3), dims) for dims in itertools.product(range(-3, 3), repeat=2)],
+    *[Call("broadcast_in_dim", X, (5, 3), dims) for dims in PAIRS],
     *[
         Call("broadcast_in_dim", x, shape, dims)
         for x in (X, X[:1], X[:, :1], NONE, POINT)
@@ -35,7 +38,7 @@ CALLS = [
     *[
         Call("broadcast_shapes", *shapes)
         for count in (1, 2, 3)
-        for shapes in itertools.product([(), (1,), (3,), (2, 1), (1, 3), (0, 3), (2,)], repeat=count)
+        for shapes in itertools.product(SOME, repeat=count)
     ],
     *[Call("full", shape, 7) for shape in ((), 3, (2, 3), (0, 3))],
     *[Call("full", (5, 3), fill, dtype) for fill in (0, 1.5, True) for dtype in (None, "f4", "c8")],
@@ -93,7 +96,7 @@ CALLS = [
     *[Call("tile", x, reps) for x in (X, NONE) for reps in itertools.product((0, 1, 3), repeat=2)],
     *[Call("tile", X, reps) for reps in ((), (2,), (1, 2, 3), (-1, 2))],
     *[Call("split", X, sizes) for sizes in itertools.product(range(-1, 4), repeat=3)],
-    *[Call("split", X, sizes, at) for sizes in ((3,), (1, 2), (0, 3, 0), ()) for at in range(-3, 3)],
+    *[Call("split", X, sizes, at) for sizes in ((3,), (1, 2), (0, 3), ()) for at in range(-3, 3)],
     Call("split", NONE, ()), Call("split", NONE, (0, 0)),
 ]  # fmt: skip
 
@@ -104,12 +107,13 @@ PADS = [
         Call("pad", X, 1.5, (triple, other))
         for triple, other in zip(TRIPLES, TRIPLES[17:] + TRIPLES[:17], strict=True)
     ],
-    *[Call("pad", X, np.float64(2.5)[()] * np.ones(()), (triple, (1, -1, 0))) for triple in TRIPLES],
+    *[Call("pad", X, POINT, (triple, (1, -1, 0))) for triple in TRIPLES],
     Call("pad", POINT, 1.5, ()), Call("pad", X, 1.5, ((1, 1, 0),)), Call("pad", X, 1.5, ()),
     Call("pad", X, 1.5, ((1, 1), (1, 1))), Call("pad", X, X[0], ((0, 0, 0), (0, 0, 0))),
     Call("pad", X, np.ones((), "f4"), ((0, 0, 0), (0, 0, 0))),
     Call("pad", CUBE, 2.5, ((0, 0, 0),) * 3), Call("pad", CUBE, 2, ((1, 1, 1),) * 3),
-    Call("pad", NONE, 1.0, ((1, 2, 3), (0, -1, 1))), Call("pad", X > 0, True, ((1, 2, 1), (0, 1, 0))),
+    Call("pad", NONE, 1.0, ((1, 2, 3), (0, -1, 1))),
+    Call("pad", X > 0, True, ((1, 2, 1), (0, 1, 0))),
 ]  # fmt: skip
 OF_NAME = {name: [each for each in CALLS if each.name == name] for name in {c.name for c in CALLS}}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -27,7 +28,7 @@ def broadcast(x: Any, sizes: Any) -> Any:
 def broadcast_in_dim(x: Any, shape: Any, broadcast_dimensions: Any) -> Any:
     need(len(broadcast_dimensions) == x.ndim)
     places = [axis_of(place, len(shape)) for place in broadcast_dimensions]
-    need(all(a < b for a, b in zip(places, places[1:], strict=False)), "ArgumentError|AxisError")
+    need(all(a < b for a, b in itertools.pairwise(places)), "ArgumentError|AxisError")
     need(all(n in (1, shape[place]) for n, place in zip(x.shape, places, strict=True)))
 
     def element(index: Any) -> Any:
