@@ -14,10 +14,18 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from tests.lax.definitions import elementwise, gathering, reductions, shapes, slicing
+from tests.lax.definitions import (
+    elementwise,
+    gathering,
+    products,
+    reductions,
+    shapes,
+    slicing,
+    windows,
+)
 from tests.lax.definitions.registry import DEFINITIONS, Refused, kind_of
 
-MODULES = (elementwise, gathering, reductions, shapes, slicing)
+MODULES = (elementwise, gathering, products, reductions, shapes, slicing, windows)
 """What enters all definitions."""
 
 AXES = {"a": 4, "b": 2}
