@@ -17,6 +17,7 @@ import gpushard as gs
 from tests.lax.definitions import (
     elementwise,
     gathering,
+    loops,
     products,
     reductions,
     shapes,
@@ -25,7 +26,7 @@ from tests.lax.definitions import (
 )
 from tests.lax.definitions.registry import DEFINITIONS, Refused, kind_of
 
-MODULES = (elementwise, gathering, products, reductions, shapes, slicing, windows)
+MODULES = (elementwise, gathering, loops, products, reductions, shapes, slicing, windows)
 """What enters all definitions."""
 
 AXES = {"a": 4, "b": 2}
@@ -101,6 +102,11 @@ def same(result: Any, wanted: Any, close: float | None = None) -> None:
         assert isinstance(result, type(wanted)) and len(result) == len(wanted)
         for a, b in zip(result, wanted, strict=True):
             same(a, b, close)
+        return
+    if isinstance(wanted, dict):
+        assert result.keys() == wanted.keys()
+        for key, value in wanted.items():
+            same(result[key], value, close)
         return
     if not isinstance(wanted, np.ndarray | np.generic):
         assert result == wanted and not isinstance(result, gs.Array)
@@ -204,6 +210,10 @@ def check_mapped(call: Call, close: float | None = None, *, traced: bool = False
 
 
 def _stacked(each: list[Any]) -> Any:
+    if each[0] is None:
+        return None
+    if isinstance(each[0], dict):
+        return {key: _stacked([one[key] for one in each]) for key in each[0]}
     if isinstance(each[0], tuple | list):
         return type(each[0])(_stacked(list(column)) for column in zip(*each, strict=True))
     return np.stack([np.asarray(x) for x in each])

@@ -86,7 +86,8 @@ EVERYWHERE = [
          (((2,), (0,)), ((0,), (1,)))),
     Call("dot_general", values((5, 3, 4), "i4", 1), values((4, 3, 5), "i4", 2),
          (((2, 1), (0, 1)), ((), ()))),
-    Call("fft", values((3, 4), "c16"), "FFT", (4,)), Call("fft", values((3, 4), "f8"), "rfft", (4,)),
+    Call("fft", values((3, 4), "c16"), "FFT", (4,)),
+    Call("fft", values((3, 4), "f8"), "rfft", (4,)),
     Call("stop_gradient", (values((3, 4), "f8"), [values((3,), "i4")])),
     Call("optimization_barrier", [values((3, 4), "f8")]),
 ]  # fmt: skip

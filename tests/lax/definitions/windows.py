@@ -75,8 +75,8 @@ def reduce_window(
     lengths = [*map(_reach, x.shape, base)]
     pads = _pads(padding, lengths, reaches, strides)
     lows = [low for low, _ in pads]
-    counts = [_count(n, *pad, reach, stride)
-              for n, pad, reach, stride in zip(lengths, pads, reaches, strides, strict=True)]  # fmt: skip
+    counts = [_count(n, *pad, reach, stride) for n, pad, reach, stride
+              in zip(lengths, pads, reaches, strides, strict=True)]  # fmt: skip
     made = np.zeros(counts, x.dtype)
     for index in np.ndindex(*counts):
         total = init
