@@ -18,10 +18,10 @@ from tests.lax.calls import (
     same,
     values,
 )
-from tests.lax.definitions.elementwise import ACCEPTS
+from tests.lax.definitions.reductions import ACCEPTS
 from tests.lax.definitions.registry import DTYPES
 
-REDUCTIONS = [name for name in ACCEPTS if name.startswith("reduce_") and name != "reduce_precision"]
+REDUCTIONS = [name for name in ACCEPTS if name.startswith("reduce_")]
 RUNNING = [name for name in ACCEPTS if name.startswith("cum")]
 AXES = [
     (),

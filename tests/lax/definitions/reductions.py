@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from tests.lax.definitions.elementwise import ACCEPTS
 from tests.lax.definitions.registry import (
     axes_of,
     axis_of,
@@ -21,6 +20,9 @@ from tests.lax.definitions.registry import (
     one_dtype,
     wrapped,
 )
+
+ACCEPTS: dict[str, str] = {}
+"""The kinds that each function takes."""
 
 
 def groups_of(x: Any, axes: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
