@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.dtypes import kind_of
+from gpushard.dtypes import finfo, kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype, check_choice
 from gpushard.functions.docstrings import named
@@ -505,7 +505,7 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Ar
             f"mantissa_bits={mantissa} 0 at least",
             argument="exponent_bits",
         )
-    info = np.finfo(operand.dtype)
+    info = finfo(operand.dtype)
     mine = operand
     less = info.nmant - mantissa
     if less > 0:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
+from gpushard.dtypes import iinfo, kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype, as_shape, number_of
 from gpushard.functions.values import is_value
@@ -158,7 +159,7 @@ def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Array:
 
 
 def iota(dtype: Any, size: int) -> Array:
-    """Return 0, 1, 2, ... of a dtype.
+    """Return 0, 1, 2, ... of a dtype; beyond its greatest integer they begin anew with its least.
 
     Args:
       dtype: type of the elements.
@@ -192,9 +193,12 @@ def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: An
             "dtype", dtype, "has no numbers to count with; use int8", "lax.broadcasted_iota"
         )
     at = dim("broadcasted_iota", dimension, len(shape), "dimension")
+    beyond = kind_of(dtype) in "iu" and shape[at] - 1 > iinfo(dtype).max
+    counted = np.dtype(np.int64) if beyond else dtype
     if len(shape) == 1:
-        return arange(shape[0], dtype=dtype, out_sharding=out_sharding)
-    return broadcast_in_dim(arange(shape[at], dtype=dtype), shape, (at,), out_sharding=out_sharding)
+        return arange(shape[0], dtype=counted, out_sharding=out_sharding).astype(dtype)
+    line = arange(shape[at], dtype=counted).astype(dtype)
+    return broadcast_in_dim(line, shape, (at,), out_sharding=out_sharding)
 
 
 @_moving

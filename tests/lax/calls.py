@@ -114,15 +114,19 @@ def same(result: Any, wanted: Any, close: float | None = None) -> None:
     assert isinstance(result, gs.Array), type(result)
     assert (result.shape, result.dtype) == (wanted.shape, wanted.dtype)
     values = np.asarray(result)
-    if kind_of(wanted) not in "fc" or (close == 0 and kind_of(wanted) == "f"):
+    kind = kind_of(wanted)
+    if kind not in "fc":
         np.testing.assert_array_equal(values, wanted)
-        if close == 0 and kind_of(wanted) == "f":
-            numbers = ~np.isnan(wanted)
-            np.testing.assert_array_equal(np.signbit(values)[numbers], np.signbit(wanted)[numbers])
+        return
+    wide = np.dtype("c16" if kind == "c" else "f8")
+    mine, theirs = values.astype(wide), wanted.astype(wide)
+    if close == 0 and kind == "f":
+        np.testing.assert_array_equal(mine, theirs)
+        numbers = ~np.isnan(theirs)
+        np.testing.assert_array_equal(np.signbit(mine)[numbers], np.signbit(theirs)[numbers])
         return
     limit = tolerance(wanted.dtype) if close is None else close
-    wide = np.dtype("c16" if wanted.dtype.kind == "c" else "f8")
-    np.testing.assert_allclose(values.astype(wide), wanted.astype(wide), limit, limit)
+    np.testing.assert_allclose(mine, theirs, limit, limit)
 
 
 def defined(call: Call) -> Any:

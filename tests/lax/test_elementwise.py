@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import gpushard as gs
 from tests.lax.calls import Call, check, check_everywhere, check_mapped, check_traced, values
 from tests.lax.definitions.elementwise import ACCEPTS
-from tests.lax.definitions.registry import DTYPES
+from tests.lax.definitions.registry import BFLOAT16, DTYPES
 from tests.share import some
 
 RANGES: dict[str, list[tuple[float, float]]] = {
@@ -214,9 +215,9 @@ def test_pow(dtype: str) -> None:
     check(Call("pow", x, values((4, 3), bool)))
 
 
-@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
-def test_reduce_precision(dtype: str) -> None:
-    info = np.finfo(dtype)
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", BFLOAT16], ids=str)
+def test_reduce_precision(dtype: Any) -> None:
+    info = ml_dtypes.finfo(dtype)
     random = np.random.default_rng(0)
     scales = 2.0 ** random.integers(info.minexp, info.maxexp - 1, 60)
     with np.errstate(over="ignore", under="ignore"):

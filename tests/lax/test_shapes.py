@@ -48,7 +48,8 @@ CALLS = [
     Call("full_like", X, 3, shape=(0, 2)), Call("full_like", X, 2.5, "c8", (7, 2)),
     *[Call("empty", shape, dtype) for shape in ((), (5, 3), (0, 2)) for dtype in ("f4", "i8", "?")],
     *[Call("iota", dtype, size) for dtype in DTYPES for size in (0, 1, 5)],
-    Call("iota", "i1", 300), Call("iota", "u1", 300), Call("iota", "f4", -1),
+    *[Call("iota", dtype, size) for dtype in ("i1", "u1") for size in (127, 128, 129, 256, 300)],
+    Call("iota", "f2", 3000), Call("broadcasted_iota", "i1", (2, 200), 1), Call("iota", "f4", -1),
     *[
         Call("broadcasted_iota", dtype, shape, at)
         for dtype in ("i4", "f8", "c8", "u1")

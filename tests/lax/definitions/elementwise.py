@@ -367,6 +367,8 @@ def _reduce_precision(x: Any, exponent_bits: int, mantissa_bits: int) -> Any:
     need_kind(x, "f")
     need(exponent_bits >= 1 and mantissa_bits >= 0)
     nmant, iexp = {2: (10, 5), 4: (23, 8), 8: (52, 11)}[x.dtype.itemsize]
+    if x.dtype == BFLOAT16:
+        nmant, iexp = 7, 8
 
     def reduced(value: float) -> float:
         if value == 0 or not math.isfinite(value):
@@ -384,7 +386,8 @@ def _reduce_precision(x: Any, exponent_bits: int, mantissa_bits: int) -> Any:
             return math.copysign(INF, value)
         return math.copysign(float(exact), value)
 
-    return np.array([reduced(each.item()) for each in x.ravel()]).astype(x.dtype).reshape(x.shape)
+    numbers = [reduced(float(each)) for each in x.ravel()]
+    return np.array(numbers).astype(x.dtype).reshape(x.shape)
 
 
 DEFINITIONS |= {
