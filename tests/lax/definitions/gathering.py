@@ -132,6 +132,6 @@ _define("scatter_max", lambda old, new: old if old != old or old > new else new)
 
 @defines("scatter_apply")
 def scatter_apply(
-    x: Any, indices: Any, func: Any, numbers: Any, update_shape: Any, mode: Any = None
+    x: Any, indices: Any, func: Any, numbers: Any, update_shape: Any = (), mode: Any = None
 ) -> Any:
     return _changed(x, indices, update_shape, numbers, mode, lambda old, _: func(old))
