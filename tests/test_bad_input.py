@@ -6030,6 +6030,10 @@ LAX: dict[str, Case] = {
     "bits of floats": refused(
         lax("bitwise_not"), ArgumentTypeError, TypeError, "does not take float32"
     ),
+    "complex numbers of half precision": refused(
+        lambda w: gs.lax.complex(w.x.astype("f2"), w.x.astype("f2")),
+        ArgumentTypeError, TypeError, "lax.complex does not take float16", "convert_element_type",
+    ),
     "integers to a negative power": refused(
         lambda w: gs.lax.integer_pow(w.small, -1), ArgumentTypeError, TypeError, "y=-1", "int8"
     ),
@@ -6054,6 +6058,15 @@ LAX: dict[str, Case] = {
     "a rank that is too small": refused(
         lax("broadcast_to_rank", 1), ArgumentError, ValueError, "rank=1", "2 dims"
     ),
+    "dims that end before they begin": refused(
+        lax("collapse", 2, 1), ArgumentError, ValueError, "stop_dimension=1", "start_dimension=2"
+    ),
+    "nothing to join": refused(
+        lambda w: gs.lax.concatenate([], 0), ArgumentError, ValueError, "operands is empty"
+    ),
+    "positions that are booleans": refused(
+        lambda w: gs.lax.iota(bool, 3), ArgumentTypeError, TypeError, "dtype=dtype('bool')", "int8"
+    ),
     "parts that are not all": refused(
         lax("split", (1, 2)), ArgumentError, ValueError, "sizes=(1, 2)", "8 elements"
     ),
@@ -6068,6 +6081,10 @@ LAX: dict[str, Case] = {
     ),
     "an index beyond the array": refused(
         lax("index_in_dim", 8), ArgumentError, ValueError, "index=8", "8 elements"
+    ),
+    "places for too many dims": refused(
+        lambda w: gs.lax.index_take(w.x, ([0], [1]), (0,)),
+        ArgumentError, ValueError, "must have 1 vectors",
     ),
     "a window larger than the array": refused(
         lax("dynamic_slice", (0, 0), (9, 1)), ArgumentError, ValueError, "(9, 1)", "(8, 6)"
@@ -6144,10 +6161,6 @@ LAX: dict[str, Case] = {
     "positions as booleans": refused(
         lax("argmin", 0, bool), ArgumentTypeError, TypeError, "lax.argmin: index_dtype="
     ),
-    "complex numbers of half precision": refused(
-        lambda w: gs.lax.complex(w.x.astype("e"), w.x.astype("e")),
-        ArgumentTypeError, TypeError, "lax.complex", "float16", "convert_element_type",
-    ),
     "conjugates of half precision": refused(
         lambda w: gs.lax.conj(w.x.astype("e")), ArgumentTypeError, TypeError, "lax.conj", "float16"
     ),
@@ -6194,6 +6207,10 @@ LAX: dict[str, Case] = {
             w.x[None], w.x[None], (1,), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
         ),
         ArgumentError, ValueError, "three strings of 3 letters",
+    ),
+    "named padding of elements that are apart": refused(
+        lambda w: gs.lax.conv_general_dilated(w.x[None], w.x[None], (1,), "SAME", (2,)),
+        ArgumentError, ValueError, "padding='SAME'", "give pairs",
     ),
     "unknown padding": refused(
         lambda w: gs.lax.conv(w.x[None], w.x[None], (1,), "HALF"),

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.dtypes import kind_of
+from gpushard.dtypes import finfo, kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype, check_choice
 from gpushard.functions.docstrings import named
@@ -22,7 +22,7 @@ from gpushard.lax.arguments import SAID, alike, as_arrays, check_kind, check_sha
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value
 from gpushard.numpy.joining import stack
-from gpushard.numpy.manipulation import broadcast_to
+from gpushard.numpy.manipulation import broadcast_shapes, broadcast_to
 from gpushard.numpy.public import public
 from gpushard.special import composed, ufuncs
 
@@ -154,7 +154,11 @@ def _left(x: Any, y: Any) -> Any:
 
 
 def _right(x: Any, y: Any) -> Any:
-    return ew.right_shift(x, ew.where(_within(x, y), y, _bits(x) - 1))
+    steps = ew.where(_within(x, y), y, _bits(x) - 1)
+    if kind_of(x.dtype) == "i":
+        return ew.right_shift(x, steps)
+    signed = np.dtype(f"i{x.dtype.itemsize}")  # whose first bit fills, as in XLA
+    return ew.right_shift(x.astype(signed), steps.astype(signed)).astype(x.dtype)
 
 
 def _right_logical(x: Any, y: Any) -> Any:
@@ -163,28 +167,28 @@ def _right_logical(x: Any, y: Any) -> Any:
     return ew.where(within, shifted, to.type(0)).astype(x.dtype)
 
 
-def _complex_of(name: str, x: Any) -> Any:
-    """Return the type of complex numbers whose parts are floats of an array."""
-    if x.dtype.itemsize < 4:
-        raise ArgumentTypeError(
-            f"lax.{name}: there are no complex numbers of {x.dtype}; convert to float32 with "
-            "convert_element_type",
-            argument="x",
-            dtype=x.dtype,
-        )
-    return np.result_type(x.dtype, np.complex64)
-
-
 def _joined(x: Any, y: Any) -> Any:
     """Return complex numbers of parts that may be infinite, which 1j must not be multiplied by."""
-    to = _complex_of("complex", x)
-    shape = np.broadcast_shapes(x.shape, y.shape)
+    to = _complex_type("complex", x)
+    shape = broadcast_shapes(x.shape, y.shape)
     parts = [broadcast_to(part, shape) for part in (x, y)]
     return stack(parts, axis=-1).view(to).reshape(shape)
 
 
 def _conjugate(x: Any) -> Any:
-    return x.astype(_complex_of("conj", x)) if kind_of(x.dtype) == "f" else ew.conj(x)
+    return x.astype(_complex_type("conj", x)) if kind_of(x.dtype) == "f" else ew.conj(x)
+
+
+def _complex_type(name: str, x: Any) -> np.dtype[Any]:
+    """Return the complex type whose parts have the type of an array."""
+    if x.dtype.itemsize < 4:
+        raise ArgumentTypeError(
+            f"lax.{name} does not take {x.dtype}; it takes float32 and float64: convert with "
+            "convert_element_type",
+            argument="x",
+            dtype=x.dtype,
+        )
+    return np.dtype(f"c{2 * x.dtype.itemsize}")
 
 
 # fmt: off
@@ -276,7 +280,7 @@ shift_left = _binary(
     "shift_left", "iu", _left, "Return x shifted left; 0 where y is no less than the bits of x."
 )
 shift_right_arithmetic = _binary(
-    "shift_right_arithmetic", "iu", _right, "Return x shifted right, filled with its sign."
+    "shift_right_arithmetic", "iu", _right, "Return x shifted right, filled with its first bit."
 )
 shift_right_logical = _binary(
     "shift_right_logical", "iu", _right_logical, "Return x shifted right, filled with 0."
@@ -496,7 +500,7 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Ar
             f"mantissa_bits={mantissa} 0 at least",
             argument="exponent_bits",
         )
-    info = np.finfo(operand.dtype)
+    info = finfo(operand.dtype)
     mine = operand
     less = info.nmant - mantissa
     if less > 0:

@@ -17,7 +17,7 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.docstrings import named
 from gpushard.functions.indexing import fill_bytes
 from gpushard.lax.arguments import as_arrays, check_shape, integers
-from gpushard.lax.slicing import check_sizes, line
+from gpushard.lax.slicing import check_sizes, line, signed
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value
 from gpushard.numpy.manipulation import broadcast_to
@@ -179,7 +179,7 @@ def _windows(
     places: list[Any] = [np.zeros((1,) * ndim, np.int64)] * operand.ndim
     within = None
     for number, at in enumerate(numbers.start_index_map):
-        start = indices[..., number].reshape(lined).astype(np.int64)
+        start = signed(indices[..., number].reshape(lined))
         last = operand.shape[at] - sizes[at]
         if mode not in (GatherScatterMode.CLIP, GatherScatterMode.PROMISE_IN_BOUNDS):
             fits = ew.logical_and(ew.greater_equal(start, 0), ew.less_equal(start, last))

@@ -77,18 +77,18 @@ def _bits(function: Callable[..., Any], of_booleans: Any, neutral: int) -> Reduc
         if of_booleans is not None and x.dtype == np.bool_:
             return of_booleans(x, axes)
         of_none = np.array(neutral).astype(x.dtype)[()]
-        return _halves(lambda a, b: (function(a[0], b[0]),), (x,), (of_none,), axes)[0]
+        return _neighbours(lambda a, b: (function(a[0], b[0]),), (x,), (of_none,), axes)[0]
 
     return compute
 
 
-def _halves(
+def _neighbours(
     function: Callable[[Any, Any], Sequence[Any]],
     xs: Sequence[Any],
     neutral: Sequence[Any],
     axes: Sequence[int],
 ) -> list[Any]:
-    """Combine the elements along dims: one half of them with the other, until there is one."""
+    """Combine the elements along dims: each with its neighbour, until there is one."""
     ndim = xs[0].ndim
     kept = [at for at in range(ndim) if at not in axes]
     shape = tuple(xs[0].shape[at] for at in kept)
@@ -97,11 +97,11 @@ def _halves(
         return [broadcast_to(as_value(number, "reduce"), shape) for number in neutral]
     lined = [x.transpose((*kept, *axes)).reshape((*shape, n)) for x in xs]
     while n > 1:
-        half = n // 2
-        both = function([x[..., :half] for x in lined], [x[..., half : 2 * half] for x in lined])
+        even = n - n % 2
+        both = function([x[..., 0:even:2] for x in lined], [x[..., 1:even:2] for x in lined])
         pairs = zip(both, lined, strict=True)
-        lined = [concat((new, x[..., n - 1 :]), axis=-1) if n % 2 else new for new, x in pairs]
-        n -= half
+        lined = [concat((new, x[..., even:]), axis=-1) if n % 2 else new for new, x in pairs]
+        n -= n // 2
     return [x[..., 0] for x in lined]
 
 
@@ -191,8 +191,8 @@ def reduce(
     """Return what a function makes of the elements over dims, two at a time.
 
     Sums, products, extremes and bits are known by their function, such as `gpushard.lax.add`. Of
-    others one half is combined with the other, again and again, so that the function is called as
-    often as the number of elements has binary digits.
+    others each element is combined with its neighbour, again and again, so that the function is
+    called as often as the number of elements has binary digits, and elements keep their order.
 
     Args:
       operands: an array, or a pytree of arrays of one shape.
@@ -227,8 +227,8 @@ def reduce(
         return tree.leaves(both)
 
     if any(xs[0].shape[at] == 0 for at in axes):
-        return tree.unflatten(structure, _halves(function, xs, inits, axes))
-    combined = _halves(function, xs, inits, axes)
+        return tree.unflatten(structure, _neighbours(function, xs, inits, axes))
+    combined = _neighbours(function, xs, inits, axes)
     shape = combined[0].shape
     return tree.unflatten(
         structure, function([broadcast_to(init, shape) for init in inits], combined)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.errors import ArgumentError
+from gpushard.dtypes import iinfo, kind_of
+from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype, as_shape, number_of
 from gpushard.functions.values import is_value
 from gpushard.lax.arguments import as_arrays, check_shape, dim, dims, integers
@@ -158,7 +159,7 @@ def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Array:
 
 
 def iota(dtype: Any, size: int) -> Array:
-    """Return 0, 1, 2, ... of a dtype.
+    """Return 0, 1, 2, ... of a dtype; beyond its greatest integer they begin anew with its least.
 
     Args:
       dtype: type of the elements.
@@ -179,15 +180,25 @@ def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: An
       dimension: which dim.
       out_sharding: where it goes.
 
+    Raises:
+      ArgumentTypeError: the dtype is that of booleans.
+
     >>> broadcasted_iota(int, (2, 3), 1)
     Array([[0, 1, 2],
            [0, 1, 2]], dtype=int64)
     """
     shape, dtype = as_shape(shape), as_dtype(dtype)
+    if dtype == np.bool_:
+        raise ArgumentTypeError.refusing(
+            "dtype", dtype, "has no numbers to count with; use int8", "lax.broadcasted_iota"
+        )
     at = dim("broadcasted_iota", dimension, len(shape), "dimension")
+    beyond = kind_of(dtype) in "iu" and shape[at] - 1 > iinfo(dtype).max
+    counted = np.dtype(np.int64) if beyond else dtype
     if len(shape) == 1:
-        return arange(shape[0], dtype=dtype, out_sharding=out_sharding)
-    return broadcast_in_dim(arange(shape[at], dtype=dtype), shape, (at,), out_sharding=out_sharding)
+        return arange(shape[0], dtype=counted, out_sharding=out_sharding).astype(dtype)
+    line = arange(shape[at], dtype=counted).astype(dtype)
+    return broadcast_in_dim(line, shape, (at,), out_sharding=out_sharding)
 
 
 @_moving
@@ -198,13 +209,25 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
       start_dimension: the first of them.
       stop_dimension: the one behind the last of them; none by default.
 
+    Raises:
+      ArgumentError: the last comes before the first.
+
     >>> import gpushard as gs
     >>> gs.lax.collapse(gs.numpy.ones((2, 3, 4)), 1).shape
     (2, 12)
     """
     first, end, _ = builtins.slice(start_dimension, stop_dimension).indices(operand.ndim)
+    if end < first:
+        raise ArgumentError.refusing(
+            "stop_dimension",
+            stop_dimension,
+            f"comes before start_dimension={start_dimension}; an array of {operand.ndim} dims has "
+            "none between them",
+            "lax.collapse",
+            start_dimension=start_dimension,
+        )
     shape = operand.shape
-    new = (*shape[:first], math.prod(shape[first:end]), *shape[builtins.max(first, end) :])
+    new = (*shape[:first], math.prod(shape[first:end]), *shape[end:])
     shaped: Array = operand.reshape(new)
     return shaped
 
@@ -216,10 +239,18 @@ def concatenate(operands: Sequence[Any], dimension: int) -> Array:
       operands: arrays of one dtype, of the same lengths along all other dims.
       dimension: which dim.
 
+    Raises:
+      ArgumentError: there are no arrays, or lengths differ.
+      ArgumentTypeError: dtypes differ.
+
     >>> import gpushard as gs
     >>> concatenate([gs.numpy.arange(2), gs.numpy.arange(1)], 0)
     Array([0, 1, 0], dtype=int64)
     """
+    if not operands:
+        raise ArgumentError(
+            "lax.concatenate: operands is empty; give one array at least", argument="operands"
+        )
     return joining.concat(as_arrays("concatenate", *operands), axis=dimension)
 
 
@@ -339,7 +370,7 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Array]:
             f"must sum to the {operand.shape[at]} elements along the dim",
             "lax.split",
         )
-    return joining.split(operand, list(np.cumsum(parts[:-1])), at)
+    return joining.split(operand, list(np.cumsum(parts[:-1])), at) if parts else []
 
 
 @public(arrays=1, weak=True)

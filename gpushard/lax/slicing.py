@@ -16,7 +16,7 @@ from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.values import is_value
-from gpushard.lax.arguments import as_arrays, check_shape, dim, integers
+from gpushard.lax.arguments import as_arrays, check_shape, dim, dims, integers
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value
 from gpushard.numpy.indexing import take
@@ -133,8 +133,12 @@ def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Array:
 
     Args:
       src: an array.
-      idxs: for each of the dims a vector of places, all of one length.
+      idxs: for each of the dims a vector of places, all of one length; they are taken modulo the
+        length of the dim, as in JAX.
       axes: the dims.
+
+    Raises:
+      ArgumentError: there is not one vector for each dim.
 
     >>> import gpushard as gs
     >>> gs.lax.index_take(gs.numpy.arange(6).reshape(2, 3), ([1, 0],), (1,))
@@ -142,11 +146,19 @@ def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Array:
            [0, 3]], dtype=int64)
     """
     x = as_value(src, "index_take")
-    places = dict(
-        zip([dim("index_take", axis, x.ndim, "axes") for axis in axes], idxs, strict=True)
+    own = dims("index_take", tuple(axes), x.ndim)
+    if len(own) != len(idxs):
+        raise ArgumentError.refusing(
+            "idxs",
+            idxs,
+            f"must have {len(own)} vectors, one for each of the axes",
+            "lax.index_take",
+        )
+    order = [*own, *(at for at in range(x.ndim) if at not in own)]
+    at = tuple(
+        ew.remainder(as_value(positions, "index_take"), max(x.shape[place], 1))
+        for place, positions in zip(own, idxs, strict=True)
     )
-    order = [*places, *(at for at in range(x.ndim) if at not in places)]
-    at = tuple(as_value(positions, "index_take") for positions in places.values())
     taken: Array = x.transpose(order).at[at].get(mode="clip")
     return taken
 
@@ -184,8 +196,15 @@ def _within(start: Any, size: int, n: int) -> Any:
     """Return where a window begins once it is within a dim; negative places are from the end."""
     if not is_value(start):
         return builtins.min(builtins.max(start + n * (start < 0), 0), n - size)
-    wide = start.astype(np.int64)
+    wide = signed(start)
     return ew.clip(ew.where(ew.less(wide, 0), ew.add(wide, n), wide), 0, n - size)
+
+
+def signed(places: Any) -> Any:
+    """Return places as int64; those beyond it are beyond every array, too."""
+    if places.dtype == np.uint64:
+        places = ew.minimum(places, np.uint64(np.iinfo(np.int64).max))
+    return places.astype(np.int64)
 
 
 def check_sizes(name: str, sizes: Sequence[int], shape: Sequence[int]) -> None:

@@ -266,7 +266,7 @@ def conv_general_dilated(
     strides = _steps(name, "window_strides", window_strides, ndim)
     base = _steps(name, "lhs_dilation", lhs_dilation, ndim)
     by = _steps(name, "rhs_dilation", rhs_dilation, ndim)
-    if isinstance(padding, str) and set(base) > {1}:
+    if isinstance(padding, str) and max(base, default=1) > 1:
         raise ArgumentError.refusing(
             "padding",
             padding,

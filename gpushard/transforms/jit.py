@@ -123,7 +123,6 @@ _every: WeakSet[BoundedCache[Replay]] = WeakSet()
 
 def _cache_of(fun: Any, options: Options) -> BoundedCache[Replay]:
     """Return the cache of what a function was traced to with such options."""
-    cache: BoundedCache[Replay] | None = None
     key = options.key()
     cache: BoundedCache[Replay] | None = None
     of_options: BoundedCache[BoundedCache[Replay]] | None = None
