@@ -871,9 +871,9 @@ MAKING: dict[str, Case] = {
     ),
     "parts without a sharding": Case(
         lambda w: gs.make_array_from_single_device_arrays((8, 6), gs.P("x", "y"), w.parts),  # type: ignore[arg-type]
-        ArgumentTypeError,
-        TypeError,
-        ("sharding=PartitionSpec('x', 'y')", "must be a Sharding"),
+        NoMeshError,
+        ValueError,
+        ("sharding=PartitionSpec('x', 'y')", "needs a mesh"),
         {"argument": "sharding"},
     ),
     "process data that fits neither rule": Case(

@@ -30,7 +30,7 @@ from collections.abc import Iterator, Sequence
 class Expr:
     """An expression: a form with a hole for each operand.
 
-    >>> n, m = Name("n"), Name("m")
+    >>> n, m = Atom("n"), Atom("m")
     >>> print(Expr("{} / {}", (n, Expr("{} * {}", (n, m)))))
     n / (n * m)
     """
@@ -56,7 +56,7 @@ class Expr:
 
 
 @dataclasses.dataclass(frozen=True)
-class Name(Expr):
+class Atom(Expr):
     """A name or a number."""
 
     @property
@@ -69,7 +69,7 @@ class Name(Expr):
 
 
 @dataclasses.dataclass(frozen=True)
-class Register(Name):
+class Register(Atom):
     """A value that is known in its scope: the one at a place of the nest."""
 
     place: int = -1
@@ -88,9 +88,9 @@ class CallOf(Expr):
         return self.form.format(*self.operands)
 
 
-def number(value: int) -> Name:
+def number(value: int) -> Atom:
     """Write a number that is not negative."""
-    return Name(str(value))
+    return Atom(str(value))
 
 
 def infix(sign: str, terms: Sequence[Expr], nothing: int) -> Expr:
@@ -110,7 +110,7 @@ def total(terms: Sequence[Expr]) -> Expr:
     return infix("+", [x for x in terms if str(x) != "0"], 0)
 
 
-LANE, STRIP = Name("t"), Name("j0")
+LANE, STRIP = Atom("t"), Atom("j0")
 """The element of a strip, and the first element of the strip."""
 
 
@@ -130,7 +130,7 @@ class Dim:
             return number(0)
         if self.lanes:
             return LANE if self.lanes == "strip" else total([STRIP, LANE])
-        return Name(f"i{self.loop}")
+        return Atom(f"i{self.loop}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,7 +198,7 @@ class Element(Expr):
 
 
 def element(array: Array) -> Element:
-    """Name the element of an array at the indices of the loops around."""
+    """Atom the element of an array at the indices of the loops around."""
     return Element(array.name, (), array)
 
 
@@ -375,7 +375,7 @@ class FullStrip:
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """Name the elements of arrays where the loops around have come to."""
+    """Atom the elements of arrays where the loops around have come to."""
 
     text: tuple[str, ...]
 

@@ -14,7 +14,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Sequence
 
 from gpushard.runtime.kernel_checks import MOST_STACK
-from gpushard.runtime.kernel_tree import Array, Dim, Expr, Name, number
+from gpushard.runtime.kernel_tree import Array, Atom, Dim, Expr, number
 from gpushard.transforms.expressions import TYPES
 from gpushard.transforms.nests import Nest, Op
 
@@ -142,8 +142,8 @@ class Schedule:
     # Where values are.
 
     def length(self, loop: int) -> Expr:
-        """Name the length of a loop."""
-        return number(self.nest.sizes[loop]) if self.is_known(loop) else Name(f"n{loop}")
+        """Atom the length of a loop."""
+        return number(self.nest.sizes[loop]) if self.is_known(loop) else Atom(f"n{loop}")
 
     def is_known(self, loop: int) -> bool:
         """Whether all blocks have as many elements along a loop."""
@@ -170,7 +170,7 @@ class Schedule:
         load = self.nest.loads[n]
         strides = None
         if any(load.more):
-            strides = (*[Name(f"z{n}_{dim}") for dim in range(len(load.dims) - 1)], number(1))
+            strides = (*[Atom(f"z{n}_{dim}") for dim in range(len(load.dims) - 1)], number(1))
         dims = tuple([
             dataclasses.replace(self.dim(loop), start=start)
             for loop, start in zip(load.dims, load.starts, strict=True)

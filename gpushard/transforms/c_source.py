@@ -27,6 +27,7 @@ from gpushard.ops.aval import Dtype
 from gpushard.runtime.kernel_checks import Program, Task
 from gpushard.runtime.kernel_tree import (
     Array,
+    Atom,
     Call,
     Declare,
     Element,
@@ -35,7 +36,6 @@ from gpushard.runtime.kernel_tree import (
     FullStrip,
     Lanes,
     Let,
-    Name,
     Point,
     Register,
     Scope,
@@ -115,7 +115,7 @@ class _Writer(Schedule):
         body += self._totals_of(levels)
         before, points, after = self._ends()
         whole = around(
-            [(loop, Name(f"n{loop}")) for loop in self.outer], [Point(tuple(points)), *body]
+            [(loop, Atom(f"n{loop}")) for loop in self.outer], [Point(tuple(points)), *body]
         )
         return self._function((*before, *whole, *after))
 
@@ -153,7 +153,7 @@ class _Writer(Schedule):
         return around(self.lengths(over), [*parts.before, *inside, *parts.after])
 
     def _value(self, place: int, group: Group) -> Expr:
-        """Name a value in the loops of a group."""
+        """Atom a value in the loops of a group."""
         if place in self.stored and not self.is_here(place, group):
             return element(self.stored[place])
         if place < self.first:
@@ -239,10 +239,10 @@ class _Writer(Schedule):
         if op.dtype.kind != "f":
             return
         nan = parts.accumulator(place, "q", "int", 4)
-        parts.start(place, nan, Name("0"))
+        parts.start(place, nan, Atom("0"))
         parts.body.append(Set(nan, Expr("{0} != {0}", (x,)), Step("add", place), "|="))
         parts.clauses.append(f"reduction(|:{nan})")
-        chosen = Expr("{} ? {} : {}", (nan, Name('__builtin_nan("")'), best))
+        chosen = Expr("{} ? {} : {}", (nan, Atom('__builtin_nan("")'), best))
         parts.after.append(Set(best, chosen, Step("adjust", place)))
 
     def _add_strip(self, place: int, sums: Element, parts: _Parts) -> None:
@@ -258,15 +258,15 @@ class _Writer(Schedule):
         own, least = op.types[0], op.name == "argmin"
         at = parts.accumulator(place, "c", "int32_t", 4)
         best = parts.accumulator(place, "m", TYPES[own], own.itemsize)
-        parts.start(place, at, Name("0"))
+        parts.start(place, at, Atom("0"))
         parts.start(place, best, _worst(own, least))
         x, better = Register(f"x{place}", place=place), Register(f"y{place}", place=place)
         form = f"{{0}} {'<' if least else '>'} {{1}}"
         if own.kind == "f":
             form = f"({form}) | (({{0}} != {{0}}) & ({{1}} == {{1}}))"
-        number: Expr = Name("0")
+        number: Expr = Atom("0")
         for loop in op.reduced:
-            number = total([product([number, self.length(loop)]), Name(f"i{loop}")])
+            number = total([product([number, self.length(loop)]), Atom(f"i{loop}")])
         step = Step("add", place)
         parts.body += [
             Let(x, TYPES[own], value, Step("compute", place)),
@@ -384,10 +384,10 @@ class _Writer(Schedule):
         """Point to the elements of an operand or result where the loops around have come to."""
         kind = f"const {array.type}" if const else array.type
         dims = range(len(array.dims))
-        starts = array.offset(dims, [Name(str(dim.start)) for dim in array.dims])
+        starts = array.offset(dims, [Atom(str(dim.start)) for dim in array.dims])
         ahead = [n for n in dims if array.dims[n].loop in array.ahead]
         outer = array.offset(ahead, [array.dims[n].index for n in ahead])
-        value = total([Name(f"(({kind} *)p[{number}])"), starts, outer])
+        value = total([Atom(f"(({kind} *)p[{number}])"), starts, outer])
         return f"{kind} *restrict {array.name} = {value};"
 
     def _ends(self) -> tuple[list[Statement], list[str], list[Statement]]:
@@ -442,7 +442,7 @@ class _Writer(Schedule):
         scratch = []
         for array in self.scratch:
             head.append(f"{array.type} *restrict {array.name} = ({array.type} *)rows;")
-            head.append(f"rows += {product([Name('8'), array.size])};")
+            head.append(f"rows += {product([Atom('8'), array.size])};")
             fixed = [int(str(dim.length)) for dim in array.dims if str(dim.length).isdigit()]
             loops = [dim.loop for dim in array.dims if not str(dim.length).isdigit()]
             scratch.append((math.prod(fixed), tuple([n for n in loops if n is not None])))
@@ -507,7 +507,7 @@ class _Parts:
 def _worst(dtype: Dtype, least: bool) -> Expr:
     """Return what every number is before, or as good as, if the `least` one is looked for."""
     if dtype.kind == "f":
-        return Name("__builtin_inf()") if least else Expr("-{}", (Name("__builtin_inf()"),))
+        return Atom("__builtin_inf()") if least else Expr("-{}", (Atom("__builtin_inf()"),))
     info = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     value = literal(info[least], dtype)
     assert value is not None
@@ -515,7 +515,7 @@ def _worst(dtype: Dtype, least: bool) -> Expr:
 
 
 def _start(op: Op) -> Expr:
-    return Name("0") if op.name in SUMS else _worst(op.dtype, op.name == "min")
+    return Atom("0") if op.name in SUMS else _worst(op.dtype, op.name == "min")
 
 
 def _extreme(op: Op, best: Expr, x: Expr) -> Expr:

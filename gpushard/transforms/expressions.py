@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.ops.aval import Dtype
-from gpushard.runtime.kernel_tree import Expr, Name
+from gpushard.runtime.kernel_tree import Atom, Expr
 
 TYPES = {
     np.dtype(np.float32): "float",
@@ -68,13 +68,13 @@ def literal(value: Any, dtype: Dtype) -> Expr | None:
     if dtype.kind in "ib":
         number = int(value)
         text = "(-9223372036854775807LL - 1)" if number == -(2**63) else f"{number}LL"
-        return Name(f"(({name}){text})")
+        return Atom(f"(({name}){text})")
     value = float(value)
     if math.isnan(value):
-        return Name(f'(({name})__builtin_nan(""))')
+        return Atom(f'(({name})__builtin_nan(""))')
     if math.isinf(value):
-        return Name(f"(({name}){'-' * (value < 0)}__builtin_inf())")
-    return Name(f"(({name}){value.hex()})")
+        return Atom(f"(({name}){'-' * (value < 0)}__builtin_inf())")
+    return Atom(f"(({name}){value.hex()})")
 
 
 def cast(x: Expr, name: str) -> Expr:
@@ -99,7 +99,7 @@ def expression(
       numbers: of each operand the value if it is a number, else None.
 
     >>> double = np.dtype(float)
-    >>> print(expression("add", [Name("a"), Name("b")], [double] * 2, double, [None, None]))
+    >>> print(expression("add", [Atom("a"), Atom("b")], [double] * 2, double, [None, None]))
     ((double)a) + ((double)b)
     """
     if dtype not in TYPES or any(t not in TYPES for t in types):

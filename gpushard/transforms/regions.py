@@ -24,7 +24,7 @@ from gpushard.movement.buffer import devices_of
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
 from gpushard.ops.rule import Rule, elementwise, reduction
-from gpushard.runtime.kernel_tree import Name
+from gpushard.runtime.kernel_tree import Atom
 from gpushard.transforms.cuda_kernels import fused_op
 from gpushard.transforms.expressions import POSITIONS, TYPES, expression, is_reduction
 from gpushard.transforms.graph import Graph, Step, Var
@@ -271,7 +271,7 @@ def _form(step: Step, views: dict[Var, View]) -> _Form | None:
         given = [next(numbers) if at in step.scalars else None for at in range(len(avals))]
         if not _is_here(step):
             return _launched(_Form(step, rule, seen, (), True))
-        text = expression(row.name, [Name("x")] * len(avals), types, result.dtype, given)
+        text = expression(row.name, [Atom("x")] * len(avals), types, result.dtype, given)
         calls = text is not None and "gs_" in str(text)  # a function of the prelude
         return _Form(step, rule, seen, (), text is not None, weight=_CALL if calls else 1)
     form = _reducing(step, rule, seen)

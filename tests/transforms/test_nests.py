@@ -17,10 +17,10 @@ from gpushard import testing
 from gpushard.runtime import kernel_checks
 from gpushard.runtime.kernel_checks import BrokenKernelError, Program, check
 from gpushard.runtime.kernel_tree import (
+    Atom,
     Declare,
     Expr,
     FullStrip,
-    Name,
     Point,
     Scope,
     product,
@@ -104,7 +104,7 @@ def test_a_broken_kernel_is_not_used() -> None:
 
 
 def test_operands_of_an_expression_are_in_parentheses() -> None:
-    a, b, c = Name("a"), Name("b"), Name("c")
+    a, b, c = Atom("a"), Atom("b"), Atom("c")
     values = {"a": 7, "b": 3, "c": 2}
     forms = ["{} - {}", "{} * {}", "{} + {}"]
     for outer, inner in itertools.product(forms, forms):
@@ -112,7 +112,7 @@ def test_operands_of_an_expression_are_in_parentheses() -> None:
         inside = eval(inner.format(7, 3)), eval(inner.format(3, 2))
         assert eval(str(left), values) == eval(outer.format(inside[0], 2))
         assert eval(str(right), values) == eval(outer.format(7, f"({inside[1]})"))
-    assert str(product([total([a, b]), Name("1"), c])) == "(a + b) * c"
+    assert str(product([total([a, b]), Atom("1"), c])) == "(a + b) * c"
 
 
 def test_kernels_take_a_bounded_part_of_the_stack() -> None:
