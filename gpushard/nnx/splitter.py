@@ -138,72 +138,95 @@ class Splitter:
         objects, known = self.objects, self._known
         if self._numbers is None:
             self._numbers = {id(x): n for n, x in enumerate(objects)}
-        numbers = self._numbers
         start = len(objects)
-        entries: list[Any] = []
-        leaves: list[Any] = []
-        variables: list[Any] = []
-        checks: Checks | None = []
-        unfinished: set[int] = set()
-        pending = [root]
-        while pending:
-            x = pending.pop()
-            cls = type(x)
-            if cls is _End:
-                unfinished.discard(x.number)
-                continue
-            node = node_of(x)
-            if isinstance(x, Leveled) or (node is not None and is_shared(x)):
-                number = numbers.get(id(x))
-                if number is not None:
-                    if number in unfinished:
-                        raise _circle(x, entries)
-                    entries.append((SAME, number - start))
-                    if number < start:
-                        checks = None
-                    continue
-                numbers[id(x)] = len(objects)
-                objects.append(x)
-                if isinstance(x, Variable):
-                    entries.append((VARIABLE, cls, tuple(sorted(x._metadata.items()))))
-                    leaves.append(x._value)
-                    variables.append(x)
-                elif cls is list or cls in MAPPINGS or isinstance(x, Leveled):
-                    pending += reversed(_enter(x, entries, checks))
-                    if cls is defaultdict:
-                        checks = None
-                elif node is not None:
-                    own, aux = node.flatten(x)
-                    entries.append((NODE, cls, aux, len(own)))
-                    unfinished.add(len(objects) - 1)
-                    pending += [_End(len(objects) - 1), *reversed(own)]
-                    checks = None
-            elif node is not None:
-                own, aux = node.flatten(x)
-                entries.append((TREE, cls, aux, len(own)))
-                pending += reversed(own)
-                if cls is not tuple:
-                    checks = None
-            elif isinstance(x, ARRAYS):
-                entries.append((ARRAY,))
-                leaves.append(x)
-                variables.append(None)
-                checks = None
-            else:
-                entries.append((STATIC, exact_key(x), x))
-                _check_static(x, entries)
+        walk = _Walk(objects, self._numbers)
+        walk.run(root)
         own_known = None
         if known is not None:
             own_known = tuple([known.get(id(x), -1) for x in objects[start:]])
-        graphdef = graphdef_of(tuple(entries), own_known)
-        part = Part(graphdef, leaves, variables, objects[start:], root)
-        if checks is not None and known is None and isinstance(root, Module):
-            part.plan = Plan(part, checks)
+        graphdef = graphdef_of(tuple(walk.entries), own_known)
+        part = Part(graphdef, walk.leaves, walk.variables, objects[start:], root)
+        if walk.checks is not None and known is None and isinstance(root, Module):
+            part.plan = Plan(part, walk.checks)
             self._sets.append(part.plan.ids)
             put(root, "_nnx_plan", part.plan)
         else:
             self._sets.append(frozenset(map(id, part.objects)))
         return part
+
+
+class _Walk:
+    """Writes down one graph.
+
+    Args:
+      objects: those of graphs before it; this one's are added.
+      numbers: their numbers, by identity, likewise.
+    """
+
+    def __init__(self, objects: list[Any], numbers: dict[int, int]) -> None:
+        self.entries: list[Any] = []
+        self.leaves: list[Any] = []
+        self.variables: list[Any] = []
+        self.checks: Checks | None = []
+        """What tells whether it is as it was; None where that takes as long as to write it."""
+        self._objects, self._numbers, self._start = objects, numbers, len(objects)
+        self._unfinished: set[int] = set()
+        self._pending: list[Any] = []
+
+    def run(self, root: Any) -> None:
+        """Write down all that is reached from a root."""
+        entries, pending = self.entries, self._pending
+        pending.append(root)
+        while pending:
+            x = pending.pop()
+            cls = type(x)
+            node = node_of(x)
+            if isinstance(x, Leveled) or (node is not None and is_shared(x)):
+                self._object(x, cls, node)
+            elif cls is _End:
+                self._unfinished.discard(x.number)
+            elif node is not None:
+                own, aux = node.flatten(x)
+                entries.append((TREE, cls, aux, len(own)))
+                pending += reversed(own)
+                if cls is not tuple:
+                    self.checks = None
+            elif isinstance(x, ARRAYS):
+                entries.append((ARRAY,))
+                self.leaves.append(x)
+                self.variables.append(None)
+                self.checks = None
+            else:
+                entries.append((STATIC, exact_key(x), x))
+                _check_static(x, entries)
+
+    def _object(self, x: Any, cls: type, node: Any) -> None:
+        """Write down what can be shared, once."""
+        entries, objects = self.entries, self._objects
+        number = self._numbers.get(id(x))
+        if number is not None:
+            if number in self._unfinished:
+                raise _circle(x, entries)
+            entries.append((SAME, number - self._start))
+            if number < self._start:
+                self.checks = None
+            return
+        self._numbers[id(x)] = number = len(objects)
+        objects.append(x)
+        if isinstance(x, Variable):
+            entries.append((VARIABLE, cls, tuple(sorted(x._metadata.items()))))
+            self.leaves.append(x._value)
+            self.variables.append(x)
+        elif cls is list or cls in MAPPINGS or isinstance(x, Leveled):
+            self._pending += reversed(_enter(x, entries, self.checks))
+            if cls is defaultdict:
+                self.checks = None
+        else:
+            own, aux = node.flatten(x)
+            entries.append((NODE, cls, aux, len(own)))
+            self._unfinished.add(number)
+            self._pending += [_End(number), *reversed(own)]
+            self.checks = None
 
 
 class _End:

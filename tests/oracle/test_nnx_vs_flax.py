@@ -328,6 +328,7 @@ def test_names_of_axes(jax: ModuleType, flax: ModuleType) -> None:
         assert found[0] == found[1]
 
 
+@pytest.mark.filterwarnings("ignore:'sharding' is deprecated:DeprecationWarning")
 def test_values_lie_where_names_say_within_a_mesh(jax: ModuleType, flax: ModuleType) -> None:
     for names in ((None, "model"), ("data", "model"), (("data", "model"),), ("model",)):
         found = []

@@ -9,7 +9,7 @@ import numpy as np
 
 import gpushard as gs
 import gpushard.numpy as gnp
-from gpushard import random
+from gpushard import nnx, random
 
 
 @gs.tree.register_dataclass
@@ -76,6 +76,19 @@ def main() -> gs.Array:
 
 def double(x: gs.Array) -> gs.Array:
     return x * 2
+
+
+class Scale(nnx.Module):
+    def __init__(self) -> None:
+        self.factor: nnx.Param[gs.Array] = nnx.Param(gnp.ones(3))
+        self.calls: nnx.Variable[int] = nnx.Variable(0)
+
+
+def scaled(scale: Scale, graphdef: nnx.GraphDef[Scale], state: nnx.State[nnx.Param]) -> gs.Array:
+    """Variables say what they hold."""
+    assert_type(scale.factor.value, gs.Array)
+    assert_type(scale.calls.value, int)
+    return scale.factor.value * scale.calls.value
 
 
 def mistakes(x: gs.Array) -> None:
