@@ -31,10 +31,14 @@ INTERNAL = {"": ("ops",)}
 
 DIFFERS: dict[str, dict[str, str]] = {
     "": {
-        "Array": "`x[i] = value` works; pickles keep the sharding; `memoryview(x)` from 3.12 on",
+        "Array": "`x[i] = value` works; pickles keep the sharding; "
+        "`memoryview(x)` from Python 3.12 on",
         "debug": "whole arrays are printed, `partitioned=` or not",
         "Device": "a device may be a part of a GPU",
+        "NamedSharding": "dims need not be divisible by the axes that split them",
         "P": _UNREDUCED,
+        "ShapeDtypeStruct": "without `is_ref`, `manual_axis_type`",
+        "config": "what has no meaning here is refused, with what to use in its place",
         "device_put": "never through the host where both are on devices",
         "default_backend": '"cpu" or "gpu"',
         "live_arrays": "without those that were deleted",

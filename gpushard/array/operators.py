@@ -11,7 +11,7 @@ import numpy as np
 from gpushard.dtypes import can_cast
 from gpushard.errors import ArgumentTypeError
 from gpushard.functions.linear_algebra import matmul
-from gpushard.functions.values import Value
+from gpushard.functions.values import Value, offered
 from gpushard.ops.bind import bind
 from gpushard.ops.scalars import KINDS
 from gpushard.ops.table.elementwise import ASTYPE, ufunc_row
@@ -48,7 +48,8 @@ def _binary(ufunc: np.ufunc) -> Callable[[_A, Any], _A]:
     def operator(self: _A, other: Any) -> _A:
         if type(other) is type(self) or _is_operand(other):
             return bind(row, (self, other))
-        return NotImplemented
+        array = offered(other)
+        return NotImplemented if array is other else bind(row, (self, array))
 
     return operator
 
@@ -57,7 +58,10 @@ def _reflected(ufunc: np.ufunc) -> Callable[[_A, Any], _A]:
     row = ufunc_row(ufunc)
 
     def operator(self: _A, other: Any) -> _A:
-        return bind(row, (other, self)) if _is_operand(other) else NotImplemented
+        if _is_operand(other):
+            return bind(row, (other, self))
+        array = offered(other)
+        return NotImplemented if array is other else bind(row, (array, self))
 
     return operator
 

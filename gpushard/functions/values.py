@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, ParamSpec, TypeVar, cast
 
+from gpushard.errors import ArgumentTypeError
 from gpushard.functions.concrete import Concrete
 from gpushard.functions.docstrings import complete
 from gpushard.geometry.named_sharding import NamedSharding
@@ -33,6 +34,26 @@ class Value:
 def is_value(x: Any) -> bool:
     """Whether operations take it as it is: an array, or what an interpreter made."""
     return isinstance(x, Value) or hasattr(x, "interpreter")
+
+
+def offered(x: Any) -> Any:
+    """Return the array that an object of another class offers by `__jax_array__`, or the object.
+
+    Raises:
+      ArgumentTypeError: it offers something else.
+    """
+    offer = None if isinstance(x, type) else getattr(x, "__jax_array__", None)
+    if offer is None or is_value(x):
+        return x
+    array = offer()
+    if not is_value(array):
+        raise ArgumentTypeError(
+            f"__jax_array__ of a {type(x).__name__} returned a {type(array).__name__}; return an "
+            "array of gpushard",
+            argument="x",
+            type=type(array),
+        )
+    return array
 
 
 def is_traced(x: Any) -> bool:

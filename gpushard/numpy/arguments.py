@@ -11,7 +11,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.values import is_value, view
+from gpushard.functions.values import is_value, offered, view
 from gpushard.ops.scalars import KINDS
 from gpushard.placement.device_put import as_host_array, device_put, resharded
 
@@ -59,7 +59,7 @@ def holds_value(x: Any) -> bool:
     """Whether nested lists have an array of devices in them."""
     if isinstance(x, list | tuple):
         return any(map(holds_value, x))
-    return is_value(x)
+    return is_value(x) or is_value(offered(x))
 
 
 def as_value(x: Any, name: str, *, weak: bool = False) -> Any:
@@ -76,6 +76,7 @@ def as_value(x: Any, name: str, *, weak: bool = False) -> Any:
         return copy.copy(x)
     if weak and type(x) in KINDS:
         return device_put(x)
+    x = offered(x)
     if is_value(x):
         return copy.copy(getattr(x, "raw_value", x))  # of a box with a value in it
     data = host_data(x, name)
@@ -106,6 +107,7 @@ def operands(name: str, *xs: Any) -> list[Any]:
     """
     if all(map(is_value, xs)):
         return list(xs)
+    xs = tuple(map(offered, xs))
     if any(map(is_value, xs)):
         return [x if is_value(x) or is_number(x) else host_data(x, name) for x in xs]
     placed = [x if is_number(x) else as_value(x, name) for x in xs]

@@ -26,7 +26,7 @@ from gpushard.functions.checks import (
     number_of,
 )
 from gpushard.functions.docstrings import described
-from gpushard.functions.values import is_committed, is_value, sharding_of
+from gpushard.functions.values import is_committed, is_value, offered, sharding_of
 from gpushard.geometry.format import Format
 from gpushard.geometry.sharding import GridSharding, Sharding
 from gpushard.numpy.arguments import as_list, as_value, holds_value, host_data, is_number, settle
@@ -97,6 +97,7 @@ def asarray(
     check_order(order)
     argument, place = named_place(device, out_sharding)
     target = None if dtype is None else _element_type(dtype)
+    a = offered(a)
     if is_value(a):
         same = place is None and target in (None, a.dtype)
         if copy is False:
@@ -273,6 +274,7 @@ def full_like(
       fill_value: the element; an array is broadcast.
     """
     check_order(order)
+    a = offered(a)
     _, place = named_place(device, out_sharding)
     own = a.shape if hasattr(a, "shape") else np.shape(a)
     kind = a.dtype if hasattr(a, "dtype") else np.asarray(a).dtype

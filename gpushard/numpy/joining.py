@@ -14,7 +14,7 @@ from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype, check_dims, integer, refuse_out
 from gpushard.functions.concrete import concrete
-from gpushard.functions.values import is_value
+from gpushard.functions.values import is_value, offered
 from gpushard.numpy.arguments import as_value, host_data
 from gpushard.numpy.data_type import can_cast, result_type
 from gpushard.numpy.manipulation import part
@@ -43,7 +43,8 @@ def _joined(arrays: Any, name: str, dtype: Any = None, casting: str = "same_kind
         raise ArgumentTypeError.refusing("arrays", arrays, "must be a sequence of arrays", name)
     if not len(arrays):
         raise ArgumentError(f"{name} got no arrays; give at least one", argument="arrays")
-    xs = [x if is_value(x) else host_data(x, name) for x in arrays]
+    values = map(offered, arrays)
+    xs = [x if is_value(x) else host_data(x, name) for x in values]
     if not any(map(is_value, xs)):
         xs = [as_value(x, name) for x in xs]
     first = xs[0].dtype
