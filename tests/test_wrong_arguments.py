@@ -105,8 +105,14 @@ OTHERWISE: dict[str, dict[str, str]] = {
 }
 """Arguments that mean something else in a function."""
 
-NOT_CALLED = {"Array.unsafe_buffer_pointer", "numpy.load", "numpy.save", "numpy.savez"}
-"""Functions of files, and of arrays on one device."""
+NOT_CALLED = {
+    "Array.unsafe_buffer_pointer",
+    "numpy.frompyfunc",
+    "numpy.load",
+    "numpy.save",
+    "numpy.savez",
+}
+"""Functions of files, of functions, and of arrays on one device."""
 
 SAME = {
     "axis": ("axisa",),

@@ -277,7 +277,7 @@ def _log_of_sum(name: str, ufunc: np.ufunc, scale: float, text: str) -> Binary:
         refuse_out(name, out)
         pair = operands(name, x1, x2)
         kinds = "".join(kind_of(result_type(x)) for x in pair)
-        if "c" not in kinds and (dtype is None or kind_of(as_dtype(dtype)) != "c"):
+        if "c" not in kinds:
             made = ufuncs.call(ufunc, pair, dtype, out_sharding=out_sharding)
             return settle(made, out_sharding)
         made = _complex_log_of_sum(pair[0], pair[1], scale)

@@ -95,7 +95,7 @@ def polymul(
     factors = [_coefficients("polymul", a, f"a{n}") for n, a in enumerate((a1, a2), 1)]
     if _trims(trim_leading_zeros, factors):
         factors = [trim_zeros(a, "f") for a in factors]
-    first, second = [a if a.shape[0] else zeros(1, a.dtype) for a in factors]
+    first, second = (a if a.shape[0] else zeros(1, a.dtype) for a in factors)
     return convolve(first, second)
 
 

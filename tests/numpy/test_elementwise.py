@@ -38,6 +38,8 @@ def reference(name: str) -> np.ufunc:
 def test_every_type(name: str) -> None:
     theirs, ours = reference(name), getattr(gnp, name)
     for dtype in DTYPES:
+        if name.startswith("logaddexp") and np.dtype(dtype).kind == "c":
+            continue  # NumPy's are of real numbers; test_numpy_vs_jax.py compares them
         data, x = placed("uneven", dtype)
         if theirs.nin == 1:
             if name == "reciprocal" and gs.default_backend() == "gpu" and data.dtype.kind in "iu":
@@ -177,3 +179,22 @@ def test_one_condition_of_piecewise_may_be_a_host_array() -> None:
     data = np.arange(-3.0, 3)
     found = gs.numpy.piecewise(gs.device_put(data), data > 0, [5, -5])
     assert np.array_equal(found, np.piecewise(data, data > 0, [5, -5]))
+
+
+@pytest.mark.parametrize("dtype", ["F", "D"])
+def test_logarithms_of_sums_of_complex_powers(dtype: str) -> None:
+    random = np.random.default_rng(0)
+    pair = [3 * random.standard_normal((5, 3)) + 4j * random.standard_normal((5, 3)) for _ in "xy"]
+    data, other = (each.astype(dtype) for each in pair)
+    x, y = put(data, "y", "x"), put(other, "x")
+    close = 1e-5 if dtype == "F" else 1e-12
+    for ours, base in ((gnp.logaddexp, np.e), (gnp.logaddexp2, 2.0)):
+        wide = [np.asarray(each, complex) for each in (data, other)]
+        expected = np.log(base ** wide[0] + base ** wide[1]) / np.log(base)
+        for found in (ours(x, y), ours(data, y), gs.jit(ours)(x, y)):
+            assert found.dtype == dtype
+            np.testing.assert_allclose(np.asarray(found), expected, close, close)
+        least = np.array([complex(-np.inf, 0), 800 + 1j], dtype)
+        ends = np.asarray(ours(put(least), put(least)))
+        np.testing.assert_allclose(ends, least + np.array([0, np.log(2) / np.log(base)]), close)
+    assert gnp.logaddexp(x, y, dtype="F").dtype == np.complex64
