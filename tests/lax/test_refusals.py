@@ -11,6 +11,7 @@ from tests.lax.calls import Call, eagerly, values
 X, CUBE, KERNEL = values((5, 3), "f8"), values((2, 3, 5), "f8"), values((4, 3, 2), "f8")
 CONV, WINDOW = ("conv_general_dilated", CUBE, KERNEL), ("reduce_window", X, 0.0, np.add)
 
+PLACES = [(0,), (0, 2), "ab"]
 REFUSED = {
     "window_strides": [Call(*CONV, (0,), "VALID"), Call(*WINDOW, (1, 1), (0, 1))],
     "padding": [
@@ -53,21 +54,26 @@ REFUSED = {
     "dimension": [Call("sort", X, 2), Call("broadcasted_iota", int, (2,), 1)],
     "dimensions": [Call("reduce", X, 0.0, np.add, (2,))],
     "init_values": [Call("reduce", (X, X), (0.0,), max, (0,)), Call("reduce", X, X[0], max, (0,))],
-    "num_keys": [Call("sort", X, num_keys=0)], "k": [Call("top_k", X, 4)],
-    "permutation": [Call("transpose", X, (0,))], "reps": [Call("tile", X, (1,))],
-    "sizes": [Call("split", X, (1,)), Call("broadcast", X, ("a",))],
+    "num_keys": [Call("sort", X, num_keys=0), Call("sort", X, num_keys="a")],
+    "k": [Call("top_k", X, 4)],
+    "permutation": [Call("transpose", X, (0,)), Call("transpose", X, ("a", 0))],
+    "reps": [Call("tile", X, (1,)), Call("tile", X, ("a", 1))],
+    "sizes": [Call("split", X, (1,)), Call("split", X, ("a",)), Call("broadcast", X, ("a",))],
     "padding_config": [
         Call("pad", X, 0.0, [(1, 1, 0)]), Call("pad", X, 0.0, [(1, 1), (1, 1)]),
         Call("pad", X, 0.0, [(-9, 1, 0), (0, 0, 0)]), Call("pad", X, 0.0, [(0, 0, -1)] * 2),
+        Call("pad", X, 0.0, [("a", 0, 0)] * 2),
     ],
     "padding_value": [Call("pad", X, X[0], [(0, 0, 0)] * 2)],
-    "broadcast_dimensions": [Call("broadcast_in_dim", X, (5, 3), dims) for dims in [(0,), (0, 2)]],
-    "rank": [Call("broadcast_to_rank", X, 1)], "stop_dimension": [Call("collapse", X, 1, 0)],
+    "broadcast_dimensions": [Call("broadcast_in_dim", X, (5, 3), dims) for dims in PLACES],
+    "rank": [Call("broadcast_to_rank", X, 1), Call("broadcast_to_rank", X, "a")],
+    "stop_dimension": [Call("collapse", X, 1, 0)],
     "min": [Call("clamp", X[0], X, X)], "max": [Call("clamp", X, X, X[0])],
     "rounding_method": [Call("round", X, 3)], "y": [Call("integer_pow", X, 0.5)],
     "exponent_bits": [Call("reduce_precision", X, 0, 1)], "which": [Call("select_n", X[0] > 0, X)],
     "cases": [Call("select_n", X[0] > 0)], "operands": [Call("concatenate", [], 0)],
-    "fft_lengths": [Call("fft", X, "RFFT", (4,))], "fft_type": [Call("fft", X, "DCT", (3,))],
+    "fft_lengths": [Call("fft", X, "RFFT", (4,)), Call("fft", X, "RFFT", ("a",))],
+    "fft_type": [Call("fft", X, "DCT", (3,))],
     "mode": [Call("gather", X, np.zeros((3, 1), int), ((1,), (0,), (0,), (), ()), (1, 3), mode=7)],
     "dtype": [Call("iota", bool, 3)],
 }  # fmt: skip
