@@ -9,9 +9,9 @@ prints those that fail.
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import contextlib
 import itertools
-import os
 import sys
 import tempfile
 import time
@@ -412,17 +412,34 @@ def quick_compiler() -> Iterator[None]:
 
 def main() -> None:
     """Run the programs of some seeds."""
-    warnings.filterwarnings("error", "a kernel in C is wrong")
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--compilers", nargs="+", default=["cc", ""])
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so many")
+    parser.add_argument("--processes", type=int, default=1)
     options = parser.parse_args()
+    start = time.monotonic()
+    stop = options.first + options.count
+    shares = [range(options.first + n, stop, options.processes) for n in range(options.processes)]
+    ways = [(seeds, options.compilers, options.seconds) for seeds in shares]
+    with concurrent.futures.ProcessPoolExecutor(options.processes) as pool:
+        ended = list(pool.map(_check_all, *zip(*ways, strict=True)))
+    failed = [failure for _, failures in ended for failure in failures]
+    print(f"{sum(done for done, _ in ended)} programs from seed {options.first}, {len(failed)} "
+          f"failed: {failed}, {time.monotonic() - start:.0f} s")  # fmt: skip
+    sys.exit(bool(failed))
+
+
+def _check_all(
+    seeds: range, compilers: list[str], seconds: float
+) -> tuple[int, list[tuple[int, str]]]:
+    """Check the programs of some seeds; return how many were run, and those that failed."""
     start, failed, done = time.monotonic(), [], 0
-    with quick_compiler():
-        for seed in range(options.first, options.first + options.count):
-            for compiler in options.compilers:
+    with quick_compiler(), warnings.catch_warnings():
+        warnings.filterwarnings("error", "a kernel in C is wrong")
+        for seed in seeds:
+            for compiler in compilers:
                 try:
                     check(seed, compiler)
                 except Exception:
@@ -430,11 +447,9 @@ def main() -> None:
                     print(f"seed {seed}, compiler {compiler!r}:", file=sys.stderr)
                     traceback.print_exc(limit=-3)
             done += 1
-            if time.monotonic() - start > options.seconds:
+            if time.monotonic() - start > seconds:
                 break
-    print(f"{done} programs from seed {options.first}, {len(failed)} failed: {failed}, "
-          f"{time.monotonic() - start:.0f} s, process {os.getpid()}")  # fmt: skip
-    sys.exit(bool(failed))
+    return done, failed
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
 """Loop nests through every emitter, compared with the definition.
 
 `python -m tests.transforms.nest_emitters` goes through all cases of `nest_families`, which takes
-about half an hour; `--share 10` takes each tenth. With `--sanitize` kernels in C are compiled for
-AddressSanitizer and UndefinedBehaviorSanitizer, and every block is memory of its own.
+about half an hour on one core. `--share 10` takes each tenth, `--processes 2` uses two cores. With
+`--sanitize` kernels in C are compiled for AddressSanitizer and UndefinedBehaviorSanitizer; every
+block is memory of its own in any case.
 """
 
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import contextlib
 import ctypes
 import itertools
@@ -240,6 +242,10 @@ def _compare_c(pairs: Sequence[tuple[Case, Nest]], report: Report, sanitize: boo
             report.add(case, "c", problem(case, nest, "c", kernel))
 
 
+def _compare_share(share: int, offset: int, emitters: Sequence[str], sanitize: bool) -> Report:
+    return compare(chosen(share, offset), emitters, sanitize=sanitize)
+
+
 def chosen(share: int, offset: int = 0) -> list[Case]:
     """Return a share of all cases, as even as can be."""
     return list(itertools.islice(nest_families.cases(), offset, None, share))
@@ -252,6 +258,7 @@ def main() -> None:
     parser.add_argument("--offset", type=int, default=0, help="the first one")
     parser.add_argument("--emitters", nargs="+", default=["numpy", "c"])
     parser.add_argument("--sanitize", action="store_true")
+    parser.add_argument("--processes", type=int, default=1)
     options = parser.parse_args()
     if options.sanitize and "libasan" not in os.environ.get("LD_PRELOAD", ""):
         library = subprocess.run(
@@ -261,8 +268,16 @@ def main() -> None:
         os.execve(sys.executable, [sys.executable, "-m", __spec__.name, *sys.argv[1:]],
                   os.environ | more)  # fmt: skip
     start = time.perf_counter()
-    report = compare(chosen(options.share, options.offset), options.emitters,
-                     sanitize=options.sanitize)  # fmt: skip
+    ways = [
+        (options.share * options.processes, options.offset + options.share * n, options.emitters,
+         options.sanitize) for n in range(options.processes)
+    ]  # fmt: skip
+    with concurrent.futures.ProcessPoolExecutor(options.processes) as pool:
+        reports = list(pool.map(_compare_share, *zip(*ways, strict=True)))
+    report = Report()
+    for part in reports:
+        report.counts += part.counts
+        report.problems += part.problems
     for case, found in report.problems[:20]:
         print(case, nest_families.nest_of(case), found, "", sep="\n")
     print(f"{dict(report.counts)}, {len(report.problems)} problems, "
