@@ -7,6 +7,7 @@ its functions ask something of the host for these only.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -120,6 +121,7 @@ def _masked(what: str, cond_fun: Any, body_fun: Any, form: Any, values: list[Val
 
     def step(state: Any) -> Any:
         holds, value = state
+        before = [copy.copy(x) for x in tree.leaves(value)]  # the function may assign to these
         with only_where(lambda: holds):
             new = body_fun(value)
             leaves, forms[0] = tree.flatten(new)
@@ -128,7 +130,7 @@ def _masked(what: str, cond_fun: Any, body_fun: Any, form: Any, values: list[Val
             own = [outside(value_of(x, f"{what}: what it returns", frame), frame) for x in leaves]
             chosen = [
                 where(holds, x, y) if x.shape == y.shape and x.dtype == y.dtype else x  # is checked
-                for x, y in zip(own, tree.leaves(value), strict=True)
+                for x, y in zip(own, before, strict=True)
             ]
             value = tree.unflatten(form, chosen)
             return bind(_AND, (holds, cond_fun(value))), value

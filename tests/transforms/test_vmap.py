@@ -293,3 +293,21 @@ def test_reductions_of_numbers(name: str) -> None:
     want = np.stack([getattr(np, name)(v) for v in value])
     for form in (gs.vmap(function), gs.pmap(function), gs.jit(gs.vmap(function))):
         np.testing.assert_array_equal(np.asarray(form(value)), want)
+
+
+@pytest.mark.parametrize("map_of", [gs.vmap, gs.pmap, lambda f: gs.jit(gs.vmap(f))])
+def test_an_element_keeps_what_its_loop_had_in_the_end_whatever_is_assigned_to(map_of: Any) -> None:
+    def step(state: Any) -> Any:
+        i, v = state
+        v[1] = v[2] * 2
+        v[2] += 1
+        return i + 1, v
+
+    made = map_of(lambda n, v: gs.lax.while_loop(lambda s: s[0] < n, step, (0, v))[1])(
+        np.arange(3), MATRIX
+    )
+    want = MATRIX.copy()
+    for n, v in enumerate(want):
+        for _ in range(n):
+            v[1], v[2] = v[2] * 2, v[2] + 1
+    np.testing.assert_array_equal(np.asarray(made), want)
