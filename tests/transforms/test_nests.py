@@ -21,8 +21,12 @@ from gpushard.runtime.kernel_tree import (
     Declare,
     Expr,
     FullStrip,
+    Lanes,
+    Let,
     Point,
+    Register,
     Scope,
+    Step,
     product,
     total,
 )
@@ -90,6 +94,14 @@ def test_checks_find_each_defect() -> None:
                 check(dataclasses.replace(program, body=body))
                 pytest.fail(f"{what} in {program.body}")
     assert count > 800
+
+
+def test_lanes_stand_in_a_strip() -> None:
+    program = next(programs(2999))
+    name = Register("v9", place=9)
+    alone = Lanes(program.lanes, (Let(name, "int", Atom("0"), Step("compute", 9)),))
+    with pytest.raises(BrokenKernelError, match="lanes stand in no strip"):
+        check(dataclasses.replace(program, body=(*program.body, alone)))
 
 
 def test_a_broken_kernel_is_not_used() -> None:
