@@ -51,6 +51,7 @@ def small_steps(case: Case, nest: Nest) -> Iterator[None]:
         mock.patch.object(c_schedule, "_STRIP", strip),
         mock.patch.object(c_schedule, "MOST_STACK", (64 << 10, 200)[case.number % 5 == 0]),
         mock.patch.object(tiles, "_TILE", tile),
+        mock.patch.object(tiles, "LARGE", (1 << 14, 1)[case.number // 16 % 2]),
         mock.patch.object(tiles, "_ROW", (2, 16)[case.number // 4 % 2]),
         mock.patch.object(tiles, "_SMALL", (1, 4096)[case.number // 8 % 2]),
     ):
