@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import gc
+import inspect
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -54,6 +55,8 @@ WEAK = {
 REGISTERED = {
     "array.protocols._promised": "libraries that this package converts to",
     "array.protocols._providers": "likewise",
+    "options._OFFERED": "settings that modules of the package offer by name",
+    "options._noted": "settings without effect, by the names that they have",
     "placement.device_put._converters": "libraries whose arrays are taken",
     "runtime.forks._quiet": "threads that fork at this moment",
     "runtime.forks._runtimes": "runtimes that live; weakly",
@@ -269,7 +272,7 @@ def test_what_a_loop_makes_is_held_by_caches_with_a_bound_alone(turn: Callable[[
     with testing.runtime(host_devices=4, compiler="") as runtime:
         alive = [weakref.ref(x) for n in range(TURNS) for x in turn(n)]
         gc.collect()
-        functions = [x for x in (each() for each in alive) if callable(x)]
+        functions = [x for x in (each() for each in alive) if inspect.isfunction(x)]
         assert functions == []
         del functions
         _empty()

@@ -138,8 +138,6 @@ EDGES: dict[str, tuple[Call, list[Any], list[Any]]] = {
     "tensorinv": (lambda n: gnp.linalg.tensorinv(np.eye(4), n), [1], [0, -1]),
     "top": (lambda n: gnp.topk(split(4), n)[0], [0, 4], [5]),
     "tril": (lambda s: gnp.tril(split(*s)), [(2, 2), (4, 2, 2)], [(2,), ()]),
-    "randint": (lambda n: random.randint(key(), (2,), 3, n), [4, 5], [3, 2]),
-    "randint in a type": (lambda n: random.randint(key(), (2,), 0, n, "uint8"), [256], [257]),
     "vsplit": (lambda s: gnp.vsplit(split(*s), 1), [(2, 2), (4, 2, 2)], [(2,)]),
     "hsplit": (lambda s: gnp.hsplit(split(*s), 1), [(2,), (4, 2)], [()]),
     "dsplit": (lambda s: gnp.dsplit(split(*s), 1), [(4, 2, 2)], [(2, 2)]),

@@ -18,6 +18,7 @@ from tests.lax.definitions import (
     elementwise,
     gathering,
     loops,
+    matrices,
     products,
     reductions,
     shapes,
@@ -26,7 +27,7 @@ from tests.lax.definitions import (
 )
 from tests.lax.definitions.registry import DEFINITIONS, Refused, kind_of
 
-MODULES = (elementwise, gathering, loops, products, reductions, shapes, slicing, windows)
+MODULES = (elementwise, gathering, loops, matrices, products, reductions, shapes, slicing, windows)
 """What enters all definitions."""
 
 AXES = {"a": 4, "b": 2}

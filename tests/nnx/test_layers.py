@@ -256,7 +256,7 @@ def test_conv_continues_its_inputs(name: str, mode: Any) -> None:
 
 
 def test_conv_of_inputs_that_are_far_apart() -> None:
-    layer = nnx.Conv(2, 3, 3, input_dilation=2, padding="VALID", param_dtype=float, rngs=rngs())
+    layer = nnx.Conv(2, 3, 3, input_dilation=2, padding=((0, 0),), param_dtype=float, rngs=rngs())
     x = numbers((2, 5, 2))
     apart = np.zeros((2, 9, 2))
     apart[:, ::2] = x

@@ -262,7 +262,13 @@ def test_calls_change_the_graph_as_the_plain_call_does(how: str, seed: int) -> N
     expected = nnx.clone(root)
     pairs = list(zip(objects_in_order(root), objects_in_order(expected), strict=True))
     assign(expected)
-    CALLS[how](assign, root)
+    before = form(root)
+    try:
+        CALLS[how](assign, root)
+    except ArgumentError as error:  # several Variables may have one array
+        assert how == "jit that donates" and "donates one array" in str(error)
+        assert form(root) == before
+        return
     assert form(root) == form(expected)
     found, wanted = ({id(x) for x in objects_in_order(each)} for each in (root, expected))
     for x, other in pairs:

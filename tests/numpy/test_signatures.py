@@ -165,8 +165,8 @@ OF_JAX: dict[str, set[str]] = {
     "random": {"lognormal sigma", "weibull_min shape"},
     "sharding": set(),
     "special": set(),
-    "tree": {"reduce initializer"},
-    "tree_util": {"tree_reduce initializer"},
+    "tree": {"reduce initializer", "reduce_associative identity"},
+    "tree_util": {"tree_reduce initializer", "tree_reduce_associative identity"},
 }
 """Modules, and arguments whose default is said in another way, or that are not meant for users."""
 

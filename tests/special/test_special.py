@@ -18,7 +18,7 @@ from scipy.special import _support_alternative_backends
 
 import gpushard as gs
 from gpushard import special
-from gpushard.errors import ArgumentError, ArgumentTypeError, MissingLibraryError
+from gpushard.errors import ArgumentTypeError, MissingLibraryError
 from gpushard.ops.aval import Aval
 from gpushard.ops.table.elementwise import ufunc_row
 from gpushard.runtime.namespace import special_functions, special_ufunc
@@ -254,9 +254,8 @@ def test_softmax(layout: str, dtype: str) -> None:
     for axis in AXES:
         for name in ("softmax", "log_softmax"):
             ours, theirs = getattr(special, name), getattr(scipy.special, name)
-            if not data.size and axis in (None, 0, (0, 1)):
-                with pytest.raises(ArgumentError, match="no elements"):
-                    ours(x, axis)
+            if not data.size and axis in (None, 0, (0, 1)):  # SciPy asks for a greatest element
+                assert ours(x, axis).shape == data.shape
                 continue
             close(ours(x, axis), theirs(data, axis), 64)
 

@@ -217,7 +217,6 @@ SHARD_MAP_ERRORS: dict[str, tuple[Any, str]] = {
                              auto=frozenset({"y"}))(VALUE), "auto"),
     "a number under a sharded spec": (
         lambda: gs.shard_map(lambda b: b.sum(), LINE, P("x"), P("x"))(VALUE), "0|1"),
-    "a class as the function": (lambda: gs.shard_map(dict, LINE, P("x"), P("x")), "class"),
     "a dim that its axes do not divide": (
         lambda: gs.shard_map(lambda b: b, LINE, P("x"), P("x"))(np.ones(10)), "10"),
 }  # fmt: skip
