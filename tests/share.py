@@ -9,7 +9,7 @@ from hypothesis import settings
 
 T = TypeVar("T")
 
-SHARE = 4
+SHARE = 6
 """Of how many examples and seeds one is taken."""
 
 _everything = False

@@ -7,7 +7,7 @@ import pytest
 from tests import share
 
 
-@pytest.mark.parametrize(("everything", "taken"), [(False, [3, 2, 3]), (True, [10, 5, 10])])
+@pytest.mark.parametrize(("everything", "taken"), [(False, [2, 2, 2]), (True, [10, 5, 10])])
 def test_how_much_runs(everything: bool, taken: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(share, "_everything", everything)
     assert [

@@ -50,6 +50,8 @@ CALLS = [
     Call("conv_with_general_padding", X, KERNEL, (2,), [(1, 1)], None, None),
     Call("conv_transpose", X.swapaxes(1, 2), KERNEL.transpose(2, 1, 0), (2,), "SAME"),
     Call("conv_transpose", X.swapaxes(1, 2), KERNEL.transpose(2, 1, 0), (2,), "SAME", (2,)),
+    *[Call(f"segment_{name}", X, np.array([2, 0, 2, 1])) for name in ("sum", "prod", "max", "min")],
+    Call("ragged_dot", SQUARE, X[:2, :, :4].swapaxes(1, 2)[:, :, :2], np.array([3, 1])),
     Call("cond", True, np.negative, np.positive, X),
     Call("switch", 1, [np.negative, np.positive], X),
     Call("fori_loop", 1, 4, lambda i, x: x + i, X), Call("map", lambda x: x[0], X),

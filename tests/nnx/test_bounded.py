@@ -139,7 +139,7 @@ OPTIONS: dict[str, tuple[Any, Callable[[int], Any]]] = {
 def test_one_function_is_kept_for_so_many_options(how: str) -> None:
     fun, call = OPTIONS[how]
     kept = []
-    for turn in range(tracing.OPTIONS + 6):
+    for turn in range(tracing.OPTIONS + some(2, 6)):
         call(turn)
         if turn >= tracing.OPTIONS:
             gc.collect()

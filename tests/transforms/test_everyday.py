@@ -16,7 +16,7 @@ def quickly() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("first", range(0, some(160, 2000), 40))
+@pytest.mark.parametrize("first", range(0, some(80, 2000), 40))
 def test_programs_of_users(first: int) -> None:
     """`python -m tests.transforms.everyday` runs as many as it is asked for."""
     for seed in range(first, first + 40):
