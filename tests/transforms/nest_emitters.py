@@ -147,7 +147,8 @@ class _ExactScratch:
     """What kernels keep between operations, in memory that is no longer than asked for."""
 
     def array(self, slot: int, shape: Sequence[int], dtype: Any) -> Any:
-        return fresh(shape, dtype)
+        self._last = fresh(shape, dtype)  # a kernel has its address alone
+        return self._last
 
 
 def problem(case: Case, nest: Nest, emitter: str, kernel: Any) -> str | None:
