@@ -25,7 +25,7 @@ UFUNCS = sorted(
 AFFECTED = sorted(INCOMPLETE, key=lambda u: u.__name__)
 LENGTHS = some([1, 15, 16, 17, 33, 66, 130, 300], range(1, 301))
 OUTER = some([1, 2, -1, 5], [1, 2, 3, -1, -2, 5, 8, 64])
-INNER = some([1, 2], [1, 2, 3, -1, 64])
+INNER = some([1, 4, 8], [1, 2, 3, 4, 8, -1, -4, 64])
 
 
 def apart(x: np.ndarray, step: int) -> np.ndarray:
@@ -69,8 +69,9 @@ def loops_of(ufunc: np.ufunc) -> list[Sequence[np.ndarray]]:
 
 
 def is_incomplete(call: Callable[..., Any], operands: Sequence[np.ndarray]) -> bool:
-    """Whether a call leaves elements of strided results as they were before."""
-    others = [opposite(x) for x in results_of(call, *operands)]
+    """Whether a call leaves elements of strided results as they were before, or writes others."""
+    wanted = results_of(call, *operands)
+    others = [opposite(x) for x in wanted]
     for inner in INNER:
         strided = [apart(x, inner) for x in operands]
         for outer in OUTER:
@@ -80,6 +81,11 @@ def is_incomplete(call: Callable[..., Any], operands: Sequence[np.ndarray]) -> b
                 if any(
                     (bytes_of(x) == bytes_of(other[:n])).all(1).any()
                     for x, other in zip(outs, others, strict=True)
+                ):
+                    return True
+                if any(
+                    x.dtype.kind in "biufc" and not np.allclose(x, want[:n], 1e-2, equal_nan=True)
+                    for x, want in zip(outs, wanted, strict=True)
                 ):
                     return True
     return False
@@ -94,7 +100,7 @@ def test_what_kernels_call_writes_every_element(ufunc: np.ufunc) -> None:
     assert not bad, f"numpy.{ufunc.__name__} leaves elements of strided results unwritten: {bad}"
 
 
-@pytest.mark.parametrize("ufunc", AFFECTED, ids=lambda u: u.__name__)
+@pytest.mark.parametrize("ufunc", sorted(INCOMPLETE - {np.negative}, key=str), ids=str)
 def test_the_defect_is_of_single_and_double_precision(ufunc: np.ufunc) -> None:
     """NumPy without the defect passes, too; one that has it elsewhere does not."""
     bad = {xs[0].dtype.char for xs in loops_of(ufunc) if is_incomplete(ufunc, xs)}

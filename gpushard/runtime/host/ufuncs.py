@@ -2,6 +2,7 @@
 
 NumPy 2.4 leaves elements of `out` unwritten where `isfinite`, `isinf`, `isnan` or `signbit` of
 single or double precision write 16 elements or more at a distance other than that of neighbours.
+`negative` writes wrong numbers there if it also reads every fourth or eighth element.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
-INCOMPLETE: frozenset[np.ufunc] = frozenset({np.isfinite, np.isinf, np.isnan, np.signbit})
-"""Ufuncs of NumPy that may leave elements of a strided `out` unwritten."""
+INCOMPLETE: frozenset[np.ufunc] = frozenset(
+    {np.isfinite, np.isinf, np.isnan, np.negative, np.signbit}
+)
+"""Ufuncs of NumPy that may leave elements of a strided `out` unwritten, or write wrong ones."""
 
 
 def host_ufunc(ufunc: np.ufunc) -> Callable[..., Any]:
