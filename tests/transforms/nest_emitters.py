@@ -161,7 +161,7 @@ def problem(case: Case, nest: Nest, emitter: str, kernel: Any) -> str | None:
             blocks.append(own)
         with np.errstate(all="ignore"), small_steps(case, nest):
             if 0 in lengths:  # of such a block nobody reads results
-                if _is_of_nothing(nest, lengths):
+                if is_of_nothing(nest, lengths):
                     _call(kernel, blocks, nest, lengths)
                 continue
             wanted = nest_definition.compute(nest, blocks, lengths)
@@ -174,7 +174,7 @@ def problem(case: Case, nest: Nest, emitter: str, kernel: Any) -> str | None:
     return None
 
 
-def _is_of_nothing(nest: Nest, lengths: Sequence[int]) -> bool:
+def is_of_nothing(nest: Nest, lengths: Sequence[int]) -> bool:
     """Whether all results are of no elements: blocks of regions are, if any loop has none."""
     ops = [nest.ops[result.place - len(nest.loads)] for result in nest.results]
     return all(any(lengths[x] == 0 for x in (*op.loops, *op.reduced)) for op in ops)

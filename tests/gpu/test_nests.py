@@ -1,0 +1,68 @@
+"""Loop nests in CUDA C: what kernels give is what the definition says."""
+
+from __future__ import annotations
+
+import math
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from gpushard.runtime.backend import COUNTERS, FusedOp
+from gpushard.runtime.cuda.kernels import fused
+from gpushard.runtime.cuda.kernels.reduction import MOST_ELEMENTS
+from gpushard.transforms import cuda_kernels
+from tests.gpu import nest_emitter
+from tests.gpu.device import needs_gpu
+from tests.share import some
+from tests.transforms import nest_families
+from tests.transforms.nest_emitters import chosen
+
+
+@needs_gpu
+def test_a_share_of_all_small_nests() -> None:
+    """`python -m tests.gpu.nest_emitter` takes all of them."""
+    report = nest_emitter.compare(chosen(some(151, 40), offset=5))
+    assert not report.problems, report.problems[0]
+    assert report.counts["compared"] > 900 and report.counts["in parts"] > 200, report.counts
+    assert set(report.refused) == {"loops that threads go along are reduced apart"}
+
+
+@pytest.mark.parametrize("most", [100, 1 << 11, 1 << 14])
+def test_parts_of_rows_meet_in_bounded_memory(most: int) -> None:
+    several = 0
+    with (
+        mock.patch.object(cuda_kernels, "_MOST_SLOTS", most),
+        mock.patch.object(cuda_kernels, "_PART", 2),
+    ):
+        for case in chosen(997):
+            nest = nest_families.nest_of(case)
+            if nest is None:
+                continue
+            along, within = cuda_kernels._dealt_out(nest)
+            parts, kept = cuda_kernels._parts(nest, along, within)
+            assert 1 <= parts <= cuda_kernels._MOST_PARTS
+            rows = math.prod(n for x, n in enumerate(nest.sizes) if x not in along | within)
+            several += parts > 1
+            assert parts == 1 or parts * rows * (kept + COUNTERS) <= most
+    assert several > 10
+
+
+REDUCED = [
+    ("sum", "F", "F"), ("any", "F", "?"), ("prod", "D", "D"), ("max", "i", "i"), ("mean", "i", "d"),
+    ("argmin", "f", "l"), ("product", "d", "d"), ("sum", "e", "e"),
+]  # fmt: skip
+NOT_REDUCED = [
+    ("min", "F", "F"), ("max", "D", "D"), ("argmax", "F", "l"), ("sum", "F", "d"),
+    ("max", "f", "d"), ("product", "f", "d"), ("product", "i", "i"), ("mean", "i", "i"),
+    ("cumsum", "d", "d"), ("sum", "M8[s]", "M8[s]"),
+]  # fmt: skip
+"""Reductions: the types of what they take and of what they give."""
+
+
+@pytest.mark.parametrize(("name", "operand", "result"), [*REDUCED, *NOT_REDUCED])
+def test_kernels_reduce_types_that_they_know(name: str, operand: str, result: str) -> None:
+    types = (np.dtype(operand),) * (1 + (name == "product"))
+    op = FusedOp(None, tuple(range(len(types))), types, np.dtype(result), name)
+    assert fused.reduces(op, MOST_ELEMENTS) == ((name, operand, result) in REDUCED)
+    assert not fused.reduces(op, MOST_ELEMENTS + 1)
