@@ -3,7 +3,7 @@
 A program is a list of blocks. Each block takes values of the shapes that it needs, by any module
 that has NumPy's functions, so the same program runs by NumPy, which is the oracle, and traced.
 `python -m tests.transforms.everyday --first 0 --count 1000` runs the programs of some seeds, and
-prints those that fail.
+prints those that fail. Kernels in C of many programs are compiled together, without optimization.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import contextlib
+import dataclasses
+import functools
 import itertools
 import sys
-import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 from unittest import mock
 
@@ -26,7 +27,9 @@ import numpy as np
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import lax, testing
-from gpushard.transforms import c_schedule, compiled, region_steps, tiles
+from gpushard.runtime.runtime import Runtime
+from gpushard.transforms import c_schedule, region_steps, tiles
+from tests.transforms.c_batches import compiled_together
 
 P = gs.P
 
@@ -221,7 +224,7 @@ def k_means(xp: Any, d: Draw) -> Value:
 
 
 def pairwise(xp: Any, d: Draw) -> Value:
-    x = d.value((1, 2))
+    x = d.value((1, 2))[:300]
     apart = x[:, None] - x[None]
     if x.ndim == 1:
         return xp.exp(-apart * apart).sum(axis=d.one([0, 1]))
@@ -320,6 +323,9 @@ LARGE_SHAPES = ((130, 140), (2000, 9), (3, 80, 90), (8, 24, 10, 10), (20_000,), 
 MOST = 60_000
 """Elements that values of a program have at most."""
 
+TOGETHER = 100
+"""Programs whose kernels the compiler is given at once."""
+
 
 def inputs_of(seed: int) -> list[Any]:
     """Return the arrays that a program takes."""
@@ -367,47 +373,78 @@ def thresholds(seed: int) -> Iterator[None]:
         yield
 
 
-def check(seed: int, compiler: str) -> None:
-    """Check that a program gives the same traced as by NumPy.
+COMPILERS = ("cc", "")
+"""Kernels are written by the emitter of C, and by that of NumPy's functions."""
 
-    Raises:
-      AssertionError: it does not.
-    """
-    inputs = inputs_of(seed)
-    rng = np.random.default_rng([seed, 2])
-    with np.errstate(all="ignore"), thresholds(seed):
-        wanted = program(np, seed, inputs)
+
+class Prepared:
+    """A program of a seed, compiled by `jit` for arrays on some devices, and what NumPy gives."""
+
+    def __init__(self, runtime: Runtime, seed: int, compilers: Sequence[str]) -> None:
+        self._seed = seed
+        inputs = inputs_of(seed)
+        with np.errstate(all="ignore"):
+            self._wanted = [np.asarray(x) for x in program(np, seed, inputs)]
+        rng = np.random.default_rng([seed, 2])
+        self._rough = 2e-3 if inputs[0].dtype == np.float32 else 1e-7
         count = (1, 2, 6, 8)[seed % 4] if seed % 5 else 1
-        with testing.runtime(backend="host", host_devices=8, compiler=compiler):
-            mesh = gs.Mesh(np.array(gs.devices()[:count]), ("x",))
-            arrays = []
-            for x in inputs:
-                at = int(rng.integers(x.ndim + 1))
-                spec = P(*[None] * at, "x") if at < x.ndim else P()
-                arrays.append(gs.device_put(x, gs.NamedSharding(mesh, spec)))
-            results = gs.jit(lambda *xs: program(gnp, seed, list(xs)))(*arrays)
-            found = [np.asarray(x) for x in results]
-    rough = 2e-3 if inputs[0].dtype == np.float32 else 1e-7
-    assert len(found) == len(wanted)
-    for n, (got, want) in enumerate(zip(found, wanted, strict=True)):
-        want = np.asarray(want)
-        assert got.shape == want.shape, f"result {n}: shape {got.shape}, not {want.shape}"
-        if got.dtype.kind == "b" and rough > 1e-5:
-            continue
-        bound = rough * max(1.0, float(np.abs(want).max(initial=0)))
-        np.testing.assert_allclose(got, want, rough, bound, err_msg=f"result {n}")
+        mesh = gs.Mesh(np.array(gs.devices()[:count]), ("x",))
+        self._arrays = []
+        for x in inputs:
+            at = int(rng.integers(x.ndim + 1))
+            spec = P(*[None] * at, "x") if at < x.ndim else P()
+            self._arrays.append(gs.device_put(x, gs.NamedSharding(mesh, spec)))
+        traced = gs.jit(lambda *xs: program(gnp, seed, list(xs)))
+        self._compiled = {}
+        with thresholds(seed):
+            lowered = traced.lower(*self._arrays)
+            for compiler in compilers:
+                settings = dataclasses.replace(runtime.settings, compiler=compiler)
+                with mock.patch.object(runtime, "settings", settings):
+                    self._compiled[compiler] = lowered.compile()
+
+    def check(self, compiler: str) -> None:
+        """Run the program, and compare what it gives with what NumPy gives.
+
+        Raises:
+          AssertionError: it is something else.
+        """
+        with np.errstate(all="ignore"), thresholds(self._seed):
+            results = [np.asarray(x) for x in self._compiled[compiler](*self._arrays)]
+        assert len(results) == len(self._wanted)
+        for n, (got, want) in enumerate(zip(results, self._wanted, strict=True)):
+            assert got.shape == want.shape, f"result {n}: shape {got.shape}, not {want.shape}"
+            if got.dtype.kind == "b" and self._rough > 1e-5:
+                continue
+            bound = self._rough * max(1.0, float(np.abs(want).max(initial=0)))
+            np.testing.assert_allclose(got, want, self._rough, bound, err_msg=f"result {n}")
 
 
-@contextlib.contextmanager
-def quick_compiler() -> Iterator[None]:
-    """Compile kernels without optimization, into a folder of their own."""
-    with tempfile.TemporaryDirectory() as folder:
-        flags = ("-O0", "-fopenmp-simd", "-fwrapv", "-ffp-contract=off", "-fPIC", "-shared", "-w")
-        with (
-            mock.patch.object(compiled, "_FLAGS", flags),
-            mock.patch.object(compiled, "cache_home", lambda: folder),
-        ):
-            yield
+def failures(seeds: Iterable[int], compilers: Sequence[str] = COMPILERS) -> list[str]:
+    """Check the programs of some seeds; return a text about each that fails.
+
+    All programs are prepared before the first one runs, so that their kernels are compiled at once.
+    """
+    failed: list[str] = []
+    with (
+        testing.runtime(backend="host", host_devices=8) as runtime,
+        compiled_together(),
+        warnings.catch_warnings(),
+    ):
+        warnings.filterwarnings("error", "a kernel in C is wrong")
+        prepared = []
+        for seed in seeds:
+            try:
+                prepared.append((seed, Prepared(runtime, seed, compilers)))
+            except Exception:
+                failed.append(f"seed {seed}:\n{traceback.format_exc(limit=-3)}")
+        for (seed, each), compiler in itertools.product(prepared, compilers):
+            try:
+                each.check(compiler)
+            except Exception:
+                text = traceback.format_exc(limit=-3)
+                failed.append(f"seed {seed}, compiler {compiler!r}:\n{text}")
+    return failed
 
 
 def main() -> None:
@@ -415,41 +452,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--compilers", nargs="+", default=["cc", ""])
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so many")
+    parser.add_argument("--compilers", nargs="+", default=COMPILERS)
     parser.add_argument("--processes", type=int, default=1)
     options = parser.parse_args()
-    start = time.monotonic()
-    stop = options.first + options.count
-    shares = [range(options.first + n, stop, options.processes) for n in range(options.processes)]
-    ways = [(seeds, options.compilers, options.seconds) for seeds in shares]
+    start, stop = time.monotonic(), options.first + options.count
+    chunks = [
+        range(first, min(first + TOGETHER, stop)) for first in range(options.first, stop, TOGETHER)
+    ]
+    count, failed = 0, 0
     with concurrent.futures.ProcessPoolExecutor(options.processes) as pool:
-        ended = list(pool.map(_check_all, *zip(*ways, strict=True)))
-    failed = [failure for _, failures in ended for failure in failures]
-    print(f"{sum(done for done, _ in ended)} programs from seed {options.first}, {len(failed)} "
-          f"failed: {failed}, {time.monotonic() - start:.0f} s")  # fmt: skip
+        reports = pool.map(functools.partial(failures, compilers=options.compilers), chunks)
+        for chunk, report in zip(chunks, reports, strict=True):
+            print(*report, sep="\n", end="", flush=True)
+            count, failed = count + len(chunk), failed + len(report)
+            if count % 5000 == 0 or count == options.count:
+                print(f"{count} programs from seed {options.first}, {failed} failures, "
+                      f"{time.monotonic() - start:.0f} s", flush=True)  # fmt: skip
     sys.exit(bool(failed))
-
-
-def _check_all(
-    seeds: range, compilers: list[str], seconds: float
-) -> tuple[int, list[tuple[int, str]]]:
-    """Check the programs of some seeds; return how many were run, and those that failed."""
-    start, failed, done = time.monotonic(), [], 0
-    with quick_compiler(), warnings.catch_warnings():
-        warnings.filterwarnings("error", "a kernel in C is wrong")
-        for seed in seeds:
-            for compiler in compilers:
-                try:
-                    check(seed, compiler)
-                except Exception:
-                    failed.append((seed, compiler))
-                    print(f"seed {seed}, compiler {compiler!r}:", file=sys.stderr)
-                    traceback.print_exc(limit=-3)
-            done += 1
-            if time.monotonic() - start > seconds:
-                break
-    return done, failed
 
 
 if __name__ == "__main__":

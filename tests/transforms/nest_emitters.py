@@ -14,15 +14,12 @@ import contextlib
 import ctypes
 import itertools
 import os
-import re
 import subprocess
 import sys
-import tempfile
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -33,10 +30,9 @@ from gpushard.transforms.c_kernels import c_kernel
 from gpushard.transforms.nests import Nest
 from gpushard.transforms.tiles import straight_kernel, tile_kernel
 from tests.transforms import nest_definition, nest_families
+from tests.transforms.c_batches import compiled_together
 from tests.transforms.nest_families import Case
 
-FLAGS = ["-O0", "-w", "-fopenmp-simd", "-fwrapv", "-fPIC", "-shared"]
-SANITIZERS = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 BATCH = 400
 """Kernels that the compiler is given at once."""
 
@@ -56,52 +52,6 @@ def small_steps(case: Case, nest: Nest) -> Iterator[None]:
         mock.patch.object(tiles, "_SMALL", (1, 4096)[case.number // 8 % 2]),
     ):
         yield
-
-
-class Collected(Exception):
-    """A kernel's text is known; it is not compiled yet."""
-
-
-class Batch:
-    """Kernels in C that are compiled together."""
-
-    def __init__(self, *, sanitize: bool = False) -> None:
-        self._flags = FLAGS + (SANITIZERS if sanitize else [])
-        self._texts: dict[str, str] = {}
-        self._library: Any = None
-
-    def collect(self, compiler: str, text: str) -> Any:
-        """Take a kernel's text, in place of compiling it."""
-        self._texts.setdefault(text, f"region_{len(self._texts)}")
-        raise Collected
-
-    def compiled(self, compiler: str, text: str) -> Any:
-        """Return the function of a text that was collected."""
-        function = getattr(self._library, self._texts[text])
-        function.restype, function.argtypes = None, [ctypes.c_void_p] * 3
-        return function
-
-    def compile(self) -> None:
-        """Compile what was collected."""
-        lines: list[str] = []
-        known: set[str] = set()
-        for text, name in self._texts.items():
-            cut = text.index("void region(")
-            cut = min(
-                [cut, *[m.start() for m in re.finditer(r"^GS_PRODUCT (?!static)", text, re.M)]]
-            )
-            shared, own = text[:cut], text[cut:]
-            for part in re.split(r"(?=\n#if defined\(__AVX512F__\))", shared):
-                if part not in known:
-                    known.add(part)
-                    lines.append(part)
-            own = re.sub(r"\bproduct(\d+)\(", rf"{name}_product\1(", own)
-            lines.append(own.replace("void region(", f"void {name}("))
-        with tempfile.TemporaryDirectory() as folder:
-            source, library = Path(folder, "kernels.c"), Path(folder, "kernels.so")
-            source.write_text("\n".join(lines))
-            subprocess.run(["cc", *self._flags, "-o", library, source], check=True)
-            self._library = ctypes.CDLL(str(library))
 
 
 def _call(kernel: Callable[..., Any], blocks: Sequence[Any], nest: Nest, lengths: Any) -> list[Any]:
@@ -221,27 +171,23 @@ def _compare_tiles(case: Case, nest: Nest, report: Report) -> None:
 
 
 def _compare_c(pairs: Sequence[tuple[Case, Nest]], report: Report, sanitize: bool) -> None:
-    batch = Batch(sanitize=sanitize)
-    known = []
-    for case, nest in pairs:
-        with (
-            small_steps(case, nest), mock.patch.object(c_kernels, "compiled", batch.collect),
-            warnings.catch_warnings(),
-        ):  # fmt: skip
-            warnings.simplefilter("error")
+    kernels = []
+    with compiled_together(sanitize=sanitize), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for case, nest in pairs:
             try:
-                if c_kernel("cc", nest) is None:
-                    report.counts["not in c"] += 1
-            except Collected:
-                known.append((case, nest))
+                with small_steps(case, nest):
+                    kernel = c_kernel("cc", nest)
             except RuntimeWarning as warning:
                 report.add(case, "c", str(warning))
-    batch.compile()
-    for case, nest in known:
-        with small_steps(case, nest), mock.patch.object(c_kernels, "compiled", batch.compiled):
-            kernel = c_kernel("cc", nest)
-        with mock.patch.object(c_kernels, "scratch", _ExactScratch()):
-            report.add(case, "c", problem(case, nest, "c", kernel))
+            else:
+                kernels.append((case, nest, kernel))
+        for case, nest, kernel in kernels:
+            if kernel is None:
+                report.counts["not in c"] += 1
+                continue
+            with mock.patch.object(c_kernels, "scratch", _ExactScratch()):
+                report.add(case, "c", problem(case, nest, "c", kernel))
 
 
 def _compare_share(share: int, offset: int, emitters: Sequence[str], sanitize: bool) -> Report:
