@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
@@ -161,21 +162,33 @@ SUMS = {
 """Functions of rows; sums are along other dims than rows."""
 
 
+def operations(compiled: Any) -> list[str]:
+    """Return the names of the operations of a compiled function, kernels among them."""
+    return re.findall(r"^ .* = (\w+) ", compiled.as_text(), re.MULTILINE)
+
+
 @pytest.mark.parametrize("compiler", ["cc", ""])
 @pytest.mark.parametrize("name", SUMS)
 @pytest.mark.parametrize("shape", [(5, 8), (30, 7), (64, 300), (301, 70), (3, 9001)])
 def test_splits_of_rows_give_equal_bits(name: str, shape: Any, compiler: str) -> None:
+    """Where the kernels are the same, as docs/jit.md says: no devices without rows, or one sum."""
     rng = np.random.default_rng(1)
     x, w = rng.standard_normal(shape), rng.standard_normal(max(shape[-1], 16))
     function = gs.jit(SUMS[name])
     with testing.runtime(**HOST, compiler=compiler):
-        wanted = [np.asarray(v) for v in gs.tree_util.tree_leaves(
-            function(gs.device_put(x), gs.device_put(w)))]  # fmt: skip
+        arrays = gs.device_put(x), gs.device_put(w)
+        kernels = operations(function.lower(*arrays).compile())
+        wanted = [np.asarray(v) for v in gs.tree_util.tree_leaves(function(*arrays))]
         for count in (2, 3, 5, 8):
             mesh = gs.Mesh(np.array(gs.devices()[:count]), ("rows",))
             split = gs.device_put(x, gs.NamedSharding(mesh, P("rows")))
             whole = gs.device_put(w, gs.NamedSharding(mesh, P()))
+            alike = kernels == operations(function.lower(split, whole).compile())
+            assert alike or (name == "penalty" and -(-shape[0] // count) * (count - 1) >= shape[0])
             for got, want in zip(
                 gs.tree_util.tree_leaves(function(split, whole)), wanted, strict=True
             ):
-                assert np.asarray(got).tobytes() == want.tobytes(), count
+                if alike:
+                    assert np.asarray(got).tobytes() == want.tobytes(), count
+                else:
+                    np.testing.assert_allclose(got, want, 1e-12)
