@@ -178,7 +178,7 @@ def test_byte_limits() -> None:
     assert all(0 < x.limit <= 1 << 30 for x in caches)
 
 
-TURNS = some(20, 200)
+TURNS = some(10, 200)
 
 
 def _mesh(n: int) -> gs.Mesh:

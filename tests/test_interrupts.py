@@ -22,7 +22,7 @@ from tests.share import some
 from tests.stress.cases import CASES, bench_of, interrupt, places, visit
 from tests.stress.interrupts import interrupt_for_real
 
-PLACES = some(12, 25)
+PLACES = some(7, 25)
 
 VISITED = [case for case in CASES if "memory_limit" not in case.settings]
 """What other code may come into: where memory is short its arrays might be too many."""

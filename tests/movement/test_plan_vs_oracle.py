@@ -43,7 +43,7 @@ from tests.movement.strategies import (
     sources,
     strides,
 )
-from tests.share import examples
+from tests.share import examples, some
 
 CHECKED = {"enable_checks": True, "plan_cache_bytes": 1 << 18}
 POOLED = CHECKED | {"small_bytes": 0, "inline_bytes": 0, "relay_bytes": 0}
@@ -232,13 +232,17 @@ in_every_domain = pytest.mark.parametrize("domains", [1, 2, 8])
 @pytest.mark.parametrize(("size", "mode"), [("even", INLINE), ("uneven", POOLED)])
 def test_all_pairs(size: str, mode: dict[str, int], domains: int) -> None:
     with testing.runtime(host_domains=domains, **mode) as runtime:
-        assert check_all_pairs(runtime, *EVERY_SIZE[size], SPECS_2D) == 49 * 49
+        chosen = SPECS_2D[:: some(3, 1)]
+        assert check_all_pairs(runtime, *EVERY_SIZE[size], chosen) == 49 * len(chosen)
 
 
 @in_every_domain
 @pytest.mark.parametrize(
     ("size", "mode"),
-    [("even", POOLED), ("uneven", INLINE), ("even", DEFAULTS), ("uneven", DEFAULTS)],
+    some(
+        [("uneven", DEFAULTS)],
+        [("even", POOLED), ("uneven", INLINE), ("even", DEFAULTS), ("uneven", DEFAULTS)],
+    ),
 )
 def test_pairs_in_the_other_modes(size: str, mode: dict[str, int], domains: int) -> None:
     with testing.runtime(host_domains=domains, **mode) as runtime:

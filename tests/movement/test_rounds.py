@@ -87,8 +87,8 @@ def test_the_result_does_not_depend_on_how_many_rounds_there_are(seed: int) -> N
 
 
 def test_a_move_fits_wherever_its_result_does() -> None:
-    """1 MiB for each device, or a quarter, and page-locked memory of 256 bytes."""
-    side = some(512, 1024)
+    """1 MiB for each device, or a sixteenth, and page-locked memory of 256 bytes."""
+    side = some(256, 1024)
     data = np.arange(side**2, dtype="i4").reshape(side, side)
     with simulated(0, 256) as runtime, contextlib.ExitStack() as limited:
         x = gs.device_put(data, spread(P(("x", "y"))))

@@ -18,7 +18,7 @@ from gpushard.errors import TraceContextError
 from gpushard.transforms import jit as tracing
 from tests.share import some
 
-TURNS = some(20, 200)
+TURNS = some(8, 200)
 
 
 @pytest.fixture(autouse=True)

@@ -59,7 +59,7 @@ def _forget_results() -> None:
             x.cache_clear()
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", some(["softmax", "not traced"], PROGRAMS))
 def test_many_shapes_take_no_more_memory_than_few(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,7 +90,7 @@ def test_many_shapes_take_no_more_memory_than_few(
         assert many - few < some(1, 2) * LIMIT  # lists of what is gone are cleared now and then
 
 
-@pytest.mark.parametrize("name", ["softmax", "a loop", "product"])
+@pytest.mark.parametrize("name", some(["a loop"], ["softmax", "a loop", "product"]))
 def test_what_is_kept_is_counted(name: str) -> None:
     gs.clear_caches()
     f: Any = PROGRAMS[name]

@@ -114,7 +114,7 @@ def interpreted(program: list[tuple[str, int, int]], x: Any, m: Any) -> tuple[An
     return values[-1], values[len(values) // 2], values[-1].mean(), largest
 
 
-@examples(300)
+@examples(150)
 @given(programs(), st.sampled_from([(4, 6), (5, 3), (130, 140)]), st.integers(0, 4))
 def test_random_programs(program: list[tuple[str, int, int]], shape: Any, way: int) -> None:
     value = np.random.default_rng(1).uniform(-4, 4, shape)
