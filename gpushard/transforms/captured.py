@@ -24,22 +24,32 @@ class Guard:
     the first of them.
     """
 
-    __slots__ = ("_before", "seen")
+    __slots__ = ("_outer_guard", "seen")
+
+    seen: dict[int, tuple[Any, Any, Callable[[], Exception]]] | None
+    """Each container, what was in it, and what makes the error; None until there is one."""
 
     def __enter__(self) -> None:
-        self.seen: dict[int, tuple[Any, Any, Callable[[], Exception]]] = {}
-        self._before = _innermost.set(self)
+        self.seen = None
+        self._outer_guard = innermost_guard.set(self)
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        _innermost.reset(self._before)
+        innermost_guard.reset(self._outer_guard)
+        if self.seen is not None:
+            self.undo(kind)
+
+    def undo(self, kind: Any) -> None:
+        """Undo changes of the containers; raise the first error unless there is one of a `kind`."""
+        assert self.seen is not None
         refusals = [refuse for x, before, refuse in self.seen.values() if _undone(x, before)]
         if refusals and kind is None:
             raise refusals[0]()
 
 
-_innermost: ContextVar[Guard | None] = ContextVar("innermost guard", default=None)
+innermost_guard: ContextVar[Guard | None] = ContextVar("innermost guard", default=None)
+"""The guard of the innermost function that is traced or mapped here, which sets and resets it."""
 
-guard = _innermost.get
+guard = innermost_guard.get
 """Return the guard of the innermost function that is traced or mapped here; None outside."""
 
 
@@ -51,8 +61,12 @@ def watch(x: Any, refuse: Callable[[], Exception]) -> None:
       refuse: makes the error for a change.
     """
     own = guard()
+    if own is None:
+        return
+    if own.seen is None:
+        own.seen = {}
     pending = [x]
-    while own is not None and pending:
+    while pending:
         x = pending.pop()
         if not isinstance(x, CONTAINERS) or id(x) in own.seen:
             continue

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeAlias
 from gpushard.errors import ArgumentError, UnboundAxisError
 from gpushard.geometry.mesh import Mesh
 from gpushard.ops.bind import Interpreter, creating
-from gpushard.transforms.captured import Guard
+from gpushard.transforms.captured import Guard, innermost_guard
 from gpushard.transforms.traced import user_line
 
 Names: TypeAlias = "tuple[NamedDim, ...]"
@@ -78,8 +78,8 @@ class NamedDim:
         return f"{self.size} elements" if self.name is None else f"{self.name!r}: {self.size}"
 
 
-class Frame:
-    """One call of a function that is mapped.
+class Frame(Guard):
+    """One call of a function that is mapped. It watches the containers that the function captures.
 
     Args:
       what: the function, for errors: "shard_map of f".
@@ -89,7 +89,7 @@ class Frame:
 
     __slots__ = (
         "_before", "auto", "bound", "brings", "depth", "dims", "has_devices", "is_open", "label",
-        "mesh", "outer", "what",
+        "mesh", "not_returned", "outer", "what",
     )  # fmt: skip
 
     interpreter: ClassVar[Interpreter]
@@ -116,6 +116,9 @@ class Frame:
         """Whether values may lie on another mesh than that of the call, and have to be brought."""
         self.has_devices = False
         """Whether functions in it may not be mapped over devices of their own."""
+        self.not_returned: set[int] = set()
+        """The identities of arrays that are no results, but in copies: its arguments, and results
+        that the code around it has already."""
         if mesh is not None and settle(self.outer, mesh):
             self.brings = True
 
@@ -136,15 +139,19 @@ class Frame:
 
     def __enter__(self) -> None:
         """Have operations without operands, and collectives, in this call."""
-        self._before: Any = _innermost.set(self), creating.set(self.interpreter), Guard()
-        self._before[2].__enter__()
+        self.seen = None
+        self._before: Any = (
+            _innermost.set(self), creating.set(self.interpreter), innermost_guard.set(self)
+        )  # fmt: skip
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         self.is_open = False
-        inside, around, captured = self._before
+        inside, around, guard = self._before
+        innermost_guard.reset(guard)
         creating.reset(around)
         _innermost.reset(inside)
-        captured.__exit__(*error)
+        if self.seen is not None:
+            self.undo(kind)
 
 
 _orders = itertools.count()

@@ -279,13 +279,22 @@ def as_mapped(x: Any, frame: Frame) -> Mapped:
 def as_result(value: Any, names: Names, frame: Frame, source: Source) -> Any:
     """Return a result of a call to the code around it: an array that nothing else changes.
 
+    Operations make arrays that nobody else has. Only arguments, and what is returned twice, are
+    copied.
+
     Args:
       value: the array.
       names: the named dims of the calls around this one that it has.
       frame: the call.
       source: the argument that it comes from.
     """
-    return copy.copy(value) if frame.outer is None else mapped(value, names, frame.outer, source)
+    if frame.outer is not None:
+        return mapped(value, names, frame.outer, source)
+    key = id(value)
+    if key in frame.not_returned:
+        return value.__copy__()
+    frame.not_returned.add(key)
+    return value
 
 
 def brought(x: Mapped, mesh: Any) -> Mapped:

@@ -28,7 +28,7 @@ from gpushard.movement.buffer import ShardedBuffer
 from gpushard.ops.rule import Splits
 from gpushard.placement.device_put import implicitly_put
 from gpushard.transforms.frames import Frame, Names
-from gpushard.transforms.mapped import Mapped, mapped, spread
+from gpushard.transforms.mapped import Mapped, as_result, mapped, spread
 from gpushard.typing import Shape
 
 
@@ -157,7 +157,7 @@ def entered(x: Any, spec: PartitionSpec, names: Sequence[Any], frame: Frame, num
     mesh, shape = frame.mesh, x.shape if hasattr(x, "shape") else ()
     assert mesh is not None
     lead = tuple([name.place or () for name in outer])
-    both = {axis for places in lead for axis in places} & set(spec.all_axes())
+    both = outer and {axis for places in lead for axis in places} & set(spec.all_axes())
     if both:
         raise ArgumentError(
             f"{frame.what}: in_specs has {spec} for {frame.label(number)}, and {sorted(both)} "
@@ -200,10 +200,9 @@ def left(x: Mapped, spec: PartitionSpec, names: Sequence[Any], frame: Frame) -> 
     kept = _kept(value, len(x._names), mesh, axes, value._shape, P())
     way = labels(mesh, axes, spec, value._shape[: len(outer)] + tuple(sizes), lead, kept)
     value = _placed(value, way.named, way.named_tiling)
-    value = relabel(value, way.whole_tiling, way.whole)
-    if frame.outer is None:
-        return value
-    return mapped(value, outer, frame.outer, x._source)
+    if split or value._sharding != way.whole:
+        value = relabel(value, way.whole_tiling, way.whole)
+    return as_result(value, outer, frame, x._source)
 
 
 def _kept(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Callable, Hashable, Sequence
 from itertools import count, repeat
@@ -87,7 +86,7 @@ def vmap(
         with frame:
             own_args, own_kwargs = together(inside)
             out = fun(*own_args, **own_kwargs)
-            if not name.is_settled:
+            if place is not None and not name.is_settled:
                 raise MeshError(
                     f"{what}: spmd_axis_name={spmd_axis_name!r} names axes of no mesh that is "
                     "known here; lay out an argument over one that has them, or call it within "
@@ -112,7 +111,9 @@ def inner(x: Any, axis: int | None, name: NamedDim, frame: Frame, number: int) -
         if axis is None and x._source is not None:
             source = x._source
     else:
-        value = copy.copy(x)  # assignments to the argument change nothing that the function sees
+        # Assignments to the argument change nothing that the function sees.
+        value = x._unlisted_copy()
+        frame.not_returned.add(id(value))
     if axis is None:
         return mapped(value, names, frame, source)
     lead = len(names)
@@ -121,13 +122,13 @@ def inner(x: Any, axis: int | None, name: NamedDim, frame: Frame, number: int) -
         order += [dim for dim in range(lead, value.ndim) if dim != lead + axis]
         value = transposed(value, order)
     names = (*names, name)
-    return mapped(_placed(value, names, name, frame), names, frame, source)
+    if name.place is not None:
+        value = _placed(value, names, frame)
+    return mapped(value, names, frame, source)
 
 
-def _placed(value: Any, names: Names, name: NamedDim, frame: Frame) -> Any:
+def _placed(value: Any, names: Names, frame: Frame) -> Any:
     """Return a value whose first dims have names where the last of them lives."""
-    if name.place is None:
-        return value
     sharding = sharding_of(value, names, frame.mesh)
     if sharding is None or value._sharding == sharding:
         return value
@@ -153,7 +154,9 @@ def outer(x: Any, axis: Any, arg: str, name: NamedDim, frame: Frame, fun: Any) -
         axis = check_axis(axis, len(x._shape) + 1, frame.what, "out_axes", arg)
     if name not in x._names:
         x = spread(x, (*x._names, name))
-    value, lead = _placed(x._value, x._names, name, frame), len(x._names) - 1
+    value, lead = x._value, len(x._names) - 1
+    if name.place is not None:
+        value = _placed(value, x._names, frame)
     if axis:
         order = [*range(lead), *range(lead + 1, value.ndim)]
         order.insert(lead + axis, lead)
