@@ -73,6 +73,8 @@ STRIPS, LANES = "strips", "lanes"
 AGAIN = frozenset[int | str]((SPARE, ROW_THREADS, PARTS))
 """Loops in whose turns threads do the same again."""
 
+_NONE = Array("", "", (), "")
+
 Halves = frozenset[int | str]
 Acting = Let | Set | Call | Apply | Meet
 Path = tuple[Any, ...]
@@ -141,7 +143,7 @@ class _At:
     @property
     def array(self) -> Array:
         """The array that it writes to; one without a name if it defines a name."""
-        return getattr(self.statement.target, "array", Array("", "", (), ""))
+        return getattr(self.statement.target, "array", _NONE)
 
     def is_in(self, *kinds: type) -> bool:
         """Whether it stands in statements of some kinds."""
@@ -184,6 +186,8 @@ class _Checker:
 
     def run(self) -> None:
         """Check everything."""
+        lasts = [x for x in _statements(self._program.body) if isinstance(x, LastBlock)]
+        self._require(len(lasts) <= 1, "blocks of threads count twice which one is the last")
         needed = self._program.array_bytes
         self._require(needed <= self._program.most_bytes, f"{needed} bytes of arrays")
         for name, paths in self._defined.items():
@@ -508,7 +512,8 @@ class _Checker:
             if at.statement.target in reader.statement.value.leaves():
                 puts = reader.kind == "put"
                 fits = left <= self._room(reader.array) if puts else not left
-                self._require(fits and puts == bool(left), f"{reader.place} is kept of {left}")
+                problem = f"{reader.place} is read before {left} have been brought together"
+                self._require(fits and puts == bool(left), problem)
 
     def _index(self, name: Name) -> Halves:
         """Return the loops for each of whose indices an accumulator is one of its own."""

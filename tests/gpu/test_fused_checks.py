@@ -14,6 +14,7 @@ from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement
 from gpushard.runtime.kernel_checks import BrokenKernelError, Program, check
 from gpushard.runtime.kernel_tree import (
     ROW_THREADS,
+    Along,
     First,
     LastBlock,
     Meet,
@@ -72,8 +73,11 @@ def broken(body: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], str, Any]]:
         yield (*before, *after), "left out", statement
         yield (*before, statement, statement, *after), "twice", statement
         if isinstance(statement, Meet | LastBlock):
-            alone = First((ROW_THREADS,), (statement,))
-            yield (*before, alone, *after), "in one thread", statement
+            for apart in First((ROW_THREADS,), (statement,)), Along((9,), 8, (statement,)):
+                yield (*before, apart, *after), "not all threads come to", statement
+        if isinstance(statement, LastBlock):
+            again = dataclasses.replace(statement, body=())
+            yield (*before, again, statement, *after), "two of", statement
         if isinstance(statement, First) and len(statement.loops) > 1:
             for loop in statement.loops:
                 rest = tuple(x for x in statement.loops if x != loop)
