@@ -13,19 +13,20 @@ one does in its other loops is over when the second one begins. From that follow
 - an element's indices are loops around it, so that they stay within the block;
 - arrays on the stack take no more bytes than the kernel may have.
 
-In CUDA C the threads of a row, the parts of a row, and spare rows are loops, too (`AGAIN`): all of
-them do the same at once, for themselves, until `Along` deals out the elements of a row. Then:
+In CUDA C spare rows, the threads of a row, and the parts of a row are loops, too (`AGAIN`). Each
+thread does the same for itself, until `Along` deals out the elements of a row. Then:
 
-- an operation along a row is computed again in each pass that needs it, once in a pass;
-- a thread has added up its own elements only: these sums are read where the threads `Meet`, and
-  what the parts of a row have, in the last block, out of memory that each part has put it in;
-- results, and what parts put, are written by one thread; all else is done by every thread;
-- all threads of a block come to every `Meet` and every `LastBlock`: neither stands in a condition,
-  nor in a loop in which threads have different turns.
+- an operation along a row runs again in each pass that needs it, once in a pass;
+- what a thread has added up is of its own elements, and only `Meet` reads it. Where rows have
+  parts, `Meet` gives the sum of one: a thread puts it into memory, and the last block adds up all;
+- one thread writes each element of a result, and every thread does everything else;
+- all threads of a block come to every `Meet`, and to the `LastBlock`. So these stand in no
+  condition, and in no loop that some threads leave before others.
 
-Loops do not show, and tests compare: what the text of an operation computes; that `Along` reaches
-each element once; the barriers and fences within the functions that bring threads together; that
-the kernel is launched for all rows, with memory for all that parts put.
+Loops do not tell the rest, and tests compare results for it: what the text of an operation computes,
+and the order of its operands; where the elements of an array lie; whether `Along` and `EachPart`
+reach every element once; the barriers and fences in the functions that bring threads together;
+whether a launch has threads for all rows, and memory for all parts.
 """
 
 from __future__ import annotations
@@ -233,21 +234,24 @@ class _Checker:
                     added = first.union(statement.loops)
                 if isinstance(statement, LastBlock):
                     self._check_together(path, halves)
-                again = isinstance(statement, Along) and any(isinstance(x, LastBlock) for x in path)
-                self._require(not again, "the last block has no more than its part of a row")
-                inside = self._entered(statement, halves)
+                    once = all(isinstance(x, Rows) for x in path)
+                    self._require(once, "blocks come more than once to where one is the last")
+                if isinstance(statement, Along):
+                    whole = not any(isinstance(x, LastBlock) for x in path)
+                    self._require(whole, "the last block has its own part of a row only")
+                inside = self._loops_inside(statement, halves)
                 yield from self._walk(statement.body, (*path, statement), inside, added)
 
     def _define(self, name: str, path: Path) -> None:
         self._defined.setdefault(name, []).append((path, next(self._order)))
 
-    def _entered(self, node: Any, halves: Halves) -> Halves:
-        """Return the loops around what stands in a statement."""
-        opened, dealt = self._halves(node), self._dealt(node, halves)
-        self._require(dealt <= halves, f"{dealt} are not all around what deals them out")
-        halves -= dealt
-        self._require(not opened & halves, f"loops {opened} stand in one another")
-        halves |= opened
+    def _loops_inside(self, node: Any, halves: Halves) -> Halves:
+        """Return the loops around what stands in a statement, from those around the statement."""
+        loops, ended = self._halves(node), self._ended_loops(node, halves)
+        self._require(ended <= halves, f"{ended} share work in a loop and are not all around it")
+        halves -= ended
+        self._require(not loops & halves, f"loops {loops} stand in one another")
+        halves |= loops
         self._require(LANES not in halves or STRIPS in halves, "lanes stand in no strip")
         return halves
 
@@ -265,8 +269,8 @@ class _Checker:
             return frozenset(node.loops)
         return frozenset([PARTS] if isinstance(node, EachPart) else [])
 
-    def _dealt(self, node: Any, halves: Halves) -> Halves:
-        """Return the loops around a statement that end in it: their turns share the work."""
+    def _ended_loops(self, node: Any, halves: Halves) -> Halves:
+        """Return the loops around a statement that share its turns, or of which one goes on."""
         if isinstance(node, Along):
             return frozenset([ROW_THREADS]) | (halves & {PARTS})
         if isinstance(node, EachPart):
@@ -293,7 +297,7 @@ class _Checker:
         for one, other in zip(a.path, b.path, strict=False):
             if one is not other:
                 break
-            halves = self._entered(one, halves)
+            halves = self._loops_inside(one, halves)
         return halves - a.first
 
     def _name(self, at: _At, array: Array) -> Name:
@@ -501,13 +505,13 @@ class _Checker:
             left = index - self._half(self._program.tasks[at.place].loops) - AGAIN
             self._require(not left, f"{name} has not been added up over {left}")
 
-    def _check_met(self, at: _At, dealt: Halves) -> None:
-        """Check that sums are brought together, over what was dealt out when they were added up."""
+    def _check_met(self, at: _At, apart: Halves) -> None:
+        """Check that sums are brought together, if loops `apart` have added up some each."""
         meets = isinstance(at.statement, Meet)
-        self._require(meets == (ROW_THREADS in dealt), f"{at.place}: threads have to meet, once")
+        self._require(meets == (ROW_THREADS in apart), f"{at.place}: threads have to meet, once")
         if not meets:
             return
-        left = dealt - {ROW_THREADS}
+        left = apart - {ROW_THREADS}
         for reader in self._all:
             if at.statement.target in reader.statement.value.leaves():
                 puts = reader.kind == "put"

@@ -375,7 +375,7 @@ class _Writer:
             values |= {f"{name}{place}": place for name in ("a", "b", "p", "slots", "t", "v")}
         return Program(
             {place: self._task(place) for place in self._ops},
-            results, None, (), values, (*self._given(), rows), MOST_LOCAL, rows=True,
+            results, None, (), values, (*self._parameters(), rows), MOST_LOCAL, rows=True,
         )  # fmt: skip
 
     def _task(self, place: int) -> Task:
@@ -386,18 +386,18 @@ class _Writer:
             op.loops.union(self._way.rows, along), frozenset(op.reduced), frozenset(op.operands)
         )
 
-    def _given(self) -> list[Statement]:
+    def _parameters(self) -> list[Statement]:
         """Return what gives names to all that the kernel takes."""
-        signature, given = self._signature, list[Statement]()
+        signature, statements = self._signature, list[Statement]()
         for load, array in zip(self._fused.loads, self._loads, strict=True):
-            given.append(self._pointer(f"const {array.type}", array, load.block))
+            statements.append(self._pointer(f"const {array.type}", array, load.block))
         for place, at in enumerate(signature.scalars, len(self._loads)):
             kind, n = cuda_name(signature.operands[at]), place - len(self._loads)
             value = Atom(f"*(const {kind}*)batch.scalar[{n}]")
-            given.append(Let(_register(place), kind, value, Step("number", place)))
+            statements.append(Let(_register(place), kind, value, Step("number", place)))
         for n, array in enumerate(self._results):
-            given.append(self._pointer(array.type, array, self._blocks + n))
-        return given
+            statements.append(self._pointer(array.type, array, self._blocks + n))
+        return statements
 
     def _pointer(self, kind: str, array: Array, block: int) -> Point:
         """Point to the element of a block that has index 0 along all loops."""
@@ -420,23 +420,23 @@ class _Writer:
             return [*body, *rest]
         for place in sums:
             array = self._variable("t", place)
-            body += [Declare(array), *self._started(array, place)]
+            body += [Declare(array), *self._start_of(array, place)]
         needed = self._scope(self._needed(sums, results), level, along=True)
         body.append(Along(self._way.along, self._way.width, tuple(needed)))
         if not sums or self._fused.parts == 1:
-            return [*body, *[x for place in sums for x in self._brought(place)], *rest]
+            return [*body, *[x for place in sums for x in self._bring_together(place)], *rest]
         last: list[Statement] = []
         kept = 0
         for place in sums:
             slots = self._slots(place)
             body += [self._point(slots, kept), *self._put(place, slots)]
-            last += self._brought(place, slots)
+            last += self._bring_together(place, slots)
             kept += self._size(self._ops[place].loops)
         address = f"batch.at[{self._signature.arrays - 1} * calls]"
         counter = f"(unsigned int*){address} + call * (gridDim.x / parts) + piece"
         return [*body, LastBlock(counter, (*last, *rest))]
 
-    def _started(self, array: Array, place: int) -> Sequence[Statement]:
+    def _start_of(self, array: Array, place: int) -> Sequence[Statement]:
         """Return what starts an accumulator."""
         start = Set(element(array), Atom(_start(self._ops[place])), Step("start", place))
         return self._each([dim.loop for dim in array.dims], [start])
@@ -464,7 +464,7 @@ class _Writer:
         )  # fmt: skip
         return self._each(op.loops, [meet, First((SPARE, ROW_THREADS), (put,))])
 
-    def _brought(self, place: int, slots: Array | None = None) -> list[Statement]:
+    def _bring_together(self, place: int, slots: Array | None = None) -> list[Statement]:
         """Return how what the threads of a row have, or its parts, becomes a result."""
         op, work, body = self._ops[place], _work(self._ops[place]), list[Statement]()
         array = self._variable("t", place)
@@ -474,12 +474,12 @@ class _Writer:
             text = f"const {work} a = out0; out0 = {_combined(op)}"
             add = Apply(element(array), work, (part,), text, Step("add", place))
             body = [
-                Declare(array), *self._started(array, place), EachPart(self._way.width, (add,)),
+                Declare(array), *self._start_of(array, place), EachPart(self._way.width, (add,)),
             ]  # fmt: skip
         met, kept = Register(f"all{place}", place=place), self._variable("b", place)
         body += [
             self._meet(met, array),
-            *self._finished(place, met, self._level[place], along=False),
+            *self._finish(place, met, self._level[place], along=False),
         ]
         return [Declare(kept), *self._each(op.loops, body)]
 
@@ -544,12 +544,13 @@ class _Writer:
             group.places.append(place)
             group.reduced = group.reduced if reduced is None else reduced
             group_of[place] = group
+        readers = places if along else self._ops  # what is along a row, each pass computes again
         body: list[Statement] = []
         for group in groups:
             stored = {
                 place for place in group.places
                 if not self._sums(self._ops[place])
-                and (not self._is_plain(place) or self._is_taken(place, group, places, along))
+                and (not self._is_plain(place) or self._is_read_elsewhere(place, group, readers))
             }  # fmt: skip
             body += self._group(group, stored, level, along)
         return body
@@ -558,11 +559,10 @@ class _Writer:
         """Whether a value is known where its operands are."""
         return self._ops[place].reduction is None
 
-    def _is_taken(self, place: int, group: _Group, places: Sequence[int], along: bool) -> bool:
-        """Whether something in other loops needs a value; of one along a row, in this pass."""
+    def _is_read_elsewhere(self, place: int, group: _Group, readers: Iterable[int]) -> bool:
+        """Whether some of the readers need a value in other loops."""
         return any(
-            place in op.operands and other not in group.places and (other in places or not along)
-            for other, op in self._ops.items()
+            place in self._ops[reader].operands and reader not in group.places for reader in readers
         )
 
     def _group(self, group: _Group, stored: set[int], level: int, along: bool) -> list[Statement]:
@@ -579,19 +579,19 @@ class _Writer:
         for place in group.places:
             op = self._ops[place]
             if self._sums(op):
-                inside.append(self._taken(place, self._variable("t", place), here))
+                inside.append(self._add(place, self._variable("t", place), here))
             elif op.reduction is not None:
                 array = dataclasses.replace(self._variable("a", place), dims=())
-                before += [Declare(array), *self._started(array, place)]
-                inside.append(self._taken(place, array, here))
-                after += self._finished(place, element(array), level, along=along)
+                before += [Declare(array), *self._start_of(array, place)]
+                inside.append(self._add(place, array, here))
+                after += self._finish(place, element(array), level, along=along)
             else:
-                inside.append(self._applied(place, here))
+                inside.append(self._apply(place, here))
                 kept = self._variable("b", place)
                 if place in stored and kept.dims:
                     keep = Set(element(kept), _register(place), Step("keep", place))
                     inside.append(keep)
-                inside += self._written(place, _register(place), level, along)
+                inside += self._write(place, _register(place), level, along)
         reduced = group.reduced or frozenset()
         body = [*before, *self._each(reduced, inside), *after]
         return [*declared, *self._each(group.space - reduced, body)]
@@ -619,7 +619,7 @@ class _Writer:
     def _results_of(self, place: int) -> list[int]:
         return [n for n, result in enumerate(self._fused.results) if result.place == place]
 
-    def _written(self, place: int, value: Expr, level: int, along: bool) -> list[Statement]:
+    def _write(self, place: int, value: Expr, level: int, along: bool) -> list[Statement]:
         """Return what writes a value into results, where it is its turn."""
         if self._level[place] != level:
             return []
@@ -636,7 +636,7 @@ class _Writer:
             body.append(First(tuple(first), (write,)) if first else write)
         return body
 
-    def _applied(self, place: int, here: set[int]) -> Apply:
+    def _apply(self, place: int, here: set[int]) -> Apply:
         """Return the statement of an operation, with the names that it has for its operands."""
         op, statement = self._ops[place], self._statements[place]
         assert statement is not None
@@ -647,7 +647,7 @@ class _Writer:
         name, step = cuda_name(op.dtype), Step("compute", place)
         return Apply(_register(place), name, tuple(arguments), statement.text, step)
 
-    def _taken(self, place: int, array: Array, here: set[int]) -> Apply:
+    def _add(self, place: int, array: Array, here: set[int]) -> Apply:
         """Return how an accumulator takes an element."""
         op, work = self._ops[place], _work(self._ops[place])
         own = cuda_name(op.types[0])
@@ -666,7 +666,7 @@ class _Writer:
             text = f"const {work} a = out0, b = {taken}; out0 = {_combined(op)}"
         return Apply(element(array), work, tuple(arguments), text, Step("add", place))
 
-    def _finished(self, place: int, value: Expr, level: int, *, along: bool) -> list[Statement]:
+    def _finish(self, place: int, value: Expr, level: int, *, along: bool) -> list[Statement]:
         """Return what makes a result of what all elements have come to."""
         op, kept = self._ops[place], element(self._variable("b", place))
         result: Expr = value
@@ -677,7 +677,7 @@ class _Writer:
             result = Expr("{} / {}", (value, Atom(f"{real}({_lengths(op.reduced)})")))
         result = CallOf(f"({cuda_name(op.dtype)})({{}})", (result,))
         keep = Set(kept, result, Step("keep", place))
-        return [keep, *self._written(place, kept, level, along)]
+        return [keep, *self._write(place, kept, level, along)]
 
 
 def _register(place: int) -> Register:
