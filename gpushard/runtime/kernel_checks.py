@@ -23,7 +23,7 @@ thread does the same for itself, until `Along` deals out the elements of a row. 
 - all threads of a block come to every `Meet`, and to the `LastBlock`. So these stand in no
   condition, and in no loop that some threads leave before others.
 
-Loops do not tell the rest, and tests compare results for it: what the text of an operation computes,
+Loops do not tell the rest, so tests compare results: what the text of an operation computes,
 and the order of its operands; where the elements of an array lie; whether `Along` and `EachPart`
 reach every element once; the barriers and fences in the functions that bring threads together;
 whether a launch has threads for all rows, and memory for all parts.
