@@ -15,10 +15,15 @@ from gpushard.runtime.kernel_checks import BrokenKernelError, Program, check
 from gpushard.runtime.kernel_tree import (
     ROW_THREADS,
     Along,
+    Apply,
+    Declare,
+    Element,
     First,
     LastBlock,
+    Let,
     Meet,
     Point,
+    Set,
 )
 from gpushard.transforms.cuda_kernels import fused_nest
 from gpushard.transforms.nests import Nest
@@ -94,14 +99,62 @@ def broken(body: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], str, Any]]:
                 yield (*before, dataclasses.replace(statement, body=other), *after), *what
 
 
-def test_checks_find_each_defect() -> None:
-    kernels, defects = 0, 0
-    for program in programs(some(1499, 99)):
+@pytest.fixture(scope="module")
+def kernels() -> list[Program]:
+    """Kernels of many nests."""
+    return list(programs(some(1499, 99)))
+
+
+def test_checks_find_each_defect(kernels: list[Program]) -> None:
+    defects = 0
+    for program in kernels:
         check(program)
-        kernels += 1
         for body, what, statement in broken(tuple(program.body)):
             defects += 1
             with pytest.raises(BrokenKernelError):
                 check(dataclasses.replace(program, body=body))
                 pytest.fail(f"{what}: {statement} in {program.body}")
-    assert kernels > 100 and defects > 3000, (kernels, defects)
+    assert len(kernels) > 100 and defects > 3000, (len(kernels), defects)
+
+
+def swapped(body: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any, Any]]:
+    """Yield a body with two neighbours the other way round, and these."""
+    for n, statement in enumerate(body):
+        before, after = body[:n], body[n + 1 :]
+        if after and not {type(statement), type(after[0])} & {Point}:
+            yield (*before, after[0], statement, *after[1:]), statement, after[0]
+        for inside, *pair in swapped(getattr(statement, "body", ())):
+            yield (*before, dataclasses.replace(statement, body=inside), *after), *pair
+
+
+def names(statement: Any) -> tuple[set[str], set[str]]:
+    """Return the names that a statement needs, and those that it defines or changes."""
+    needed, changed = set[str](), set[str]()
+    if isinstance(statement, Declare):
+        changed.add(statement.array.name)
+    if isinstance(statement, Set | Let | Apply | Meet):
+        leaves = [*statement.value.leaves(), statement.target]
+        *needs, target = [x.array.name if isinstance(x, Element) else str(x) for x in leaves]
+        needed.update(needs)
+        changed.add(target)
+    for inside in map(names, getattr(statement, "body", ())):
+        needed |= inside[0]
+        changed |= inside[1]
+    return needed, changed
+
+
+def test_checks_know_which_statement_comes_first(kernels: list[Program]) -> None:
+    """The checks refuse a wrong order, and no other one."""
+    count = {True: 0, False: 0}
+    for program in kernels:
+        for body, first, second in swapped(tuple(program.body)):
+            (needs, changes), (others, changed) = names(first), names(second)
+            wrong = not changes.isdisjoint(others | changed) or not needs.isdisjoint(changed)
+            count[wrong] += 1
+            try:
+                check(dataclasses.replace(program, body=body))
+            except BrokenKernelError as error:
+                assert wrong, (error, first, second)
+            else:
+                assert not wrong, (first, second, program.body)
+    assert min(count.values()) > 200, count
