@@ -139,7 +139,7 @@ LANE, STRIP = Atom("t"), Atom("j0")
 """The element of a strip, and the first element of the strip."""
 
 SPARE, ROW_THREADS, PARTS = "spare rows", "threads of a row", "parts of a row"
-"""Loops that the threads of a GPU are: all of them do the same at once.
+"""Loops whose turns are threads of a GPU, which run at the same time.
 
 Threads beyond the last row do that row once more (`SPARE`), so that they come to every `Meet`.
 """
@@ -242,8 +242,8 @@ class Step:
 
     Kinds: "compute" an elementwise operation; "start" an accumulator, "add" to it, "finish" a
     reduction; "keep" a value in an array; "write" a result; "pack" a load into an array. In CUDA C,
-    also: read a "number"; "meet", which is to bring together what threads have added up; "put" that
-    where the last block of threads reads it.
+    also: read a "number"; "meet" to bring together what threads have added up; "put" that into memory
+    for the last block of threads.
     """
 
     kind: str
@@ -542,7 +542,7 @@ class EachPart:
 
 
 Loop = For | Strips | Lanes | First | Scope | Rows | Along | LastBlock | EachPart
-"""Statements with others in them, all of which they do alike."""
+"""Statements that hold others, in `body`."""
 
 Statement = Let | Set | Apply | Meet | Declare | Call | Loop | FullStrip | Point
 

@@ -358,7 +358,7 @@ class _Writer:
         return any(loop in self._fused.along for loop in op.reduced)
 
     def program(self) -> Program:
-        """Return what is done, and what has to be."""
+        """Return the tree, and what it has to do."""
         body: list[Statement] = []
         for level in reversed(range(1 + max(self._level.values(), default=0))):
             body = self._pass(level, body)
@@ -379,7 +379,7 @@ class _Writer:
         )  # fmt: skip
 
     def _task(self, place: int) -> Task:
-        """Return what an operation has to do: it is done again for each row, or along it."""
+        """Say over which loops an operation runs: each row does it again, if not all along it."""
         op = self._ops[place]
         along = self._way.along if self._is_along(place) else ()
         return Task(
@@ -387,7 +387,7 @@ class _Writer:
         )
 
     def _parameters(self) -> list[Statement]:
-        """Return what gives names to all that the kernel takes."""
+        """Name everything that the kernel takes."""
         signature, statements = self._signature, list[Statement]()
         for load, array in zip(self._fused.loads, self._loads, strict=True):
             statements.append(self._pointer(f"const {array.type}", array, load.block))
@@ -408,7 +408,7 @@ class _Writer:
     # Passes along a row.
 
     def _pass(self, level: int, rest: Sequence[Statement]) -> list[Statement]:
-        """Return what is done for a row, and along it, and then the rest."""
+        """Write the operations of a row, then those of a pass along it, then the rest."""
         own = [place for place in self._ops if self._level[place] == level]
         plain = [at for at in own if not self._is_along(at) and not self._sums(self._ops[at])]
         body = self._scope(plain, level, along=False)
@@ -437,25 +437,25 @@ class _Writer:
         return [*body, LastBlock(counter, (*last, *rest))]
 
     def _start_of(self, array: Array, place: int) -> Sequence[Statement]:
-        """Return what starts an accumulator."""
+        """Start an accumulator."""
         start = Set(element(array), Atom(_start(self._ops[place])), Step("start", place))
         return self._each([dim.loop for dim in array.dims], [start])
 
     def _slots(self, place: int) -> Array:
-        """Return where all parts of all rows leave what they have come to."""
+        """Return the memory in which all parts of all rows put their sums."""
         loops = self._loops_of(self._ops[place].loops)
         dims = [Dim(loop, Atom(f"n{loop}")) for loop in self._way.rows]
         dims += [Dim(PARTS, Atom("parts")), *[Dim(x, number(self._within[x])) for x in loops]]
         return Array(f"slots{place}", "volatile Slot", tuple(dims), "slots")
 
     def _point(self, slots: Array, kept: int) -> Point:
-        """Point to slots; `kept` are those of a part in front of them."""
+        """Point to slots, which lie behind so many others of each part."""
         first = f"(volatile Slot*)to{len(self._results) - 1} + (rows * {COUNTERS})"
         first += f" + (rows * parts * {kept})" if kept else ""
         return Point((f"volatile Slot* const {slots.name} = {first};",))
 
     def _put(self, place: int, slots: Array) -> Sequence[Statement]:
-        """Return what leaves there what the threads of a row have."""
+        """Put the sum of each part into slots."""
         op, met = self._ops[place], Register(f"part{place}", place=place)
         meet = self._meet(met, self._variable("t", place))
         put = Apply(
@@ -465,7 +465,7 @@ class _Writer:
         return self._each(op.loops, [meet, First((SPARE, ROW_THREADS), (put,))])
 
     def _bring_together(self, place: int, slots: Array | None = None) -> list[Statement]:
-        """Return how what the threads of a row have, or its parts, becomes a result."""
+        """Make the result of a reduction from the sums of threads, or of parts in their slots."""
         op, work, body = self._ops[place], _work(self._ops[place]), list[Statement]()
         array = self._variable("t", place)
         if slots is not None:
@@ -520,7 +520,7 @@ class _Writer:
         return around(lengths, body, "Index")
 
     def _scope(self, places: Sequence[int], level: int, *, along: bool) -> list[Statement]:
-        """Return operations, in loops of their own."""
+        """Write operations, in loops of their own."""
         groups: list[_Group] = []
         group_of: dict[int, _Group] = {}
         for place in places:
@@ -566,7 +566,7 @@ class _Writer:
         )
 
     def _group(self, group: _Group, stored: set[int], level: int, along: bool) -> list[Statement]:
-        """Return the operations of a group, in loops."""
+        """Write the operations of a group, in loops."""
         here = {at for at in group.places if self._is_plain(at)}
         declared: list[Statement] = []
         for place in sorted(stored):
@@ -620,7 +620,7 @@ class _Writer:
         return [n for n, result in enumerate(self._fused.results) if result.place == place]
 
     def _write(self, place: int, value: Expr, level: int, along: bool) -> list[Statement]:
-        """Return what writes a value into results, where it is its turn."""
+        """Write a value into results, in the first pass that has it."""
         if self._level[place] != level:
             return []
         body: list[Statement] = []
@@ -637,7 +637,7 @@ class _Writer:
         return body
 
     def _apply(self, place: int, here: set[int]) -> Apply:
-        """Return the statement of an operation, with the names that it has for its operands."""
+        """Write the statement of an operation, with the names that it has for its operands."""
         op, statement = self._ops[place], self._statements[place]
         assert statement is not None
         operands = enumerate(zip(op.operands, statement.operands, strict=True))
@@ -648,7 +648,7 @@ class _Writer:
         return Apply(_register(place), name, tuple(arguments), statement.text, step)
 
     def _add(self, place: int, array: Array, here: set[int]) -> Apply:
-        """Return how an accumulator takes an element."""
+        """Bring an element into an accumulator."""
         op, work = self._ops[place], _work(self._ops[place])
         own = cuda_name(op.types[0])
         arguments = [
@@ -667,7 +667,7 @@ class _Writer:
         return Apply(element(array), work, tuple(arguments), text, Step("add", place))
 
     def _finish(self, place: int, value: Expr, level: int, *, along: bool) -> list[Statement]:
-        """Return what makes a result of what all elements have come to."""
+        """Make a result of an accumulator that has all elements."""
         op, kept = self._ops[place], element(self._variable("b", place))
         result: Expr = value
         if op.reduction in _POSITIONS:
