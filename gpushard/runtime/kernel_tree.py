@@ -241,9 +241,10 @@ class Step:
     """What a statement does for the nest.
 
     Kinds: "compute" an elementwise operation; "start" an accumulator, "add" to it, "finish" a
-    reduction; "keep" a value in an array; "write" a result; "pack" a load into an array. In CUDA C,
-    also: read a "number"; "meet" to bring together what threads have added up; "put" that into memory
-    for the last block of threads.
+    reduction; "keep" a value in an array; "write" a result; "pack" a load into an array.
+
+    Kinds in CUDA C: read a "number"; "meet" to bring together what threads have added up; "put" that
+    into memory for the last block of threads.
     """
 
     kind: str
