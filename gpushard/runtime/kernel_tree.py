@@ -243,7 +243,7 @@ class Step:
     Kinds: "compute" an elementwise operation; "start" an accumulator, "add" to it, "finish" a
     reduction; "keep" a value in an array; "write" a result; "pack" a load into an array.
 
-    Kinds in CUDA C: read a "number"; "meet" to bring together what threads have added up; "put" that
+    In CUDA C: read a "number"; "meet" to bring together what threads have added up; "put" that
     into memory for the last block of threads.
     """
 
