@@ -1,4 +1,4 @@
-"""What must hold of every kernel before it becomes text.
+"""What must hold of every kernel, in C and in CUDA C, before it becomes text.
 
 The checks look at loops, not at numbers, so they hold for blocks of all lengths. A statement goes
 over the loops around it. Two statements share the loops that stand around both. Whatever the first
@@ -11,29 +11,55 @@ one does in its other loops is over when the second one begins. From that follow
   indices between writing and reading;
 - every result is written, once for each of its indices;
 - an element's indices are loops around it, so that they stay within the block;
-- arrays on the stack take no more than `MOST_STACK` bytes.
+- arrays on the stack take no more bytes than the kernel may have.
+
+In CUDA C spare rows, the threads of a row, and the parts of a row are loops, too (`AGAIN`). Each
+thread does the same for itself, until `Along` deals out the elements of a row. Then:
+
+- an operation along a row runs again in each pass that needs it, once in a pass;
+- what a thread has added up is of its own elements, and only `Meet` reads it. Where rows have
+  parts, `Meet` gives the sum of one: a thread puts it into memory, and the last block adds up all;
+- one thread writes each element of a result, and every thread does everything else;
+- all threads of a block come to every `Meet`, and to the `LastBlock`. So these stand in no
+  condition, and in no loop that some threads leave before others.
+
+Loops do not tell the rest, so tests compare results: what the text of an operation computes,
+and the order of its operands; where the elements of an array lie; whether `Along` and `EachPart`
+reach every element once; the barriers and fences in the functions that bring threads together;
+whether a launch has threads for all rows, and memory for all parts.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpushard.runtime.kernel_tree import (
+    PARTS,
+    ROW_THREADS,
+    SPARE,
+    Along,
+    Apply,
     Array,
     Call,
     Declare,
+    EachPart,
     Element,
     Expr,
     First,
     For,
     FullStrip,
+    Index,
     Lanes,
+    LastBlock,
     Let,
+    Loop,
+    Meet,
     Register,
-    Scope,
+    Rows,
     Set,
     Statement,
     Strips,
@@ -45,7 +71,16 @@ MOST_STACK = 64 << 10
 STRIPS, LANES = "strips", "lanes"
 """The two halves of a loop that is cut into strips."""
 
+AGAIN = frozenset[int | str]((SPARE, ROW_THREADS, PARTS))
+"""Loops in whose turns threads do the same again."""
+
+_NONE = Array("", "", (), "")
+
 Halves = frozenset[int | str]
+Acting = Let | Set | Call | Apply | Meet
+Path = tuple[Any, ...]
+Name = tuple[str, int | None]
+"""An array's name, and which declaration it stands for; None if it is no variable."""
 
 
 class BrokenKernelError(AssertionError):
@@ -66,11 +101,19 @@ class Program:
     """A kernel as a tree, and what it has to do."""
 
     tasks: Mapping[int, Task]  # by place
-    results: Sequence[tuple[int, frozenset[int]]]  # place and loops of each
-    lanes: int  # the loop that is cut into strips
+    results: Mapping[str, frozenset[int]]  # loops of each, by the array's name
+    lanes: int | None  # the loop that is cut into strips
     stack: Sequence[Array]  # arrays on the stack that are known everywhere
     values: Mapping[str, int]  # place of what each array holds, by the array's name
     body: Sequence[Statement]
+    most_bytes: int = MOST_STACK  # that its arrays may take
+    rows: bool = False  # whether threads run it, each for a row
+
+    @property
+    def array_bytes(self) -> int:
+        """Bytes of all its arrays, whether or not they are needed at the same time."""
+        declared = (x.array for x in _statements(self.body) if isinstance(x, Declare))
+        return sum(array.stack_bytes for array in (*self.stack, *declared) if array.dims)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -78,10 +121,10 @@ class _At:
     """A statement, where it stands."""
 
     order: int
-    statement: Let | Set | Call
-    path: tuple[Any, ...]  # what stands around it, the outermost first
+    statement: Acting
+    path: Path  # what stands around it, the outermost first
     halves: Halves  # loops that it goes over
-    first: frozenset[int]  # loops around it in whose first turn it stands
+    first: Halves  # loops around it in whose first turn it stands
 
     @property
     def over(self) -> Halves:
@@ -89,9 +132,23 @@ class _At:
         return self.halves - self.first
 
     @property
+    def kind(self) -> str:
+        """What it does for the nest."""
+        return self.statement.step.kind
+
+    @property
+    def place(self) -> int:
+        """The place of the value for which it is done."""
+        return self.statement.step.place
+
+    @property
     def array(self) -> Array:
         """The array that it writes to; one without a name if it defines a name."""
-        return getattr(self.statement.target, "array", Array("", "", (), ""))
+        return getattr(self.statement.target, "array", _NONE)
+
+    def is_in(self, *kinds: type) -> bool:
+        """Whether it stands in statements of some kinds."""
+        return any(isinstance(node, kinds) for node in self.path)
 
 
 def check(program: Program) -> None:
@@ -103,77 +160,122 @@ def check(program: Program) -> None:
     _Checker(program).run()
 
 
+def _statements(body: Sequence[Statement]) -> Iterator[Statement]:
+    """Yield statements, and all that stand in them."""
+    for statement in body:
+        yield statement
+        for field in ("body", "rest"):
+            yield from _statements(getattr(statement, field, ()))
+
+
 class _Checker:
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._bytes = sum(array.stack_bytes for array in program.stack if array.dims)
-        self._all = list(self._walk(program.body, ()))
-        self._lets = [at for at in self._all if isinstance(at.statement, Let)]
-        self._by_array: dict[str, list[_At]] = {}
+        self._order = itertools.count()
+        # Of each name: where it is defined, and when.
+        self._defined: dict[str, list[tuple[Path, int]]] = {
+            array.name: [((), next(self._order))] for array in program.stack
+        }
+        self._all = list(self._walk(program.body, (), Halves(), Halves()))
+        self._by_array: dict[Name, list[_At]] = {}
+        self._registers: dict[str, list[_At]] = {}
         for at in self._all:
-            if isinstance(at.statement, Set | Call):
-                self._by_array.setdefault(at.array.name, []).append(at)
+            if isinstance(at.statement.target, Element):
+                self._by_array.setdefault(self._name(at, at.array), []).append(at)
+            else:
+                self._registers.setdefault(str(at.statement.target), []).append(at)
 
     def run(self) -> None:
         """Check everything."""
-        self._require(self._bytes <= MOST_STACK, f"{self._bytes} bytes of stack")
-        names = [str(let.statement.target) for let in self._lets]
-        self._require(len(names) == len({*names}), "a name is defined twice")
+        lasts = [x for x in _statements(self._program.body) if isinstance(x, LastBlock)]
+        self._require(len(lasts) <= 1, "blocks of threads count twice which one is the last")
+        needed = self._program.array_bytes
+        self._require(needed <= self._program.most_bytes, f"{needed} bytes of arrays")
+        for name, paths in self._defined.items():
+            for (path, _), (other, _) in itertools.combinations(paths, 2):
+                seen = path[: len(other)] == other[: len(path)]
+                self._require(not seen, f"{name} is defined twice")
         for at in self._all:
-            statement = at.statement
-            if isinstance(statement, Call):
-                self._check_call(at, statement)
+            if isinstance(at.statement, Call):
+                self._check_call(at, at.statement)
                 continue
-            for leaf in statement.value.leaves():
+            for leaf in at.statement.value.leaves():
                 self._check_leaf(at, leaf)
-            if isinstance(statement, Set):
+            if at.array.name:
                 self._check_index(at, at.array)
+            self._check_threads(at)
         for place, task in self._program.tasks.items():
             self._check_task(place, task)
-        for name in self._by_array:
-            self._check_accumulator(name)
-        for n, (place, loops) in enumerate(self._program.results):
-            written = self._of("write", f"r{n}")
-            self._require(len(written) == 1, f"result {n} is written {len(written)} times")
-            dims = self._room(written[0].array)
-            exact = written[0].over == dims == self._half(loops)
-            self._require(exact, f"result {n} of {place} is written over {written[0].over}")
+        for array in self._by_array:
+            self._check_accumulator(array)
+        for result, loops in self._program.results.items():
+            self._check_result(result, loops)
 
     # Where statements stand.
 
-    def _walk(self, body: Sequence[Statement], path: tuple[Any, ...]) -> Iterator[_At]:
+    def _walk(
+        self, body: Sequence[Statement], path: Path, halves: Halves, first: Halves
+    ) -> Iterator[_At]:
         for statement in body:
-            if isinstance(statement, Let | Set | Call):
-                yield self._at(statement, path)
+            if isinstance(statement, Acting):
+                if isinstance(statement.target, Register):
+                    self._define(str(statement.target), path)
+                yield _At(next(self._order), statement, path, halves, first)
             elif isinstance(statement, Declare):
-                self._bytes += statement.array.stack_bytes if statement.array.dims else 0
-            elif isinstance(statement, For | Strips | Lanes | First | Scope):
-                yield from self._walk(statement.body, (*path, statement))
+                self._define(statement.array.name, path)
             elif isinstance(statement, FullStrip):
-                yield from self._walk((statement.full,), (*path, statement))
-                yield from self._walk(statement.rest, path)
+                yield from self._walk((statement.full,), (*path, statement), halves, first)
+                yield from self._walk(statement.rest, path, halves, first)
+            elif isinstance(statement, Loop):
+                added = first
+                if isinstance(statement, First):
+                    known = {*statement.loops} <= halves
+                    self._require(known, "a first turn of no loop around it")
+                    added = first.union(statement.loops)
+                if isinstance(statement, LastBlock):
+                    self._check_together(path, halves)
+                    once = all(isinstance(x, Rows) for x in path)
+                    self._require(once, "blocks come more than once to where one is the last")
+                if isinstance(statement, Along):
+                    whole = not any(isinstance(x, LastBlock) for x in path)
+                    self._require(whole, "the last block has its own part of a row only")
+                inside = self._loops_inside(statement, halves)
+                yield from self._walk(statement.body, (*path, statement), inside, added)
 
-    def _at(self, statement: Let | Set | Call, path: tuple[Any, ...]) -> _At:
-        halves: list[int | str] = []
-        first: set[int] = set()
-        for node in path:
-            if isinstance(node, First):
-                self._require(set(node.loops) <= {*halves}, "a first turn of no loop around it")
-                first.update(node.loops)
-            halves += self._halves(node)
-        self._order = getattr(self, "_order", 0) + 1
-        self._require(len(halves) == len({*halves}), f"loops {halves} stand in one another")
+    def _define(self, name: str, path: Path) -> None:
+        self._defined.setdefault(name, []).append((path, next(self._order)))
+
+    def _loops_inside(self, node: Any, halves: Halves) -> Halves:
+        """Return the loops around what stands in a statement, from those around the statement."""
+        loops, ended = self._halves(node), self._ended_loops(node, halves)
+        self._require(ended <= halves, f"{ended} share work in a loop and are not all around it")
+        halves -= ended
+        self._require(not loops & halves, f"loops {loops} stand in one another")
+        halves |= loops
         self._require(LANES not in halves or STRIPS in halves, "lanes stand in no strip")
-        return _At(self._order, statement, path, frozenset(halves), frozenset(first))
+        return halves
 
-    def _halves(self, node: Any) -> list[int | str]:
+    def _halves(self, node: Any) -> Halves:
+        """Return the loops that a statement is."""
         if isinstance(node, For):
-            return [node.loop]
+            return frozenset([node.loop])
         if isinstance(node, Strips):
-            return [STRIPS]
+            return frozenset([STRIPS])
         if isinstance(node, Lanes):
-            return [STRIPS, LANES] if node.whole else [LANES]
-        return []
+            return frozenset([STRIPS, LANES] if node.whole else [LANES])
+        if isinstance(node, Rows):
+            return frozenset([*node.loops, *node.again])
+        if isinstance(node, Along):
+            return frozenset(node.loops)
+        return frozenset([PARTS] if isinstance(node, EachPart) else [])
+
+    def _ended_loops(self, node: Any, halves: Halves) -> Halves:
+        """Return the loops around a statement that share its turns, or of which one goes on."""
+        if isinstance(node, Along):
+            return frozenset([ROW_THREADS]) | (halves & {PARTS})
+        if isinstance(node, EachPart):
+            return frozenset([ROW_THREADS])
+        return frozenset([PARTS] if isinstance(node, LastBlock) else [])
 
     def _half(self, loops: frozenset[int]) -> Halves:
         """Return loops with the one of the lanes in its halves."""
@@ -191,17 +293,28 @@ class _Checker:
 
     def _shared(self, a: _At, b: _At) -> Halves:
         """Return the loops that stand around both, without those of whose turns one has one."""
-        halves: list[int | str] = []
+        halves = Halves()
         for one, other in zip(a.path, b.path, strict=False):
             if one is not other:
                 break
-            halves += self._halves(one)
-        return frozenset(halves) - a.first
+            halves = self._loops_inside(one, halves)
+        return halves - a.first
+
+    def _name(self, at: _At, array: Array) -> Name:
+        """Return what an array's name stands for at a statement."""
+        if array.memory != "stack":
+            return array.name, None
+        known = [
+            order for path, order in self._defined.get(array.name, ())
+            if order < at.order and at.path[: len(path)] == path
+        ]  # fmt: skip
+        self._require(bool(known), f"{array.name} is not declared where it is used")
+        return array.name, known[-1]
 
     # What they do.
 
-    def _of(self, kind: str, name: str) -> list[_At]:
-        return [at for at in self._by_array.get(name, []) if at.statement.step.kind == kind]
+    def _of(self, kind: str, name: Name) -> list[_At]:
+        return [at for at in self._by_array.get(name, []) if at.kind == kind]
 
     def _check_index(self, at: _At, array: Array) -> None:
         missing = self._room(array) - at.halves
@@ -210,27 +323,53 @@ class _Checker:
     def _check_leaf(self, at: _At, leaf: Expr) -> None:
         if isinstance(leaf, Register):
             known = any(
-                let.statement.target == leaf and let.order < at.order
-                and let.path == at.path[: len(let.path)] for let in self._lets
-            )  # fmt: skip
+                let.order < at.order and let.path == at.path[: len(let.path)]
+                for let in self._registers.get(str(leaf), ())
+            )
             self._require(known, f"{leaf} is not known where it is read")
+        if isinstance(leaf, Index):
+            self._require(leaf.loop in at.halves, f"{leaf} is the index of no loop around")
         if not isinstance(leaf, Element):
             return
         array = leaf.array
         self._check_index(at, array)
-        if array.memory != "operand" and not self._of("start", array.name):
+        if array.memory != "operand" and not self._of("start", self._name(at, array)):
             self._check_stored(at, array)
+
+    def _check_threads(self, at: _At) -> None:
+        """Check what threads do together, what one of them does, and what each does for itself."""
+        known = not self._program.rows or at.is_in(Rows) or at.kind == "number"
+        self._require(known, f"{at.place} is done for no row")
+        if isinstance(at.statement, Meet):
+            self._check_together(at.path, at.halves)
+        if at.kind == "put":
+            exact = at.over == self._room(at.array) and not at.is_in(LastBlock)
+            self._require(exact, f"{at.array.name} is put over {at.over}")
+        elif at.kind != "write":
+            alone = at.first & AGAIN
+            self._require(not alone, f"{at.place} is done in the first turn of {alone} only")
+        some = at.is_in(EachPart) and at.kind != "add"
+        self._require(not some, f"{at.place} is done by as many threads as there are parts")
+
+    def _check_together(self, path: Path, halves: Halves) -> None:
+        """Check that all threads of a block come somewhere, equally often."""
+        together = {SPARE, ROW_THREADS} <= halves
+        together &= not any(isinstance(node, First) for node in path)
+        self._require(together, "not all threads come to where they meet")
 
     def _check_stored(self, at: _At, array: Array) -> None:
         """Check that what is read of an array was written."""
-        writers = [x for x in self._by_array.get(array.name, []) if not self._is_alternative(x)]
-        if {x.statement.step.kind for x in writers} == {"pack"}:  # once in each pass over strips
+        name = self._name(at, array)
+        writers = [x for x in self._by_array.get(name, []) if not x.is_in(FullStrip)]
+        if {x.kind for x in writers} == {"pack"}:  # once in each pass over strips
             alike = itertools.pairwise(writers)
             twice = any(self._strips_of(a) is self._strips_of(b) for a, b in alike)
             self._require(not twice, f"{array.name} is packed twice")
             writers = [x for x in writers if x.order < at.order][-1:]
         self._require(len(writers) == 1, f"{array.name} is written {len(writers)} times")
         self._check_read(at, writers[0], array)
+        last = array.memory != "slots" or at.is_in(LastBlock)
+        self._require(last, f"{array.name} is read before all parts have been there")
 
     def _strips_of(self, at: _At) -> Strips | None:
         return next((node for node in at.path if isinstance(node, Strips)), None)
@@ -244,7 +383,8 @@ class _Checker:
         self._require(writer.order < at.order, f"{array.name} is read before it is written")
         self._require(not lost, f"{array.name} has one element for all indices of {lost}")
         self._require(room <= over, f"{array.name} is written in {over} only")
-        self._require(writer.first <= at.first, f"{array.name} is written in a first turn only")
+        alone = writer.first if writer.kind != "put" else writer.first - AGAIN
+        self._require(alone <= at.first, f"{array.name} is written in a first turn only")
 
     def _over(self, at: _At) -> Halves:
         """Return the loops that a statement goes over, with those of a function."""
@@ -253,14 +393,11 @@ class _Checker:
             return at.over | (inside - {STRIPS})
         return at.over
 
-    def _is_alternative(self, at: _At) -> bool:
-        return any(isinstance(node, FullStrip) for node in at.path)
-
     def _check_call(self, at: _At, call: Call) -> None:
         task, over = self._program.tasks[call.place], self._over(at)
         every = self._half(task.loops | task.reduced)
         self._require(over == every, f"a function goes over {over}, not {every}")
-        self._require(self._is_alternative(at) == call.adds, f"no loops instead of {call.text}")
+        self._require(at.is_in(FullStrip) == call.adds, f"no loops instead of {call.text}")
         places = set()
         for leaf in call.reads:
             places.add(self._place_of(leaf.array))
@@ -272,73 +409,91 @@ class _Checker:
     def _place_of(self, array: Array) -> int:
         return self._program.values[array.name]
 
+    def _places(self, at: _At) -> set[int]:
+        """Return the places of what a statement reads."""
+        leaves = list(at.statement.value.leaves())
+        return {leaf.place for leaf in leaves if isinstance(leaf, Register)} | {
+            self._place_of(leaf.array) for leaf in leaves if isinstance(leaf, Element)
+        }
+
     def _check_task(self, place: int, task: Task) -> None:
         """Check that an operation runs once for each of its indices, on what it needs."""
-        every_step = [at for at in self._all if at.statement.step.place == place]
+        every_step = [at for at in self._all if at.place == place]
         calls = [at for at in every_step if isinstance(at.statement, Call)]
         own = [at for at in every_step if not isinstance(at.statement, Call)]
-        every = self._half(task.loops | task.reduced)
+        every, kept = self._half(task.loops | task.reduced), self._half(task.loops)
+        self._require(not task.loops & task.reduced, f"{place} reduces some of what it goes along")
         for at in own:
-            kind = at.statement.step.kind
-            if kind == "compute":
-                self._require(at.over == every, f"{place} is computed over {at.over}, not {every}")
-            if kind == "keep":
-                exact = at.over == self._half(task.loops)
-                self._require(exact, f"{place} is kept over {at.over}")
-        alone = [at for at in own if at.statement.step.kind in ("compute", "add")]
+            over = at.over - AGAIN
+            if at.kind == "compute":
+                self._require(over == every, f"{place} is computed over {over}, not {every}")
+            if at.kind == "keep":
+                self._require(over == kept, f"{place} is kept over {over}")
+            if at.kind in ("keep", "write", "meet", "put"):
+                self._require(self._places(at) == {place}, f"something else is kept for {place}")
+        alone = [at for at in own if at.kind in ("compute", "add")]
         self._require(bool(alone or calls), f"{place} is never done")
         if not task.reduced:
-            self._require(len(alone) == 1, f"{place} is done {len(alone)} times")
-        places = set()
-        for at in own:
-            for leaf in at.statement.value.leaves():
-                if isinstance(leaf, Register):
-                    places.add(leaf.place)
-                elif isinstance(leaf, Element):
-                    places.add(self._place_of(leaf.array))
-        read = places - {place}
+            passes = Counter([next((id(x) for x in at.path if isinstance(x, Along)), None)
+                              for at in alone])  # fmt: skip
+            self._require({*passes.values()} == {1}, f"{place} is done {len(alone)} times")
+        read = set().union(*map(self._places, own)) - {place}
         self._require(read == task.operands or not own, f"{place} reads {read}")
 
-    def _check_accumulator(self, name: str) -> None:
+    def _check_result(self, result: str, loops: frozenset[int]) -> None:
+        """Check that a result is written once for each index, by one thread."""
+        place, writers = self._program.values[result], self._of("write", (result, None))
+        self._require(len(writers) == 1, f"{result} is written {len(writers)} times")
+        written = writers[0]
+        exact = written.over == self._room(written.array) == self._half(loops)
+        self._require(exact, f"{result} of {place} is written over {written.over}")
+        self._require(written.place == place, f"{result} is {written.place}, not {place}")
+
+    def _check_accumulator(self, name: Name) -> None:
         """Check that what accumulates is started once, and that each element is added once."""
         starts, adds = self._of("start", name), self._of("add", name)
         if not starts and not adds:
             return
+        array = name[0]
         index = self._index(name)
         start, add = starts[0], adds[0]
-        task = self._program.tasks[add.statement.step.place]
-        self._require(start.order < add.order, f"{name} is added to before it is started")
-        self._require(start.over == index, f"{name} is started over {start.over}, not {index}")
+        task = self._program.tasks[add.place]
+        self._require(start.order < add.order, f"{array} is added to before it is started")
+        self._require(start.over == index, f"{array} is started over {start.over}, not {index}")
         whole = self._half(task.loops | task.reduced)
         for leaf in add.statement.value.leaves():
-            if isinstance(leaf, Element) and leaf.array.name != name:
-                whole = (
-                    self._index(leaf.array.name) if self._of("start", leaf.array.name) else whole
-                )
-        self._require(add.over == whole, f"{name} is added to over {add.over}, not {whole}")
+            if isinstance(leaf, Element) and self._place_of(leaf.array) == add.place:
+                other = self._name(add, leaf.array)
+                if leaf.array.memory == "slots":
+                    whole = self._half(task.loops)
+                elif other != name and self._of("start", other):
+                    whole = self._index(other)
+        over = add.over - AGAIN
+        self._require(over == whole - AGAIN, f"{array} is added to over {over}, not {whole}")
         gone = add.over - index
-        self._require(gone <= self._half(task.reduced), f"{name} adds up over {gone}")
+        allowed = self._half(task.reduced) | {PARTS}
+        self._require(gone <= allowed, f"{array} adds up over {gone}")
         adjusted = self._of("adjust", name)
-        self._require(len(adjusted) <= 1, f"{name} is adjusted twice")
+        self._require(len(adjusted) <= 1, f"{array} is adjusted twice")
         self._require(all(add.order < at.order and at.over == index for at in adjusted),
-                      f"{name} is adjusted before all has been added")  # fmt: skip
+                      f"{array} is adjusted before all has been added")  # fmt: skip
         readers = [at for at in self._all if at is not add and self._reads(at, name)]
-        self._require(bool(readers), f"{name} is never read")
+        self._require(bool(readers), f"{array} is never read")
         for at in readers:
-            if at.statement.step.kind != "adjust" or at.array.name != name:
-                self._check_end(name, index, start, add, at)
+            if at.kind != "adjust" or at.array.name != array:
+                self._check_end(array, index, start, add, at)
+                self._check_met(at, index - add.halves)
 
-    def _reads(self, at: _At, name: str) -> bool:
+    def _reads(self, at: _At, name: Name) -> bool:
         """Whether a statement reads an array, and not only to change it."""
         return not isinstance(at.statement, Call) and any(
-            isinstance(leaf, Element) and leaf.array.name == name
-            for leaf in at.statement.value.leaves()
-        )
+            isinstance(leaf, Element) and leaf.array.name == name[0]
+            and self._name(at, leaf.array) == name for leaf in at.statement.value.leaves()
+        )  # fmt: skip
 
     def _check_end(self, name: str, index: Halves, start: _At, add: _At, at: _At) -> None:
         """Check that an accumulator is read when all has been added."""
-        place, kind = at.statement.step.place, at.statement.step.kind
-        alike = place == add.statement.step.place and kind in ("compute", "add")
+        alike = at.place == add.place and at.kind in ("compute", "add")
         if alike and self._shared(add, at) == add.over:
             return  # it decides what is added here, or to another accumulator of the operation
         self._require(add.order < at.order, f"{name} is read before it is added to")
@@ -346,15 +501,29 @@ class _Checker:
         self._require(exact, f"{name} is read over {at.over}, not {index}")
         same = self._shared(add, at) & index == self._shared(start, add) & index
         self._require(same, f"{name} is read where it is started again")
-        if kind in ("keep", "write"):
-            left = index - self._half(self._program.tasks[place].loops)
+        if at.kind in ("keep", "write", "meet"):
+            left = index - self._half(self._program.tasks[at.place].loops) - AGAIN
             self._require(not left, f"{name} has not been added up over {left}")
 
-    def _index(self, name: str) -> Halves:
+    def _check_met(self, at: _At, apart: Halves) -> None:
+        """Check that sums are brought together, if loops `apart` have added up some each."""
+        meets = isinstance(at.statement, Meet)
+        self._require(meets == (ROW_THREADS in apart), f"{at.place}: threads have to meet, once")
+        if not meets:
+            return
+        left = apart - {ROW_THREADS}
+        for reader in self._all:
+            if at.statement.target in reader.statement.value.leaves():
+                puts = reader.kind == "put"
+                fits = left <= self._room(reader.array) if puts else not left
+                problem = f"{reader.place} is read before {left} have been brought together"
+                self._require(fits and puts == bool(left), problem)
+
+    def _index(self, name: Name) -> Halves:
         """Return the loops for each of whose indices an accumulator is one of its own."""
         starts, adds = self._of("start", name), self._of("add", name)
         once = len(starts) == len(adds) == 1
-        self._require(once, f"{name}: started {len(starts)} times, added to {len(adds)} times")
+        self._require(once, f"{name[0]}: started {len(starts)} times, added to {len(adds)} times")
         (start,), (add,) = starts, adds
         return self._shared(add, start) | self._room(start.array)
 

@@ -1,4 +1,4 @@
-"""Kernels as trees: statements that can be checked, and only then become text in C.
+"""Kernels as trees: statements that can be checked, and only then become text in C or CUDA C.
 
 A kernel goes over the loops of a nest, which are numbered. Its statements stand in loops, and read
 and write elements of arrays. Both say so in fields, from which the text follows:
@@ -18,6 +18,19 @@ is
 An operand of an expression that is more than a name stands in parentheses, always. One loop of a
 nest may be cut into *strips*, within which its elements are *lanes*: `Strips` and `Lanes` together
 are that loop. `kernel_checks` proves that a tree does what its nest says.
+
+In CUDA C every thread runs the whole text. `Rows` gives each thread one row: one index of some
+loops. `Along` deals the elements of a row out to its threads, and `Meet` brings together what each
+of them has added up. The threads of a row do all else alike, each for itself. Several blocks of
+threads may share rows, each with a *part* of every row. Each of these blocks stores what it has
+added up, and the last one reads that from memory, in `LastBlock`.
+
+    Rows((0,), (SPARE, ROW_THREADS), body=(
+        Set(t3, 0, Step("start", 3)),
+        Along((1,), 32, body=(Apply(t3, "float", (from0[i0 * n1 + i1],), "...", Step("add", 3)),)),
+        Meet(all3, "float", t3, "a + b", 3),
+        First((SPARE, ROW_THREADS), body=(Set(to0[i0], all3, Step("write", 3)),)),
+    ))
 """
 
 from __future__ import annotations
@@ -76,6 +89,13 @@ class Register(Atom):
 
 
 @dataclasses.dataclass(frozen=True)
+class Index(Atom):
+    """The index of a loop around."""
+
+    loop: int = -1
+
+
+@dataclasses.dataclass(frozen=True)
 class CallOf(Expr):
     """A function's result; the form is its name with one hole per argument in parentheses."""
 
@@ -110,15 +130,28 @@ def total(terms: Sequence[Expr]) -> Expr:
     return infix("+", [x for x in terms if str(x) != "0"], 0)
 
 
+def index(loop: int) -> Index:
+    """Name the index of a loop."""
+    return Index(f"i{loop}", loop=loop)
+
+
 LANE, STRIP = Atom("t"), Atom("j0")
 """The element of a strip, and the first element of the strip."""
+
+SPARE, ROW_THREADS, PARTS = "spare rows", "threads of a row", "parts of a row"
+"""Loops whose turns are threads of a GPU, which run at the same time.
+
+Threads beyond the last row do that row once more (`SPARE`), so that they come to every `Meet`.
+"""
+
+_FIRST = {SPARE: "there", ROW_THREADS: "lane == 0", PARTS: "part == 0"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Dim:
     """One dim of an array."""
 
-    loop: int | None  # that it runs along; None: it has one element
+    loop: int | str | None  # that it runs along: a number or `PARTS`; None: it has one element
     length: Expr  # how many elements it has
     lanes: str = ""  # "strip": it has a strip of the loop; "whole": all of it, strip by strip
     start: int = 0  # its element for index 0 of the loop
@@ -130,7 +163,7 @@ class Dim:
             return number(0)
         if self.lanes:
             return LANE if self.lanes == "strip" else total([STRIP, LANE])
-        return Atom(f"i{self.loop}")
+        return index(self.loop) if isinstance(self.loop, int) else Atom("part")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,13 +171,14 @@ class Array:
     """An array that a kernel reads or writes.
 
     Arrays without dims are variables. Those of memory "scratch" lie in what the kernel is given,
-    one behind the other; those of memory "stack" are the kernel's own.
+    one behind the other; those of memory "stack" are the kernel's own. Blocks of threads write to
+    memory "slots" what the last one of them reads.
     """
 
     name: str
     type: str
     dims: tuple[Dim, ...]
-    memory: str  # "operand", "result", "stack" or "scratch"
+    memory: str  # "operand", "result", "stack", "scratch" or "slots"
     itemsize: int = 8
     strides: tuple[Expr, ...] | None = None  # of each dim, unless elements are dense
     ahead: frozenset[int] = frozenset()  # loops whose index is in the pointer already
@@ -198,7 +232,7 @@ class Element(Expr):
 
 
 def element(array: Array) -> Element:
-    """Atom the element of an array at the indices of the loops around."""
+    """Name the element of an array at the indices of the loops around."""
     return Element(array.name, (), array)
 
 
@@ -208,6 +242,9 @@ class Step:
 
     Kinds: "compute" an elementwise operation; "start" an accumulator, "add" to it, "finish" a
     reduction; "keep" a value in an array; "write" a result; "pack" a load into an array.
+
+    In CUDA C: read a "number"; "meet" to bring together what threads have added up; "put" that
+    into memory for the last block of threads.
     """
 
     kind: str
@@ -240,6 +277,62 @@ class Set:
     def lines(self) -> list[str]:
         """Write it in C."""
         return [f"{self.target} {self.sign} {self.value};"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """An operand with the name that a statement in C++ has for it."""
+
+    name: str
+    type: str
+    value: Expr
+
+
+@dataclasses.dataclass(frozen=True)
+class Apply:
+    """Run a statement in C++ that reads arguments by name, and sets or changes `out0`."""
+
+    target: Register | Element  # `out0`; a register is defined
+    type: str
+    arguments: tuple[Argument, ...]
+    text: str
+    step: Step
+
+    @property
+    def value(self) -> Expr:
+        """An expression that reads what it reads."""
+        return Expr("", tuple([x.value for x in self.arguments]))
+
+    def lines(self) -> list[str]:
+        """Write it in CUDA C."""
+        head = [f"{self.type} {self.target};"] if isinstance(self.target, Register) else []
+        named = [
+            f"typedef {x.type} {x.name}_type; const {x.name}_type {x.name}({x.value});"
+            for x in self.arguments
+        ]
+        out = f"typedef {self.type} out0_type; out0_type& out0 = {self.target};"
+        return [*head, "{", *named, out, f"{self.text};", "}"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Meet:
+    """Define a name for what all threads of a row have added up together.
+
+    Every thread of a block must come here, as often as all others.
+    """
+
+    target: Register
+    type: str
+    value: Element  # what this thread has
+    combine: str  # how two of them, `a` and `b`, become one
+    step: Step
+
+    def lines(self) -> list[str]:
+        """Write it in CUDA C."""
+        name = self.type
+        combine = f"[]({name} a, {name} b) -> {name} {{ return {self.combine}; }}"
+        call = f"brought_together<{name}>(shared, {self.value}, {combine})"
+        return [f"const {name} {self.target} = {call};"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -287,11 +380,12 @@ class For:
     loop: int
     length: Expr
     body: tuple[Statement, ...]
+    type: str = "int64_t"  # of the index
 
     def lines(self) -> list[str]:
         """Write it in C."""
         i = f"i{self.loop}"
-        head = f"for (int64_t {i} = 0; {i} < {self.length}; {i}++) {{"
+        head = f"for ({self.type} {i} = 0; {i} < {self.length}; {i}++) {{"
         return [head, *lines_of(self.body), "}"]
 
 
@@ -337,14 +431,19 @@ class Lanes:
 
 @dataclasses.dataclass(frozen=True)
 class First:
-    """Do something in the first turn of loops around it only."""
+    """Do something in the first turn of loops around it only.
 
-    loops: tuple[int, ...]
+    The first turn of `ROW_THREADS` is the first thread, and so on.
+    """
+
+    loops: tuple[int | str, ...]
     body: tuple[Statement, ...]
 
     def lines(self) -> list[str]:
         """Write it in C."""
-        test = " && ".join(f"i{loop} == 0" for loop in self.loops)
+        test = " && ".join(
+            _FIRST[loop] if isinstance(loop, str) else f"{index(loop)} == 0" for loop in self.loops
+        )
         return [f"if ({test}) {{", *lines_of(self.body), "}"]
 
 
@@ -375,7 +474,7 @@ class FullStrip:
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """Atom the elements of arrays where the loops around have come to."""
+    """Name the elements of arrays where the loops around have come to."""
 
     text: tuple[str, ...]
 
@@ -384,7 +483,80 @@ class Point:
         return list(self.text)
 
 
-Statement = Let | Set | Declare | Call | For | Strips | Lanes | First | Scope | FullStrip | Point
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """Give each thread one row: one index of some loops."""
+
+    loops: tuple[int, ...]  # the slowest first
+    # Which of `SPARE`, `ROW_THREADS` and `PARTS` there are: these threads do the same row. Without
+    # `SPARE`, threads beyond the last row return.
+    again: tuple[str, ...]
+    body: tuple[Statement, ...]
+
+    def lines(self) -> list[str]:
+        """Write it in CUDA C."""
+        head = [] if SPARE in self.again else ["if (!there) return;"]
+        return [*head, *_indices("row", self.loops), *lines_of(self.body)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Along:
+    """Deal out the elements of a row, which are those of some loops, to its threads and parts."""
+
+    loops: tuple[int, ...]  # the slowest first
+    width: int  # threads of a row
+    body: tuple[Statement, ...]
+
+    def lines(self) -> list[str]:
+        """Write it in CUDA C."""
+        w = self.width
+        head = f"for (Index j = part * {w} + lane; j < length; j += {w} * parts) {{"
+        return [head, *_indices("j", self.loops), *lines_of(self.body), "}"]
+
+
+@dataclasses.dataclass(frozen=True)
+class LastBlock:
+    """Do something in the block of threads that comes here last of all those that share rows.
+
+    Every thread of a block must come here. What all these blocks have put before can be read.
+    """
+
+    counter: str  # points to how many have been here
+    body: tuple[Statement, ...]
+
+    def lines(self) -> list[str]:
+        """Write it in CUDA C."""
+        return [f"if (is_last({self.counter}, parts)) {{", *lines_of(self.body), "}"]
+
+
+@dataclasses.dataclass(frozen=True)
+class EachPart:
+    """Deal out the parts of a row to its threads."""
+
+    width: int  # threads of a row
+    body: tuple[Statement, ...]
+
+    def lines(self) -> list[str]:
+        """Write it in CUDA C."""
+        head = f"for (unsigned int part = lane; part < parts; part += {self.width}) {{"
+        return [head, *lines_of(self.body), "}"]
+
+
+Loop = For | Strips | Lanes | First | Scope | Rows | Along | LastBlock | EachPart
+"""Statements that hold others, in `body`."""
+
+Statement = Let | Set | Apply | Meet | Declare | Call | Loop | FullStrip | Point
+
+
+def _indices(of: str, loops: Sequence[int]) -> list[str]:
+    """Write the indices of loops, from the number of an element of all of them together."""
+    if len(loops) < 2:
+        return [f"const Index {index(loop)} = {of};" for loop in loops]
+    lines = [f"Index rest_{of} = {of};"]
+    for loop in loops[:0:-1]:
+        lines.append(f"const Index {index(loop)} = rest_{of} % n{loop};")
+        lines.append(f"rest_{of} /= n{loop};")
+    return [*lines, f"const Index {index(loops[0])} = rest_{of};"]
 
 
 def lines_of(body: Sequence[Statement]) -> list[str]:
@@ -392,9 +564,11 @@ def lines_of(body: Sequence[Statement]) -> list[str]:
     return [line for statement in body for line in statement.lines()]
 
 
-def around(loops: Sequence[tuple[int, Expr]], body: Sequence[Statement]) -> tuple[Statement, ...]:
-    """Put statements into loops, the first one outermost."""
+def around(
+    loops: Sequence[tuple[int, Expr]], body: Sequence[Statement], kind: str = "int64_t"
+) -> tuple[Statement, ...]:
+    """Put statements into loops with indices of some type, the first one outermost."""
     inside = tuple(body)
     for loop, length in reversed(loops):
-        inside = (For(loop, length, inside),)
+        inside = (For(loop, length, inside, kind),)
     return inside

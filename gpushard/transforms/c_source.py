@@ -45,6 +45,7 @@ from gpushard.runtime.kernel_tree import (
     Strips,
     around,
     element,
+    index,
     infix,
     lines_of,
     product,
@@ -153,7 +154,7 @@ class _Writer(Schedule):
         return around(self.lengths(over), [*parts.before, *inside, *parts.after])
 
     def _value(self, place: int, group: Group) -> Expr:
-        """Atom a value in the loops of a group."""
+        """Name a value in the loops of a group."""
         if place in self.stored and not self.is_here(place, group):
             return element(self.stored[place])
         if place < self.first:
@@ -266,7 +267,7 @@ class _Writer(Schedule):
             form = f"({form}) | (({{0}} != {{0}}) & ({{1}} == {{1}}))"
         number: Expr = Atom("0")
         for loop in op.reduced:
-            number = total([product([number, self.length(loop)]), Atom(f"i{loop}")])
+            number = total([product([number, self.length(loop)]), index(loop)])
         step = Step("add", place)
         parts.body += [
             Let(x, TYPES[own], value, Step("compute", place)),
@@ -445,7 +446,7 @@ class _Writer(Schedule):
             head.append(f"rows += {product([Atom('8'), array.size])};")
             fixed = [int(str(dim.length)) for dim in array.dims if str(dim.length).isdigit()]
             loops = [dim.loop for dim in array.dims if not str(dim.length).isdigit()]
-            scratch.append((math.prod(fixed), tuple([n for n in loops if n is not None])))
+            scratch.append((math.prod(fixed), tuple([n for n in loops if isinstance(n, int)])))
         lines = [
             "void region(char **p, const int64_t *n, char *rows) {", *head, *lines_of(body), "}",
         ]  # fmt: skip
@@ -463,8 +464,8 @@ class _Writer(Schedule):
             for place, op in self.ops.items()
         }  # fmt: skip
         loops = [frozenset([x for x in r.dims if x is not None]) for r in self.nest.results]
-        results = [(r.place, own) for r, own in zip(self.nest.results, loops, strict=True)]
-        values = {f"r{n}": place for n, (place, _) in enumerate(results)}
+        results = {f"r{n}": own for n, own in enumerate(loops)}
+        values = {f"r{n}": result.place for n, result in enumerate(self.nest.results)}
         for place in range(self.first + len(self.ops)):
             values |= {f"{letter}{place}": place for letter in "abwtcqm"}
         return Program(tasks, results, self.lanes, self.stack, values, body)

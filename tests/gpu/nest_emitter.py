@@ -44,16 +44,20 @@ BLOCKS = 3
 
 
 @contextlib.contextmanager
-def small_steps(case: Case) -> Iterator[None]:
-    """Lower the thresholds of the emitter, so that small blocks take every path."""
+def small_steps(case: Case, *owners: Any) -> Iterator[None]:
+    """Lower the thresholds of the emitter, so that small blocks take every path.
+
+    Args:
+      case: decides how far.
+      owners: other modules that know how many threads a block has.
+    """
     number = case.number
     threads = (8, 32)[number % 2]
-    cupy_driver = importlib.import_module("gpushard.runtime.cuda.driver.cupy_driver")
     with contextlib.ExitStack() as stack:
         for owner, name, value in (
             (fused, "THREADS", threads),
             (backend, "THREADS", threads),
-            (cupy_driver, "THREADS", threads),
+            *[(owner, "THREADS", threads) for owner in owners],
             (fused, "_WARP", (2, 4)[number // 2 % 2]),
             (fused, "_SHORT", (6, 1 << 14)[number // 3 % 2]),
             (fused, "_ACROSS", (2, 8)[number // 5 % 2]),
@@ -262,6 +266,7 @@ def compare(cases: Sequence[Case]) -> Report:
 def _compare(runtime: Runtime, cases: Sequence[Case], report: Report) -> None:
     of_gpus: Any = runtime.backend
     driver = of_gpus._driver
+    cupy_driver = importlib.import_module("gpushard.runtime.cuda.driver.cupy_driver")
     batch, known = Batch(driver), []
     for case in cases:
         program = program_of(case)
@@ -273,7 +278,7 @@ def _compare(runtime: Runtime, cases: Sequence[Case], report: Report) -> None:
         if reason is not None:
             report.refused[reason] += 1
             continue
-        with small_steps(case), mock.patch.object(driver, "_compiled", batch.collect):
+        with small_steps(case, cupy_driver), mock.patch.object(driver, "_compiled", batch.collect):
             try:
                 if launches(runtime, program, nest) is None:
                     report.refused[_loops_refused(nest)] += 1
@@ -282,7 +287,7 @@ def _compare(runtime: Runtime, cases: Sequence[Case], report: Report) -> None:
     batch.compile()
     for program, nest in known:
         arrays = placed(program)  # copies have kernels, too
-        with small_steps(program.case):
+        with small_steps(program.case, cupy_driver):
             launched = launches(runtime, program, nest)
             assert launched is not None
             results = computed(arrays, launched)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 from unittest import mock
 
 import numpy as np
 import pytest
 
+import gpushard as gs
+import gpushard.numpy as gnp
 from gpushard.runtime.backend import COUNTERS, FusedOp
 from gpushard.runtime.cuda.kernels import fused
 from gpushard.runtime.cuda.kernels.reduction import MOST_ELEMENTS
+from gpushard.runtime.kernel_checks import BrokenKernelError
 from gpushard.transforms import cuda_kernels
 from tests.gpu import nest_emitter
-from tests.gpu.device import needs_gpu
+from tests.gpu.device import Split, gpu_runtime, needs_gpu
 from tests.share import some
 from tests.transforms import nest_families
 from tests.transforms.nest_emitters import chosen
@@ -26,6 +30,31 @@ def test_a_share_of_all_small_nests() -> None:
     assert not report.problems, report.problems[0]
     assert report.counts["compared"] > 900 and report.counts["in parts"] > 200, report.counts
     assert set(report.refused) == {"loops that threads go along are reduced apart"}
+
+
+def scores(x: Any) -> Any:
+    near = gnp.exp(-((x[:, None] - x[:8]) ** 2).sum(2))
+    return near / near.sum(1, keepdims=True)
+
+
+@needs_gpu
+def test_a_broken_kernel_is_not_used() -> None:
+    broken = mock.patch.object(fused, "check", side_effect=BrokenKernelError("v3 is done twice"))
+    with gpu_runtime(split=Split(4, False)), broken:
+        x = gs.device_put(np.arange(3000.0).reshape(100, 30) / 1000)
+        with pytest.warns(RuntimeWarning, match="CUDA C is wrong .* v3 is done twice"):
+            got = gs.jit(scores)(x)
+        np.testing.assert_allclose(got, scores(x))
+
+
+@needs_gpu
+@pytest.mark.parametrize("most", [0, fused.MOST_LOCAL])
+def test_a_thread_has_arrays_of_bounded_size(most: int) -> None:
+    with gpu_runtime(split=Split(4, False)), mock.patch.object(fused, "MOST_LOCAL", most):
+        x = gs.device_put(np.arange(3000.0).reshape(100, 30) / 1000)
+        function = gs.jit(scores)
+        assert ("fused" in function.lower(x).compile().as_text()) == (most > 0)
+        np.testing.assert_allclose(function(x), scores(x))
 
 
 @pytest.mark.parametrize("most", [100, 1 << 11, 1 << 14])

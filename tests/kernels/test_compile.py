@@ -169,6 +169,7 @@ def test_nests_compile_at_run_time(
             statements.append(None if op.reduction else statement(known, op.types, (op.dtype,)))
         way = fused.threads(one, [fused.lengths_of(one, nest.sizes)])
         source = fused.source(one, signature, statements, way)
+        assert source is not None
         assert (one.parts > 1) == (name == "parts") and bool(one.within) >= (
             name == "within threads"
         )

@@ -13,6 +13,7 @@ import math
 import sys
 import threading
 import time
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -65,6 +66,7 @@ from gpushard.runtime.cuda.nccl import Communicators, Parcel
 from gpushard.runtime.cuda.streams import CudaEvent, EventPool, Lease, LostEvent, Queue
 from gpushard.runtime.host import dlpack
 from gpushard.runtime.host.views import keep
+from gpushard.runtime.kernel_checks import BrokenKernelError
 from gpushard.runtime.memory import Claim
 from gpushard.runtime.phase import BoxCopy, Message, Phase
 from gpushard.runtime.stream import Event, Stream, Tick
@@ -555,7 +557,11 @@ class CudaBackend:
         batches: Sequence[tuple[Stream, Sequence[Shape]]],
         together: bool,
     ) -> list[Calls] | None:
-        """Return what makes calls of functions that become one; None for too many arrays."""
+        """Return what makes calls of functions that become one; None if there is no such kernel.
+
+        There is none for too many arrays, for too large ones within threads, and where the checks
+        of `kernel_checks` find it wrong.
+        """
         own = [[fused.lengths_of(function, shape) for shape in shapes] for _, shapes in batches]
         most, loops = max(map(len, own)), max(1, len(function.loops))
         wide = any(math.prod(lengths) >= _WIDE for calls in own for lengths in calls)
@@ -565,7 +571,18 @@ class CudaBackend:
         way = fused.threads(function, [lengths for calls in own for lengths in calls])
         chip = self._queues[batches[0][0]].chip
         driver, store, gpu = self._driver, self._gpu_stores[chip], self._ordinals[chip]
-        kernel = driver.fused(gpu, function, signature, way)
+        try:
+            kernel = driver.fused(gpu, function, signature, way)
+        except BrokenKernelError as error:
+            warnings.warn(
+                "a kernel in CUDA C is wrong and is not used, kernels of single operations are: "
+                f"{error}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return None
+        if kernel is None:
+            return None
         made = []
         for (stream, shapes), calls in zip(batches, own, strict=True):
             kinds = [

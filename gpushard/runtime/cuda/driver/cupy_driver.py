@@ -405,13 +405,17 @@ class CupyDriver:
         statement = _statement(op.function, op.types, (op.dtype,))
         return statement is not None and can_be(statement, op.types, (op.dtype,))
 
-    def fused(self, gpu: int, function: Fused, signature: Signature, way: fused.Threads) -> int:
+    def fused(
+        self, gpu: int, function: Fused, signature: Signature, way: fused.Threads
+    ) -> int | None:
         """Return the kernel of functions that become one, each by CuPy's own statement."""
         statements = [
             None if op.reduction else _statement(op.function, op.types, (op.dtype,))
             for op in function.ops
         ]
         text = fused.source(function, signature, statements, way)
+        if text is None:
+            return None
         key = gpu, text
         # Each function rounds its result, as it does alone.
         return self._kernels.get(key) or self._compiled(gpu, key, "fused", text, "--fmad=false")

@@ -229,6 +229,12 @@ class Driver(Protocol):
           function: what they are; `fuses` is true of all that are elementwise.
           signature: what is taken, blocks first, and given.
           way: how loops are dealt out to threads.
+
+        Returns:
+          None if threads would need too much memory for their arrays.
+
+        Raises:
+          BrokenKernelError: the kernel would not do what the functions do.
         """
 
     def multiplies(self, gpu: int, function: Any, dtype: Dtype) -> bool:

@@ -12,23 +12,67 @@ have goes to memory, and the block that is the last to come there goes on with a
 
 A row's threads add up what is `width` elements apart, and then meet in pairs, as in `reduction`: so
 results depend on the length of a row alone, not on timing nor on how an array is split.
+
+What a thread does is a tree of statements (`kernel_tree`), which `kernel_checks` proves right
+before it becomes text.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from gpushard.runtime.backend import COUNTERS, Fused, FusedOp
+from gpushard.runtime.backend import COUNTERS, Fused, FusedLoad, FusedOp, FusedResult
+from gpushard.runtime.cuda.kernels import elementwise
 from gpushard.runtime.cuda.kernels.batches import THREADS
-from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement, cuda_name, is_known
+from gpushard.runtime.cuda.kernels.elementwise import Signature, cuda_name, is_known
 from gpushard.runtime.cuda.kernels.reduction import MOST_ELEMENTS
+from gpushard.runtime.kernel_checks import Program, Task, check
+from gpushard.runtime.kernel_tree import (
+    PARTS,
+    ROW_THREADS,
+    SPARE,
+    Along,
+    Apply,
+    Argument,
+    Array,
+    Atom,
+    CallOf,
+    Declare,
+    Dim,
+    EachPart,
+    Expr,
+    First,
+    LastBlock,
+    Let,
+    Meet,
+    Point,
+    Register,
+    Rows,
+    Set,
+    Statement,
+    Step,
+    around,
+    element,
+    index,
+    lines_of,
+    number,
+    product,
+    total,
+)
 from gpushard.typing import Shape
 
 MOST_BYTES = 4096  # what an argument may have on every GPU
+MOST_LOCAL = 64 << 10
+"""Bytes of arrays that a thread may have.
+
+CUDA reserves them for as many threads as a GPU can run at once: on an H100 270,000, so 17 GB.
+"""
+
 _WARP = 32
 _SHORT = 8 * _WARP  # elements of a row from which on a whole block of threads has work with it
 _ACROSS = 8  # threads of a row whose neighbours in memory are of other rows
@@ -79,17 +123,21 @@ __device__ W brought_together(unsigned char* shared, W a, Combine combine) {
   return parts[threadIdx.x - lane * step];
 }
 
+struct Slot {
+  unsigned long long raw[2];
+};
+
 template <class W>
-__device__ void put(volatile unsigned long long* slot, W value) {
+__device__ void put(volatile Slot& slot, W value) {
   unsigned long long raw[2] = {0, 0};
   memcpy(raw, &value, sizeof(W));
-  slot[0] = raw[0];
-  slot[1] = raw[1];
+  slot.raw[0] = raw[0];
+  slot.raw[1] = raw[1];
 }
 
 template <class W>
-__device__ W taken(const volatile unsigned long long* slot) {
-  const unsigned long long raw[2] = {slot[0], slot[1]};
+__device__ W taken(const volatile Slot& slot) {
+  const unsigned long long raw[2] = {slot.raw[0], slot.raw[1]};
   W value;
   memcpy(&value, raw, sizeof(W));
   return value;
@@ -202,18 +250,41 @@ def reduces(op: FusedOp, length: int) -> bool:
     return same and length <= MOST_ELEMENTS and not (name == "mean" and result.kind in "biu")
 
 
-def source(
-    fused: Fused, signature: Signature, statements: Sequence[Statement | None], way: Threads
-) -> str:
-    """Return the kernel, which is called `fused`.
+def program(
+    fused: Fused,
+    signature: Signature,
+    statements: Sequence[elementwise.Statement | None],
+    way: Threads,
+) -> Program:
+    """Return what a thread does as a tree, and what it has to do.
 
     Args:
-      fused: what it does.
+      fused: what the kernel does.
       signature: what it takes and gives.
       statements: what each operation does; None for a reduction.
       way: how loops are dealt out to threads.
     """
-    writer = _Writer(fused, signature, statements, way)
+    return _Writer(fused, signature, statements, way).program()
+
+
+def source(
+    fused: Fused,
+    signature: Signature,
+    statements: Sequence[elementwise.Statement | None],
+    way: Threads,
+) -> str | None:
+    """Write the kernel, which is called `fused`; the arguments are those of `program`.
+
+    Returns:
+      Its text. None if a thread would need more than `MOST_LOCAL` bytes of arrays.
+
+    Raises:
+      BrokenKernelError: the kernel is wrong, which is a defect of this module.
+    """
+    tree = program(fused, signature, statements, way)
+    if tree.array_bytes > tree.most_bytes:
+        return None
+    check(tree)
     known = dict(fused.within)
     counts = [
         f"const Index n{n} = {known.get(n, f'batch.count[{n} * calls + call]')};"
@@ -237,9 +308,9 @@ def source(
         "shared": 16 * THREADS if way.along else 16,
         "index": "unsigned long long" if signature.wide else "unsigned int",
         "counts": "\n  ".join(counts),
-        "rows": _product(way.rows),
-        "length": _product(way.along),
-        "body": "\n  ".join(writer.body()),
+        "rows": _lengths(way.rows),
+        "length": _lengths(way.along),
+        "body": "\n  ".join(lines_of(tree.body)),
     }
 
 
@@ -259,21 +330,25 @@ class _Writer:
         self,
         fused: Fused,
         signature: Signature,
-        statements: Sequence[Statement | None],
+        statements: Sequence[elementwise.Statement | None],
         way: Threads,
     ) -> None:
         self._fused, self._signature, self._way = fused, signature, way
         self._within = dict(fused.within)
+        self._first = len(fused.loads) + len(signature.scalars)
+        self._ops = {self._first + n: op for n, op in enumerate(fused.ops)}
+        self._statements = dict(enumerate(statements, self._first))
         self._blocks = signature.arrays - len(fused.results)
-        self._loads = len(fused.loads)
-        first = self._loads + len(signature.scalars)
-        self._ops = {first + n: op for n, op in enumerate(fused.ops)}
-        self._statements = dict(enumerate(statements, first))
-        self._results: dict[int | None, list[int]] = {}
-        for n, result in enumerate(fused.results):
-            self._results.setdefault(result.place, []).append(n)
+        self._loads = [
+            Array(f"from{n}", cuda_name(signature.operands[load.block]), _dims(load), "operand")
+            for n, load in enumerate(fused.loads)
+        ]
+        self._results = [
+            Array(f"to{n}", cuda_name(dtype), _dims(result), "result")
+            for n, (result, dtype) in enumerate(zip(fused.results, signature.results, strict=True))
+        ]
         # Of each place: how many passes along a row come before it.
-        self._level = dict.fromkeys(range(first), 0)
+        self._level = dict.fromkeys(range(self._first), 0)
         for place, op in self._ops.items():
             level = max((self._level[at] for at in op.operands), default=0)
             self._level[place] = level + self._sums(op)
@@ -282,82 +357,135 @@ class _Writer:
         """Whether an operation reduces what the threads of a row go along."""
         return any(loop in self._fused.along for loop in op.reduced)
 
-    def body(self) -> list[str]:
-        """Return what is done once the row is known."""
-        signature = self._signature
-        lines = ["if (!there) return;"] if not self._way.along else []
-        lines += _indices("row", self._way.rows)
-        for n, own in enumerate(signature.operands[: self._blocks]):
-            name, place = cuda_name(own), f"batch.at[{n} * calls + call]"
-            lines.append(f"const {name}* const __restrict__ from{n} = (const {name}*){place};")
-        for n, at in enumerate(signature.scalars):
-            name = cuda_name(signature.operands[at])
-            lines.append(f"const {name} v{self._loads + n} = *(const {name}*)batch.scalar[{n}];")
-        for n, own in enumerate(signature.results):
-            name, place = cuda_name(own), f"batch.at[{self._blocks + n} * calls + call]"
-            lines.append(f"{name}* const __restrict__ to{n} = ({name}*){place};")
-        for level in range(1 + max(self._level.values(), default=0)):
-            lines += self._pass(level)
-        return lines
+    def program(self) -> Program:
+        """Return the tree, and what it has to do."""
+        body: list[Statement] = []
+        for level in reversed(range(1 + max(self._level.values(), default=0))):
+            body = self._pass(level, body)
+        again = [SPARE, ROW_THREADS] if self._way.along else []
+        again += [PARTS] if self._fused.parts > 1 else []
+        rows = Rows(self._way.rows, tuple(again), tuple(body))
+        values = {f"from{n}": n for n in range(len(self._loads))}
+        results = {}
+        for n, result in enumerate(self._fused.results):
+            if result.place is not None:
+                values[f"to{n}"] = result.place
+                results[f"to{n}"] = frozenset([x for x in result.dims if x is not None])
+        for place in self._ops:
+            values |= {f"{name}{place}": place for name in ("a", "b", "p", "slots", "t", "v")}
+        return Program(
+            {place: self._task(place) for place in self._ops},
+            results, None, (), values, (*self._parameters(), rows), MOST_LOCAL, rows=True,
+        )  # fmt: skip
 
-    def _pass(self, level: int) -> list[str]:
-        """Return what is done for a row, and along it."""
+    def _task(self, place: int) -> Task:
+        """Say over which loops an operation runs: each row does it again, if not all along it."""
+        op = self._ops[place]
+        along = self._way.along if self._is_along(place) else ()
+        return Task(
+            op.loops.union(self._way.rows, along), frozenset(op.reduced), frozenset(op.operands)
+        )
+
+    def _parameters(self) -> list[Statement]:
+        """Name everything that the kernel takes."""
+        signature, statements = self._signature, list[Statement]()
+        for load, array in zip(self._fused.loads, self._loads, strict=True):
+            statements.append(self._pointer(f"const {array.type}", array, load.block))
+        for place, at in enumerate(signature.scalars, len(self._loads)):
+            kind, n = cuda_name(signature.operands[at]), place - len(self._loads)
+            value = Atom(f"*(const {kind}*)batch.scalar[{n}]")
+            statements.append(Let(_register(place), kind, value, Step("number", place)))
+        for n, array in enumerate(self._results):
+            statements.append(self._pointer(array.type, array, self._blocks + n))
+        return statements
+
+    def _pointer(self, kind: str, array: Array, block: int) -> Point:
+        """Point to the element of a block that has index 0 along all loops."""
+        starts = array.offset(range(len(array.dims)), [number(dim.start) for dim in array.dims])
+        first = total([Atom(f"({kind}*)batch.at[{block} * calls + call]"), starts])
+        return Point((f"{kind}* const __restrict__ {array.name} = {first};",))
+
+    # Passes along a row.
+
+    def _pass(self, level: int, rest: Sequence[Statement]) -> list[Statement]:
+        """Write the operations of a row, then those of a pass along it, then the rest."""
         own = [place for place in self._ops if self._level[place] == level]
         plain = [at for at in own if not self._is_along(at) and not self._sums(self._ops[at])]
-        lines = self._scope(plain, level, along=False)
+        body = self._scope(plain, level, along=False)
         sums = [
             at for at, op in self._ops.items() if self._sums(op) and self._level[at] == 1 + level
         ]
-        results = [at for at in own if at in self._results and self._is_along(at)]
+        results = [at for at in own if self._results_of(at) and self._is_along(at)]
         if not sums and not results:
-            return lines
+            return [*body, *rest]
         for place in sums:
-            op = self._ops[place]
-            size = f"[{self._size(op.loops)}]" if self._loops_of(op.loops) else ""
-            start = f"{_work(op)} t{place}{size}"
-            lines += [f"{start};", *self._each(op.loops, [f"{self._total(place)} = {_start(op)};"])]
-        stride = f"{self._way.width} * parts"
-        lines.append(
-            f"for (Index j = part * {self._way.width} + lane; j < length; j += {stride}) {{"
-        )
-        lines += _indices("j", self._way.along)
-        lines += self._scope(self._needed(sums, results), level, along=True)
-        lines.append("}")
-        if sums and self._fused.parts > 1:
-            lines += self._met(sums)
+            array = self._variable("t", place)
+            body += [Declare(array), *self._start_of(array, place)]
+        needed = self._scope(self._needed(sums, results), level, along=True)
+        body.append(Along(self._way.along, self._way.width, tuple(needed)))
+        if not sums or self._fused.parts == 1:
+            return [*body, *[x for place in sums for x in self._bring_together(place)], *rest]
+        last: list[Statement] = []
+        kept = 0
         for place in sums:
-            lines += self._brought(place, self._ops[place])
-        return lines
-
-    def _met(self, sums: Sequence[int]) -> list[str]:
-        """Return how what all parts of a row have comes to the block of threads that goes on."""
-        width, count = self._way.width, sum(self._size(self._ops[at].loops) for at in sums)
-        name = f"to{len(self._signature.results) - 1}"
-        start = f"(volatile unsigned long long*){name} + 2 * {COUNTERS} * rows"
-        lines = [f"volatile unsigned long long* const slots = {start};"]
-        before, after, first = [], [], 0
-        for place in sums:
-            op = self._ops[place]
-            combine = _extreme(op, _REDUCTIONS[str(op.reduction)][1])
-            at = f"{first} + {self._dense(op.loops) or 0}"
-            slot = f"slots + 2 * (({{0}}) * {count} + {at})"
-            typed = f"typedef {_work(op)} W;"
-            total = self._total(place)
-            together = self._together(op, total)
-            before += self._each(op.loops, [
-                f"{{ {typed} const W all = {together};",
-                f"if (there && lane == 0) put<W>({slot.format('row * parts + part')}, all); }}",
-            ])  # fmt: skip
-            after += self._each(op.loops, [
-                f"{{ {typed} {total} = {_start(op)};",
-                f"for (unsigned int p = lane; p < parts; p += {width}) {{",
-                f"const W a = {total}, b = taken<W>({slot.format('row * parts + p')});",
-                f"{total} = {combine}; }} }}",
-            ])  # fmt: skip
-            first += self._size(op.loops)
+            slots = self._slots(place)
+            body += [self._point(slots, kept), *self._put(place, slots)]
+            last += self._bring_together(place, slots)
+            kept += self._size(self._ops[place].loops)
         address = f"batch.at[{self._signature.arrays - 1} * calls]"
-        count_at = f"(unsigned int*){address} + call * (gridDim.x / parts) + piece"
-        return [*lines, *before, f"if (!is_last({count_at}, parts)) return;", *after]
+        counter = f"(unsigned int*){address} + call * (gridDim.x / parts) + piece"
+        return [*body, LastBlock(counter, (*last, *rest))]
+
+    def _start_of(self, array: Array, place: int) -> Sequence[Statement]:
+        """Start an accumulator."""
+        start = Set(element(array), Atom(_start(self._ops[place])), Step("start", place))
+        return self._each([dim.loop for dim in array.dims], [start])
+
+    def _slots(self, place: int) -> Array:
+        """Return the memory in which all parts of all rows put their sums."""
+        loops = self._loops_of(self._ops[place].loops)
+        dims = [Dim(loop, Atom(f"n{loop}")) for loop in self._way.rows]
+        dims += [Dim(PARTS, Atom("parts")), *[Dim(x, number(self._within[x])) for x in loops]]
+        return Array(f"slots{place}", "volatile Slot", tuple(dims), "slots")
+
+    def _point(self, slots: Array, kept: int) -> Point:
+        """Point to slots, which lie behind so many others of each part."""
+        first = f"(volatile Slot*)to{len(self._results) - 1} + (rows * {COUNTERS})"
+        first += f" + (rows * parts * {kept})" if kept else ""
+        return Point((f"volatile Slot* const {slots.name} = {first};",))
+
+    def _put(self, place: int, slots: Array) -> Sequence[Statement]:
+        """Put the sum of each part into slots."""
+        op, met = self._ops[place], Register(f"part{place}", place=place)
+        meet = self._meet(met, self._variable("t", place))
+        put = Apply(
+            element(slots), slots.type, (Argument("a", meet.type, met),), "put<a_type>(out0, a)",
+            Step("put", place),
+        )  # fmt: skip
+        return self._each(op.loops, [meet, First((SPARE, ROW_THREADS), (put,))])
+
+    def _bring_together(self, place: int, slots: Array | None = None) -> list[Statement]:
+        """Make the result of a reduction from the sums of threads, or of parts in their slots."""
+        op, work, body = self._ops[place], _work(self._ops[place]), list[Statement]()
+        array = self._variable("t", place)
+        if slots is not None:
+            array = dataclasses.replace(array, name=f"p{place}", dims=())
+            part = Argument("b", work, CallOf(f"taken<{work}>({{}})", (element(slots),)))
+            text = f"const {work} a = out0; out0 = {_combined(op)}"
+            add = Apply(element(array), work, (part,), text, Step("add", place))
+            body = [
+                Declare(array), *self._start_of(array, place), EachPart(self._way.width, (add,)),
+            ]  # fmt: skip
+        met, kept = Register(f"all{place}", place=place), self._variable("b", place)
+        body += [
+            self._meet(met, array),
+            *self._finish(place, met, self._level[place], along=False),
+        ]
+        return [Declare(kept), *self._each(op.loops, body)]
+
+    def _meet(self, met: Register, array: Array) -> Meet:
+        op = self._ops[met.place]
+        return Meet(met, _work(op), element(array), _combined(op), Step("meet", met.place))
 
     def _is_along(self, place: int) -> bool:
         return place in self._ops and not self._ops[place].loops.isdisjoint(self._fused.along)
@@ -376,7 +504,7 @@ class _Writer:
 
     # Loops within a thread.
 
-    def _loops_of(self, loops: Iterable[int]) -> list[int]:
+    def _loops_of(self, loops: Iterable[int | str | None]) -> list[int]:
         """Return those of some loops that are within a thread, in order."""
         own = set(loops)
         return [loop for loop in self._within if loop in own]
@@ -384,32 +512,15 @@ class _Writer:
     def _size(self, loops: Iterable[int]) -> int:
         return math.prod([self._within[loop] for loop in self._loops_of(loops)])
 
-    def _each(self, loops: Iterable[int], lines: Sequence[str]) -> list[str]:
-        """Return what does something for all indices of loops within a thread."""
-        opened = [
-            f"for (Index i{n} = 0; i{n} < {self._within[n]}; ++i{n}) {{"
-            for n in self._loops_of(loops)
-        ]
-        return [*opened, *lines, *["}"] * len(opened)]
+    def _each(
+        self, loops: Iterable[int | str | None], body: Sequence[Statement]
+    ) -> tuple[Statement, ...]:
+        """Do something for all indices of loops within a thread."""
+        lengths = [(loop, number(self._within[loop])) for loop in self._loops_of(loops)]
+        return around(lengths, body, "Index")
 
-    def _dense(self, loops: Iterable[int]) -> str:
-        """Return the number of an element in an array over loops within a thread."""
-        text = ""
-        for loop in self._loops_of(loops):
-            text = f"({text}) * {self._within[loop]} + i{loop}" if text else f"i{loop}"
-        return text
-
-    def _total(self, place: int) -> str:
-        at = self._dense(self._ops[place].loops)
-        return f"t{place}[{at}]" if at else f"t{place}"
-
-    def _kept(self, place: int) -> str:
-        """Return the name of a value where other loops need it."""
-        at = self._dense(self._ops[place].loops)
-        return f"b{place}[{at}]" if at else f"v{place}"
-
-    def _scope(self, places: Sequence[int], level: int, *, along: bool) -> list[str]:
-        """Return operations, in loops of their own."""
+    def _scope(self, places: Sequence[int], level: int, *, along: bool) -> list[Statement]:
+        """Write operations, in loops of their own."""
         groups: list[_Group] = []
         group_of: dict[int, _Group] = {}
         for place in places:
@@ -433,164 +544,156 @@ class _Writer:
             group.places.append(place)
             group.reduced = group.reduced if reduced is None else reduced
             group_of[place] = group
-        lines: list[str] = []
+        readers = places if along else self._ops  # what is along a row, each pass computes again
+        body: list[Statement] = []
         for group in groups:
             stored = {
                 place for place in group.places
                 if not self._sums(self._ops[place])
-                and (not self._is_plain(place) or self._is_taken(place, group))
+                and (not self._is_plain(place) or self._is_read_elsewhere(place, group, readers))
             }  # fmt: skip
-            lines += self._group(group, stored, level, along)
-        return lines
+            body += self._group(group, stored, level, along)
+        return body
 
     def _is_plain(self, place: int) -> bool:
         """Whether a value is known where its operands are."""
         return self._ops[place].reduction is None
 
-    def _is_taken(self, place: int, group: _Group) -> bool:
-        """Whether something in other loops needs a value."""
+    def _is_read_elsewhere(self, place: int, group: _Group, readers: Iterable[int]) -> bool:
+        """Whether some of the readers need a value in other loops."""
         return any(
-            place in op.operands and other not in group.places for other, op in self._ops.items()
+            place in self._ops[reader].operands and reader not in group.places for reader in readers
         )
 
-    def _group(self, group: _Group, stored: set[int], level: int, along: bool) -> list[str]:
-        """Return the operations of a group, in loops."""
-        here = set(group.places) - {at for at in group.places if not self._is_plain(at)}
-        lines: list[str] = []
+    def _group(self, group: _Group, stored: set[int], level: int, along: bool) -> list[Statement]:
+        """Write the operations of a group, in loops."""
+        here = {at for at in group.places if self._is_plain(at)}
+        declared: list[Statement] = []
         for place in sorted(stored):
-            op = self._ops[place]
-            if self._is_plain(place) and not group.space:
-                continue  # it is declared where it is known
-            size = self._loops_of(op.loops)
-            name = f"b{place}[{self._size(op.loops)}]" if size else f"v{place}"
-            lines.append(f"{cuda_name(op.dtype)} {name};")
-        before, inside, after = [], [], []
+            kept = self._variable("b", place)
+            if kept.dims or not self._is_plain(place):  # others are declared where they are known
+                declared.append(Declare(kept))
+        before: list[Statement] = []
+        inside: list[Statement] = []
+        after: list[Statement] = []
         for place in group.places:
             op = self._ops[place]
             if self._sums(op):
-                inside += self._taken(place, op, self._total(place), here)
+                inside.append(self._add(place, self._variable("t", place), here))
             elif op.reduction is not None:
-                before.append(f"{_work(op)} a{place} = {_start(op)};")
-                inside += self._taken(place, op, f"a{place}", here)
-                after.append(f"{self._kept(place)} = {self._finished(op, f'a{place}')};")
-                after += self._written(place, self._kept(place), level, along)
+                array = dataclasses.replace(self._variable("a", place), dims=())
+                before += [Declare(array), *self._start_of(array, place)]
+                inside.append(self._add(place, array, here))
+                after += self._finish(place, element(array), level, along=along)
             else:
-                inside += self._done(place, op, here)
-                if place in stored and self._kept(place) != f"v{place}":
-                    inside.append(f"{self._kept(place)} = v{place};")
-                inside += self._written(place, f"v{place}", level, along)
+                inside.append(self._apply(place, here))
+                kept = self._variable("b", place)
+                if place in stored and kept.dims:
+                    keep = Set(element(kept), _register(place), Step("keep", place))
+                    inside.append(keep)
+                inside += self._write(place, _register(place), level, along)
         reduced = group.reduced or frozenset()
         body = [*before, *self._each(reduced, inside), *after]
-        return lines + self._each(group.space - reduced, body)
+        return [*declared, *self._each(group.space - reduced, body)]
 
     # Values.
 
-    def _value(self, place: int, here: set[int]) -> str:
-        """Return the text of a value; `here` are those known in the same loops."""
-        if place < self._loads:
-            load = self._fused.loads[place]
-            return f"from{load.block}[{self._at(load.dims, load.starts, load.more)}]"
-        return f"v{place}" if place not in self._ops or place in here else self._kept(place)
+    def _variable(self, letter: str, place: int) -> Array:
+        """Return what a thread has for an operation: "b" keeps its value, others accumulate it."""
+        op = self._ops[place]
+        dims = [Dim(loop, number(self._within[loop])) for loop in self._loops_of(op.loops)]
+        name = f"{letter}{place}" if dims or letter != "b" else f"v{place}"
+        kind = cuda_name(op.dtype) if letter == "b" else _work(op)
+        itemsize = 16 if op.reduction in _POSITIONS else max(4, op.dtype.itemsize)
+        return Array(name, kind, tuple(dims), "stack", itemsize)
 
-    def _at(self, dims: Sequence[int | None], starts: Shape = (), more: Shape = ()) -> str:
-        """Return which element of an array it is."""
-        starts, more = starts or (0,) * len(dims), more or (0,) * len(dims)
-        terms = []
-        for dim, (loop, start) in enumerate(zip(dims, starts, strict=True)):
-            index = [] if loop is None else [f"i{loop}"]
-            index += [str(start)] if start else []
-            if index:
-                behind = zip(dims[dim + 1 :], more[dim + 1 :], strict=True)
-                strides = [_extent(n, beyond) for n, beyond in behind if n is not None or beyond]
-                first = " + ".join(index)
-                terms.append(" * ".join([f"({first})" if strides and start else first, *strides]))
-        return " + ".join(terms) or "0"
+    def _value(self, place: int, here: set[int]) -> Expr:
+        """Read a value; `here` are those known in the same loops."""
+        if place < len(self._loads):
+            return element(self._loads[place])
+        if place < self._first or place in here:
+            return _register(place)
+        kept = self._variable("b", place)
+        return element(kept) if kept.dims or not self._is_plain(place) else _register(place)
 
-    def _written(self, place: int, text: str, level: int, along: bool) -> list[str]:
-        """Return what writes a value into results, where it is its turn."""
+    def _results_of(self, place: int) -> list[int]:
+        return [n for n, result in enumerate(self._fused.results) if result.place == place]
+
+    def _write(self, place: int, value: Expr, level: int, along: bool) -> list[Statement]:
+        """Write a value into results, in the first pass that has it."""
         if self._level[place] != level:
             return []
-        lines = []
-        for n in self._results.get(place, ()):
-            dims = self._fused.results[n].dims
+        body: list[Statement] = []
+        for n in self._results_of(place):
             every = (*self._way.rows, *self._way.along) if along else self._way.rows
-            alone = [f"i{loop} == 0" for loop in every if loop not in dims]
+            first: list[int | str] = []
             if self._way.along:
-                alone = ["there", *alone] if along else ["there", "lane == 0", *alone]
-            ahead = f"if ({' && '.join(alone)}) " if alone else ""
-            lines.append(f"{ahead}to{n}[{self._at(dims)}] = {text};")
-        return lines
+                first = [SPARE] if along else [SPARE, ROW_THREADS]
+            if self._fused.parts > 1 and not along and level == 0:  # later, one block has gone on
+                first.append(PARTS)
+            first += [loop for loop in every if loop not in self._fused.results[n].dims]
+            write = Set(element(self._results[n]), value, Step("write", place))
+            body.append(First(tuple(first), (write,)) if first else write)
+        return body
 
-    def _done(self, place: int, op: FusedOp, here: set[int]) -> list[str]:
-        """Return the statement of an operation, with the names that it has for its operands."""
-        statement = self._statements[place]
+    def _apply(self, place: int, here: set[int]) -> Apply:
+        """Write the statement of an operation, with the names that it has for its operands."""
+        op, statement = self._ops[place], self._statements[place]
         assert statement is not None
-        name = cuda_name(op.dtype)
-        lines = [f"{name} v{place};", "{"]
-        for n, (at, own) in enumerate(zip(op.operands, statement.operands, strict=True)):
-            text = self._value(at, here)
-            lines.append(f"typedef {cuda_name(own)} in{n}_type; const in{n}_type in{n}({text});")
-        lines.append(f"typedef {name} out0_type; out0_type& out0 = v{place};")
-        return [*lines, f"{statement.text};", "}"]
-
-    def _taken(self, place: int, op: FusedOp, total: str, here: set[int]) -> list[str]:
-        """Return how a reduction takes an element."""
-        element, combine, _ = _REDUCTIONS[str(op.reduction)]
-        lines = [f"{{ typedef {cuda_name(op.types[0])} T; typedef {_work(op)} W;"]
-        for name, at in zip("xy", op.operands, strict=False):
-            lines.append(f"const T {name} = {self._value(at, here)};")
-        if op.reduction == "product":  # rounded once
-            return [*lines, f"{total} = fma(x, y, {total}); }}"]
-        if op.reduction in _POSITIONS:
-            number = "0"
-            for loop in op.reduced:
-                number = f"({number}) * n{loop} + i{loop}"
-            lines.append(f"const unsigned int n = {number};")
-        lines.append(f"const W a = {total}, b = {element};")
-        return [*lines, f"{total} = {_extreme(op, combine)}; }}"]
-
-    def _brought(self, place: int, op: FusedOp) -> list[str]:
-        """Return how what the threads of a row have of a reduction becomes its result."""
-        size = f"b{place}[{self._size(op.loops)}]" if self._loops_of(op.loops) else f"v{place}"
-        body = [
-            f"typedef {_work(op)} W;",
-            f"const W all = {self._together(op, self._total(place))};",
-            f"{self._kept(place)} = {self._finished(op, 'all')};",
-            *self._written(place, self._kept(place), self._level[place], along=False),
+        operands = enumerate(zip(op.operands, statement.operands, strict=True))
+        arguments = [
+            Argument(f"in{n}", cuda_name(own), self._value(at, here)) for n, (at, own) in operands
         ]
-        return [f"{cuda_name(op.dtype)} {size};", "{", *self._each(op.loops, body), "}"]
+        name, step = cuda_name(op.dtype), Step("compute", place)
+        return Apply(_register(place), name, tuple(arguments), statement.text, step)
 
-    def _together(self, op: FusedOp, total: str) -> str:
-        """Return what the threads of a row have of a reduction, brought together."""
-        combine = _extreme(op, _REDUCTIONS[str(op.reduction)][1])
-        return f"brought_together<W>(shared, {total}, [](W a, W b) -> W {{ return {combine}; }})"
-
-    def _finished(self, op: FusedOp, text: str) -> str:
-        """Return a result of what all elements have come to."""
+    def _add(self, place: int, array: Array, here: set[int]) -> Apply:
+        """Bring an element into an accumulator."""
+        op, work = self._ops[place], _work(self._ops[place])
+        own = cuda_name(op.types[0])
+        arguments = [
+            Argument(name, own, self._value(at, here))
+            for name, at in zip("xy", op.operands, strict=False)
+        ]
         if op.reduction in _POSITIONS:
-            text = f"{text}.at"
+            at: Expr = number(0)
+            for loop in op.reduced:
+                at = total([product([at, Atom(f"n{loop}")]), index(loop)])
+            arguments.append(Argument("n", "unsigned int", at))
+        text = "out0 = fma(x, y, out0)"  # rounded once
+        if op.reduction != "product":
+            taken = _typed(_REDUCTIONS[str(op.reduction)][0], op)
+            text = f"const {work} a = out0, b = {taken}; out0 = {_combined(op)}"
+        return Apply(element(array), work, tuple(arguments), text, Step("add", place))
+
+    def _finish(self, place: int, value: Expr, level: int, *, along: bool) -> list[Statement]:
+        """Make a result of an accumulator that has all elements."""
+        op, kept = self._ops[place], element(self._variable("b", place))
+        result: Expr = value
+        if op.reduction in _POSITIONS:
+            result = CallOf("{}.at", (value,))
         elif op.reduction == "mean":
             real = "double" if op.dtype in (np.float64, np.complex128) else "float"
-            text = f"{text} / {real}({_product(op.reduced)})"
-        return f"({cuda_name(op.dtype)})({text})"
+            result = Expr("{} / {}", (value, Atom(f"{real}({_lengths(op.reduced)})")))
+        result = CallOf(f"({cuda_name(op.dtype)})({{}})", (result,))
+        keep = Set(kept, result, Step("keep", place))
+        return [keep, *self._write(place, kept, level, along)]
 
 
-def _indices(of: str, loops: Sequence[int]) -> list[str]:
-    """Return the indices of loops from that of all of them together."""
-    if len(loops) < 2:
-        return [f"const Index i{loop} = {of};" for loop in loops]
-    lines = [f"Index rest_{of} = {of};"]
-    for loop in loops[:0:-1]:
-        lines.append(f"const Index i{loop} = rest_{of} % n{loop};")
-        lines.append(f"rest_{of} /= n{loop};")
-    return [*lines, f"const Index i{loops[0]} = rest_{of};"]
+def _register(place: int) -> Register:
+    return Register(f"v{place}", place=place)
 
 
-def _extent(loop: int | None, more: int) -> str:
-    """Return how many elements an array has along a dim."""
-    if loop is None:
-        return str(1 + more)
-    return f"(n{loop} + {more})" if more else f"n{loop}"
+def _dims(block: FusedLoad | FusedResult) -> tuple[Dim, ...]:
+    """Return the dims of a block as it is read or written."""
+    starts = more = (0,) * len(block.dims)
+    if isinstance(block, FusedLoad):
+        starts, more = block.starts, block.more
+    dims = []
+    for loop, start, beyond in zip(block.dims, starts, more, strict=True):
+        length = number(1) if loop is None else Atom(f"n{loop}")
+        dims.append(Dim(loop, total([length, number(beyond)]), start=start))
+    return tuple(dims)
 
 
 def _work(op: FusedOp) -> str:
@@ -603,7 +706,7 @@ def _work(op: FusedOp) -> str:
 def _start(op: FusedOp) -> str:
     name, own = str(op.reduction), op.dtype
     if name not in ("min", "max"):
-        return _REDUCTIONS[name][2].replace("W", f"({_work(op)})")
+        return _typed(_REDUCTIONS[name][2], op)
     if own.kind == "f":
         return f"{_work(op)}({'-' * (name == 'max')}CUDART_INF)"
     if own.kind == "b":
@@ -613,13 +716,19 @@ def _start(op: FusedOp) -> str:
     return f"({_work(op)}){text}"
 
 
-def _extreme(op: FusedOp, combine: str) -> str:
+def _typed(text: str, op: FusedOp) -> str:
+    """Put the types of an element, T, and of what elements come to, W, into a text."""
+    names = {"T": cuda_name(op.types[0]), "W": _work(op)}
+    return re.sub(r"\b[TW]\b", lambda found: f"({names[found[0]]})", text)
+
+
+def _combined(op: FusedOp) -> str:
     """Return how two elements come together; NaNs win."""
     if op.reduction in ("min", "max") and op.dtype.kind == "f":
         nearer = "b < a" if op.reduction == "min" else "a < b"
         return f"a != a || !(b != b || {nearer}) ? a : b"
-    return combine
+    return _typed(_REDUCTIONS[str(op.reduction)][1], op)
 
 
-def _product(loops: Sequence[int]) -> str:
+def _lengths(loops: Sequence[int]) -> str:
     return " * ".join(f"n{loop}" for loop in loops) or "1"

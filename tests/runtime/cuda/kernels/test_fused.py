@@ -1,0 +1,160 @@
+"""Kernels of nests in CUDA C: the checks prove them, and find each defect. No GPU is needed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpushard.runtime.cuda.kernels import fused
+from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement
+from gpushard.runtime.kernel_checks import BrokenKernelError, Program, check
+from gpushard.runtime.kernel_tree import (
+    ROW_THREADS,
+    Along,
+    Apply,
+    Declare,
+    Element,
+    First,
+    LastBlock,
+    Let,
+    Meet,
+    Point,
+    Set,
+)
+from gpushard.transforms.cuda_kernels import fused_nest
+from gpushard.transforms.nests import Nest
+from tests.gpu import nest_emitter
+from tests.share import some
+from tests.transforms import nest_emitters, nest_families
+
+
+def program_of(nest: Nest) -> Program | None:
+    """Return the kernel of a nest; the text of its operations says nothing."""
+    found = fused_nest(nest)
+    if found is None:
+        return None
+    one, numbers = found
+    dtypes = {load.operand: load.dtype for load in nest.loads}
+    blocks = [dtypes[n] for n in range(nest.operands)]
+    operands = (*blocks, *[np.asarray(number).dtype for number in numbers])
+    results = [nest.dtype(result.place) for result in nest.results]
+    results += [np.dtype(complex)] * (one.parts > 1)
+    scalars = tuple(range(len(blocks), len(operands)))
+    signature = Signature(operands, scalars, tuple(results), 8, False, max(1, len(one.loops)))
+    statements = [
+        None if op.reduction else Statement("out0 = in0", "", op.types, (op.dtype,))
+        for op in one.ops
+    ]
+    way = fused.threads(one, [fused.lengths_of(one, nest.sizes)])
+    return fused.program(one, signature, statements, way)
+
+
+def programs(share: int, offset: int = 3) -> Iterator[Program]:
+    """Yield the kernels in CUDA C of some nests."""
+    for case in nest_emitters.chosen(share, offset):
+        nest = nest_families.nest_of(case)
+        if nest is not None:
+            nest = nest_emitter.with_positions(nest) if case.number // 7 % 2 else nest
+            with nest_emitter.small_steps(case):
+                program = program_of(nest_emitter.for_gpus(nest, np))
+            if program is not None:
+                yield program
+
+
+def broken(body: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], str, Any]]:
+    """Yield a body with one defect after the other, what it is, and of which statement.
+
+    Each statement is left out, done twice, moved behind what stands around it, or loses what it
+    puts around others. A guard loses each of its conditions. Threads meet where only one comes to.
+    """
+    for n, statement in enumerate(body):
+        before, after = body[:n], body[n + 1 :]
+        if isinstance(statement, Point):
+            continue
+        yield (*before, *after), "left out", statement
+        yield (*before, statement, statement, *after), "twice", statement
+        if isinstance(statement, Meet | LastBlock):
+            for apart in First((ROW_THREADS,), (statement,)), Along((9,), 8, (statement,)):
+                yield (*before, apart, *after), "not all threads come to", statement
+        if isinstance(statement, LastBlock):
+            again = dataclasses.replace(statement, body=())
+            yield (*before, again, statement, *after), "two of", statement
+        if isinstance(statement, First) and len(statement.loops) > 1:
+            for loop in statement.loops:
+                rest = tuple(x for x in statement.loops if x != loop)
+                guard = dataclasses.replace(statement, loops=rest)
+                yield (*before, guard, *after), f"not only in the first of {loop}", statement
+        if hasattr(statement, "body"):
+            inside = statement.body
+            for at, moved in enumerate(inside):
+                left = dataclasses.replace(statement, body=(*inside[:at], *inside[at + 1 :]))
+                if not isinstance(moved, Point):
+                    yield (*before, left, moved, *after), "moved", moved
+            yield (*before, *inside, *after), "nothing around it", statement
+            for other, *what in broken(inside):
+                yield (*before, dataclasses.replace(statement, body=other), *after), *what
+
+
+@pytest.fixture(scope="module")
+def kernels() -> list[Program]:
+    """Kernels of many nests."""
+    return list(programs(some(1499, 99)))
+
+
+def test_checks_find_each_defect(kernels: list[Program]) -> None:
+    defects = 0
+    for program in kernels:
+        check(program)
+        for body, what, statement in broken(tuple(program.body)):
+            defects += 1
+            with pytest.raises(BrokenKernelError):
+                check(dataclasses.replace(program, body=body))
+                pytest.fail(f"{what}: {statement} in {program.body}")
+    assert len(kernels) > 100 and defects > 3000, (len(kernels), defects)
+
+
+def swapped(body: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any, Any]]:
+    """Yield a body with two neighbours the other way round, and these."""
+    for n, statement in enumerate(body):
+        before, after = body[:n], body[n + 1 :]
+        if after and not {type(statement), type(after[0])} & {Point}:
+            yield (*before, after[0], statement, *after[1:]), statement, after[0]
+        for inside, *pair in swapped(getattr(statement, "body", ())):
+            yield (*before, dataclasses.replace(statement, body=inside), *after), *pair
+
+
+def names(statement: Any) -> tuple[set[str], set[str]]:
+    """Return the names that a statement needs, and those that it defines or changes."""
+    needed, changed = set[str](), set[str]()
+    if isinstance(statement, Declare):
+        changed.add(statement.array.name)
+    if isinstance(statement, Set | Let | Apply | Meet):
+        leaves = [*statement.value.leaves(), statement.target]
+        *needs, target = [x.array.name if isinstance(x, Element) else str(x) for x in leaves]
+        needed.update(needs)
+        changed.add(target)
+    for inside in map(names, getattr(statement, "body", ())):
+        needed |= inside[0]
+        changed |= inside[1]
+    return needed, changed
+
+
+def test_checks_know_which_statement_comes_first(kernels: list[Program]) -> None:
+    """The checks refuse a wrong order, and no other one."""
+    count = {True: 0, False: 0}
+    for program in kernels:
+        for body, first, second in swapped(tuple(program.body)):
+            (needs, changes), (others, changed) = names(first), names(second)
+            wrong = not changes.isdisjoint(others | changed) or not needs.isdisjoint(changed)
+            count[wrong] += 1
+            try:
+                check(dataclasses.replace(program, body=body))
+            except BrokenKernelError as error:
+                assert wrong, (error, first, second)
+            else:
+                assert not wrong, (first, second, program.body)
+    assert min(count.values()) > 200, count
