@@ -330,7 +330,7 @@ class _Checker:
 
     def _reads(self, at: _At, name: str) -> bool:
         """Whether a statement reads an array, and not only to change it."""
-        return not isinstance(at.statement, Call) and any(
+        return any(
             isinstance(leaf, Element) and leaf.array.name == name
             for leaf in at.statement.value.leaves()
         )

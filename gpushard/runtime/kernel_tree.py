@@ -75,19 +75,6 @@ class Register(Atom):
     place: int = -1
 
 
-@dataclasses.dataclass(frozen=True)
-class CallOf(Expr):
-    """A function's result; the form is its name with one hole per argument in parentheses."""
-
-    @property
-    def is_atom(self) -> bool:
-        """Calls never need parentheses."""
-        return True
-
-    def __str__(self) -> str:
-        return self.form.format(*self.operands)
-
-
 def number(value: int) -> Atom:
     """Write a number that is not negative."""
     return Atom(str(value))
@@ -169,9 +156,7 @@ class Array:
 
     @property
     def stack_bytes(self) -> int:
-        """How many bytes of the stack it takes."""
-        if self.memory != "stack":
-            return 0
+        """How many bytes it takes on the stack; its lengths are numbers."""
         count = self.itemsize
         for dim in self.dims:
             count *= int(str(dim.length))

@@ -110,15 +110,12 @@ def laid_out(
             for x, dims in zip(member.step.operands, member.own, strict=True):
                 if not isinstance(x, Var) or not put(dims, x.tiling):
                     return None
-    merged = {loop for m, x in zip(results, merges, strict=True) if x for loop in m.reduced}
     for member in members:
         reduced = member.reduced if merge_of(member.step) is None or not member.ends else ()
         if not all(whole(loop) for loop in reduced) or (member.ends and member not in results):
             return None
-    if not all(whole(loop) for loop in range(len(sizes)) if loop not in boxes):
-        return None
-    if any(whole(loop) is False for loop in inner - merged):
-        return None
+    for loop, size in enumerate(sizes):
+        boxes.setdefault(loop, (zero, zero + size))
     empty = {loop: begin >= end for loop, (begin, end) in boxes.items()}
     nowhere = zero > 0
     for member in results:  # where a loop has no elements, nothing is done in the others
@@ -175,8 +172,6 @@ def _read(
         )
         for n, dims, begin in keys
     )  # fmt: skip
-    if any(len(load.loops) < sum(dim is not None for dim in load.dims) for load in loads):
-        return None
     found = {at: keys.index(key) for at, key in places.items()}
     return Laid(members, sizes, inner, operands, loads, found, tilings, results, merges)
 
