@@ -26,7 +26,7 @@ def test_a_share_of_all_small_nests() -> None:
 
 
 def test_programs_of_users() -> None:
-    """`python -m tests.transforms.everyday --compilers launched` runs as many as it is asked for."""
+    """`python -m tests.transforms.everyday --compilers launched` runs as many as one wants."""
     assert not everyday.failures(range(some(24, 2000)), [everyday.LAUNCHED])
 
 
