@@ -286,10 +286,11 @@ def test_programs_are_few_kernels(compiler: str) -> None:
     part=st.tuples(st.integers(0, 60), st.integers(0, 60)),
     layout=st.sampled_from([((6,), ("x",)), ((3, 2), ("x", ("y",))), ((3, 2), (("x", "y"),))]),
     compiler=st.sampled_from(["cc", ""]),
+    domains=st.sampled_from([1, 2, 6]),
 )
 @examples(60)
 def test_only_halos_are_moved(
-    shape: Any, starts: Any, part: Any, layout: Any, compiler: str
+    shape: Any, starts: Any, part: Any, layout: Any, compiler: str, domains: int
 ) -> None:
     """Windows of rows of one array, with another one that lies as it does, equal those of NumPy."""
     rng = np.random.default_rng(0)
@@ -303,7 +304,7 @@ def test_only_halos_are_moved(
             total = total + n * x[before + row : before + row + many, column : column + wide]
         return total, total.max(1)
 
-    with testing.runtime(**HOST, compiler=compiler):
+    with testing.runtime(**HOST, host_domains=domains, compiler=compiler):
         sizes, spec = layout
         mesh = gs.make_mesh(sizes, ("x", "y")[: len(sizes)])
         xs = [gs.device_put(v, gs.NamedSharding(mesh, P(*spec))) for v in values]
@@ -311,15 +312,28 @@ def test_only_halos_are_moved(
             np.testing.assert_array_equal(np.asarray(found), want)
 
 
+@pytest.mark.parametrize("domains", [1, 2, 6])
 @pytest.mark.parametrize("compiler", ["cc", ""])
-def test_a_stencil_copies_no_block(compiler: str) -> None:
+def test_a_stencil_copies_no_block(compiler: str, domains: int) -> None:
     value = np.random.default_rng(0).random((600, 130), np.float32)
-    with testing.runtime(**HOST, compiler=compiler):
+    with testing.runtime(**HOST, host_domains=domains, compiler=compiler):
         x = gs.device_put(value, gs.NamedSharding(gs.make_mesh((6,), ("x",)), P("x")))
         compiled = gs.jit(stencil).lower(x).compile()
         row = value[0].nbytes
         assert compiled.memory_analysis().temp_size_in_bytes <= 6 * 4 * row  # of 600
         np.testing.assert_array_equal(np.asarray(compiled(x)), stencil(value))
+
+
+@pytest.mark.parametrize("domains", [1, 2, 6])
+def test_parts_that_are_far_apart_are_cut_out_each(domains: int) -> None:
+    value = np.random.default_rng(0).random(60_000)
+    with testing.runtime(**HOST, host_domains=domains):
+        x = gs.device_put(value, gs.NamedSharding(gs.make_mesh((6,), ("x",)), P("x")))
+        compiled = gs.jit(lambda x: x[:600] * x[-600:] * 2).lower(x).compile()
+        (step,) = compiled._executable.steps
+        assert len(step.members) == 2
+        assert compiled.memory_analysis().temp_size_in_bytes <= 2 * 600 * 8
+        np.testing.assert_array_equal(np.asarray(compiled(x)), value[:600] * value[-600:] * 2)
 
 
 @given(
@@ -579,6 +593,7 @@ OPERANDS: dict[str, tuple[Callable[..., Any], Sequence[Any], Sequence[P]]] = {
         [TABLE[:, :16]], [P("x", "y")],
     ),
     "parts that are far apart": (lambda m, x: x[:9] * x[-9:] * 2, [TABLE], [P("x")]),
+    "parts along a diagonal": (lambda m, x: x[:-9, :-9] * x[9:, 9:] * 2, [TABLE], [P("x")]),
 }  # fmt: skip
 
 
@@ -631,9 +646,12 @@ def test_reductions_of_mapped_values_that_have_a_place(compiler: str) -> None:
             np.testing.assert_allclose(np.asarray(gs.jit(mapped)(x)), f(TABLE))
 
 
+@pytest.mark.parametrize("domains", [1, 6])
 @pytest.mark.parametrize("inline_bytes", [0, 1 << 20])
 @pytest.mark.parametrize("compiler", ["cc", ""])
-def test_parts_of_stencils_read_other_arrays(compiler: str, inline_bytes: int) -> None:
+def test_parts_of_stencils_read_other_arrays(
+    compiler: str, inline_bytes: int, domains: int
+) -> None:
     """Some have no rows, so that all parts read the same; a transposed result has no parts."""
 
     def f(x: Any, y: Any, scale: Any) -> list[Any]:
@@ -642,7 +660,9 @@ def test_parts_of_stencils_read_other_arrays(compiler: str, inline_bytes: int) -
 
     rng = np.random.default_rng(0)
     values = [rng.random((600, 140)), rng.random((600, 140)), rng.random(140)]
-    with testing.runtime(**HOST, compiler=compiler, inline_bytes=inline_bytes):
+    with testing.runtime(
+        **HOST, host_domains=domains, compiler=compiler, inline_bytes=inline_bytes
+    ):
         mesh = gs.make_mesh((6,), ("x",))
         xs = [
             gs.device_put(value, gs.NamedSharding(mesh, P("x") if value.ndim > 1 else P()))
