@@ -435,14 +435,20 @@ def failures(seeds: Sequence[int], compilers: Sequence[str] = COMPILERS) -> list
     All programs are prepared before the first one runs, so that their kernels are compiled at once.
     """
     failed: list[str] = []
-    if LAUNCHED in compilers:
-        with launching(host_devices=8, host_domains=2) as runtime:
-            failed += _failures(runtime, seeds, [LAUNCHED])
     on_host = [compiler for compiler in compilers if compiler != LAUNCHED]
-    if on_host:
-        with testing.runtime(backend="host", host_devices=8) as runtime:
-            failed += _failures(runtime, seeds, on_host)
+    for n, domains in enumerate(DOMAINS):
+        own = [seed for seed in seeds if seed // 7 % len(DOMAINS) == n]
+        if own and LAUNCHED in compilers:
+            with launching(host_devices=8, host_domains=domains) as runtime:
+                failed += _failures(runtime, own, [LAUNCHED])
+        if own and on_host:
+            with testing.runtime(backend="host", host_devices=8, host_domains=domains) as runtime:
+                failed += _failures(runtime, own, on_host)
     return failed
+
+
+DOMAINS = (1, 2, 8)
+"""Domains of memory that the devices of a program have; its seed says which."""
 
 
 def _failures(runtime: Runtime, seeds: Iterable[int], compilers: Sequence[str]) -> list[str]:
