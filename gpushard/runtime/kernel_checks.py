@@ -486,10 +486,12 @@ class _Checker:
 
     def _reads(self, at: _At, name: Name) -> bool:
         """Whether a statement reads an array, and not only to change it."""
-        return not isinstance(at.statement, Call) and any(
-            isinstance(leaf, Element) and leaf.array.name == name[0]
-            and self._name(at, leaf.array) == name for leaf in at.statement.value.leaves()
-        )  # fmt: skip
+        return any(
+            isinstance(leaf, Element)
+            and leaf.array.name == name[0]
+            and self._name(at, leaf.array) == name
+            for leaf in at.statement.value.leaves()
+        )
 
     def _check_end(self, name: str, index: Halves, start: _At, add: _At, at: _At) -> None:
         """Check that an accumulator is read when all has been added."""

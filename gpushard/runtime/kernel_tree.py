@@ -203,9 +203,7 @@ class Array:
 
     @property
     def stack_bytes(self) -> int:
-        """How many bytes of the stack it takes."""
-        if self.memory != "stack":
-            return 0
+        """How many bytes it takes on the stack; its lengths are numbers."""
         count = self.itemsize
         for dim in self.dims:
             count *= int(str(dim.length))

@@ -87,7 +87,7 @@ def c_kernel(compiler: str, nest: Nest) -> Kernel | None:
             nbytes = 8 * sum(n * math.prod([lengths[x] for x in row]) for n, row in source.scratch)
             kept = _address(scratch.array(0, (nbytes,), _BYTE)) if nbytes else None
             function(pointers(*map(_address, given)), taken, kept)
-        elif outs:
+        else:
             of_nothing(nest, outs)
         if out is not None:
             return out

@@ -89,9 +89,8 @@ class Schedule:
         """The nest, in which operations vary along the loops in whose turns they are done again."""
         self.ops = dict(enumerate(self.nest.ops, self.first))
         self.strip = _LANES if self.short else _STRIP
-        self.result_of: dict[int, list[int]] = {}
-        for n, result in enumerate(nest.results):
-            self.result_of.setdefault(result.place, []).append(n)
+        self.result_of = {result.place: n for n, result in enumerate(nest.results)}
+        """For each value that is a result the number of that."""
         self.level: dict[int, int] = {}
         self.groups: dict[tuple[int, bool], list[Group]] = {}
         self.group_of: dict[int, Group] = {}
@@ -237,7 +236,7 @@ class Schedule:
         dims = [self.room(loop) for loop in self.short if loop in op.loops]
         wide = "double" if op.dtype.kind == "f" else "int64_t"
         if self.is_last(op):
-            result = self.nest.results[self.result_of[place][0]]
+            result = self.nest.results[self.result_of[place]]
             over = [self.dim(loop) for loop in result.dims if loop is not None]
             self.totals[place] = self._keep(f"t{place}", wide, over, 8)
             return
@@ -247,9 +246,9 @@ class Schedule:
             if used:
                 self.stored[place] = self._keep(f"b{place}", kind, dims, size)
         elif used and max(used) > self.level[place]:
-            exact = [n for n in self.result_of.get(place, ()) if self.is_exact(n)]
-            if exact:
-                self.stored[place] = self.results[exact[0]]
+            result_number = self.result_of.get(place)
+            if result_number is not None and self.is_exact(result_number):
+                self.stored[place] = self.results[result_number]
             else:
                 over = [*dims, self.dim(self.lanes)]
                 self.stored[place] = self._keep(f"w{place}", kind, over, size)

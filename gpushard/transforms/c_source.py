@@ -98,7 +98,7 @@ class _Writer(Schedule):
 
     def __init__(self, nest: Nest) -> None:
         super().__init__(nest)
-        self._products: dict[str, str] = {}  # functions that it calls
+        self._products: list[str] = []  # functions that it calls
 
     def source(self) -> Source:
         """Write it."""
@@ -188,7 +188,8 @@ class _Writer(Schedule):
         statements: list[Statement] = []
         if place in self.stored and self.stored[place].memory != "result":
             statements.append(Set(element(self.stored[place]), value, Step("keep", place)))
-        for n in self.result_of.get(place, []):
+        if place in self.result_of:
+            n = self.result_of[place]
             dims = self.nest.results[n].dims
             written = Set(element(self.results[n]), value, Step("write", place))
             again = self.ops[place].loops.difference(loop for loop in dims if loop is not None)
@@ -305,8 +306,7 @@ class _Writer(Schedule):
         function = self._product(place)
         if function is None:
             return None
-        if function.name not in self._products:
-            self._products[function.name] = product_source(function)
+        self._products.append(product_source(function))
         arrays = [self._array_of(at) for at in function.factors]
         to = (self.totals if function.across else self.stored)[place]
         op = self.ops[place]
@@ -410,8 +410,7 @@ class _Writer(Schedule):
                 points.append(line)
                 continue
             sums = element(self.totals[place])
-            if n == self.result_of[place][0]:
-                before += self._everywhere(result, Set(sums, _start(op), Step("start", place)))
+            before += self._everywhere(result, Set(sums, _start(op), Step("start", place)))
             value = cast(self._mean(op, sums) if op.name == "mean" else sums, array.type)
             before.append(Point((line,)))
             after += self._everywhere(result, Set(element(array), value, Step("write", place)))
@@ -450,7 +449,7 @@ class _Writer(Schedule):
         lines = [
             "void region(char **p, const int64_t *n, char *rows) {", *head, *lines_of(body), "}",
         ]  # fmt: skip
-        functions = [PRODUCTS, *self._products.values()] if self._products else []
+        functions = [PRODUCTS, *self._products] if self._products else []
         text = "\n".join([PRELUDE, *functions, *lines, ""])
         return Source(text, tuple(scratch), tuple(strided), self._program(body))
 

@@ -90,7 +90,7 @@ class Nest:
     operands: int  # how many arrays it takes
     loads: tuple[Load, ...]
     ops: tuple[Op, ...]  # each after those that it needs
-    results: tuple[Result, ...]
+    results: tuple[Result, ...]  # at least one, and no value twice
     short: frozenset[int]  # loops of few elements
     inner: frozenset[int]  # long loops that are reduced for what is in the nest
     split: frozenset[int] = frozenset()  # short loops of which some block has not all elements

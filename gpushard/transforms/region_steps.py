@@ -26,7 +26,7 @@ from gpushard.transforms.halos import halos, in_parts
 from gpushard.transforms.nests import LARGE, SHORT, Load, Nest, Op, Result
 from gpushard.transforms.tiles import straight_kernel, tile_kernel
 from gpushard.transforms.views import View
-from gpushard.typing import IntArray
+from gpushard.typing import IntArray, Shape
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -66,6 +66,9 @@ class Laid:
 
 
 Boxes = tuple[IntArray, IntArray]
+
+_Read = tuple[Var, tuple[int | None, ...], Shape]
+"""An array, the loops that its dims run along, and the first element of each dim that is read."""
 
 
 def merge_of(step: Step) -> Merge | None:
@@ -110,15 +113,12 @@ def laid_out(
             for x, dims in zip(member.step.operands, member.own, strict=True):
                 if not isinstance(x, Var) or not put(dims, x.tiling):
                     return None
-    merged = {loop for m, x in zip(results, merges, strict=True) if x for loop in m.reduced}
     for member in members:
         reduced = member.reduced if merge_of(member.step) is None or not member.ends else ()
         if not all(whole(loop) for loop in reduced) or (member.ends and member not in results):
             return None
-    if not all(whole(loop) for loop in range(len(sizes)) if loop not in boxes):
-        return None
-    if any(whole(loop) is False for loop in inner - merged):
-        return None
+    for loop, size in enumerate(sizes):
+        boxes.setdefault(loop, (zero, zero + size))
     empty = {loop: begin >= end for loop, (begin, end) in boxes.items()}
     nowhere = zero > 0
     for member in results:  # where a loop has no elements, nothing is done in the others
@@ -138,28 +138,24 @@ def _read(
 ) -> Laid | None:
     """Find what is read, and where that has to lie."""
     made = {member.step.results[0] for member in members}
-    seen: list[tuple[Var, tuple[int | None, ...]]] = []  # an array for each way it is cut
-    reads: dict[tuple[int, Any, Any], View] = {}
-    places: dict[tuple[int, int], tuple[int, Any, Any]] = {}
+    places: dict[tuple[int, int], _Read] = {}
     for number, member in enumerate(members):
         for at, (view, own) in enumerate(zip(member.views, member.own, strict=True)):
-            if view.base in made:
-                continue
-            pair = view.base, view.under(own)
-            if pair not in seen:
-                seen.append(pair)
-            key = seen.index(pair), pair[1], view.starts
-            reads[key] = view
-            places[number, at] = key
-    operands = [x for x, _ in seen]
-    tilings, received = [], 0
-    ends: list[tuple[IntArray, IntArray]] = []  # first elements that are read: least, greatest
+            if view.base not in made:
+                places[number, at] = view.base, view.under(own), view.starts
+    reads = list(dict.fromkeys(places.values()))
     result = results[0].step.results[0].tiling
-    for number, x in enumerate(operands):
-        if x.tiling.devices != result.devices:
-            return None
-        cut, low, high = _cut(x, [key for key in reads if key[0] == number], boxes)
+    if any(x.tiling.devices != result.devices for x, *_ in reads):
+        return None
+    groups = _grouped(reads, boxes)
+    operands = [group[0][0] for group in groups]
+    tilings, received = [], 0
+    array_of: dict[_Read, int] = {}
+    ends: list[tuple[IntArray, IntArray]] = []  # first elements that are read: least, greatest
+    for number, (x, group) in enumerate(zip(operands, groups, strict=True)):
+        cut, low, high = _cut(x, group, boxes)
         ends.append((low, high))
+        array_of |= dict.fromkeys(group, number)
         if cut is not x.tiling:
             mover = Mover(devices_of(cut)[0].runtime, x.tiling, cut, x.dtype.itemsize, "fused")
             received += mover.bytes_received
@@ -167,22 +163,38 @@ def _read(
     views = {id(v): v.moved for m in members for v in m.views}
     if received > sum(member.step.moved for member in members) + sum(views.values()):
         return None
-    keys = list(reads)
     loads = tuple(
         Load(
             n, operands[n].dtype, dims, tuple(int(x) for x in np.subtract(begin, ends[n][0])),
             tuple(int(x) for x in np.subtract(ends[n][1], ends[n][0])),
         )
-        for n, dims, begin in keys
+        for read in reads
+        for n, (_, dims, begin) in [(array_of[read], read)]
     )  # fmt: skip
-    if any(len(load.loops) < sum(dim is not None for dim in load.dims) for load in loads):
-        return None
-    found = {at: keys.index(key) for at, key in places.items()}
+    found = {at: reads.index(read) for at, read in places.items()}
     return Laid(members, sizes, inner, operands, loads, found, tilings, results, merges)
 
 
+def _grouped(reads: Sequence[_Read], boxes: dict[int, Boxes]) -> list[list[_Read]]:
+    """Return the reads of each array that a kernel takes: what is cut out of an array as one block.
+
+    Reads along the same loops share a block, as those of a stencil do, unless it has more elements
+    than a block for each: `x[:9] + x[-9:]` needs nothing of what lies between.
+    """
+    alike: dict[Any, list[_Read]] = {}
+    for read in reads:
+        alike.setdefault(read[:2], []).append(read)
+    groups: list[list[_Read]] = []
+    for (x, _), own in alike.items():
+        cut = _cut(x, own, boxes)[0]
+        apart = sum(int(_cut(x, [read], boxes)[0].volumes.sum()) for read in own)
+        shared = cut is x.tiling or int(cut.volumes.sum()) <= apart
+        groups += [own] if shared else [[read] for read in own]
+    return groups
+
+
 def _cut(
-    x: Var, reads: Sequence[tuple[int, Any, Any]], boxes: dict[int, Boxes]
+    x: Var, reads: Sequence[_Read], boxes: dict[int, Boxes]
 ) -> tuple[Tiling, IntArray, IntArray]:
     """Return the boxes of an operand that are read, in all ways that it is.
 

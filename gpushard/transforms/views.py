@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from gpushard.movement.buffer import devices_of
 from gpushard.movement.planning.dims import Piece
+from gpushard.movement.planning.reshard import make_plan
 from gpushard.movement.planning.windows import started
 from gpushard.ops.programs.move import Move
 from gpushard.transforms.graph import Step, Var
@@ -72,6 +74,7 @@ def view_of(step: Step) -> View | None:
     if isinstance(how, Piece):
         if step.numbers and move.starts is not None:
             how = started(how, tuple(int(n) for n in step.numbers), move.starts(step.params))
+            return _of_piece(base, how, _received(base, result, how))
         return _of_piece(base, how, step.moved)
     own = [dim for dim, n in enumerate(base.shape) if n != 1]
     if row.name == "reshape":
@@ -86,6 +89,13 @@ def view_of(step: Step) -> View | None:
     else:
         return None
     return View(base, dims, (0,) * len(base.shape), step.moved)
+
+
+def _received(base: Var, result: Var, piece: Piece) -> int:
+    """Return the bytes that devices receive if a part is made, which its step does not say."""
+    if len({place.memory_domain for place in devices_of(base.tiling)}) < 2:
+        return 0
+    return make_plan(base.tiling, result.tiling, piece, base.dtype.itemsize).bytes_received
 
 
 def _of_piece(base: Var, piece: Piece, moved: int) -> View | None:

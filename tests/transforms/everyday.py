@@ -4,6 +4,7 @@ A program is a list of blocks. Each block takes values of the shapes that it nee
 that has NumPy's functions, so the same program runs by NumPy, which is the oracle, and traced.
 `python -m tests.transforms.everyday --first 0 --count 1000` runs the programs of some seeds, and
 prints those that fail. Kernels in C of many programs are compiled together, without optimization.
+With `--compilers launched` kernels are those of a GPU, each done by NumPy.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import lax, testing
 from gpushard.runtime.runtime import Runtime
-from gpushard.transforms import c_schedule, region_steps, tiles
+from gpushard.transforms import c_schedule, cuda_kernels, region_steps, tiles
 from tests.transforms.c_batches import compiled_together
+from tests.transforms.fused_loops import launching
 
 P = gs.P
 
@@ -369,12 +371,19 @@ def thresholds(seed: int) -> Iterator[None]:
         mock.patch.object(tiles, "_TILE", (7, 50, 1 << 18)[seed % 3]),
         mock.patch.object(tiles, "_ROW", (2, 16)[seed % 2]),
         mock.patch.object(tiles, "_SMALL", (1, 1 << 12)[seed % 2]),
+        mock.patch.object(cuda_kernels, "_MOST_KEPT", (1, 2, 128)[seed % 3]),
+        mock.patch.object(cuda_kernels, "_PART", (2, 7, 1 << 10)[seed // 3 % 3]),
+        mock.patch.object(cuda_kernels, "_MOST_PARTS", (3, 128)[seed // 2 % 2]),
+        mock.patch.object(cuda_kernels, "_MOST_SLOTS", 1 << 20),
     ):
         yield
 
 
 COMPILERS = ("cc", "")
 """Kernels are written by the emitter of C, and by that of NumPy's functions."""
+
+LAUNCHED = "launched"
+"""In place of a compiler: kernels are those of a GPU."""
 
 
 class Prepared:
@@ -420,17 +429,31 @@ class Prepared:
             np.testing.assert_allclose(got, want, self._rough, bound, err_msg=f"result {n}")
 
 
-def failures(seeds: Iterable[int], compilers: Sequence[str] = COMPILERS) -> list[str]:
+def failures(seeds: Sequence[int], compilers: Sequence[str] = COMPILERS) -> list[str]:
     """Check the programs of some seeds; return a text about each that fails.
 
     All programs are prepared before the first one runs, so that their kernels are compiled at once.
     """
     failed: list[str] = []
-    with (
-        testing.runtime(backend="host", host_devices=8) as runtime,
-        compiled_together(),
-        warnings.catch_warnings(),
-    ):
+    on_host = [compiler for compiler in compilers if compiler != LAUNCHED]
+    for n, domains in enumerate(DOMAINS):
+        own = [seed for seed in seeds if seed // 7 % len(DOMAINS) == n]
+        if own and LAUNCHED in compilers:
+            with launching(host_devices=8, host_domains=domains) as runtime:
+                failed += _failures(runtime, own, [LAUNCHED])
+        if own and on_host:
+            with testing.runtime(backend="host", host_devices=8, host_domains=domains) as runtime:
+                failed += _failures(runtime, own, on_host)
+    return failed
+
+
+DOMAINS = (1, 2, 8)
+"""Domains of memory that the devices of a program have; its seed says which."""
+
+
+def _failures(runtime: Runtime, seeds: Iterable[int], compilers: Sequence[str]) -> list[str]:
+    failed: list[str] = []
+    with compiled_together(), warnings.catch_warnings():
         warnings.filterwarnings("error", "a kernel in C is wrong")
         prepared = []
         for seed in seeds:

@@ -44,14 +44,15 @@ HOST = {"backend": "host", "host_devices": 8}
 @pytest.mark.parametrize("emitter", ["numpy", "c"])
 def test_a_share_of_all_small_nests(emitter: str) -> None:
     """`python -m tests.transforms.nest_emitters` takes all of them."""
-    report = nest_emitters.compare(nest_emitters.chosen(some(499, 40)), [emitter])
+    cases = nest_emitters.chosen(some(499, 40))
+    cases += [nest_families.every_case()[n] for n in nest_emitters.RARE]
+    report = nest_emitters.compare(cases, [emitter])
     assert not report.problems, report.problems[0]
     assert report.counts.total() > 400
 
 
 def test_there_are_as_many_small_nests_as_there_were() -> None:
-    count = sum(1 for _ in nest_families.cases())
-    assert count == 209_577
+    assert len(nest_families.every_case()) == 209_577
 
 
 def programs(share: int) -> Iterator[Program]:

@@ -286,10 +286,11 @@ def test_programs_are_few_kernels(compiler: str) -> None:
     part=st.tuples(st.integers(0, 60), st.integers(0, 60)),
     layout=st.sampled_from([((6,), ("x",)), ((3, 2), ("x", ("y",))), ((3, 2), (("x", "y"),))]),
     compiler=st.sampled_from(["cc", ""]),
+    domains=st.sampled_from([1, 2, 6]),
 )
 @examples(60)
 def test_only_halos_are_moved(
-    shape: Any, starts: Any, part: Any, layout: Any, compiler: str
+    shape: Any, starts: Any, part: Any, layout: Any, compiler: str, domains: int
 ) -> None:
     """Windows of rows of one array, with another one that lies as it does, equal those of NumPy."""
     rng = np.random.default_rng(0)
@@ -303,7 +304,7 @@ def test_only_halos_are_moved(
             total = total + n * x[before + row : before + row + many, column : column + wide]
         return total, total.max(1)
 
-    with testing.runtime(**HOST, compiler=compiler):
+    with testing.runtime(**HOST, host_domains=domains, compiler=compiler):
         sizes, spec = layout
         mesh = gs.make_mesh(sizes, ("x", "y")[: len(sizes)])
         xs = [gs.device_put(v, gs.NamedSharding(mesh, P(*spec))) for v in values]
@@ -311,15 +312,28 @@ def test_only_halos_are_moved(
             np.testing.assert_array_equal(np.asarray(found), want)
 
 
+@pytest.mark.parametrize("domains", [1, 2, 6])
 @pytest.mark.parametrize("compiler", ["cc", ""])
-def test_a_stencil_copies_no_block(compiler: str) -> None:
+def test_a_stencil_copies_no_block(compiler: str, domains: int) -> None:
     value = np.random.default_rng(0).random((600, 130), np.float32)
-    with testing.runtime(**HOST, compiler=compiler):
+    with testing.runtime(**HOST, host_domains=domains, compiler=compiler):
         x = gs.device_put(value, gs.NamedSharding(gs.make_mesh((6,), ("x",)), P("x")))
         compiled = gs.jit(stencil).lower(x).compile()
         row = value[0].nbytes
         assert compiled.memory_analysis().temp_size_in_bytes <= 6 * 4 * row  # of 600
         np.testing.assert_array_equal(np.asarray(compiled(x)), stencil(value))
+
+
+@pytest.mark.parametrize("domains", [1, 2, 6])
+def test_parts_that_are_far_apart_are_cut_out_each(domains: int) -> None:
+    value = np.random.default_rng(0).random(60_000)
+    with testing.runtime(**HOST, host_domains=domains):
+        x = gs.device_put(value, gs.NamedSharding(gs.make_mesh((6,), ("x",)), P("x")))
+        compiled = gs.jit(lambda x: x[:600] * x[-600:] * 2).lower(x).compile()
+        (step,) = compiled._executable.steps
+        assert len(step.members) == 2
+        assert compiled.memory_analysis().temp_size_in_bytes <= 2 * 600 * 8
+        np.testing.assert_array_equal(np.asarray(compiled(x)), value[:600] * value[-600:] * 2)
 
 
 @given(
@@ -545,3 +559,124 @@ def test_sums_of_several_tiles(function: int, tile: int, monkeypatch: pytest.Mon
                 strict=True,
             ):
                 np.testing.assert_allclose(np.asarray(found), want)
+
+
+TABLE = np.random.default_rng(0).random((132, 140))
+
+
+def sorted_often(m: Any, x: Any) -> Any:
+    """Read one value in more regions than are tried for an operation."""
+    total = x
+    for _ in range(regions._MOST_TRIED + 8):
+        total = m.sort(x * 2 - total, 0)
+    return total
+
+
+OPERANDS: dict[str, tuple[Callable[..., Any], Sequence[Any], Sequence[P]]] = {
+    "an array of NumPy": (lambda m, x: (x * 2 + np.arange(140.0)) * 3, [TABLE], [P("x")]),
+    "no elements": (lambda m, x: (x * 2 + 1) - x, [TABLE[:0]], [P()]),
+    "an index": (lambda m, x, at: x[at] * 2 + 1, [TABLE, np.array([3, 1, 100])], [P("x"), P()]),
+    "many regions": (sorted_often, [TABLE[0]], [P()]),
+    "numbers that are none": (
+        lambda m, x: (m.where(x > 0.5, x, np.inf) * 2, m.minimum(x * 2, np.nan), x * 2 - np.inf),
+        [TABLE], [P("x")],
+    ),
+    "bytes and bools": (
+        lambda m, x, y: (
+            m.add(y, y) * 2, m.maximum(y, x > 0.3) * x, (x * 2).astype(bool) | y,
+            (x * 9).astype("uint8") * 2, m.rint(x).astype("float16") * 2,
+        ),
+        [TABLE, TABLE > 0.4], [P("x"), P(None, "y")],
+    ),
+    "rows that lie in two ways": (
+        lambda m, x: (m.argmin(m.rint(x * 9), 1) / 8, m.rint(x * 9).sum(0)),
+        [TABLE[:, :16]], [P("x", "y")],
+    ),
+    "parts that are far apart": (lambda m, x: x[:9] * x[-9:] * 2, [TABLE], [P("x")]),
+    "parts along a diagonal": (lambda m, x: x[:-9, :-9] * x[9:, 9:] * 2, [TABLE], [P("x")]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("domains", [1, 6])
+@pytest.mark.parametrize("compiler", ["cc", ""])
+@pytest.mark.parametrize("name", OPERANDS)
+def test_operands_that_few_have(name: str, compiler: str, domains: int) -> None:
+    f, values, specs = OPERANDS[name]
+    with (
+        testing.runtime(**HOST, host_domains=domains, compiler=compiler),
+        np.errstate(all="ignore"),
+    ):
+        mesh = gs.make_mesh((3, 2), ("x", "y"))
+        arrays = [
+            gs.device_put(value, gs.NamedSharding(mesh, spec))
+            for value, spec in zip(values, specs, strict=True)
+        ]
+        found = gs.tree.leaves(gs.jit(lambda *xs: f(gnp, *xs))(*arrays))
+        for got, want in zip(found, gs.tree.leaves(f(np, *values)), strict=True):
+            assert got.dtype == want.dtype and got.shape == want.shape
+            np.testing.assert_allclose(np.asarray(got), want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("compiler", ["cc", ""])
+def test_results_that_lie_elsewhere(compiler: str) -> None:
+    """Views of an array in other memory, or on devices in another order, are no views of it."""
+    with testing.runtime(**HOST, compiler=compiler):
+        devices = np.array(gs.devices())
+        rows = gs.NamedSharding(gs.Mesh(devices, ("x",)), P("x"))
+        x = gs.device_put(TABLE, rows)
+        other = gs.NamedSharding(gs.Mesh(devices[::-1], ("x",)), P("x"))
+        pinned = rows.with_memory_kind("pinned_host")
+        turned = gs.jit(lambda x: gnp.squeeze(x[:1] * 2, 0, out_sharding=other) * 3 + 1)
+        np.testing.assert_allclose(np.asarray(turned(x)), TABLE[0] * 2 * 3 + 1)
+        brought = gs.jit(lambda x: gnp.reshape(x * 2, (132, 1, 140), out_sharding=pinned) * 3 + 1)
+        np.testing.assert_allclose(np.asarray(brought(x)), TABLE[:, None] * 2 * 3 + 1)
+        y = gs.device_put(TABLE, pinned)
+        np.testing.assert_allclose(np.asarray(gs.jit(lambda y: y * 2 + 1)(y)), TABLE * 2 + 1)
+
+
+@pytest.mark.parametrize("compiler", ["cc", ""])
+def test_reductions_of_mapped_values_that_have_a_place(compiler: str) -> None:
+    def f(x: Any) -> Any:
+        return x * 2 - (x * 3).sum(-1, keepdims=True)
+
+    with testing.runtime(**HOST, compiler=compiler):
+        mesh = gs.make_mesh((6,), ("x",))
+        x = gs.device_put(TABLE, gs.NamedSharding(mesh, P("x")))
+        for mapped in (gs.shard_map(f, mesh, P("x"), P("x")), gs.vmap(f, spmd_axis_name="x")):
+            np.testing.assert_allclose(np.asarray(gs.jit(mapped)(x)), f(TABLE))
+
+
+@pytest.mark.parametrize("domains", [1, 6])
+@pytest.mark.parametrize("inline_bytes", [0, 1 << 20])
+@pytest.mark.parametrize("compiler", ["cc", ""])
+def test_parts_of_stencils_read_other_arrays(
+    compiler: str, inline_bytes: int, domains: int
+) -> None:
+    """Some have no rows, so that all parts read the same; a transposed result has no parts."""
+
+    def f(x: Any, y: Any, scale: Any) -> list[Any]:
+        around = (x[1:-1] + x[2:] + x[:-2]) * scale
+        return [around, around + y[1:-1]]
+
+    rng = np.random.default_rng(0)
+    values = [rng.random((600, 140)), rng.random((600, 140)), rng.random(140)]
+    with testing.runtime(
+        **HOST, host_domains=domains, compiler=compiler, inline_bytes=inline_bytes
+    ):
+        mesh = gs.make_mesh((6,), ("x",))
+        xs = [
+            gs.device_put(value, gs.NamedSharding(mesh, P("x") if value.ndim > 1 else P()))
+            for value in values
+        ]
+        for g in (f, lambda *xs: f(*xs)[0], lambda *xs: [f(*xs)[0], f(*xs)[1].T * 2]):
+            found, wanted = gs.tree.leaves(gs.jit(g)(*xs)), gs.tree.leaves(g(*values))
+            for got, want in zip(found, wanted, strict=True):
+                np.testing.assert_allclose(np.asarray(got), want, rtol=1e-12)
+
+
+def test_kernels_read_memory_that_nobody_may_write_to() -> None:
+    value = np.random.default_rng(0).random((130, 140))
+    value.setflags(write=False)
+    with testing.runtime(backend="host", host_devices=1, compiler="cc"):
+        x = gs.device_put(value, may_alias=True)
+        np.testing.assert_array_equal(np.asarray(gs.jit(lambda x: x * 2 + 1)(x)), value * 2 + 1)

@@ -1,0 +1,187 @@
+"""Kernels of a GPU without a GPU: what a `Fused` function means, by NumPy, and a backend of these.
+
+Values of all indices of the loops are made at once, each with a dim for each loop. So everything
+that decides *what* a launch does is compared with a definition on any machine; how a backend writes
+the kernel is not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from gpushard.runtime.backend import Fused, FusedLoad, FusedOp
+from gpushard.runtime.memory import packed
+from gpushard.runtime.runtime import Runtime
+from gpushard.testing import simulated
+from gpushard.testing.sim.backend import SimBackend
+from gpushard.typing import Dtype, Shape
+
+MOST_ELEMENTS = 5000
+"""Elements of a row that kernels reduce for what follows in them."""
+
+MOST_ARRAYS = 24
+"""Arrays that a kernel takes and gives."""
+
+
+def shapes_of(fused: Fused, lengths: Sequence[int]) -> list[Shape]:
+    """Return the shapes of the results of a call, whose loops have such lengths."""
+    return [
+        tuple([1 if n is None else lengths[n] for n in result.shape]) for result in fused.results
+    ]
+
+
+def compute(
+    fused: Fused, lengths: Sequence[int], blocks: Sequence[Any], numbers: Sequence[Any]
+) -> list[Any]:
+    """Return the results of a call; None for memory where parts of rows meet.
+
+    Raises:
+      AssertionError: threads cannot go over the loops as it says.
+    """
+    own = [math.prod([lengths[n] for n in group]) for group in fused.loops]
+    for loop, length in fused.within:
+        assert own[loop] == length and loop not in fused.along, "a loop within a thread"
+    values = [_loaded(load, blocks[load.block], own) for load in fused.loads]
+    values += numbers
+    for op in fused.ops:
+        reduced = fused.along.intersection(op.reduced)
+        assert reduced in (frozenset(), fused.along) or not op.reduced, "threads along other loops"
+        operands = [values[place] for place in op.operands]
+        assert [x.dtype for x in operands] == [*op.types]
+        values.append(_reduced(op, operands, own) if op.reduction else _elementwise(op, operands))
+    results: list[Any] = []
+    for result, shape in zip(fused.results, shapes_of(fused, lengths), strict=True):
+        if result.place is None:
+            assert fused.parts > 1
+            results.append(None)
+            continue
+        dims = [dim for dim in result.dims if dim is not None]
+        every = [n if loop in dims else 1 for loop, n in enumerate(own)]
+        value = np.broadcast_to(values[result.place], every)
+        others = tuple([0 if n not in dims else slice(None) for n in range(len(own))])
+        order = np.argsort(np.argsort(dims)) if dims else []
+        results.append(value[others].transpose(order).reshape(shape))
+    return results
+
+
+def _loaded(load: FusedLoad, block: Any, own: Sequence[int]) -> Any:
+    """Return what is read of a block, with a dim for each loop."""
+    lengths = [1 if loop is None else own[loop] for loop in load.dims]
+    block = block.reshape([n + more for n, more in zip(lengths, load.more, strict=True)])
+    block = block[tuple([slice(a, a + n) for a, n in zip(load.starts, lengths, strict=True)])]
+    at = [n for n, loop in enumerate(load.dims) if loop is not None]
+    at.sort(key=lambda n: load.dims[n] or 0)
+    block = block.transpose([*at, *[n for n in range(block.ndim) if n not in at]])
+    return block.reshape([own[loop] if loop in load.dims else 1 for loop in range(len(own))])
+
+
+def _elementwise(op: FusedOp, operands: Sequence[Any]) -> Any:
+    if op.function == "astype":
+        return operands[0].astype(op.dtype)
+    function = np.where if op.function == "where" else op.function
+    return np.asarray(function(*operands)).astype(op.dtype, copy=False)
+
+
+REDUCTIONS: dict[str, Callable[[Any, Dtype], Any]] = {
+    "sum": lambda x, dtype: x.sum(0, dtype=dtype),
+    "product": lambda x, dtype: x.sum(0, dtype=dtype),
+    "prod": lambda x, dtype: x.prod(0, dtype=dtype),
+    "mean": lambda x, dtype: x.mean(0, dtype=dtype),
+    "max": lambda x, dtype: x.max(0),
+    "min": lambda x, dtype: x.min(0),
+    "argmax": lambda x, dtype: x.argmax(0),
+    "argmin": lambda x, dtype: x.argmin(0),
+    "any": lambda x, dtype: x.any(0),
+    "all": lambda x, dtype: x.all(0),
+}
+
+
+def _reduced(op: FusedOp, operands: Sequence[Any], own: Sequence[int]) -> Any:
+    x = operands[0] if len(operands) == 1 else operands[0] * operands[1]
+    x = np.broadcast_to(x, [own[n] if n in op.reduced else x.shape[n] for n in range(len(own))])
+    x = np.moveaxis(x, op.reduced, range(len(op.reduced)))
+    rest = x.shape[len(op.reduced) :]
+    rows = math.prod(x.shape[: len(op.reduced)])
+    x = x.reshape((rows, *rest))
+    found = REDUCTIONS[str(op.reduction)](x, op.dtype) if rows else np.zeros(rest)
+    return np.expand_dims(found.astype(op.dtype), tuple(sorted(op.reduced)))
+
+
+def fuses(op: FusedOp, length: int) -> bool:
+    """Whether there are kernels of an operation."""
+    known = all(t.kind in "biuf" for t in (*op.types, op.dtype))
+    if op.reduction is not None:
+        return known and op.reduction in REDUCTIONS and length <= MOST_ELEMENTS
+    return known and (op.function in ("astype", "where") or isinstance(op.function, np.ufunc))
+
+
+class Calls:
+    """Calls of a `Fused` function that are made at once."""
+
+    replays = False
+
+    def __init__(
+        self, backend: SimBackend, fused: Fused, results: Sequence[Dtype], lengths: Sequence[Shape],
+        *, together: bool,
+    ) -> None:  # fmt: skip
+        self._backend, self._fused, self._lengths = backend, fused, lengths
+        shapes = [shapes_of(fused, own) for own in lengths]
+        self._kinds = [(own[n], t) for n, t in enumerate(results) for own in shapes]
+        starts, self.nbytes = packed([math.prod(shape) * t.itemsize for shape, t in self._kinds])
+        self._starts = starts if together else None
+
+    def on(
+        self, blocks: Sequence[Any], raws: Sequence[Any], numbers: Sequence[np.generic]
+    ) -> tuple[list[Any], Callable[[], None]]:
+        """Return the results of all calls, and what makes them."""
+        if self._starts is None:
+            pairs = zip(raws, self._kinds, strict=True)
+            values = [self._backend.view(raw, *kind) for raw, kind in pairs]
+        else:
+            values = list(self._backend.views(raws[0], self._starts, self._kinds))
+        return values, lambda: self._make(blocks, values, numbers)
+
+    def _make(self, blocks: Sequence[Any], values: Sequence[Any], numbers: Sequence[Any]) -> None:
+        count = len(self._lengths)
+        for n, lengths in enumerate(self._lengths):
+            with np.errstate(all="ignore"):
+                found = compute(self._fused, lengths, blocks[n::count], numbers)
+            for value, result in zip(values[n::count], found, strict=True):
+                if result is not None:
+                    assert value.dtype == result.dtype
+                    value[...] = result
+
+
+def _calls(
+    self: SimBackend,
+    function: Any,
+    operands: Sequence[Dtype],
+    scalars: Sequence[int],
+    results: Sequence[Dtype],
+    batches: Sequence[tuple[Any, Sequence[Shape]]],
+    blocks: Sequence[Shape],
+    *,
+    together: bool,
+) -> Sequence[Calls] | None:
+    """Return what makes calls of `Fused` functions; None for others, and for too many arrays."""
+    if not isinstance(function, Fused) or len(operands) - len(scalars) + len(results) > MOST_ARRAYS:
+        return None
+    return [Calls(self, function, results, own, together=together) for _, own in batches]
+
+
+@contextlib.contextmanager
+def launching(seed: int = 0, **settings: Any) -> Iterator[Runtime]:
+    """Use a simulated runtime whose kernels are launched as a GPU's are, within a `with` block."""
+    with (
+        mock.patch.object(SimBackend, "calls", _calls),
+        mock.patch.object(SimBackend, "fuses", lambda self, op, length: fuses(op, length)),
+        simulated(seed, host_readable=False, **settings) as runtime,
+    ):
+        runtime.sim.failing = 0
+        yield runtime
