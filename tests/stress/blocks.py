@@ -150,7 +150,11 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the name of the file."""
+    """Add the name of the file, and see to marks before anything imports the package."""
+    if "gpushard" in sys.modules:
+        raise ImportError("the package is there already, without marks")
+    setattr(builtins, _NAME, _hits)
+    sys.meta_path.insert(0, _Finder())
     parser.addoption("--blocks", help="the file that takes which test runs which blocks")
 
 
@@ -183,9 +187,3 @@ class _Notes:
             files=np.array([file for file, _ in _blocks], np.str_),
             lines=np.array([" ".join(map(str, lines)) for _, lines in _blocks], np.str_),
         )
-
-
-if "gpushard" in sys.modules:
-    raise ImportError("the package is there already, without marks")
-setattr(builtins, _NAME, _hits)
-sys.meta_path.insert(0, _Finder())
