@@ -139,8 +139,7 @@ def test_what_a_launch_is_told() -> None:
         (3, 9000, 5), [(0, 1, 2)], [((0, 2.0), (0, 1, 2), ()), ((1,), (0, 2), (1,)),
                                     ((2,), (0,), (2,))], 3)  # fmt: skip
     operand: Any = types.SimpleNamespace(shard_shapes=[(2, 9000, 5), (1, 9000, 5)])
-    result: Any = types.SimpleNamespace()
-    other: Any = types.SimpleNamespace()
+    result, other = mock.sentinel.result, mock.sentinel.other
     fields = {field.name: None for field in dataclasses.fields(Call)}
     calls = [
         Call(**{**fields, "home": home, "shapes": ((rows,), (7,))})
