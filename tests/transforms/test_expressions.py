@@ -53,10 +53,8 @@ def calls() -> Iterator[tuple[str, list[np.dtype[Any]]]]:
         for t in types:
             yield name, [t] * count
         if count == 2 and len(kinds) > 1:
-            yield from (
-                (name, [*pair]) for pair in itertools.permutations([t for t in types if t.kind != "b"], 2)
-                if np.result_type(*pair) in TYPES
-            )  # fmt: skip
+            pairs = itertools.permutations([t for t in types if t.kind != "b"], 2)
+            yield from ((name, [*pair]) for pair in pairs if np.result_type(*pair) in TYPES)
 
 
 def compiled(functions: list[str], folder: Path) -> Any:
