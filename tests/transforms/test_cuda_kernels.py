@@ -13,7 +13,7 @@ import pytest
 
 from gpushard.ops.programs.calls import Call, Work
 from gpushard.runtime.backend import COUNTERS
-from gpushard.transforms import cuda_kernels
+from gpushard.transforms import cuda_kernels, region_steps
 from gpushard.transforms.cuda_kernels import fused_nest, launched_nest
 from gpushard.transforms.nests import SHORT, Load, Nest, Op, Result
 
@@ -162,3 +162,12 @@ def test_what_a_launch_is_told() -> None:
     assert told.tilings == [result, other, result]
     assert made.numbers == [(1, 2.0)]
     assert made.scratch == sum(room) * 16
+
+
+def test_where_parts_meet_is_no_result() -> None:
+    calls: Any = mock.Mock(dtypes=[FLOAT, FLOAT])
+    calls.run_parts.return_value = ["sums", "what parts left"]
+    calls.assemble.side_effect = lambda n, part: (n, part)
+    assert region_steps._Fused(calls, [], [0], [], [None]).run([], []) == [(0, "sums")]
+    calls.dtypes = [FLOAT]
+    assert region_steps._Fused(calls, [], [0], [], [None]).run([], []) is calls.run.return_value
