@@ -346,6 +346,8 @@ def test_equality_is_by_layout() -> None:
     unstacked = PmapSharding.default((8, 2), devices=devices)
     chunked = PmapSharding(devices, ShardingSpec([Chunked(8), None], [ShardedAxis(0)]))
     assert unstacked != chunked and not unstacked.is_equivalent_to(chunked, 2)
+    with pytest.raises(ShardingError, match="is for arrays of 2 dims, this has 3"):
+        unstacked.is_equivalent_to(chunked, 3)
 
 
 def test_all_on_one_device() -> None:

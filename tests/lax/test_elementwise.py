@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard.lax import elementwise
 from tests.lax.calls import Call, check, check_everywhere, check_mapped, check_traced, values
 from tests.lax.definitions.elementwise import ACCEPTS
 from tests.lax.definitions.registry import BFLOAT16, DTYPES
@@ -302,3 +304,20 @@ def test_bitcast_convert_type(dtype: Any) -> None:
             Call("bitcast_convert_type", values((5, 3), dtype, 4), f"u{dtype.itemsize}")
         )
         check_everywhere(Call("bitcast_convert_type", values((4, 8), dtype, 4), "i1"))
+
+
+@pytest.mark.parametrize("name", ["shift_left", "shift_right_arithmetic", "shift_right_logical"])
+@pytest.mark.parametrize("dtype", ["int32", "uint8"])
+def test_no_shift_is_by_more_than_there_is(name: str, dtype: str) -> None:
+    """NumPy knows what comes of that; GPUs do not."""
+    x = gs.device_put(np.arange(3, 9).astype(dtype))
+    bits = 8 * x.dtype.itemsize
+    by = gs.device_put(np.array([0, 1, bits - 1, bits, bits + 1, 100]).astype(dtype))
+    shifts = [getattr(elementwise.ew, way) for way in ("left_shift", "right_shift")]
+    with (
+        mock.patch.object(elementwise.ew, "left_shift", side_effect=shifts[0]) as left,
+        mock.patch.object(elementwise.ew, "right_shift", side_effect=shifts[1]) as right,
+    ):
+        getattr(gs.lax, name)(x, by)
+    steps = [np.asarray(call.args[1]) for call in (*left.mock_calls, *right.mock_calls)]
+    assert steps and all(step.min() >= 0 and step.max() < bits for step in steps)

@@ -12,8 +12,9 @@ import copy
 import dataclasses
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.stress.sites import PACKAGE, Site, parse
 
@@ -62,8 +63,13 @@ class Mutant:
     """The file after the change."""
 
 
-def draw(count: int, seed: int, below: Sequence[str] = ("",)) -> list[Mutant]:
-    """Draw changes at random over all files, each place as likely as any other.
+def draw(
+    count: int,
+    seed: int,
+    below: Sequence[str] = ("",),
+    weights: Mapping[str, int] = MappingProxyType({}),
+) -> list[Mutant]:
+    """Draw changes at random over all files, each place as likely as any other unless weighted.
 
     Names and the seed decide: edits of other places, and files that move, leave a sample as it is.
 
@@ -71,6 +77,7 @@ def draw(count: int, seed: int, below: Sequence[str] = ("",)) -> list[Mutant]:
       count: how many.
       seed: another one draws others.
       below: how the paths of the files in the package begin.
+      weights: how many times as likely places are in files whose paths begin so.
     """
     files = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
     places = [
@@ -80,8 +87,14 @@ def draw(count: int, seed: int, below: Sequence[str] = ("",)) -> list[Mutant]:
         and not any(file == out or file.startswith(f"{out}/") for out in OUT_OF_REACH)
         for n, (site, *_) in enumerate(_candidates(file)[1])
     ]
-    places.sort(key=lambda place: hashlib.sha256(place[2].encode()).digest())
-    return [_changed(file, n) for file, n, _ in sorted(places[:count])]
+
+    def rank(place: tuple[str, int, str]) -> bytes:
+        file, _, name = place
+        tickets = max((n for start, n in weights.items() if file.startswith(start)), default=1)
+        names = [name, *(f"{name} {ticket}" for ticket in range(1, tickets))]
+        return min(hashlib.sha256(name.encode()).digest() for name in names)
+
+    return [_changed(file, n) for file, n, _ in sorted(sorted(places, key=rank)[:count])]
 
 
 def _changed(file: str, n: int) -> Mutant:

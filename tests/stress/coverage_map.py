@@ -7,11 +7,11 @@ changed, or that are new, are run again: it takes a minute, where all of them ta
 from __future__ import annotations
 
 import ast
+import concurrent.futures
 import difflib
 import itertools
 import re
 import shutil
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -19,6 +19,8 @@ import xml.etree.ElementTree
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from tests.stress.sites import PACKAGE, parse
 
@@ -29,6 +31,9 @@ LOOKING = (
     "tests/test_public_names.py",
 )
 """Tests that look at what is imported, and run none of its lines: how their names begin."""
+
+PARTS = 12
+"""In how many parts all tests are run."""
 
 TYPICAL = 0.1
 """Seconds of a test whose time is not known."""
@@ -41,8 +46,8 @@ class Run:
     """Which tests ran which lines, and how long they took.
 
     Args:
-      folder: has the coverage of a run of tests, with contexts, its times, and the package and the
-        tests as they were.
+      folder: has which blocks the tests ran, their times, and the package and the tests as they
+        were.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -53,27 +58,32 @@ class Run:
             if case.find("skipped") is None:
                 test = _node(case.get("classname", ""), case.get("name", ""))
                 self.seconds[test] = float(case.get("time", 0))
-        self._base = sqlite3.connect(folder / "coverage", check_same_thread=False)
+        with np.load(folder / "blocks.npz") as blocks:
+            self._tests, self._rows = blocks["tests"].tolist(), blocks["rows"]
+            self._blocks: dict[str, list[tuple[int, list[int]]]] = defaultdict(list)
+            pairs = zip(blocks["files"].tolist(), blocks["lines"].tolist(), strict=True)
+            for n, (file, lines) in enumerate(pairs):
+                path = Path(file).relative_to(PACKAGE).as_posix()
+                self._blocks[path].append((n, [*map(int, lines.split())]))
 
     def tests(self, file: str) -> dict[int, set[str]]:
         """Return the tests that ran each line of a file, or of those that it was made of."""
         found: dict[int, set[str]] = defaultdict(set)
-        query = """
-            select context.context, line_bits.numbits from line_bits
-            join file on file.id = line_bits.file_id
-            join context on context.id = line_bits.context_id
-            where file.path like ? and context.context != ''
-        """
         for old in self._before(file):
             now = self._now(old, PACKAGE / file)
-            path = old.relative_to(self.folder).as_posix()
-            for context, bits in self._base.execute(query, (f"%/{path}",)):
-                test = context.rpartition("|")[0]
-                for byte, bit in itertools.product(range(len(bits)), range(8)):
-                    if bits[byte] >> bit & 1:
-                        for line in now.get(8 * byte + bit, ()):
-                            found[line].add(test)
+            for n, lines in self._blocks[old.relative_to(self.folder / "gpushard").as_posix()]:
+                running = np.flatnonzero(self._rows[:, n // 8] >> (7 - n % 8) & 1)
+                tests = {self._tests[at] for at in running}
+                for line in lines:
+                    for at in now.get(line, ()):
+                        found[at] |= tests
         return found
+
+    def texts(self) -> list[tuple[str, str, str]]:
+        """List what makes the tests that it ran what they are."""
+        chosen = {*(self.folder / "chosen").read_text("utf-8").splitlines()}
+        texts = _texts(_tests_below(self.folder))
+        return [key for key, test in texts.items() if test in chosen]
 
     def _before(self, file: str) -> list[Path]:
         """Return a file of the package as it was, or those that are gone whose lines it has."""
@@ -229,38 +239,66 @@ def _outermost(rest: str) -> str:
     return rest.partition("[")[0].partition("::")[0]
 
 
-def measure(folder: Path) -> list[Run]:
+def measure(folder: Path, everything: bool = False, processes: int = 1) -> list[Run]:
     """Keep which test runs which line, and return all that is known.
 
-    Runs the tests that are new or have changed, but for what takes minutes, and for signals at
-    random moments: these find coverage in the middle of its own work, and hang.
+    Runs the tests that are new or have changed, but for signals at random moments, which find the
+    marks of blocks where they count instructions. What is measured is kept part by part.
+
+    Args:
+      folder: keeps the runs of earlier times, those with `--all` apart from those of a share.
+      everything: run every example, seed and case, but for tests that then take minutes.
+      processes: how many run the tests.
     """
-    runs = [Run(path) for path in sorted(folder.glob("[0-9]*"), key=lambda path: int(path.name))]
-    known = {key for run in runs for key in _texts(_tests_below(run.folder))}
-    changed = [
-        test for key, test in _texts(_tests_below(PACKAGE.parent)).items() if key not in known
-    ]
-    changed = [test for test in changed if _file(test) != "tests/test_interrupts.py"]
-    if not changed:
-        return runs
+    kind = "all" if everything else "share"
+    runs = [Run(path) for path in sorted(folder.glob(f"{kind}-*"), key=_number)]
+    known = {key for run in runs for key in run.texts()}
+    left: dict[str, list[str]] = defaultdict(list)
+    for key, test in _texts(_tests_below(PACKAGE.parent)).items():
+        if key not in known and _file(test) != "tests/test_interrupts.py":
+            left[_file(test)].append(test)
+    count = min(PARTS, len(left))
+    parts = [list(itertools.islice(left.values(), n, None, count)) for n in range(count)]
+    first = max((_number(run.folder) for run in runs), default=-1) + 1
+    with concurrent.futures.ThreadPoolExecutor(processes) as pool:
+        new = pool.map(
+            lambda n: _measured(folder / f"{kind}-{first + n}", [*itertools.chain(*parts[n])],
+                                share_options(everything)),
+            range(count),
+        )  # fmt: skip
+        return [*runs, *new]
+
+
+def _number(folder: Path) -> int:
+    return int(folder.name.rpartition("-")[2])
+
+
+def _measured(folder: Path, tests: Sequence[str], options: Sequence[str]) -> Run:
+    """Run tests, and keep in a folder what they run; tests that fail as any others."""
     with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
         new = Path(temporary, "run")
-        for name in ("gpushard", "tests"):
-            shutil.copytree(PACKAGE.parent / name, new / name)
-        (new / "rc").write_text(f"[run]\ndata_file = {new}/coverage\n", encoding="utf-8")
-        (new / "chosen").write_text("\n".join(changed), encoding="utf-8")
-        command = [sys.executable, "-m", "pytest", "-q", "--all", "-m", "not minutes"]
-        command += ["-p", "no:xdist", "-p", "tests.stress.chosen", f"--chosen={new}/chosen"]
-        command += ["--cov=gpushard", f"--cov-config={new}/rc", "--cov-context=test"]
-        command += ["--cov-report=", f"--junitxml={new}/times.xml", "--timeout=900"]
-        done = subprocess.run(
-            [*command, *dict.fromkeys(map(_file, changed))], cwd=PACKAGE.parent, check=False
-        )
-        if done.returncode not in (0, 5):
-            raise SystemExit("a test fails without any change")
-        if not (new / "coverage").exists():  # no test of these files runs the package
-            return runs
-        return [*runs, Run(new.rename(folder / str(len(runs))))]
+        files = {_file(test) for test in tests}
+        shutil.copytree(PACKAGE, new / "gpushard")
+        for test in files:
+            (new / test).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(PACKAGE.parent / test, new / test)
+        (new / "chosen").write_text("\n".join(tests), encoding="utf-8")
+        command = [sys.executable, "-m", "pytest", "-q", *options, "-p", "no:xdist"]
+        command += ["-p", "tests.stress.blocks", f"--blocks={new}/blocks.npz"]
+        command += ["-p", "tests.stress.chosen", f"--chosen={new}/chosen"]
+        command += [f"--junitxml={new}/times.xml", "--timeout=900"]
+        done = subprocess.run([*command, *sorted(files)], cwd=PACKAGE.parent, check=False)
+        if done.returncode not in (0, 1, 5):
+            raise SystemExit("the tests cannot be run")
+        return Run(new.rename(folder))
+
+
+def share_options(everything: bool) -> list[str]:
+    """Return the options of pytest for how much of each test runs.
+
+    What compares with other libraries, which not everybody has, is left out.
+    """
+    return ["--all", "-m", "not minutes and not oracle"] if everything else ["-m", "not oracle"]
 
 
 def _texts(files: dict[str, dict[str, str]]) -> dict[tuple[str, str, str], str]:

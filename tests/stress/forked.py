@@ -133,6 +133,7 @@ def run(
     budget: float,
     jobs: int,
     report: Callable[[Mutant, Verdict], None],
+    options: Sequence[str],
 ) -> list[Mutant]:
     """Run the tests of changes.
 
@@ -143,12 +144,13 @@ def run(
       budget: seconds of tests to run for a change.
       jobs: how many changes at once.
       report: is called with each change and the test that fails with it, alone, and not without.
+      options: of pytest, for how much of each test runs.
 
     Returns:
       The changes that cannot be made in a process that runs.
     """
     runner = _Runner(changes, suite, known, budget, jobs, report)
-    options = ["-q", "--all", "-m", "not minutes", "--capture=sys", f"--timeout={TEST_SECONDS}"]
+    options = ["-q", *options, "--capture=sys", f"--timeout={TEST_SECONDS}"]
     options += ["-p", "no:cacheprovider", "-p", "no:xdist", f"--rootdir={PACKAGE.parent}"]
     options += ["--tb=native"]  # others print arrays, which what was changed may never end
     status = pytest.main([*options, "tests", "gpushard"], plugins=[runner])

@@ -151,8 +151,19 @@ def is_caught_by(site: Site, test: str) -> bool:
         return run_tests(folder, [test]) is not None
 
 
-def run_tests(folder: str, tests: Sequence[str], patience: float = PATIENCE) -> str | None:
+def run_tests(
+    folder: str,
+    tests: Sequence[str],
+    patience: float = PATIENCE,
+    options: Sequence[str] = ("--all",),
+) -> str | None:
     """Run tests of the suite on the package in a folder until one fails.
+
+    Args:
+      folder: has the package.
+      tests: which run, in this order.
+      patience: after how many seconds they are said to hang.
+      options: of pytest, for how much of each test runs.
 
     Returns:
       The test that failed, or how the run ended otherwise; None if all passed or none is there.
@@ -162,7 +173,23 @@ def run_tests(folder: str, tests: Sequence[str], patience: float = PATIENCE) -> 
     there = [file for file in files if (PACKAGE.parent / file).exists()]
     if not there:
         return None
-    return run_pytest(folder, ["-p", "tests.stress.chosen", "--all", *there], patience)
+    return run_pytest(folder, ["-p", "tests.stress.chosen", *options, *there], patience)
+
+
+def run_module(folder: str, arguments: Sequence[str], patience: float) -> str | None:
+    """Run a module of the tests on the package in a folder; return how it fails, if it does."""
+    _add_tests(folder)
+    run = _run(folder, "-m", *arguments, patience=patience)
+    return (
+        "it hangs" if run is None else f"exit status {run.returncode}" if run.returncode else None
+    )
+
+
+def _add_tests(folder: str) -> None:
+    """Put beside a package what tests are and read."""
+    for name in SUITE:
+        if not os.path.lexists(f"{folder}/{name}"):
+            os.symlink(PACKAGE.parent / name, f"{folder}/{name}")
 
 
 def run_pytest(folder: str, arguments: Sequence[str], patience: float) -> str | None:
@@ -171,9 +198,7 @@ def run_pytest(folder: str, arguments: Sequence[str], patience: float) -> str | 
     Returns:
       The test that failed, or how the run ended otherwise; None if all passed.
     """
-    for name in SUITE:
-        if not os.path.lexists(f"{folder}/{name}"):
-            os.symlink(PACKAGE.parent / name, f"{folder}/{name}")
+    _add_tests(folder)
     command = ["-m", "pytest", "-q", "-x", "-rfE", "-p", "no:cacheprovider", "-p", "no:xdist"]
     run = _run(folder, *command, *arguments, patience=patience)
     if run is None:

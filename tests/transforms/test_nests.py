@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from unittest import mock
 
@@ -27,6 +27,7 @@ from gpushard.runtime.kernel_tree import (
     Point,
     Register,
     Scope,
+    Set,
     Step,
     product,
     total,
@@ -86,16 +87,38 @@ def broken(body: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], str]]:
                 yield (*before, changed, *after), what
 
 
+def lanes_of(body: Sequence[Any]) -> Iterator[Lanes]:
+    """Yield the lanes of a kernel."""
+    for statement in body:
+        if isinstance(statement, Lanes):
+            yield statement
+        yield from lanes_of((*getattr(statement, "body", ()), *getattr(statement, "rest", ())))
+
+
+def sums_over_lanes(program: Program) -> Iterator[tuple[Set, Lanes]]:
+    """Yield what adds up the lanes of a strip."""
+    across = {n for n, task in program.tasks.items() if program.lanes in task.reduced}
+    for lanes in lanes_of(program.body):
+        for add in lanes.body:
+            if isinstance(add, Set) and add.step.kind == "add" and add.step.place in across:
+                yield add, lanes
+
+
 def test_checks_find_each_defect() -> None:
-    count = 0
+    """What lanes add up must be said to be a sum, too: else each lane may have its own."""
+    count = sums = 0
     for program in programs(some(2999, 199)):
         check(program)
+        for add, lanes in sums_over_lanes(program):
+            sums += 1
+            assert any(f":{add.target})" in clause for clause in lanes.clauses or ())
         for body, what in broken(tuple(program.body)):
             count += 1
             with pytest.raises(BrokenKernelError):
                 check(dataclasses.replace(program, body=body))
                 pytest.fail(f"{what} in {program.body}")
     assert count > 800
+    assert sums > 10
 
 
 def test_lanes_stand_in_a_strip() -> None:

@@ -516,6 +516,47 @@ def test_dims_of_length_1_that_are_split(compiler: str) -> None:
                 np.testing.assert_array_equal(np.asarray(found), want)
 
 
+def alike(function: Callable[..., Any], *values: Any) -> None:
+    """Check that a traced function gives in C what it does of NumPy's arrays."""
+    with testing.runtime(**HOST, compiler="cc"):
+        found = gs.jit(lambda *xs: function(gnp, *xs))(*map(gs.device_put, values))
+        for got, want in zip(found, function(np, *values), strict=True):
+            np.testing.assert_allclose(np.asarray(got), want, 1e-9, 1e-9)
+
+
+def test_products_of_factors_that_lie_in_any_way() -> None:
+    """Along a long dim, behind or before a short one, as it is or known only after a pass."""
+    rng = np.random.default_rng(0)
+    tall, wide, row = rng.random((1100, 3)), rng.random((5, 1100)), rng.random(1100)
+    for subscripts in ("lj,kl->jk", "lj,lk->jk", "jl,lk->kj", "jl,kl->jk"):
+        left, right = subscripts.partition("->")[0].split(",")
+        x, y = (tall if left == "lj" else tall.T.copy()), (wide if right == "kl" else wide.T.copy())
+        alike(lambda m, x, y, s=subscripts: (m.einsum(s, x, y), m.einsum(s, x * 2, y - 1)), x, y)
+    alike(
+        lambda m, x, y: (m.einsum("l,kl->k", x - x.mean(), y), m.einsum("l,kl->k", x, y * 2)),
+        row, wide,
+    )  # fmt: skip
+
+
+def test_results_that_other_results_are_made_of() -> None:
+    """Of the same strips, and of those of another pass; some are given twice, and transposed."""
+    x = np.random.default_rng(0).random((130, 140))
+
+    def f(m: Any, x: Any) -> Any:
+        y = m.exp(x)
+        total = y.sum(-1, keepdims=True)
+        return y, y / total, total, y * 2, y.T, (y / total).T
+
+    alike(f, x)
+
+
+def test_numbers_beyond_a_type() -> None:
+    """No kernel in C has them; comparisons know what they are."""
+    x = np.arange(-9000, 9000, dtype=np.int32)
+    for number in (3_000_000_000, -3_000_000_000, 1 << 70):
+        alike(lambda m, x, n=number: ((x + 1 < n) & (x > 0), x * 2 >= n), x)
+
+
 def test_shapes_of_one_element() -> None:
     """Of arrays of one element each, some without dims, every result has its own dims."""
 
