@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from gpushard.runtime.kernel_tree import (
     Call,
     Declare,
     Dim,
+    Element,
     Expr,
     First,
     For,
@@ -87,10 +88,29 @@ def program(
     results: Sequence[tuple[int, frozenset[int]]] = (),
     stack: Sequence[Array] = (),
 ) -> Program:
-    """Return a kernel; arrays hold the value whose place their names end with."""
+    """Return a kernel; arrays hold the value whose place their names end with.
+
+    Arrays that no statement declares are known everywhere.
+    """
+    used = [leaf.array for leaf in elements(body) if leaf.array.memory == "stack"]
+    stack = stack or list({x.name: x for x in used}.values())
     names = [f"{kind}{n}" for kind in "abcmt" for n in range(9)]
     values = {name: int(name[1:]) for name in names} | {"r0": max(tasks)}
-    return Program(tasks, results, LANES, stack, values, body)
+    loops = {f"r{n}": own for n, (_, own) in enumerate(results)}
+    return Program(tasks, loops, LANES, stack, values, body)
+
+
+def elements(body: Sequence[Statement]) -> Iterator[Element]:
+    """Yield the elements that statements read and write."""
+    for statement in body:
+        if isinstance(statement, Let | Set | Call):
+            yield from (x for x in statement.value.leaves() if isinstance(x, Element))
+            if isinstance(statement.target, Element):
+                yield statement.target
+        elif isinstance(statement, FullStrip):
+            yield from elements((statement.full, *statement.rest))
+        else:
+            yield from elements(getattr(statement, "body", ()))
 
 
 BOTH, NONE = frozenset({ROWS, LANES}), frozenset[int]()
@@ -174,26 +194,26 @@ def changed(kernel: Program, **fields: Any) -> Program:
 TWO = {2: Task(BOTH, NONE, frozenset({0})), 3: Task(BOTH, NONE, frozenset({2}))}
 ROW_RESULT = array("r0", IN_ROWS, memory="result")
 LANE_RESULT = array("r0", IN_LANES, memory="result")
-TO_KEEP = array("b2", IN_ROWS, IN_LANES)
+TO_KEEP = array("b2", IN_ROWS, IN_LANES, memory="scratch")
 ONE_KEPT = array("b2", IN_STRIP)
 
 DEFECTS: dict[str, tuple[Program, str]] = {
     "defined twice": (
         square(rows(strips(lanes(let(2, X), let(2, X), put(RESULT, 2, "write", 2))))),
-        "a name is defined twice",
+        "v2 is defined twice",
     ),
-    "not written": (square(rows(strips(lanes(let(2, X))))), "result 0 is written 0 times"),
+    "not written": (square(rows(strips(lanes(let(2, X))))), "r0 is written 0 times"),
     "written twice": (
         square(rows(strips(lanes(let(2, X), *[put(RESULT, 2, "write", 2)] * 2)))),
-        "result 0 is written 2 times",
+        "r0 is written 2 times",
     ),
     "written in a first turn": (
         square(rows(strips(lanes(let(2, X), First((ROWS,), (put(RESULT, 2, "write", 2),)))))),
-        "result 0 of 2 is written over",
+        "r0 of 2 is written over",
     ),
     "written for too few": (
-        changed(square(SQUARED), results=[(2, ROW)]),
-        "result 0 of 2 is written over",
+        changed(square(SQUARED), results={"r0": ROW}),
+        "r0 of 2 is written over",
     ),
     "first turn of no loop": (
         square(rows(strips(lanes(First((2,), SQUARED.body))))),
@@ -296,7 +316,7 @@ DEFECTS: dict[str, tuple[Program, str]] = {
     "kept over too few": (
         changed(
             normalized(rows(*SUMMED, strips(lanes(*USE)))),
-            tasks={**NORMALIZED, 2: Task(BOTH, LANE, frozenset({0}))},
+            tasks={**NORMALIZED, 2: Task(ROW | {2}, LANE, frozenset({0}))},
         ),
         "2 is kept over",
     ),
@@ -449,11 +469,10 @@ def test_more_stack_than_there_is() -> None:
     exact = array("b0", Dim(LANES, number(MOST_STACK // 8 - 5), "strip"))
     others = array("b1", Dim(LANES, number(5), "strip"))
     more = array("b2", Dim(LANES, number(6), "strip"))
-    beyond, scalar = array("b3", Dim(LANES, N), memory="scratch"), array("b4")
-    here = [exact, beyond, scalar]
-    for declared in (others, scalar), (others, beyond):
-        body = rows(strips(*map(Declare, declared), *SQUARED.body[0].body))
-        check(program([body], SQUARE, [(2, BOTH)], here))
+    scalar = array("b4")
+    here = [exact, scalar]
+    body = rows(strips(Declare(others), *SQUARED.body[0].body))
+    check(program([body], SQUARE, [(2, BOTH)], here))
     kernel = program([rows(Declare(more), *SQUARED.body)], SQUARE, [(2, BOTH)], here)
-    broken(kernel, f"{MOST_STACK + 8} bytes of stack")
-    broken(dataclasses.replace(kernel, stack=[*here, others]), f"{MOST_STACK + 48} bytes of stack")
+    broken(kernel, f"{MOST_STACK + 8} bytes of arrays")
+    broken(dataclasses.replace(kernel, stack=[*here, others]), f"{MOST_STACK + 48} bytes of arrays")
