@@ -520,6 +520,8 @@ def test_products_of_factors_that_lie_in_any_way() -> None:
         alike(
             lambda m, x, y, s=subscripts: (m.einsum(s, x, y) * 2, m.einsum(s, x * 2, y - 1)), x, y
         )
+    many, more = rng.random((1100, 2, 3)), rng.random((1100, 2, 4))
+    alike(lambda m, x, y: (m.einsum("lbj,lbk->bjk", x * 2, y - 1), x * 3), many, more)
     row, wide = rng.random(4000), rng.random((4000, 5))
 
     def of_passes(m: Any, x: Any, y: Any) -> Any:
