@@ -441,3 +441,10 @@ def test_anything_with_leaves_can_be_the_root(kind: str) -> None:
     both = nnx.NodeStates(graphdef, nnx.split(root, ...)[1:])
     assert len(both.states) == 1
     assert difference(nnx.from_tree(nnx.to_tree(root)), root) == ""
+
+
+def test_graphdefs_without_a_hash_are_told_apart() -> None:
+    lists = [nnx.GraphDef((["a"],)), nnx.GraphDef((["b"],)), nnx.GraphDef((["a"],), (0,))]
+    for n, graphdef in enumerate(lists):
+        assert [graphdef == other for other in lists] == [n == m for m in range(len(lists))]
+    assert lists[0] == nnx.GraphDef((["a"],)) and lists[0] != ["a"]

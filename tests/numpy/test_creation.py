@@ -487,3 +487,19 @@ def test_a_range_of_integers_is_checked_once_and_one_of_floats_each_time() -> No
         assert found.dtype == wanted.dtype and np.asarray(found).tobytes() == wanted.tobytes()
     with pytest.raises(ArgumentTypeError):
         gnp.arange(0, 3, 1, [1])
+
+
+@pytest.mark.parametrize("number", [2j, np.complex128(1 + 2j), np.complex64(1)])
+@pytest.mark.parametrize("dtype", [np.float64, np.int32])
+def test_complex_numbers_fill_no_real_array(number: Any, dtype: Any) -> None:
+    """NumPy drops what is imaginary, and warns."""
+    with pytest.raises(TypeError, match=r"fill_value=.* must be a number that (float64|int32) can"):
+        gs.numpy.full(3, number, dtype)
+
+
+@pytest.mark.parametrize("ndmin", range(5))
+def test_new_dims_come_first(ndmin: int) -> None:
+    for data in (3, [1, 2], [[1, 2, 3]]):
+        found, want = gs.numpy.array(data, ndmin=ndmin), np.array(data, ndmin=ndmin)
+        assert found.shape == want.shape
+        np.testing.assert_array_equal(np.asarray(found), want)

@@ -48,6 +48,7 @@ def test_turning(layout: str) -> None:
         lambda ns, x: ns.block([[x, x], [x, x]]),
         lambda ns, x: ns.block([x[0], x[1:].reshape(-1, *x.shape[2:])]),
         lambda ns, x: ns.block([[x], x]),
+        lambda ns, x: ns.block([x[0, :1], x[0, 0]]),
         lambda ns, x: ns.block([]),
     ]
     for call in calls:

@@ -1,6 +1,7 @@
 """Histograms and counts against NumPy's."""
 
 import math
+import types
 import warnings
 from typing import Any
 
@@ -220,3 +221,15 @@ def test_counts_of_what_is_in_range_are_not_masked() -> None:
         kernel = counting.BINCOUNT.kernel(np, (), (length, data.dtype))
         np.testing.assert_array_equal(kernel(data), np.bincount(data, minlength=length)[:length])
         assert (memory_of(kernel, data) < data.nbytes) is (length > 8)
+
+
+def test_bins_are_found_alike_on_the_host_and_elsewhere() -> None:
+    """On edges, between them, beyond them, and where there is no number."""
+    edges = np.array([-1.0, 0.0, 0.5, 0.75, 3.0])
+    x = np.array([*edges, -1.5, -0.5, 0.25, 0.6, 1.0, 2.999, 3.5, np.inf, -np.inf, np.nan])
+    elsewhere: Any = types.SimpleNamespace(minimum=np.minimum, searchsorted=np.searchsorted)
+    number, inside = counting._bin_numbers(elsewhere, x, edges)
+    with np.errstate(invalid="ignore"):
+        wanted, there = counting._bin_numbers(np, x, edges)
+    assert inside.tolist() == there.tolist() == [*[True] * 5, False, *[True] * 5, *[False] * 4]
+    assert number[inside].tolist() == wanted[inside].tolist() == [0, 1, 2, 3, 3, 0, 1, 2, 3, 3]

@@ -96,10 +96,3 @@ def test_traced_end_values() -> None:
     for ends in (np.array(3.0), np.array([1.0, 4.0])):
         traced = gs.jit(lambda x, ends: gnp.pad(x, 2, "linear_ramp", end_values=ends))
         same(traced(x, ends), np.pad(data, 2, "linear_ramp", end_values=ends), exact=False)
-
-
-@pytest.mark.parametrize("number", [2j, np.complex128(1 + 2j), np.complex64(1)])
-def test_complex_numbers_are_none_of_real_arrays(number: Any) -> None:
-    """NumPy drops what is imaginary, and warns."""
-    with pytest.raises(TypeError, match=r"constant_values=.* must be a number that float64 can"):
-        gs.numpy.pad(gs.numpy.ones(3), 1, constant_values=number)

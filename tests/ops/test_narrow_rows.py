@@ -11,6 +11,7 @@ import pytest
 import gpushard as gs
 from gpushard import testing
 from gpushard.errors import ArgumentTypeError
+from gpushard.ops import narrow
 from gpushard.ops.aval import Aval
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
@@ -150,3 +151,15 @@ def test_mapped_as_one_by_one(row: Row) -> None:
                 assert got.dtype == expected.dtype
                 value, single = (np.asarray(x).astype(complex) for x in (got[1], expected))
                 np.testing.assert_allclose(value, single, 1e-2, 1e-2)
+
+
+def test_rounded_results_go_where_they_are_wanted() -> None:
+    half = np.dtype(np.float16)
+    x, y = np.arange(1, 7, dtype=np.float32) / 3, np.full(6, 0.25, np.float32)
+    out = np.zeros(6, half)
+    assert narrow._rounding(np.add, [half])(x, y, out=out) is out
+    np.testing.assert_array_equal(out, (x + y).astype(half))
+    outs = np.zeros(6, half), np.zeros(6, half)
+    assert narrow._rounding(np.divmod, [half] * 2)(x, y, out=outs) is outs
+    for got, want in zip(outs, np.divmod(x, y), strict=True):
+        np.testing.assert_array_equal(got, want.astype(half))

@@ -531,11 +531,19 @@ def test_products_of_factors_that_lie_in_any_way() -> None:
     for subscripts in ("lj,kl->jk", "lj,lk->jk", "jl,lk->kj", "jl,kl->jk"):
         left, right = subscripts.partition("->")[0].split(",")
         x, y = (tall if left == "lj" else tall.T.copy()), (wide if right == "kl" else wide.T.copy())
-        alike(lambda m, x, y, s=subscripts: (m.einsum(s, x, y), m.einsum(s, x * 2, y - 1)), x, y)
-    alike(
-        lambda m, x, y: (m.einsum("l,kl->k", x - x.mean(), y), m.einsum("l,kl->k", x, y * 2)),
-        row, wide,
-    )  # fmt: skip
+        alike(
+            lambda m, x, y, s=subscripts: (m.einsum(s, x, y) * 2, m.einsum(s, x * 2, y - 1)), x, y
+        )
+    many, more = rng.random((1100, 2, 3)), rng.random((1100, 2, 4))
+    alike(lambda m, x, y: (m.einsum("lbj,lbk->bjk", x * 2, y - 1), x * 3), many, more)
+    row, wide = rng.random(4000), rng.random((4000, 5))
+
+    def of_passes(m: Any, x: Any, y: Any) -> Any:
+        x = x - x.mean()
+        return m.einsum("l,lk->k", x, y), m.einsum("l,l->", x, x), x
+
+    alike(of_passes, row, wide)
+    alike(lambda m, x, y: (m.einsum("lk,l->k", y, x) * 2, x * 2), row, wide)
 
 
 def test_results_that_other_results_are_made_of() -> None:
@@ -721,3 +729,26 @@ def test_kernels_read_memory_that_nobody_may_write_to() -> None:
     with testing.runtime(backend="host", host_devices=1, compiler="cc"):
         x = gs.device_put(value, may_alias=True)
         np.testing.assert_array_equal(np.asarray(gs.jit(lambda x: x * 2 + 1)(x)), value * 2 + 1)
+
+
+@pytest.mark.parametrize("compiler", ["cc", ""])
+def test_positions_in_all_of_an_array(compiler: str) -> None:
+    """Of one dim and of several, all short, and of the first of equals."""
+    rng = np.random.default_rng(0)
+    with testing.runtime(**HOST, compiler=compiler):
+        for shape in ((9,), (8, 9), (3, 1, 4, 5)):
+            value = rng.integers(0, 50, shape).astype("float64")
+            f = gs.jit(lambda x: ((x * 2).argmax(), (x - 3).argmin()))
+            found = [int(at) for at in f(gs.device_put(value))]
+            assert found == [value.argmax(), value.argmin()]
+
+
+def test_elements_lie_in_the_order_of_the_axes() -> None:
+    """Whatever their lengths: so the order of a sum depends on these alone."""
+    for shape in ((2, 3), (3, 2), (2, 2), (1, 5), (2, 1, 4)):
+        x = np.arange(float(np.prod(shape))).reshape(shape)
+        assert tiles._in_order(x) is x
+        turned = tiles._in_order(x.T)
+        strides = [step for step, n in zip(turned.strides, turned.shape, strict=True) if n > 1]
+        assert strides == sorted(strides, reverse=True)
+        np.testing.assert_array_equal(turned, x.T)
