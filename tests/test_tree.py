@@ -657,3 +657,10 @@ def test_children_by_the_name_of_jax() -> None:
 
 def test_keys_of_other_kinds_are_shown_as_they_are() -> None:
     assert tree_util.keystr((3, "x"), simple=True, separator="/") == "3/x"
+
+
+def test_cycles_are_said_to_be_through_the_innermost_container() -> None:
+    cycle: dict[str, Any] = {}
+    cycle["again"] = cycle
+    with pytest.raises(TreeError, match="through a dict"):
+        tree.flatten([([cycle],)])

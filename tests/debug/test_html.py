@@ -79,3 +79,16 @@ def test_shards_of_fewer_dims_are_drawn() -> None:
     x = gs.device_put(np.ones((8, 3)), gs.sharding.PmapSharding.default((8, 3)))
     text = x._repr_html_()
     assert text.count("<rect") == len({*x.devices()})
+
+
+@pytest.mark.parametrize("shape", [(8,), (8, 4), (8, 4, 4), (24, 4, 4)])
+def test_a_picture_has_room_for_all_of_its_blocks(shape: tuple[int, ...]) -> None:
+    mesh = Mesh(np.array(list("abcdefgh"), object), ("x",))
+    root = ET.fromstring(svg(picture(NamedSharding(mesh, P("x")), shape)))
+    left, top, wide, tall = map(float, root.attrib["viewBox"].split())
+    boxes = [x.attrib for x in root.iter() if x.tag.endswith("rect")]
+    assert boxes
+    for box in boxes:
+        x, y, width, height = (float(box[name]) for name in ("x", "y", "width", "height"))
+        assert left <= x and x + width <= left + wide
+        assert top <= y and y + height <= top + tall

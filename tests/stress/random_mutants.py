@@ -2,7 +2,7 @@
 
 `python -m tests.stress.random_mutants --count 400 --seed 1 --coverage FOLDER` draws 400 changes,
 and each is to be caught by a test. `--coverage` keeps which tests run which lines: all tests run
-once to learn that (it needs pytest-cov), the next time only those that have changed. Each change
+once to learn that, the next time only those that have changed. Each change
 is made in a process that has collected the tests, and those that run its lines run there, the
 shortest of many files first, until one fails. What these don't catch, and what cannot be changed in
 a process that runs, is made in a copy of the package, with a Python of its own, where tests run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -124,3 +125,13 @@ def test_a_kernel_without_its_function(tmp_path: Path, caplog: pytest.LogCapture
     with testing.runtime(backend="host", host_devices=2, compiler=compiler):
         gs.jit(lambda x: gnp.tanh(x * 2) + x)(gnp.asarray(VALUE))
     assert not caplog.records and list(tmp_path.rglob("*.so"))
+
+
+def test_one_line_says_why_there_is_no_kernel() -> None:
+    def said(text: bytes) -> str:
+        return compiled._reason(subprocess.CalledProcessError(1, "cc", stderr=text))
+
+    assert said(b"cannot find ld\nmore of it") == "cannot find ld"
+    assert said(b"cannot find ld") == "cannot find ld"
+    assert said(b"in function f:\nr.c:1: error: what\nr.c:2: error: that") == "r.c:1: error: what"
+    assert "status 1" in said(b"")

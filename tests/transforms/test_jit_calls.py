@@ -268,6 +268,8 @@ def test_leaks() -> None:
         kept[0] + 1
     with pytest.raises(errors.TracedValueError, match="has returned"):
         gs.jit(lambda x: x + kept[0])(gnp.ones(2))
+    with pytest.raises(errors.TracedValueError, match="has returned"):
+        gs.reshard(kept[0], gs.SingleDeviceSharding(gs.devices()[0]))
 
 
 def _two(x: Any, n: int) -> Any:
