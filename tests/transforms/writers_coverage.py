@@ -7,7 +7,8 @@ machine, and needs `pip install coverage`.
 
 Values are compared with `nest_definition` for loop nests, and with NumPy for all else. Kernels that
 are broken on purpose reach the statements that raise `BrokenKernelError`. NumPy does the kernels of
-a GPU, as `fused_loops` says. No line is excluded.
+a GPU, as `fused_loops` says; what is written in CUDA C runs on the software GPU, not here
+(`python -m tests.gpu.nest_emitter`). No line is excluded.
 """
 
 from __future__ import annotations
@@ -49,8 +50,15 @@ SHARE = 320
 PROGRAMS = range(80)
 """Seeds of programs of users."""
 
-TESTS = ("test_regions", "test_nests", "test_fused_loops", "test_compilers")
-"""Files of tests, without those of loop nests."""
+TESTS = (
+    "transforms/test_regions.py",
+    "transforms/test_nests.py",
+    "transforms/test_fused_loops.py",
+    "transforms/test_compilers.py",
+    "runtime/test_kernel_checks.py",
+    "runtime/cuda/kernels/test_fused.py",
+)
+"""Files of tests, without the loop nests among them."""
 
 
 def compare_nests() -> list[str]:
@@ -72,7 +80,7 @@ def compare_programs() -> list[str]:
 def run_tests() -> list[str]:
     """Run tests; return a text if any fails."""
     os.environ["CI"] = "1"  # hypothesis draws the same examples each time
-    paths = [str(ROOT / "tests" / "transforms" / f"{name}.py") for name in TESTS]
+    paths = [str(ROOT / "tests" / name) for name in TESTS]
     status = pytest.main(["-p", "no:xdist", "-q", "-k", "not small_nests", *paths])
     return [] if status == 0 else [f"pytest: {status!s}"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +25,7 @@ from gpushard.runtime.kernel_tree import (
     Meet,
     Point,
     Set,
+    lines_of,
 )
 from gpushard.transforms.cuda_kernels import fused_nest
 from gpushard.transforms.nests import Nest
@@ -158,3 +160,44 @@ def test_checks_know_which_statement_comes_first(kernels: list[Program]) -> None
             else:
                 assert not wrong, (first, second, program.body)
     assert min(count.values()) > 200, count
+
+
+_NAME = r"\b(?:[abptvi]|all|part)\d+\b"
+
+
+def names_not_known(text: str) -> set[str]:
+    """Return the names of values and indices that a text uses outside of where they are declared.
+
+    A text that is not whole uses "{".
+    """
+    scopes: list[set[str]] = [set()]
+    wrong: set[str] = set()
+    token = re.compile(rf"[{{}}]|(?:[\w>] |[*] const )({_NAME})(?= ?[=;[])|({_NAME})")
+    for found in token.finditer(re.sub(r"in\d+_type", "", text)):
+        declared, used = found.groups()
+        if found[0] == "{":
+            scopes.append(set())
+        elif found[0] == "}":
+            scopes.pop()
+        elif declared:
+            scopes[-1].add(declared)
+        elif not any(used in scope for scope in scopes):
+            wrong.add(used)
+    return wrong | ({"{"} if len(scopes) != 1 else set())
+
+
+def test_texts_use_names_where_they_are_declared() -> None:
+    count, scalars = 0, re.compile(r"v\d+")  # of which some are numbers that a kernel is given
+    for program in programs(some(499, 97)):
+        body = "\n".join(lines_of(program.body))
+        given = {name for name in names_not_known(body) if scalars.fullmatch(name)}
+        assert not names_not_known(body) - given, body
+        assert not {f"v{place}" for place in program.tasks} & given, body
+        lines = body.splitlines()
+        for n, line in enumerate(lines):
+            declared = re.match(rf"(?:const )?[\w<> ]+ ({_NAME})(?: = .*)?;$", line)
+            if declared:
+                count += 1
+                without = "\n".join([*lines[:n], *lines[n + 1 :]])
+                assert declared[1] in names_not_known(without), line
+    assert count > 100
