@@ -99,11 +99,6 @@ class Index(Atom):
 class CallOf(Expr):
     """A function's result; the form is its name with one hole per argument in parentheses."""
 
-    @property
-    def is_atom(self) -> bool:
-        """Calls never need parentheses."""
-        return True
-
     def __str__(self) -> str:
         return self.form.format(*self.operands)
 
