@@ -292,7 +292,7 @@ def as_result(value: Any, names: Names, frame: Frame, source: Source) -> Any:
         return mapped(value, names, frame.outer, source)
     key = id(value)
     if key in frame.not_returned:
-        return value.__copy__()
+        return copy.copy(value)
     frame.not_returned.add(key)
     return value
 

@@ -171,6 +171,7 @@ def entered(x: Any, spec: PartitionSpec, names: Sequence[Any], frame: Frame, num
     value = _placed(x, way.whole, way.whole_tiling)
     named = tuple([name for name in names if name.axes[0] in spec.all_axes()])
     value = relabel(value, way.named_tiling, way.named, inside=True)
+    frame.not_returned.add(id(value))
     return mapped(value, outer + named, frame, source)
 
 

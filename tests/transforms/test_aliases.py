@@ -187,3 +187,12 @@ def test_results_live_on_where_arguments_are_donated(name: str, body: str) -> No
         made = gs.tree.leaves(DONATING[name](BODIES[body])(*args))
         assert args[0].is_deleted()
         check_apart(made, 0)
+
+
+def test_results_that_are_arguments_are_live_arrays() -> None:
+    mesh = gs.make_mesh((8,), ("x",))
+    x = gs.device_put(np.arange(8.0), gs.NamedSharding(mesh, P()))
+    for f in (gs.vmap(lambda v: v), gs.shard_map(lambda v: v, mesh, P(), P())):
+        y, z = gs.jit(f)(x), f(x)
+        assert any(y is each for each in gs.live_arrays())
+        assert any(z is each for each in gs.live_arrays())
