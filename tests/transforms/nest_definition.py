@@ -24,11 +24,12 @@ def compute(nest: Nest, operands: Sequence[Any], lengths: Sequence[int]) -> list
     """Compute the results of a nest for blocks of operands, whose loops have such lengths."""
     first = len(nest.loads)
     known: dict[tuple[int, tuple[int, ...]], Any] = {}
+    loops = [sorted(nest.loops(place)) for place in range(first + len(nest.ops))]
 
     def value(place: int, index: Index) -> Any:
         if place < first:
             return _element(nest, operands, place, index)
-        key = place, tuple(index[loop] for loop in sorted(nest.loops(place)))
+        key = place, tuple([index[loop] for loop in loops[place]])
         if key not in known:
             known[key] = _operation(nest.ops[place - first], index, lengths, value)
         return known[key]
@@ -48,7 +49,7 @@ def _element(nest: Nest, operands: Sequence[Any], place: int, index: Index) -> A
     load = nest.loads[place]
     pairs = zip(load.dims, load.starts, strict=True)
     return operands[load.operand][
-        tuple(start + (0 if loop is None else index[loop]) for loop, start in pairs)
+        tuple([start + (0 if loop is None else index[loop]) for loop, start in pairs])
     ]
 
 

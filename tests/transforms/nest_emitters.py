@@ -14,6 +14,7 @@ import concurrent.futures
 import contextlib
 import ctypes
 import dataclasses
+import functools
 import os
 import subprocess
 import sys
@@ -115,25 +116,39 @@ class _ExactScratch:
 
 def problem(case: Case, nest: Nest, emitter: str, kernel: Any) -> str | None:
     """Say what a kernel gives that the definition does not; None if there is nothing."""
-    for lengths in nest_families.lengths_of(case, nest):
+    for lengths, operands, wanted in _blocks(case):
         blocks = []
-        for block in nest_families.operands_of(case, nest, lengths):
+        for block in operands:
             own = fresh(block.shape, block.dtype)
             own[...] = block
             blocks.append(own)
         with np.errstate(all="ignore"), small_steps(case, nest):
-            if 0 in lengths:  # of such a block nobody reads results
-                if is_of_nothing(nest, lengths):
-                    _call(kernel, blocks, nest, lengths)
-                continue
-            wanted = nest_definition.compute(nest, blocks, lengths)
-            results = _call(kernel, blocks, nest, lengths)
-        for n, (got, want) in enumerate(zip(results, wanted, strict=True)):
+            if wanted is not None or is_of_nothing(nest, lengths):
+                results = _call(kernel, blocks, nest, lengths)
+        for n, want in enumerate(wanted or ()):
+            got = results[n]
             rough = 1e-4 if got.dtype == np.float32 else 1e-9
             if not np.allclose(got, want, rough, rough, equal_nan=True):
                 pair = f"{got.tolist()} != {want.tolist()}"
                 return f"{emitter}, lengths {lengths}, result {n}: {pair}"
     return None
+
+
+@functools.lru_cache(maxsize=BATCH)
+def _blocks(case: Case) -> list[tuple[Sequence[int], list[Any], list[Any] | None]]:
+    """Return (lengths of loops, operands, results by the definition) of each block of a case.
+
+    Of a block of nothing there are no results: nobody reads them.
+    """
+    nest = nest_families.nest_of(case)
+    assert nest is not None
+    blocks = []
+    for lengths in nest_families.lengths_of(case, nest):
+        operands = nest_families.operands_of(case, nest, lengths)
+        with np.errstate(all="ignore"):
+            wanted = None if 0 in lengths else nest_definition.compute(nest, operands, lengths)
+        blocks.append((lengths, operands, wanted))
+    return blocks
 
 
 def is_of_nothing(nest: Nest, lengths: Sequence[int]) -> bool:
