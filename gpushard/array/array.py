@@ -11,7 +11,7 @@ import numpy as np
 from gpushard.array.assignment import assign, renew
 from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.array.conversions import Conversions
-from gpushard.array.data import Data, Handle, KnownShards, Turned, is_gone, shard_of
+from gpushard.array.data import Data, Handle, KnownShards, Turned, is_gone, handle, shard_of
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
 from gpushard.array.methods import Methods
 from gpushard.array.pickling import rebuild
@@ -415,13 +415,15 @@ class ConcreteArray(Handle, Array, Concrete):
 
     def _unlisted_copy(self) -> Array:
         """Return another handle on the same memory, which `live_arrays` does not list."""
-        own = self._data
-        if type(own) is Turned:
-            return self._handle(own, self._sharding, registered=False)
-        own = self._held()
-        data = Data(own.buffer, own.runtime)
-        data.host, data.furthest = own.host, own.furthest
-        return self._handle(data, self._sharding, registered=False)
+        data = self._data
+        if type(data) is not Turned:
+            own = self._held()
+            data = Data(own.buffer, own.runtime)
+            data.host, data.furthest = own.host, own.furthest
+        return handle(
+            type(self), data, self._shape, self._dtype, self._sharding, self._committed,
+            self._weak_type,
+        )  # fmt: skip
 
     def __deepcopy__(self, memo: Any) -> Array:
         return self.__copy__()

@@ -12,9 +12,9 @@ from tests.share import some
 from tests.stress import mutations
 from tests.stress.programs import run_many
 
-COUNT = some(1_200, 20_000)
+COUNT = some(800, 20_000)
 
-SHARE = 10
+SHARE = 15
 """Of how many disabled places one is taken."""
 
 
