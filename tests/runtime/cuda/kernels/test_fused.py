@@ -163,7 +163,7 @@ def test_checks_know_which_statement_comes_first(kernels: list[Program]) -> None
     assert min(count.values()) > 200, count
 
 
-_NAME = r"\b(?:[abptvi]|all|part)\d+\b"
+_NAME = r"\b(?:[abptvi]|all|from|part|to)\d+\b"
 
 
 def names_not_known(text: str) -> set[str]:
