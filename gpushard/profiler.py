@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
+from gpushard.cache import hold_while_forking
 from gpushard.errors import ArgumentError, ArgumentTypeError
 
 __all__ = [
@@ -65,6 +66,7 @@ class _Recording:
 
 _recording: _Recording | None = None
 _lock = threading.Lock()
+hold_while_forking(_lock)
 
 
 class TraceAnnotation(contextlib.ContextDecorator):

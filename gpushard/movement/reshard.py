@@ -44,7 +44,7 @@ def _plan(
         destination,
         piece or identity(source.shape),
         itemsize,
-        max(root_nbytes, default=0),
+        *root_nbytes,  # of the one source, where that is known
         relay_bytes=settings.relay_bytes,
         engine_bytes=None if readable else settings.engine_bytes,
     )

@@ -107,6 +107,20 @@ def test_submission_never_waits_for_the_source(mode: str, domains: int) -> None:
         assert in_use(runtime) == [0] * 8
 
 
+@in_some_domains
+@in_every_mode
+def test_one_source_that_is_there_is_not_all_of_them(mode: str, domains: int) -> None:
+    with testing.runtime(host_domains=domains, **MODES[mode]):
+        for held in range(2):
+            parts = [put(DATA, P("x", "y")), put(-DATA, P("y"))]
+            gs.block_until_ready(parts)
+            parts[held], gate = testing.gated(parts[held])
+            joined = np.concatenate(parts)
+            assert not joined.is_ready()
+            gate.open()
+            assert np.array_equal(np.asarray(joined), np.concatenate([DATA, -DATA]))
+
+
 @in_every_mode
 def test_sources_may_go_before_they_are_read(mode: str) -> None:
     """Memory freed under pending copies is overwritten only after they have run."""

@@ -227,6 +227,16 @@ def test_kinds() -> None:
     assert type(nnx.clone(m).v) is Mine and list(nnx.state(m, Mine)) == ["v"]
 
 
+@pytest.mark.parametrize("kind", [nnx.Variable, nnx.Param, nnx.BatchStat, nnx.RngKey])
+def test_every_kind_is_a_pytree(kind: Any) -> None:
+    v = kind(VALUE, unit="m")
+    (leaf,) = gs.tree.leaves(v)
+    assert leaf is v.value
+    made = gs.jit(lambda v: gs.tree.map(lambda x: 2 * x, v))(v)
+    assert type(made) is kind and made.unit == "m"
+    assert np.array_equal(made.value, 2 * VALUE)
+
+
 def test_variables_and_states_are_pytrees() -> None:
     state = nnx.State({"a": {1: nnx.Param(gnp.ones(2)), 0: gnp.zeros(2)}})
     doubled = gs.jit(lambda s: gs.tree.map(lambda x: 2 * x, s))(state)

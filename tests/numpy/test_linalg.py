@@ -22,6 +22,7 @@ from gpushard.errors import (
 )
 from tests.numpy.compare import put
 from tests.numpy.matrices import ONE_RUNTIME, Eigenvalues, agree, close, definite, numbers
+from tests.traffic import received
 
 la = gs.numpy.linalg
 pytestmark = [pytest.mark.usefixtures("domains"), ONE_RUNTIME]
@@ -195,6 +196,18 @@ def test_columns_of_right_sides_stay_where_they_are() -> None:
     assert la.inv(put(numbers((8, 3, 3)), "x")).sharding.spec == gs.P("x")
     assert la.inv(put(numbers((8, 8)), "x")).sharding.spec == gs.P("x")
     assert la.inv(put(numbers((8, 8)), "x"), out_sharding=gs.P("y")).sharding.spec == gs.P("y")
+
+
+@pytest.mark.parametrize("lead", [(), (3,), (2, 3)])
+def test_columns_of_right_sides_are_not_moved(lead: tuple[int, ...]) -> None:
+    with testing.runtime(host_devices=8, host_domains=8) as runtime:
+        a, b = (
+            put(numbers((*lead, 4, 4))),
+            put(numbers((*lead, 4, 16)), *(None,) * len(lead), None, "x"),
+        )
+        before = dict(runtime.backend.traffic)
+        la.solve(a, b).block_until_ready()
+        assert received(runtime, before) == 0
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,18 @@ def test_matrices_and_vectors() -> None:
     same(gnp.matrix_transpose(x), np.matrix_transpose(a))
 
 
+OF_TWO = ["outer", "vdot", "vecdot", "kron", "polyadd", "polysub", "polymul"]
+
+
+@pytest.mark.parametrize("name", OF_TWO)
+def test_either_of_two_arrays_may_be_on_the_host(name: str) -> None:
+    a, b = value((4,), "d", "a"), value((4,), "d", "b")
+    expected = getattr(np, name)(a, b)
+    function = getattr(gnp, name)
+    for operands in ((put(a), b), (put(a), b.tolist()), (a, put(b)), (a.tolist(), put(b))):
+        same(function(*operands), expected, exact=False)
+
+
 EINSUMS: list[tuple[str, list[tuple[int, ...]]]] = [
     ("ij,jk->ik", [(5, 6), (6, 3)]),
     ("ij,jk", [(5, 6), (6, 3)]),

@@ -43,15 +43,18 @@ def new_stream(name="own"):
 """
 
 
-def run(script, code=0, errors=""):
-    """Run a script, and return its lines; by default it must end well and print no error."""
+def run(script, code=0, errors="", first=""):
+    """Run a script, and return its lines; by default it must end well and print no error.
+
+    What is to run `first` does so before gpushard is imported.
+    """
     done = subprocess.run(
         [
             sys.executable,
             "-W",
             "ignore::DeprecationWarning",
             "-c",
-            _PRELUDE + textwrap.dedent(script),
+            textwrap.dedent(first) + _PRELUDE + textwrap.dedent(script),
         ],
         capture_output=True,
         text=True,

@@ -336,3 +336,49 @@ def test_a_fork_while_another_thread_changes_every_cache():
         thread.join()
         join(pid)
     """)
+
+
+def test_no_lock_of_a_module_is_with_another_thread_while_the_process_forks():
+    """Each is held by the thread that forks, at last, or new in the child."""
+    first = """
+        import os
+
+        held = {}
+
+        def look():  # registered first, runs last
+            for name, lock in locks().items():
+                held[name] = getattr(lock, "_is_owned", getattr(lock, "locked", None))()
+
+        os.register_at_fork(before=look)
+    """
+    run_forking(
+        """
+        import contextlib, importlib, pkgutil
+
+        KINDS = type(threading.Lock()), type(threading.RLock())
+
+        def locks():
+            return {
+                (module, name): value
+                for module in [module for module in sys.modules if module.startswith("gpushard.")]
+                for name, value in vars(sys.modules[module]).items()
+                if isinstance(value, KINDS)
+            }
+
+        for module in pkgutil.walk_packages(gs.__path__, "gpushard."):
+            if not module.name.endswith("__main__"):
+                with contextlib.suppress(ImportError):  # of libraries that are not there
+                    importlib.import_module(module.name)
+
+        before = locks()
+
+        def child():
+            kept = [name for name, lock in locks().items() if lock is before[name]]
+            assert all(held[name] for name in kept), held
+            assert all(lock.acquire(blocking=False) for lock in locks().values())
+
+        assert {module for module, _ in before} >= {"gpushard.nnx.rngs", "gpushard.profiler"}
+        join(fork(child))
+        """,
+        first=first,
+    )

@@ -99,6 +99,31 @@ def test_a_strand_that_waits_occupies_no_worker():
         rt.devices[1].synchronize()
 
 
+def test_a_strand_that_has_waited_is_called_once():
+    """A worker that came to it once more would run its next item beside the one that runs."""
+    with runtime(host_devices=3, host_workers=2) as rt:
+        first, second, third = (device.stream for device in rt.devices)
+        begun, gate, goes_on, ends, looked = (threading.Event() for _ in range(5))
+        awaited, ran = claim(rt), []
+        submit(rt, first, lambda: (begun.set(), gate.wait()), writes=[awaited.memory])
+        begun.wait()
+        submit(rt, second, lambda: (goes_on.set(), ends.wait()), [awaited.memory])
+        submit(rt, second, lambda: ran.append(looked.is_set()))
+        while not rt.backend.workers._strands[first].parked:
+            gate.wait(0.001)
+        gate.set()
+        goes_on.wait()
+        for _ in range(2):
+            submit(rt, first, lambda: None)
+        rt.devices[0].synchronize()
+        submit(rt, third, looked.set)
+        looked.wait()  # the other worker has taken whatever came before that
+        assert ran == []
+        ends.set()
+        rt.devices[1].synchronize()
+        assert ran == [True]
+
+
 def test_a_failure_travels_through_data_and_stops_nothing_else():
     with runtime(host_devices=2) as rt:
         bad, copy, fine = (claim(rt) for _ in range(3))

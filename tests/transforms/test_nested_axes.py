@@ -136,6 +136,11 @@ def test_dims_of_several_vmaps_and_a_constraint(mesh: gs.Mesh) -> None:
     made = f(cube)
     equal(made, np.stack([[defined(v) for v in rows] for rows in cube]))
     assert made.sharding.spec.axes(0) == ("x",)
+    for names, axes in ((("x", None), [("x",), ()]), ((None, "x"), [(), ("x",)])):
+        first, second = names
+        made = gs.vmap(gs.vmap(inner(mesh), spmd_axis_name=second), spmd_axis_name=first)(cube)
+        equal(made, np.stack([[defined(v) for v in rows] for rows in cube]))
+        assert [made.sharding.spec.axes(dim) for dim in range(2)] == axes
     whole = gs.NamedSharding(mesh, P("z"))
     made = gs.vmap(lambda v: lax.with_sharding_constraint(v * 2, whole), spmd_axis_name="x")(MATRIX)
     equal(made, MATRIX * 2)

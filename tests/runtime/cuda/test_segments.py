@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import gpushard as gs
-from tests.runtime.cuda.test_launched import cuda
+from tests.runtime.cuda.test_launched import cuda, split
 
 VALUE = np.tile(np.arange(144.0).reshape(24, 6), (40, 4))
 
@@ -26,6 +26,15 @@ def test_launches_at_the_same_addresses_become_a_graph() -> None:
         for _ in range(4):
             assert np.array_equal(np.asarray(f(x)), chain(VALUE))
         assert driver.calls["capture"] == 1 and driver.calls["launch_graph"] >= 2
+
+
+def test_shards_on_partitions_are_parts_of_what_each_launch_makes() -> None:
+    with cuda(partitions=4) as (_, driver):
+        f = gs.jit(chain)
+        x = split(VALUE)
+        for _ in range(4):
+            assert np.array_equal(np.asarray(f(x)), chain(VALUE))
+        assert driver.calls["launch_graph"]
 
 
 def test_what_launches_read_stays_until_they_have_read_it() -> None:

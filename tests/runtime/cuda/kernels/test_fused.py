@@ -32,6 +32,7 @@ from gpushard.transforms.nests import Nest
 from tests.gpu import nest_emitter
 from tests.share import some
 from tests.transforms import nest_emitters, nest_families
+from tests.transforms.test_cuda_kernels import nest as nest_of_sums
 
 
 def program_of(nest: Nest) -> Program | None:
@@ -162,7 +163,7 @@ def test_checks_know_which_statement_comes_first(kernels: list[Program]) -> None
     assert min(count.values()) > 200, count
 
 
-_NAME = r"\b(?:[abptvi]|all|part)\d+\b"
+_NAME = r"\b(?:[abptvi]|all|from|part|to)\d+\b"
 
 
 def names_not_known(text: str) -> set[str]:
@@ -201,3 +202,11 @@ def test_texts_use_names_where_they_are_declared() -> None:
                 without = "\n".join([*lines[:n], *lines[n + 1 :]])
                 assert declared[1] in names_not_known(without), line
     assert count > 100
+
+
+def test_what_is_made_of_values_and_of_their_sum_comes_when_the_sum_is_complete() -> None:
+    """Values, their sums over one short loop, products of both, and the sum of these."""
+    ops = [((0, 2.0), (0, 1, 2), ()), ((1,), (0, 1), (2,)), ((1, 2), (0, 1, 2), ())]
+    program = program_of(nest_of_sums((300, 5, 7), [(0, 1, 2)], [*ops, ((3,), (0,), (1, 2))], 4))
+    assert program is not None
+    check(program)
