@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,15 +19,6 @@ from gpushard.transforms import jit as tracing
 from tests.share import some
 
 TURNS = some(8, 200)
-
-
-@pytest.fixture(autouse=True)
-def all_objects() -> Iterator[None]:
-    """Let the collector see everything, which other tests spare it."""
-    gc.unfreeze()
-    yield
-    gc.collect()
-    gc.freeze()
 
 
 class Model(nnx.Module):
