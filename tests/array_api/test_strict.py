@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 import gpushard as gs
 from tests.array_api import calls
 from tests.array_api.calls import ALL, COMPLEX, INTEGERS, NUMBERS, ORDERED, REAL, Call
+from tests.share import some
 
 strict = pytest.importorskip(
     "array_api_strict", reason="array-api-strict is not installed: pip install 'gpushard[test]'"
@@ -150,7 +151,7 @@ def test_random_calls_give_what_the_standard_says(name: str) -> None:
     split = 0
 
     @settings(
-        max_examples=12,
+        max_examples=some(8, 12),
         deadline=None,
         derandomize=True,
         database=None,

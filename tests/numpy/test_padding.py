@@ -35,7 +35,7 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("dtype", some(["b", "f", "D"], ["b", "l", "f", "d", "D", "H"]))
+@pytest.mark.parametrize("dtype", some(["b", "f"], ["b", "l", "f", "d", "D", "H"]))
 @pytest.mark.parametrize("form", FORMS)
 def test_modes(form: str, dtype: str) -> None:
     mode, options = FORMS[form]

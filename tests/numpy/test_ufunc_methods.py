@@ -13,6 +13,7 @@ import gpushard as gs
 from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
 from tests.numpy.compare import LAYOUTS, put, same
 from tests.numpy.matrices import ONE_RUNTIME
+from tests.share import some
 
 gnp = gs.numpy
 pytestmark = [pytest.mark.usefixtures("domains"), ONE_RUNTIME]
@@ -67,7 +68,7 @@ FORMS: dict[str, Callable[[Any, Any], Any]] = {
 @pytest.mark.parametrize("name", UFUNCS)
 def test_methods(name: str, form: str) -> None:
     theirs, call = getattr(np, name), FORMS[form]
-    for dtype in UFUNCS[name]:
+    for number, dtype in enumerate(UFUNCS[name]):
         data = np.random.default_rng(3).integers(1, 4, (5, 3)).astype(dtype)
         if name == "divide" and dtype == "l" and form == "reduce dtype":
             continue  # quotients are no integers
@@ -76,12 +77,11 @@ def test_methods(name: str, form: str) -> None:
         with np.errstate(all="ignore"):
             expected = call(theirs, data)
         x = put(data, "x", "y")
-        for found in (
-            call(theirs, x),
-            call(getattr(gnp, name), x),
-            gs.jit(lambda x: call(getattr(gnp, name), x))(x),
-        ):
-            same(found, expected, exact=False)
+        function = getattr(gnp, name)
+        same(call(theirs, x), expected, exact=False)
+        same(call(function, x), expected, exact=False)
+        if some(number == 0, True):
+            same(gs.jit(lambda x, f=function: call(f, x))(x), expected, exact=False)
 
 
 @pytest.mark.parametrize("name", ["add", "multiply", "bitwise_xor", "logical_or", "gcd", "fmin"])
