@@ -324,6 +324,53 @@ def test_a_stencil_copies_no_block(compiler: str, domains: int) -> None:
         np.testing.assert_array_equal(np.asarray(compiled(x)), stencil(value))
 
 
+@pytest.mark.parametrize("starts", [(0, 1), (0, 5), (2, 3), (3, 3), (4, 1)])
+@pytest.mark.parametrize("compiler", ["cc", ""])
+def test_halos_have_no_more_rows_than_results_need(compiler: str, starts: Any) -> None:
+    """Each device but the last has 100 rows, and lacks those beyond that its last results need."""
+    value, (one, two) = np.random.default_rng(0).random((600, 130), np.float32), starts
+    least, most = min(starts), max(starts)
+
+    def f(x: Any, scale: Any) -> Any:
+        return x[one : one + 595] * scale + x[two : two + 595]
+
+    with testing.runtime(**HOST, compiler=compiler):
+        mesh = gs.make_mesh((6,), ("x",))
+        x = gs.device_put(value, gs.NamedSharding(mesh, P("x")))
+        scale = gs.device_put(value[0], gs.NamedSharding(mesh, P()))
+        compiled = gs.jit(f).lower(x, scale).compile()
+        rows = most + (most - least)  # `most` results, and the rows that the last of them needs
+        assert compiled.memory_analysis().temp_size_in_bytes == 5 * rows * value[0].nbytes
+        np.testing.assert_array_equal(np.asarray(compiled(x, scale)), f(value, value[0]))
+
+
+READ_IN_PLACE: dict[str, Callable[[Any], Any]] = {
+    "all": lambda x: x * 2 + 1,
+    "transposed": lambda x: x.T * 2 + 1,
+    "new dims": lambda x: x[None, :, None] * 2 + 1,
+    "other new dims": lambda x: x.reshape(-1, 1, x.shape[1]) * 2 + 1,
+    "part of what is whole": lambda x: x[:, 2:-3] * 2 + 1,
+    "some parts of what is whole": lambda x: x[:, 2:-3] * 2 + x[:, 4:-1],
+    "copies of a column": lambda x: gnp.broadcast_to(x[:, :1], x.shape) * x + 1,
+}
+"""Functions of arrays that devices have where the results need them."""
+
+
+@pytest.mark.parametrize("compiler", ["cc", ""])
+@pytest.mark.parametrize("name", READ_IN_PLACE)
+def test_what_lies_where_it_is_needed_is_not_copied(name: str, compiler: str) -> None:
+    f, value = READ_IN_PLACE[name], np.random.default_rng(0).random((131, 140))
+    with testing.runtime(**HOST, host_domains=6, compiler=compiler):
+        mesh = gs.make_mesh((6,), ("x",))
+        for spec in (P(), P("x")):
+            x = gs.device_put(value, gs.NamedSharding(mesh, spec))
+            compiled = gs.jit(f).lower(x).compile()
+            (step,) = compiled._executable.steps
+            assert len(step.members) == 2
+            assert compiled.memory_analysis().temp_size_in_bytes == 0
+            np.testing.assert_array_equal(np.asarray(compiled(x)), np.asarray(f(x)))
+
+
 @pytest.mark.parametrize("domains", [1, 2, 6])
 def test_parts_that_are_far_apart_are_cut_out_each(domains: int) -> None:
     value = np.random.default_rng(0).random(60_000)
@@ -643,6 +690,23 @@ OPERANDS: dict[str, tuple[Callable[..., Any], Sequence[Any], Sequence[P]]] = {
     ),
     "parts that are far apart": (lambda m, x: x[:9] * x[-9:] * 2, [TABLE], [P("x")]),
     "parts along a diagonal": (lambda m, x: x[:-9, :-9] * x[9:, 9:] * 2, [TABLE], [P("x")]),
+    "a row of a part": (lambda m, x: x[3] * 2 + 1, [TABLE], [P("x")]),
+    "a row of a value": (lambda m, x: (x * 2)[3:4] + x * 2, [TABLE], [P("x")]),
+    "dims of other lengths": (
+        lambda m, x: ((x * 2).reshape(140, 132) * 3 + 1, x.reshape(132, 1, 2, 70) - x[0, 0] * 2),
+        [TABLE], [P("x")],
+    ),
+    "copies of rows": (lambda m, x: m.broadcast_to(x[:1] * 2, (9, 140)) * 3 + 1, [TABLE], [P()]),
+    "a short dim that is split": (
+        lambda m, x: (x * 2, (x * 2).sum(-1) * 3, x - (x * 2).max(-1, keepdims=True)),
+        [TABLE[:, :6]], [P(None, "x")],
+    ),
+    "a short dim in front of a long one": (
+        lambda m, x: (x - x.sum(1, keepdims=True)) * 2, [np.stack([TABLE] * 5, 1)], [P("x")]
+    ),
+    "sums of what all have, next to what is split": (
+        lambda m, x, y: (x * 2 + y, (x * 2).sum(0)), [TABLE, TABLE[::-1]], [P(), P("x")]
+    ),
 }  # fmt: skip
 
 
@@ -717,7 +781,11 @@ def test_parts_of_stencils_read_other_arrays(
             gs.device_put(value, gs.NamedSharding(mesh, P("x") if value.ndim > 1 else P()))
             for value in values
         ]
-        for g in (f, lambda *xs: f(*xs)[0], lambda *xs: [f(*xs)[0], f(*xs)[1].T * 2]):
+
+        def turned(x: Any, y: Any, scale: Any) -> list[Any]:
+            return [f(x[:140], y[:140], scale)[0] * y.T[1:139, :140]]
+
+        for g in (f, lambda *xs: f(*xs)[0], lambda *xs: [f(*xs)[0], f(*xs)[1].T * 2], turned):
             found, wanted = gs.tree.leaves(gs.jit(g)(*xs)), gs.tree.leaves(g(*values))
             for got, want in zip(found, wanted, strict=True):
                 np.testing.assert_allclose(np.asarray(got), want, rtol=1e-12)
