@@ -351,7 +351,13 @@ READ_IN_PLACE: dict[str, Callable[[Any], Any]] = {
     "other new dims": lambda x: x.reshape(-1, 1, x.shape[1]) * 2 + 1,
     "part of what is whole": lambda x: x[:, 2:-3] * 2 + 1,
     "some parts of what is whole": lambda x: x[:, 2:-3] * 2 + x[:, 4:-1],
+    "part of a part": lambda x: x[:, 2:-3][:, 4:-1] * 2 + 1,
+    "a column, by a step": lambda x: x[:, 3:4:2] * x + 1,
     "copies of a column": lambda x: gnp.broadcast_to(x[:, :1], x.shape) * x + 1,
+    "a value transposed": lambda x: (x * 2).T + 1,
+    "new dims of a value": lambda x: (x * 2)[None, :, None] + 1,
+    "fewer dims of a value": lambda x: (x[:, None] * 2)[:, 0] + 1,
+    "other new dims of a value": lambda x: (x * 2).reshape(-1, 1, x.shape[1]) + 1,
 }
 """Functions of arrays that devices have where the results need them."""
 
@@ -369,6 +375,60 @@ def test_what_lies_where_it_is_needed_is_not_copied(name: str, compiler: str) ->
             assert len(step.members) == 2
             assert compiled.memory_analysis().temp_size_in_bytes == 0
             np.testing.assert_array_equal(np.asarray(compiled(x)), np.asarray(f(x)))
+
+
+def view_of(m: Any, x: Any, how: Sequence[tuple[str, int, int, int]]) -> Any:
+    """Return a part of an array, with its dims in another order, fewer of them, or more."""
+    for name, a, b, c in how:
+        dim = a % max(1, x.ndim)
+        n = x.shape[dim] if x.ndim else 0
+        index = (slice(None),) * dim
+        if name == "part" and n:
+            x = x[(*index, slice(b % n, b % n + 1 + c % n, 1 + (b + c) % 2))]
+        elif name == "row" and n:
+            x = x[(*index, b % n)]
+        elif name == "new":
+            x = x[(*index, None)]
+        elif name == "turned":
+            x = x.T
+        elif name == "squeezed":
+            x = x.squeeze()
+        elif name == "copies" and n == 1:
+            x = m.broadcast_to(x, (*x.shape[:dim], 3, *x.shape[dim + 1 :]))
+    return x
+
+
+VIEWS = st.lists(
+    st.tuples(
+        st.sampled_from(["part", "part", "row", "new", "turned", "squeezed", "copies"]),
+        st.integers(0, 3), st.integers(0, 9), st.integers(0, 9),
+    ),
+    min_size=1, max_size=4,
+)  # fmt: skip
+
+
+@examples(100)
+@given(VIEWS, st.sampled_from([P(), P("x"), P("x", "y"), P(None, "y")]))
+@example([("row", 0, 3, 0)], P("x"))
+@example([("part", 0, 2, 8), ("part", 0, 1, 9)], P())
+@example([("part", 1, 1, 2)], P())
+def test_views_of_operands_and_of_values(how: Any, spec: P) -> None:
+    """Parts of parts, in any order of dims: next to all of the array, where shapes allow it."""
+    value = np.arange(12.0 * 10).reshape(12, 10)
+
+    def f(x: Any, m: Any) -> list[Any]:
+        y = x * 2
+        seen, wide = view_of(m, y, how), view_of(m, x, how)
+        try:
+            np.broadcast_shapes(seen.shape, y.shape)
+        except ValueError:
+            return [seen * 3 + 1, wide * 2 - 1, y + 1]
+        return [seen * 3 + 1, wide * 2 - 1, seen + y]
+
+    with testing.runtime(**HOST, compiler=""):
+        x = gs.device_put(value, gs.NamedSharding(gs.make_mesh((3, 2), ("x", "y")), spec))
+        for found, want in zip(gs.jit(lambda x: f(x, gnp))(x), f(value, np), strict=True):
+            np.testing.assert_array_equal(np.asarray(found), want)
 
 
 @pytest.mark.parametrize("domains", [1, 2, 6])
@@ -691,12 +751,16 @@ OPERANDS: dict[str, tuple[Callable[..., Any], Sequence[Any], Sequence[P]]] = {
     "parts that are far apart": (lambda m, x: x[:9] * x[-9:] * 2, [TABLE], [P("x")]),
     "parts along a diagonal": (lambda m, x: x[:-9, :-9] * x[9:, 9:] * 2, [TABLE], [P("x")]),
     "a row of a part": (lambda m, x: x[3] * 2 + 1, [TABLE], [P("x")]),
+    "one of two columns": (lambda m, x: ((x * 2)[:, 1] + 1, x * 2), [TABLE[:, :2]], [P("x")]),
     "a row of a value": (lambda m, x: (x * 2)[3:4] + x * 2, [TABLE], [P("x")]),
     "dims of other lengths": (
         lambda m, x: ((x * 2).reshape(140, 132) * 3 + 1, x.reshape(132, 1, 2, 70) - x[0, 0] * 2),
         [TABLE], [P("x")],
     ),
     "copies of rows": (lambda m, x: m.broadcast_to(x[:1] * 2, (9, 140)) * 3 + 1, [TABLE], [P()]),
+    "copies of an array": (
+        lambda m, x, y: m.broadcast_to(x * 2, (132, 140)) * y + 1, [TABLE[0], TABLE], [P(), P("x")]
+    ),
     "a short dim that is split": (
         lambda m, x: (x * 2, (x * 2).sum(-1) * 3, x - (x * 2).max(-1, keepdims=True)),
         [TABLE[:, :6]], [P(None, "x")],
