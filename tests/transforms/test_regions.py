@@ -344,6 +344,22 @@ def test_halos_have_no_more_rows_than_results_need(compiler: str, starts: Any) -
         np.testing.assert_array_equal(np.asarray(compiled(x, scale)), f(value, value[0]))
 
 
+@pytest.mark.parametrize("compiler", ["cc", ""])
+@pytest.mark.parametrize("shape", [(300, 130), (300, 10, 13)])
+def test_stencils_along_several_dims_that_are_split(shape: Any, compiler: str) -> None:
+    """Halos are of rows alone: where columns are lacking, too, blocks are copied."""
+    value = np.random.default_rng(0).random(shape)
+
+    def f(x: Any) -> Any:
+        return x[:-1, :-1] * 2 + x[1:, 1:]
+
+    with testing.runtime(**HOST, compiler=compiler):
+        mesh = gs.make_mesh((3, 2), ("x", "y"))
+        for spec in (P("x", "y"), P("y", "x"), P(None, "x")):
+            x = gs.device_put(value, gs.NamedSharding(mesh, spec))
+            np.testing.assert_array_equal(np.asarray(gs.jit(f)(x)), f(value))
+
+
 READ_IN_PLACE: dict[str, Callable[[Any], Any]] = {
     "all": lambda x: x * 2 + 1,
     "transposed": lambda x: x.T * 2 + 1,
