@@ -845,27 +845,29 @@ def test_reductions_of_mapped_values_that_have_a_place(compiler: str) -> None:
 def test_parts_of_stencils_read_other_arrays(
     compiler: str, inline_bytes: int, domains: int
 ) -> None:
-    """Some have no rows, so that all parts read the same; a transposed result has no parts."""
+    """Some have no rows, so that all parts read the same; what is transposed has no parts."""
 
-    def f(x: Any, y: Any, scale: Any) -> list[Any]:
+    def f(x: Any, y: Any, scale: Any, z: Any) -> list[Any]:
         around = (x[1:-1] + x[2:] + x[:-2]) * scale
-        return [around, around + y[1:-1]]
+        return [around, around + y[1:-1], around * z.T]
 
     rng = np.random.default_rng(0)
-    values = [rng.random((600, 140)), rng.random((600, 140)), rng.random(140)]
+    shapes = (600, 140), (600, 140), (140,), (140, 598)
+    values, specs = [rng.random(shape) for shape in shapes], (P("x"), P("x"), P(), P(None, "x"))
     with testing.runtime(
         **HOST, host_domains=domains, compiler=compiler, inline_bytes=inline_bytes
     ):
         mesh = gs.make_mesh((6,), ("x",))
         xs = [
-            gs.device_put(value, gs.NamedSharding(mesh, P("x") if value.ndim > 1 else P()))
-            for value in values
+            gs.device_put(value, gs.NamedSharding(mesh, spec))
+            for value, spec in zip(values, specs, strict=True)
         ]
-
-        def turned(x: Any, y: Any, scale: Any) -> list[Any]:
-            return [f(x[:140], y[:140], scale)[0] * y.T[1:139, :140]]
-
-        for g in (f, lambda *xs: f(*xs)[0], lambda *xs: [f(*xs)[0], f(*xs)[1].T * 2], turned):
+        for g in (
+            lambda *xs: f(*xs)[:2],
+            lambda *xs: f(*xs)[0],
+            lambda *xs: [f(*xs)[0], f(*xs)[1].T * 2],
+            lambda *xs: f(*xs)[2],
+        ):
             found, wanted = gs.tree.leaves(gs.jit(g)(*xs)), gs.tree.leaves(g(*values))
             for got, want in zip(found, wanted, strict=True):
                 np.testing.assert_allclose(np.asarray(got), want, rtol=1e-12)
