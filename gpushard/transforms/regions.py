@@ -441,7 +441,7 @@ def _inside(
             return False
         if view.base not in region.dims:
             continue
-        if not view.is_whole:
+        if view.part:
             return False
         found = _matched(view.over(region.dims[view.base]), own, form, region, loops)
         if found is None:

@@ -24,20 +24,12 @@ class View:
     dims: Dims  # for each dim the one of the base; None for one along which nothing changes
     starts: Shape  # element of each dim of the base that is the first
     moved: int = 0  # bytes that devices receive if it is made
+    part: bool = False  # whether it has not all elements
 
     @staticmethod
     def of(x: Var) -> View:
         """Return a value as a view of itself."""
         return View(x, tuple(range(len(x.shape))), (0,) * len(x.shape))
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether it has all elements."""
-        kept = {dim for dim in self.dims if dim is not None}
-        gone = [n for dim, n in enumerate(self.base.shape) if dim not in kept]
-        return self.part is False and all(n == 1 for n in gone)
-
-    part: bool = False  # whether a dim of the base is there in part
 
     def then(self, view: View) -> View:
         """Return a view of this view as one of the base."""
@@ -110,7 +102,5 @@ def _of_piece(base: Var, piece: Piece, moved: int) -> View | None:
         if m.source is not None:
             starts[m.source] = m.start
             part = part or (m.destination is not None and m.length != base.shape[m.source])
-            if m.destination is not None and m.length == 1:
-                dims[-1] = None if base.shape[m.source] == 1 else m.source
             part = part or (m.destination is None and base.shape[m.source] > 1)
     return View(base, tuple(dims), tuple(starts), moved, part)

@@ -11,6 +11,8 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import gpushard as gs
 import gpushard.numpy as gnp
@@ -32,11 +34,13 @@ from gpushard.runtime.kernel_tree import (
     product,
     total,
 )
-from gpushard.transforms import c_kernels
+from gpushard.transforms import c_kernels, tiles
+from gpushard.transforms.c_kernels import c_kernel
 from gpushard.transforms.c_source import c_source
-from gpushard.transforms.nests import merged
-from tests.share import some
-from tests.transforms import nest_emitters, nest_families
+from gpushard.transforms.nests import Load, Nest, Op, Result, merged
+from gpushard.transforms.tiles import tile_kernel
+from tests.share import examples, some
+from tests.transforms import nest_definition, nest_emitters, nest_families
 
 P = gs.P
 HOST = {"backend": "host", "host_devices": 8}
@@ -216,3 +220,189 @@ def test_splits_of_rows_give_equal_bits(name: str, shape: Any, compiler: str) ->
                     assert np.asarray(got).tobytes() == want.tobytes(), count
                 else:
                     np.testing.assert_allclose(got, want, 1e-12)
+
+
+FLOAT = np.dtype(np.float64)
+Loops = Sequence[int]
+
+
+def nest(
+    sizes: Sequence[int],
+    loads: Sequence[Loops],
+    ops: Sequence[tuple[str, Loops, Loops, Loops]],
+    results: Sequence[int],
+    *,
+    short: Loops = (),
+    inner: Loops = (),
+    more: Sequence[int] = (),
+) -> Nest:
+    """Return a nest.
+
+    Args:
+      sizes: lengths of the loops.
+      loads: the loops of each operand, in the order of its dims.
+      ops: of each the name, places of its operands, its loops and those that it reduces.
+      results: places of the results.
+      short: loops of few elements.
+      inner: long loops that are reduced for what is in the nest.
+      more: operands that have an element more along their last dim.
+    """
+    read = tuple(
+        Load(n, FLOAT, tuple(dims), (0,) * len(dims), (*(0,) * (len(dims) - 1), int(n in more)))
+        for n, dims in enumerate(loads)
+    )
+    made = tuple(
+        Op(
+            name, tuple((at, None) for at in operands), FLOAT, frozenset(loops),
+            (FLOAT,) * len(operands), None if reduced else getattr(np, name),
+            reduced=tuple(reduced),
+        )
+        for name, operands, loops, reduced in ops
+    )  # fmt: skip
+    ends = tuple(Result(at, tuple(sorted(made[at - len(read)].loops))) for at in results)
+    return Nest(tuple(sizes), len(read), read, made, ends, frozenset(short), frozenset(inner))
+
+
+def check_values(kernel: Any, meant: Nest) -> None:
+    """Check that a kernel gives what its nest means, for operands of integers."""
+    rng = np.random.default_rng(0)
+    blocks = []
+    for load in meant.loads:
+        lengths = [1 if loop is None else meant.sizes[loop] for loop in load.dims]
+        blocks.append(rng.integers(-4, 5, np.add(lengths, load.more)).astype(load.dtype))
+    found = kernel(*blocks)
+    wanted = nest_definition.compute(meant, blocks, meant.sizes)
+    for got, want in zip(found if len(wanted) > 1 else (found,), wanted, strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+@st.composite
+def long_nests(draw: st.DrawFn) -> Nest:
+    """Draw a nest of up to ten operations, each of any values before it."""
+    loads, ops = [(0, 1), (0,), (1,)], list[tuple[str, Loops, Loops, Loops]]()
+    loops_of = [frozenset(loops) for loops in loads]
+    for place in range(3, 3 + draw(st.integers(2, 10))):
+        operands = draw(st.lists(st.integers(0, place - 1), min_size=1, max_size=2))
+        loops = frozenset[int]().union(*[loops_of[at] for at in operands])
+        reduced: Loops = ()
+        if len(operands) == 1 and 1 in loops and draw(st.booleans()):
+            loops, reduced = loops - {1}, (1,)
+            name = draw(st.sampled_from(["sum", "max"]))
+        else:
+            name = ("negative", "minimum")[len(operands) - 1]
+        ops.append((name, operands, sorted(loops), reduced))
+        loops_of.append(loops)
+    needed = {at for _, operands, _, _ in ops for at in operands}
+    more = draw(st.sets(st.sampled_from(range(3, 3 + len(ops)))))
+    results = [place for place in range(3, 3 + len(ops)) if place not in needed or place in more]
+    return nest((3, 4), loads, ops, results, short=(1,))
+
+
+NORMED = nest(
+    (3, 4), [(0, 1)],
+    [("negative", (0,), (0, 1), ()), ("max", (1,), (0,), (1,)), ("minimum", (2, 0), (0, 1), ()),
+     ("sum", (3,), (0,), (1,)), ("minimum", (4, 0), (0, 1), ())],
+    [5], short=(1,),
+)  # fmt: skip
+"""A nest of two passes: values of the second one lie where those of the first did."""
+
+
+@examples(60)
+@given(long_nests())
+@example(NORMED)
+def test_tiles_keep_values_where_nothing_lies_that_is_needed(meant: Nest) -> None:
+    """Each value has a place, and there are no more places than values that are needed at once."""
+    slots, homes = tiles._homes(meant)
+    first = len(meant.loads)
+    results = {result.place for result in meant.results}
+    assert results <= homes.keys()
+    assert {*slots, *homes} == {*range(first, first + len(meant.ops))}
+    assert slots.keys().isdisjoint(homes)
+    last = {at: n for n, op in enumerate(meant.ops) for at, _ in op.operands}
+    at_once = [
+        sum(place not in results and last[place] >= n for place in range(first, first + n))
+        + (first + n not in results)
+        for n in range(len(meant.ops))
+    ]
+    assert len({*slots.values()}) <= max(at_once)
+    check_values(tile_kernel(meant), meant)
+
+
+@pytest.mark.parametrize(
+    ("short", "inner", "largest"),
+    [((1,), (0,), 300), ((), (0,), 300), ((), (), 4), ((0, 1), (), 4), ((0,), (), 300)],
+)
+def test_tiles_are_no_larger_than_they_need_be(short: Loops, inner: Loops, largest: int) -> None:
+    """Long loops are cut, or short ones if there are none; not those reduced for what follows."""
+    over = (0,) if inner else ()
+    ops: list[tuple[str, Loops, Loops, Loops]]
+    ops = [("negative", (0,), (0, 1), ()), ("multiply", (1, 1), (0, 1), ())]
+    ops += [("sum", (2,), (1,), over)] if over else [("negative", (2,), (0, 1), ())]
+    meant = nest((300, 7), [(0, 1)], [*ops, ("subtract", (1, 3), (0, 1), ())], [4],
+                 short=short, inner=inner)  # fmt: skip
+    memory = tiles.Scratch()
+    with mock.patch.object(tiles, "scratch", memory), mock.patch.object(tiles, "_TILE", 4):
+        check_values(tile_kernel(meant), meant)
+    assert max(slot.nbytes for slot in memory.slots) == largest * FLOAT.itemsize
+
+
+@pytest.mark.parametrize("shape", [(9, 150), (3, 9, 150), (150, 1), (3, 50, 1), (3, 50, 4, 1)])
+def test_in_which_order_tiles_add(shape: tuple[int, ...]) -> None:
+    """Rows along the last dims pairwise, each by itself; dims in front one after the other."""
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    dims = range(len(shape))
+    for count in range(1, len(shape) + 1):
+        for axes in itertools.combinations(dims, count):
+            found = np.empty([1 if dim in axes else n for dim, n in enumerate(shape)], x.dtype)
+            tiles._reduction(np.add, x.dtype, axes, len(shape))(x, found)
+            ahead = [dim for dim in axes if not {*dims[dim:]} <= {*axes}]
+            kept = shape[: len(shape) - count + len(ahead)]
+            rows = x.reshape(*kept, -1) if count > len(ahead) else x[..., None]
+            sums = np.array([np.add.reduce(row) for row in rows.reshape(-1, rows.shape[-1])])
+            sums = np.moveaxis(sums.reshape(rows.shape[:-1]), ahead, range(len(ahead)))
+            total, *others = sums.reshape(-1, *sums.shape[len(ahead) :])
+            for other in others:
+                total = total + other
+            np.testing.assert_array_equal(found.ravel(), total.ravel(), f"axes {axes}")
+
+
+def multiplied(
+    x: Loops, y: Loops, over: int, *before: tuple[str, Loops, Loops, Loops], **others: Any
+) -> Nest:
+    """Return twice the sums of products of two arrays, or of the two last values `before`."""
+    loops, ahead = sorted({*x, *y} - {over}), 2 + len(before)
+    factors = (ahead - 2, ahead - 1)
+    ops = [*before, ("product", factors, loops, (over,)), ("add", (ahead, ahead), loops, ())]
+    return nest((300, 3, 4), [x, y], ops, [ahead + 1], short=(1, 2), **others)
+
+
+PRODUCTS: dict[str, tuple[Nest, bool]] = {
+    "over lanes, both packed": (multiplied((0, 1), (0, 2), 0, inner=(0,)), True),
+    "over lanes, one behind": (multiplied((0, 1), (2, 0), 0, inner=(0,)), False),
+    "over lanes, the other behind": (multiplied((1, 0), (0, 2), 0, inner=(0,)), False),
+    "over lanes, both made in strips": (
+        multiplied((0, 1), (2, 0), 0, ("negative", (0,), (0, 1), ()),
+                   ("negative", (1,), (0, 2), ()), inner=(0,)),
+        True,
+    ),
+    "over lanes, one kept from another pass": (
+        multiplied((0, 1), (0, 2), 0, ("max", (0,), (1,), (0,)), ("minimum", (0, 2), (0, 1), ()),
+                   ("negative", (1,), (0, 2), ()), inner=(0,)),
+        False,
+    ),
+    "of lanes": (multiplied((0, 1), (2, 1), 1), True),
+    "of lanes, the other first": (multiplied((2, 1), (0, 1), 1), True),
+    "of lanes, and what is no block": (multiplied((0, 1), (2, 1), 1, more=(1,)), False),
+    "of lanes that lie behind": (multiplied((1, 0), (2, 1), 1), False),
+}  # fmt: skip
+"""Sums of products over loop 0, which is long, or short ones; whether a function adds them."""
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_which_products_are_functions(name: str) -> None:
+    meant, is_function = PRODUCTS[name]
+    source = c_source(merged(meant)[0])
+    assert source is not None
+    assert ("GS_PRODUCT product" in source.text) == is_function
+    check(source.program)
+    check_values(c_kernel("cc", meant), meant)

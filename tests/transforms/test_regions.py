@@ -324,6 +324,129 @@ def test_a_stencil_copies_no_block(compiler: str, domains: int) -> None:
         np.testing.assert_array_equal(np.asarray(compiled(x)), stencil(value))
 
 
+@pytest.mark.parametrize("starts", [(0, 1), (0, 5), (2, 3), (3, 3), (4, 1)])
+@pytest.mark.parametrize("compiler", ["cc", ""])
+def test_halos_have_no_more_rows_than_results_need(compiler: str, starts: Any) -> None:
+    """Each device but the last has 100 rows, and lacks those beyond that its last results need."""
+    value, (one, two) = np.random.default_rng(0).random((600, 130), np.float32), starts
+    least, most = min(starts), max(starts)
+
+    def f(x: Any, scale: Any) -> Any:
+        return x[one : one + 595] * scale + x[two : two + 595]
+
+    with testing.runtime(**HOST, compiler=compiler):
+        mesh = gs.make_mesh((6,), ("x",))
+        x = gs.device_put(value, gs.NamedSharding(mesh, P("x")))
+        scale = gs.device_put(value[0], gs.NamedSharding(mesh, P()))
+        compiled = gs.jit(f).lower(x, scale).compile()
+        rows = most + (most - least)  # `most` results, and the rows that the last of them needs
+        assert compiled.memory_analysis().temp_size_in_bytes == 5 * rows * value[0].nbytes
+        np.testing.assert_array_equal(np.asarray(compiled(x, scale)), f(value, value[0]))
+
+
+@pytest.mark.parametrize("compiler", ["cc", ""])
+@pytest.mark.parametrize("shape", [(300, 130), (300, 10, 13)])
+def test_stencils_along_several_dims_that_are_split(shape: Any, compiler: str) -> None:
+    """Halos are of rows alone: where columns are lacking, too, blocks are copied."""
+    value = np.random.default_rng(0).random(shape)
+
+    def f(x: Any) -> Any:
+        return x[:-1, :-1] * 2 + x[1:, 1:]
+
+    with testing.runtime(**HOST, compiler=compiler):
+        mesh = gs.make_mesh((3, 2), ("x", "y"))
+        for spec in (P("x", "y"), P("y", "x"), P(None, "x")):
+            x = gs.device_put(value, gs.NamedSharding(mesh, spec))
+            np.testing.assert_array_equal(np.asarray(gs.jit(f)(x)), f(value))
+
+
+READ_IN_PLACE: dict[str, Callable[[Any], Any]] = {
+    "all": lambda x: x * 2 + 1,
+    "transposed": lambda x: x.T * 2 + 1,
+    "new dims": lambda x: x[None, :, None] * 2 + 1,
+    "other new dims": lambda x: x.reshape(-1, 1, x.shape[1]) * 2 + 1,
+    "part of what is whole": lambda x: x[:, 2:-3] * 2 + 1,
+    "some parts of what is whole": lambda x: x[:, 2:-3] * 2 + x[:, 4:-1],
+    "part of a part": lambda x: x[:, 2:-3][:, 4:-1] * 2 + 1,
+    "a column, by a step": lambda x: x[:, 3:4:2] * x + 1,
+    "copies of a column": lambda x: gnp.broadcast_to(x[:, :1], x.shape) * x + 1,
+    "a value transposed": lambda x: (x * 2).T + 1,
+    "new dims of a value": lambda x: (x * 2)[None, :, None] + 1,
+    "fewer dims of a value": lambda x: (x[:, None] * 2)[:, 0] + 1,
+    "other new dims of a value": lambda x: (x * 2).reshape(-1, 1, x.shape[1]) + 1,
+}
+"""Functions of arrays that devices have where the results need them."""
+
+
+@pytest.mark.parametrize("compiler", ["cc", ""])
+@pytest.mark.parametrize("name", READ_IN_PLACE)
+def test_what_lies_where_it_is_needed_is_not_copied(name: str, compiler: str) -> None:
+    f, value = READ_IN_PLACE[name], np.random.default_rng(0).random((131, 140))
+    with testing.runtime(**HOST, host_domains=6, compiler=compiler):
+        mesh = gs.make_mesh((6,), ("x",))
+        for spec in (P(), P("x")):
+            x = gs.device_put(value, gs.NamedSharding(mesh, spec))
+            compiled = gs.jit(f).lower(x).compile()
+            (step,) = compiled._executable.steps
+            assert len(step.members) == 2
+            assert compiled.memory_analysis().temp_size_in_bytes == 0
+            np.testing.assert_array_equal(np.asarray(compiled(x)), np.asarray(f(x)))
+
+
+def view_of(m: Any, x: Any, how: Sequence[tuple[str, int, int, int]]) -> Any:
+    """Return a part of an array, with its dims in another order, fewer of them, or more."""
+    for name, a, b, c in how:
+        dim = a % max(1, x.ndim)
+        n = x.shape[dim] if x.ndim else 0
+        index = (slice(None),) * dim
+        if name == "part" and n:
+            x = x[(*index, slice(b % n, b % n + 1 + c % n, 1 + (b + c) % 2))]
+        elif name == "row" and n:
+            x = x[(*index, b % n)]
+        elif name == "new":
+            x = x[(*index, None)]
+        elif name == "turned":
+            x = x.T
+        elif name == "squeezed":
+            x = x.squeeze()
+        elif name == "copies" and n == 1:
+            x = m.broadcast_to(x, (*x.shape[:dim], 3, *x.shape[dim + 1 :]))
+    return x
+
+
+VIEWS = st.lists(
+    st.tuples(
+        st.sampled_from(["part", "part", "row", "new", "turned", "squeezed", "copies"]),
+        st.integers(0, 3), st.integers(0, 9), st.integers(0, 9),
+    ),
+    min_size=1, max_size=4,
+)  # fmt: skip
+
+
+@examples(100)
+@given(VIEWS, st.sampled_from([P(), P("x"), P("x", "y"), P(None, "y")]))
+@example([("row", 0, 3, 0)], P("x"))
+@example([("part", 0, 2, 8), ("part", 0, 1, 9)], P())
+@example([("part", 1, 1, 2)], P())
+def test_views_of_operands_and_of_values(how: Any, spec: P) -> None:
+    """Parts of parts, in any order of dims: next to all of the array, where shapes allow it."""
+    value = np.arange(12.0 * 10).reshape(12, 10)
+
+    def f(x: Any, m: Any) -> list[Any]:
+        y = x * 2
+        seen, wide = view_of(m, y, how), view_of(m, x, how)
+        try:
+            np.broadcast_shapes(seen.shape, y.shape)
+        except ValueError:
+            return [seen * 3 + 1, wide * 2 - 1, y + 1]
+        return [seen * 3 + 1, wide * 2 - 1, seen + y]
+
+    with testing.runtime(**HOST, compiler=""):
+        x = gs.device_put(value, gs.NamedSharding(gs.make_mesh((3, 2), ("x", "y")), spec))
+        for found, want in zip(gs.jit(lambda x: f(x, gnp))(x), f(value, np), strict=True):
+            np.testing.assert_array_equal(np.asarray(found), want)
+
+
 @pytest.mark.parametrize("domains", [1, 2, 6])
 def test_parts_that_are_far_apart_are_cut_out_each(domains: int) -> None:
     value = np.random.default_rng(0).random(60_000)
@@ -643,6 +766,27 @@ OPERANDS: dict[str, tuple[Callable[..., Any], Sequence[Any], Sequence[P]]] = {
     ),
     "parts that are far apart": (lambda m, x: x[:9] * x[-9:] * 2, [TABLE], [P("x")]),
     "parts along a diagonal": (lambda m, x: x[:-9, :-9] * x[9:, 9:] * 2, [TABLE], [P("x")]),
+    "a row of a part": (lambda m, x: x[3] * 2 + 1, [TABLE], [P("x")]),
+    "one of two columns": (lambda m, x: ((x * 2)[:, 1] + 1, x * 2), [TABLE[:, :2]], [P("x")]),
+    "a row of a value": (lambda m, x: (x * 2)[3:4] + x * 2, [TABLE], [P("x")]),
+    "dims of other lengths": (
+        lambda m, x: ((x * 2).reshape(140, 132) * 3 + 1, x.reshape(132, 1, 2, 70) - x[0, 0] * 2),
+        [TABLE], [P("x")],
+    ),
+    "copies of rows": (lambda m, x: m.broadcast_to(x[:1] * 2, (9, 140)) * 3 + 1, [TABLE], [P()]),
+    "copies of an array": (
+        lambda m, x, y: m.broadcast_to(x * 2, (132, 140)) * y + 1, [TABLE[0], TABLE], [P(), P("x")]
+    ),
+    "a short dim that is split": (
+        lambda m, x: (x * 2, (x * 2).sum(-1) * 3, x - (x * 2).max(-1, keepdims=True)),
+        [TABLE[:, :6]], [P(None, "x")],
+    ),
+    "a short dim in front of a long one": (
+        lambda m, x: (x - x.sum(1, keepdims=True)) * 2, [np.stack([TABLE] * 5, 1)], [P("x")]
+    ),
+    "sums of what all have, next to what is split": (
+        lambda m, x, y: (x * 2 + y, (x * 2).sum(0)), [TABLE, TABLE[::-1]], [P(), P("x")]
+    ),
 }  # fmt: skip
 
 
@@ -701,23 +845,29 @@ def test_reductions_of_mapped_values_that_have_a_place(compiler: str) -> None:
 def test_parts_of_stencils_read_other_arrays(
     compiler: str, inline_bytes: int, domains: int
 ) -> None:
-    """Some have no rows, so that all parts read the same; a transposed result has no parts."""
+    """Some have no rows, so that all parts read the same; what is transposed has no parts."""
 
-    def f(x: Any, y: Any, scale: Any) -> list[Any]:
+    def f(x: Any, y: Any, scale: Any, z: Any) -> list[Any]:
         around = (x[1:-1] + x[2:] + x[:-2]) * scale
-        return [around, around + y[1:-1]]
+        return [around, around + y[1:-1], around * z.T]
 
     rng = np.random.default_rng(0)
-    values = [rng.random((600, 140)), rng.random((600, 140)), rng.random(140)]
+    shapes = (600, 140), (600, 140), (140,), (140, 598)
+    values, specs = [rng.random(shape) for shape in shapes], (P("x"), P("x"), P(), P(None, "x"))
     with testing.runtime(
         **HOST, host_domains=domains, compiler=compiler, inline_bytes=inline_bytes
     ):
         mesh = gs.make_mesh((6,), ("x",))
         xs = [
-            gs.device_put(value, gs.NamedSharding(mesh, P("x") if value.ndim > 1 else P()))
-            for value in values
+            gs.device_put(value, gs.NamedSharding(mesh, spec))
+            for value, spec in zip(values, specs, strict=True)
         ]
-        for g in (f, lambda *xs: f(*xs)[0], lambda *xs: [f(*xs)[0], f(*xs)[1].T * 2]):
+        for g in (
+            lambda *xs: f(*xs)[:2],
+            lambda *xs: f(*xs)[0],
+            lambda *xs: [f(*xs)[0], f(*xs)[1].T * 2],
+            lambda *xs: f(*xs)[2],
+        ):
             found, wanted = gs.tree.leaves(gs.jit(g)(*xs)), gs.tree.leaves(g(*values))
             for got, want in zip(found, wanted, strict=True):
                 np.testing.assert_allclose(np.asarray(got), want, rtol=1e-12)
