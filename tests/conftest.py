@@ -9,6 +9,7 @@ import gc
 import importlib
 import os
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -49,6 +50,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     listed = Path(__file__).parent.joinpath("ops", "whole.txt").read_text(encoding="utf-8")
     names = ", ".join(line.partition(":")[0] for line in listed.splitlines())
     terminalreporter.write_line(f"operations that need dims whole: {names}")
+    if find_spec("jax") is None:
+        terminalreporter.write_line("left out: tests/oracle (JAX: pip install 'gpushard[bench]')")
     passed = terminalreporter.stats.get("passed", [])
     probes = [each for each in passed if each.nodeid.startswith("tests/systems/")]
     if probes:

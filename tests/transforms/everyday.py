@@ -224,7 +224,8 @@ def k_means(xp: Any, d: Draw) -> Value:
         apart = (x * x).sum(1)[:, None] - 2 * x @ centres.T + (centres * centres).sum(1)
     if d.one([0, 1]):
         return xp.sqrt(xp.maximum(apart.min(axis=1), 0) + 0.1)
-    near = (apart <= apart.min(axis=1, keepdims=True) + 1e-9).astype(x.dtype)
+    # Centres that are as near but for rounding, even that of float32, are all taken.
+    near = (apart <= apart.min(axis=1, keepdims=True) + 1e-3).astype(x.dtype)
     return (near.T @ x) / xp.maximum(near.sum(axis=0), 1)[:, None]
 
 
