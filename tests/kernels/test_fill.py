@@ -55,7 +55,7 @@ def random_case(seed: int) -> Case:
 
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
 def test_random_boxes_are_filled_as_numpy_fills_them(sanitizer: str, tmp_path: Path) -> None:
-    cases = [random_case(seed) for seed in range(some(40, 120))]
+    cases = [random_case(seed) for seed in some((*range(25), 33, 43), range(120))]
     units = [int(unit) for case in cases for unit in case.fills.table["unit"]]
     assert {1, 2, 4, 8, 16} == set(units)
     assert any(case.fills.blocks > len(case.fills.table) for case in cases)
