@@ -9,7 +9,7 @@ from hypothesis import settings
 
 T = TypeVar("T")
 
-SHARE = 6
+SHARE = 9
 """Of how many examples and seeds one is taken."""
 
 _everything = False

@@ -264,7 +264,10 @@ def _empty() -> None:
 
 @pytest.mark.parametrize(
     "turn",
-    [eager, of_places, of_functions, of_maps, of_pmap, of_branches],
+    some(
+        [eager, of_maps, of_branches],
+        [eager, of_places, of_functions, of_maps, of_pmap, of_branches],
+    ),
     ids=lambda f: f.__name__,
 )
 def test_what_a_loop_makes_is_held_by_caches_with_a_bound_alone(turn: Callable[[int], Any]) -> None:
