@@ -409,17 +409,20 @@ class ConcreteArray(Handle, Array, Concrete):
 
     def __copy__(self) -> Array:
         """Return another handle on the same memory; arrays are values."""
-        copied: Any = self._unlisted_copy()
-        copied._data.runtime.register(copied)
-        return copied
-
-    def _unlisted_copy(self) -> Array:
-        """Return another handle on the same memory, which `live_arrays` does not list."""
         data = self._data
         if type(data) is not Turned:
             own = self._held()
             data = Data(own.buffer, own.runtime)
             data.host, data.furthest = own.host, own.furthest
+        return self._handle(data, self._sharding)
+
+    def _as_it_is(self) -> Array:
+        """Return the value that the array has now, whatever is assigned to it later.
+
+        It is another handle on the same data, which is why assignments do not write into them.
+        `live_arrays` does not list it.
+        """
+        data = self._data if type(self._data) is Turned else self._held()
         return handle(
             type(self), data, self._shape, self._dtype, self._sharding, self._committed,
             self._weak_type,

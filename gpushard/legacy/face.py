@@ -66,9 +66,6 @@ class Face(ConcreteArray):
     def _handle(self, data: Data | Turned, sharding: Sharding, *, registered: bool = True) -> Any:
         return plain(self)._handle(data, sharding, registered=registered)
 
-    def _unlisted_copy(self) -> Array:
-        return plain(self)._unlisted_copy()
-
     def _moved(self, sharding: Sharding, what: str) -> Array:
         return plain(self)._moved(sharding, what)
 

@@ -119,7 +119,7 @@ class Frame(Guard):
         self.not_returned: set[int] = set()
         """The identities of arrays that are no results, but in copies: its arguments, and results
         that the code around it has already."""
-        if mesh is not None and settle(self.outer, mesh):
+        if mesh is not None and self.outer is not None and settle(self.outer, mesh):
             self.brings = True
 
     def name(

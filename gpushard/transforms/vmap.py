@@ -112,7 +112,7 @@ def inner(x: Any, axis: int | None, name: NamedDim, frame: Frame, number: int) -
             source = x._source
     else:
         # Assignments to the argument change nothing that the function sees.
-        value = x._unlisted_copy()
+        value = x._as_it_is()
         frame.not_returned.add(id(value))
     if axis is None:
         return mapped(value, names, frame, source)
