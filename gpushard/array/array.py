@@ -11,7 +11,7 @@ import numpy as np
 from gpushard.array.assignment import assign, renew
 from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.array.conversions import Conversions
-from gpushard.array.data import Data, Handle, KnownShards, Turned, is_gone, handle, shard_of
+from gpushard.array.data import Data, Handle, KnownShards, Turned, handle, is_gone, shard_of
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
 from gpushard.array.methods import Methods
 from gpushard.array.pickling import rebuild
