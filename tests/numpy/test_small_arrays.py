@@ -138,7 +138,7 @@ def _same(got: Any, want: Any) -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_edges(name: str) -> None:
     compared = 0
-    for seed in seeds(18):
+    for seed in seeds(27):
         data, run = _value(seed, name)
         x = put(data, *SPECS[seed % len(SPECS)][: data.ndim])
         with np.errstate(all="ignore"):
