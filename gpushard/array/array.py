@@ -422,7 +422,9 @@ class ConcreteArray(Handle, Array, Concrete):
         It is another handle on the same data, which is why assignments do not write into them.
         `live_arrays` does not list it.
         """
-        data = self._data if type(self._data) is Turned else self._held()
+        data = self._data  # read once: another thread may be here too
+        if type(data) is not Turned:
+            data = self._held()
         return handle(
             type(self), data, self._shape, self._dtype, self._sharding, self._committed,
             self._weak_type,

@@ -196,3 +196,25 @@ def test_results_that_are_arguments_are_live_arrays() -> None:
         y, z = gs.jit(f)(x), f(x)
         assert any(y is each for each in gs.live_arrays())
         assert any(z is each for each in gs.live_arrays())
+
+
+@pytest.mark.parametrize("n", [4, 4000])
+def test_assignments_and_a_deletion_within_vmap_leave_what_it_sees(n: int) -> None:
+    with testing.runtime(host_devices=4):
+        mesh = gs.make_mesh((4,), ("x",))
+        x = gs.device_put(np.arange(float(n)), gs.NamedSharding(mesh, gs.P("x")))
+
+        def assigns(a: Any) -> Any:
+            x[0] = 99.0
+            x[1:3] = np.array([7.0, 8.0])
+            return a * 1
+
+        def deletes(a: Any) -> Any:
+            x.delete()
+            return a * 1
+
+        np.testing.assert_array_equal(np.asarray(gs.vmap(assigns)(x)), np.arange(float(n)))
+        assigned = np.asarray(x).copy()
+        assert assigned[:3].tolist() == [99, 7, 8]
+        np.testing.assert_array_equal(np.asarray(gs.vmap(deletes)(x)), assigned)
+        assert x.is_deleted()
