@@ -7,6 +7,7 @@ to install it; under `--require-oracles` it fails instead, so that no comparison
 
 import gc
 import importlib
+import itertools
 import os
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -16,6 +17,7 @@ from types import ModuleType
 import pytest
 
 from gpushard.geometry import sharding
+from tests import share
 from tests.softgpu import options as softgpu
 
 # Tests that do not choose a backend count on the host's eight devices, on machines with GPUs too.
@@ -28,11 +30,15 @@ DEVICES = 8
 """How many virtual CPU devices JAX has in tests."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Start with the tests that take minutes, so that no process waits for another in the end.
 
-    Whatever asks for a library to compare with can be chosen: `-m oracle`.
+    Whatever asks for a library to compare with can be chosen: `-m oracle`. Cases that take turns
+    by `one_of` are left out, unless all run, or they are asked for by name.
     """
+    left = [item for item in share.out_of_turn(items) if item.nodeid not in config.args]
+    config.hook.pytest_deselected(items=left)
+    items[:] = itertools.filterfalse({*left}.__contains__, items)
     items.sort(key=lambda item: item.get_closest_marker("minutes") is None)
     for item in items:
         if "oracle" in getattr(item, "fixturenames", ()):

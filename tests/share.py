@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Iterable
 from typing import TypeVar
 
+import pytest
 from hypothesis import settings
 
 T = TypeVar("T")
@@ -36,3 +39,20 @@ def seeds(count: int) -> range:
 def examples(count: int) -> settings:
     """Return settings for as many examples with `--all`, and for a share of them without."""
     return settings(max_examples=len(seeds(count)))
+
+
+def out_of_turn(tests: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """Return the cases that don't run of tests marked `one_of(n)`: all but one of n, in turns.
+
+    Where cases are rows by n columns, a row runs with another column than its neighbours.
+    """
+    seen: Counter[object] = Counter()
+    left = []
+    for test in tests:
+        mark = test.get_closest_marker("one_of")
+        if mark is not None and isinstance(test, pytest.Function) and not _everything:
+            number, n = seen[test.function], mark.args[0]
+            seen[test.function] += 1
+            if (number + number // n) % n:
+                left.append(test)
+    return left

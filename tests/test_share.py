@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests import share
@@ -19,3 +21,26 @@ def test_how_much_runs(everything: bool, taken: list[int], monkeypatch: pytest.M
 
 def test_the_command_line_says_how_much(pytestconfig: pytest.Config) -> None:
     assert share.some(False, True) is pytestconfig.getoption("--all")
+
+
+@pytest.mark.parametrize("column", range(3))
+@pytest.mark.parametrize("row", range(5))
+def test_cases(row: int, column: int) -> None:
+    """What takes turns in the next test."""
+
+
+@pytest.mark.parametrize(("n", "runs"), [(2, 7), (3, 5), (4, 4)])
+def test_cases_take_turns(n: int, runs: int, request: Any, monkeypatch: Any) -> None:
+    cases = [x for x in request.session.items if x.name.startswith("test_cases[")]
+    for case in cases:
+        monkeypatch.setattr(case, "own_markers", [*case.own_markers, pytest.mark.one_of(n).mark])
+    monkeypatch.setattr(share, "_everything", True)
+    assert share.out_of_turn(cases) == []
+    monkeypatch.setattr(share, "_everything", False)
+    left = share.out_of_turn(cases)
+    found = [tuple(case.callspec.params.values()) for case in cases if case not in left]
+    if len(cases) == 15:  # all of this file runs
+        assert len(found) == runs
+        if n == 3:
+            assert sorted(column for _, column in found) == [0, 0, 1, 2, 2]
+            assert [row for row, _ in found] == [0, 1, 2, 3, 4]

@@ -11,7 +11,7 @@ from gpushard.testing.actor import Actor
 from tests.share import some
 from tests.stress.threads import SETTINGS, run_threads
 
-PROGRAMS = some(40, 80)
+PROGRAMS = some(20, 80)
 
 
 @pytest.mark.parametrize("start", range(0, PROGRAMS, PROGRAMS // 4))

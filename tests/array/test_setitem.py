@@ -277,6 +277,7 @@ ANY = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("how", SETTINGS)
 @pytest.mark.parametrize("domains", [1, 8])
 @pytest.mark.parametrize("make", [one, rows, replicas])
@@ -309,6 +310,7 @@ SEVERAL_TIMES: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("domains", [1, 2, 8])
 @pytest.mark.parametrize("how", SETTINGS)
 @pytest.mark.parametrize("make", SEVERAL_TIMES)

@@ -58,6 +58,7 @@ PRODUCTS: list[Callable[[Any, Any, Any], Any]] = [
 ]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("entries", SPECS)
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.float16, np.complex128])
 def test_products(entries: Any, dtype: Any) -> None:

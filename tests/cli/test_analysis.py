@@ -20,6 +20,7 @@ def placed(data: np.ndarray[Any, Any], sizes: tuple[int, int] = (3, 2)) -> gs.Ar
     return gs.device_put(data, gs.NamedSharding(mesh, gs.P("x", "y") if data.ndim > 1 else gs.P()))
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("domains", [1, 6])
 @pytest.mark.parametrize("shape", [(40, 7), (5, 9), (30, 2, 3), (17,), (2, 1)], ids=str)
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i2"])

@@ -17,7 +17,6 @@ from gpushard.ops.row import Row
 from gpushard.testing.runtime import using
 from tests.gpu.device import CUPY_LACKS, SPLITS, make_driver, make_gpu_runtime, needs_gpu
 from tests.ops.cases import FORMS, Case, Form, cases, moves
-from tests.share import some
 
 pytestmark = needs_gpu
 
@@ -52,7 +51,8 @@ def case_of(row: Row, chars: str) -> tuple[Case, Any] | None:
         FORMS[row] = before
 
 
-@pytest.mark.parametrize("row", some(ROWS[::5], ROWS), ids=lambda row: row.name)
+@pytest.mark.one_of(5)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_types_are_computed_or_refused(row: Row) -> None:
     with using(make_gpu_runtime(make_driver("cupy"), SPLITS[0])):
         mesh = gs.make_mesh((1, 1), ("a", "b"))

@@ -20,6 +20,7 @@ def axes_of(partitions: int) -> dict[str, int]:
     return {"a": max(partitions // 2, 1), "b": min(partitions, 2)}
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("kind", DRIVERS)
 @pytest.mark.parametrize("row", SAMPLE, ids=lambda row: row.name)
 def test_splits_do_not_change_results(row: Row, kind: str) -> None:

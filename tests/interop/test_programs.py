@@ -9,6 +9,7 @@ import gpushard as gs
 from gpushard.runtime import current
 from gpushard.testing import actor, programs
 from gpushard.testing.actor import Actor
+from tests.share import some
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +59,7 @@ def map_over_shards(self: Actor) -> None:
         self._keep(more, known.value + 1)
 
 
-@pytest.mark.parametrize("first", range(0, 200, 20))
+@pytest.mark.parametrize("first", range(0, some(80, 200), 20))
 def test_programs_that_share_memory(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     added = (*[export] * 3, *[import_back] * 3, forget, *[map_over_shards] * 5)
     monkeypatch.setattr(actor, "ACTIONS", (*actor.ACTIONS, *added))

@@ -173,6 +173,7 @@ def together(a: Any, b: Any) -> Any:
     return a + b
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("length", [0, 1, 2, 3, 4, 5, 7, 8, 9, 16])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_associative_scan(length: int, reverse: bool) -> None:

@@ -21,7 +21,6 @@ from tests.lax.calls import (
 )
 from tests.lax.definitions.registry import DTYPES, Refused
 from tests.lax.definitions.windows import OPERATIONS
-from tests.share import some
 
 
 def check_window(*args: Any, **how: Any) -> None:
@@ -126,6 +125,7 @@ def test_conv_dimension_numbers(letters: Any) -> None:
         check(Call("conv_general_dilated", x, k, (1, 1), "VALID", dimension_numbers=numbers))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("pad", ["VALID", "SAME", "SAME_LOWER", *PADS], ids=str)
 def test_conv_of_a_line(pad: Any) -> None:
     padding = pad if isinstance(pad, str) else [pad]
@@ -217,7 +217,8 @@ EVERYWHERE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("call", some(EVERYWHERE[1::2], EVERYWHERE), ids=repr)
+@pytest.mark.one_of(2)
+@pytest.mark.parametrize("call", EVERYWHERE, ids=repr)
 def test_traced_and_mapped(call: Call) -> None:
     check_everywhere(call)
     check_mapped(call, traced=True)

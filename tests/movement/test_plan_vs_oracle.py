@@ -232,7 +232,7 @@ in_every_domain = pytest.mark.parametrize("domains", [1, 2, 8])
 @pytest.mark.parametrize(("size", "mode"), [("even", INLINE), ("uneven", POOLED)])
 def test_all_pairs(size: str, mode: dict[str, int], domains: int) -> None:
     with testing.runtime(host_domains=domains, **mode) as runtime:
-        chosen = SPECS_2D[:: some(5, 1)]
+        chosen = SPECS_2D[:: some(12, 1)]
         assert check_all_pairs(runtime, *EVERY_SIZE[size], chosen) == 49 * len(chosen)
 
 

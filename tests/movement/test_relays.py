@@ -150,6 +150,7 @@ def test_random_spreads_transposed(
 SPREADS = [(1, P()), (2, P("x")), (2, P()), (3, P("x")), (3, P(None, "x")), (3, P()), (4, P("x"))]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("count", "spec"), SPREADS, ids=str)
 @pytest.mark.parametrize("shape", [(96, 5), (97, 3), (13, 1, 7), (1, 2), (300,)])
 @pytest.mark.parametrize("mode", [EAGER, CALLER], ids=["streams", "caller"])

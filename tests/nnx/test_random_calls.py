@@ -45,6 +45,7 @@ def check(transform: Any, seed: int, *, blocks: bool = False, named: bool = True
     assert difference((*again, out), (*other, out2)) == "", seed
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_jit_equals_the_plain_call(block: int) -> None:
     for seed in range(some(12, 75)):

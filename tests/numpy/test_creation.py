@@ -312,6 +312,7 @@ LIKED: dict[str, Any] = {
 }
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("shape", [None, (5, 2), (4, 3), (3,), (), (2, 2, 2), (0, 3)], ids=str)
 @pytest.mark.parametrize("layout", LIKED)
 @pytest.mark.parametrize("name", LIKES)

@@ -82,6 +82,7 @@ def test_rules(rule: str) -> None:
         alike(lambda ns, x: ns.histogram_bin_edges(x, rule, range=(-9, 9)), data, put(data, "y"))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("rule", sorted({*RULES} - {"stone"}))
 @pytest.mark.parametrize("dtype", ["d", "f", "b", "B"])
 def test_rules_for_few_elements(rule: str, dtype: str) -> None:

@@ -35,6 +35,7 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("dtype", some(["b", "f"], ["b", "l", "f", "d", "D", "H"]))
 @pytest.mark.parametrize("form", FORMS)
 def test_modes(form: str, dtype: str) -> None:

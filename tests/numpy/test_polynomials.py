@@ -32,6 +32,7 @@ def test_polynomials(dtype: str) -> None:
     same(gnp.polyval(put(np.arange(3.0), "x"), 2.0), np.polyval(np.arange(3.0), 2.0))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("dtype", ["?", "b", "l", "f", "D"])
 @pytest.mark.parametrize("name", PAIRS)
 def test_pairs(name: str, dtype: str) -> None:

@@ -44,6 +44,7 @@ def test_axes(layout: str) -> None:
                 alike(call, data, x)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("method", METHODS)
 def test_methods(method: str) -> None:
     shares = np.array([[0, 0.1, 0.25], [0.5, 2 / 3, 1]])
@@ -63,6 +64,7 @@ def test_methods(method: str) -> None:
 NUMBERS: list[Any] = [75.5, 50, 0, 100, np.float32(30), np.float64(33), np.array(20)]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("method", METHODS)
 def test_percentiles_of_every_kind_at_numbers(method: str) -> None:
     for dtype in "?BheHfld":

@@ -70,6 +70,7 @@ def test_a_vector_that_something_sorts(layout: str, split: Any) -> None:
     same(gnp.searchsorted(e, x, "right", gnp.argsort(e)), wanted)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("right", [False, True])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_bins(layout: str, right: bool) -> None:

@@ -106,6 +106,7 @@ def test_unique_slices(dtype: str, layout: str) -> None:
         same(gnp.unique(x, True, True, True, axis=axis), wanted)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_membership(dtype: str, layout: str) -> None:
@@ -128,6 +129,7 @@ def test_members_as_far_apart_as_their_type_allows_and_further(apart: int) -> No
     same(gnp.isin(put(data, "x"), members), np.isin(data, members))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("first", ["even", "uneven", "replicated", "empty"])
 @pytest.mark.parametrize("second", ["joined", "empty"])
 @pytest.mark.parametrize("name", SETS)

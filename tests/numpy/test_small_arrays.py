@@ -134,6 +134,7 @@ def _same(got: Any, want: Any) -> None:
         )
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.filterwarnings("ignore")
 def test_edges(name: str) -> None:

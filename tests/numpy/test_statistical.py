@@ -20,6 +20,7 @@ NAMES = ["sum", "prod", "mean", "var", "std", "min", "max", "any", "all", "count
 pytestmark = pytest.mark.usefixtures("domains")
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", NAMES)
 def test_axes(name: str, layout: str) -> None:

@@ -64,6 +64,7 @@ FORMS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", UFUNCS)
 def test_methods(name: str, form: str) -> None:

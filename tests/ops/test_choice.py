@@ -162,6 +162,7 @@ def test_the_bytes_moved_are_the_least(name: str) -> None:
             np.testing.assert_array_equal(np.asarray(result), function(*values))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", [n for n in OPERATIONS if n != "sum of all"])
 @pytest.mark.parametrize("domains", [1, 2, 8])
 def test_results_go_where_they_are_wanted(name: str, domains: int) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.ops import expressions
 from tests.share import some
 
-COUNT = some(600, 5000)
+COUNT = some(300, 5000)
 PARTS = 10
 
 

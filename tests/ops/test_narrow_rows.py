@@ -66,6 +66,7 @@ def check(found: gs.Array, want: np.ndarray, dtype: np.dtype[Any], typed: bool) 
     assert not np.isfinite(value.astype(np.float64)[np.isnan(want)]).any()
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_results_are_those_of_single_precision_rounded_once(row: Row) -> None:
     with testing.runtime(host_devices=6):
@@ -131,6 +132,7 @@ def test_gpus_multiply_halves_as_they_are(dtype: str) -> None:
         assert xp.types == {own if known else np.dtype(np.float32)}
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("row", [row for row in ROWS if row not in REFUSED], ids=lambda r: r.name)
 def test_mapped_as_one_by_one(row: Row) -> None:
     """A row under vmap takes narrow numbers too, and gives what calls of it give."""

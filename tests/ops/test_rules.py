@@ -33,7 +33,6 @@ from tests.ops.cases import (
     moves,
     reduce_of,
 )
-from tests.share import some
 
 WAYS: dict[str, dict[str, Any]] = {
     "inline": {},
@@ -47,15 +46,9 @@ def mesh() -> gs.Mesh:
     return gs.make_mesh(tuple(AXES.values()), tuple(AXES))
 
 
-@pytest.mark.parametrize(
-    ("row", "how"),
-    [
-        pytest.param(row, how, id=f"{row.name}-{how}")
-        for n, row in enumerate(FORMS)
-        for way, how in enumerate(WAYS)
-        if some(reduce_of(row) is not None or n % len(WAYS) == way, True)  # others take turns
-    ],
-)
+@pytest.mark.one_of(4)
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("row", FORMS, ids=lambda row: row.name)
 def test_splits_do_not_change_results(row: Row, how: str) -> None:
     splits = 0
     with testing.runtime(host_devices=6, **WAYS[how]):
@@ -65,6 +58,7 @@ def test_splits_do_not_change_results(row: Row, how: str) -> None:
     assert splits
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("row", SAMPLE, ids=lambda row: row.name)
 def test_splits_do_not_change_results_in_odd_orders(row: Row) -> None:
     for seed, case in enumerate(cases(row)):
@@ -141,6 +135,7 @@ OWNED = [row for row in FORMS if isinstance(row.strategies[0], FromOwners)]
 MERGING = [row for row in FORMS if reduce_of(row) and row is not contractions.OUTER]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("row", MERGING, ids=lambda row: row.name)
 def test_a_wrong_merge_is_caught(row: Row) -> None:
     reduce = reduce_of(row)
@@ -207,6 +202,7 @@ COMPUTING = [row for row in FORMS if any(map(_free, rules_of(row)))]
 WHOLE = [row for row in FORMS if not moves(row) and any(map(_splits_whole, cases(row)))]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("row", COMPUTING, ids=lambda row: row.name)
 def test_wrong_factors_are_caught(row: Row) -> None:
     def wrong(avals: Any, params: Any) -> Rule:

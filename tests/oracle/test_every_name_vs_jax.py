@@ -16,7 +16,6 @@ import pytest
 
 import gpushard as gs
 from tests import right_calls
-from tests.share import some
 from tests.test_coming_from_jax import sections
 
 ELSEWHERE: dict[str, str] = {
@@ -118,7 +117,8 @@ def _same(name: str, got: Any, want: Any, *, types: bool) -> None:
 NAMES = [name for name in FUNCTIONS if name not in ELSEWHERE]
 
 
-@pytest.mark.parametrize("name", some(NAMES[::4], NAMES))
+@pytest.mark.one_of(4)
+@pytest.mark.parametrize("name", NAMES)
 def test_values(name: str, jax: ModuleType) -> None:
     theirs = functools.reduce(lambda at, part: getattr(at, part, None), name.split("."), jax.numpy)
     if theirs is None:

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from tests.share import some
 
 AXES = {"a": 2, "b": 2}
 
@@ -400,7 +399,8 @@ def _arrays(case: _Case, seed: int, *lead: int) -> list[Any]:
     return [_array(text, random) for text in texts]
 
 
-@pytest.mark.parametrize("name", some([*CASES][::3], [*CASES]))
+@pytest.mark.one_of(3)
+@pytest.mark.parametrize("name", CASES)
 def test_eagerly_and_traced(jax: ModuleType, name: str) -> None:
     case = CASES[name]
     for seed in range(2):
@@ -414,7 +414,8 @@ def test_eagerly_and_traced(jax: ModuleType, name: str) -> None:
             _same(traced(*placed), want, case.close)
 
 
-@pytest.mark.parametrize("name", some([*CASES][1::3], [*CASES]))
+@pytest.mark.one_of(3)
+@pytest.mark.parametrize("name", CASES)
 def test_mapped(jax: ModuleType, name: str) -> None:
     case = CASES[name]
     if not case.mapped:

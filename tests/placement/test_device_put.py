@@ -110,6 +110,7 @@ PLACES: dict[str, Any] = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
 @pytest.mark.parametrize("may_alias", [False, True])
 def test_any_source_goes_anywhere(source: Any, may_alias: bool) -> None:

@@ -60,6 +60,7 @@ COMPUTED = {
 }
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", COMPUTED)
 @pytest.mark.parametrize("kinds", [*itertools.product(MEMORY_KINDS, repeat=2)])
 def test_arrays_of_all_kinds_compute(kinds: tuple[str, str], name: str) -> None:

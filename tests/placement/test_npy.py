@@ -43,6 +43,7 @@ PLACES = [
 ]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("shape", [(8, 6), (7, 5), (0, 3), (3, 0), (1, 1), (260, 130)])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_files_of_numpy_are_loaded(tmp_path: Path, shape: tuple[int, ...], order: Any) -> None:

@@ -97,6 +97,7 @@ def test_every_way_to_make_one(name: str, runtime: Any) -> None:
     check(again, VALUE, sharding)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("there", NAMES)
 @pytest.mark.parametrize("here", NAMES)
 def test_resharding_between_any_two(here: str, there: str, runtime: Any) -> None:
@@ -136,6 +137,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("name", [*NAMES, "one device", "all on one"])
 def test_operations_see_the_line_of_the_devices(name: str, call: str) -> None:

@@ -78,6 +78,7 @@ def shardings() -> list[Any]:
     return [*named, gs.NamedSharding(line, gs.P(None, "x")), gs.devices()[4], pinned]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", CALLS)
 def test_the_sharding_does_not_matter(rt: Runtime, name: str) -> None:
     call, key = CALLS[name], random.key(11)

@@ -134,6 +134,7 @@ def check_apart(arrays: list[Any], first: int) -> None:
             np.testing.assert_array_equal(np.asarray(x), value, f"{n} changed {other}")
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("name", EVERY)
 def test_an_assignment_to_a_result_changes_nothing_else(name: str, body: str) -> None:

@@ -98,7 +98,7 @@ def check(seed: int) -> None:
 
 @pytest.mark.parametrize("chunk", range(4))
 def test_each_device_gets_its_part(chunk: int) -> None:
-    for seed in range(chunk, some(60, 1000), 4):
+    for seed in range(chunk, some(32, 1000), 4):
         check(seed)
 
 

@@ -41,6 +41,7 @@ CASES = [
 ]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("sizes", "name"), CASES)
 def test_each_device_receives_what_is_said(sizes: tuple[int, ...], name: str) -> None:
     programs = {**least_bytes.PROGRAMS, **KNOWN}

@@ -86,7 +86,7 @@ def check(seed: int) -> None:
 
 @pytest.mark.parametrize("chunk", range(4))
 def test_maps_in_maps_are_loops(chunk: int) -> None:
-    for seed in range(chunk, some(200, 3000), 4):
+    for seed in range(chunk, some(80, 3000), 4):
         check(seed)
 
 

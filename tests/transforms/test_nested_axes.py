@@ -50,6 +50,7 @@ def in_blocks(f: Callable[[Any], Any], x: Any, rows: int, columns: int) -> Any:
 ORDERS = [order for n in (1, 2, 3) for order in itertools.permutations("xyz", n)]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("outer", ORDERS)
 @pytest.mark.parametrize("how", ["eager", "jit", "given"])
 def test_a_shard_map_in_another_one_takes_the_axes_that_are_left(

@@ -58,7 +58,7 @@ def random_axes(rng: np.random.Generator) -> tuple[np.ndarray[Any, Any], int, in
 
 
 def test_pmap_is_vmap_on_devices() -> None:
-    for seed in range(some(60, 500)):
+    for seed in range(some(30, 500)):
         rng = np.random.default_rng(seed)
         value, into, out = random_axes(rng)
         body = BODIES[int(rng.integers(len(BODIES)))]
@@ -124,7 +124,7 @@ def called(lax: Any, xp: Any, bodies: list[list[Step]]) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("way", [gs.pmap, gs.vmap])
 def test_dims_go_in_and_out_where_they_are_said(way: Any) -> None:
-    for seed in range(some(75, 700)):
+    for seed in range(some(40, 700)):
         size, values, into, out, bodies = random_call(seed)
         f = way(called(lax, gs.numpy, bodies), axis_name="i", in_axes=into, out_axes=out)
         for got, value, body, before, after in zip(
@@ -137,7 +137,7 @@ def test_dims_go_in_and_out_where_they_are_said(way: Any) -> None:
 
 
 def test_soft_pmap_is_vmap_in_chunks() -> None:
-    for seed in range(some(40, 300)):
+    for seed in range(some(20, 300)):
         rng = np.random.default_rng(seed)
         size = int(rng.choice([1, 4, 8, 16, 24]))
         value = rng.random((size, 2, 3))
@@ -157,7 +157,7 @@ def test_soft_pmap_is_vmap_in_chunks() -> None:
 
 def test_random_bodies_are_their_loops() -> None:
     """Operations and collectives, in groups of elements also where a device has several."""
-    for seed in range(some(60, 600)):
+    for seed in range(some(30, 600)):
         rng = np.random.default_rng(seed)
         size = int(rng.choice([1, 4, 8, 16, 24]))
         block = rng.choice([1, 2, 4, size], int(rng.integers(1, 3))).tolist()

@@ -713,6 +713,7 @@ SUMMED: list[Callable[[Any, Any], Any]] = [
 ]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("tile", [7, 100, 1000])
 @pytest.mark.parametrize("function", range(len(SUMMED)))
 def test_sums_of_several_tiles(function: int, tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -790,6 +791,7 @@ OPERANDS: dict[str, tuple[Callable[..., Any], Sequence[Any], Sequence[P]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("domains", [1, 6])
 @pytest.mark.parametrize("compiler", ["cc", ""])
 @pytest.mark.parametrize("name", OPERANDS)

@@ -123,7 +123,7 @@ def check(seed: int) -> None:
 
 @pytest.mark.parametrize("chunk", range(4))
 def test_random_bodies_are_loops_over_blocks(chunk: int) -> None:
-    for seed in range(chunk, some(300, 3000), 4):
+    for seed in range(chunk, some(120, 3000), 4):
         check(seed)
 
 

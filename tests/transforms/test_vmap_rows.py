@@ -97,6 +97,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch, row: Row) -> None:
         monkeypatch.setattr(derived._InFront, "_call", refuse)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("row", FORMS, ids=lambda row: row.name)
 def test_vmap_of_a_row_is_a_loop(row: Row) -> None:
