@@ -65,7 +65,7 @@ class Op:
     """One operation of a nest."""
 
     name: str  # of the operation
-    operands: tuple[tuple[int | None, Any], ...]  # of each the place, or else the number
+    operands: tuple[tuple[int | None, Any], ...]  # of each the place, or the number, in its type
     dtype: Dtype  # of its result
     loops: frozenset[int]  # that its result varies along
     types: tuple[Dtype, ...]  # of the operands, when it sees them

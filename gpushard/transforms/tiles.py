@@ -406,7 +406,7 @@ def _product(a: LocalArray, b: LocalArray, axes: tuple[int, ...], out: LocalArra
     )
     right = b.transpose([*axes, *other, *_rest(ndim, other, axes)]).reshape(left.shape[1], -1)
     shape = [a.shape[n] for n in own] + [b.shape[n] for n in other]
-    made = np.dot(left, right).reshape(shape)
+    made = np.matmul(left, right).reshape(shape)  # `dot` of one number leaves 0 * NaN out
     order = sorted(range(len(shape)), key=[*own, *other].__getitem__)
     out[...] = made.transpose(order).reshape(out.shape)
     return out

@@ -38,9 +38,9 @@ from tests.transforms.nest_families import Case
 
 EMITTERS = ("numpy", "c", "launched")
 
-RARE = (638, 1211, 20_688, 20_848, 22_440)
+RARE = (638, 1211, 20_688, 20_848, 22_440, 87_508)
 """Cases that few shares have: products of factors that keep a loop which both have, and of factors
-with a short loop in front of a long one, or behind it."""
+with a short loop in front of a long one, or behind it, and of zeros and what is no number."""
 
 BATCH = 400
 """Kernels that the compiler is given at once."""

@@ -200,11 +200,11 @@ class _Builder:
         inner: set[int] = set()
         for number, (operands, shape) in enumerate(specs):
             taken = [
-                (None, 3) if x is None else (ahead + x if isinstance(x, int) else x.operand, None)
+                ahead + x if isinstance(x, int) else None if x is None else x.operand
                 for x in operands
             ]
             loops = _loops_of(case.shapes, number)
-            types = [dtype if at is None else self._dtype(at, ops) for at, _ in taken]
+            types = [dtype if at is None else self._dtype(at, ops) for at in taken]
             long = shape.reduced - case.short
             if number in needed:
                 inner |= long
@@ -252,8 +252,9 @@ class _Builder:
         long: bool, needed: bool,
     ) -> Op | None:  # fmt: skip
         ahead = len(self.loads)
-        inexact = any(at is not None and at - ahead in self.inexact for at, _ in taken)
+        inexact = any(at is not None and at - ahead in self.inexact for at in taken)
         common = np.result_type(*types)
+        operands = tuple((at, common.type(3) if at is None else None) for at in taken)
         if not shape.reduced:
             names = UNARY if len(taken) == 1 else BINARY
             name = self.rotate([x for x in names if x != "isnan" or common.kind == "f"])
@@ -264,12 +265,12 @@ class _Builder:
             result = np.dtype(bool) if name in ("isnan", "less") else common
             if inexact:
                 self.inexact.add(number)
-            return Op(name, tuple(taken), result, loops, (common,) * len(taken), getattr(np, name))
+            return Op(name, operands, result, loops, (common,) * len(taken), getattr(np, name))
         order = tuple(sorted(shape.reduced))
         if len(taken) == 2:
             if common.kind != "f" or {*types} != {common}:
                 return None
-            return Op("product", tuple(taken), common, loops, tuple(types), None, (), order)
+            return Op("product", operands, common, loops, tuple(types), None, (), order)
         names = INSIDE if not long else ALONG if needed else ENDED
         name = self.rotate(names)
         if name in ("argmin", "argmax") and inexact:
@@ -292,7 +293,7 @@ class _Builder:
             self.inexact.add(number)
         if inexact:
             self.inexact.add(number)
-        return Op(name, tuple(taken), result, loops, tuple(types), None, (), order)
+        return Op(name, operands, result, loops, tuple(types), None, (), order)
 
 
 def nest_of(case: Case) -> Nest | None:
