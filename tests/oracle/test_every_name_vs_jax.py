@@ -117,7 +117,7 @@ def _same(name: str, got: Any, want: Any, *, types: bool) -> None:
 NAMES = [name for name in FUNCTIONS if name not in ELSEWHERE]
 
 
-@pytest.mark.one_of(4)
+@pytest.mark.one_of(8)
 @pytest.mark.parametrize("name", NAMES)
 def test_values(name: str, jax: ModuleType) -> None:
     theirs = functools.reduce(lambda at, part: getattr(at, part, None), name.split("."), jax.numpy)

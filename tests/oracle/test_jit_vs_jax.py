@@ -223,6 +223,7 @@ def known(x: Any) -> tuple[Any, str]:
     return np.asarray(x).tolist(), str(getattr(x, "dtype", np.asarray(x).dtype))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.oracle
 @pytest.mark.parametrize("name", VALUES)
 def test_values_and_types(name: str, jax: ModuleType) -> None:

@@ -161,6 +161,7 @@ def _ours(call: Call) -> Callable[..., Any]:
     return lambda *xs: call(gs.lax, gs.lax, *xs)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", CASES)
 def test_eagerly_and_traced(name: str, jax: ModuleType) -> None:
     call, texts = CASES[name]
@@ -171,6 +172,7 @@ def test_eagerly_and_traced(name: str, jax: ModuleType) -> None:
     _same(gs.jit(_ours(call))(*xs), want)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", [name for name in CASES if name not in ("svd full", "svd small")])
 def test_mapped(name: str, jax: ModuleType) -> None:
     call, texts = CASES[name]

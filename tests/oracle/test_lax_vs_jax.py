@@ -399,7 +399,7 @@ def _arrays(case: _Case, seed: int, *lead: int) -> list[Any]:
     return [_array(text, random) for text in texts]
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize("name", CASES)
 def test_eagerly_and_traced(jax: ModuleType, name: str) -> None:
     case = CASES[name]
@@ -414,7 +414,7 @@ def test_eagerly_and_traced(jax: ModuleType, name: str) -> None:
             _same(traced(*placed), want, case.close)
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize("name", CASES)
 def test_mapped(jax: ModuleType, name: str) -> None:
     case = CASES[name]

@@ -137,6 +137,7 @@ CONVOLUTIONS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("case", CONVOLUTIONS)
 def test_conv(case: str, flax: ModuleType) -> None:
     size, how = CONVOLUTIONS[case]

@@ -213,6 +213,7 @@ CASES: dict[str, _Case] = {
 }  # fmt: skip
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", CASES)
 def test_eagerly_and_traced(name: str, jax: ModuleType) -> None:
     case = CASES[name]
