@@ -36,7 +36,6 @@ from gpushard.testing.faults import (
 )
 from gpushard.testing.programs import check_nothing_left
 from gpushard.testing.sim import SimRuntime
-from tests.share import some
 
 
 @pytest.fixture(autouse=True)
@@ -351,6 +350,7 @@ RUNTIMES = [
 ]
 
 
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize(
     ("make", "settings", "lasting"),
     [
@@ -358,9 +358,7 @@ RUNTIMES = [
             *how, lasting, id=f"{'lasting' if lasting else 'once'}-{how[0].__name__}-{how[1]}"
         )
         for lasting in (False, True)
-        for how in (
-            some([(host, "quota"), (sim_odd, "streamed")], RUNTIMES) if lasting else RUNTIMES
-        )
+        for how in RUNTIMES
     ],
 )
 @pytest.mark.parametrize("name", CASES)

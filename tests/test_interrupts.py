@@ -28,6 +28,7 @@ VISITED = [case for case in CASES if "memory_limit" not in case.settings]
 """What other code may come into: where memory is short its arrays might be too many."""
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @pytest.mark.parametrize("twice", [False, True], ids=["once", "twice"])
 def test_an_interrupt_anywhere_leaves_everything_right(case, twice):
@@ -46,6 +47,7 @@ def test_signals_at_random_moments():
     assert interrupt_for_real(count=300, seed=1).interrupts == 300
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("case", VISITED, ids=lambda case: case.name)
 def test_a_signal_handler_that_uses_the_library_gets_a_value_or_a_clear_error(case):
     with bench_of(case) as bench:
@@ -53,6 +55,7 @@ def test_a_signal_handler_that_uses_the_library_gets_a_value_or_a_clear_error(ca
     assert visits >= refused
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("case", VISITED, ids=lambda case: case.name)
 def test_a_finalizer_that_uses_the_library_runs_wherever_a_collection_may_start(case):
     with bench_of(case) as bench:

@@ -39,6 +39,7 @@ RANKS = [
 ]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("x", "y"), RANKS, ids=str)
 def test_ranks(x: Any, y: Any) -> None:
     left, right = values(x, "f8", 1), values(y, "f8", 2)

@@ -78,6 +78,7 @@ def mesh(request: pytest.FixtureRequest) -> Iterator[gs.Mesh]:
         yield mesh
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", CALLS)
 def test_results_are_those_for_numpy_arrays(name: str, mesh: gs.Mesh) -> None:
     function, data = CALLS[name]

@@ -66,6 +66,7 @@ def labelled(data: Any) -> Any:
     return xr.DataArray(data, dims=("time", "place", "level"), coords=coordinates, name="a")
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("spec", [gs.P("x"), gs.P("x", "y"), gs.P(None, ("x", "y"))], ids=repr)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_results_are_those_for_numpy_arrays(name: str, spec: gs.P) -> None:

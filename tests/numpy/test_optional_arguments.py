@@ -302,6 +302,7 @@ OTHERS = ["ties", "holes", "narrow cube", "empty", "booleans", "pair"]
 REST = ["complex", "uneven", "one", "nothing", "scalar", "two"]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("kind", some(OTHERS, [*OTHERS, *REST]))
 def test_operands_of_every_kind_are_taken_as_in_numpy(kind: str) -> None:
     """Every function that takes an operand gives what NumPy gives; what is refused has rows."""

@@ -605,6 +605,7 @@ REDUCED: list[Callable[[Any], Any]] = [
 ]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("compiler", ["cc", ""])
 @pytest.mark.parametrize("dtype", ["bool", "int32", "float64"])
 @pytest.mark.parametrize("wide", [7, 500])
