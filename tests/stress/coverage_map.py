@@ -277,7 +277,7 @@ def _measured(folder: Path, tests: Sequence[str], options: Sequence[str]) -> Run
     """Run tests, and keep in a folder what they run; tests that fail as any others."""
     with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
         new = Path(temporary, "run")
-        files = {_file(test) for test in tests}
+        files = sorted({_file(test) for test in tests}, reverse=True)
         shutil.copytree(PACKAGE, new / "gpushard")
         for test in files:
             (new / test).parent.mkdir(parents=True, exist_ok=True)
@@ -287,7 +287,8 @@ def _measured(folder: Path, tests: Sequence[str], options: Sequence[str]) -> Run
         command += ["-p", "tests.stress.blocks", f"--blocks={new}/blocks.npz"]
         command += ["-p", "tests.stress.chosen", f"--chosen={new}/chosen"]
         command += [f"--junitxml={new}/times.xml", "--timeout=900"]
-        done = subprocess.run([*command, *sorted(files)], cwd=PACKAGE.parent, check=False)
+        # Files of tests come first: what they import, they import as programs do.
+        done = subprocess.run([*command, *files], cwd=PACKAGE.parent, check=False)
         if done.returncode not in (0, 1, 5):
             raise SystemExit("the tests cannot be run")
         return Run(new.rename(folder))
