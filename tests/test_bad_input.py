@@ -4253,6 +4253,16 @@ OLDER: dict[str, Case] = {
         "once each",
         dimensions=(2,),
     ),
+    **{
+        f"proto of no devices, {dims}": older(
+            lambda w, dims=dims, devices=devices: legacy.OpSharding(KINDS.OTHER, dims, devices),
+            ArgumentError,
+            ValueError,
+            "tile_assignment_devices",
+            dimensions=dims,
+        )
+        for dims, devices in (((1, -1, -1), (0,)), ((2, 0), ()))
+    },
     "proto of tuples of tuples": older(
         lambda w: legacy.OpSharding(KINDS.TUPLE, tuple_shardings=[PARSED("{}")]),
         ArgumentError,

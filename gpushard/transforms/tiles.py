@@ -181,7 +181,7 @@ def straight_kernel(nest: Nest, operands: Sequence[Sequence[Shape]]) -> Kernel |
       The kernel; None where blocks are large, or of different shapes.
     """
     shapes = {shape for each in operands for shape in each if shape} or {()}
-    if len(shapes) != 1 or math.prod(*shapes) > _SMALL or any(any(x) != all(x) for x in operands):
+    if len(shapes) != 1 or math.prod(*shapes) > _SMALL:
         return None
     dims = {result.dims for result in nest.results}
     dims |= {load.dims for load in nest.loads if load.dims or not nest.sizes}

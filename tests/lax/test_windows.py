@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard.ops.table import windows as table_of_windows
 from tests.lax.calls import (
     Call,
     check,
@@ -167,6 +168,13 @@ def test_conv_of_each_type(dtype: Any) -> None:
         check(Call("conv_with_general_padding", x, kernel, *more, preferred_element_type=wide))
         turned = x.swapaxes(1, 2), kernel.transpose(2, 1, 0)
         check(Call("conv_transpose", *turned, (2,), "SAME", preferred_element_type=wide))
+
+
+def test_conv_of_few_elements_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_of_windows, "_AT_ONCE", 64)
+    for groups in (1, 3):
+        x, kernel = values((5, 3, 5), "f8", 1), values((6, 3 // groups, 2), "f8", 2)
+        check(Call("conv_general_dilated", x, kernel, (1,), "SAME", feature_group_count=groups))
 
 
 def test_conv_that_does_not_fit() -> None:

@@ -154,6 +154,20 @@ def test_plans_are_cached_and_bounded() -> None:
         assert x.plan(gs.NamedSharding(x.sharding.mesh, P("y"))) is not first
 
 
+def test_plans_that_depend_on_the_memory_kept_alive_are_kept_for_each() -> None:
+    """A part of a small array is a view, of a large one a copy: both are planned once."""
+    with testing.runtime(host_devices=4, small_bytes=0) as runtime:
+        mesh = gs.make_mesh((2, 2), ("x", "y"))
+        to = gs.NamedSharding(mesh, P(("x", "y")))
+        whole = gs.device_put(np.zeros((1 << 10, 8)), gs.NamedSharding(mesh, P("x")))
+        part = gs.device_put(np.zeros((1 << 14, 8)), gs.NamedSharding(mesh, P("x")))[: 1 << 10]
+        plans = [[x.plan(to) for x in (whole, part)] for _ in range(2)]
+        count = len(runtime.plans)
+        assert whole.plan(to) is plans[0][0] is plans[1][0]
+        assert part.plan(to) is plans[0][1] is plans[1][1]
+        assert len(runtime.plans) == count
+
+
 def test_plans_larger_than_the_cache_are_not_kept() -> None:
     with testing.runtime(plan_cache_bytes=0) as runtime:
         assert np.array_equal(np.asarray(on(put(DATA, P("x")), P("y"))), DATA)

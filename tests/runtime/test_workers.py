@@ -230,6 +230,33 @@ def test_what_a_worker_leaves_while_a_pause_ends_is_not_forgotten():
         assert ran.wait(5)
 
 
+def test_a_pause_begins_when_what_runs_has_ended():
+    with runtime(host_devices=1, host_workers=1) as rt:
+        workers, stream = rt.backend.workers, rt.devices[0].stream
+        runs, goes_on, ended, found = threading.Event(), threading.Event(), [], []
+
+        def work():
+            runs.set()
+            assert goes_on.wait(10)
+            ended.append(True)
+
+        def pause():
+            pausing = workers.quiet()
+            next(pausing)
+            found.append(bool(ended))
+            pausing.close()
+
+        submit(rt, stream, work)
+        assert runs.wait(10)
+        pauses = threading.Thread(target=pause)
+        pauses.start()
+        while not (workers._pausing or found):
+            pass
+        goes_on.set()
+        pauses.join()
+        assert found == [True]
+
+
 def test_closed_workers_end():
     workers = Workers(2)
     workers.close()

@@ -11,6 +11,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
+from gpushard.debug import count_traffic
 from tests.share import some
 
 P = gs.P
@@ -129,6 +130,17 @@ def test_a_dim_of_vmap_is_split_over_the_mesh_of_a_map_in_it(mesh: gs.Mesh, name
             made = f(x)
             equal(made, want)
             assert made.sharding.spec.axes(0) == ("x",), (name, made.sharding)
+
+
+def test_a_dim_of_vmap_that_is_split_stays_where_it_is() -> None:
+    with testing.runtime(host_devices=8, host_domains=8):
+        mesh = gs.make_mesh((2, 2, 2), ("x", "y", "z"))
+        x = gs.device_put(MATRIX, gs.NamedSharding(mesh, P("x", "z")))
+        f = gs.vmap(gs.shard_map(lambda v: v * 2, mesh, P("z"), P("z")), spmd_axis_name="x")
+        for call in (f, gs.jit(f)):
+            with count_traffic() as traffic:
+                equal(call(x), MATRIX * 2)
+            assert traffic.bytes_received == 0
 
 
 def test_dims_of_several_vmaps_and_a_constraint(mesh: gs.Mesh) -> None:

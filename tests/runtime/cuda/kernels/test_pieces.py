@@ -102,6 +102,9 @@ def test_transposes_are_tiled_and_small_ones_are_not() -> None:
         assert piece["form"] == form
         if form == TILES:
             assert piece["source_stride"][2] == 4 and piece["target_stride"][3] == 4
+    (piece,) = make_pieces([box((64, 3, 64), (768, 256, 4), (4, 64 * 512, 256), 4)]).table
+    assert piece["form"] == TILES and piece["extent"].tolist() == [1, 3, 64, 64]
+    assert piece["source_stride"][2] == 4 and piece["target_stride"][3] == 4
     (piece,) = make_pieces([box((64, 64), (256, 4), (512, -4), 4)]).table
     assert piece["form"] == 2, "a flip is dense in neither direction"
 
