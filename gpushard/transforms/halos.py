@@ -133,15 +133,18 @@ def in_parts(kernel: Kernel, count: int) -> Kernel:
     """
 
     def run(parts: Sequence[Part], *blocks: Any, out: Any = None) -> Any:
-        outs = out if isinstance(out, tuple) else (out,)
         made = []
         for first, last, rows in parts:
             given = [
                 blocks[n] if part is None else blocks[part[0]][part[1] : part[2]]
                 for n, part in zip(range(count), rows, strict=True)
             ]
-            to = None if out is None else tuple([x[first:last] for x in outs])
-            made.append(kernel(*given, out=to if to is None or len(to) > 1 else to[0]))
+            to = out
+            if isinstance(out, tuple):
+                to = tuple([x[first:last] for x in out])
+            elif out is not None:
+                to = out[first:last]
+            made.append(kernel(*given, out=to))
         if out is not None:
             return out
         if not isinstance(made[0], tuple):

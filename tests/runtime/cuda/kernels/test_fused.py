@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpushard.runtime.cuda.kernels import fused
+from gpushard.runtime.cuda.kernels import fused, reduction
 from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement
 from gpushard.runtime.kernel_checks import BrokenKernelError, Program, check
 from gpushard.runtime.kernel_tree import (
@@ -210,3 +210,43 @@ def test_what_is_made_of_values_and_of_their_sum_comes_when_the_sum_is_complete(
     program = program_of(nest_of_sums((300, 5, 7), [(0, 1, 2)], [*ops, ((3,), (0,), (1, 2))], 4))
     assert program is not None
     check(program)
+
+
+def test_numbers_are_read_where_the_argument_has_them() -> None:
+    ops = [((0, 2.0), (0, 1), ()), ((1, 3.0), (0, 1), ())]
+    program = program_of(nest_of_sums((300, 500), [(0, 1)], ops, 2))
+    assert program is not None
+    text = "\n".join(lines_of(program.body))
+    assert [int(n) for n in re.findall(r"batch\.scalar\[(\d+)\]", text)] == [0, 1]
+
+
+def test_threads_go_across_sums_of_columns() -> None:
+    """As the largest array lies, whatever smaller ones do."""
+    ops = [((0, 1), (0, 1), ()), ((2,), (1,), (0,)), ((2, 3), (0, 1), ())]
+    found = fused_nest(nest_of_sums((300, 500), [(0, 1), (0,)], ops, 4))
+    assert found is not None
+    one, _ = found
+    way = fused.threads(one, [fused.lengths_of(one, (300, 500))])
+    assert way.along and way.across
+
+
+@pytest.mark.parametrize(("arrays", "calls", "loops", "scalars"), [(3, 8, 1, 0), (2, 5, 3, 2)])
+def test_the_argument_lies_as_its_struct_does(
+    arrays: int, calls: int, loops: int, scalars: int
+) -> None:
+    double = np.dtype(np.float64)
+    operands = (double,) * (arrays - 1 + scalars)
+    numbers = tuple(range(arrays - 1, len(operands)))
+    found = Signature(operands, numbers, (double,), calls, False, loops)
+    ends = 8 * arrays * calls, 8 * (arrays + loops) * calls
+    aligned = -(-ends[1] // 16) * 16
+    assert (found.at_counts, found.at_scalars) == (ends[0], aligned)
+    assert found.nbytes == aligned + 16 * max(1, scalars)
+
+
+def test_complex_numbers_are_summed_and_have_no_extremes() -> None:
+    given = np.dtype(np.complex64)
+    signature = Signature((given,), (), (given,), 8, False)
+    extremes = {name: reduction.source(name, signature) for name in reduction._WHOLE}
+    assert len(extremes) > 1 and {*extremes.values()} == {None}
+    assert reduction.source("sum", signature) is not None

@@ -141,6 +141,9 @@ def test_steps_that_32_bits_cannot_count_are_cut() -> None:
     assert [int(piece["source"]) for piece in pieces.table] == [
         (1 << 30) + 32 * long - step * long for step in range(3)
     ]
+    assert [int(piece["target"]) for piece in pieces.table] == [
+        (1 << 20) + step * 64 for step in range(3)
+    ]
     assert (pieces.table["form"] == WORDS).all() and len(bytes_of(pieces)) == 3 * 64
     (piece,) = make_pieces([box((3, 8), (8, 1), (long - 1, 1), 1)]).table
     assert piece["source_stride"].tolist() == [0, 0, long - 1, 1]
