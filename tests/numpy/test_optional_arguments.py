@@ -260,6 +260,8 @@ SAME_OPERANDS = {
     "lexsort": "keys have a dim",
     "nanpercentile": "of infinities NumPy's is NaN, and of nothing it has no dims",
     "nanquantile": "likewise",
+    "percentile": "where the largest is infinite, NumPy's of all is NaN",
+    "quantile": "likewise",
     "polydiv": "the type of a remainder",
     "unique_inverse": "NaNs are one in NumPy's positions",
     "unique_values": "sorted here",
