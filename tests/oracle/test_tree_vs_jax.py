@@ -35,7 +35,7 @@ tree.register_node(*BAG)
 tree.register_dataclass(Cell)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def theirs(jax: ModuleType) -> ModuleType:
     """Return jax.tree_util, with the classes of this file registered."""
     jax.tree_util.register_pytree_node(*BAG)
