@@ -67,10 +67,13 @@ DIFFERS: dict[str, dict[str, str]] = {
         "histogramdd": "counts are floats, as in NumPy",
         "nancumprod": "small integers are multiplied in 64 bits, as in NumPy",
         "nancumsum": "small integers are summed in 64 bits, as in NumPy",
+        "percentile": "as `quantile`",
         "polydiv": "leading zeros of the remainder are left out, unless it is traced",
         "polymul": "leading zeros are left out, unless it is traced; integers stay integers",
         "put": "positions out of bounds raise",
         "put_along_axis": "positions out of bounds raise",
+        "quantile": "beside infinite elements some results are NaN where JAX's are not, "
+        "and the other way round",
         "reciprocal": "integers stay integers, as in NumPy",
         "searchsorted": "positions have 64 bits",
         "take": "positions out of bounds raise, also with `mode=None`",
