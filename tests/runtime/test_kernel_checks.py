@@ -304,7 +304,7 @@ DEFECTS: dict[str, tuple[Program, str]] = {
             lanes(let(2, X), First((ROWS,), (put(TO_KEEP, 2, "keep", 2),))),
             lanes(let(3, TO_KEEP), put(RESULT, 3, "write", 3)),
         ))], TWO, [(3, BOTH)]),
-        "b2 is written in .* only",
+        "b2 is written in frozenset.* only",
     ),
     "kept in a first turn": (
         program([rows(strips(

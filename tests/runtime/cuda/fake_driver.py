@@ -155,7 +155,7 @@ class FakeDriver:
     def __init__(
         self,
         gpus: int = 1,
-        nbytes: int = 1 << 28,
+        nbytes: int = 1 << 26,
         seed: int = 0,
         peers: bool = True,
         multiprocessors: int = 132,
