@@ -145,9 +145,11 @@ class Prices:
         self._mesh = mesh
         self._operands = operands
         self._at = [_positions(operand.tiling, mesh) for operand in operands]
+        self._coordinates = dict(zip(mesh.axis_names, np.indices(mesh.axis_sizes), strict=True))
         self._received = functools.cache(self._price_operand)
         self._bounds = functools.cache(self._bounds_of)
         self._common = functools.cache(self._common_of)
+        self._shared = functools.cache(self._shared_of)
 
     def merges(self, splits: Splits) -> bool:
         """Whether a factor is split that no result has, so that parts are to be merged."""
@@ -174,14 +176,14 @@ class Prices:
         operand = self._operands[n]
         if operand.tiling is None or axes == operand.axes:
             return 0
-        wanted = np.ones(self._mesh.size, np.int64)
-        common = self._at[n] >= 0
-        held = common.astype(np.int64)
+        held = self._at[n] >= 0
         for dim, names in enumerate(axes):
-            start, stop = self._bounds(operand.tiling.shape[dim], names)
-            wanted *= stop - start
-            held *= self._common(n, dim, names)
-        return int((wanted - held).sum()) * operand.itemsize
+            held = held * self._common(n, dim, names)
+        return (self._wanted(operand.tiling.shape, axes) - int(held.sum())) * operand.itemsize
+
+    def _wanted(self, shape: Shape, axes: Splits) -> int:
+        """Return the elements of the blocks of all devices: each one as often as it is copied."""
+        return math.prod(shape) * (self._mesh.size // self._size(axes))
 
     def _common_of(self, n: int, dim: int, names: tuple[str, ...]) -> IntArray:
         tiling = self._operands[n].tiling
@@ -192,10 +194,8 @@ class Prices:
 
     def _bounds_of(self, size: int, names: tuple[str, ...]) -> tuple[IntArray, IntArray]:
         number = np.zeros(self._mesh.axis_sizes, np.int64)
-        coordinates = np.indices(self._mesh.axis_sizes)
         for name in names:
-            axis = self._mesh.axis_names.index(name)
-            number = number * self._mesh.axis_sizes[axis] + coordinates[axis]
+            number = number * self._mesh.shape[name] + self._coordinates[name]
         edges = block_edges(size, math.prod(self._mesh.shape[name] for name in names))
         number = number.ravel()
         return edges[number], edges[number + 1]
@@ -239,12 +239,14 @@ class Prices:
 
     def _between(self, shape: Shape, have: Splits, want: Splits) -> int:
         """Return the elements that devices receive when a result is laid out anew."""
-        wanted = held = np.ones(self._mesh.size, np.int64)
+        held = np.ones(self._mesh.size, np.int64)
         for n, old, new in zip(shape, have, want, strict=True):
-            (low, high), (start, stop) = self._bounds(n, old), self._bounds(n, new)
-            wanted = wanted * (stop - start)
-            held = held * np.maximum(np.minimum(stop, high) - np.maximum(start, low), 0)
-        return int((wanted - held).sum())
+            held = held * self._shared(n, old, new)
+        return self._wanted(shape, want) - int(held.sum())
+
+    def _shared_of(self, size: int, old: tuple[str, ...], new: tuple[str, ...]) -> IntArray:
+        (low, high), (start, stop) = self._bounds(size, old), self._bounds(size, new)
+        return np.asarray(np.maximum(np.minimum(stop, high) - np.maximum(start, low), 0))
 
 
 def _positions(tiling: Tiling | None, mesh: Mesh) -> IntArray:
