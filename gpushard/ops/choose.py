@@ -176,7 +176,7 @@ class Prices:
         operand = self._operands[n]
         if operand.tiling is None or axes == operand.axes:
             return 0
-        held = self._at[n] >= 0
+        held = np.asarray(self._at[n] >= 0, np.int64)
         for dim, names in enumerate(axes):
             held = held * self._common(n, dim, names)
         return (self._wanted(operand.tiling.shape, axes) - int(held.sum())) * operand.itemsize
