@@ -32,12 +32,12 @@ def all_objects() -> Iterator[None]:
     gc.freeze()
 
 
-TREES = {
-    ".".join(("gpushard", *path.relative_to(PACKAGE).with_suffix("").parts)): ast.parse(
-        path.read_text(encoding="utf-8")
-    )
-    for path in sorted(PACKAGE.rglob("*.py"))
-}
+def trees() -> Iterator[tuple[str, ast.Module]]:
+    """Yield the modules of the package by name: one at a time, as trees are large."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = ".".join(("gpushard", *path.relative_to(PACKAGE).with_suffix("").parts))
+        yield name, ast.parse(path.read_text(encoding="utf-8"))
+
 
 WEAK = {
     "geometry.mesh._meshes": "a mesh, which is its value",
@@ -128,20 +128,19 @@ def short(module: str, name: str) -> str:
 
 
 def test_containers_that_functions_change_are_listed() -> None:
-    names = set().union(*map(changed, TREES.values()))
-    grow = [
-        short(module, name)
-        for module, tree in TREES.items()
-        for name, value in assigned(tree)
-        if name in names and is_container(value)
-    ]
+    names: set[str] = set()
+    containers = []
+    for module, tree in trees():
+        names |= changed(tree)
+        containers += [(module, name) for name, value in assigned(tree) if is_container(value)]
+    grow = [short(module, name) for module, name in containers if name in names]
     assert sorted(grow) == sorted(REGISTERED)
 
 
 def test_weak_caches_are_listed() -> None:
     weak = [
         short(module, name)
-        for module, tree in TREES.items()
+        for module, tree in trees()
         for name, value in assigned(tree)
         if isinstance(value, ast.Call) and name_of(value.func).startswith("Weak")
     ]
@@ -167,7 +166,7 @@ def endless(tree: ast.Module) -> list[int]:
 
 def test_functions_that_remember_without_a_bound_are_listed() -> None:
     """A function without parameters remembers one result."""
-    lines = {module.removeprefix("gpushard."): endless(tree) for module, tree in TREES.items()}
+    lines = {module.removeprefix("gpushard."): endless(tree) for module, tree in trees()}
     assert sorted(module for module, found in lines.items() if found) == sorted(ENDLESS)
 
 

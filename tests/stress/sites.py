@@ -14,7 +14,6 @@ Found by name, in the layers that all backends share and in the CUDA backend:
 from __future__ import annotations
 
 import ast
-import copy
 import dataclasses
 import threading
 from collections.abc import Iterator
@@ -84,27 +83,27 @@ def files() -> list[str]:
 
 def sites() -> list[Site]:
     """List all places."""
-    return [site for file in files() for site, _ in _mutants(file)]
+    return [site for file in files() for site, *_ in _sites_of(file)]
 
 
 def mutated(wanted: Site) -> str:
     """Return the source of a file with one place disabled."""
-    for site, tree in _mutants(wanted.file):
+    for site, position, tree in _sites_of(wanted.file):
         if site == wanted:
+            _replace(tree, position, site.kind)
             return ast.unparse(ast.fix_missing_locations(tree)) + DETACHED
     raise LookupError(f"no such place: {wanted}")
 
 
-def _mutants(file: str) -> Iterator[tuple[Site, ast.Module]]:
+def _sites_of(file: str) -> Iterator[tuple[Site, int, ast.Module]]:
+    """Yield each place of a file, its position in `_walk`, and the file's tree."""
     tree = parse((PACKAGE / file).read_text(encoding="utf-8"))
     seen: dict[tuple[str, str, str], int] = {}
     for position, (function, node, parent) in enumerate(_walk(tree)):
         for kind in _kinds(node, parent):
             key = (function, kind, ast.unparse(_named_by(node, kind)))
             number = seen[key] = seen.get(key, -1) + 1
-            mutant = copy.deepcopy(tree)
-            _replace(mutant, position, kind)
-            yield Site(file, *key, number), mutant
+            yield Site(file, *key, number), position, tree
 
 
 def _walk(tree: ast.Module) -> list[tuple[str, ast.AST, ast.AST]]:
@@ -191,8 +190,9 @@ def _replace(tree: ast.Module, position: int, kind: str) -> None:
         new = ast.Tuple([], ast.Load())
     elif kind == "reads":
         assert isinstance(node, ast.Call)
-        new = copy.copy(node)
-        new.args = [*node.args[:READS], ast.Tuple([], ast.Load()), *node.args[READS + 1 :]]
+        nothing = ast.Tuple([], ast.Load())
+        arguments = [*node.args[:READS], nothing, *node.args[READS + 1 :]]
+        new = ast.Call(node.func, arguments, node.keywords)
     else:
         assert isinstance(node, ast.expr)
         new = ast.Call(ast.Name("_detached", ast.Load()), [node], [])
