@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import gc
 import inspect
 import weakref
@@ -17,26 +16,25 @@ import pytest
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import lax, testing
-from gpushard.cache import BoundedCache
 from gpushard.transforms import jit
+from tests.kept import Caches
 from tests.share import some
 
 PACKAGE = Path(gs.__file__).parent
 
 
-@pytest.fixture(autouse=True)
-def all_objects() -> Iterator[None]:
-    """Let the collector see everything, which other tests spare it."""
-    gc.unfreeze()
-    yield
-    gc.freeze()
+@pytest.fixture(scope="module")
+def caches() -> Caches:
+    return Caches()
 
 
-def trees() -> Iterator[tuple[str, ast.Module]]:
-    """Yield the modules of the package by name: one at a time, as trees are large."""
+def trees(word: str = "") -> Iterator[tuple[str, ast.Module]]:
+    """Yield the modules of the package that have a word, by name: one at a time, they are large."""
     for path in sorted(PACKAGE.rglob("*.py")):
         name = ".".join(("gpushard", *path.relative_to(PACKAGE).with_suffix("").parts))
-        yield name, ast.parse(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if word in text:
+            yield name, ast.parse(text)
 
 
 WEAK = {
@@ -140,7 +138,7 @@ def test_containers_that_functions_change_are_listed() -> None:
 def test_weak_caches_are_listed() -> None:
     weak = [
         short(module, name)
-        for module, tree in trees()
+        for module, tree in trees("Weak")
         for name, value in assigned(tree)
         if isinstance(value, ast.Call) and name_of(value.func).startswith("Weak")
     ]
@@ -166,15 +164,14 @@ def endless(tree: ast.Module) -> list[int]:
 
 def test_functions_that_remember_without_a_bound_are_listed() -> None:
     """A function without parameters remembers one result."""
-    lines = {module.removeprefix("gpushard."): endless(tree) for module, tree in trees()}
+    lines = {module.removeprefix("gpushard."): endless(tree) for module, tree in trees("cache")}
     assert sorted(module for module, found in lines.items() if found) == sorted(ENDLESS)
 
 
-def test_byte_limits() -> None:
+def test_byte_limits(caches: Caches) -> None:
     """What is of a module or of a runtime is limited in bytes; what is of a function in both."""
-    caches = [x for x in gc.get_objects() if isinstance(x, BoundedCache)]
-    assert len(caches) >= 2
-    assert all(0 < x.limit <= 1 << 30 for x in caches)
+    assert len(caches.bounded()) >= 2
+    assert all(0 < x.limit <= 1 << 30 for x in caches.bounded())
 
 
 TURNS = some(10, 200)
@@ -251,16 +248,6 @@ def of_branches(n: int) -> list[Any]:
     return [f, g]
 
 
-def _empty() -> None:
-    """Empty every cache that has a bound."""
-    gs.clear_caches()
-    for x in gc.get_objects():
-        if isinstance(x, BoundedCache):
-            x.clear()
-        elif isinstance(x, functools._lru_cache_wrapper) and x.cache_info().maxsize is not None:
-            x.cache_clear()
-
-
 @pytest.mark.parametrize(
     "turn",
     some(
@@ -269,7 +256,9 @@ def _empty() -> None:
     ),
     ids=lambda f: f.__name__,
 )
-def test_what_a_loop_makes_is_held_by_caches_with_a_bound_alone(turn: Callable[[int], Any]) -> None:
+def test_what_a_loop_makes_is_held_by_caches_with_a_bound_alone(
+    turn: Callable[[int], Any], caches: Caches
+) -> None:
     """Functions go at once; meshes and shardings may stay in caches of plans, which are bounded."""
     with testing.runtime(host_devices=4, compiler="") as runtime:
         alive = [weakref.ref(x) for n in range(TURNS) for x in turn(n)]
@@ -277,7 +266,7 @@ def test_what_a_loop_makes_is_held_by_caches_with_a_bound_alone(turn: Callable[[
         functions = [x for x in (each() for each in alive) if inspect.isfunction(x)]
         assert functions == []
         del functions
-        _empty()
+        caches.empty()
         assert runtime.plans.nbytes == 0
         gc.collect()
         assert [x for x in (each() for each in alive) if x is not None] == []

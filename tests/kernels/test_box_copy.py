@@ -16,7 +16,7 @@ OF_ALL_FORMS = (0, 1, 5, 7, 9, 10, 12, 14, 23, 24, 25, 35, 37, 39, 47, 49, 55)
 """Seeds of cases that have a piece of each form."""
 
 
-@pytest.fixture(scope="module", params=SANITIZERS)
+@pytest.fixture(scope="module", params=some(SANITIZERS[:1], SANITIZERS))
 def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The kernels as a program for the CPU, under a sanitizer."""
     return build("box_copy", request.param, tmp_path_factory.mktemp("kernels"))

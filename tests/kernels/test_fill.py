@@ -53,7 +53,7 @@ def random_case(seed: int) -> Case:
     return Case(make_fills(boxes), before, after)
 
 
-@pytest.mark.parametrize("sanitizer", SANITIZERS)
+@pytest.mark.parametrize("sanitizer", some(SANITIZERS[:1], SANITIZERS))
 def test_random_boxes_are_filled_as_numpy_fills_them(sanitizer: str, tmp_path: Path) -> None:
     cases = [random_case(seed) for seed in some((*range(25), 33, 43), range(120))]
     units = [int(unit) for case in cases for unit in case.fills.table["unit"]]

@@ -6,7 +6,7 @@ import functools
 import gc
 import shutil
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ import pytest
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import P, lax, testing
-from gpushard.cache import BoundedCache
 from gpushard.transforms import compiled as kernels
+from tests.kept import Caches
 from tests.share import some
 
 LIMIT = 150_000
@@ -44,29 +44,19 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def all_objects() -> Iterator[None]:
-    """Let the collector see everything, which other tests spare it."""
-    gc.unfreeze()
-    yield
-    gc.freeze()
-
-
-def _forget_results() -> None:
-    """Empty the caches of pure functions, which have bounds of their own, in entries."""
-    for x in gc.get_objects():
-        if isinstance(x, functools._lru_cache_wrapper) and x.cache_info().maxsize is not None:
-            x.cache_clear()
+@pytest.fixture(scope="module")
+def caches() -> Caches:
+    return Caches()
 
 
 @pytest.mark.parametrize("name", some(["softmax"], PROGRAMS))
 def test_many_shapes_take_no_more_memory_than_few(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, caches: Caches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gs.clear_caches()
     f = PROGRAMS[name]
-    caches = [x for x in gc.get_objects() if isinstance(x, BoundedCache)]
-    for cache in caches:
+    bounded = caches.bounded()
+    for cache in bounded:
         cache.clear()
         monkeypatch.setattr(cache, "limit", min(cache.limit, LIMIT))
     with testing.runtime(host_devices=4, compiler="", plan_cache_bytes=LIMIT) as runtime:
@@ -76,8 +66,8 @@ def test_many_shapes_take_no_more_memory_than_few(
             for n in range(first, first + count):
                 shape = 4 + 4 * (n % 128), 3 + n // 128  # so small that pools keep none
                 f(gs.device_put(np.ones(shape, np.float32), place))
-            assert max(x.nbytes for x in (*caches, runtime.plans)) <= LIMIT
-            _forget_results()
+            assert max(x.nbytes for x in (*bounded, runtime.plans)) <= LIMIT
+            caches.forget_results()
             gc.collect()
             return tracemalloc.get_traced_memory()[0]
 
@@ -91,7 +81,7 @@ def test_many_shapes_take_no_more_memory_than_few(
 
 
 @pytest.mark.parametrize("name", some(["a loop"], ["softmax", "a loop", "product"]))
-def test_what_is_kept_is_counted(name: str) -> None:
+def test_what_is_kept_is_counted(name: str, caches: Caches) -> None:
     gs.clear_caches()
     f: Any = PROGRAMS[name]
     with testing.runtime(host_devices=4, compiler="") as runtime:
@@ -100,7 +90,7 @@ def test_what_is_kept_is_counted(name: str) -> None:
         def run(first: int, last: int) -> None:
             for n in range(first, last):
                 f(gs.device_put(np.ones((4 + 4 * n, 3)), place))
-            _forget_results()
+            caches.forget_results()
             runtime.plans.clear()
             gc.collect()
 
