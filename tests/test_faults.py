@@ -350,7 +350,7 @@ RUNTIMES = [
 ]
 
 
-@pytest.mark.one_of(6)
+@pytest.mark.one_of(9)
 @pytest.mark.parametrize(
     ("make", "settings", "lasting"),
     [

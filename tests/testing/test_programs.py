@@ -12,7 +12,7 @@ from tests.share import some
 from tests.stress import mutations
 from tests.stress.programs import run_many
 
-COUNT = some(400, 20_000)
+COUNT = some(200, 20_000)
 
 SHARE = 15
 """Of how many disabled places one is taken."""
