@@ -54,6 +54,9 @@ OF_STAGES = {
 }
 """How the paths of the files begin that they tell something of."""
 
+LONGEST = 240
+"""Seconds that one of them takes on a core of its own, at most."""
+
 MEMORY = 6 << 30
 """Bytes that a process may write: changes can make arrays of any size."""
 
@@ -95,7 +98,7 @@ def _fails_in(folder: str, run: str) -> Verdict:
 
 def _failure(folder: str, run: str) -> Verdict:
     module, *arguments = shlex.split(run)
-    started = STARTING + SLOWNESS * 60
+    started = STARTING + SLOWNESS * LONGEST
     return (
         run_pytest(folder, arguments, started)
         if module == "pytest"

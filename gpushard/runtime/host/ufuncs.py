@@ -36,6 +36,15 @@ def host_ufunc(ufunc: np.ufunc) -> Callable[..., Any]:
     return _COMPLETE.get(ufunc, ufunc)
 
 
+def without_out(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the ufunc behind a function of `host_ufunc`, which makes its results a bit faster.
+
+    >>> without_out(host_ufunc(np.isfinite)) is without_out(np.isfinite) is np.isfinite
+    True
+    """
+    return next((u for u, complete in _COMPLETE.items() if complete is function), function)
+
+
 def _complete(ufunc: np.ufunc) -> Callable[..., Any]:
     """Let a ufunc write its results to memory of its own where `out` is not contiguous."""
 
