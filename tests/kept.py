@@ -18,8 +18,8 @@ class Caches:
 
     def __init__(self) -> None:
         gc.unfreeze()
-        self._known = _found()
         gc.collect()
+        self._known = _found()
         gc.freeze()
 
     def bounded(self) -> list[BoundedCache]:

@@ -182,7 +182,10 @@ class Prices:
         return (self._wanted(operand.tiling.shape, axes) - int(held.sum())) * operand.itemsize
 
     def _wanted(self, shape: Shape, axes: Splits) -> int:
-        """Return the elements of the blocks of all devices: each one as often as it is copied."""
+        """Return the elements of all devices' blocks, where no axis splits two dims.
+
+        So many devices as the axes leave over have each block.
+        """
         return math.prod(shape) * (self._mesh.size // self._size(axes))
 
     def _common_of(self, n: int, dim: int, names: tuple[str, ...]) -> IntArray:
@@ -190,7 +193,7 @@ class Prices:
         assert tiling is not None
         start, stop = self._bounds(tiling.shape[dim], names)
         low, high = tiling.starts[dim][self._at[n]], tiling.stops[dim][self._at[n]]
-        return np.asarray(np.maximum(np.minimum(stop, high) - np.maximum(start, low), 0))
+        return _overlap(start, stop, low, high)
 
     def _bounds_of(self, size: int, names: tuple[str, ...]) -> tuple[IntArray, IntArray]:
         number = np.zeros(self._mesh.axis_sizes, np.int64)
@@ -246,7 +249,12 @@ class Prices:
 
     def _shared_of(self, size: int, old: tuple[str, ...], new: tuple[str, ...]) -> IntArray:
         (low, high), (start, stop) = self._bounds(size, old), self._bounds(size, new)
-        return np.asarray(np.maximum(np.minimum(stop, high) - np.maximum(start, low), 0))
+        return _overlap(start, stop, low, high)
+
+
+def _overlap(start: IntArray, stop: IntArray, low: IntArray, high: IntArray) -> IntArray:
+    """Return how many numbers [start, stop) and [low, high) share, pair by pair."""
+    return np.asarray(np.maximum(np.minimum(stop, high) - np.maximum(start, low), 0))
 
 
 def _positions(tiling: Tiling | None, mesh: Mesh) -> IntArray:

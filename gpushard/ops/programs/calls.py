@@ -90,7 +90,7 @@ class LocalCalls:
         self.runtime = runtime = work.runtime
         self.name = work.name
         self.kernel = work.kernel
-        self._making = without_out(work.kernel)
+        self._kernel_without_out = without_out(work.kernel)
         self.calls = calls = work.calls
         self.of_device = of_device = work.of_device
         self.tilings = tilings = work.tilings
@@ -192,7 +192,7 @@ class LocalCalls:
         if not self._one_result or not (columns or self._sites):
             return self.call_rows(_rows(columns, count))
         claims = [self._claim()] * count
-        tasks = map(self._making, *self._sites, *columns)
+        tasks = map(self._kernel_without_out, *self._sites, *columns)
         run = self._run
         values = _quiet.copy().run(list, tasks) if run is quietly else run(list, tasks)
         if not self._plain:

@@ -37,7 +37,9 @@ def host_ufunc(ufunc: np.ufunc) -> Callable[..., Any]:
 
 
 def without_out(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the ufunc behind a function of `host_ufunc`, which makes its results a bit faster.
+    """Return the ufunc behind a function of `host_ufunc`, for calls that give no `out`.
+
+    Without `out` the ufunc is right, and a call in Python less.
 
     >>> without_out(host_ufunc(np.isfinite)) is without_out(np.isfinite) is np.isfinite
     True
