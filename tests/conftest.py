@@ -18,6 +18,7 @@ import pytest
 
 from gpushard.geometry import sharding
 from tests import share
+from tests.gpu.device import FOUND
 from tests.softgpu import options as softgpu
 
 # Tests that do not choose a backend count on the host's eight devices, on machines with GPUs too.
@@ -30,13 +31,26 @@ DEVICES = 8
 """How many virtual CPU devices JAX has in tests."""
 
 
+ON_GPUS = {"conformance", "gpu", "softgpu"}
+"""Folders of tests that run on GPUs, or on drivers that need none."""
+
+
+def _is_skipped(item: pytest.Item) -> bool:
+    """Whether a mark skips a test."""
+    return any(mark.args[:1] == (True,) for mark in item.iter_markers("skipif"))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Start with the tests that take minutes, so that no process waits for another in the end.
 
     Whatever asks for a library to compare with can be chosen: `-m oracle`. Cases that take turns
-    by `one_of` are left out, unless all run, or they are asked for by name.
+    by `one_of` are left out, unless all run, or they are asked for by name. So are the tests that
+    need a GPU where there is none, which one line in the end says; alone they are skipped instead.
     """
     left = [item for item in share.out_of_turn(items) if item.nodeid not in config.args]
+    if not FOUND.usable:
+        need = [item for item in items if item.path.parent.name in ON_GPUS and _is_skipped(item)]
+        left = [*dict.fromkeys(left + need)] if len(need) < len(items) else left
     config.hook.pytest_deselected(items=left)
     items[:] = itertools.filterfalse({*left}.__contains__, items)
     items.sort(key=lambda item: item.get_closest_marker("minutes") is None)
@@ -58,6 +72,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.write_line(f"operations that need dims whole: {names}")
     if find_spec("jax") is None:
         terminalreporter.write_line("left out: tests/oracle (JAX: pip install 'gpushard[bench]')")
+    if not FOUND.usable:
+        terminalreporter.write_line(f"left out: tests that need a GPU ({FOUND.reason})")
     passed = terminalreporter.stats.get("passed", [])
     probes = [each for each in passed if each.nodeid.startswith("tests/systems/")]
     if probes:

@@ -6297,7 +6297,7 @@ def test_bad_input(world: World, case: Case, request: pytest.FixtureRequest) -> 
         gc.collect()
         assert world.state() == before
     world.check_inputs()
-    if some(len(request.node.name) % 3 == 0, True):
+    if some(len(request.node.name) % 6 == 0, True):
         world.check_correct_calls()
 
 

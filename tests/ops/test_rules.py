@@ -135,7 +135,7 @@ OWNED = [row for row in FORMS if isinstance(row.strategies[0], FromOwners)]
 MERGING = [row for row in FORMS if reduce_of(row) and row is not contractions.OUTER]
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("row", MERGING, ids=lambda row: row.name)
 def test_a_wrong_merge_is_caught(row: Row) -> None:
     reduce = reduce_of(row)
@@ -202,7 +202,7 @@ COMPUTING = [row for row in FORMS if any(map(_free, rules_of(row)))]
 WHOLE = [row for row in FORMS if not moves(row) and any(map(_splits_whole, cases(row)))]
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("row", COMPUTING, ids=lambda row: row.name)
 def test_wrong_factors_are_caught(row: Row) -> None:
     def wrong(avals: Any, params: Any) -> Rule:

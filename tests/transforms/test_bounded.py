@@ -73,8 +73,8 @@ def test_many_shapes_take_no_more_memory_than_few(
 
         tracemalloc.start()
         try:
-            few = taken(0, 40)
-            many = taken(40, some(12, 10_000 if name == "product" else 300))
+            few = taken(0, 24)
+            many = taken(24, some(12, 10_000 if name == "product" else 300))
         finally:
             tracemalloc.stop()
         assert many - few < some(1, 2) * LIMIT  # lists of what is gone are cleared now and then

@@ -6,6 +6,7 @@ import pathlib
 import sys
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -39,34 +40,23 @@ def lines_of(function: Callable[[], Any]) -> int:
     return count
 
 
-def work(name: str, count: int) -> int:
-    """Return the lines that run to compile a form of so many operations, where none was planned."""
+def work(name: str, count: int) -> tuple[int, int]:
+    """Compile a form of so many operations where none was planned.
+
+    Returns:
+      The lines that run, and how many regions are tried.
+    """
     form, spec = FORMS[name]
-    with testing.runtime(backend="host", host_devices=8, compiler=""):
+    joined = mock.Mock(wraps=regions._joined)
+    runtime = testing.runtime(backend="host", host_devices=8, compiler="")
+    with runtime, mock.patch.object(regions, "_joined", joined):
         given = arrays(spec)
-        return lines_of(lambda: compiled(form, count, given))
+        lines = lines_of(lambda: compiled(form, count, given))
+    return lines, joined.call_count
 
 
-@pytest.mark.parametrize("name", some(["chain", "wide", "shapes", "layouts"], FORMS))
+@pytest.mark.parametrize("name", some(["chain", "wide", "shapes", "layouts", "results"], FORMS))
 def test_four_times_the_operations_are_no_more_than_five_times_the_work(name: str) -> None:
     work(name, 10)  # what is cached for all runtimes
-    assert work(name, 480) <= 5 * work(name, 120)
-
-
-@pytest.mark.parametrize("name", some(["shapes", "results"], FORMS))
-def test_operations_try_few_regions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried = 0
-    real = regions._joined
-
-    def counted(*args: Any) -> bool:
-        nonlocal tried
-        tried += 1
-        return real(*args)
-
-    monkeypatch.setattr(regions, "_joined", counted)
-    counts = []
-    for count in (240, 960):
-        tried = 0
-        work(name, count)
-        counts.append(tried)
-    assert counts[1] <= 5 * counts[0]
+    few, many = work(name, 120), work(name, 480)
+    assert many[0] <= 5 * few[0] and many[1] <= 5 * few[1]
