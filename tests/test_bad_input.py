@@ -5205,6 +5205,23 @@ NAMED_AXES: dict[str, Case] = {
         "['i', 'j'] for argument a",
         "both 'i' and 'j'",
     ),
+    "xmap with a resource for two names of a result": refused(
+        lambda w: on_mesh(
+            w,
+            XMAP(
+                lambda a, b: fail(AssertionError("called"))(),
+                (["i"], ["j"]),
+                ["i", "j"],
+                axis_resources={"i": "x", "j": "x"},
+            ),
+            w.value[0, :4],
+            w.value[0, :4],
+        ),
+        ArgumentError,
+        ValueError,
+        "['i', 'j'] for a result",
+        "both 'i' and 'j'",
+    ),
     "xmap with a resource for two names of a value": refused(
         lambda w: on_mesh(
             w,

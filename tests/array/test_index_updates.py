@@ -15,6 +15,7 @@ from gpushard.functions.concrete import at_hand, concrete
 from gpushard.ops.aval import Aval
 from gpushard.ops.index_arrays import Indexed
 from gpushard.ops.row import Site
+from gpushard.ops.table import gather
 from gpushard.ops.table.scatter import SCATTER
 from gpushard.testing import runtime
 from tests.traffic import received
@@ -302,3 +303,48 @@ def test_positions_that_wrap_are_the_remainders(kind: str) -> None:
     np.testing.assert_array_equal(x.at[at].get(mode="wrap"), data[np.mod(rows, 8)])
     data[np.mod(rows, 8), 2] = 5
     np.testing.assert_array_equal(x.at[at, 2].set(5, mode="wrap"), data)
+
+
+def _kept(positions: np.ndarray, there: np.ndarray) -> np.ndarray:
+    return np.where(there, positions, 0).astype(np.int64)
+
+
+SPLITS = [("x",), (None, "x"), (("x", "y"),), ("x", "y"), ("y", "x")]
+EDGES = [0, 1, -1, 31, 63, 64, 65, -64, -65, 47, 48, 49, -48, -49, 24]
+"""The first and last positions of dims of 64 and 48, and the ones beyond."""
+
+
+@pytest.mark.parametrize("entries", SPLITS, ids=str)
+@pytest.mark.parametrize("domains", [1, 4])
+@pytest.mark.parametrize("kind", ["int64", "int8", "uint64"])
+def test_what_is_out_of_bounds_is_filled_or_dropped(
+    entries: Any, domains: int, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gather, "SMALL", 0)  # blocks of an owner are never joined
+    data = np.arange(64 * 48.0).reshape(64, 48)
+    edges = np.array([at for at in EDGES if kind[0] == "i" or at >= 0], kind)
+    if kind == "uint64":
+        edges = np.append(edges, np.array([2**63, 2**64 - 1, 2**64 - 6], kind))
+    first, second = edges.repeat(len(edges)), np.tile(edges, len(edges))
+    pairs = [*zip(first.tolist(), second.tolist(), strict=True)]
+    there = np.array([-64 <= i < 64 and -48 <= j < 48 for i, j in pairs])
+    inside = tuple(part[there].astype(np.int64) for part in (first, second))
+    with runtime(host_devices=4, host_domains=domains, small_bytes=0):
+        mesh = gs.make_mesh((2, 2), ("x", "y"))
+        x = gs.device_put(data, gs.NamedSharding(mesh, P(*entries)))
+        positions = [
+            gs.device_put(part, gs.NamedSharding(mesh, P("x"))) for part in (first, second)
+        ]
+        got = np.asarray(x.at[*positions].get(mode="fill", fill_value=-1))
+        np.testing.assert_array_equal(
+            got, np.where(there, data[_kept(first, there), _kept(second, there)], -1)
+        )
+        want = data.copy()
+        np.add.at(want, inside, 1)
+        np.testing.assert_array_equal(x.at[*positions].add(1, mode="drop"), want)
+        want[inside] = 7
+        np.testing.assert_array_equal(x.at[*positions].set(7, mode="drop"), want)
+        rows = np.array([-64 <= i < 64 for i in edges.tolist()])
+        got = np.asarray(x.at[edges].get(mode="fill", fill_value=-1))
+        np.testing.assert_array_equal(got[rows], data[edges[rows].astype(np.int64)])
+        assert (got[~rows] == -1).all()

@@ -208,3 +208,6 @@ def test_what_does_not_fit() -> None:
             gs.lax.gather(X, AT, ROWS, (1, 3), mode=mode)
     for updates in (UPDATES[:3], UPDATES[:, :2].T, UPDATES.astype("f4")):
         check(Call("scatter_add", X, AT, updates, TO_ROWS))
+    beyond = GatherDimensionNumbers((1,), (0,), (2,))
+    with pytest.raises(gs.errors.ArgumentError, match=r"each once$"):  # in any order
+        gs.lax.gather(X, AT, beyond, (1, 3))

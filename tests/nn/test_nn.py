@@ -153,6 +153,13 @@ def test_standardize(entries: Any, algorithm: str, axis: Any) -> None:
     close(given, (data - 1) / 2)
 
 
+def test_small_differences_of_large_numbers_are_stable() -> None:
+    data = (3e4 + numbers((8, 6))).astype(np.float32)
+    wide = data.astype(np.float64)
+    found = nn.standardize(put(data, "x"), 0, epsilon=0, algorithm="stable")
+    close(found, (wide - wide.mean(0)) / wide.std(0), 1e-2)
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2, -1, -3])
 def test_classes_as_vectors(axis: int) -> None:
     classes = numbers((8, 6), "i")

@@ -256,6 +256,7 @@ def test_threads_that_read_one_count_draw_different_keys(first: Any, second: Any
 
 WAYS: list[Any] = [
     3, (2, 3), {"params": 3}, {"params": None, ...: 2}, {nnx.RngState: (1,)}, {nnx.Param: 4}, {},
+    {nnx.RngKey: 3}, {nnx.RngCount: 3, "other": 2},
 ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import enum
 import functools
+import itertools
 import random
 from collections import OrderedDict, defaultdict, deque
 from typing import Any, NamedTuple
@@ -290,6 +291,31 @@ def test_a_change_by_one_name_shows_by_the_other(kind: str, how: str) -> None:
     expected.a = MAKERS[kind](nnx.Param(gnp.ones(4)), nnx.Param(gnp.zeros(4)))
     assign(expected.a)
     assert form(m.a) == form(expected.a)
+
+
+ARGUMENTS = [*itertools.product((0, 1), repeat=3)]
+
+
+@pytest.mark.parametrize("order", ARGUMENTS, ids=str)
+@pytest.mark.parametrize("last", ["Module", "dict"])
+def test_one_object_as_several_arguments_changes_once(order: Any, last: str) -> None:
+    """Also in later calls, which know the graph."""
+    kinds = [nnx.Linear(2, 2, rngs=nnx.Rngs(n)) for n in range(2)]
+    given: list[Any] = [kinds[n] for n in order]
+    if last == "dict":
+        given[-1] = {"part": given[-1], "own": nnx.Param(gnp.zeros(2))}
+
+    @nnx.jit
+    def add(*modules: Any) -> list[int]:
+        parts = [m["part"] if isinstance(m, dict) else m for m in modules]
+        for m in parts:
+            m.bias.value = m.bias.value + 1
+        return [parts.index(m) for m in parts]
+
+    for turn in range(1, 4):
+        assert add(*given) == [order.index(n) for n in order]
+        for n, module in enumerate(kinds):
+            np.testing.assert_array_equal(module.bias.value, [turn * order.count(n)] * 2)
 
 
 @pytest.mark.parametrize("kind", ["dataclass", "registered", "frozen dataclass"])

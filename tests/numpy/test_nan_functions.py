@@ -72,7 +72,7 @@ def test_types_to_work_in() -> None:
     x = put(data, "x")
     for name in ("nansum", "nanmean", "nanvar", "nanstd", "nanprod"):
         alike(lambda ns, x: getattr(ns, name)(x, axis=0, dtype="d"), data, x)  # noqa: B023
-    for taken in (1, 2.5):
+    for taken in (1, 2.5, 3.5):
         alike(lambda ns, x: ns.nanvar(x, axis=0, ddof=taken), data, x)  # noqa: B023
     half = data.astype("e")
     found = gnp.nanmean(put(half, "x"), axis=0)

@@ -97,3 +97,5 @@ def test_traced_end_values() -> None:
     for ends in (np.array(3.0), np.array([1.0, 4.0])):
         traced = gs.jit(lambda x, ends: gnp.pad(x, 2, "linear_ramp", end_values=ends))
         same(traced(x, ends), np.pad(data, 2, "linear_ramp", end_values=ends), exact=False)
+    traced = gs.jit(lambda x, end: gnp.pad(x, 2, "linear_ramp", end_values=(1.0, end)))
+    same(traced(x, 4.0), np.pad(data, 2, "linear_ramp", end_values=(1.0, 4.0)), exact=False)

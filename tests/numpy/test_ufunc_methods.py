@@ -181,6 +181,9 @@ def test_slices_at_traced_positions() -> None:
 
 REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "unary": (lambda x: gnp.frompyfunc(abs, 1, 1).reduce(x), ArgumentError, "takes 1"),
+    "unary slices": (
+        lambda x: gnp.frompyfunc(abs, 1, 1).reduceat(x, [0]), ArgumentError, "reduceat: abs takes",
+    ),
     "no identity": (lambda x: gnp.subtract.reduce(x[:0]), ArgumentError, "give initial="),
     "where": (lambda x: gnp.subtract.reduce(x, where=x > 1), ArgumentError, "where=; give init"),
     "slices": (lambda x: gnp.add.reduceat(x, [0, 8]), ArrayIndexError, "8 is out of bounds"),

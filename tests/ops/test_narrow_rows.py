@@ -132,6 +132,17 @@ def test_gpus_multiply_halves_as_they_are(dtype: str) -> None:
         assert xp.types == {own if known else np.dtype(np.float32)}
 
 
+@pytest.mark.parametrize(
+    ("text", "shapes"), [("ab,b->a", [(2, 3), (3,)]), ("b,ba->a", [(3,), (3, 2)])]
+)
+def test_gpus_multiply_halves_and_vectors_in_single_precision(text: str, shapes: Any) -> None:
+    xp, own = Gpu(), np.dtype(np.float16)
+    kernel = contractions.EINSUM.kernel(xp, [Aval(shape, own) for shape in shapes], (text,))
+    found = kernel(*(np.ones(shape, own) for shape in shapes))
+    assert found.dtype == own and (found == 3).all()
+    assert xp.types == {np.dtype(np.float32)}
+
+
 @pytest.mark.one_of(2)
 @pytest.mark.parametrize("row", [row for row in ROWS if row not in REFUSED], ids=lambda r: r.name)
 def test_mapped_as_one_by_one(row: Row) -> None:
