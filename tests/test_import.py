@@ -54,6 +54,22 @@ def test_only_numpy_and_the_standard_library_are_imported() -> None:
     assert not tops.intersection(FORBIDDEN)
 
 
+SPECIAL = {
+    "__array_namespace__": "x.__array_namespace__()",
+    "__array_ufunc__": "np.add(x, x)",
+    "__array_function__": "np.sort(x)",
+    "__dlpack__": "np.from_dlpack(x)",
+    "__dlpack_device__": "x.__dlpack_device__()",
+    "_repr_html_": "x._repr_html_()",
+}
+
+
+@pytest.mark.parametrize("method", SPECIAL)
+def test_special_methods_import_what_they_need(method: str) -> None:
+    program = "import json, numpy as np, gpushard as gs; x = gs.device_put(np.ones(3)); "
+    assert run(f"{program}{SPECIAL[method]}; print(json.dumps(True))", GPUSHARD_BACKEND="host")
+
+
 def test_extensions_are_imported_when_they_are_asked_for() -> None:
     before, after = run(
         "import sys, json, gpushard as gs\n"

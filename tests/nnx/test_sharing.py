@@ -54,6 +54,15 @@ class SlotFields:
     b: Any
 
 
+class WithNote(SlotFields):
+    """Has something that is no part."""
+
+    __slots__ = ("note",)
+
+
+gs.tree_util.register_dataclass(WithNote, ["a", "b"], [])
+
+
 class Registered:
     """A node that a program registers."""
 
@@ -316,6 +325,17 @@ def test_one_object_as_several_arguments_changes_once(order: Any, last: str) -> 
         assert add(*given) == [order.index(n) for n in order]
         for n, module in enumerate(kinds):
             np.testing.assert_array_equal(module.bias.value, [turn * order.count(n)] * 2)
+
+
+def test_what_a_new_object_lacks_is_gone() -> None:
+    """A node that is made anew has what its parts give it, in slots as elsewhere."""
+    kept = WithNote(nnx.Param(gnp.zeros(4)), nnx.Param(gnp.zeros(4)))
+    kept.note = "of before"
+    m = Plain()
+    m.part = kept
+    nnx.jit(lambda m: setattr(m.part, "a", nnx.Param(gnp.ones(4))))(m)
+    assert m.part is kept and m.part.a.value.tolist() == [1] * 4
+    assert not hasattr(m.part, "note")
 
 
 @pytest.mark.parametrize("kind", ["dataclass", "registered", "frozen dataclass"])

@@ -246,6 +246,23 @@ def test_a_function_that_uses_arrays_of_outside_sees_what_these_are_now() -> Non
     assert lax.scan(step, gnp.zeros(2), x)[0].tolist() == [3, 30]
 
 
+@pytest.mark.parametrize("traced", [False, True])
+def test_each_branch_sees_the_arrays_of_outside_that_it_uses(traced: bool) -> None:
+    a, b, c, d = (gnp.full(4, float(n)) for n in (10, 20, 30, 40))
+    branches = [lambda x: x + a, lambda x: x * b - c + a, lambda x: x, lambda x: d - x]
+
+    def f(number: Any, x: Any) -> Any:
+        return lax.switch(number, branches, x)
+
+    x = gnp.arange(4.0)
+    for number, branch in enumerate(branches):
+        found = (gs.jit(f) if traced else f)(gnp.asarray(number), x)
+        np.testing.assert_array_equal(found, branch(x))
+    for which in (True, False):
+        found = lax.cond(gnp.asarray(which), branches[1], branches[3], x)
+        np.testing.assert_array_equal(found, branches[1 if which else 3](x))
+
+
 def test_many_shapes_keep_memory_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "_CACHE_BYTES", 60_000)
 

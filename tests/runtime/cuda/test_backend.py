@@ -8,6 +8,7 @@ import gc
 import itertools
 import os
 import threading
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +21,7 @@ from gpushard.errors import DeviceLostError, OutOfMemoryError
 from gpushard.runtime.backend import Item
 from gpushard.runtime.checking.checker import Checker
 from gpushard.runtime.cuda.backend import CudaBackend
+from gpushard.runtime.cuda.streams import CudaEvent
 from gpushard.runtime.reclaim import beside
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing import deferred
@@ -454,3 +456,36 @@ def test_signal_handlers_that_use_a_gpu_get_a_value_or_a_clear_error() -> None:
         work()
         Visitor(handler, 29, anywhere=False).run(work)
         assert True in seen and None in seen and False not in seen
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_events_say_what_the_error_of_a_driver_means(lost: bool) -> None:
+    failure, other = FakeError(STICKY), DeviceLostError("the GPU is lost")
+
+    class Failing:
+        def fail(self, handle: Any) -> bool:
+            raise failure
+
+        is_done = synchronize = fail
+
+    driver: Any = Failing()
+    event = CudaEvent(driver, 7, 1, deque(), lambda error: other if lost else error)
+    if lost:
+        assert event.query()
+    else:
+        with pytest.raises(FakeError):
+            event.query()
+    with pytest.raises(DeviceLostError if lost else FakeError):
+        event.synchronize()
+
+
+def test_memory_of_the_host_is_not_sent_by_nccl() -> None:
+    with cuda(gpus=2, partitions=4, nccl="always") as (runtime, _):
+        backend: Any = runtime.backend
+        domains = [device.memory_domain for device in runtime.devices[::4]]
+        pinned = runtime.devices[0].memory("pinned_host").memory_domain
+        backend._communicators.are_ready = lambda: True
+        assert backend.sends(*domains)
+        assert not backend.sends(domains[0], domains[0])
+        for domain in domains:
+            assert not backend.sends(domain, pinned) and not backend.sends(pinned, domain)
