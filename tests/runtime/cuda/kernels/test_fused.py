@@ -86,6 +86,8 @@ def broken(body: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], str, Any]]:
         if isinstance(statement, LastBlock):
             again = dataclasses.replace(statement, body=())
             yield (*before, again, statement, *after), "two of", statement
+            own = dataclasses.replace(statement, body=(Along((9,), 8, statement.body),))
+            yield (*before, own, *after), "a part of a row for", statement
         if isinstance(statement, First) and len(statement.loops) > 1:
             for loop in statement.loops:
                 rest = tuple(x for x in statement.loops if x != loop)
