@@ -1,9 +1,9 @@
 """Gives kernels to the real compilers: `python -m tests.nvrtc FOLDER --processes 2`.
 
-FOLDER has the sources that the software GPU was asked for (`pytest --softgpu --softgpu-keep FOLDER`).
-Each is compiled by NVRTC of CUDA 12 and 13 for five architectures, or with `--share` by one pair of
-them, in turns. What was compiled once is remembered in the cache folder, by all that it depends on.
-Fails if a source is refused, or gets a warning that `WARNINGS` does not know.
+FOLDER has what the software GPU was asked to compile: `pytest --softgpu --softgpu-keep FOLDER`.
+Each source is compiled by NVRTC of CUDA 12 or 13 for one of five architectures, in turns, and with
+`--all` by both for all. What was compiled once is remembered in the cache folder, by all that it
+depends on. Fails if a source is refused, or gets a warning that `WARNINGS` does not know.
 """
 
 from __future__ import annotations
@@ -38,6 +38,11 @@ WARNINGS = {
 _WARNING = re.compile(r"warning #([\w-]+)")
 
 
+def results() -> Path:
+    """Return the folder of what was compiled before."""
+    return cache() / "nvrtc-results"
+
+
 @dataclasses.dataclass(frozen=True)
 class Job:
     """A source for a version and an architecture."""
@@ -51,7 +56,7 @@ class Job:
         toolkit_name = toolkit(self.version).name
         parts = [self.path.read_text(encoding="utf-8"), toolkit_name, str(self.architecture)]
         digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
-        known = cache() / "nvrtc-results" / digest
+        known = results() / digest
         if known.exists():
             return Compiled(**json.loads(known.read_text(encoding="utf-8")))
         found = nvrtc(self.version).compile(Source.read(self.path), self.architecture)

@@ -33,6 +33,11 @@ class Source:
         kept = json.loads(path.read_text(encoding="utf-8"))
         return cls(kept["source"], tuple(kept["options"]), tuple(kept["names"]))
 
+    def write(self, path: Path) -> None:
+        """Keep it in a file."""
+        kept = {"source": self.text, "options": self.options, "names": self.names}
+        path.write_text(json.dumps(kept), encoding="utf-8")
+
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:

@@ -31,15 +31,24 @@ WHEELS: Mapping[str, tuple[str, ...]] = {
 """What a version of CUDA needs: the oldest of 13, which declares least, and the last of 12."""
 
 
+def folder_of(version: str) -> Path:
+    """Return where the packages of a version belong, whether they are there or not."""
+    digest = hashlib.sha256("\n".join(WHEELS[version]).encode()).hexdigest()[:12]
+    return cache() / f"nvrtc-{version}-{digest}"
+
+
+def is_made(version: str) -> bool:
+    """Whether the packages of a version are there."""
+    return (folder_of(version) / "complete").exists()
+
+
 def toolkit(version: str) -> Path:
     """Return the folder of a version's packages; takes them from the index if need be."""
-    wheels = WHEELS[version]
-    digest = hashlib.sha256("\n".join(wheels).encode()).hexdigest()[:12]
-    folder = cache() / f"nvrtc-{version}-{digest}"
-    if (folder / "complete").exists():
+    folder, wheels = folder_of(version), WHEELS[version]
+    if is_made(version):
         return folder
     with alone(cache()):
-        if not (folder / "complete").exists():
+        if not is_made(version):
             with new(folder):
                 options = ["-q", "--no-deps", "--no-compile", "--target", str(folder)]
                 subprocess.run(
@@ -55,3 +64,8 @@ def includes(folder: Path) -> list[str]:
     folders = [cccl / "cub", cccl / "thrust", cccl / "libcudacxx", own]
     folders += sorted((folder / "nvidia").glob("*/include"))
     return [f"-I{path}" for path in folders]
+
+
+if __name__ == "__main__":
+    for each in WHEELS:
+        print(toolkit(each))
