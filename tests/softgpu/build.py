@@ -167,7 +167,7 @@ def make() -> SoftGpu:
     made = find()
     if _is_complete(made.environment) and _is_complete(made.build):
         return made
-    with _alone(cache()):
+    with alone(cache()):
         if not _is_complete(made.environment):
             _make_environment(made)
         if not _is_complete(made.build):
@@ -181,7 +181,7 @@ def _is_complete(folder: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _new(folder: Path) -> Iterator[None]:
+def new(folder: Path) -> Iterator[None]:
     """Fill a folder anew, and mark it when all went well."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -192,7 +192,7 @@ def _new(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path) -> Iterator[None]:
     """Let other processes that build here wait."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
@@ -251,7 +251,7 @@ def _output(*command: str | Path) -> str:
 
 def _make_environment(made: SoftGpu) -> None:
     print(f"making {made.environment}: CuPy {CUPY}, and what tests need", flush=True)
-    with _new(made.environment):
+    with new(made.environment):
         _run(sys.executable, "-m", "venv", made.environment)
         pip = (made.python, "-m", "pip", "--disable-pip-version-check", "-q")
         _run(*pip, "install", *_packages())
@@ -311,7 +311,7 @@ def _including(folders: Iterable[Path]) -> list[str]:
 
 def _make_build(made: SoftGpu) -> None:
     print(f"making {made.build}: the driver, the compiler and the libraries", flush=True)
-    with _new(made.build):
+    with new(made.build):
         for name in ("lib", "nccl", "include", "objects"):
             (made.build / name).mkdir()
         for folder in _cuda_includes(made):  # NVRTC's folder looks like that of a CUDA toolkit

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.softgpu import counters, excluded
+from tests.softgpu import counters, excluded, sources
 from tests.softgpu.idle import Idle
 from tests.softgpu.run import Options, is_active, replace_process
 
@@ -27,6 +27,7 @@ def add_options(parser: pytest.Parser) -> None:
     add("--softgpu-memory", type=int, metavar="BYTES", help="memory of each GPU (8 GiB)")
     add("--softgpu-no-peers", action="store_true", help="GPUs cannot reach each other's memory")
     add("--softgpu-no-guard", action="store_true", help="do not catch the host in device memory")
+    add("--softgpu-keep", type=Path, metavar="FOLDER", help="keep what CuPy is asked to compile")
     add(
         "--softgpu-idle", type=Path, metavar="FILE", help="leave out tests that gave no work before"
     )
@@ -123,6 +124,8 @@ class Work:
 def count_work(config: pytest.Config) -> None:
     """Count what tests give the software GPU to do, if they run on it."""
     if is_active():
+        if config.option.softgpu_keep:
+            sources.keep(config.option.softgpu_keep)
         record = config.getoption("--softgpu-idle")
         config.pluginmanager.register(Work(Idle(record) if record else None))
 

@@ -26,11 +26,10 @@ NAMES = {
 }
 """What CUDA C++ calls types, by kind and size."""
 
-_SOURCE = """
-#include <cupy/complex.cuh>
-#include <cupy/carray.cuh>
-#include <cupy/math_constants.h>
+_HEADERS = {"float16": "cupy/float16.cuh", "CUDART_": "cupy/math_constants.h"}
+"""What declares a word. Half precision takes a compiler as long as all else that is included."""
 
+_SOURCE = """
 struct Batch {
   unsigned long long at[%(arrays)d * %(calls)d];
   unsigned long long count[%(calls)d];
@@ -141,7 +140,7 @@ def source(statement: Statement, signature: Signature) -> str:
         pointers.append(f"auto* const to{n} = (out{n}_type*)batch.at[{at + n} * calls + call];")
         reads.append(f"out{n}_type out{n};")
         writes.append(f"to{n}[i] = out{n};")
-    return _SOURCE % {
+    text = _SOURCE % {
         "calls": signature.calls,
         "arrays": signature.arrays,
         "scalars": max(1, len(signature.scalars)),
@@ -153,6 +152,18 @@ def source(statement: Statement, signature: Signature) -> str:
         "statement": statement.text,
         "writes": "\n  ".join(writes),
     }
+    return with_headers(text)
+
+
+def with_headers(source: str) -> str:
+    """Return a source behind the headers of CuPy that it needs.
+
+    >>> with_headers("float16 x;").splitlines()[2:]
+    ['#include <cupy/float16.cuh>', 'float16 x;']
+    """
+    own = [header for word, header in _HEADERS.items() if word in source]
+    headers = ["cupy/complex.cuh", "cupy/carray.cuh", *own]
+    return "\n".join([*(f"#include <{header}>" for header in headers), source])
 
 
 def cuda_name(dtype: Dtype) -> str:

@@ -29,7 +29,7 @@ import numpy as np
 from gpushard.runtime.backend import COUNTERS, Fused, FusedLoad, FusedOp, FusedResult
 from gpushard.runtime.cuda.kernels import elementwise
 from gpushard.runtime.cuda.kernels.batches import THREADS
-from gpushard.runtime.cuda.kernels.elementwise import Signature, cuda_name, is_known
+from gpushard.runtime.cuda.kernels.elementwise import Signature, cuda_name, is_known, with_headers
 from gpushard.runtime.cuda.kernels.reduction import MOST_ELEMENTS
 from gpushard.runtime.kernel_checks import Program, Task, check
 from gpushard.runtime.kernel_tree import (
@@ -78,10 +78,6 @@ _SHORT = 8 * _WARP  # elements of a row from which on a whole block of threads h
 _ACROSS = 8  # threads of a row whose neighbours in memory are of other rows
 
 _SOURCE = """
-#include <cupy/complex.cuh>
-#include <cupy/carray.cuh>
-#include <cupy/math_constants.h>
-
 struct Batch {
   unsigned long long at[%(arrays)d * %(calls)d];
   unsigned long long count[%(loops)d * %(calls)d];
@@ -292,7 +288,7 @@ def source(
     ]
     preambles = dict.fromkeys(x.preamble for x in statements if x is not None)
     together = THREADS // way.width
-    return _SOURCE % {
+    text = _SOURCE % {
         "arrays": signature.arrays,
         "calls": signature.calls,
         "loops": signature.loops,
@@ -312,6 +308,7 @@ def source(
         "length": _lengths(way.along),
         "body": "\n  ".join(lines_of(tree.body)),
     }
+    return with_headers(text)
 
 
 @dataclasses.dataclass

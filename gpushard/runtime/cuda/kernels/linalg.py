@@ -67,8 +67,9 @@ def _finished() -> Any:
     return cupy.ElementwiseKernel(
         "T x, raw int32 failed, int64 n, bool lower",
         "T out",
-        "out = failed[i / (n * n)] ? T(NAN) : lower && i % n > i / n % n ? T(0) : x",
+        "out = failed[i / (n * n)] ? T(CUDART_NAN) : lower && i % n > i / n % n ? T(0) : x",
         "gpushard_finished",
+        preamble="#include <cupy/math_constants.h>",
     )
 
 

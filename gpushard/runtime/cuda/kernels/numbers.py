@@ -230,13 +230,14 @@ def _with(ufunc: Any, kinds: str, statement: str) -> Any:
         routine = statement if is_of_kind else op.routine or op.error_func
         loops.append(([op.in_types, op.out_types], routine))
     name = f"gpushard_{ufunc.__name__.removeprefix('cupy_')}"
-    return cupy._core.create_ufunc(name, loops, preamble=ufunc._preamble)
+    preamble = f"{ufunc._preamble}\n#include <cupy/math_constants.h>"
+    return cupy._core.create_ufunc(name, loops, preamble=preamble)
 
 
 exp2 = _with(
     cupy.exp2,
     "c",
-    "typedef typename in0_type::value_type real; const real scale = M_LN2;"
+    "typedef typename in0_type::value_type real; const real scale = 0.6931471805599453;"
     "out0 = exp(in0_type(in0.real() * scale, in0.imag() * scale))",
 )
 
@@ -249,7 +250,7 @@ def _logarithm(ufunc: Any, found: str) -> Any:
         "typedef typename in0_type::value_type real; const real x = in0.real(), y = in0.imag();"
         f"const in0_type found = {found};"
         "out0 = (isinf(x) || isinf(y)) && found.real() != found.real()"
-        " ? in0_type(fabs(isinf(x) ? x : y), NAN) : found",
+        " ? in0_type(fabs(isinf(x) ? x : y), CUDART_NAN) : found",
     )
 
 
@@ -259,7 +260,9 @@ log1p = _logarithm(  # CuPy's adds +0, so that the angle of what is left of -1 h
     cupy.log1p, "in0_type(log1p(in0).real(), copysign(log1p(in0).imag(), y))"
 )
 log2 = _logarithm(
-    cupy.log2, "in0_type(log(in0).real() * real(M_LOG2E), log(in0).imag() * real(M_LOG2E))"
+    cupy.log2,
+    "in0_type(log(in0).real() * real(1.4426950408889634),"
+    " log(in0).imag() * real(1.4426950408889634))",
 )
 reciprocal = _with(
     cupy.reciprocal,
@@ -276,7 +279,7 @@ sign = _with(
     "const real size = hypot(x, y); const bool far = isinf(size);"
     "const real a = far ? isinf(x) ? copysign(real(1), x) : real(0) : x;"
     "const real b = far ? isinf(y) ? copysign(real(1), y) : real(0) : y;"
-    "out0 = size != size || (isinf(x) && isinf(y)) ? in0_type(NAN, NAN)"
+    "out0 = size != size || (isinf(x) && isinf(y)) ? in0_type(CUDART_NAN, CUDART_NAN)"
     " : far ? in0_type(a, b) : size == 0 ? in0_type(0, 0) : in0_type(a / size, b / size)",
 )
 left_shift = _with(

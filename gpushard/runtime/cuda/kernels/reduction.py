@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpushard.runtime.cuda.kernels.batches import THREADS
-from gpushard.runtime.cuda.kernels.elementwise import NAMES, Signature
+from gpushard.runtime.cuda.kernels.elementwise import NAMES, Signature, with_headers
 
 MOST_ELEMENTS = 1 << 14
 """Longer rows keep more than one block of threads busy: they are left to CuPy."""
@@ -31,9 +31,6 @@ _WHOLE = {"amin": "b < a ? b : a", "amax": "a < b ? b : a"}
 """How two come together of types without NaNs."""
 
 _SOURCE = """
-#include <cupy/complex.cuh>
-#include <cupy/carray.cuh>
-
 struct Batch {
   unsigned long long at[2 * %(calls)d];
   unsigned long long count[%(calls)d];
@@ -88,7 +85,7 @@ def source(name: str, signature: Signature) -> str | None:
     if given.kind != "f":
         combine = _WHOLE.get(name, combine)
     work = "float" if result == np.float16 else types[1]
-    return _SOURCE % {
+    text = _SOURCE % {
         "calls": signature.calls,
         "threads": THREADS,
         "given": types[0],
@@ -98,3 +95,4 @@ def source(name: str, signature: Signature) -> str | None:
         "element": element,
         "combine": combine,
     }
+    return with_headers(text)

@@ -1,0 +1,79 @@
+"""The real compilers take our kernels, and refuse what is wrong with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpushard.runtime.cuda.kernels import reduction
+from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement, source
+from gpushard.runtime.cuda.kernels.sources import kernel_source
+from tests.nvrtc.__main__ import TARGETS, WARNINGS, Job, problem
+from tests.nvrtc.compiler import Compiled, Source, nvrtc
+from tests.nvrtc.toolkits import WHEELS, is_made
+
+OPTIONS = ("-std=c++17", "-ftz=true", "--device-as-default-execution-space")
+TYPES = ("?", "b", "B", "h", "H", "i", "I", "q", "Q", "e", "f", "d", "F", "D")
+
+pytestmark = pytest.mark.skipif(
+    not all(map(is_made, WHEELS)), reason="`python -m tests.nvrtc.toolkits` brings the compilers"
+)
+
+
+def compiled(text: str, version: str = "13.0", architecture: int = 90) -> Compiled:
+    return nvrtc(version).compile(Source(text, OPTIONS), architecture)
+
+
+def sums(letter: str) -> str:
+    """Return the kernel that adds two blocks of a type."""
+    one = np.dtype(letter)
+    statement = Statement("out0 = out0_type(in0 + in1)", "", (one, one), (one,))
+    return source(statement, Signature((one, one), (1,), (one,), 8, False))
+
+
+@pytest.mark.parametrize("version", WHEELS)
+@pytest.mark.parametrize("letter", TYPES)
+def test_kernels_of_each_type_compile(letter: str, version: str) -> None:
+    assert problem(compiled(sums(letter), version)) is None
+    one = np.dtype(letter)
+    for name in reduction.OPERATIONS:
+        result = np.dtype(bool) if name in ("any", "all") else one
+        text = reduction.source(name, Signature((one,), (), (result,), 8, False))
+        assert text is None or problem(compiled(text, version)) is None
+
+
+def test_half_precision_needs_its_header() -> None:
+    text = sums("e")
+    assert "#include <cupy/float16.cuh>" in text
+    found = compiled(text.replace("#include <cupy/float16.cuh>", ""))
+    assert not found.done and "incomplete type" in str(problem(found))
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+@pytest.mark.parametrize("name", ["box_copy", "fill"])
+def test_kernels_of_files_compile_for_every_architecture(
+    name: str, target: tuple[str, int]
+) -> None:
+    found = compiled(kernel_source(name), *target)
+    assert problem(found) is None and not found.spilled
+    assert 0 < found.registers <= 128
+
+
+def test_a_warning_that_nobody_knows_is_a_problem() -> None:
+    text = 'extern "C" __global__ void f(int* a) { int n; *a = n; }'
+    found = compiled(text)
+    assert found.done and "550-D" not in WARNINGS
+    assert "uninitialized" in str(problem(found)) or "used before" in str(problem(found))
+
+
+def test_what_was_compiled_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.nvrtc import __main__ as command
+
+    monkeypatch.setattr(command, "results", lambda: tmp_path / "results")
+    path = tmp_path / "one.json"
+    Source(sums("f"), OPTIONS).write(path)
+    first = Job(path, "13.0", 90).run()
+    monkeypatch.setattr(command, "nvrtc", None)
+    assert Job(path, "13.0", 90).run() == first and first.done
