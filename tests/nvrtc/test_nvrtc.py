@@ -13,13 +13,18 @@ from gpushard.runtime.cuda.kernels.sources import kernel_source
 from tests.nvrtc.__main__ import TARGETS, WARNINGS, Job, problem
 from tests.nvrtc.compiler import Compiled, Source, nvrtc
 from tests.nvrtc.toolkits import WHEELS, is_made
+from tests.softgpu.run import is_active
 
 OPTIONS = ("-std=c++17", "-ftz=true", "--device-as-default-execution-space")
 TYPES = ("?", "b", "B", "h", "H", "i", "I", "q", "Q", "e", "f", "d", "F", "D")
 
-pytestmark = pytest.mark.skipif(
-    not all(map(is_made, WHEELS)), reason="`python -m tests.nvrtc.toolkits` brings the compilers"
-)
+pytestmark = [
+    pytest.mark.skipif(not is_active(), reason="only with pytest --softgpu, as a stage of CI"),
+    pytest.mark.skipif(
+        not all(map(is_made, WHEELS)),
+        reason="`python -m tests.nvrtc.toolkits` brings the compilers",
+    ),
+]
 
 
 def compiled(text: str, version: str = "13.0", architecture: int = 90) -> Compiled:
