@@ -13,18 +13,13 @@ from gpushard.runtime.cuda.kernels.sources import kernel_source
 from tests.nvrtc.__main__ import TARGETS, WARNINGS, Job, problem
 from tests.nvrtc.compiler import Compiled, Source, nvrtc
 from tests.nvrtc.toolkits import WHEELS, is_made
-from tests.softgpu.run import is_active
 
 OPTIONS = ("-std=c++17", "-ftz=true", "--device-as-default-execution-space")
 TYPES = ("?", "b", "B", "h", "H", "i", "I", "q", "Q", "e", "f", "d", "F", "D")
 
-pytestmark = [
-    pytest.mark.skipif(not is_active(), reason="only with pytest --softgpu, as a stage of CI"),
-    pytest.mark.skipif(
-        not all(map(is_made, WHEELS)),
-        reason="`python -m tests.nvrtc.toolkits` brings the compilers",
-    ),
-]
+pytestmark = pytest.mark.skipif(
+    not all(map(is_made, WHEELS)), reason="`python -m tests.nvrtc.toolkits` brings the compilers"
+)
 
 
 def compiled(text: str, version: str = "13.0", architecture: int = 90) -> Compiled:
@@ -38,6 +33,7 @@ def sums(letter: str) -> str:
     return source(statement, Signature((one, one), (1,), (one,), 8, False))
 
 
+@pytest.mark.one_of(7)
 @pytest.mark.parametrize("version", WHEELS)
 @pytest.mark.parametrize("letter", TYPES)
 def test_kernels_of_each_type_compile(letter: str, version: str) -> None:
@@ -56,6 +52,7 @@ def test_half_precision_needs_its_header() -> None:
     assert not found.done and "incomplete type" in str(problem(found))
 
 
+@pytest.mark.one_of(7)
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 @pytest.mark.parametrize("name", ["box_copy", "fill"])
 def test_kernels_of_files_compile_for_every_architecture(
