@@ -27,7 +27,7 @@ NAMES = {
 """What CUDA C++ calls types, by kind and size."""
 
 _HEADERS = {"float16": "cupy/float16.cuh", "CUDART_": "cupy/math_constants.h"}
-"""What declares a word. Half precision takes a compiler as long as all else that is included."""
+"""The header that declares a word. Half precision makes NVRTC of CUDA 12 a half slower."""
 
 _SOURCE = """
 struct Batch {
