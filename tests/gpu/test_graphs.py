@@ -130,6 +130,16 @@ def test_a_library_call_is_between_two_graphs() -> None:
         np.testing.assert_array_equal(step(x), expected)
 
 
+def test_what_is_merged_is_no_part_of_a_graph() -> None:
+    """A region with two results, of which one is merged from all devices, and a graph behind it."""
+    with gpu_runtime(None, Split(4, False), checked=True) as runtime:
+        step = gs.jit(lambda x: ((x * 2).sum(axis=0), balanced(x * 2, LEAST)))
+        x = put(runtime, values(4))
+        for _ in range(3):
+            for found, expected in zip(step(x), step.__wrapped__(values(4)), strict=True):
+                np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
 @counted
 @pytest.mark.parametrize("kernels", [LEAST, LEAST - 1])
 def test_few_kernels_are_launched_one_by_one(kernels: int) -> None:

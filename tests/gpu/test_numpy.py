@@ -15,13 +15,20 @@ import gpushard as gs
 from gpushard import random
 from gpushard.testing import runtime
 from gpushard.testing.runtime import using
-from tests.gpu.device import DRIVERS, SPLITS, Split, make_driver, make_gpu_runtime
+from tests.gpu.device import DRIVERS, SPLITS, Split, make_driver, make_gpu_runtime, needs_gpu
 
 RANDOM = np.random.default_rng(4)
 X = RANDOM.standard_normal((12, 7))
 SQUARE = RANDOM.standard_normal((3, 5, 5)) + 4 * np.eye(5)
+STACKS = RANDOM.standard_normal((4, 3, 5, 5)) + 4 * np.eye(5)
 HOLES = np.where(X > 1, np.nan, X)
 WHOLE = RANDOM.integers(0, 9, (12, 7))
+
+
+def squared(ns: Any, x: Any) -> Any:
+    """Matrices that are positive definite."""
+    return x @ ns.matrix_transpose(x)
+
 
 Call = Callable[[Any, Any], Any]
 
@@ -45,12 +52,17 @@ CALLS: dict[str, tuple[np.ndarray[Any, Any], Call]] = {
     "mean of booleans": (WHOLE, lambda ns, x: ns.mean(x > 0, dtype=bool)),
     "histogram": (X, lambda ns, x: ns.histogram(x, bins=5)[0]),
     "bincount": (WHOLE, lambda ns, x: ns.bincount(x[:, 0], minlength=4)),
+    "weighted bincount": (WHOLE, lambda ns, x: ns.bincount(x[:, 0], x[:, 1] / 4)),
     "interp": (X, lambda ns, x: ns.interp(x, np.arange(-3.0, 4), np.arange(7.0) ** 2)),
     "convolve": (X, lambda ns, x: ns.convolve(x[:, 0], x[:3, 1])),
     "average": (X, lambda ns, x: ns.average(x, axis=0, weights=abs(x[:, 0]))),
     "cov": (X, lambda ns, x: ns.cov(x, rowvar=False)),
     "kron": (X, lambda ns, x: ns.kron(x[:2], x[:3])),
     "inv": (SQUARE, lambda ns, x: ns.linalg.inv(x)),
+    "inv of stacks": (STACKS, lambda ns, x: ns.linalg.inv(x)),
+    "cholesky": (SQUARE, lambda ns, x: ns.linalg.cholesky(squared(ns, x))),
+    "cholesky of stacks": (STACKS, lambda ns, x: ns.linalg.cholesky(squared(ns, x))),
+    "cholesky of no matrices": (STACKS[:, :0], lambda ns, x: ns.linalg.cholesky(x)),
     "solve": (SQUARE, lambda ns, x: ns.linalg.solve(x, x[..., :2])),
     "det": (SQUARE, lambda ns, x: ns.linalg.det(x)),
     "svdvals": (X, lambda ns, x: ns.linalg.svdvals(x)),
@@ -93,6 +105,17 @@ def test_functions_are_numpys(kind: str, split: Split) -> None:
     with using(make_gpu_runtime(make_driver(kind), split)):
         for data, call in CALLS.values():
             agree(call(gs.numpy, spread(data, split.partitions)), call(np, data))
+
+
+@needs_gpu
+def test_matrices_of_a_stack_without_a_result_have_no_numbers() -> None:
+    good = np.arange(12).reshape(4, 3) != 6
+    x = np.where(good[..., None, None], STACKS, 0)
+    with using(make_gpu_runtime(make_driver("cupy"), Split(4, False))):
+        for data, call in CALLS["inv of stacks"], CALLS["cholesky of stacks"]:
+            found = np.asarray(call(gs.numpy, spread(x, 4)))
+            agree(found[good], call(np, data)[good])
+            assert not np.isfinite(found[~good]).any(), found[~good]
 
 
 @pytest.mark.parametrize("split", SPLITS, ids=str)

@@ -347,7 +347,7 @@ class _Writer:
         # Of each place: how many passes along a row come before it.
         self._level = dict.fromkeys(range(self._first), 0)
         for place, op in self._ops.items():
-            level = max((self._level[at] for at in op.operands), default=0)
+            level = max(self._level[at] for at in op.operands)
             self._level[place] = level + self._sums(op)
 
     def _sums(self, op: FusedOp) -> bool:

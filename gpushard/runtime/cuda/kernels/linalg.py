@@ -24,12 +24,12 @@ def inv(a: Any) -> Any:
     both[0] = a
     n, letter, count = a.shape[-1], _LETTERS[both.dtype.char], a.size // a.shape[-1] ** 2
     handle, (own, out) = cupy.cuda.device.get_cublas_handle(), _addresses(both).reshape(2, count)
-    order, failed = cupy.empty((count, n), np.int32), cupy.empty((2, count), np.int32)
-    pivots, singular, again = order.data.ptr, failed[0].data.ptr, failed[1].data.ptr
+    order, failed = cupy.empty((count, n), np.int32), cupy.empty(count, np.int32)
+    pivots, singular = order.data.ptr, failed.data.ptr  # which both functions say
     factor, invert = (getattr(cublas, f"{letter}{name}Batched") for name in ("getrf", "getri"))
     factor(handle, n, own.data.ptr, n, pivots, singular, count)
-    invert(handle, n, own.data.ptr, n, pivots, out.data.ptr, n, again, count)
-    return _finished()(both[1], failed[0], n, False)
+    invert(handle, n, own.data.ptr, n, pivots, out.data.ptr, n, singular, count)
+    return _finished()(both[1], failed, n, False)
 
 
 def cholesky(a: Any) -> Any:
