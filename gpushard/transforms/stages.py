@@ -349,8 +349,8 @@ class Compiled(_Stage):
         _check_dialect(dialect)
         own, steps = self._signature, self._executable.steps
         moved = {n: int(of["bytes moved"]) for n, of in self.cost_analysis()["devices"].items()}
-        of_values = {x: None for step in steps for x in (*step.operands, *step.results)}
-        values = [x for x in (*own.graph.inputs, *of_values) if isinstance(x, Var)]
+        met = [*own.graph.inputs, *(x for one in steps for x in (*one.operands, *one.results))]
+        values = [x for x in met if isinstance(x, Var)]
         devices = {x.id: x for value in values for x in devices_of(value.tiling)}
         kernels = sum(bool(step.members) for step in steps)
         received = ", ".join(f"{n:,} by device {at}" for at, n in moved.items() if n)

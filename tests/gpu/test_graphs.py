@@ -130,13 +130,26 @@ def test_a_library_call_is_between_two_graphs() -> None:
         np.testing.assert_array_equal(step(x), expected)
 
 
-def test_what_is_merged_is_no_part_of_a_graph() -> None:
-    """A region with two results, of which one is merged from all devices, and a graph behind it."""
+def with_counts(x: Any, points: Any, places: Any) -> Any:
+    """A region of two results, one of which is merged from all devices, and kernels behind it."""
+    near = ((points[:, None] - places) ** 2).sum(axis=2) / 100
+    return near, near.sum(axis=0), balanced(x, LEAST)
+
+
+def with_neighbours(x: Any, points: Any, places: Any) -> Any:
+    """A region whose operands come from other devices first, and kernels behind it."""
+    return points, places, balanced((x[1:] - x[:-1]) ** 2 + x[1:], LEAST)
+
+
+@pytest.mark.parametrize("program", [with_counts, with_neighbours])
+def test_what_is_moved_or_merged_is_no_part_of_a_graph(program: Callable[..., Any]) -> None:
+    x, points = values(5), values(6).reshape(-1, 16)[:130]
+    given = x, points, points[:32]
     with gpu_runtime(None, Split(4, False), checked=True) as runtime:
-        step = gs.jit(lambda x: ((x * 2).sum(axis=0), balanced(x * 2, LEAST)))
-        x = put(runtime, values(4))
+        arrays = [put(runtime, one, split=one is not given[2]) for one in given]
+        step = gs.jit(program)
         for _ in range(3):
-            for found, expected in zip(step(x), step.__wrapped__(values(4)), strict=True):
+            for found, expected in zip(step(*arrays), program(*given), strict=True):
                 np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 

@@ -109,7 +109,8 @@ def test_the_text_says_what_runs_where() -> None:
     with testing.runtime(backend="host", host_devices=4, host_domains=4, compiler=""):
         place = gs.NamedSharding(gs.make_mesh((4,), ("x",)), P("x"))
         x = gs.device_put(np.ones((8, 4)), place)
-        compiled = gs.jit(lambda x: gnp.sort(x * 2 + 1, axis=0)).lower(x).compile()
+        ones = np.ones((8, 4))  # not an argument: it stands in the program
+        compiled = gs.jit(lambda x: gnp.sort(x * 2 + 1, axis=0) + ones).lower(x).compile()
         lines = compiled.as_text().splitlines()
         memory = compiled.memory_analysis()
         assert "# devices: cpu 0, cpu 1, cpu 2, cpu 3" in lines
