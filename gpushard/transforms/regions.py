@@ -449,9 +449,7 @@ def _inside(
         loops |= found
     for view, own in zip(form.views, factors, strict=True):
         if view.base in region.read and view.base not in region.dims:
-            found = _matched(view.over(region.read[view.base]), own, form, region, loops)
-            if found and (not loops or found.keys() & loops.keys()):
-                loops |= found
+            loops |= _matched(view.over(region.read[view.base]), own, form, region, loops) or {}
     return True
 
 

@@ -158,6 +158,17 @@ def test_the_smallest_numbers_are_there(dtype: str) -> None:
         np.testing.assert_array_equal(np.asarray(powers)[finite], np.frexp(x)[1][finite])
 
 
+def test_functions_for_bits_give_fresh_arrays() -> None:
+    """Without `out`, of which rows always have one."""
+    cupy = importlib.import_module("cupy")
+    numbers = importlib.import_module("gpushard.runtime.cuda.kernels.numbers")
+    x = np.array([0.75, -3.0, 1e-40], np.float32)
+    parts, powers = numbers.frexp(cupy.asarray(x))
+    same(parts.get(), np.frexp(x)[0])
+    same(powers.get(), np.frexp(x)[1])
+    same(numbers.ldexp(cupy.asarray(x), powers).get(), np.ldexp(x, np.frexp(x)[1]))
+
+
 def test_missing_numbers_come_last_whatever_their_sign(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thrust may sort floats by their bits, with negative NaNs first: none may reach it."""
     cupy = importlib.import_module("cupy")

@@ -41,6 +41,7 @@ from gpushard.transforms.nests import Load, Nest, Op, Result, merged
 from gpushard.transforms.tiles import tile_kernel
 from tests.share import examples, some
 from tests.transforms import nest_definition, nest_emitters, nest_families
+from tests.transforms.test_cuda_kernels import nest as nest_of_sums
 
 P = gs.P
 HOST = {"backend": "host", "host_devices": 8}
@@ -58,6 +59,37 @@ def test_a_share_of_all_small_nests(emitter: str) -> None:
 
 def test_there_are_as_many_small_nests_as_there_were() -> None:
     assert len(nest_families.every_case()) == 209_577
+
+
+Loops = tuple[int, ...]
+
+
+@pytest.mark.parametrize(
+    ("loads", "ops", "groups"),
+    [
+        ([(0, 1, 2)], [((0, 2.0), (0, 1, 2), ())], [[0, 1, 2]]),
+        ([(0, 1, 2)], [((0,), (0,), (1, 2))], [[0], [1, 2]]),
+        ([(0, 1, 2)], [((0,), (2,), (0, 1)), ((1, 2.0), (2,), ())], [[0, 1], [2]]),
+        ([(0, 1, 2)], [((0,), (0, 1), (2,)), ((1, 2.0), (0, 1), ())], [[0, 1], [2]]),
+        ([(0, 1, 2), (0, 2)], [((0, 1), (0, 1, 2), ())], [[0], [1], [2]]),
+        ([(0, 2, 1)], [((0, 2.0), (0, 1, 2), ())], [[0], [1], [2]]),
+        ([(0, 1), (2,)], [((0,), (0,), (1,)), ((2, 1), (0, 2), ())], [[0], [1], [2]]),
+        ([(0, 1, 2), (1, 2)], [((0, 1), (0, 1, 2), ()), ((2,), (0,), (1, 2))], [[0], [1, 2]]),
+    ],
+)
+def test_loops_that_all_have_alike_are_one(
+    loads: list[Loops], ops: list[tuple[Any, Loops, Loops]], groups: list[list[int]]
+) -> None:
+    last = len(loads) + len(ops) - 1
+    assert merged(nest_of_sums((2, 3, 4), loads, ops, last))[1] == groups
+
+
+@pytest.mark.parametrize("name", ["argmin", "argmax"])
+def test_positions_have_their_loops_alone(name: str) -> None:
+    made = nest_of_sums((2, 3, 4, 5), [(0, 1, 2, 3)], [((0,), (0, 1), (2, 3))], 1)
+    of_positions = dataclasses.replace(made.ops[0], name=name)
+    assert merged(made)[1] == [[0, 1], [2, 3]]
+    assert merged(dataclasses.replace(made, ops=[of_positions]))[1] == [[0, 1], [2], [3]]
 
 
 def programs(share: int) -> Iterator[Program]:

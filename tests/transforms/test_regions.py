@@ -689,6 +689,15 @@ def test_numbers_beyond_a_type() -> None:
         alike(lambda m, x, n=number: ((x + 1 < n) & (x > 0), x * 2 >= n), x)
 
 
+@pytest.mark.parametrize("compiler", ["cc", ""])
+def test_numbers_have_the_type_of_what_they_meet(compiler: str) -> None:
+    """A float that an argument is becomes one of single precision first, as without jit."""
+    x = np.random.default_rng(0).standard_normal(100_000).astype(np.float32)
+    with testing.runtime(**HOST, compiler=compiler):
+        found = gs.jit(lambda x, n: (x * n + n) - x)(x, 0.1)
+    np.testing.assert_array_equal(found, (x * np.float32(0.1) + np.float32(0.1)) - x)
+
+
 def test_shapes_of_one_element() -> None:
     """Of arrays of one element each, some without dims, every result has its own dims."""
 
