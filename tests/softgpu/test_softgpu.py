@@ -715,7 +715,7 @@ def test_the_time_between_events_is_that_of_the_work_between_them(seed: int | No
         try:
             cupy.cuda.get_elapsed_time(first, untimed)
         except runtime.CUDARuntimeError as error:
-            assert error.status == runtime.errorInvalidResourceHandle
+            assert "cudaErrorInvalidResourceHandle" in str(error)
         else:
             raise AssertionError("an event without a time has one")
         """,
