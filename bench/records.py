@@ -7,7 +7,9 @@ killed loses nothing that it had recorded, and a reader sees what was running th
 event      what it says
 ========== ===================================================================================
 `run`      a command began: its arguments and its limit
-`stage`    a stage began, with its limit; `stopped` if it ran into the limit, `finished` if not
+`stage`    a stage began, with its limit
+`stopped`  a stage ran into its limit
+`finished` all items of a stage have ended
 `planned`  how many items a stage has, where a worker knows
 `begun`    a worker began an item
 `ended`    an item ended: `outcome`, `seconds`, what it said (`text`) and found (`facts`)
@@ -39,6 +41,9 @@ PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 CRASHED, TOO_LONG = "crashed", "took too long"
 OUTCOMES = (PASSED, FAILED, SKIPPED, CRASHED, TOO_LONG)
 BAD = (FAILED, CRASHED, TOO_LONG)
+
+STOPPED, FINISHED = "stopped", "finished"
+"""The events at the end of a stage."""
 
 MOST_TEXT = 6000
 """Characters of what an item says that are kept, from its end."""
