@@ -53,8 +53,8 @@ from bench.watch import Log, Stage, run_stage
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 SECONDS = {"first": 540, "next": 270}
-"""Most that a command takes in all, unless `--seconds` says otherwise. Machines that are lent by the
-minute may end a command after ten."""
+"""Most that a command takes in all, unless `--seconds` says otherwise. Machines that are lent by
+the minute may end a command after ten."""
 
 STAGE_SECONDS = 120
 """Most that a stage takes before the next one has its turn; it goes on when all had theirs."""
@@ -62,7 +62,7 @@ STAGE_SECONDS = 120
 CLOSING_SECONDS = 5
 """Kept for ending processes and writing files."""
 
-SUMMARY_SECONDS = 2
+SUMMARY_SECONDS = 1
 """How often the summary is written."""
 
 ARCHIVE_BYTES = 15 << 20
@@ -78,7 +78,7 @@ MORE_FIGURES = ("gpu_ops:small", "gpu:small", "gpu:crossover", "gpu:thresholds",
 PEERS = ("gpu:reshards", "gpu_ops", "gpu:host_copies", "gpu:small", "gpu:exports")
 
 _SANITIZER = "/usr/local/cuda/bin/compute-sanitizer"
-_TESTS = [
+TESTS = [
     *(sys.executable, "-m", "pytest", "--tb=short", "-p", "no:cacheprovider"),
     *("-p", "bench.each_test"),
 ]
@@ -98,7 +98,7 @@ def first_stages(quick: bool = False, commit: str | None = None) -> list[Stage]:
     return [
         Stage("facts", [*smoke, "facts", *(["--commit", commit] if commit else [])], 2, 20, 20),
         Stage("smoke", [*smoke, "programs", *little], min(6, workers), 100, 40),
-        Stage("gpu", [*_TESTS, *tests], workers, 200, 60),
+        Stage("gpu", [*TESTS, *tests], workers, 200, 60),
         *(_figures("figures", name, quick) for name in (FIGURES[1:2] if quick else FIGURES)),
     ]
 
@@ -109,7 +109,7 @@ def further_stages() -> list[Stage]:
     kernels = ["tests/gpu/test_kernels.py", "tests/gpu/test_jit.py"]
     check = [sanitizer, "--error-exitcode", "77", "--print-limit", "20", "--tool"]
     # Calls that libraries try, and that fail, would be errors of memcheck.
-    memcheck = [*check, "memcheck", "--report-api-errors", "no", *_TESTS, *kernels]
+    memcheck = [*check, "memcheck", "--report-api-errors", "no", *TESTS, *kernels]
     workers = max(2, (os.cpu_count() or 2) * 3 // 4)
     taken = ("gpu", "conformance")
     folders = [
@@ -120,11 +120,11 @@ def further_stages() -> list[Stage]:
     ]
     return [
         *(_figures("figures", name) for name in MORE_FIGURES),
-        Stage("conformance", [*_TESTS, "tests/conformance"], min(8, workers), STAGE_SECONDS),
+        Stage("conformance", [*TESTS, "tests/conformance"], min(8, workers), STAGE_SECONDS),
         Stage("memcheck", memcheck, 1, STAGE_SECONDS, 100),
-        Stage("racecheck", [*check, "racecheck", *_TESTS, *kernels], 1, STAGE_SECONDS, 100),
+        Stage("racecheck", [*check, "racecheck", *TESTS, *kernels], 1, STAGE_SECONDS, 100),
         *(_figures("peers", name) for name in PEERS),
-        Stage("suite", [*_TESTS, *folders, "gpushard"], workers, STAGE_SECONDS, 300),
+        Stage("suite", [*TESTS, *folders, "gpushard"], workers, STAGE_SECONDS, 300),
     ]
 
 
@@ -173,7 +173,7 @@ class Run:
         self._kernels: pathlib.Path | None = None
 
     def run(self, names: Sequence[str], kernels: pathlib.Path | None = None) -> bool:
-        """Run stages in turns until they have finished or the time is up; return whether they have.
+        """Run stages in turns until all have finished or time is up; return whether all is well.
 
         Args:
           names: of the stages.
@@ -182,11 +182,12 @@ class Run:
         with tempfile.TemporaryDirectory() as folder:
             scratch = pathlib.Path(folder)
             environment = self._environment(scratch, kernels)
+            self.write()
             try:
                 self._turns(names, scratch, environment)
             finally:
                 self.write()
-        return all(map(self._summary.is_finished, names))
+        return not self._summary.failed and all(map(self._summary.is_finished, names))
 
     def _turns(
         self, names: Sequence[str], scratch: pathlib.Path, environment: Mapping[str, str]
@@ -307,11 +308,10 @@ def main(arguments: list[str] | None = None) -> int:
     seconds = options.seconds or SECONDS.get(options.what[0], SECONDS["first"])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     run = Run(out, every, seconds, words)
-    finished = run.run(
-        [stage.name for stage in chosen], options.kernels or after / "kernels.tar.gz"
-    )
+    kernels = options.kernels or after / "kernels.tar.gz"
+    well = run.run([stage.name for stage in chosen], kernels)
     print(run.write(), flush=True)
-    return int(not finished or run.failed > 0)
+    return int(not well)
 
 
 if __name__ == "__main__":
