@@ -134,6 +134,7 @@ def _traced(lab: Lab, config: Config) -> Iterator[Case]:
                     Side(BANDWIDTH, lab.device_copy(host.nbytes, repeats)),
                 ],
                 check=functools.partial(_same, traced, function, host),
+                target=ENOUGH,
                 facts={"bytes": host.nbytes},
                 floor=BANDWIDTH,
             )

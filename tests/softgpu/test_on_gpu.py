@@ -21,7 +21,7 @@ def test_nothing_is_lost_when_it_is_killed_at_random_moments(tmp_path: Path) -> 
         what = "next" if (tmp_path / "records.jsonl").exists() else "first"
         return [*(sys.executable, "-m", "bench.on_gpu", what, "--quick"), "--out", str(tmp_path)]
 
-    kill_at_random_moments(tmp_path, command, some(6, 20), 8.0, lambda: None)
+    kill_at_random_moments(tmp_path, command, some(6, 20), 4.0, lambda: None)
     found = outcomes(tmp_path)
     assert {*found} > {*FACTS, *list(PROGRAMS)[::8], "gpu_ops: operations on 0 MiB: sum"}
     assert sum(item.startswith("tests/gpu/test_launches.py::") for item in found) > 1
