@@ -229,7 +229,10 @@ def run_stage(
     try:
         for number, name in enumerate(names):
             part = Part(Records(path, stage.name, name), number, stage.workers)
-            workers[name] = _Worker(stage, part, log, scratch, root, environment)
+            try:
+                workers[name] = _Worker(stage, part, log, scratch, root, environment)
+            except OSError as error:  # such as a program that is not installed
+                part.records.ended(f"process {name}", FAILED, 0.0, str(error))
         going, drained = list(workers.values()), 0.0
         while going and time.monotonic() < deadline:
             time.sleep(POLL)

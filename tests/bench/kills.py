@@ -20,13 +20,20 @@ def outcomes(out: Path) -> dict[str, str]:
     return {r["item"]: r["outcome"] for r in found}
 
 
-def killed(command: Sequence[str], seconds: float, **environment: str) -> int | None:
+ROOT = Path(__file__).parents[2]
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a command that imports from this checkout."""
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def killed(command: Sequence[str], seconds: float) -> int | None:
     """Start a command, and kill it after a while; return its exit code if it ended before."""
-    root = Path(__file__).parents[2]
     process = subprocess.Popen(
         command,
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": str(root), **environment},
+        cwd=ROOT,
+        env=environment(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

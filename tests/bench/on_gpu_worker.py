@@ -15,6 +15,11 @@ from pathlib import Path
 from bench.records import AGAIN, FAILED, PASSED, add_part, part_of
 
 
+def _note(journal: Path, line: str) -> None:
+    with journal.open("a", encoding="utf-8") as file:
+        file.write(f"{line}\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("journal", type=Path)
@@ -29,13 +34,13 @@ def main() -> None:
             case "crash":
                 os.kill(os.getpid(), signal.SIGSEGV)
             case "hang":
+                _note(options.journal, str(os.getpid()))
                 signal.pause()
             case "lose":
                 part.records.ended(item, FAILED, 0.0, "the GPU is lost")
                 sys.exit(AGAIN)
         part.records.ended(item, PASSED, 0.0)
-        with options.journal.open("a", encoding="utf-8") as journal:
-            journal.write(f"{item}\n")
+        _note(options.journal, item)
     if "refuse" in options.items:
         sys.exit(9)
 

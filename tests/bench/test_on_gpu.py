@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import select
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -18,7 +20,7 @@ from bench.on_gpu import Run, pack, unpack
 from bench.records import CRASHED, FAILED, PASSED, TOO_LONG, Part, Reader, Records, read
 from bench.summary import Summary
 from bench.watch import Stage
-from tests.bench.kills import kill_at_random_moments, outcomes
+from tests.bench.kills import environment, kill_at_random_moments, outcomes
 from tests.share import some
 
 WORKER = [sys.executable, "-m", "tests.bench.on_gpu_worker"]
@@ -73,11 +75,14 @@ def test_an_item_that_hangs_is_killed(tmp_path: Path) -> None:
 
 def test_a_worker_that_does_nothing_is_recorded_and_not_begun_for_ever(tmp_path: Path) -> None:
     broken = Stage("broken", [sys.executable, "-c", "raise SystemExit(9)"])
-    assert not run(tmp_path, broken, stage(tmp_path, "a", "refuse"))
-    wanted = {"process broken 0": FAILED, "a": PASSED, "refuse": PASSED}
-    found = [r for r in read(tmp_path / "records.jsonl") if r["event"] == "ended"]
-    assert {r["item"]: r["outcome"] for r in found} == {**wanted, "process tries 0": FAILED}
-    assert "exit code 9" in found[0]["text"]
+    missing = Stage("missing", [str(tmp_path / "nothing")])
+    assert not run(tmp_path, missing, broken, stage(tmp_path, "a", "refuse"))
+    lost = [f"process {name} 0" for name in ("missing", "broken", "tries")]
+    wanted = {"a": PASSED, "refuse": PASSED, **dict.fromkeys(lost, FAILED)}
+    assert outcomes(tmp_path) == wanted
+    said = [r["text"] for r in read(tmp_path / "records.jsonl") if r.get("item") in lost]
+    for text, why in zip(said, ("No such file", "exit code 9", "exit code 9"), strict=True):
+        assert why in text
 
 
 def test_a_stage_at_its_limit_lets_others_have_their_turn_and_goes_on(tmp_path: Path) -> None:
@@ -114,6 +119,18 @@ def test_nothing_is_lost_when_it_is_killed_at_random_moments(tmp_path: Path) -> 
     command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
     kill_at_random_moments(tmp_path, lambda: command, some(6, 20), 0.6, check)
     assert {*outcomes(tmp_path)} == {f"item {n}" for n in range(4000)}
+
+
+def test_workers_die_with_the_command(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "journal")
+    program = PROGRAM.replace('f"item {n}" for n in range(4000)', '["a:hang"]')
+    process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], env=environment())
+    worker = os.pidfd_open(int((tmp_path / "journal").read_text(encoding="utf-8")))
+    assert select.select([worker], [], [], 0)[0] == []
+    process.kill()
+    process.wait()
+    assert select.select([worker], [], [], 30)[0] == [worker]
+    os.close(worker)
 
 
 TESTS = """
