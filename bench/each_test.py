@@ -11,7 +11,17 @@ from typing import Any
 
 import pytest
 
-from bench.records import AGAIN, FAILED, PASSED, SKIPPED, Part, gpu_is_lost, part_of
+from bench.records import (
+    AGAIN,
+    FAILED,
+    PASSED,
+    SKIPPED,
+    Part,
+    ended_items,
+    gpu_is_lost,
+    part_of,
+    read,
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -51,8 +61,11 @@ class EachTest:
         """Record files that cannot be collected, or are skipped as a whole."""
         if report.passed or self._part.number:  # all workers collect the same: one tells
             return
+        where = self._part.records
+        if report.nodeid in ended_items(read(where.path), where.stage):  # of an earlier process
+            return
         outcome = SKIPPED if report.skipped else FAILED
-        self._part.records.ended(report.nodeid, outcome, 0.0, str(report.longrepr))
+        where.ended(report.nodeid, outcome, 0.0, str(report.longrepr))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:

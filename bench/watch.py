@@ -7,6 +7,7 @@ Workers die with the process that watches them.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import os
@@ -29,6 +30,9 @@ DRAIN = 1.0
 
 START_SECONDS = 120.0
 """Most that a worker may take before an item begins, or between two of them."""
+
+KILL_SECONDS = 5.0
+"""Most that is waited for a process to end: one that is stuck in the driver may not."""
 
 LOG_BYTES = 12 << 20
 """Most that the log may have; what workers print after that is dropped."""
@@ -172,7 +176,8 @@ class _Worker:
         """End the process and those that it started."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(KILL_SECONDS)
 
 
 def _code(code: int) -> str:

@@ -182,6 +182,7 @@ def test_tests_are_recorded_one_by_one(tmp_path: Path) -> None:
     assert "no way down" in said["test_breaks_at_its_end"]
     assert "for a reason" in said["test_is_skipped"]
     assert "nowhere" in said["test_not.py"]
+    assert len(outcomes(out)) == 8  # the crash began a second process: none ended twice
 
 
 def test_compiled_kernels_are_carried_as_far_as_there_is_room(
