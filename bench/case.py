@@ -34,6 +34,12 @@ class Config:
     keep_going: bool = False
     """Whether a case that fails is told of and left out, and does not end the run."""
 
+    peers: bool = True
+    """Whether JAX and PyTorch are measured on a GPU, where they are installed."""
+
+    part: str = ""
+    """The part of a group to run, where it has parts; all of them if empty."""
+
     def pick(self, full: T, quick: T) -> T:
         """Return what fits the mode."""
         return quick if self.quick else full

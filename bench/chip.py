@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bench.case import Sampler
+from bench.case import OURS, Case, Config, Sampler, Side
 from gpushard.config import Settings
 from gpushard.runtime.cuda.backend import CudaBackend
 from gpushard.runtime.cuda.devices.probe import probe
@@ -249,14 +249,57 @@ class Lab:
             self.torch.cuda.empty_cache()
 
 
-def find_lab() -> Lab | str:
+Part = Callable[[Lab, Config], Iterator[Case]]
+"""Makes some cases of a group."""
+
+
+def find_lab(config: Config) -> Lab | str:
     """Return what to measure with, or why there is nothing to measure on."""
     found = probe()
     if not found.usable:
         return found.reason
     cupy = importlib.import_module("cupy")
     cupy.cuda.runtime.setDevice(0)
-    return Lab(lambda: None, GpuClock(cupy), cupy, _find_torch(), _find_jax())
+    peers = (_find_torch(), _find_jax()) if config.peers else (None, None)
+    return Lab(lambda: None, GpuClock(cupy), cupy, *peers)
+
+
+def part_names(parts: Sequence[Part]) -> list[str]:
+    """Return how parts are asked for."""
+    return [part.__name__.strip("_") for part in parts]
+
+
+def cases_on_gpu(config: Config, parts: Sequence[Part]) -> Iterator[Case]:
+    """Yield the cases of the chosen parts on a GPU; none, and say why, where there is no GPU."""
+    lab = find_lab(config)
+    if isinstance(lab, str):
+        print(f"Nothing was measured: {lab}\n")
+        return
+    yield from cases_of(lab, config, parts)
+
+
+def cases_of(lab: Lab, config: Config, parts: Sequence[Part]) -> Iterator[Case]:
+    """Yield the cases of the chosen parts.
+
+    If a part cannot set up a case, the part ends with a case that fails, so that nobody misses it.
+    """
+    for name, part in zip(part_names(parts), parts, strict=True):
+        if config.part not in ("", name):
+            continue
+        try:
+            yield from part(lab, config)
+        except Exception as error:  # whatever it is, the other parts go on
+            yield failure(name, error)
+        lab.forget()
+
+
+def failure(part: str, error: Exception) -> Case:
+    """Return a case that fails because a part of a group could not set up another one."""
+
+    def check() -> None:
+        raise error
+
+    return Case("setting up a case", part, [Side(OURS, None)], check)
 
 
 def _find_torch() -> ModuleType | None:

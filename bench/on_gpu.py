@@ -1,258 +1,317 @@
-"""`python3 -m bench.on_gpu STAGE... --out FOLDER`: everything to run on a machine with a GPU.
+"""`python3 -m bench.on_gpu first --out FOLDER`: everything to run on a machine with a GPU.
+
+`first` runs what says most, in at most nine minutes: what the machine has, the programs of
+`bench.smoke`, `tests/gpu`, and the figures that matter most. `next` goes on where an earlier
+command stopped, from the files in its folder, and then runs the rest. The names of stages run
+these alone.
 
 =============== ==================================================================================
 stage           what it runs
 =============== ==================================================================================
-`tests`         the whole suite but `tests/conformance`, its folders side by side
+`facts`         driver, CuPy, NVRTC, `gpushard info`
+`smoke`         a program for each type of element and kind of kernel
+`gpu`           `tests/gpu`
+`figures ...`   `python -m bench --group ...`, without JAX and PyTorch
 `conformance`   the conformance suites on the GPU's driver, divided in every way
-`sanitizers`    the kernels' tests under compute-sanitizer's memcheck and racecheck
-`bench`         `python -m bench --group gpu gpu_ops gpu_dispatch`
-`all`           all of these
+`memcheck`      the kernels' tests under compute-sanitizer
+`racecheck`     the same with its other tool
+`peers ...`     the figures beside JAX and PyTorch
+`suite`         the tests that remain
 =============== ==================================================================================
 
-A stage that fails, or takes too long, does not keep the others from running. The folder gets
-`log.txt`, `summary.json`, `tests.xml`, `conformance.xml` (JUnit) and `bench.json`.
+Nothing is lost when the command is killed: each item is recorded as it ends. An item that hangs or
+crashes costs only itself. The folder gets
+
+=================== ==============================================================================
+`records.jsonl`     each item (`bench.records`)
+`summary.md`        how far it came, what failed, the figures farthest from their goals
+`bench.json`        all figures, as `python -m bench --json` writes them
+`log.txt`           what the processes printed
+`kernels.tar.gz`    CuPy's compiled kernels, for `--kernels` of a later command
+=================== ==============================================================================
 """
 
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
-import dataclasses
 import json
 import os
 import pathlib
 import shutil
 import signal
-import subprocess
 import sys
+import tarfile
 import tempfile
 import time
-import xml.etree.ElementTree as ET
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from bench.records import BAD, Records, read, replace
+from bench.summary import Summary
+from bench.watch import Log, Stage, run_stage
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-STAGES = ("conformance", "tests", "sanitizers", "bench")
-STAGE_SECONDS = 480
-_LOG_BYTES = 600 << 10
-"""Of each command, from its end."""
+
+SECONDS = {"first": 540, "next": 270}
+"""Most that a command takes in all, unless `--seconds` says otherwise. Machines that are lent by
+the minute may end a command after ten."""
+
+STAGE_SECONDS = 120
+"""Most that a stage takes before the next one has its turn; it goes on when all had theirs."""
+
+CLOSING_SECONDS = 5
+"""Kept for ending processes and writing files."""
+
+SUMMARY_SECONDS = 1
+"""How often the summary is written."""
+
+ARCHIVE_BYTES = 15 << 20
+"""Most that the archive of kernels may have."""
+
+FIGURES = (
+    *("gpu:reshards", "gpu_ops:large", "gpu_ops:traced", "gpu_dispatch", "gpu:host_copies"),
+    *("gpu_parallel", "gpu_graphs"),
+)
+"""The figures of `first`, those that matter most first."""
+
+MORE_FIGURES = ("gpu_ops:small", "gpu:small", "gpu:crossover", "gpu:thresholds", "gpu:exports")
+PEERS = ("gpu:reshards", "gpu_ops", "gpu:host_copies", "gpu:small", "gpu:exports")
+
 _SANITIZER = "/usr/local/cuda/bin/compute-sanitizer"
-
-
-@dataclasses.dataclass
-class Outcome:
-    """How a command ended."""
-
-    name: str
-    code: int | None
-    """Its exit code; None if it took too long."""
-    seconds: float
-    lines: list[str]
-    """The last of what it printed."""
-
-    @property
-    def good(self) -> bool:
-        """Whether it ended well."""
-        return self.code == 0
-
-
-class Run:
-    """The stages of one call, with its folder and its log.
-
-    Args:
-      out: the folder.
-      seconds: most that a stage may take.
-      commit: the commit, where there is no git to tell.
-      quick: whether to run as little as possible; for trying this out.
-    """
-
-    def __init__(
-        self, out: pathlib.Path, seconds: float, commit: str | None, quick: bool = False
-    ) -> None:
-        self._out = out
-        self._seconds = seconds
-        self._commit = commit
-        self._quick = quick
-        self._scratch = pathlib.Path(tempfile.mkdtemp())
-        out.mkdir(parents=True, exist_ok=True)
-        self._log = (out / "log.txt").open("w", encoding="utf-8")
-
-    def stage(self, name: str) -> list[Outcome]:
-        """Run a stage; never raises."""
-        self._deadline = time.monotonic() + self._seconds
-        stages: dict[str, Callable[[], list[Outcome]]] = {
-            "tests": self._tests,
-            "conformance": self._conformance,
-            "sanitizers": self._sanitizers,
-            "bench": self._bench,
-        }
-        try:
-            return stages[name]()
-        except Exception as error:
-            return [Outcome(name, 1, 0.0, [f"{type(error).__name__}: {error}"])]
-
-    def close(self, outcomes: list[Outcome]) -> None:
-        """Write the summary."""
-        self._log.close()
-        shutil.rmtree(self._scratch, ignore_errors=True)
-        summary = [dataclasses.asdict(outcome) for outcome in outcomes]
-        (self._out / "summary.json").write_text(json.dumps(summary, indent=1), encoding="utf-8")
-
-    def _tests(self) -> list[Outcome]:
-        folders = [path for path in sorted((ROOT / "tests").iterdir()) if path.name[0] not in "._"]
-        parts = {
-            path.name: [str(path.relative_to(ROOT))]
-            for path in folders
-            if path.is_dir() and path.name != "conformance" and any(path.rglob("test_*.py"))
-        }
-        parts["files"] = [str(path.relative_to(ROOT)) for path in folders if _is_test(path)]
-        parts["doctests"] = ["gpushard"]
-        if self._quick:
-            parts = {"gpu": parts["gpu"]}
-        workers = max(2, (os.cpu_count() or 2) * 3 // 4)
-        order = sorted(parts, key=lambda name: name != "gpu")
-        with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-            runs = [pool.submit(self._pytest, f"tests: {name}", parts[name]) for name in order]
-            outcomes = [run.result() for run in runs]
-        self._merge("tests", outcomes)
-        return outcomes
-
-    def _conformance(self) -> list[Outcome]:
-        parts = {"plain": "Gpu and not Checked", "checked": "Gpu and Checked", "others": "not Gpu"}
-        if self._quick:
-            del parts["others"]
-        with concurrent.futures.ThreadPoolExecutor(len(parts)) as pool:
-            runs = [
-                pool.submit(
-                    self._pytest, f"conformance: {name}", ["tests/conformance", "-k", which]
-                )
-                for name, which in parts.items()
-            ]
-            outcomes = [run.result() for run in runs]
-        self._merge("conformance", outcomes)
-        return outcomes
-
-    def _sanitizers(self) -> list[Outcome]:
-        program = shutil.which("compute-sanitizer") or _SANITIZER
-        tests = [*_PYTEST, "tests/gpu/test_kernels.py", "tests/gpu/test_jit.py"]
-        outcomes = []
-        for tool in ("memcheck", "racecheck"):
-            command = [program, "--tool", tool, "--error-exitcode", "77", "--print-limit", "20"]
-            if tool == "memcheck":  # else calls that libraries try, and that fail, would be errors
-                command += ["--report-api-errors", "no"]
-            self._deadline = time.monotonic() + self._seconds / 2
-            outcomes.append(self._call(tool, [*command, *tests]))
-        return outcomes
-
-    def _bench(self) -> list[Outcome]:
-        command = [
-            sys.executable,
-            "-m",
-            "bench",
-            "--group",
-            "gpu",
-            "gpu_ops",
-            "gpu_dispatch",
-            "--keep-going",
-        ]
-        command += ["--json", str(self._out / "bench.json")]
-        if self._commit:
-            command += ["--commit", self._commit]
-        if self._quick:
-            command.append("--quick")
-        return [self._call("bench", command, lines=90)]
-
-    def _pytest(self, name: str, chosen: Sequence[str]) -> Outcome:
-        xml = self._scratch / f"{name.rpartition(' ')[2]}.xml"
-        return self._call(name, [*_PYTEST, f"--junitxml={xml}", *chosen])
-
-    def _merge(self, name: str, outcomes: list[Outcome]) -> None:
-        """Put the JUnit files of a stage into one."""
-        suites = ET.Element("testsuites")
-        for outcome in outcomes:
-            path = self._scratch / f"{outcome.name.rpartition(' ')[2]}.xml"
-            if path.exists():
-                suites.extend(ET.parse(path).getroot().iter("testsuite"))
-        ET.ElementTree(suites).write(self._out / f"{name}.xml", encoding="utf-8")
-
-    def _call(self, name: str, command: Sequence[str], lines: int = 12) -> Outcome:
-        """Run a command in a process group of its own, which is ended when it takes too long."""
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
-            "PYTHONUNBUFFERED": "1",
-        }
-        if "pytest" in command:  # as tests/conftest.py has it, which doctests alone do not load
-            environment.setdefault("GPUSHARD_BACKEND", "host")
-        start = time.monotonic()
-        path = self._scratch / f"{name.replace(': ', '-')}.log"
-        code: int | None
-        with path.open("wb") as file:
-            process = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                env=environment,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-            try:
-                code = process.wait(max(1.0, self._deadline - start))
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-                code = None
-        text = path.read_bytes()[-_LOG_BYTES:].decode("utf-8", "replace")
-        self._log.write(f"===== {name}: {' '.join(command)}\n{text}\n")
-        self._log.flush()
-        wanted = [line for line in text.splitlines() if line.strip()]
-        if "pytest" in " ".join(command):
-            wanted = [line for line in wanted if not line.startswith("SKIPPED")]
-            failed = [line for line in wanted if line.startswith(("FAILED", "ERROR"))]
-            wanted = [*failed[:25], *wanted[-3:]]
-        return Outcome(name, code, time.monotonic() - start, wanted[-lines - 16 :])
-
-
-_PYTEST = [
-    *(sys.executable, "-m", "pytest", "-rfE", "--tb=short", "-p", "no:cacheprovider"),
-    *("-o", "faulthandler_timeout=150"),
+TESTS = [
+    *(sys.executable, "-m", "pytest", "--tb=short", "-p", "no:cacheprovider"),
+    *("-p", "bench.each_test"),
 ]
 
 
+def first_stages(quick: bool = False, commit: str | None = None) -> list[Stage]:
+    """Return the stages of `first`, in order.
+
+    Args:
+      quick: whether to run as little as possible; for trying this out.
+      commit: the commit, where there is no git to tell.
+    """
+    little = ["--quick"] * quick
+    smoke = [sys.executable, "-m", "bench.smoke"]
+    tests = ["tests/gpu/test_launches.py", "tests/gpu/test_kernels.py"] if quick else ["tests/gpu"]
+    workers = min(8, os.cpu_count() or 8)
+    return [
+        Stage("facts", [*smoke, "facts", *(["--commit", commit] if commit else [])], 2, 20, 20),
+        Stage("smoke", [*smoke, "programs", *little], min(6, workers), 100, 40),
+        Stage("gpu", [*TESTS, *tests], workers, 200, 60),
+        *(_figures("figures", name, quick) for name in (FIGURES[1:2] if quick else FIGURES)),
+    ]
+
+
+def further_stages() -> list[Stage]:
+    """Return the stages that `next` runs when those of `first` have ended, in order."""
+    sanitizer = shutil.which("compute-sanitizer") or _SANITIZER
+    kernels = ["tests/gpu/test_kernels.py", "tests/gpu/test_jit.py"]
+    check = [sanitizer, "--error-exitcode", "77", "--print-limit", "20", "--tool"]
+    # Calls that libraries try, and that fail, would be errors of memcheck.
+    memcheck = [*check, "memcheck", "--report-api-errors", "no", *TESTS, *kernels]
+    workers = max(2, (os.cpu_count() or 2) * 3 // 4)
+    taken = ("gpu", "conformance")
+    folders = [
+        str(path.relative_to(ROOT))
+        for path in sorted((ROOT / "tests").iterdir())
+        if path.name not in taken
+        and (any(path.rglob("test_*.py")) if path.is_dir() else _is_test(path))
+    ]
+    return [
+        *(_figures("figures", name) for name in MORE_FIGURES),
+        Stage("conformance", [*TESTS, "tests/conformance"], min(8, workers), STAGE_SECONDS),
+        Stage("memcheck", memcheck, 1, STAGE_SECONDS, 100),
+        Stage("racecheck", [*check, "racecheck", *TESTS, *kernels], 1, STAGE_SECONDS, 100),
+        *(_figures("peers", name) for name in PEERS),
+        Stage("suite", [*TESTS, *folders, "gpushard"], workers, STAGE_SECONDS, 300),
+    ]
+
+
+def _figures(kind: str, group: str, quick: bool = False) -> Stage:
+    command = [sys.executable, "-m", "bench", "--keep-going", "--group", group]
+    command += ["--no-jax"] * (kind == "figures") + ["--quick"] * quick
+    return Stage(f"{kind} {group}", command, 1, STAGE_SECONDS, 60)
+
+
 def _is_test(path: pathlib.Path) -> bool:
-    return path.is_file() and path.name.startswith("test_") and path.suffix == ".py"
+    return path.name.startswith("test_") and path.suffix == ".py"
+
+
+class Run:
+    """One command, with its folder.
+
+    Args:
+      out: the folder.
+      stages: all stages, whether they run or not.
+      seconds: most that the command takes.
+      arguments: the words of the command, for the summary.
+      show: gets lines to print.
+    """
+
+    def __init__(
+        self,
+        out: pathlib.Path,
+        stages: Sequence[Stage],
+        seconds: float,
+        arguments: Sequence[str] = (),
+        show: Callable[[str], None] = lambda line: print(line, flush=True),
+    ) -> None:
+        self._end = time.monotonic() + seconds - min(CLOSING_SECONDS, seconds / 10)
+        self._out = out
+        self._stages = stages
+        self._show = show
+        out.mkdir(parents=True, exist_ok=True)
+        self._path = out / "records.jsonl"
+        self._log = Log(out / "log.txt")
+        self._summary = Summary(stage.name for stage in stages)
+        for record in read(self._path):
+            self._summary.add(record)
+        Records(self._path).write("run", arguments=list(arguments), seconds=round(seconds))
+        self._summary.add(read(self._path)[-1])
+        self._written = 0.0
+        self._kernels: pathlib.Path | None = None
+
+    def run(self, names: Sequence[str], kernels: pathlib.Path | None = None) -> bool:
+        """Run stages in turns until all have finished or time is up; return whether all is well.
+
+        Args:
+          names: of the stages.
+          kernels: an archive of compiled kernels that an earlier run has left.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            scratch = pathlib.Path(folder)
+            environment = self._environment(scratch, kernels)
+            self.write()
+            try:
+                self._turns(names, scratch, environment)
+            finally:
+                self.write()
+        return not self._summary.failed and all(map(self._summary.is_finished, names))
+
+    def _turns(
+        self, names: Sequence[str], scratch: pathlib.Path, environment: Mapping[str, str]
+    ) -> None:
+        left = [stage for stage in self._stages if stage.name in names]
+        while left and time.monotonic() < self._end:
+            for stage in [stage for stage in left if not self._summary.is_finished(stage.name)]:
+                deadline = min(self._end, time.monotonic() + stage.seconds)
+                if time.monotonic() >= self._end:
+                    break
+                self._show(f"--- {stage.name}")
+                run_stage(
+                    stage,
+                    self._path,
+                    self._log,
+                    scratch,
+                    root=ROOT,
+                    environment=environment,
+                    deadline=deadline,
+                    see=self._see,
+                    tick=self._tick,
+                )
+                self.write()
+                if self._kernels is not None:
+                    pack(self._kernels, self._out / "kernels.tar.gz")
+            left = [stage for stage in left if not self._summary.is_finished(stage.name)]
+
+    def _environment(
+        self, scratch: pathlib.Path, kernels: pathlib.Path | None
+    ) -> Mapping[str, str]:
+        own = {
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONFAULTHANDLER": "1",
+        }
+        if "CUPY_CACHE_DIR" not in os.environ:  # else whoever chose that folder keeps it
+            self._kernels = scratch / "kernels"
+            self._kernels.mkdir()
+            own["CUPY_CACHE_DIR"] = str(self._kernels)
+            if kernels is not None and kernels.exists():
+                unpack(kernels, self._kernels)
+        return {**os.environ, **own}
+
+    def _see(self, record: Mapping[str, Any]) -> None:
+        self._summary.add(record)
+        if record["event"] == "ended" and record["outcome"] in BAD:
+            last = record.get("text", "").strip().rpartition("\n")[2]
+            self._show(f"{record['outcome']}: {record['item']}: {last[:200]}")
+
+    def _tick(self) -> None:
+        if time.monotonic() > self._written + SUMMARY_SECONDS:
+            self.write()
+
+    def write(self) -> str:
+        """Write the summary and the figures, and return the summary."""
+        text = self._summary.markdown()
+        replace(self._out / "summary.md", text)
+        replace(self._out / "bench.json", json.dumps(self._summary.bench_json(), indent=1))
+        self._written = time.monotonic()
+        return text
+
+
+def pack(folder: pathlib.Path, archive: pathlib.Path) -> None:
+    """Put compiled kernels into an archive, the smallest first, as many as there is room for."""
+    new = archive.with_name(f"{archive.name}.new")
+    files = sorted((p for p in folder.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
+    with new.open("wb") as file, tarfile.open(fileobj=file, mode="w:gz", compresslevel=4) as tar:
+        for path in files:
+            if file.tell() + path.stat().st_size > ARCHIVE_BYTES:
+                break
+            tar.add(path, str(path.relative_to(folder)))
+    os.replace(new, archive)
+
+
+def unpack(archive: pathlib.Path, folder: pathlib.Path) -> None:
+    """Bring compiled kernels back."""
+    with tarfile.open(archive) as tar:
+        tar.extractall(folder, filter="data")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line."""
+    words = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(
         prog="python3 -m bench.on_gpu",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("stages", nargs="+", choices=[*STAGES, "all"])
+    parser.add_argument("what", nargs="+", help="first, next, or the names of stages")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="folder for the results")
-    parser.add_argument("--seconds", type=float, default=STAGE_SECONDS, help="limit of a stage")
+    parser.add_argument(
+        "--after", type=pathlib.Path, help="folder of the command to go on from; --out by default"
+    )
+    parser.add_argument("--seconds", type=float, help="most that the command takes (540, next 270)")
+    parser.add_argument(
+        "--kernels", type=pathlib.Path, help="kernels.tar.gz of an earlier run, to start with"
+    )
     parser.add_argument("--commit", help="the commit, where there is no git to tell")
     parser.add_argument("--quick", action="store_true", help="as little as possible")
     options = parser.parse_args(arguments)
-    stages = STAGES if "all" in options.stages else dict.fromkeys(options.stages)
-    run = Run(options.out.resolve(), options.seconds, options.commit, options.quick)
-    outcomes: list[Outcome] = []
-    for stage in stages:
-        print(f"--- {stage}", flush=True)
-        for outcome in run.stage(stage):
-            outcomes.append(outcome)
-            if not outcome.good or stage in ("bench", "sanitizers"):
-                print(f"[{outcome.name}]", *outcome.lines, sep="\n", flush=True)
-    run.close(outcomes)
-    print("=== summary")
-    for outcome in outcomes:
-        state = {0: "good", None: "took too long"}.get(outcome.code, f"exit code {outcome.code}")
-        last = outcome.lines[-1].strip("= ") if outcome.lines else ""
-        print(f"{outcome.name:24} {state:14} {outcome.seconds:6.0f} s  {last[:110]}")
-    return int(not all(outcome.good for outcome in outcomes))
+    out, after = options.out.resolve(), (options.after or options.out).resolve()
+    first = first_stages(options.quick, options.commit)
+    every = [*first, *([] if options.quick else further_stages())]
+    chosen = {"first": first, "next": every}.get(" ".join(options.what))
+    if chosen is None:
+        known = {stage.name: stage for stage in every}
+        unknown = [name for name in options.what if name not in known]
+        if unknown:
+            parser.error(f"unknown stages: {unknown}. Try: first, next, {', '.join(known)}")
+        chosen = [known[name] for name in options.what]
+    begins = options.what != ["next"]
+    if begins == (after / "records.jsonl").exists():
+        problem = "has the records of an earlier run" if begins else "has no records to go on from"
+        parser.error(f"{after} {problem}. Try: {'next, or another folder' if begins else 'first'}")
+    if after != out:
+        out.mkdir(parents=True, exist_ok=True)
+        shutil.copy(after / "records.jsonl", out)
+    seconds = options.seconds or SECONDS.get(options.what[0], SECONDS["first"])
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    run = Run(out, every, seconds, words)
+    kernels = options.kernels or after / "kernels.tar.gz"
+    well = run.run([stage.name for stage in chosen], kernels)
+    print(run.write(), flush=True)
+    return int(not well)
 
 
 if __name__ == "__main__":

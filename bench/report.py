@@ -94,13 +94,14 @@ def _share(value: float | None) -> str:
 def group_json(results: list[Result], goals: list[Goal], failures: list[str]) -> dict[str, Any]:
     """Return a group's results as plain data; all times are seconds."""
     return {
-        "cases": [_case_json(result) for result in results],
+        "cases": [case_json(result) for result in results],
         "failures": failures,
         "goals": [dataclasses.asdict(goal) for goal in goals],
     }
 
 
-def _case_json(result: Result) -> dict[str, Any]:
+def case_json(result: Result) -> dict[str, Any]:
+    """Return a case's result as plain data."""
     case = result.case
     return {
         "name": case.name,

@@ -14,7 +14,7 @@ import numpy as np
 
 import gpushard as gs
 from bench.case import JAX, OURS, Case, Config, Goal, Result, Sampler, Side, Target
-from bench.chip import Lab, attempt, find_lab
+from bench.chip import Lab, attempt, cases_on_gpu
 from bench.measure import timed
 from bench.peers import delete
 from gpushard.runtime.runtime import Runtime
@@ -46,21 +46,7 @@ EXPORT = "DLPack export of a shard"
 
 def cases(config: Config) -> Iterator[Case]:
     """Everything, if there is a GPU."""
-    lab = find_lab()
-    if isinstance(lab, str):
-        print(f"Nothing was measured: {lab}\n")
-        return
-    yield from lab_cases(lab, config)
-
-
-def lab_cases(lab: Lab, config: Config) -> Iterator[Case]:
-    """Everything that a lab can measure; a part that cannot be set up is left out."""
-    for part in (_reshards, _host_copies, _small, _exports, _crossover, _thresholds):
-        made = part(lab, config)
-        step = functools.partial(next, made, None)
-        while (case := attempt(part.__name__.strip("_"), step)) is not None:
-            yield case
-        lab.forget()
+    return cases_on_gpu(config, PARTS)
 
 
 def goals(results: list[Result]) -> list[Goal]:
@@ -723,3 +709,7 @@ def _pageable_case(
         facts={"nbytes": nbytes},
         floor=CUPY,
     )
+
+
+PARTS = (_reshards, _host_copies, _small, _exports, _crossover, _thresholds)
+"""In the order of the tables; `--group gpu:reshards` runs one of them."""

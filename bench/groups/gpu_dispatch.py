@@ -15,7 +15,7 @@ import numpy as np
 
 import gpushard as gs
 from bench.case import OURS, Case, Config, Sampler, Side, Target
-from bench.chip import Lab, attempt, find_lab
+from bench.chip import Lab, failure, find_lab
 from bench.driver_calls import Meter, find_meter, shown
 
 CUPY = "CuPy"
@@ -44,7 +44,7 @@ TIMES = {1: 1.5, 8: 5.0}
 
 def cases(config: Config) -> Iterator[Case]:
     """Everything, if there is a GPU."""
-    lab = find_lab()
+    lab = find_lab(config)
     if isinstance(lab, str):
         print(f"Nothing was measured: {lab}\n")
         return
@@ -52,12 +52,12 @@ def cases(config: Config) -> Iterator[Case]:
 
 
 def lab_cases(lab: Lab, config: Config, meter: Meter) -> Iterator[Case]:
-    """Everything that a lab can measure; a part that cannot be set up is left out."""
+    """Everything that a lab can measure."""
     for partitions in TIMES:
-        made = _on_partitions(lab, config, meter, partitions)
-        step = functools.partial(next, made, None)
-        while (case := attempt(f"{partitions} partitions", step)) is not None:
-            yield case
+        try:
+            yield from _on_partitions(lab, config, meter, partitions)
+        except Exception as error:  # whatever it is, the rest goes on
+            yield failure(f"{partitions} partitions", error)
         lab.forget()
 
 

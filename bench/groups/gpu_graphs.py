@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import gpushard as gs
-from bench.case import OURS, Case, Config, Sampler, Side
+from bench.case import OURS, Case, Config, Sampler, Side, Target
 from bench.driver_calls import find_meter, shown
 from bench.measure import timed
 from gpushard.config import Settings
@@ -86,6 +86,7 @@ def _case(runtimes: dict[str, Runtime], partitions: int, kernels: int, host: Any
         table=f"steps of several kernels, {partitions} partitions of a GPU",
         sides=[Side(column, _sampler(run)) for column, run in made.items()],
         check=check,
+        target=Target(times=1.0, column=LAUNCHES),
         note=shown(find_meter(), made[OURS], 1),
         floor=LAUNCHES,
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 import gpushard as gs
 from bench.case import JAX, OURS, Case, Config, Sampler, Side, Target
-from bench.chip import Lab, attempt, find_lab
+from bench.chip import Lab, cases_on_gpu
 from bench.measure import timed
 
 BANDWIDTH = "device copy"
@@ -23,21 +23,7 @@ ENOUGH = Target(times=1 / 0.85, column=BANDWIDTH)
 
 def cases(config: Config) -> Iterator[Case]:
     """Everything, if there is a GPU."""
-    lab = find_lab()
-    if isinstance(lab, str):
-        print(f"Nothing was measured: {lab}\n")
-        return
-    yield from lab_cases(lab, config)
-
-
-def lab_cases(lab: Lab, config: Config) -> Iterator[Case]:
-    """Everything that a lab can measure; a part that cannot be set up is left out."""
-    for part in (_large, _small, _traced):
-        made = part(lab, config)
-        step = functools.partial(next, made, None)
-        while (case := attempt(part.__name__.strip("_"), step)) is not None:
-            yield case
-        lab.forget()
+    return cases_on_gpu(config, PARTS)
 
 
 class _Operands:
@@ -148,6 +134,7 @@ def _traced(lab: Lab, config: Config) -> Iterator[Case]:
                     Side(BANDWIDTH, lab.device_copy(host.nbytes, repeats)),
                 ],
                 check=functools.partial(_same, traced, function, host),
+                target=ENOUGH,
                 facts={"bytes": host.nbytes},
                 floor=BANDWIDTH,
             )
@@ -188,3 +175,7 @@ def _small(lab: Lab, config: Config) -> Iterator[Case]:
                 check=check,
                 burst=burst,
             )
+
+
+PARTS = (_large, _small, _traced)
+"""In the order of the tables; `--group gpu_ops:large` runs one of them."""

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench import groups
-from bench.__main__ import main, run, run_group
+from bench import groups, records
+from bench.__main__ import Watch, main, run, run_group
 from bench.case import FLOOR, JAX, OURS, Case, Config, Side, Target
 from bench.floor import halves
 from bench.measure import measure, timed
@@ -88,6 +88,46 @@ def test_a_case_that_fails_can_be_left_out(capsys: pytest.CaptureFixture[str]) -
     assert failures == ["table: bad: AssertionError: wrong at (0, 0)"]
     with pytest.raises(AssertionError, match="wrong at"):
         run_group(group, Config(quick=True))
+
+
+def test_results_are_saved_after_each_case() -> None:
+    saved: list[str] = []
+    run(
+        ["transfer"],
+        Config(quick=True),
+        "8x8",
+        save=lambda report: saved.append(json.dumps(report)),
+    )
+    counts = [len(json.loads(text)["groups"]["transfer"]["cases"]) for text in saved]
+    assert counts == [1, 2, 3, 3]  # the last time with goals
+
+
+def test_each_case_is_recorded_and_one_that_has_ended_is_left_out(tmp_path: pathlib.Path) -> None:
+    where = records.Records(tmp_path / "records.jsonl", "figures", "figures 0")
+    counts = []
+    for only in ("device_put 8x8", "8x8"):
+        report = run(["transfer"], Config(quick=True), only, part=records.Part(where))
+        counts.append(len(report["groups"]["transfer"]["cases"]))
+    ended = [r for r in records.read(where.path) if r["event"] == "ended"]
+    assert counts[0] > 0 and sum(counts) == len(ended) == len({r["item"] for r in ended}) == 3
+    assert all(r["item"].startswith("transfer: ") for r in ended)
+    assert all(r["facts"]["seconds"][OURS]["median"] > 0 for r in ended)
+
+
+def test_a_case_that_fails_is_recorded(tmp_path: pathlib.Path) -> None:
+    def check() -> None:
+        raise AssertionError("wrong at (0, 0)")
+
+    group = types.ModuleType("group")
+    sides = [Side(OURS, timed(lambda _: None))]
+    group.cases = lambda config: iter([Case("bad", "table", sides, check)])  # type: ignore[attr-defined]
+    where = records.Records(tmp_path / "records.jsonl", "figures", "figures 0")
+    watch = Watch(records.Part(where), "group")
+    run_group(group, Config(quick=True, keep_going=True), watch=watch)
+    begun, ended = records.read(where.path)
+    assert (begun["event"], begun["item"]) == ("begun", "group: table: bad")
+    assert (ended["outcome"], ended["item"]) == (records.FAILED, "group: table: bad")
+    assert "wrong at (0, 0)" in ended["text"]
 
 
 def test_sides_take_turns() -> None:

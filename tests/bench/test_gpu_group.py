@@ -11,7 +11,7 @@ import pytest
 
 from bench.__main__ import main
 from bench.case import OURS, Case, Config, Result
-from bench.chip import Lab, WallClock
+from bench.chip import Lab, WallClock, cases_of
 from bench.groups import gpu
 from bench.measure import measure
 from bench.report import group_json, tables
@@ -23,7 +23,7 @@ def measured() -> Iterator[Result]:
     lab = Lab(lambda: FakeDriver(1), WallClock())
     config = Config(quick=True)
     case: Case
-    for case in gpu.lab_cases(lab, config):
+    for case in cases_of(lab, config, gpu.PARTS):
         yield measure(case, config)
 
 

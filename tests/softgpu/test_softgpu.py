@@ -694,3 +694,30 @@ def test_captures_end_where_they_began_and_with_all_streams_joined() -> None:
     runtime.graphExecDestroy(ready)
     """
     )
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+def test_the_time_between_events_is_that_of_the_work_between_them(seed: int | None) -> None:
+    passes(
+        """
+        first, second, untimed = cupy.cuda.Event(), cupy.cuda.Event(), cupy.cuda.Event(False, True)
+        x = cupy.zeros(1 << 10, np.float32)
+        cupy.cuda.Device().synchronize()
+        first.record()
+        for _ in range(10):
+            x += 1
+        second.record()
+        second.synchronize()
+        assert cupy.cuda.get_elapsed_time(first, second) > 0
+        assert cupy.cuda.get_elapsed_time(second, first) < 0
+        untimed.record()
+        untimed.synchronize()
+        try:
+            cupy.cuda.get_elapsed_time(first, untimed)
+        except runtime.CUDARuntimeError as error:
+            assert "cudaErrorInvalidResourceHandle" in str(error)
+        else:
+            raise AssertionError("an event without a time has one")
+        """,
+        **({} if seed is None else {"seed": seed}),
+    )

@@ -1,4 +1,6 @@
 // An event is a point in a stream's order, taken when it is recorded.
+#include <chrono>
+#include <memory>
 #include <mutex>
 
 #include "captures.h"
@@ -9,13 +11,18 @@
 namespace softgpu {
 namespace {
 
+using HostClock = std::chrono::steady_clock;
+
 struct Event {
   int device;
+  bool timed;
   // Where it was recorded last; a null stream if never.
   Point point{nullptr, 0};
   // If that was in a capture: which, and what comes before it.
   std::shared_ptr<Capture> capture = nullptr;
   Reached reached = {};
+  // When the host's thread passed the point; the work that sets it may outlive the event.
+  std::shared_ptr<HostClock::time_point> passed_at = nullptr;
   std::mutex lock{};
 
   Point get() {
@@ -34,10 +41,11 @@ struct Event {
 
 Event* event_of(cudaEvent_t handle) { return reinterpret_cast<Event*>(handle); }
 
-cudaError_t create(cudaEvent_t* made) {
+cudaError_t create(cudaEvent_t* made, unsigned flags) {
   return call([&] {
     ++counters.events_created;
-    *made = reinterpret_cast<cudaEvent_t>(new Event{current_device().ordinal});
+    const bool timed = !(flags & cudaEventDisableTiming);
+    *made = reinterpret_cast<cudaEvent_t>(new Event{current_device().ordinal, timed});
     return cudaSuccess;
   });
 }
@@ -47,10 +55,10 @@ cudaError_t create(cudaEvent_t* made) {
 
 using namespace softgpu;
 
-SOFTGPU_EXPORT cudaError_t cudaEventCreate(cudaEvent_t* made) { return create(made); }
+SOFTGPU_EXPORT cudaError_t cudaEventCreate(cudaEvent_t* made) { return create(made, 0); }
 
-SOFTGPU_EXPORT cudaError_t cudaEventCreateWithFlags(cudaEvent_t* made, unsigned) {
-  return create(made);
+SOFTGPU_EXPORT cudaError_t cudaEventCreateWithFlags(cudaEvent_t* made, unsigned flags) {
+  return create(made, flags);
 }
 
 SOFTGPU_EXPORT cudaError_t cudaEventDestroy(cudaEvent_t handle) {
@@ -70,12 +78,14 @@ SOFTGPU_EXPORT cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t to) 
     Reached reached;
     auto capture = captured(stream, &reached);
     Point point{nullptr, 0};
+    auto at = std::make_shared<HostClock::time_point>();
     if (!capture) {
       ++counters.events_recorded;
-      point = give(stream, {[] {}});
+      point = give(stream, {[at] { *at = HostClock::now(); }});
     }
     std::lock_guard held(event->lock);
     event->point = point;
+    event->passed_at = std::move(at);
     event->capture = std::move(capture);
     event->reached = std::move(reached);
     return cudaSuccess;
@@ -121,12 +131,16 @@ SOFTGPU_EXPORT cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   });
 }
 
-// There is no time on this device that would mean anything.
+// The host's time between the two, which says how long the host computed in between, not what a GPU
+// would have taken.
 SOFTGPU_EXPORT cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t first, cudaEvent_t second) {
   return call([&] {
-    const Point a = event_of(first)->get(), b = event_of(second)->get();
-    if (!a.stream || !b.stream) return cudaErrorInvalidResourceHandle;
+    Event *a = event_of(first), *b = event_of(second);
+    const Point from = a->get(), to = b->get();
+    if (!a->timed || !b->timed || !from.stream || !to.stream) return cudaErrorInvalidResourceHandle;
     *ms = 0;
-    return passed(a) && passed(b) ? cudaSuccess : cudaErrorNotReady;
+    if (!passed(from) || !passed(to)) return cudaErrorNotReady;
+    *ms = std::chrono::duration<float, std::milli>(*b->passed_at - *a->passed_at).count();
+    return cudaSuccess;
   });
 }
