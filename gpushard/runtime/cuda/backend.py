@@ -52,12 +52,7 @@ from gpushard.runtime.cuda.kernels.batches import THREADS
 from gpushard.runtime.cuda.kernels.calls import Calls, Direct, Products
 from gpushard.runtime.cuda.kernels.elementwise import MOST_CALLS, Signature
 from gpushard.runtime.cuda.kernels.launches import Launches
-from gpushard.runtime.cuda.kernels.limits import (
-    MOST_ARGUMENT_BYTES,
-    MOST_BLOCKS,
-    grid_of,
-    is_wide,
-)
+from gpushard.runtime.cuda.kernels.limits import MOST_ARGUMENT_BYTES, grid_of, is_wide
 from gpushard.runtime.cuda.kernels.reduction import LEAST_ELEMENTS, MOST_ELEMENTS
 from gpushard.runtime.cuda.loans import Loans
 from gpushard.runtime.cuda.memory.bounce import Bounce
@@ -756,7 +751,7 @@ def _row_length(
     axes = sorted(function.axes)
     length = math.prod(blocks[0][len(blocks[0]) - len(axes) :])
     in_order = axes == list(range(-len(axes), 0)) and axes
-    fits = LEAST_ELEMENTS <= length <= MOST_ELEMENTS and 0 < sizes[0] <= MOST_BLOCKS
+    fits = LEAST_ELEMENTS <= length <= MOST_ELEMENTS and sizes[0] > 0
     return length if in_order and fits and len(set(sizes)) == 1 else None
 
 

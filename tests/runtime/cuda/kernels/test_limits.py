@@ -177,7 +177,7 @@ def numbered(kind: str, last: int) -> tuple[Fused, tuple[int, ...]]:
     if kind == "rows":
         return reading(FusedLoad(0, (None,), (0,), (0,)), (0,)), (last,)
     if kind == "elements of a row":
-        return reading(FusedLoad(0, (0, 1), whole, whole), (0,), adding=True), (1, last)
+        return reading(FusedLoad(0, (1,), (0,), (0,)), (0,), adding=True), (1, last)
     if kind == "the start of a load":
         return reading(FusedLoad(0, (0,), (last - 3,), (last + 9,)), (0,)), (4,)
     if kind == "the last row of a load":
