@@ -11,7 +11,7 @@ import pytest
 
 import gpushard as gs
 import gpushard.numpy as gnp
-from gpushard.runtime.cuda.kernels import limits
+from gpushard.runtime.cuda.kernels import limits, products
 from tests.gpu import nest_emitter
 from tests.gpu.device import Split, gpu_runtime, needs_gpu
 from tests.share import some
@@ -71,6 +71,58 @@ def test_wide_kernels_of_parts_of_blocks(texts: list[str]) -> None:
         np.testing.assert_array_equal(
             gs.jit(lambda x: x[:, 5, 3] * 2 + x[:, 7, 1])(x), value[:, 5, 3] * 2 + value[:, 7, 1]
         )
+
+
+@pytest.mark.parametrize("dtype", "bqfdF")
+@pytest.mark.parametrize(
+    "subscripts", ["ij,jk->ik", "ij,j->i", "j,jk->k", "j,j->", "aij,ajk->aik", "aij,jk->aik"]
+)
+def test_products_in_parts_give_what_numpy_does(
+    subscripts: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = {"a": 3, "i": 13, "j": 17, "k": 11}
+    left, right = subscripts.split("->")[0].split(",")
+    source = np.random.default_rng(7)
+    x, y = (source.integers(-4, 5, [sizes[n] for n in own]).astype(dtype) for own in (left, right))
+    with gpu_runtime(split=Split(1, False)):
+        on_gpu = gs.device_put(x), gs.device_put(y)
+        monkeypatch.setattr(limits, "NARROW_END", 10)
+        monkeypatch.setattr(products, "_EASY", 1)
+        monkeypatch.setattr(products, "_ROWS", 8)
+        np.testing.assert_array_equal(gnp.matmul(*on_gpu), np.matmul(x, y))
+
+
+@pytest.mark.skipif(not some(False, True), reason="takes seconds: --all")
+def test_integer_matrices_have_more_rows_than_a_grid_of_cupys() -> None:
+    """In one call CuPy's kernel would have 65,536 blocks of threads in a further direction."""
+    x = np.arange(65_535 * 128 + 1, dtype=np.int8)[:, None]
+    with gpu_runtime(split=Split(1, False), poisoned=False):
+        y = gnp.matmul(gs.device_put(x), gs.device_put(np.array([[3]], np.int8)))
+        np.testing.assert_array_equal(y, x * np.int8(3))
+
+
+def unallocated(shape: Any, strides: Any, dtype: Any) -> Any:
+    """Return an array of CuPy's that has no memory: only its shape is looked at."""
+    module = importlib.import_module("gpushard.runtime.cuda.driver.cupy_driver")
+    return module.CupyDriver().array(0, 1 << 20, 1 << 40, shape, np.dtype(dtype), None, strides)
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "dtype", "wide"),
+    [((2**31,), None, "b", False), ((2**31 + 1,), None, "b", True), ((2**32,), None, "b", True),
+     ((2**28 + 1,), None, "d", True), ((2**28,), None, "d", False),
+     ((131_136, 4), (32_768, 1), "b", True), ((131_136, 4), (32_768, 0), "b", True),
+     ((65_536, 4), (32_768, 1), "b", False), ((65_537, 4), (32_768, 1), "b", True)],
+)  # fmt: skip
+def test_cupy_counts_bytes_from_the_first_to_the_last_element(
+    shape: Any, strides: Any, dtype: str, wide: bool
+) -> None:
+    """Our own kernels on CuPy's arrays rely on that; views keep what their arrays have."""
+    made = unallocated(shape, strides, dtype)
+    assert made._index_32_bits != wide
+    stride_tricks = importlib.import_module("cupy.lib.stride_tricks")
+    assert stride_tricks.as_strided(made[:2], shape, made.strides)._index_32_bits != wide
+    assert (made[1:]._index_32_bits, made.T._index_32_bits) == (not wide, not wide)
 
 
 def expected(rows: int, columns: slice) -> Any:

@@ -630,6 +630,8 @@ class CudaBackend:
         if any(len(of) != 2 for of in (*blocks, shape)):
             return None
         depth, (dtype,) = blocks[1][0], dtypes
+        if is_wide(max(depth, *shape)):
+            return None
         several = max(len(shapes) for _, shapes in batches) > 1
         if several and not (together and math.prod(shape) * depth <= _MOST_PRODUCTS):
             return None

@@ -14,11 +14,12 @@ from collections.abc import Callable
 from typing import Any
 
 import cupy
+import numpy as np
 from cupy.fft import config
 
 from gpushard.runtime.cuda.driver.cupy_scope import current_stream
 from gpushard.runtime.cuda.kernels import linalg as linalg
-from gpushard.runtime.cuda.kernels import numbers, own
+from gpushard.runtime.cuda.kernels import numbers, own, products
 
 
 def with_plans_of_stream(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -77,6 +78,24 @@ right_shift = numbers.right_shift
 searchsorted = numbers.searchsorted
 sign = numbers.sign
 spacing = numbers.spacing
+
+
+def matmul(x: Any, y: Any, out: Any = None) -> Any:
+    """Do what NumPy's `matmul` does, in parts where CuPy cannot count that many elements."""
+    if products.fits(x, y):
+        return cupy.matmul(x, y, out=out)
+    left, right = x if x.ndim > 1 else x[None], y if y.ndim > 1 else y[:, None]
+    batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    shape = (*batch, *x.shape[-2:-1], *(y.shape[-1:] if y.ndim > 1 else ()))
+    made = cupy.empty(shape, np.result_type(x.dtype, y.dtype)) if out is None else out
+    target = made if y.ndim > 1 else made[..., None]
+    target = target if x.ndim > 1 else target[..., None, :]
+    for a, b, to, adds in products.parts(left, right, target):
+        if adds:
+            to += cupy.matmul(a, b)
+        else:
+            cupy.matmul(a, b, out=to)
+    return made
 
 
 def sort(x: Any, axis: int = -1, kind: str | None = None) -> Any:

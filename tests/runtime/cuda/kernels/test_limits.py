@@ -65,6 +65,9 @@ class Texts(FakeDriver):
         self.text = fused.source(function, signature, statements, way) or ""
         return "fused"
 
+    def multiplies(self, gpu: int, function: Any, dtype: Any) -> bool:
+        return bool(function is np.matmul)
+
     def launcher(self, kernel: Any, grid: tuple[int, int], parameters: int, stream: Any) -> Any:
         self.grids.append(grid)
         return lambda: None
@@ -149,6 +152,21 @@ def test_a_reduction_has_a_block_of_threads_for_each_row(
     assert driver.grids == [(rows, 1)] * fits
     text = driver.text if fits else "const unsigned long long count"
     assert "const unsigned long long count" in text, "rows begin at so many times a block's number"
+
+
+# Products.
+
+
+@pytest.mark.parametrize(("n", "wide"), EDGES)
+@pytest.mark.parametrize("side", range(3))
+def test_a_call_of_cublas_has_sizes_of_32_bits(
+    driver: Texts, side: int, n: int, wide: bool
+) -> None:
+    """`namespace.matmul` cuts larger ones into parts."""
+    rows, depth, columns = (n if side == at else 3 for at in range(3))
+    blocks = (rows, depth), (depth, columns)
+    made = calls(np.matmul, [(rows, columns)], (DOUBLE,) * 2, (DOUBLE,), blocks)
+    assert (made is None) == wide
 
 
 # Functions that become one.
