@@ -17,7 +17,7 @@ from tests.gpu.device import Split, gpu_runtime, needs_gpu
 from tests.share import some
 from tests.transforms.nest_emitters import chosen
 
-WIDE = "typedef unsigned long long Index;"
+WIDE, NARROW = (f"typedef unsigned {kind} Index;" for kind in ("long long", "int"))
 pytestmark = needs_gpu
 
 
@@ -36,7 +36,7 @@ def texts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     monkeypatch.setattr(limits, "NARROW_END", 1)
     monkeypatch.setattr(driver, "_compiled", noted)
     yield found
-    assert found and all(WIDE in text for text in found)
+    assert found and all(WIDE in text and NARROW not in text for text in found)
 
 
 def test_wide_kernels_of_nests_give_what_the_definition_says(texts: list[str]) -> None:

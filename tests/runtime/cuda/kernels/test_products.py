@@ -80,3 +80,21 @@ def test_parts_make_the_product(data: st.DataObject) -> None:
         for a, b, to, adds in products.parts(x, y, made):
             to[...] = np.matmul(a, b) + (to if adds else 0)
     np.testing.assert_array_equal(made, wanted)
+
+
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [((7, 2, 2), (1, 2, 2)), ((1, 2, 2), (7, 2, 2)), ((2, 2), (7, 2, 2)),
+     ((9, 1, 2, 2), (9, 2, 2)), ((1, 9, 2, 2), (3, 1, 2, 2))],
+)  # fmt: skip
+def test_what_broadcasts_is_in_each_part(
+    x: tuple[int, ...], y: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "NARROW_END", 6)
+    left, right = (np.arange(math.prod(n), dtype=float).reshape(n) for n in (x, y))
+    wanted = np.matmul(left, right)
+    made = np.full_like(wanted, 77)
+    for a, b, to, adds in products.parts(left, right, made):
+        assert not adds
+        to[...] = np.matmul(a, b)
+    np.testing.assert_array_equal(made, wanted)
