@@ -92,6 +92,33 @@ def test_products_in_parts_give_what_numpy_does(
         np.testing.assert_array_equal(gnp.matmul(*on_gpu), np.matmul(x, y))
 
 
+@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
+@pytest.mark.parametrize("axis", range(3))
+@pytest.mark.parametrize("most", [3, 40, 200, 1000])
+def test_sums_up_to_each_element_in_parts_are_those_of_numpy(
+    name: str, axis: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cupy: Any = importlib.import_module("cupy")
+    cases: list[Any] = []
+
+    def noted(x: Any, own: Any, dtype: Any = None, out: Any = None) -> Any:
+        if own is not None:
+            cases.append(x.size)
+        return function(x, own, dtype, out)
+
+    function = getattr(cupy, name)
+    x = (np.arange(5 * 7 * 6) % 3 - 1).reshape(5, 7, 6).astype(np.int16)
+    with gpu_runtime(split=Split(1, False)):
+        on_gpu = gs.device_put(x)
+        monkeypatch.setattr(limits, "NARROW_END", most)
+        monkeypatch.setattr(cupy, name, noted)
+        got = getattr(gnp, name)(on_gpu, axis)
+        assert got.dtype == getattr(np, name)(x, axis).dtype
+        np.testing.assert_array_equal(got, getattr(np, name)(x, axis))
+    assert all(2 * size < most for size in cases)
+    assert bool(cases) == (most > 12)  # others are rows by themselves
+
+
 @pytest.mark.skipif(not some(False, True), reason="takes seconds: --all")
 def test_integer_matrices_have_more_rows_than_a_grid_of_cupys() -> None:
     """In one call CuPy's kernel would have 65,536 blocks of threads in a further direction."""

@@ -19,7 +19,7 @@ from cupy.fft import config
 
 from gpushard.runtime.cuda.driver.cupy_scope import current_stream
 from gpushard.runtime.cuda.kernels import linalg as linalg
-from gpushard.runtime.cuda.kernels import numbers, own, products
+from gpushard.runtime.cuda.kernels import numbers, own, products, scans
 
 
 def with_plans_of_stream(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,6 +96,29 @@ def matmul(x: Any, y: Any, out: Any = None) -> Any:
         else:
             cupy.matmul(a, b, out=to)
     return made
+
+
+def cumsum(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    """Do what NumPy's `cumsum` does, in parts where CuPy cannot count that many elements."""
+    return _scanned(cupy.cumsum, x, axis, dtype, out)
+
+
+def cumprod(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    """Do what NumPy's `cumprod` does, in parts where CuPy cannot count that many elements."""
+    return _scanned(cupy.cumprod, x, axis, dtype, out)
+
+
+def _scanned(function: Callable[..., Any], x: Any, axis: int | None, dtype: Any, out: Any) -> Any:
+    if axis is None or x.ndim < 2 or scans.fits(x.shape):
+        return function(x, axis, dtype, out)
+    axis %= x.ndim
+    if out is None:
+        out = cupy.empty(x.shape, function(cupy.empty(0, x.dtype), None, dtype).dtype)
+    for part in scans.parts(x.shape, axis):
+        own_part = x[part]
+        row = None if own_part.size == own_part.shape[axis] else axis
+        out[part] = function(own_part, row, dtype).reshape(own_part.shape)
+    return out
 
 
 def sort(x: Any, axis: int = -1, kind: str | None = None) -> Any:
