@@ -107,7 +107,7 @@ def test_sums_up_to_each_element_in_parts_are_those_of_numpy(
         return function(x, own, dtype, out)
 
     function = getattr(cupy, name)
-    x = (np.arange(5 * 7 * 6) % 3 - 1).reshape(5, 7, 6).astype(np.int16)
+    x = (np.arange(5 * 7 * 6) % 4 * 9000).reshape(5, 7, 6).astype(np.int16)
     with gpu_runtime(split=Split(1, False)):
         on_gpu = gs.device_put(x)
         monkeypatch.setattr(limits, "NARROW_END", most)
