@@ -14,6 +14,7 @@ from tests.nvrtc.toolkits import includes, toolkit
 
 _FUNCTION = re.compile(r"Compiling entry function '(\w+)'")
 _USED = re.compile(r"Used (\d+) registers")
+_SHARED = re.compile(r"(\d+) bytes smem")
 _SPILLED = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 _INFO = re.compile(r"^(ptxas|\s*\d+ bytes stack frame|\s*$)")
 
@@ -50,6 +51,8 @@ class Compiled:
     """Of a thread, at most."""
     spilled: int = 0
     """Bytes that a thread stores to memory and loads, as registers are too few."""
+    shared: int = 0
+    """Bytes of shared memory of a block of threads, at most."""
 
 
 class Nvrtc:
@@ -90,7 +93,8 @@ class Nvrtc:
         messages = "\n".join(line for line in log.splitlines() if not _INFO.match(line))
         used = [int(n) for n in _USED.findall(log)]
         spilled = [int(n) + int(m) for n, m in _SPILLED.findall(log)]
-        return Compiled(True, messages, max(used, default=0), sum(spilled))
+        shared = [int(n) for n in _SHARED.findall(log)]
+        return Compiled(True, messages, max(used, default=0), sum(spilled), max(shared, default=0))
 
     def _log(self, program: Any) -> str:
         size = ctypes.c_size_t()

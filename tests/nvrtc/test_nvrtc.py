@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpushard.runtime.cuda.kernels import reduction
+from gpushard.runtime.backend import Fused, FusedLoad, FusedOp, FusedResult
+from gpushard.runtime.cuda.kernels import fused, reduction
 from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement, source
+from gpushard.runtime.cuda.kernels.limits import MOST_SHARED_BYTES
 from gpushard.runtime.cuda.kernels.sources import kernel_source
 from tests.nvrtc.__main__ import TARGETS, WARNINGS, Job, problem
 from tests.nvrtc.compiler import Compiled, Source, nvrtc
@@ -26,11 +28,11 @@ def compiled(text: str, version: str = "13.0", architecture: int = 90) -> Compil
     return nvrtc(version).compile(Source(text, OPTIONS), architecture)
 
 
-def sums(letter: str) -> str:
+def sums(letter: str, *, wide: bool = False) -> str:
     """Return the kernel that adds two blocks of a type."""
     one = np.dtype(letter)
     statement = Statement("out0 = out0_type(in0 + in1)", "", (one, one), (one,))
-    return source(statement, Signature((one, one), (1,), (one,), 8, False))
+    return source(statement, Signature((one, one), (1,), (one,), 8, wide))
 
 
 @pytest.mark.one_of(7)
@@ -43,6 +45,28 @@ def test_kernels_of_each_type_compile(letter: str, version: str) -> None:
         result = np.dtype(bool) if name in ("any", "all") else one
         text = reduction.source(name, Signature((one,), (), (result,), 8, False))
         assert text is None or problem(compiled(text, version)) is None
+
+
+@pytest.mark.parametrize("version", WHEELS)
+@pytest.mark.parametrize("wide", [False, True])
+def test_kernels_that_count_with_64_bits_compile(version: str, wide: bool) -> None:
+    """Of `x[:, 5, 7] + 0` and of what it adds up to; rows have 65,536 by 65,536 elements."""
+    assert problem(compiled(sums("f", wide=wide), version)) is None
+    byte = np.dtype(np.int8)
+    load = FusedLoad(0, (0, 1, None, None), (0, 0, 5, 7), (0, 0, 65_535, 65_535))
+    copy = FusedOp("copy", (0,), (byte,), byte, None, frozenset({0, 1}))
+    add = FusedOp(None, (1,), (byte,), byte, "sum", frozenset({0}), (1,))
+    results = FusedResult(1, (0, 1), (0, 1)), FusedResult(2, (0,), (0,))
+    one = Fused(((0,), (1,)), frozenset({1}), 1, (), (load,), (copy, add), results)
+    way = fused.threads(one, [(2, 300)])
+    assert fused.largest_index(one, way, (2, 300)) > 2**32
+    signature = Signature((byte,), (), (byte, byte), 8, wide, 2)
+    statement = Statement("out0 = in0", "", (byte,), (byte,))
+    text = fused.source(one, signature, [statement, None], way)
+    assert text is not None
+    found = compiled(text, version)
+    assert 0 < found.shared <= MOST_SHARED_BYTES
+    assert (problem(found) is None) == wide, "literals overflow, says the compiler, of 32 bits"
 
 
 def test_half_precision_needs_its_header() -> None:
@@ -61,6 +85,7 @@ def test_kernels_of_files_compile_for_every_architecture(
     found = compiled(kernel_source(name), *target)
     assert problem(found) is None and not found.spilled
     assert 0 < found.registers <= 128
+    assert (found.shared > 0) == (name == "box_copy") and found.shared <= MOST_SHARED_BYTES
 
 
 def test_a_warning_that_nobody_knows_is_a_problem() -> None:

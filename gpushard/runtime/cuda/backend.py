@@ -26,6 +26,7 @@ from gpushard.config import Settings
 from gpushard.dtypes import is_custom
 from gpushard.errors import DeviceLostError, OutOfMemoryError
 from gpushard.runtime.backend import (
+    COUNTERS,
     HOST_DOMAIN,
     Claiming,
     Committing,
@@ -51,6 +52,7 @@ from gpushard.runtime.cuda.kernels.batches import THREADS
 from gpushard.runtime.cuda.kernels.calls import Calls, Direct, Products
 from gpushard.runtime.cuda.kernels.elementwise import MOST_CALLS, Signature
 from gpushard.runtime.cuda.kernels.launches import Launches
+from gpushard.runtime.cuda.kernels.limits import MOST_ARGUMENT_BYTES, grid_of, is_wide
 from gpushard.runtime.cuda.kernels.reduction import LEAST_ELEMENTS, MOST_ELEMENTS
 from gpushard.runtime.cuda.loans import Loans
 from gpushard.runtime.cuda.memory.bounce import Bounce
@@ -76,10 +78,6 @@ _DLPACK_CUDA = 2
 
 _MOST_SPARE = 1 << 20
 """Larger memory goes back to its pool at once, to serve what is of other sizes."""
-
-_WIDE = 1 << 30
-"""Indices of functions that become one from which on 64 bits count them; arrays may be larger than
-loops by some elements."""
 
 _MOST_PRODUCTS = 1 << 24
 """Products of matrices of fewer multiplications than this take less time than to launch them."""
@@ -511,8 +509,10 @@ class CudaBackend:
             if products is not None:
                 return products
         sizes = [math.prod(shape) for _, shapes in batches for shape in shapes]
-        wide = max(sizes) >= 1 << 31
+        wide = is_wide(max(sizes))
         signature = Signature(tuple(operands), tuple(scalars), tuple(results), most, wide)
+        if signature.nbytes > MOST_ARGUMENT_BYTES:
+            return None
         chip = self._queues[batches[0][0]].chip
         driver, store, gpu = self._driver, self._gpu_stores[chip], self._ordinals[chip]
         length = None
@@ -529,7 +529,9 @@ class CudaBackend:
             handle, counts = self._queues[stream].handle, [math.prod(shape) for shape in shapes]
             kinds = [(shape, t) for t in results for shape in shapes]
             blocks_of_call = -(-max(counts) // THREADS) if length is None else max(counts)
-            grid = blocks_of_call, len(counts)
+            grid = grid_of(blocks_of_call, len(counts))
+            if grid is None:
+                return None
             counts = counts if length is None else [length] * len(counts)
             call = Calls(
                 driver, store, handle, kernel, signature, kinds, counts, grid, together=together
@@ -559,16 +561,18 @@ class CudaBackend:
     ) -> list[Calls] | None:
         """Return what makes calls of functions that become one; None if there is no such kernel.
 
-        There is none for too many arrays, for too large ones within threads, and where the checks
-        of `kernel_checks` find it wrong.
+        There is none for too many arrays, for too large ones within threads, for more rows than a
+        grid has blocks, and where the checks of `kernel_checks` find it wrong. Calls whose rows are
+        cut into parts count these in memory of the first call, where there has to be room.
         """
         own = [[fused.lengths_of(function, shape) for shape in shapes] for _, shapes in batches]
         most, loops = max(map(len, own)), max(1, len(function.loops))
-        wide = any(math.prod(lengths) >= _WIDE for calls in own for lengths in calls)
+        every = [lengths for calls in own for lengths in calls]
+        way = fused.threads(function, every)
+        wide = is_wide(max(fused.largest_index(function, way, lengths) for lengths in every))
         signature = Signature(tuple(operands), tuple(scalars), tuple(results), most, wide, loops)
-        if signature.nbytes > fused.MOST_BYTES:
+        if signature.nbytes > MOST_ARGUMENT_BYTES:
             return None
-        way = fused.threads(function, [lengths for calls in own for lengths in calls])
         chip = self._queues[batches[0][0]].chip
         driver, store, gpu = self._driver, self._gpu_stores[chip], self._ordinals[chip]
         try:
@@ -590,10 +594,13 @@ class CudaBackend:
                 for result, t in zip(function.results, results, strict=True)
                 for shape in shapes
             ]
-            rows = max(map(way.rows_of, calls))
-            grid = max(1, -(-rows * way.width // THREADS)) * function.parts, len(calls)
+            rows = [way.rows_of(lengths) for lengths in calls]
+            pieces = max(1, -(-max(rows) * way.width // THREADS))
+            grid = grid_of(pieces * function.parts, len(calls))
+            cleared = 4 * pieces * len(calls) if function.parts > 1 else 0
+            if grid is None or cleared > rows[0] * COUNTERS * results[-1].itemsize:
+                return None
             counts = [n for loop in zip(*calls, strict=True) for n in loop]
-            cleared = 4 * grid[0] // function.parts * len(calls) if function.parts > 1 else 0
             handle = self._queues[stream].handle
             call = Calls(
                 driver, store, handle, kernel, signature, kinds, counts, grid,
@@ -623,6 +630,8 @@ class CudaBackend:
         if any(len(of) != 2 for of in (*blocks, shape)):
             return None
         depth, (dtype,) = blocks[1][0], dtypes
+        if is_wide(max(depth, *shape)):
+            return None
         several = max(len(shapes) for _, shapes in batches) > 1
         if several and not (together and math.prod(shape) * depth <= _MOST_PRODUCTS):
             return None
@@ -744,7 +753,7 @@ def _row_length(
     axes = sorted(function.axes)
     length = math.prod(blocks[0][len(blocks[0]) - len(axes) :])
     in_order = axes == list(range(-len(axes), 0)) and axes
-    fits = LEAST_ELEMENTS <= length <= MOST_ELEMENTS and 0 < sizes[0] < 1 << 31
+    fits = LEAST_ELEMENTS <= length <= MOST_ELEMENTS and sizes[0] > 0
     return length if in_order and fits and len(set(sizes)) == 1 else None
 
 

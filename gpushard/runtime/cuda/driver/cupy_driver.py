@@ -438,7 +438,7 @@ class CupyDriver:
 
     def multiplies(self, gpu: int, function: Any, dtype: Dtype) -> bool:
         """Say whether `multiply` does what a function does."""
-        if function is not cupy.matmul or dtype.char not in "fdFD" or _multiply is None:
+        if function is not namespace.matmul or dtype.char not in "fdFD" or _multiply is None:
             return False
         with _on(gpu):
             cupy.cuda.device.get_cublas_handle()  # which takes a while when a thread asks first

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpushard.frozen import dataclass
+from gpushard.runtime.cuda.kernels.limits import MOST_BLOCKS
 from gpushard.runtime.host.views import address
 from gpushard.typing import HostArray, Shape
 
@@ -103,7 +104,7 @@ def first_blocks(blocks: Sequence[int]) -> npt.NDArray[np.uint32]:
     [0, 2, 3, 7]
     """
     first = np.concatenate(([0], np.cumsum(blocks, dtype=np.uint64)))
-    assert first[-1] < 1 << 31, "a launch has at most 2**31 - 1 blocks"
+    assert first[-1] <= MOST_BLOCKS, f"a launch has at most {MOST_BLOCKS} blocks"
     return first.astype(np.uint32)
 
 

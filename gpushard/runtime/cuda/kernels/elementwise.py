@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpushard.frozen import dataclass
+from gpushard.runtime.cuda.kernels.limits import index_type
 from gpushard.typing import Dtype
 
-MOST_CALLS = 64  # so many blocks a launch works on at most: its argument must stay below 4 KiB
+MOST_CALLS = 64  # so many blocks a launch works on at most
 SCALAR_BYTES = 16  # bytes that a number has in the argument, whatever its type
 NAMES = {
     "b1": "bool",
@@ -61,7 +62,7 @@ class Signature:
     scalars: tuple[int, ...]  # which of them are numbers, not blocks
     results: tuple[Dtype, ...]  # types of its results
     calls: int  # how many calls a launch makes at most
-    wide: bool  # whether a block may have 2**31 elements and more
+    wide: bool  # whether it counts with 64 bits
     loops: int = 1  # lengths that each call has
 
     @property
@@ -146,7 +147,7 @@ def source(statement: Statement, signature: Signature) -> str:
         "scalars": max(1, len(signature.scalars)),
         "types": "\n".join(types),
         "preamble": statement.preamble,
-        "index": "unsigned long long" if signature.wide else "unsigned int",
+        "index": index_type(signature.wide),
         "pointers": "\n  ".join(pointers),
         "reads": "\n  ".join(reads),
         "statement": statement.text,

@@ -30,6 +30,7 @@ from gpushard.runtime.backend import COUNTERS, Fused, FusedLoad, FusedOp, FusedR
 from gpushard.runtime.cuda.kernels import elementwise
 from gpushard.runtime.cuda.kernels.batches import THREADS
 from gpushard.runtime.cuda.kernels.elementwise import Signature, cuda_name, is_known, with_headers
+from gpushard.runtime.cuda.kernels.limits import index_type
 from gpushard.runtime.cuda.kernels.reduction import MOST_ELEMENTS
 from gpushard.runtime.kernel_checks import Program, Task, check
 from gpushard.runtime.kernel_tree import (
@@ -66,7 +67,6 @@ from gpushard.runtime.kernel_tree import (
 )
 from gpushard.typing import Shape
 
-MOST_BYTES = 4096  # what an argument may have on every GPU
 MOST_LOCAL = 64 << 10
 """Bytes of arrays that a thread may have.
 
@@ -223,6 +223,40 @@ def threads(fused: Fused, lengths: Sequence[Shape]) -> Threads:
     return Threads(rows, along, across, width)
 
 
+def largest_index(fused: Fused, way: Threads, lengths: Shape) -> int:
+    """Return the largest number that a kernel comes to in a call, from the lengths of its loops.
+
+    A kernel counts rows, and elements along a row. It also computes where a load or store lies in
+    its block. A narrow part of a large block lies far behind the start, however short the loops:
+
+        x[:, 5:9] of a block of shape (131136, 32768)    loops (131136, 4), dims of 4 + 32764
+        from[i0 * (n1 + 32764) + i1], from element 5     the last one: 131135 * 32768 + 8
+
+    >>> load = FusedLoad(0, (0, 1), (0, 5), (0, 32764))
+    >>> result = FusedResult(0, (0, 1), (0, 1))
+    >>> one = Fused(((0,), (1,)), frozenset(), 1, (), (load,), (), (result,))
+    >>> largest_index(one, threads(one, [(131136, 4)]), (131136, 4)) == 131135 * 32768 + 8
+    True
+    """
+    counts = way.rows_of(lengths), math.prod([lengths[loop] for loop in way.along])
+    places = [_largest_place(x.dims, x.starts, x.more, lengths) for x in fused.loads]
+    for result in fused.results:
+        none = (0,) * len(result.dims)
+        places.append(_largest_place(result.dims, none, none, lengths))
+    return max(*counts, *places)
+
+
+def _largest_place(dims: Sequence[int | None], starts: Shape, more: Shape, lengths: Shape) -> int:
+    """Return the largest number in the place of an element: that of the last one, or a stride."""
+    last, stride, largest = 0, 1, 0
+    for loop, start, beyond in zip(reversed(dims), reversed(starts), reversed(more), strict=True):
+        length = 1 if loop is None else lengths[loop]
+        last += (start + max(length - 1, 0)) * stride
+        largest = max(last, stride)
+        stride *= length + beyond
+    return largest
+
+
 def _power(n: int) -> int:
     """Return the least power of 2 that is no less."""
     return 1 << max(0, n - 1).bit_length()
@@ -302,7 +336,7 @@ def source(
         "together": together,
         "parts": fused.parts,
         "shared": 16 * THREADS if way.along else 16,
-        "index": "unsigned long long" if signature.wide else "unsigned int",
+        "index": index_type(signature.wide),
         "counts": "\n  ".join(counts),
         "rows": _lengths(way.rows),
         "length": _lengths(way.along),
@@ -337,11 +371,13 @@ class _Writer:
         self._statements = dict(enumerate(statements, self._first))
         self._blocks = signature.arrays - len(fused.results)
         self._loads = [
-            Array(f"from{n}", cuda_name(signature.operands[load.block]), _dims(load), "operand")
+            Array(
+                f"from{n}", cuda_name(signature.operands[load.block]), self._dims(load), "operand"
+            )
             for n, load in enumerate(fused.loads)
         ]
         self._results = [
-            Array(f"to{n}", cuda_name(dtype), _dims(result), "result")
+            Array(f"to{n}", cuda_name(dtype), self._dims(result), "result")
             for n, (result, dtype) in enumerate(zip(fused.results, signature.results, strict=True))
         ]
         # Of each place: how many passes along a row come before it.
@@ -398,9 +434,25 @@ class _Writer:
 
     def _pointer(self, kind: str, array: Array, block: int) -> Point:
         """Point to the element of a block that has index 0 along all loops."""
-        starts = array.offset(range(len(array.dims)), [number(dim.start) for dim in array.dims])
+        first_ones = [self._number(dim.start) for dim in array.dims]
+        starts = array.offset(range(len(array.dims)), first_ones)
         first = total([Atom(f"({kind}*)batch.at[{block} * calls + call]"), starts])
         return Point((f"{kind}* const __restrict__ {array.name} = {first};",))
+
+    def _dims(self, block: FusedLoad | FusedResult) -> tuple[Dim, ...]:
+        """Return the dims of a block as it is read or written."""
+        starts = more = (0,) * len(block.dims)
+        if isinstance(block, FusedLoad):
+            starts, more = block.starts, block.more
+        dims = []
+        for loop, start, beyond in zip(block.dims, starts, more, strict=True):
+            length = number(1) if loop is None else Atom(f"n{loop}")
+            dims.append(Dim(loop, total([length, self._number(beyond)]), start=start))
+        return tuple(dims)
+
+    def _number(self, value: int) -> Atom:
+        """Write a number of a place: C++ multiplies two plain literals with 32 bits."""
+        return Atom(f"{value}ull") if value and self._signature.wide else number(value)
 
     # Passes along a row.
 
@@ -679,18 +731,6 @@ class _Writer:
 
 def _register(place: int) -> Register:
     return Register(f"v{place}", place=place)
-
-
-def _dims(block: FusedLoad | FusedResult) -> tuple[Dim, ...]:
-    """Return the dims of a block as it is read or written."""
-    starts = more = (0,) * len(block.dims)
-    if isinstance(block, FusedLoad):
-        starts, more = block.starts, block.more
-    dims = []
-    for loop, start, beyond in zip(block.dims, starts, more, strict=True):
-        length = number(1) if loop is None else Atom(f"n{loop}")
-        dims.append(Dim(loop, total([length, number(beyond)]), start=start))
-    return tuple(dims)
 
 
 def _work(op: FusedOp) -> str:

@@ -14,11 +14,12 @@ from collections.abc import Callable
 from typing import Any
 
 import cupy
+import numpy as np
 from cupy.fft import config
 
 from gpushard.runtime.cuda.driver.cupy_scope import current_stream
 from gpushard.runtime.cuda.kernels import linalg as linalg
-from gpushard.runtime.cuda.kernels import numbers, own
+from gpushard.runtime.cuda.kernels import numbers, own, products, scans
 
 
 def with_plans_of_stream(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -77,6 +78,47 @@ right_shift = numbers.right_shift
 searchsorted = numbers.searchsorted
 sign = numbers.sign
 spacing = numbers.spacing
+
+
+def matmul(x: Any, y: Any, out: Any = None) -> Any:
+    """Do what NumPy's `matmul` does, in parts where CuPy cannot count that many elements."""
+    if products.fits(x, y):
+        return cupy.matmul(x, y, out=out)
+    left, right = x if x.ndim > 1 else x[None], y if y.ndim > 1 else y[:, None]
+    batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    shape = (*batch, *x.shape[-2:-1], *(y.shape[-1:] if y.ndim > 1 else ()))
+    made = cupy.empty(shape, np.result_type(x.dtype, y.dtype)) if out is None else out
+    target = made if y.ndim > 1 else made[..., None]
+    target = target if x.ndim > 1 else target[..., None, :]
+    for a, b, to, adds in products.parts(left, right, target):
+        if adds:
+            to += cupy.matmul(a, b)
+        else:
+            cupy.matmul(a, b, out=to)
+    return made
+
+
+def cumsum(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    """Do what NumPy's `cumsum` does, in parts where CuPy cannot count that many elements."""
+    return _scanned(cupy.cumsum, x, axis, dtype, out)
+
+
+def cumprod(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    """Do what NumPy's `cumprod` does, in parts where CuPy cannot count that many elements."""
+    return _scanned(cupy.cumprod, x, axis, dtype, out)
+
+
+def _scanned(function: Callable[..., Any], x: Any, axis: int | None, dtype: Any, out: Any) -> Any:
+    if axis is None or x.ndim < 2 or scans.fits(x.shape):
+        return function(x, axis, dtype, out)
+    axis %= x.ndim
+    if out is None:
+        out = cupy.empty(x.shape, function(cupy.empty(0, x.dtype), None, dtype).dtype)
+    for part in scans.parts(x.shape, axis):
+        own_part = x[part]
+        row = None if own_part.size == own_part.shape[axis] else axis
+        out[part] = function(own_part, row, dtype).reshape(own_part.shape)
+    return out
 
 
 def sort(x: Any, axis: int = -1, kind: str | None = None) -> Any:

@@ -1,0 +1,73 @@
+"""Products of matrices that are too large for a call of CuPy's, cut into parts. Pure.
+
+CuPy tells cuBLAS sizes with 32 bits, and drops the rest of larger ones without a word. Its kernel
+for integers counts the elements of a matrix with 32 bits, too, and has a block of threads for each
+128 rows, in a direction of the grid that ends at `MOST_CALLS`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from gpushard.runtime.cuda.kernels.limits import MOST_CALLS, is_wide
+from gpushard.typing import LocalArray
+
+_ROWS = 32 * MOST_CALLS  # of integers; room for blocks that have fewer rows
+_EASY = 1 << 15  # elements of each operand; a product has less than 2**31, whatever their shapes
+
+Part = tuple[LocalArray, LocalArray, LocalArray, bool]
+"""Two operands, their result, and whether this adds to what is there."""
+
+
+def fits(x: LocalArray, y: LocalArray) -> bool:
+    """Whether a product fits into one call."""
+    if x.size <= _EASY and y.size <= _EASY:
+        return True
+    rows = x.shape[-2] if x.ndim > 1 else 1
+    columns = y.shape[-1] if y.ndim > 1 else 1
+    batch = math.prod(np.broadcast_shapes(x.shape[:-2], y.shape[:-2]))
+    whole = not {x.dtype.kind, y.dtype.kind} & {*"fc"}
+    return _counts(batch, rows, x.shape[-1], columns, whole=whole)
+
+
+def parts(x: LocalArray, y: LocalArray, out: LocalArray) -> Iterator[Part]:
+    """Cut a product of matrices in halves until each part fits into a call.
+
+    All three have two dims or more; those in front of the last two broadcast.
+    """
+    (rows, depth), columns = x.shape[-2:], y.shape[-1]
+    batch = out.shape[:-2]
+    if _counts(math.prod(batch), rows, depth, columns, whole=out.dtype.kind not in "fc"):
+        yield x, y, out, False
+        return
+    lengths = (*batch, rows, columns, depth)
+    axis = max(range(len(lengths)), key=lengths.__getitem__) - len(lengths)
+    half = lengths[axis] // 2
+    for start, stop in (0, half), (half, lengths[axis]):
+        if axis == -1:
+            halves = parts(_cut(x, -1, start, stop), _cut(y, -2, start, stop), out)
+            yield from ((a, b, to, adds or start > 0) for a, b, to, adds in halves)
+            continue
+        own = axis + 1  # of the result, which lacks the last one
+        left = x if own == -1 else _cut(x, own, start, stop)
+        right = y if own == -2 else _cut(y, own, start, stop)
+        yield from parts(left, right, _cut(out, own, start, stop))
+
+
+def _counts(batch: int, rows: int, depth: int, columns: int, *, whole: bool) -> bool:
+    """Whether CuPy can count a product; it may take matrices of a batch for one with more rows."""
+    numbers = [batch * rows, batch * columns, depth]
+    if whole:
+        numbers += [rows * depth, depth * columns, rows * columns]
+    return not is_wide(max(numbers)) and not (whole and max(numbers[:2]) > _ROWS)
+
+
+def _cut(array: LocalArray, axis: int, start: int, stop: int) -> LocalArray:
+    """Return a part along an axis, counted from the end; all of it where that broadcasts."""
+    if array.ndim < -axis or array.shape[axis] == 1:
+        return array
+    part: LocalArray = array[(..., slice(start, stop), *[slice(None)] * (-axis - 1))]
+    return part
