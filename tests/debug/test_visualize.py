@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
+from gpushard.debug import terminal
 from gpushard.debug.terminal import to_scale
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
@@ -182,6 +183,13 @@ def test_a_picture_fits_a_terminal(sizes: tuple[int, int], spec: P, shape: tuple
     lines = shown(shape, NamedSharding(mesh, spec)).splitlines()
     assert max(map(len, lines)) <= 80
     assert len(lines) <= 70
+
+
+def test_as_many_panels_as_fit_are_beside_each_other() -> None:
+    for width in range(40):
+        lines = terminal._side_by_side([[("panel", "panel")]] * 4, width)
+        fit = sum(5 * count + 2 * (count - 1) <= width for count in range(1, 5))
+        assert lines[0].count("panel") == max(1, fit), width
 
 
 def test_too_many_blocks_leave_out_the_middle() -> None:

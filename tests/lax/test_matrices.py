@@ -67,8 +67,16 @@ def test_triangular_solve(lower: bool, left: bool, transposed: bool) -> None:
     np.testing.assert_allclose(half @ solved if left else solved @ half, b, atol=1e-10)
 
 
+def test_triangular_solve_takes_no_integers() -> None:
+    for a, b in (_positive(3), _square(4).astype(int)), (_positive(3).astype(int), _square(4)):
+        with pytest.raises(gs.errors.ArgumentTypeError, match=r"triangular_solve.*int64"):
+            gs.lax.linalg.triangular_solve(a, b)
+
+
 def test_symmetric_product() -> None:
     a, c = _square(5), _positive(6)
     got = np.asarray(gs.lax.linalg.symmetric_product(a, c, alpha=2.0, beta=0.5))
     wanted = 2 * a @ np.swapaxes(a, -1, -2) + 0.5 * c
     np.testing.assert_allclose(np.tril(got), np.tril(wanted), atol=1e-12)
+    whole = gs.lax.linalg.symmetric_product(a, c, alpha=2.0, beta=0.5, symmetrize_output=True)
+    np.testing.assert_allclose(whole, wanted, atol=1e-12)

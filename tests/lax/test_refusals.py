@@ -11,6 +11,7 @@ from tests.lax.calls import Call, eagerly, values
 X, CUBE, KERNEL = values((5, 3), "f8"), values((2, 3, 5), "f8"), values((4, 3, 2), "f8")
 CONV, WINDOW = ("conv_general_dilated", CUBE, KERNEL), ("reduce_window", X, 0.0, np.add)
 
+BATCHED = X, np.zeros((5, 1), int)
 PLACES = [(0,), (0, 2), "ab"]
 REFUSED = {
     "window_strides": [Call(*CONV, (0,), "VALID"), Call(*WINDOW, (1, 1), (0, 1))],
@@ -34,8 +35,11 @@ REFUSED = {
     "dimension_numbers": [
         Call(*CONV, (1,), "VALID", dimension_numbers=("NCH", "OIH", "NC")),
         Call("dot_general", X, X, 3), Call("dot_general", X, X, (((0,), (1,)), ((), ()))),
+        Call("dot_general", X, X[:, [0] * 5], (((0, 0), (0, 1)), ((), ()))),
         Call("gather", X, np.zeros((3, 1), int), ((), (0,), (0,), (), ()), (1, 1)),
     ],
+    "collapsed_slice_dims": [Call("gather", *BATCHED, ((), (0, 1), (1,), (0,), (0,)), (1, 1))],
+    "start_index_map": [Call("gather", *BATCHED, ((), (1,), (0,), (0,), (0,)), (1, 1))],
     "feature_group_count": [Call(*CONV, (1,), "VALID", feature_group_count=2)],
     "start_indices": [
         Call("slice", X, (0,), (5, 3)), Call("slice", X, ("a", 0), (5, 3)),
@@ -71,7 +75,10 @@ REFUSED = {
     "min": [Call("clamp", X[0], X, X)], "max": [Call("clamp", X, X, X[0])],
     "rounding_method": [Call("round", X, 3)], "y": [Call("integer_pow", X, 0.5)],
     "exponent_bits": [Call("reduce_precision", X, 0, 1)], "which": [Call("select_n", X[0] > 0, X)],
-    "cases": [Call("select_n", X[0] > 0)], "operands": [Call("concatenate", [], 0)],
+    "cases": [Call("select_n", X[0] > 0)],
+    "operands": [
+        Call("concatenate", [], 0), Call("reduce", (X, X[0]), (0.0, 0.0), np.maximum, (0,)),
+    ],
     "fft_lengths": [Call("fft", X, "RFFT", (4,)), Call("fft", X, "RFFT", ("a",))],
     "fft_type": [Call("fft", X, "DCT", (3,))],
     "mode": [Call("gather", X, np.zeros((3, 1), int), ((1,), (0,), (0,), (), ()), (1, 3), mode=7)],

@@ -314,6 +314,14 @@ BAD: dict[str, tuple[Any, Any, str]] = {
         lambda m: mapped(first, auto={"z"}), ArgumentError, "auto names",
     ),
     # Shardings
+    "names of dims that are a number": (
+        lambda m: nnx.with_partitioning(gs.nn.initializers.zeros, 5), ArgumentTypeError,
+        "sharding=5 must be a tuple",
+    ),
+    "names of dims that are a string": (
+        lambda m: nnx.with_partitioning(gs.nn.initializers.zeros, "xy"), ArgumentTypeError,
+        "sharding='xy' must be a tuple",
+    ),
     "a sharding without hash": (
         lambda m: nnx.StateSharding({nnx.Param: [1]}), ArgumentTypeError, r"sharding \[1\]",
     ),

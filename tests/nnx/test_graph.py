@@ -440,6 +440,7 @@ def test_anything_with_leaves_can_be_the_root(kind: str) -> None:
             assert root.value.tolist() == [0, 0]
     both = nnx.NodeStates(graphdef, nnx.split(root, ...)[1:])
     assert len(both.states) == 1
+    assert repr(graphdef) in str(gs.tree.structure(both))
     assert difference(nnx.from_tree(nnx.to_tree(root)), root) == ""
 
 

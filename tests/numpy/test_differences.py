@@ -105,7 +105,7 @@ def test_a_split_dim_stays_split() -> None:
 
 @pytest.mark.parametrize("dtype", ["l", "f", "d", "D"])
 def test_interpolation(dtype: str) -> None:
-    where = value((7, 3), "d") * 1.3
+    where = np.linspace(-3, 4, 21).reshape(7, 3)
     points, values = np.array([-2.0, 0, 0.5, 3]), value((4,), dtype)
     calls: list[Call] = [
         lambda ns, x: ns.interp(x, points, values),
@@ -119,6 +119,12 @@ def test_interpolation(dtype: str) -> None:
     for call in calls:
         everywhere(call, where)
     same(gnp.interp(0.25, points, values), np.interp(0.25, points, values))
+    far = gnp.interp(where, points, values, "extrapolate", "extrapolate")
+    slopes = np.diff(values) / np.diff(points)
+    wanted = np.where(
+        where < -2, values[0] + (where + 2) * slopes[0], np.interp(where, points, values)
+    )
+    same(far, np.where(where > 3, values[-1] + (where - 3) * slopes[-1], wanted))
     on_devices = gnp.interp(where, put(points, "x"), values)
     same(on_devices, np.interp(where, points, values))
 

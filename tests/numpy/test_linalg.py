@@ -333,6 +333,11 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "not square": (lambda x: la.det(x), ArgumentError, r"\(4, 3\) are not square"),
     "power 0": (lambda x: la.matrix_power(x, 0), ArgumentError, r"\(4, 3\) is not of square"),
     "power 1": (lambda x: la.matrix_power(x, 1), ArgumentError, r"\(4, 3\) is not of square"),
+    "power of a stack": (
+        lambda x: la.matrix_power(x[None], 2),
+        ArgumentError,
+        r"\(1, 4, 3\) is not of square",
+    ),
     "mode": (lambda x: la.qr(x, "full"), ArgumentError, "mode='full' is unknown"),
     "UPLO": (lambda x: la.eigh(x, "M"), ArgumentError, "UPLO='M' must be 'L' or 'U'"),
     "cond of nothing": (lambda x: la.cond(x[:0]), ArgumentError, "have no elements"),
