@@ -127,6 +127,14 @@ def test_what_is_taken_is_split_as_what_it_is_taken_from(
             np.testing.assert_array_equal(np.asarray(made), data[at])
 
 
+@pytest.mark.parametrize(("many", "part"), [(3, gs.P()), (4, gs.P("x")), (5, gs.P("x"))])
+def test_few_long_rows_are_dealt_out_if_each_part_has_one(many: int, part: gs.P) -> None:
+    with testing.runtime(host_devices=4):
+        rows = gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x"))
+        x = gs.numpy.zeros((8, 1 << 15), device=rows)
+        assert x[np.arange(many)].sharding.spec == part
+
+
 def test_the_array_stays_where_it_is() -> None:
     data = np.arange(20_000 * 8.0).reshape(20_000, 8)
     rng = np.random.default_rng(3)

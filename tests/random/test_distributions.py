@@ -269,6 +269,11 @@ def test_each_order_is_as_likely() -> None:
     assert len(counts) == 6 and stats.chisquare(counts).pvalue > LEAST
 
 
+def test_large_rates_of_poisson_give_zeros_at_times() -> None:
+    zeros = np.sum(np.asarray(random.poisson(random.key(0), 10.0, (400_000,))) == 0)
+    assert stats.binomtest(int(zeros), 400_000, np.exp(-10)).pvalue > LEAST
+
+
 def test_parameters_on_devices_that_are_impossible_give_no_numbers() -> None:
     bad = random.uniform(random.key(0), (3,)) - 5
     assert np.isnan(np.asarray(random.gamma(random.key(1), bad))).all()
