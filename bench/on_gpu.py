@@ -268,6 +268,13 @@ def unpack(archive: pathlib.Path, folder: pathlib.Path) -> None:
         tar.extractall(folder, filter="data")
 
 
+def _file(text: str) -> pathlib.Path:
+    path = pathlib.Path(text)
+    if not path.is_file():
+        raise argparse.ArgumentTypeError(f"{text} is no file")
+    return path
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line."""
     words = sys.argv[1:] if arguments is None else arguments
@@ -283,7 +290,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--seconds", type=float, help="most that the command takes (540, next 270)")
     parser.add_argument(
-        "--kernels", type=pathlib.Path, help="kernels.tar.gz of an earlier run, to start with"
+        "--kernels", type=_file, help="kernels.tar.gz of an earlier run, to start with"
     )
     parser.add_argument("--commit", help="the commit, where there is no git to tell")
     parser.add_argument("--quick", action="store_true", help="as little as possible")
@@ -298,6 +305,10 @@ def main(arguments: list[str] | None = None) -> int:
         if unknown:
             parser.error(f"unknown stages: {unknown}. Try: first, next, {', '.join(known)}")
         chosen = [known[name] for name in options.what]
+    if options.seconds is not None and not options.seconds > 0:
+        parser.error(f"--seconds is {options.seconds:g}, which is no time to run anything in")
+    if options.kernels is not None and not tarfile.is_tarfile(options.kernels):
+        parser.error(f"--kernels {options.kernels} is no archive that an earlier run has left")
     begins = options.what != ["next"]
     if begins == (after / "records.jsonl").exists():
         problem = "has the records of an earlier run" if begins else "has no records to go on from"

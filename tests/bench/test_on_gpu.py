@@ -265,7 +265,7 @@ def test_the_summary_says_how_far_it_came_what_failed_and_what_is_farthest(tmp_p
     assert "slow" not in summary.markdown().partition("## What failed")[0]
 
 
-def test_first_refuses_records_and_next_needs_them(
+def test_commands_that_cannot_be_meant_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refused(*words: str) -> str:
@@ -277,6 +277,12 @@ def test_first_refuses_records_and_next_needs_them(
     Records(tmp_path / "records.jsonl").write("run", arguments=[], seconds=1)
     assert "has the records of an earlier run. Try: next" in refused("first")
     assert "unknown stages: ['nothing']. Try: first, next, facts" in refused("nothing")
+    assert "--seconds is -1, which is no time" in refused("next", "--seconds", "-1")
+    assert "--seconds is nan, which is no time" in refused("next", "--seconds", "nan")
+    assert "nowhere.tar.gz is no file" in refused("next", "--kernels", "nowhere.tar.gz")
+    records = str(tmp_path / "records.jsonl")
+    assert "records.jsonl is no archive" in refused("next", "--kernels", records)
+    assert [path.name for path in tmp_path.iterdir()] == ["records.jsonl"]
 
 
 def test_next_takes_records_from_another_folder(
