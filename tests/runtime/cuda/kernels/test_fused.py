@@ -166,17 +166,16 @@ def test_checks_know_which_statement_comes_first(kernels: list[Program]) -> None
     assert min(count.values()) > 200, count
 
 
-SIZES = {"bool": 1, "int": 4, "float": 4, "long long": 8, "double": 8, "Position<double>": 16}
+SIZES = {"bool": 1, "int": 4, "float": 4, "long long": 8, "double": 8}
+SIZES |= {f"Position<{kind}>": 16 for kind in ("int", "float", "double")}
 
 
 def test_bytes_of_arrays_are_counted(kernels: list[Program]) -> None:
     arrays = 0
     for program in kernels:
-        found = re.findall(r"([\w <>]+) [abt]\d+((?:\[\d+\])+);", "\n".join(lines_of(program.body)))
-        sizes = [
-            SIZES[kind.strip()] * math.prod(map(int, re.findall(r"\d+", dims)))
-            for kind, dims in found
-        ]
+        text = "\n".join(lines_of(program.body))
+        found = re.findall(r"^([\w <>]+) [abt]\d+\[([\d *]+)\];", text, re.MULTILINE)
+        sizes = [SIZES[kind] * math.prod(map(int, size.split(" * "))) for kind, size in found]
         assert sum(sizes) <= program.array_bytes <= 4 * sum(sizes), (found, program.body)
         arrays += len(found)
     assert arrays > 5, arrays
