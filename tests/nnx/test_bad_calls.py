@@ -201,11 +201,12 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     ),
     # Aliases
     "aliases within one module": (
-        lambda m: jit(first, in_shardings=(TWO,))(shared(m)), ArgumentError, r"part\.a with .*'x'",
+        lambda m: jit(first, in_shardings=(TWO,))(shared(m)),
+        ArgumentError, r"in_shardings: a .*part\.a with .*'x'",
     ),
     "aliases in two arguments": (
         lambda m: jit(first, in_shardings=(ROWS, WHOLE))(m.part, m.part.w),
-        ArgumentError, "a Param is",
+        ArgumentError, "in_shardings: a Param is",
     ),
     "a StateSharding and a sharding": (
         lambda m: jit(first, in_shardings=(TWO, ROWS))(m, m.part), ArgumentError, r"part\.w",
