@@ -15,6 +15,7 @@ from gpushard.ops import derived
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.table.rows import ROWS, how_mapped
+from tests.late import late_devices
 from tests.ops.cases import AXES, FORMS, Case, cases, unless_refused
 
 SIZE = 3
@@ -95,6 +96,14 @@ def at_once(monkeypatch: pytest.MonkeyPatch, row: Row) -> None:
 
     if not row.each:
         monkeypatch.setattr(derived._InFront, "_call", refuse)
+
+
+@pytest.mark.parametrize("row", [row for row in FORMS if row.each], ids=lambda row: row.name)
+def test_calls_for_each_element_write_where_work_is_done_late(row: Row) -> None:
+    with late_devices(0, host_devices=6):
+        mesh = gs.make_mesh(tuple(AXES.values()), tuple(AXES))
+        for number, case in enumerate(few(row)):
+            check(case, (True,) * len(case.arrays), number, mesh)
 
 
 @pytest.mark.one_of(2)
