@@ -42,7 +42,7 @@ RUN apt-get update \\
 
 @dataclass(frozen=True)
 class Image:
-    """An image of `compose.yaml`, the base that stands in for its own, and commands to try in it."""
+    """An image of `compose.yaml`, a base to build it on, and commands to try in it."""
 
     dockerfile: str
     base: str
@@ -107,7 +107,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown := sorted(set(names) - set(IMAGES)):
         parser.error(f"no such image: {', '.join(unknown)}. Try: {', '.join(IMAGES)}")
     if os.geteuid() != 0:
-        parser.error("debootstrap needs root. Try: sudo --preserve-env python3 " + shlex.join(sys.argv))
+        again = shlex.join(["sudo", "--preserve-env", "python3", *sys.argv])
+        parser.error(f"debootstrap needs root. Try: {again}")
     if missing := [name for name in ("buildah", "debootstrap") if shutil.which(name) is None]:
         parser.error(f"Try: apt-get install {' '.join(missing)}")
 
@@ -130,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 with timed(report, f"  {command}"):
                     run_in(name, command)
     bases = dict.fromkeys([DEBIAN, *(IMAGES[name].base for name in names)])
-    report += [f"{size(name) / 1e6:8.0f} MB  {name}" for name in [*bases, *names]]
+    report += [f"{size(name):>9}   {name}" for name in [*bases, *names]]
     print("", *report, sep="\n")
     return 0
 
@@ -155,9 +156,9 @@ def read_pip_settings() -> dict[str, str]:
 def mount_pip_settings(settings: Mapping[str, str], folder: Path) -> list[str]:
     """Write the settings to a file for the containers, and return the mounts that it needs.
 
-    Files and folders that the settings name are mounted under `/mnt/pip`, read-only. Nothing of
-    them stays in an image. An index in a folder is mounted with the folder around it, as its
-    pages may refer to files next to it.
+    Files and folders that the settings name are mounted under `/mnt/pip`, read-only. Only empty
+    mount points of them stay in an image. An index in a folder is mounted with the folder around
+    it, because its pages may refer to files next to it.
     """
     mounts: list[str] = []
 
@@ -197,9 +198,15 @@ def bootstrap(suite: str, mirror: str) -> None:
     with container("scratch") as name:
         root = call("buildah", "mount", name, output=True)
         call("debootstrap", "--variant=minbase", suite, root, mirror)
-        for left in [*Path(root).glob("var/cache/apt/archives/*.deb"), Path(root, "var/lib/apt/lists")]:
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
-        Path(root, "var/lib/apt/lists/partial").mkdir(parents=True)
+        # debootstrap copies the last two from the host. Containers get theirs when they start.
+        for pattern in (
+            "var/cache/apt/archives/*.deb",
+            "var/lib/apt/lists/*_*",
+            "etc/hostname",
+            "etc/resolv.conf",
+        ):
+            for path in Path(root).glob(pattern):
+                path.unlink()
         call("buildah", "umount", name, output=True)
         call("buildah", "config", "--cmd=bash", name)
         call("buildah", "commit", "--quiet", name, DEBIAN)
@@ -225,20 +232,10 @@ def run_in(image: str, command: str) -> None:
         call("buildah", "run", "--isolation=chroot", name, "--", "bash", "-c", command)
 
 
-def size(image: str) -> int:
-    """Return the bytes of an image, with those of its base."""
+def size(image: str) -> str:
+    """Return the size of an image, with its base, in the words of buildah."""
     described = json.loads(call("buildah", "images", "--json", image, output=True))
-    return round(parse_size(described[0]["size"]))
-
-
-def parse_size(text: str) -> float:
-    """Read a size as buildah prints it.
-
-    >>> parse_size("1.5 GB")
-    1500000000.0
-    """
-    number, unit = text.split()
-    return float(number) * 1000 ** ["B", "KB", "MB", "GB"].index(unit.upper())
+    return str(described[0]["size"])
 
 
 @contextmanager
@@ -256,7 +253,7 @@ def timed(report: list[str], what: str) -> Iterator[None]:
     """Add to the report how long a step took."""
     start = time.monotonic()
     yield
-    report.append(f"{time.monotonic() - start:8.0f} s   {what}")
+    report.append(f"{time.monotonic() - start:7.0f} s   {what}")
 
 
 def call(*command: str, output: bool = False, text: str | None = None) -> str:
