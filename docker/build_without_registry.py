@@ -3,7 +3,7 @@
 
 `debootstrap` makes a base image from Debian's packages, and `buildah` builds the Dockerfiles on it.
 The program then runs a share of each service of `compose.yaml` in the built images. It needs root,
-Debian's packages, an index for pip, and `apt-get install buildah debootstrap`.
+Debian's packages, an index for pip, and `buildah`, `debootstrap` and `debian-archive-keyring`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ IMAGES = {
         DEBIAN,
         (
             "gpushard info",
-            "python -c 'import cupy; print(\"CuPy\", cupy.__version__)'",
+            "python -c 'import cupy; print(cupy.__version__, cupy.cuda.nvrtc.getVersion())'",
             "python -m pytest tests/gpu",
         ),
     ),
