@@ -143,13 +143,19 @@ def read_pip_settings() -> dict[str, str]:
     )
     if listed.returncode != 0:
         print("This Python has no pip, so the images are built without its settings.")
+    return parse_pip_settings(listed.stdout)
+
+
+def parse_pip_settings(text: str) -> dict[str, str]:
+    """Read what `pip config list` prints, and let later sources win as pip does."""
     settings: dict[str, str] = {}
-    # Variables come last in what pip lists, as they do for pip itself.
-    for line in listed.stdout.splitlines():
-        key, _, value = line.partition("=")
-        name = key.rpartition(".")[2]
-        if name in CARRIED:
-            settings[name] = ast.literal_eval(value)
+    # pip lists the sections in alphabetical order.
+    for section in ("global", "install", ":env:"):
+        for line in text.splitlines():
+            key, _, value = line.partition("=")
+            source, _, name = key.rpartition(".")
+            if source == section and name in CARRIED:
+                settings[name] = ast.literal_eval(value)
     return settings
 
 

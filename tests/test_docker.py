@@ -210,6 +210,25 @@ def test_images_without_a_registry_are_those_of_compose(program: Any, compose: A
     }
 
 
+def test_variables_win_over_files_of_pip_and_only_sources_of_packages_are_read(
+    program: Any,
+) -> None:
+    listed = """\
+:env:.constraint='/variable'
+:env:.target='/elsewhere'
+download.no-index='true'
+global.constraint='/file'
+global.find-links='\\n/a\\n/b'
+global.timeout='60'
+install.timeout='90'
+"""
+    assert program["parse_pip_settings"](listed) == {
+        "constraint": "/variable",
+        "find-links": "\n/a\n/b",
+        "timeout": "90",
+    }
+
+
 def test_what_pip_reads_on_the_host_is_mounted_where_its_settings_say(
     program: Any, tmp_path: Path
 ) -> None:
