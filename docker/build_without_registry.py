@@ -70,7 +70,9 @@ IMAGES = {
         DEBIAN,
         (
             "gpushard info",
-            "python -c 'import cupy; print(cupy.__version__, cupy.cuda.nvrtc.getVersion())'",
+            # The libraries of CUDA are there, too: CuPy loads each when it is first asked for.
+            "python -c 'from cupy.cuda import cublas, cufft, cusolver, nvrtc; "
+            "print(nvrtc.getVersion(), cufft.getVersion())'",
             "python -m pytest tests/gpu",
         ),
     ),
