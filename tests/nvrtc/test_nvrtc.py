@@ -14,9 +14,11 @@ from gpushard.runtime.cuda.kernels.limits import MOST_SHARED_BYTES
 from gpushard.runtime.cuda.kernels.sources import kernel_source
 from tests.nvrtc.__main__ import TARGETS, WARNINGS, Job, problem
 from tests.nvrtc.compiler import Compiled, Source, nvrtc
+from tests.nvrtc.snippets import ACCEPTED, REFUSED
 from tests.nvrtc.toolkits import WHEELS, is_made
+from tests.softgpu.sources import ADDED
 
-OPTIONS = ("-std=c++17", "-ftz=true", "--device-as-default-execution-space")
+OPTIONS = ("-std=c++17", *ADDED)
 TYPES = ("?", "b", "B", "h", "H", "i", "I", "q", "Q", "e", "f", "d", "F", "D")
 
 pytestmark = pytest.mark.skipif(
@@ -74,6 +76,15 @@ def test_half_precision_needs_its_header() -> None:
     assert "#include <cupy/float16.cuh>" in text
     found = compiled(text.replace("#include <cupy/float16.cuh>", ""))
     assert not found.done and "incomplete type" in str(problem(found))
+
+
+@pytest.mark.one_of(7)
+@pytest.mark.parametrize("version", WHEELS)
+@pytest.mark.parametrize("what", [*ACCEPTED, *REFUSED])
+def test_the_software_gpu_agrees(what: str, version: str) -> None:
+    """`tests/softgpu/test_compiler.py` holds the software GPU to the same lists."""
+    found = compiled({**ACCEPTED, **REFUSED}[what], version)
+    assert found.done == (what in ACCEPTED), found.messages
 
 
 @pytest.mark.one_of(7)

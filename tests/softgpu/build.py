@@ -79,15 +79,34 @@ cythonize(
 """
 """The settings of CuPy's own build."""
 
+CUDA_VERSION = (12, 9)
+"""What the compiler says that it is."""
+
 DRIVER_FLAGS = "-std=c++17 -O1 -g1 -fPIC -fvisibility=hidden -Wall -Wextra -pthread"
 DEVICE_FLAGS = (
-    "-O1 -fPIC -w -fpermissive -fvisibility=hidden -ffp-contract=off -fno-strict-aliasing -fwrapv "
+    "-O1 -fPIC -w -pedantic-errors -fvisibility=hidden -ffp-contract=off -fno-strict-aliasing -fwrapv "
     "-fno-exceptions -fno-asynchronous-unwind-tables -fmax-errors=5"
 )
 """For device code. Contracted sums and products would round otherwise than NumPy's."""
 
-DEVICE_STANDARD = "-std=gnu++17"
-"""What kernels ask for, and so what the precompiled header is made with."""
+DEVICE_STANDARD = "-std=c++17"
+"""What kernels ask for, and so what the precompiled headers are made with."""
+
+_USUAL = ("complex.cuh", "carray.cuh")
+_OF_CUPY = (*_USUAL, "atomics.cuh", "math_constants.h")
+PRECOMPILED = (
+    (),
+    _USUAL,
+    (*_USUAL, "math_constants.h"),
+    (*_USUAL, "float16.cuh"),
+    _OF_CUPY,
+    (*_OF_CUPY, "float16.cuh"),
+)
+"""Sets of CuPy's headers that kernels include: each is precompiled behind what the fake declares.
+
+The run-time compiler takes the largest set that a source includes anyway, so no source sees a header
+that it does not include.
+"""
 
 HOST_FLAGS = "-std=c++17 -O1 -fPIC -w -DCYTHON_EXTERN_C='extern \"C\"'"
 """For what CuPy's sources become."""
@@ -154,8 +173,10 @@ def cache() -> Path:
 def find() -> SoftGpu:
     """Return where everything belongs, whether it is there or not."""
     environment = _digest(_version(), CYTHON, HOST_FLAGS, *_packages(), _text("cupy"))
-    build = _digest(environment, _compiler(), DRIVER_FLAGS, DEVICE_FLAGS, str(LIBRARIES), _text(""))
-    kernels = _digest(environment, _compiler(), DEVICE_FLAGS, _text("device"), _text("nvrtc"))
+    names = (str(LIBRARIES), str(PRECOMPILED))
+    build = _digest(environment, _compiler(), DRIVER_FLAGS, DEVICE_FLAGS, *names, _text(""))
+    device = (DEVICE_FLAGS, str(PRECOMPILED), _text("device"), _text("nvrtc"))
+    kernels = _digest(environment, _compiler(), *device)
     folder = cache()
     return SoftGpu(
         folder / f"env-{environment}", folder / f"build-{build}", folder / f"kernels-{kernels}"
@@ -330,8 +351,13 @@ def _make_build(made: SoftGpu) -> None:
 def _object(made: SoftGpu, source: Path) -> Path:
     target = made.build / "objects" / f"{source.parent.name}-{source.stem}.o"
     include = _including(_cuda_includes(made))
-    flags = f'-DSOFTGPU_DEVICE_FLAGS="{DEVICE_FLAGS}"'  # for the run-time compiler
-    _run("g++", *DRIVER_FLAGS.split(), flags, *include, "-c", source, "-o", target)
+    major, minor = CUDA_VERSION
+    flags = [
+        f'-DSOFTGPU_DEVICE_FLAGS="{DEVICE_FLAGS}"',  # for the run-time compiler
+        f"-DSOFTGPU_CUDA_MAJOR={major}",
+        f"-DSOFTGPU_CUDA_MINOR={minor}",
+    ]
+    _run("g++", *DRIVER_FLAGS.split(), *flags, *include, "-c", source, "-o", target)
     return target
 
 
@@ -387,12 +413,19 @@ def _precompile(made: SoftGpu) -> None:
     """Put the device headers where the compiler takes them from, and precompile them."""
     folder = made.build / "device"
     shutil.copytree(SOURCES / "device", folder)
-    header = folder / "all.h"
-    _run(
-        *("g++", "-x", "c++-header", *DEVICE_FLAGS.split(), DEVICE_STANDARD),
-        *_including([*_cccl(made), made.build / "include"]),
-        *(header, "-o", f"{header}.gch"),
-    )
+    major, minor = CUDA_VERSION
+    for headers in PRECOMPILED:
+        header = folder / (
+            "+".join(["precompiled", *headers]) + ".h"
+        )  # the compiler reads the name
+        lines = [f"#define __CUDACC_VER_MAJOR__ {major}", f"#define __CUDACC_VER_MINOR__ {minor}"]
+        lines += ['#include "softcuda.h"', *(f"#include <cupy/{name}>" for name in headers)]
+        header.write_text("\n".join([*lines, ""]), encoding="utf-8")
+        _run(
+            *("g++", "-x", "c++-header", *DEVICE_FLAGS.split(), DEVICE_STANDARD),
+            *(f"-isystem{path}" for path in (folder, *_cccl(made), made.build / "include")),
+            *(header, "-o", f"{header}.gch"),
+        )
 
 
 if __name__ == "__main__":

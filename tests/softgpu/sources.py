@@ -12,6 +12,10 @@ from pathlib import Path
 from typing import Any
 
 
+ADDED = ("-ftz=true", "--device-as-default-execution-space")
+"""Options that CuPy 14.2 gives to NVRTC for every source, besides those of the architecture."""
+
+
 def keep(folder: Path) -> None:
     """Write each source that CuPy is asked to compile from now on into a folder, once.
 
@@ -25,10 +29,7 @@ def keep(folder: Path) -> None:
 
     def kept(source: str, options: tuple[str, ...], *rest: Any, **more: Any) -> Any:
         names = more.get("name_expressions") or (rest[4:5] or [None])[0] or ()
-        # What CuPy adds: the rest of the options in `_compile_with_cache_cuda`, and in
-        # `_compile_using_nvrtc_no_warning`.
-        every = [*options, "-ftz=true", "--device-as-default-execution-space"]
-        own = [each for each in every if not each.startswith("-I")]
+        own = [each for each in (*options, *ADDED) if not each.startswith("-I")]
         text = json.dumps({"source": source, "options": own, "names": [*names]})
         path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
         if not path.exists():

@@ -1,5 +1,6 @@
 // Atomic operations, which are plain ones: one thread runs at a time.
 #pragma once
+#pragma GCC system_header
 
 #define SOFTGPU_ATOMIC(name, T, expression)                                                        \
   inline T name(T* at, T value) {                                                                  \

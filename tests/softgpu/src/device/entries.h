@@ -1,11 +1,19 @@
 // How the driver finds and starts the kernels of an image.
 #pragma once
-#include <type_traits>
-#include <utility>
-
+#pragma GCC system_header
 #include "threads.h"
 
 namespace softgpu_device {
+
+template <class T>
+struct Value {
+  using Type = T;
+};
+template <class T>
+struct Value<T&> : Value<T> {};
+
+template <size_t... n>
+struct Numbers {};
 
 template <auto kernel>
 struct Entry;
@@ -15,12 +23,12 @@ struct Entry<kernel> {
   static constexpr size_t sizes[sizeof...(Arguments) + 1] = {sizeof(Arguments)..., 0};
 
   template <size_t... n>
-  static void call(void** arguments, std::index_sequence<n...>) {
-    kernel(*reinterpret_cast<std::remove_reference_t<Arguments>*>(arguments[n])...);
+  static void call(void** arguments, Numbers<n...>) {
+    kernel(*reinterpret_cast<typename Value<Arguments>::Type*>(arguments[n])...);
   }
 
   static void thread(void** arguments) {
-    call(arguments, std::index_sequence_for<Arguments...>{});
+    call(arguments, Numbers<__integer_pack(sizeof...(Arguments))...>{});
   }
 
   static constexpr int count = sizeof...(Arguments);

@@ -1,5 +1,6 @@
 // Functions of integers that CUDA C++ has beyond C++.
 #pragma once
+#pragma GCC system_header
 
 inline unsigned __umulhi(unsigned a, unsigned b) {
   return unsigned((unsigned long long)a * b >> 32);
@@ -53,11 +54,20 @@ SOFTGPU_MIN_MAX(unsigned long)
 SOFTGPU_MIN_MAX(long long)
 SOFTGPU_MIN_MAX(unsigned long long)
 #undef SOFTGPU_MIN_MAX
-inline unsigned min(int a, unsigned b) { return min(unsigned(a), b); }
-inline unsigned min(unsigned a, int b) { return min(a, unsigned(b)); }
-inline unsigned max(int a, unsigned b) { return max(unsigned(a), b); }
-inline unsigned max(unsigned a, int b) { return max(a, unsigned(b)); }
+#define SOFTGPU_MIXED(T)                                                                           \
+  inline unsigned T min(T a, unsigned T b) { return min((unsigned T)a, b); }                       \
+  inline unsigned T min(unsigned T a, T b) { return min(a, (unsigned T)b); }                       \
+  inline unsigned T max(T a, unsigned T b) { return max((unsigned T)a, b); }                       \
+  inline unsigned T max(unsigned T a, T b) { return max(a, (unsigned T)b); }
+SOFTGPU_MIXED(int)
+SOFTGPU_MIXED(long)
+SOFTGPU_MIXED(long long)
+#undef SOFTGPU_MIXED
 
-using std::abs;
-inline unsigned abs(unsigned a) { return a; }
-inline unsigned long long abs(unsigned long long a) { return a; }
+extern "C" {
+int abs(int) noexcept;
+long labs(long) noexcept;
+long long llabs(long long) noexcept;
+}
+inline long abs(long a) { return labs(a); }
+inline long long abs(long long a) { return llabs(a); }

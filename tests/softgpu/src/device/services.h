@@ -1,5 +1,7 @@
 // What a compiled kernel and the driver know of each other. C++ and device code include this.
 #pragma once
+#pragma GCC system_header
+#define __need_size_t
 #include <stddef.h>
 
 struct SoftGpuDim {

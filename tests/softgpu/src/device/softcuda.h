@@ -1,36 +1,18 @@
-// What CUDA C++ has beyond C++, for a C++ compiler; included before every kernel.
+// What CUDA C++ has beyond C++, for a C++ compiler; included before every kernel. As with NVRTC there
+// are no headers of C or C++: what is declared here NVRTC declares, too, and there are no macros like
+// M_PI, NAN or INT_MAX.
 #pragma once
+#pragma GCC system_header  // may use what g++ has beyond C++, which kernels may not
 #include <assert.h>
-#include <math.h>
+#define __need_size_t
+#define __need_ptrdiff_t
+#define __need_NULL
+#include <stddef.h>
 
-#include <cfloat>
-#include <climits>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <initializer_list>
-#include <tuple>
-#include <utility>
+// The runtime is the host's. Headers of CuPy include it where they find it, and with it those of C.
+#define __CUDA_RUNTIME_API_H__
+#define CUDART_VERSION (__CUDACC_VER_MAJOR__ * 1000 + __CUDACC_VER_MINOR__ * 10)
 
-#define __CUDACC_VER_MAJOR__ 12
-#define __CUDACC_VER_MINOR__ 9
-
-#include <vector_types.h>
-#include <vector_functions.h>
-
-#undef __global__
-#undef __device__
-#undef __host__
-#undef __constant__
-#undef __shared__
-#undef __forceinline__
-#undef __noinline__
-#undef __launch_bounds__
-#undef __grid_constant__
-#undef __align__
 #define __global__
 #define __device__
 #define __host__
@@ -42,6 +24,17 @@
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __align__(n) __attribute__((aligned(n)))
+
+extern "C" {
+int printf(const char*, ...);
+void* malloc(size_t) noexcept;
+void free(void*) noexcept;
+void* memcpy(void*, const void*, size_t) noexcept;
+void* memset(void*, int, size_t) noexcept;
+long clock() noexcept;
+}
+
+#include "vectors.h"
 
 #include "atomics.h"
 #include "entries.h"

@@ -1,5 +1,6 @@
 // Who a thread is, and how threads wait for each other and exchange values.
 #pragma once
+#pragma GCC system_header
 #include "services.h"
 
 extern "C" {

@@ -1,7 +1,7 @@
 // NVRTC by g++: sources are compiled to shared objects for the CPU.
 //
-// SOFTGPU_HOME names the folder with the device headers, and SOFTGPU_KEEP one to keep sources in.
-// The build defines SOFTGPU_DEVICE_FLAGS, the options that the precompiled header was made with.
+// SOFTGPU_HOME names the folder with the device headers. The build defines SOFTGPU_DEVICE_FLAGS, the
+// options that the precompiled headers were made with, and SOFTGPU_CUDA_MAJOR and SOFTGPU_CUDA_MINOR.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -95,17 +96,41 @@ std::vector<std::string> plain_kernels(const std::string& source) {
   return names;
 }
 
-// The options that mean the same to g++.
+// The header to include before a source: of those that are precompiled the one that has most headers
+// of CuPy, and none that the source does not include itself. Its name lists them.
+std::string prelude(const std::string& source) {
+  static const std::regex included(R"((?:^|\n)[ \t]*#[ \t]*include[ \t]*[<"]cupy/([\w.]+)[>"])");
+  std::set<std::string> headers;
+  for (std::sregex_iterator it(source.begin(), source.end(), included), end; it != end; ++it)
+    headers.insert((*it)[1]);
+  std::string best;
+  size_t most = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(home() + "/device")) {
+    std::stringstream parts(entry.path().stem().string());
+    std::string part;
+    if (entry.path().extension() != ".h" || !std::getline(parts, part, '+') ||
+        part != "precompiled")
+      continue;
+    size_t count = 1;
+    bool all = true;
+    for (; std::getline(parts, part, '+'); ++count) all = all && headers.count(part);
+    if (all && count > most) best = entry.path().string(), most = count;
+  }
+  return best;
+}
+
+// The options that mean the same to g++. Headers may use what g++ has beyond C++.
 std::vector<std::string> translated(int count, const char** options) {
   std::vector<std::string> made;
   std::string standard = "17";
   for (int n = 0; n < count; ++n) {
     const std::string option = options[n];
-    if (option.rfind("-I", 0) == 0 || option.rfind("-D", 0) == 0) made.push_back(option);
+    if (option.rfind("-I", 0) == 0) made.push_back("-isystem" + option.substr(2));
+    if (option.rfind("-D", 0) == 0) made.push_back(option);
     const size_t at = option.find("std=c++");
     if (at != std::string::npos) standard = std::max(standard, option.substr(at + 7));
   }
-  made.push_back("-std=gnu++" + standard);
+  made.push_back("-std=c++" + standard);
   return made;
 }
 
@@ -151,18 +176,15 @@ Result compile(Program* program, int count, const char** options) {
   std::vector<std::string> command = {"g++", "-x", "c++"};
   std::stringstream flags(SOFTGPU_DEVICE_FLAGS);
   for (std::string flag; flags >> flag;) command.push_back(flag);
+  command.push_back("-isystem" + home() + "/device");  // has a header that stands for CuPy's
   for (const std::string& option : translated(count, options)) command.push_back(option);
   for (const std::string& word :
        {std::string("-shared"), std::string("-Wl,-s"), "-I" + folder.file(""),
-        "-I" + home() + "/include", std::string("-include"), home() + "/device/all.h",
+        "-isystem" + home() + "/include", std::string("-include"), prelude(program->source),
         std::string("-o"), library, source})
     command.push_back(word);
   const bool made = run(command, folder.file("log"));
   program->log = read(folder.file("log"));
-  if (const char* keep = getenv("SOFTGPU_KEEP")) {
-    const size_t hash = std::hash<std::string>()(text);
-    std::ofstream(std::string(keep) + "/" + std::to_string(hash) + ".cu") << text;
-  }
   if (!made) return kCompilation;
   program->image = packed(read(library));
   return kSuccess;
@@ -187,8 +209,8 @@ SOFTGPU_EXPORT const char* nvrtcGetErrorString(int error) {
 }
 
 SOFTGPU_EXPORT int nvrtcVersion(int* major, int* minor) {
-  *major = 12;
-  *minor = 9;
+  *major = SOFTGPU_CUDA_MAJOR;
+  *minor = SOFTGPU_CUDA_MINOR;
   return kSuccess;
 }
 
