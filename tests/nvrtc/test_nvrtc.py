@@ -12,8 +12,9 @@ from gpushard.runtime.cuda.kernels import fused, reduction
 from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement, source
 from gpushard.runtime.cuda.kernels.limits import MOST_SHARED_BYTES
 from gpushard.runtime.cuda.kernels.sources import kernel_source
-from tests.nvrtc.__main__ import TARGETS, WARNINGS, Job, problem
+from tests.nvrtc import jobs
 from tests.nvrtc.compiler import Compiled, Source, nvrtc
+from tests.nvrtc.jobs import TARGETS, WARNINGS, Job, problem, run, share
 from tests.nvrtc.snippets import ACCEPTED, REFUSED
 from tests.nvrtc.toolkits import WHEELS, is_made
 from tests.softgpu.sources import ADDED
@@ -107,11 +108,15 @@ def test_a_warning_that_nobody_knows_is_a_problem() -> None:
 
 
 def test_what_was_compiled_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.nvrtc import __main__ as command
-
-    monkeypatch.setattr(command, "results", lambda: tmp_path / "results")
+    monkeypatch.setattr(jobs, "results", lambda: tmp_path / "results")
     path = tmp_path / "one.json"
     Source(sums("f"), OPTIONS).write(path)
     first = Job(path, "13.0", 90).run()
-    monkeypatch.setattr(command, "nvrtc", None)
-    assert Job(path, "13.0", 90).run() == first and first.done
+    monkeypatch.setattr(jobs, "nvrtc", None)
+    assert [*run([Job(path, "13.0", 90)], 1)] == [(Job(path, "13.0", 90), first)] and first.done
+
+
+def test_a_share_has_each_template_with_each_type(tmp_path: Path) -> None:
+    for n, text in enumerate([sums("f"), sums("d"), sums("f", wide=True), kernel_source("fill")]):
+        Source(text, OPTIONS).write(tmp_path / f"{n}.json")
+    assert {path.stem for path in share(sorted(tmp_path.iterdir()))} == {"0", "1", "3"}

@@ -84,7 +84,8 @@ CUDA_VERSION = (12, 9)
 
 DRIVER_FLAGS = "-std=c++17 -O1 -g1 -fPIC -fvisibility=hidden -Wall -Wextra -pthread"
 DEVICE_FLAGS = (
-    "-O1 -fPIC -w -pedantic-errors -fvisibility=hidden -ffp-contract=off -fno-strict-aliasing -fwrapv "
+    "-O1 -fPIC -w -pedantic-errors -fvisibility=hidden -ffp-contract=off "
+    "-fno-strict-aliasing -fwrapv "
     "-fno-exceptions -fno-asynchronous-unwind-tables -fmax-errors=5"
 )
 """For device code. Contracted sums and products would round otherwise than NumPy's."""
@@ -104,8 +105,8 @@ PRECOMPILED = (
 )
 """Sets of CuPy's headers that kernels include: each is precompiled behind what the fake declares.
 
-The run-time compiler takes the largest set that a source includes anyway, so no source sees a header
-that it does not include.
+The run-time compiler takes the largest set that a source includes anyway, so no source sees a
+header that it does not include.
 """
 
 HOST_FLAGS = "-std=c++17 -O1 -fPIC -w -DCYTHON_EXTERN_C='extern \"C\"'"

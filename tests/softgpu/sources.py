@@ -11,7 +11,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-
 ADDED = ("-ftz=true", "--device-as-default-execution-space")
 """Options that CuPy 14.2 gives to NVRTC for every source, besides those of the architecture."""
 

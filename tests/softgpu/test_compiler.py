@@ -1,4 +1,4 @@
-"""The software GPU's compiler takes what NVRTC takes. `tests/nvrtc` holds NVRTC to the same lists."""
+"""The software GPU's compiler takes what NVRTC takes: `tests/nvrtc` has NVRTC take the same."""
 
 from __future__ import annotations
 
