@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from tests.softgpu.build import TOOLKITS
 from tests.softgpu.run import Options, replace_process
 
 
@@ -14,10 +15,16 @@ def main() -> None:
     parser.add_argument("--memory", type=int, help="bytes of memory of each GPU")
     parser.add_argument("--no-peers", action="store_true", help="GPUs cannot reach each other")
     parser.add_argument("--no-guard", action="store_true", help="the host may touch device memory")
+    parser.add_argument("--cuda", choices=[*TOOLKITS], help="which CUDA it is (12)")
     parser.add_argument("arguments", nargs="*", help="of Python")
     asked = parser.parse_args()
     options = Options(
-        asked.seed, asked.devices, asked.memory, not asked.no_peers, not asked.no_guard
+        seed=asked.seed,
+        devices=asked.devices,
+        memory=asked.memory,
+        peers=not asked.no_peers,
+        cuda=asked.cuda,
+        guard=not asked.no_guard,
     )
     replace_process(options, asked.arguments)
 

@@ -3,8 +3,9 @@
     python -m tests.softgpu.build
 
 takes everything from the package index, needs g++, and keeps what it made in a cache folder:
-`$SOFTGPU_CACHE`, or `gpushard-softgpu` in `$XDG_CACHE_HOME` or `~/.cache`. There are three
-parts, each under a name that tells what it was made from, so that what changed is made anew:
+`$SOFTGPU_CACHE`, or `gpushard-softgpu` in `$XDG_CACHE_HOME` or `~/.cache`. It is of CUDA 12, or of
+the version that `$SOFTGPU_CUDA` names. There are three parts, each under a name that tells what it
+was made from, so that what changed is made anew:
 
 - `env-*`: a virtual environment with the released CuPy, of which two modules are compiled anew from
   CuPy's own sources, as the wheel has CUDA's runtime and Thrust's kernels linked into them;
@@ -38,18 +39,58 @@ CACHE = "SOFTGPU_CACHE"
 """The variable that names the folder to keep everything in."""
 
 CUPY = "14.2.0"
-REQUIREMENTS = (
-    f"cupy-cuda12x=={CUPY}",
-    "nvidia-cuda-runtime-cu12==12.9.79",
-    "nvidia-cuda-nvcc-cu12==12.9.86",  # for the headers that those of the runtime include
-    "nvidia-cuda-profiler-api-cu12==12.9.79",
+COMMON = (
     "scipy-openblas32==0.3.34.481.3",
     "cython==3.2.4",
     "setuptools>=77,<81",  # which reads the source distribution's metadata
 )
 
-CUDA_HEADERS = ("cuda_runtime", "cuda_nvcc", "cuda_profiler_api")
-"""The packages that bring them."""
+CUDA = "SOFTGPU_CUDA"
+"""The variable that says which CUDA the software GPU is: one of `TOOLKITS`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Toolkit:
+    """A version of CUDA."""
+
+    version: tuple[int, int]
+    wheels: tuple[str, ...]
+    """CuPy, and the packages that have CUDA's headers."""
+    headers: tuple[str, ...]
+    """The folders of these in `nvidia`."""
+    numbers: tuple[int, int, int]
+    """What the names of cuBLAS, cuFFT and cuSOLVER end with."""
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        """All packages, beside those that gpushard needs."""
+        return (*self.wheels, *COMMON)
+
+
+TOOLKITS = {
+    "12": Toolkit(
+        (12, 9),
+        (
+            f"cupy-cuda12x=={CUPY}",
+            "nvidia-cuda-runtime-cu12==12.9.79",
+            "nvidia-cuda-nvcc-cu12==12.9.86",  # for the headers that those of the runtime include
+            "nvidia-cuda-profiler-api-cu12==12.9.79",
+        ),
+        ("cuda_runtime", "cuda_nvcc", "cuda_profiler_api"),
+        (12, 11, 11),
+    ),
+    "13": Toolkit(
+        (13, 0),
+        (
+            f"cupy-cuda13x=={CUPY}",
+            "nvidia-cuda-runtime==13.0.96",
+            "nvidia-cuda-crt==13.0.88",
+            "nvidia-cuda-profiler-api==13.0.85",
+        ),
+        ("cu13",),
+        (13, 12, 12),
+    ),
+}
 
 EXTRAS = ("test", "bench")
 """Those of gpushard whose packages the tests need."""
@@ -72,15 +113,12 @@ cythonize(
         "CUPY_USE_CUDA_PYTHON": False,
         "CUPY_CUFFT_STATIC": False,
         "CUPY_CYTHON_VERSION": "3.2.4",
-        "CUPY_CUDA_VERSION": 12090,
+        "CUPY_CUDA_VERSION": VERSION,
         "CUPY_HIP_VERSION": 0,
     },
 )
 """
-"""The settings of CuPy's own build."""
-
-CUDA_VERSION = (12, 9)
-"""What the compiler says that it is."""
+"""The settings of CuPy's own build, for VERSION of CUDA."""
 
 DRIVER_FLAGS = "-std=c++17 -O1 -g1 -fPIC -fvisibility=hidden -Wall -Wextra -pthread"
 DEVICE_FLAGS = (
@@ -127,16 +165,21 @@ class Library:
     """Where it goes: what not every machine has can be left out."""
 
 
-LIBRARIES = (
-    Library("libcublas.so.12", "cupy_backends/cuda/libs/cublas", ("libraries/blas.cpp",), 15),
-    Library("libcufft.so.11", "cupy/cuda/cufft", ("libraries/fft.cpp",), 16),
-    Library("libcusolver.so.11", "cupy_backends/cuda/libs/cusolver", ("libraries/solver.cpp",), 9),
-    Library("libcusparse.so.12", "cupy_backends/cuda/libs/cusparse", (), 10),
-    Library("libcurand.so.10", "cupy_backends/cuda/libs/curand", (), 201),
-    Library("libnccl.so.2", "cupy_backends/cuda/libs/nccl", ("libraries/nccl.cpp",), 3, "nccl"),
-    Library("libcublasLt.so.12"),
-    Library("libnvJitLink.so.12"),
-)
+def libraries(toolkit: Toolkit) -> tuple[Library, ...]:
+    """Return the libraries of a version of CUDA."""
+    cuda, (blas, fft, solver) = toolkit.version[0], toolkit.numbers
+    libs = "cupy_backends/cuda/libs"
+    return (
+        Library(f"libcublas.so.{blas}", f"{libs}/cublas", ("libraries/blas.cpp",), 15),
+        Library(f"libcufft.so.{fft}", "cupy/cuda/cufft", ("libraries/fft.cpp",), 16),
+        Library(f"libcusolver.so.{solver}", f"{libs}/cusolver", ("libraries/solver.cpp",), 9),
+        Library("libcusparse.so.12", f"{libs}/cusparse", (), 10),
+        Library("libcurand.so.10", f"{libs}/curand", (), 201),
+        Library("libnccl.so.2", f"{libs}/nccl", ("libraries/nccl.cpp",), 3, "nccl"),
+        Library(f"libcublasLt.so.{blas}"),
+        Library(f"libnvJitLink.so.{cuda}"),
+    )
+
 
 RUNTIME = "cupy_backends/cuda/api/runtime"
 THRUST = "cupy/cuda/thrust"
@@ -147,6 +190,7 @@ NOT_SUPPORTED = 801
 class SoftGpu:
     """Where everything is."""
 
+    toolkit: Toolkit
     environment: Path
     build: Path
     kernels: Path
@@ -171,22 +215,37 @@ def cache() -> Path:
     return Path(base) / "gpushard-softgpu"
 
 
-def find() -> SoftGpu:
-    """Return where everything belongs, whether it is there or not."""
-    environment = _digest(_version(), CYTHON, HOST_FLAGS, *_packages(), _text("cupy"))
-    names = (str(LIBRARIES), str(PRECOMPILED))
+def find(cuda: str | None = None) -> SoftGpu:
+    """Return where everything belongs, whether it is there or not.
+
+    Args:
+      cuda: which CUDA it is; as the variable says, or 12, if it is None.
+
+    Raises:
+      SystemExit: there is no such version.
+    """
+    name = cuda or os.environ.get(CUDA) or "12"
+    if name not in TOOLKITS:
+        sys.exit(f"there is no software GPU of CUDA {name}; try one of {', '.join(TOOLKITS)}")
+    toolkit = TOOLKITS[name]
+    packages, pyx = _packages(toolkit), _cython(toolkit)
+    environment = _digest(_version(), pyx, HOST_FLAGS, *packages, _text("cupy"))
+    names = (str(toolkit), str(libraries(toolkit)), str(PRECOMPILED))
     build = _digest(environment, _compiler(), DRIVER_FLAGS, DEVICE_FLAGS, *names, _text(""))
     device = (DEVICE_FLAGS, str(PRECOMPILED), _text("device"), _text("nvrtc"))
     kernels = _digest(environment, _compiler(), *device)
     folder = cache()
     return SoftGpu(
-        folder / f"env-{environment}", folder / f"build-{build}", folder / f"kernels-{kernels}"
+        toolkit,
+        folder / f"env-{environment}",
+        folder / f"build-{build}",
+        folder / f"kernels-{kernels}",
     )
 
 
-def make() -> SoftGpu:
+def make(cuda: str | None = None) -> SoftGpu:
     """Make what is not there yet."""
-    made = find()
+    made = find(cuda)
     if _is_complete(made.environment) and _is_complete(made.build):
         return made
     with alone(cache()):
@@ -240,10 +299,15 @@ def _compiler() -> str:
     return _output("g++", "--version")
 
 
-def _packages() -> list[str]:
+def _cython(toolkit: Toolkit) -> str:
+    major, minor = toolkit.version
+    return CYTHON.replace("VERSION,", f"{1000 * major + 10 * minor},")
+
+
+def _packages(toolkit: Toolkit) -> list[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     ours = [package for extra in EXTRAS for package in project["optional-dependencies"][extra]]
-    return [*REQUIREMENTS, *project["dependencies"], *ours]
+    return [*toolkit.requirements, *project["dependencies"], *ours]
 
 
 def _run(*command: str | Path, folder: Path | None = None, **environment: str) -> None:
@@ -276,7 +340,7 @@ def _make_environment(made: SoftGpu) -> None:
     with new(made.environment):
         _run(sys.executable, "-m", "venv", made.environment)
         pip = (made.python, "-m", "pip", "--disable-pip-version-check", "-q")
-        _run(*pip, "install", *_packages())
+        _run(*pip, "install", *_packages(made.toolkit))
         sources = made.environment / "cupy"
         _run(
             *pip,
@@ -293,7 +357,7 @@ def _make_environment(made: SoftGpu) -> None:
 def _replace_modules(made: SoftGpu, sources: Path) -> None:
     """Compile CuPy's modules for the runtime and for sorts against shared libraries."""
     names = [module.replace("/", ".") for module in (RUNTIME, THRUST)]
-    _run(made.python, "-c", CYTHON, *names, folder=sources)
+    _run(made.python, "-c", _cython(made.toolkit), *names, folder=sources)
     driver = sources / "libcuda.so.1"  # names what will be found when the modules are loaded
     _run("g++", "-shared", "-x", "c", "/dev/null", f"-Wl,-soname,{driver.name}", "-o", driver)
     paths = [
@@ -318,7 +382,7 @@ def _module(made: SoftGpu, name: str) -> Path:
 
 
 def _cuda_includes(made: SoftGpu) -> list[Path]:
-    return [made.site / "nvidia" / name / "include" for name in CUDA_HEADERS]
+    return [made.site / "nvidia" / name / "include" for name in made.toolkit.headers]
 
 
 def _cccl(made: SoftGpu) -> list[Path]:
@@ -342,8 +406,12 @@ def _make_build(made: SoftGpu) -> None:
         runtime = _stubs(made, "cuda", [_module(made, RUNTIME)], NOT_SUPPORTED)
         driver = [_object(made, path) for path in sorted((SOURCES / "driver").glob("*.cpp"))]
         _link(made, "libcuda.so.1", [*driver, runtime], "-pthread", "-ldl")
-        _link(made, "libnvrtc.so.12", [_object(made, SOURCES / "nvrtc/compiler.cpp")])
-        for library in LIBRARIES:
+        _link(
+            made,
+            f"libnvrtc.so.{made.toolkit.version[0]}",
+            [_object(made, SOURCES / "nvrtc/compiler.cpp")],
+        )
+        for library in libraries(made.toolkit):
             _make_library(made, library)
         _precompile(made)
         shutil.rmtree(made.build / "objects")
@@ -352,7 +420,7 @@ def _make_build(made: SoftGpu) -> None:
 def _object(made: SoftGpu, source: Path) -> Path:
     target = made.build / "objects" / f"{source.parent.name}-{source.stem}.o"
     include = _including(_cuda_includes(made))
-    major, minor = CUDA_VERSION
+    major, minor = made.toolkit.version
     flags = [
         f'-DSOFTGPU_DEVICE_FLAGS="{DEVICE_FLAGS}"',  # for the run-time compiler
         f"-DSOFTGPU_CUDA_MAJOR={major}",
@@ -414,7 +482,7 @@ def _precompile(made: SoftGpu) -> None:
     """Put the device headers where the compiler takes them from, and precompile them."""
     folder = made.build / "device"
     shutil.copytree(SOURCES / "device", folder)
-    major, minor = CUDA_VERSION
+    major, minor = made.toolkit.version
     for headers in PRECOMPILED:
         header = folder / (
             "+".join(["precompiled", *headers]) + ".h"

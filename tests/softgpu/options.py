@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.softgpu import counters, excluded, sources
+from tests.softgpu.build import TOOLKITS
 from tests.softgpu.idle import Idle
 from tests.softgpu.run import Options, is_active, replace_process
 
@@ -27,6 +28,7 @@ def add_options(parser: pytest.Parser) -> None:
     add("--softgpu-memory", type=int, metavar="BYTES", help="memory of each GPU (8 GiB)")
     add("--softgpu-no-peers", action="store_true", help="GPUs cannot reach each other's memory")
     add("--softgpu-no-guard", action="store_true", help="do not catch the host in device memory")
+    add("--softgpu-cuda", choices=[*TOOLKITS], help="which CUDA it is (12)")
     add("--softgpu-keep", type=Path, metavar="FOLDER", help="keep what CuPy is asked to compile")
     add(
         "--softgpu-idle", type=Path, metavar="FILE", help="leave out tests that gave no work before"
@@ -45,6 +47,7 @@ def begin_anew(config: pytest.Config) -> None:
         devices=option.softgpu_devices,
         memory=option.softgpu_memory,
         peers=not option.softgpu_no_peers,
+        cuda=option.softgpu_cuda,
         guard=not option.softgpu_no_guard,
     )
     arguments = [str(argument) for argument in config.invocation_params.args]

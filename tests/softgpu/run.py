@@ -33,6 +33,8 @@ class Options:
     """Bytes of memory of each; 8 GiB if it is None."""
     peers: bool = True
     """Whether GPUs can reach each other's memory."""
+    cuda: str | None = None
+    """Which CUDA it is, 12 or 13; as `SOFTGPU_CUDA` says, or 12, if it is None."""
     guard: bool = True
     """Whether the host is caught when it touches the memory of a GPU, where the CPU can tell."""
 
@@ -70,6 +72,6 @@ def environment(made: SoftGpu, options: Options) -> dict[str, str]:
 
 def replace_process(options: Options, arguments: Sequence[str]) -> None:
     """Go on as Python with these arguments on the software GPU; makes it first if need be."""
-    made = make()
+    made = make(options.cuda)
     python = str(made.python)
     os.execve(python, [python, *arguments], environment(made, options))

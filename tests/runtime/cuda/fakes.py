@@ -11,6 +11,7 @@ import pytest
 from gpushard.config import Settings
 from gpushard.runtime.backend import DeviceInfo
 from gpushard.runtime.cuda.devices.selection import select
+from gpushard.runtime.cuda.driver.cupy_private import NAMES
 from gpushard.runtime.cuda.driver.libraries import Libraries
 from gpushard.runtime.host import HostBackend
 
@@ -40,8 +41,19 @@ def cupy(
     version: str = "14.2.0",
     headers: Exception | None = None,
     compiler: Exception | None = None,
+    lacks: str | None = None,
 ) -> types.SimpleNamespace:
-    """Return a module `cupy`; what is an exception is raised when asked for."""
+    """Return a module `cupy`; what is an exception is raised when asked for.
+
+    Args:
+      gpus: how many there are.
+      driver: the version of CUDA that the driver is for.
+      runtime: the version of CUDA that CuPy is made with.
+      version: CuPy's own.
+      headers: why there are no options for the compiler.
+      compiler: why it does not compile.
+      lacks: a name of `cupy_private.NAMES` that is not there.
+    """
 
     def answer(value: Any) -> Callable[[], Any]:
         def call() -> Any:
@@ -56,13 +68,20 @@ def cupy(
         driverGetVersion=answer(driver),
         runtimeGetVersion=answer(runtime),
     )
-    core = types.SimpleNamespace(assemble_cupy_compiler_options=lambda options: answer(headers)())
     nvrtc = types.SimpleNamespace(compile_using_nvrtc=lambda *_, **options: answer(compiler)())
-    return types.SimpleNamespace(
-        __version__=version,
-        cuda=types.SimpleNamespace(runtime=calls, compiler=nvrtc),
-        _core=types.SimpleNamespace(core=core),
+    made = types.SimpleNamespace(
+        __version__=version, cuda=types.SimpleNamespace(runtime=calls, compiler=nvrtc)
     )
+    for name, private in NAMES.items():
+        *parts, last = private.path.split(".")
+        owner = made
+        for part in parts:
+            if not hasattr(owner, part):
+                setattr(owner, part, types.SimpleNamespace())
+            owner = getattr(owner, part)
+        if name != lacks:
+            setattr(owner, last, lambda options=(): answer(headers)())
+    return made
 
 
 def libraries(packages: dict[str, str] | None = None, **modules: Any) -> Libraries:

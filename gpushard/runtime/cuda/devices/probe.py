@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpushard.frozen import dataclass
+from gpushard.runtime.cuda.driver import cupy_private
 from gpushard.runtime.cuda.driver.libraries import INSTALLED, Libraries, one_line
 
 CUPY_PACKAGES = ("cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x", "cupy")
@@ -79,6 +80,9 @@ def probe(libraries: Libraries = INSTALLED) -> Availability:
             return _unusable(f"CuPy is not installed; {_INSTALL}")
         again = f"pip install --force-reinstall {next(iter(packages), 'cupy')}"
         return _unusable(f"CuPy does not import ({one_line(error)}); try {again}", installed)
+    lacking = cupy_private.explain(cupy)
+    if lacking is not None:
+        return _unusable(lacking, version)
     found = _ask(version, runtime)
     problem = _compile(cupy) if found.usable else None
     if problem is None:
@@ -138,7 +142,7 @@ def _compile(cupy: Any) -> str | None:
     if cupy is _compiles:
         return None
     try:
-        options = cupy._core.core.assemble_cupy_compiler_options(())
+        options = cupy_private.private(cupy).compiler_options(())
         cupy.cuda.compiler.compile_using_nvrtc(
             _KERNEL, options, arch=_ARCHITECTURE, cache_in_memory=True
         )

@@ -24,6 +24,8 @@ from cupy.cuda import cublas, memory, runtime
 from cupy.cuda import driver as cuda_driver
 
 from gpushard.runtime.backend import Fused, FusedOp
+from gpushard.runtime.cuda.driver import cupy_private
+from gpushard.runtime.cuda.driver.cupy_private import ufunc_loop, ufunc_preamble, ufunc_start
 from gpushard.runtime.cuda.driver.cupy_scope import CupyStream, Scope
 from gpushard.runtime.cuda.driver.driver import Gpu, Share, Table
 from gpushard.runtime.cuda.driver.green_driver import GreenDriver
@@ -527,12 +529,12 @@ def _statement(function: Any, types: Sequence[Dtype], results: Sequence[Dtype]) 
         if isinstance(function, cupy.ElementwiseKernel):
             text, preamble = f"typedef in0_type T; {function.operation}", function.preamble
             return Statement(text, preamble, tuple(types), tuple(results))
-        found = function._ops._guess_routine_from_in_types(tuple(types))
-        if found is None or found.error_func is not None or function._loop_prep:
+        found = ufunc_loop(function, tuple(types))
+        if found is None or found.error_func is not None or ufunc_start(function):
             return None
         if not isinstance(found.routine, str) or "_ind" in found.routine:
             return None
-        preamble = f"{function._preamble}"
+        preamble = ufunc_preamble(function)
         return Statement(found.routine, preamble, tuple(found.in_types), tuple(found.out_types))
     except (AttributeError, TypeError):
         return None
@@ -555,7 +557,7 @@ _BATCHED = {
 }
 """Functions of cuBLAS by types, and where a 1 and a 0 of the type stand."""
 
-_multiply: Any = getattr(cupy._core._routines_linalg, "tensordot_core_v11", None)
+_multiply: Any = cupy_private.names().multiply
 
 _address = operator.attrgetter("data.ptr")
 

@@ -6,7 +6,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from cupy.cuda import memory, runtime
+from cupy.cuda import runtime
+
+from gpushard.runtime.cuda.driver import cupy_private
+
+_get_allocator = cupy_private.names().get_allocator
+_set_allocator = cupy_private.names().set_allocator
 
 
 class _Thread(threading.local):
@@ -47,15 +52,14 @@ class Scope:
         if self._before != self._gpu:
             runtime.setDevice(self._gpu)
         self._stream.stream.__enter__()
-        # What `cupy.cuda.using_allocator` calls: that is a generator, and takes ten times as long.
-        self._allocator = memory._get_thread_local_allocator()
-        memory._set_thread_local_allocator(self._malloc)
+        self._allocator = _get_allocator()
+        _set_allocator(self._malloc)
         self._outer = _thread.stream
         _thread.stream = self._stream
 
     def __exit__(self, *error: Any) -> None:
         _thread.stream = self._outer
-        memory._set_thread_local_allocator(self._allocator)
+        _set_allocator(self._allocator)
         self._stream.stream.__exit__(None, None, None)
         if self._before != self._gpu:
             runtime.setDevice(self._before)

@@ -10,7 +10,7 @@ from typing import Any
 
 import cupy
 import numpy as np
-from cupy_backends.cuda.libs import cublas, cusolver
+from cupy.cuda import cublas, cusolver
 
 _LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
 """What functions for a type begin with in the libraries."""

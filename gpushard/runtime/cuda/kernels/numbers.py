@@ -14,6 +14,7 @@ from typing import Any
 import cupy
 import numpy as np
 
+from gpushard.runtime.cuda.driver import cupy_private
 from gpushard.typing import Dtype
 
 _SINGLE = np.dtype(np.float32)
@@ -225,13 +226,13 @@ def _filled(kernel: Any, given: Any, types: tuple[Dtype, ...], out: Any) -> Any:
 def _with(ufunc: Any, kinds: str, statement: str) -> Any:
     """Return a ufunc of CuPy's with another statement for some kinds of numbers."""
     loops = []
-    for op in ufunc._ops.ops:
+    for op in cupy_private.ufunc_loops(ufunc):
         is_of_kind = np.dtype(op.in_types[0]).kind in kinds
         routine = statement if is_of_kind else op.routine or op.error_func
         loops.append(([op.in_types, op.out_types], routine))
     name = f"gpushard_{ufunc.__name__.removeprefix('cupy_')}"
-    preamble = f"{ufunc._preamble}\n#include <cupy/math_constants.h>"
-    return cupy._core.create_ufunc(name, loops, preamble=preamble)
+    preamble = f"{cupy_private.ufunc_preamble(ufunc)}\n#include <cupy/math_constants.h>"
+    return cupy_private.names().create_ufunc(name, loops, preamble=preamble)
 
 
 exp2 = _with(

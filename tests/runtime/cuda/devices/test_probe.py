@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpushard.runtime.cuda.devices.probe import CUPY_PACKAGES, Availability, probe, version_text
+from gpushard.runtime.cuda.driver.cupy_private import lacking
 from gpushard.runtime.cuda.driver.libraries import Libraries, one_line
 from tests.runtime.cuda.fakes import STATUSES, CUDARuntimeError, cupy, libraries
 
@@ -107,6 +108,16 @@ CASES: dict[str, tuple[Libraries, Availability, tuple[str, ...]]] = {
         Availability(False, "", "14.2.0", 13000, 12090, 0),
         ("Failed to find CUDA headers", "CUDA 12.9", "pip install 'cupy-cuda12x[ctk]'"),
     ),
+    "a CuPy without a private name": (
+        libraries(WHEEL, cupy=cupy(version="15.0.0", lacks="create_ufunc")),
+        Availability(False, "", "15.0.0", None, None, 0),
+        ("CuPy 15.0.0 has no cupy._core.create_ufunc", "install", "14.2.0"),
+    ),
+    "a CuPy without a name that is optional": (
+        libraries(WHEEL, cupy=cupy(lacks="multiply")),
+        Availability(True, "", "14.2.0", 13000, 13020, 1),
+        ("1 GPU,",),
+    ),
     "one GPU": (
         libraries(WHEEL, cupy=cupy(1)),
         Availability(True, "", "14.2.0", 13000, 13020, 1),
@@ -191,9 +202,10 @@ def test_the_real_cupy_raises_what_the_fake_does(
         error = real.cuda.runtime.CUDARuntimeError(status)
     fake = CUDARuntimeError(status)
     assert (error.status, str(error)) == (fake.status, str(fake))
-    for part in ("cuda.runtime", "cuda.compiler", "_core.core"):
+    for part in ("cuda.runtime", "cuda.compiler"):
         for name in vars(operator.attrgetter(part)(cupy())):
             assert callable(operator.attrgetter(f"{part}.{name}")(real))
+    assert not lacking(real)
 
 
 @pytest.mark.parametrize("length", [299, 300, 301, 400])

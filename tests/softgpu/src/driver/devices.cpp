@@ -13,7 +13,7 @@
 namespace softgpu {
 namespace {
 
-const int kCudaVersion = 12090;
+const int kCudaVersion = 1000 * SOFTGPU_CUDA_MAJOR + 10 * SOFTGPU_CUDA_MINOR;
 const int kMultiprocessors = 132;
 
 thread_local int current = 0;

@@ -179,7 +179,7 @@ SOFTGPU_EXPORT int cublasDestroy_v2(Handle* handle) {
 }
 
 SOFTGPU_EXPORT int cublasGetVersion_v2(Handle*, int* version) {
-  *version = 120900;
+  *version = 10000 * SOFTGPU_CUDA_MAJOR + 100 * SOFTGPU_CUDA_MINOR;
   return kSuccess;
 }
 

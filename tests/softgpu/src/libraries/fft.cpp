@@ -237,7 +237,7 @@ SOFTGPU_EXPORT int cufftSetStream(int number, void* stream) {
 }
 
 SOFTGPU_EXPORT int cufftGetVersion(int* version) {
-  *version = 11400;
+  *version = SOFTGPU_CUDA_MAJOR > 12 ? 12000 : 11400;
   return kSuccess;
 }
 

@@ -101,9 +101,10 @@ SOFTGPU_EXPORT int cusolverDnGetStream(Handle* handle, void** stream) {
   return kSuccess;
 }
 
-// Version 11.7.5 is that of CUDA 12.9.
+// Version 11.7.5 is that of CUDA 12.9, 12.0.4 that of CUDA 13.0.
 SOFTGPU_EXPORT int cusolverGetProperty(int which, int* value) {
-  const int version[] = {11, 7, 5};
+  const int version[] = {SOFTGPU_CUDA_MAJOR - 1, SOFTGPU_CUDA_MAJOR > 12 ? 0 : 7,
+                         SOFTGPU_CUDA_MAJOR > 12 ? 4 : 5};
   *value = version[which];
   return kSuccess;
 }
