@@ -12,7 +12,7 @@ import dataclasses
 import os
 from collections.abc import Sequence
 
-from tests.softgpu.build import ROOT, SoftGpu, make
+from tests.softgpu.build import CUDA, ROOT, SoftGpu, make
 
 ACTIVE = "SOFTGPU_HOME"
 """The variable that is set in a process with the software GPU."""
@@ -51,6 +51,7 @@ def environment(made: SoftGpu, options: Options) -> dict[str, str]:
     """
     own = {
         ACTIVE: str(made.build),
+        CUDA: str(made.toolkit.version[0]),
         "SOFTGPU_DEVICES": str(options.devices),
         "SOFTGPU_PEERS": str(int(options.peers)),
         "SOFTGPU_GUARD": str(int(options.guard)),

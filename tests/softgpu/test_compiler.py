@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from tests.nvrtc.snippets import ACCEPTED, REFUSED
+from tests.softgpu.build import CUDA, CUPY
 from tests.softgpu.run import is_active
 
 pytestmark = pytest.mark.skipif(not is_active(), reason="only with pytest --softgpu")
@@ -41,6 +43,17 @@ def test_what_nvrtc_takes_compiles(what: str) -> None:
 def test_what_nvrtc_lacks_is_refused(what: str) -> None:
     done, log = compiled(REFUSED[what])
     assert not done and "error: " in log
+
+
+def test_it_is_the_cuda_that_was_asked_for() -> None:
+    from cupy.cuda import cublas, device, runtime
+    from cupy_backends.cuda.libs import nvrtc
+
+    wanted = int(os.environ[CUDA])
+    cublas_version = cublas.getVersion(device.get_cublas_handle()) // 10_000
+    versions = {runtime.runtimeGetVersion() // 1000, nvrtc.getVersion()[0], cublas_version}
+    assert versions == {wanted}
+    assert metadata.version(f"cupy-cuda{wanted}x") == CUPY
 
 
 def test_kept_sources_have_the_options_that_cupy_gives_to_nvrtc(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def private(cupy: Any) -> Private:
     reason = explain(cupy)
     if reason is not None:
         raise MissingLibraryError(reason)
-    found = {
+    found: dict[str, Any] = {
         field: None if (value := _find(cupy, NAMES[field].path)) is _NOTHING else value
         for field in Private.__dataclass_fields__
     }
