@@ -14,7 +14,7 @@ import contextlib
 import hashlib
 import importlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -31,6 +31,7 @@ from tests.nvrtc.compiler import Source
 from tests.ops.cases import FORMS, MADE
 from tests.softgpu import sources
 from tests.transforms.nest_emitters import chosen
+from tests.transforms.nest_families import Case
 
 TYPES = "?bBhHiIqQefdFD"
 
@@ -54,7 +55,7 @@ def run_rows(rows: Sequence[Row]) -> int:
     return done
 
 
-def keep_programs(folder: Path, count: int) -> int:
+def keep_programs(folder: Path, cases: Iterable[Case], count: int) -> int:
     """Write so many different kernels of fused programs into a folder, and return how many."""
     kept: set[str] = set()
 
@@ -68,7 +69,7 @@ def keep_programs(folder: Path, count: int) -> int:
     with gpu_runtime(split=Split(4, False)) as runtime:
         backend: Any = runtime.backend
         with mock.patch.object(backend._driver, "_compiled", collect):
-            for case in chosen(101):
+            for case in cases:
                 if len(kept) >= count:
                     break
                 program = program_of(case)
@@ -89,7 +90,7 @@ def main() -> None:
     start = time.monotonic()
     importlib.import_module("gpushard.runtime.cuda.driver.cupy_driver")
     options.folder.mkdir(parents=True, exist_ok=True)
-    programs = keep_programs(options.folder, options.programs)
+    programs = keep_programs(options.folder, chosen(101), options.programs)
     sources.keep(options.folder)
     rows = [*MADE, *FORMS][:: options.rows] if options.rows else []
     calls = run_rows(rows)
