@@ -1,6 +1,7 @@
 """What generated kernels become for a GPU, and what share of its bandwidth that lets expect.
 
-`python3 -m bench.kernel_table` compiles each kernel for sm_90, reads its SASS and prints a table.
+`python3 -m bench.kernel_table` compiles each kernel for sm_90, reads its SASS and prints a table;
+with `--write` it puts that into kernels/README.md, which a test holds.
 It needs nvcc, nvdisasm and CuPy's headers, which `python -m tests.nvrtc.toolkits` brings, but no
 GPU. Nothing here is measured: the last column is an estimate, for a machine of 132 multiprocessors
 at 1.7 GHz with a memory of 4.8 TB/s and a latency of 0.6 us. It is the least of three shares:
@@ -31,8 +32,9 @@ import numpy as np
 
 import gpushard as gs
 import gpushard.numpy as gnp
-from bench.sass import Instruction, disassembled, parse, tool
+from bench.sass import KERNELS, Instruction, disassembled, parse, tool
 from gpushard import testing
+from gpushard.runtime.backend import Fused, FusedLoad, FusedOp, FusedResult
 from gpushard.runtime.cuda.kernels import elementwise, fused, reduction
 from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement
 from gpushard.transforms import region_steps
@@ -48,6 +50,12 @@ BYTES_PER_CYCLE = 4.8e12 / 132 / 1.7e9
 
 CALLS = 8
 """Devices that a launch works for at most."""
+
+PAGE = KERNELS / "README.md"
+BEGIN, END = "<!-- table of generated kernels: begin -->", "<!-- end -->"
+"""Marks around the table in a page."""
+
+HEAD = "| kernel | loads | stores | in flight | instructions | barriers | estimate |"
 
 _REGISTER = re.compile(r"\bR(\d+)\b")
 _STATEMENTS = {
@@ -348,6 +356,31 @@ def _fused(
     )  # fmt: skip
 
 
+def _broadcast(letter: str) -> Case:
+    """Return `(x + y) * z` of blocks of shapes (1024, 32, 64), (1024, 1, 64) and (32, 1)."""
+    one, lengths, none = np.dtype(letter), (1024, 32, 64), (0, 0, 0)
+    loads = (
+        FusedLoad(0, (0, 1, 2), none, none), FusedLoad(1, (0, None, 2), none, none),
+        FusedLoad(2, (1, None), none[:2], none[:2]),
+    )  # fmt: skip
+    every = frozenset(range(3))
+    ops = (
+        FusedOp("add", (0, 1), (one, one), one, None, every),
+        FusedOp("multiply", (3, 2), (one, one), one, None, every),
+    )
+    results = (FusedResult(4, (0, 1, 2), (0, 1, 2)),)
+    function = Fused(((0,), (1,), (2,)), frozenset(), 1, (), loads, ops, results)
+    signature = Signature((one,) * 3, (), (one,), CALLS, False, 3)
+    statements = [Statement(_STATEMENTS[str(op.function)], "", op.types, (one,)) for op in ops]
+    text = fused.source(function, signature, statements, fused.threads(function, [lengths]))
+    assert text is not None
+    each, nbytes = 1, one.itemsize
+    return Case(
+        f"fused of three dims of {one}", text, "fused",
+        each * nbytes, each * nbytes, each, 3 * each,
+    )  # fmt: skip
+
+
 def _softmax(x: Any) -> Any:
     e = gnp.exp(x - x.max(axis=-1, keepdims=True))
     return e / e.sum(axis=-1, keepdims=True)
@@ -382,8 +415,8 @@ def cases() -> Iterator[Case]:
             f"chain of {np.dtype(letter)}", lambda x, one=one: (x + one) * x - one,
             [_ones(letter, 1 << 20)],
         )  # fmt: skip
-    many = _ones("f", 1024, 32, 64), _ones("f", 1024, 1, 64), _ones("f", 32, 1)
-    yield _fused("of three dims", lambda x, y, z: (x + y) * z, many, loads=3 * many[0].size)
+    yield _broadcast("f")
+    yield _broadcast("e")
     yield _fused("softmax of rows of 1024", _softmax, [_ones("f", 4096, 1024)], passes=3)
     yield _fused("softmax of rows of 128", _softmax, [_ones("f", 32768, 128)], passes=3)
     yield _fused("transpose", lambda x: x.T * 2 + 1, [_ones("f", 4096, 4096)], lines=33)
@@ -392,21 +425,39 @@ def cases() -> Iterator[Case]:
     yield _fused("argmin of k-means", _nearest, points, lines=16, loads=points[0].size * 32)
 
 
+def line(row: Row) -> str:
+    """Return a row of the table."""
+    cells = (
+        row.name, row.load, row.store, f"{row.flight / 1024:.1f} KiB", f"{row.instructions:.1f}",
+        str(row.barriers), f"{100 * row.share:.0f} % {row.bound}".strip(),
+    )  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+def estimates() -> dict[str, int]:
+    """Return the shares that kernels/README.md says, in hundredths, by the kernel's name."""
+    text = PAGE.read_text(encoding="utf-8")
+    rows = text.split(BEGIN)[1].split(END)[0].strip().splitlines()[2:]
+    cells = [row.strip("| ").split(" | ") for row in rows]
+    return {row[0]: int(row[-1].split()[0]) for row in cells}
+
+
 def main() -> int:
     """Print the table."""
     needed = missing()
     if needed:
         print(f"needs {needed}")
         return 1
-    print("| kernel | loads | stores | in flight | instructions | barriers | estimate |")
-    print("|---|---|---|---|---|---|---|")
+    lines = [HEAD, "|---|---|---|---|---|---|---|"]
+    print(*lines, sep="\n")
     for case in cases():
-        row = judged(case)
-        cells = (
-            row.load, row.store, f"{row.flight / 1024:.1f} KiB", f"{row.instructions:.1f}",
-            str(row.barriers), f"{100 * row.share:.0f} % {row.bound}".strip(),
-        )  # fmt: skip
-        print(f"| {row.name} | {' | '.join(cells)} |", flush=True)
+        lines.append(line(judged(case)))
+        print(lines[-1], flush=True)
+    if sys.argv[1:] == ["--write"]:
+        text = PAGE.read_text(encoding="utf-8")
+        before, after = text.split(BEGIN)[0], text.split(END)[1]
+        text = "\n".join([before + BEGIN, "", *lines, "", END]) + after
+        PAGE.write_text(text, encoding="utf-8")
     return 0
 
 
