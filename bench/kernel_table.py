@@ -11,7 +11,7 @@ at 1.7 GHz with a memory of 4.8 TB/s and a latency of 0.6 us. It is the least of
   their loads up to the first instruction that needs one.
 - "issue": a multiprocessor gives 4 instructions of 32 threads in a cycle, and moves 21 bytes in it.
   Counted are those of a thread on the shortest way through the kernel that passes its widest load
-  and store. What stands in a loop with loads is counted once for each load that a thread makes.
+  and store. What stands in a loop with these is counted as often as a thread loads so many bytes.
 - "lines": the first cache serves one line of 128 bytes in a cycle. Where the threads of a warp read
   along another dim than they write, a load touches one line for each of them.
 """
@@ -80,8 +80,8 @@ class Case:
     """Bytes that it writes."""
     elements: float
     """Of the largest array, for a thread."""
-    loads: float
-    """Elements that it loads, from memory or from caches."""
+    loaded: float
+    """Bytes that it loads, from memory or from caches."""
     lines: float = 0
     """Lines of the first cache that a warp's loads touch for an element each."""
 
@@ -214,21 +214,20 @@ def judged(case: Case) -> Row:
     after = _branches(code)
     loads, load = _widest(code, "LDG")
     stores, store = _widest(code, "STG")
-    ends = {n for n, one in enumerate(code) if one.name == "EXIT" and not one.guarded}
+    ends = {n for n, one in enumerate(code) if one.name == "EXIT"}
     way = [0]
     for stops in loads, stores, ends:
-        if way[-1] not in ends:
-            way += _way(after, way[-1], stops)
-    loops = [loop for loop in _loops(after) if any(code[n].name[:3] == "LDG" for n in loop)]
-    looped = set[int]().union(*loops)
+        way += _way(after, way[-1], stops)
+    # Loops of other loads are for what is left over of units, or lies otherwise.
+    looped = set[int]().union(*[loop for loop in _loops(after) if loop & loads])
     on_way = [n for n in way if n not in looped]
     instructions = float(len(on_way))
+    nbytes, loaded = (
+        sum(code[n].nbytes for n in part if code[n].name.startswith("LDG"))
+        for part in (looped, on_way)
+    )
     if looped:
-        nbytes = sum(code[n].nbytes for n in looped if code[n].name.startswith("LDG"))
-        of_one = case.read / case.elements
-        inside = case.loads - sum(code[n].name.startswith("LDG") for n in on_way)
-        each = len(looped) / (nbytes / max(1, min(of_one, load)))
-        instructions += max(0.0, inside) * each
+        instructions += max(0.0, case.loaded - loaded) * len(looped) / nbytes
     stretch = sorted(looped.union(way))
     at_once = min(_at_once([code[n] for n in stretch]), case.read)
     moved = case.read + case.written
@@ -271,11 +270,11 @@ def _elementwise(name: str, function: str, operands: str, result: str) -> Case:
     types, made = tuple(np.dtype(x) for x in operands), (np.dtype(result),)
     statement = Statement(_STATEMENTS[function], "", types, made)
     signature = Signature(types, (), made, CALLS, False)
-    each = 1
+    each = signature.each
     read = sum(x.itemsize for x in types)
     return Case(
         f"elementwise {name}", elementwise.source(statement, signature), "elementwise",
-        each * read, each * made[0].itemsize, each, each * len(types),
+        each * read, each * made[0].itemsize, each, each * read,
     )  # fmt: skip
 
 
@@ -287,7 +286,7 @@ def _reduction(letter: str, length: int) -> Case:
     each = length / lanes
     return Case(
         f"sum of {given} rows of {length}", text, "reduction",
-        each * given.itemsize, result.itemsize / lanes, each, each,
+        each * given.itemsize, result.itemsize / lanes, each, each * given.itemsize,
     )  # fmt: skip
 
 
@@ -317,7 +316,7 @@ def _fused(
     *,
     passes: int = 1,
     lines: float = 0,
-    loads: float | None = None,
+    loaded: float | None = None,
 ) -> Case:
     nest = _nest(function, values)
     found = fused_nest(nest)
@@ -342,17 +341,18 @@ def _fused(
     way = fused.threads(one, [lengths])
     text = fused.source(one, signature, statements, way)
     assert text is not None
-    threads = way.rows_of(lengths) * way.width
+    threads = way.rows_of(lengths) * way.width / way.each
     sizes = [nest.shape(result, list(nest.sizes)) for result in nest.results]
     written = sum(
         math.prod(shape) * dtype.itemsize for shape, dtype in zip(sizes, results, strict=True)
     )
     read = sum(value.nbytes for value in values)
     elements = max(value.size for value in values)
-    loads = passes * len(one.loads) * elements if loads is None else loads
+    if loaded is None:
+        loaded = passes * elements * sum(dtypes[load.operand].itemsize for load in nest.loads)
     return Case(
         f"fused {name}", text, "fused", read / threads, written / threads,
-        elements / threads, loads / threads, lines,
+        elements / threads, loaded / threads, lines,
     )  # fmt: skip
 
 
@@ -372,12 +372,13 @@ def _broadcast(letter: str) -> Case:
     function = Fused(((0,), (1,), (2,)), frozenset(), 1, (), loads, ops, results)
     signature = Signature((one,) * 3, (), (one,), CALLS, False, 3)
     statements = [Statement(_STATEMENTS[str(op.function)], "", op.types, (one,)) for op in ops]
-    text = fused.source(function, signature, statements, fused.threads(function, [lengths]))
+    way = fused.threads(function, [lengths])
+    text = fused.source(function, signature, statements, way)
     assert text is not None
-    each, nbytes = 1, one.itemsize
+    each, nbytes = way.each, one.itemsize
     return Case(
         f"fused of three dims of {one}", text, "fused",
-        each * nbytes, each * nbytes, each, 3 * each,
+        each * nbytes, each * nbytes, each, 3 * each * nbytes,
     )  # fmt: skip
 
 
@@ -422,7 +423,7 @@ def cases() -> Iterator[Case]:
     yield _fused("transpose", lambda x: x.T * 2 + 1, [_ones("f", 4096, 4096)], lines=33)
     yield _fused("stencil", _stencil, [_ones("f", 4096, 4096)], lines=6)
     points = _ones("f", 1 << 17, 16), _ones("f", 32, 16)
-    yield _fused("argmin of k-means", _nearest, points, lines=16, loads=points[0].size * 32)
+    yield _fused("argmin of k-means", _nearest, points, lines=16, loaded=points[0].nbytes * 32)
 
 
 def line(row: Row) -> str:

@@ -31,7 +31,7 @@ REGISTERS = 65536
 _LINE = re.compile(r"^\s+/\*[0-9a-f]+\*/\s+(?:(@!?U?P\d) )?\s*(\S+)(.*);")
 _LABEL = re.compile(r"^(\.L_x_\d+):$")
 _TARGET = re.compile(r"\.L_x_\d+")
-_BYTES = {"U8": 1, "U16": 2, "32": 4, "64": 8, "128": 16}
+_BYTES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "32": 4, "64": 8, "128": 16}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -50,6 +50,7 @@ from gpushard.runtime.cuda.graphs import Graphs, Launch, Replays
 from gpushard.runtime.cuda.kernels import fused
 from gpushard.runtime.cuda.kernels.batches import THREADS
 from gpushard.runtime.cuda.kernels.calls import Calls, Direct, Products
+from gpushard.runtime.cuda.kernels.division import counted
 from gpushard.runtime.cuda.kernels.elementwise import MOST_CALLS, Signature
 from gpushard.runtime.cuda.kernels.launches import Launches
 from gpushard.runtime.cuda.kernels.limits import MOST_ARGUMENT_BYTES, grid_of, is_wide
@@ -528,7 +529,8 @@ class CudaBackend:
         for stream, shapes in batches:
             handle, counts = self._queues[stream].handle, [math.prod(shape) for shape in shapes]
             kinds = [(shape, t) for t in results for shape in shapes]
-            blocks_of_call = -(-max(counts) // THREADS) if length is None else max(counts)
+            together = THREADS * signature.each  # elements of a block of threads
+            blocks_of_call = -(-max(counts) // together) if length is None else max(counts)
             grid = grid_of(blocks_of_call, len(counts))
             if grid is None:
                 return None
@@ -595,12 +597,13 @@ class CudaBackend:
                 for shape in shapes
             ]
             rows = [way.rows_of(lengths) for lengths in calls]
-            pieces = max(1, -(-max(rows) * way.width // THREADS))
+            pieces = max(1, -(-max(rows) // way.together))
             grid = grid_of(pieces * function.parts, len(calls))
             cleared = 4 * pieces * len(calls) if function.parts > 1 else 0
             if grid is None or cleared > rows[0] * COUNTERS * results[-1].itemsize:
                 return None
             counts = [n for loop in zip(*calls, strict=True) for n in loop]
+            counts = counts if wide else list(map(counted, counts))
             handle = self._queues[stream].handle
             call = Calls(
                 driver, store, handle, kernel, signature, kinds, counts, grid,

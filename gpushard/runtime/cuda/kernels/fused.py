@@ -1,7 +1,9 @@
 """Kernels of several functions, one after the other, on dense blocks of many devices. Pure.
 
 Elements are indices of loops. A thread has one of each loop that is in no way special: together
-these are a row. Along some loops the threads of a row go together, `width` of them, so that a block
+these are a row. Or it has several rows that are neighbours in memory, and moves units of their
+elements (`units`), where no threads share a row and all that varies along the last loop is dense there.
+ Along some loops the threads of a row go together, `width` of them, so that a block
 of threads has several rows that are short. Where functions reduce these, threads go along once for
 each function that needs what was reduced before, and compute again what they need: what they read
 comes from the cache then, and nothing but results is written. Loops that are within a thread are
@@ -27,11 +29,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from gpushard.runtime.backend import COUNTERS, Fused, FusedLoad, FusedOp, FusedResult
-from gpushard.runtime.cuda.kernels import elementwise
+from gpushard.runtime.cuda.kernels import division, elementwise, units
 from gpushard.runtime.cuda.kernels.batches import THREADS
 from gpushard.runtime.cuda.kernels.elementwise import Signature, cuda_name, is_known, with_headers
 from gpushard.runtime.cuda.kernels.limits import index_type
 from gpushard.runtime.cuda.kernels.reduction import MOST_ELEMENTS
+from gpushard.runtime.cuda.kernels.units import elements_of
 from gpushard.runtime.kernel_checks import Program, Task, check
 from gpushard.runtime.kernel_tree import (
     PARTS,
@@ -57,6 +60,7 @@ from gpushard.runtime.kernel_tree import (
     Set,
     Statement,
     Step,
+    Units,
     around,
     element,
     index,
@@ -73,6 +77,9 @@ MOST_LOCAL = 64 << 10
 CUDA reserves them for as many threads as a GPU can run at once: on an H100 270,000, so 17 GB.
 """
 
+MOST_STATEMENTS = 64
+"""Operations of all rows that a thread moves together: each is a statement of its own."""
+
 _WARP = 32
 _SHORT = 8 * _WARP  # elements of a row from which on a whole block of threads has work with it
 _ACROSS = 8  # threads of a row whose neighbours in memory are of other rows
@@ -84,7 +91,17 @@ struct Batch {
   alignas(16) unsigned char scalar[%(scalars)d][16];
 };
 
+%(units)s
+%(divisor)s
 %(preamble)s
+
+// The element of a row, in the place of an array.
+template <class T>
+struct Held {
+  T& value;
+  template <class Index>
+  __device__ T& operator[](Index) const { return value; }
+};
 
 const unsigned int kNowhere = 0xffffffff;
 
@@ -153,19 +170,24 @@ __device__ bool is_last(unsigned int* count, unsigned int parts) {
 extern "C" __global__ void fused(const __grid_constant__ Batch batch) {
   alignas(16) __shared__ unsigned char shared[%(shared)d];
   typedef %(index)s Index;
-  const unsigned int call = blockIdx.y, calls = gridDim.y;
-  const unsigned int lane = threadIdx.x %(split)s %(lanes)d;
+  const unsigned int call = blockIdx.y, calls = gridDim.y, threads = %(threads)d;
   %(counts)s
   const Index rows = %(rows)s, length = %(length)s;
   const unsigned int parts = %(parts)d, part = blockIdx.x %% parts, piece = blockIdx.x / parts;
   const Index first = piece * Index(%(together)d);
   if (first >= rows) return;
-  const Index own = first + threadIdx.x %(other)s %(lanes)d;
-  const bool there = own < rows;
-  const Index row = there ? own : rows - 1;  // all threads come to where they meet
+  %(own)s
   %(body)s
 }
 """
+
+_OWN = """
+  const unsigned int lane = threadIdx.x %(split)s %(lanes)d;
+  const Index own = first + threadIdx.x %(other)s %(lanes)d;
+  const bool there = own < rows;
+  const Index row = there ? own : rows - 1;  // all threads come to where they meet
+"""
+"""Which row a thread has, where that is one."""
 
 _REDUCTIONS: dict[str, tuple[str, str, str]] = {
     "sum": ("W(x)", "W(a + b)", "W(0)"),
@@ -192,6 +214,12 @@ class Threads:
     along: tuple[int, ...]  # those that the threads of a row go along
     across: bool  # whether neighbours in memory are of different rows
     width: int  # threads of a row
+    each: int = 1  # rows of a thread, if it has rows for itself
+
+    @property
+    def together(self) -> int:
+        """Rows of a block of threads."""
+        return THREADS // self.width * self.each
 
     def rows_of(self, lengths: Shape) -> int:
         """Return how many rows there are, from the lengths of the loops."""
@@ -220,7 +248,34 @@ def threads(fused: Fused, lengths: Sequence[Shape]) -> Threads:
         width = min(_ACROSS, _power(longest))
     elif along:
         width = min(_WARP, _power(longest)) if longest < _SHORT else THREADS
-    return Threads(rows, along, across, width)
+    each = 1
+    if rows and not along and not within and fused.parts == 1:
+        each = _each(fused, rows, lengths)
+    return Threads(rows, along, across, width, each)
+
+
+def _each(fused: Fused, rows: tuple[int, ...], lengths: Sequence[Shape]) -> int:
+    """Return how many rows a thread does, so that it moves units.
+
+    It is one where some array that varies along the last loop has no units, and where a unit would
+    be of two rows of rows.
+    """
+    types = {dtype for op in fused.ops for dtype in (*op.types, op.dtype)}
+    each = elements_of(types, MOST_STATEMENTS // max(1, len(fused.ops)))
+    last, every = rows[-1], set(rows)
+    arrays = [(x.dims, x.starts, x.more, every) for x in fused.loads]
+    for result in fused.results:
+        none = (0,) * len(result.dims)
+        arrays.append((result.dims, none, none, {n for n in result.dims if n is not None}))
+    for dims, starts, more, loops in arrays:
+        if last not in dims:
+            continue
+        at = dims.index(last)
+        behind = [*zip(dims[at + 1 :], more[at + 1 :], strict=True)]
+        if any(x != (None, 0) for x in behind) or starts[at] % each or loops != every:
+            return 1
+    whole = len(rows) == 1 or all(own[last] % each == 0 for own in lengths)
+    return each if whole else 1
 
 
 def largest_index(fused: Fused, way: Threads, lengths: Shape) -> int:
@@ -316,24 +371,34 @@ def source(
         return None
     check(tree)
     known = dict(fused.within)
+    places = [f"batch.count[{n} * calls + call]" for n in range(len(fused.loops))]
     counts = [
-        f"const Index n{n} = {known.get(n, f'batch.count[{n} * calls + call]')};"
-        for n in range(len(fused.loops))
+        f"const Index n{n} = {known.get(n, place if signature.wide else f'(Index){place}')};"
+        for n, place in enumerate(places)
     ]
+    counts += [f"const Divisor by{n}({places[n]});" for n in (*way.rows[1:], *way.along[1:])]
     preambles = dict.fromkeys(x.preamble for x in statements if x is not None)
-    together = THREADS // way.width
+    step = THREADS // way.width
+    own = _OWN % {
+        "split": "/" if way.across else "%",
+        "other": "%" if way.across else "/",
+        "lanes": step if way.across else way.width,
+    }
     text = _SOURCE % {
         "arrays": signature.arrays,
         "calls": signature.calls,
         "loops": signature.loops,
         "scalars": max(1, len(signature.scalars)),
         "preamble": "\n".join(preambles),
+        "units": units.SOURCE if way.each > 1 else "",
+        "divisor": division.WIDE if signature.wide else division.NARROW,
+        "threads": THREADS,
+        "own": own.strip() if way.each == 1 else "",
         "width": way.width,
         "split": "/" if way.across else "%",
-        "other": "%" if way.across else "/",
-        "lanes": together if way.across else way.width,
-        "step": together if way.across else 1,
-        "together": together,
+        "lanes": step if way.across else way.width,
+        "step": step if way.across else 1,
+        "together": way.together,
         "parts": fused.parts,
         "shared": 16 * THREADS if way.along else 16,
         "index": index_type(signature.wide),
@@ -397,7 +462,7 @@ class _Writer:
             body = self._pass(level, body)
         again = [SPARE, ROW_THREADS] if self._way.along else []
         again += [PARTS] if self._fused.parts > 1 else []
-        rows = Rows(self._way.rows, tuple(again), tuple(body))
+        rows = Rows(self._way.rows, tuple(again), tuple(body), self._units())
         values = {f"from{n}": n for n in range(len(self._loads))}
         results = {}
         for n, result in enumerate(self._fused.results):
@@ -410,6 +475,17 @@ class _Writer:
             {place: self._task(place) for place in self._ops},
             results, None, (), values, (*self._parameters(), rows), MOST_LOCAL, rows=True,
         )  # fmt: skip
+
+    def _units(self) -> Units | None:
+        """Return how threads do several rows, if they do."""
+        if self._way.each == 1:
+            return None
+        last = self._way.rows[-1]
+        loads, results = (
+            tuple([x for x in arrays if any(dim.loop == last for dim in x.dims)])
+            for arrays in (self._loads, self._results)
+        )
+        return Units(self._way.each, loads, results)
 
     def _task(self, place: int) -> Task:
         """Say over which loops an operation runs: each row does it again, if not all along it."""
