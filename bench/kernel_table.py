@@ -67,6 +67,10 @@ _STATEMENTS = {
 """What CuPy's functions do with an element."""
 
 
+class NoWayError(Exception):
+    """No instruction that is looked for comes after another one."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Case:
     """A kernel with sizes."""
@@ -143,7 +147,7 @@ def _way(after: Sequence[Sequence[int]], start: int, ends: set[int]) -> list[int
             if other not in before:
                 before[other] = n
                 queue.append(other)
-    raise AssertionError("no way through a kernel")
+    raise NoWayError
 
 
 def _loops(after: Sequence[Sequence[int]]) -> list[set[int]]:
@@ -170,6 +174,20 @@ def _loops(after: Sequence[Sequence[int]]) -> list[set[int]]:
             if n in loop and len(loop) > 1:
                 loops.append(loop)
     return loops
+
+
+def _cycle(
+    after: Sequence[Sequence[int]], loop: set[int], loads: set[int], others: set[int]
+) -> set[int]:
+    """Return a turn of a loop: the shortest one, without loads of another width if there is one."""
+    for closed in others, set[int]():
+        steps = [[x for x in to if x in loop and x not in closed] for to in after]
+        for start in sorted(loop & loads):
+            try:
+                return set(_way(steps, start, {start}))
+            except NoWayError:
+                continue
+    raise NoWayError
 
 
 def _registers(one: Instruction, operand: int | None = None) -> set[str]:
@@ -218,8 +236,10 @@ def judged(case: Case) -> Row:
     way = [0]
     for stops in loads, stores, ends:
         way += _way(after, way[-1], stops)
-    # Loops of other loads are for what is left over of units, or lies otherwise.
-    looped = set[int]().union(*[loop for loop in _loops(after) if loop & loads])
+    # Other loads in loops are for what is left over of units, or lies otherwise.
+    others = {n for n, one in enumerate(code) if one.name.startswith("LDG")} - loads
+    cycles = [_cycle(after, loop, loads, others) for loop in _loops(after) if loop & loads]
+    looped = set[int]().union(*cycles)
     on_way = [n for n in way if n not in looped]
     instructions = float(len(on_way))
     nbytes, loaded = (
@@ -279,7 +299,8 @@ def _elementwise(name: str, function: str, operands: str, result: str) -> Case:
 
 
 def _reduction(letter: str, length: int) -> Case:
-    given, lanes = np.dtype(letter), 256
+    given = np.dtype(letter)
+    lanes = 1 << reduction.power_of(length, given)
     result = np.dtype(np.int64) if given.kind in "bi" else given
     text = reduction.source("sum", Signature((given,), (), (result,), CALLS, False))
     assert text is not None
@@ -408,7 +429,8 @@ def cases() -> Iterator[Case]:
     yield _elementwise("float32 < float32", "less", "ff", "?")
     yield _elementwise("int8 + float32", "add", "bf", "f")
     yield _elementwise("int8 as float64", "astype", "b", "d")
-    for letter, length in (("f", 32), ("f", 128), ("f", 1024), ("e", 128), ("b", 128)):
+    lengths = ("f", 32), ("f", 128), ("f", 1024), ("f", 8192), ("e", 128), ("b", 128), ("d", 128)
+    for letter, length in lengths:
         yield _reduction(letter, length)
     for letter in "bef":
         one = np.dtype(letter).type(3)

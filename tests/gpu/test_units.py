@@ -16,7 +16,7 @@ import pytest
 
 import gpushard as gs
 from gpushard.runtime.backend import Fused, FusedLoad, FusedOp, FusedResult
-from gpushard.runtime.cuda.kernels import elementwise, fused, units
+from gpushard.runtime.cuda.kernels import elementwise, fused, reduction, units
 from gpushard.runtime.cuda.kernels.batches import THREADS
 from gpushard.runtime.cuda.kernels.calls import Calls
 from gpushard.runtime.cuda.kernels.division import counted
@@ -256,3 +256,60 @@ def test_fused_kernels_of_every_length_and_place(
             memory.check()
     units_known = name not in ("transposed", "rows of other lengths") and types != "DD"
     assert (max(seen) > 1) == units_known, seen
+
+
+LENGTHS = (32, 33, 48, 63, 64, 100, 127, 128, 129, 1000, 1024, 2044, 2045, 2048, 8192, 1 << 14)
+NAMED: dict[str, Any] = {
+    "sum": np.sum, "prod": np.prod, "any": np.any, "all": np.all, "amin": np.min, "amax": np.max,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("letter", ["?", "b", "H", "i", "q", "e", "f", "d", "F", "D"])
+@pytest.mark.parametrize("name", NAMED)
+def test_reductions_of_every_length_and_place(driver: Any, name: str, letter: str) -> None:
+    given = np.dtype(letter)
+    result = NAMED[name](np.ones(1, given)).dtype
+    signature = Signature((given,), (), (result,), 2, False, reduction.LENGTHS)
+    source = reduction.source(name, signature)
+    if source is None:
+        assert name in ("amin", "amax") and given.kind == "c"
+        return
+    for length in LENGTHS:
+        power = reduction.power_of(length, given)
+        together = THREADS >> power
+        bits = set[bytes]()
+        for rows, shift in [(1, 0), (together, 1), (together + 3, 0), (together + 3, 1), (3, 5)]:
+            rng, every = np.random.default_rng(length), []
+            for n in rows, 2:  # two calls
+                part = rng.integers(-3 * (letter not in "?H"), 4, (n, length))
+                part = part + (0.3 if given.kind in "fc" and name == "sum" else 0)
+                if name == "prod":
+                    part = part % 2 * 2 - 1 if letter not in "?H" else part % 2
+                if name in ("any", "all"):
+                    part = np.where(rng.integers(0, 2 * length, part.shape), name == "all", part)
+                every.append(part.astype(given))
+            if given.kind == "f" and name[:2] == "am":
+                every[0][-1, -1] = every[1][0, 0] = np.nan
+            exact = not (given.kind in "fc" and name == "sum")
+            with np.errstate(all="ignore"):
+                want = [NAMED[name](x, axis=1).astype(result) for x in every]
+            memory = Memory(sum(x.nbytes + y.nbytes + 999 for x, y in zip(every, want, strict=True)))
+            places = [memory.array(x, shift, given=True) for x in every]
+            places += [memory.array(x, shift, given=False) for x in want]
+            grid = max(1, -(-max(rows, 2) // together)), 2
+            launch(
+                driver, "reduction", source, signature,
+                [length, length, rows, 2, power, power], grid, places,
+            )  # fmt: skip
+            found = memory.cupy.asnumpy(memory.raw)
+            for place, wanted in zip(places[2:], want, strict=True):
+                start = place - int(memory.raw.data.ptr)
+                end = start + wanted.nbytes
+                rough = 0.0 if exact else (2e-2 if letter == "e" else 1e-4)
+                got = found[start:end].view(result)
+                np.testing.assert_allclose(got, wanted, rtol=rough, atol=rough * length)
+                if given.kind in "fc":  # NaNs and zeros have several patterns
+                    memory.wanted[start:end] = found[start:end]
+            bits.add(found[places[2] - int(memory.raw.data.ptr) :][: result.itemsize].tobytes())
+            memory.check()
+        assert exact or len(bits) == 1, "the same row, with others or elsewhere"

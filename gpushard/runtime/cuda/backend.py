@@ -54,7 +54,12 @@ from gpushard.runtime.cuda.kernels.division import counted
 from gpushard.runtime.cuda.kernels.elementwise import MOST_CALLS, Signature
 from gpushard.runtime.cuda.kernels.launches import Launches
 from gpushard.runtime.cuda.kernels.limits import MOST_ARGUMENT_BYTES, grid_of, is_wide
-from gpushard.runtime.cuda.kernels.reduction import LEAST_ELEMENTS, MOST_ELEMENTS
+from gpushard.runtime.cuda.kernels.reduction import (
+    LEAST_ELEMENTS,
+    LENGTHS,
+    MOST_ELEMENTS,
+    power_of,
+)
 from gpushard.runtime.cuda.loans import Loans
 from gpushard.runtime.cuda.memory.bounce import Bounce
 from gpushard.runtime.cuda.memory.slabs import Slabs
@@ -511,7 +516,8 @@ class CudaBackend:
                 return products
         sizes = [math.prod(shape) for _, shapes in batches for shape in shapes]
         wide = is_wide(max(sizes))
-        signature = Signature(tuple(operands), tuple(scalars), tuple(results), most, wide)
+        loops = LENGTHS if isinstance(function, Reducing) else 1
+        signature = Signature(tuple(operands), tuple(scalars), tuple(results), most, wide, loops)
         if signature.nbytes > MOST_ARGUMENT_BYTES:
             return None
         chip = self._queues[batches[0][0]].chip
@@ -529,12 +535,15 @@ class CudaBackend:
         for stream, shapes in batches:
             handle, counts = self._queues[stream].handle, [math.prod(shape) for shape in shapes]
             kinds = [(shape, t) for t in results for shape in shapes]
-            together = THREADS * signature.each  # elements of a block of threads
-            blocks_of_call = -(-max(counts) // together) if length is None else max(counts)
-            grid = grid_of(blocks_of_call, len(counts))
+            together = THREADS * signature.each  # elements of a block of threads, or rows
+            if length is not None:
+                power, n = power_of(length, operands[0]), len(counts)
+                together = THREADS >> power
+            grid = grid_of(-(-max(counts) // together), len(counts))
             if grid is None:
                 return None
-            counts = counts if length is None else [length] * len(counts)
+            if length is not None:
+                counts = [*[length] * n, *counts, *[power] * n]
             call = Calls(
                 driver, store, handle, kernel, signature, kinds, counts, grid, together=together
             )

@@ -141,18 +141,22 @@ def test_a_grid_is_long_in_one_direction_only() -> None:
 # Reductions.
 
 
-@pytest.mark.parametrize(("rows", "fits"), [(2**31 - 1, True), (2**31, False), (2**32, False)])
-def test_a_reduction_has_a_block_of_threads_for_each_row(
-    driver: Texts, rows: int, fits: bool
+@pytest.mark.parametrize(
+    ("length", "together"), [(64, 256), (128, 128), (256, 64), (2048, 8), (1 << 14, 1)]
+)
+def test_a_block_of_threads_has_the_rows_that_its_threads_are_for(
+    driver: Texts, length: int, together: int
 ) -> None:
     def sum() -> None:
         """A function of this name."""
 
-    found = calls(Reducing(sum, (-1,), {}), [(rows,)], blocks=[(rows, 64)])
-    assert (found is not None) == fits
-    assert driver.grids == [(rows, 1)] * fits
-    text = driver.text if fits else "const unsigned long long count"
-    assert "const unsigned long long count" in text, "rows begin at so many times a block's number"
+    function, last = Reducing(sum, (-1,), {}), together * (2**31 - 1)
+    for rows, grids in ((last, [(2**31 - 1, 1)]), (last + 1, []), (together + 1, [(2, 1)])):
+        driver.grids.clear()
+        found = calls(function, [(rows,)], blocks=[(rows, length)])
+        assert (found is not None) == bool(grids)
+        assert driver.grids == grids
+        assert "row * length;" in driver.text and "const unsigned long long row =" in driver.text
 
 
 # Products.
