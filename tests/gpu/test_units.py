@@ -226,7 +226,9 @@ def test_fused_kernels_of_every_length_and_place(
     one = copied(reads, operands)
     result = one.ops[-1].dtype
     signature = Signature(tuple(operands), (), (result,), 1, wide, len(one.loops))
-    statements = [Statement("out0 = out0_type(in0 + in1)", "", op.types, (op.dtype,)) for op in one.ops]
+    statements = [
+        Statement("out0 = out0_type(in0 + in1)", "", op.types, (op.dtype,)) for op in one.ops
+    ]
     seen = set()
     for shape in shapes:
         way = fused.threads(one, [shape])
@@ -293,7 +295,9 @@ def test_reductions_of_every_length_and_place(driver: Any, name: str, letter: st
             exact = not (given.kind in "fc" and name == "sum")
             with np.errstate(all="ignore"):
                 want = [NAMED[name](x, axis=1).astype(result) for x in every]
-            memory = Memory(sum(x.nbytes + y.nbytes + 999 for x, y in zip(every, want, strict=True)))
+            memory = Memory(
+                sum(x.nbytes + y.nbytes + 999 for x, y in zip(every, want, strict=True))
+            )
             places = [memory.array(x, shift, given=True) for x in every]
             places += [memory.array(x, shift, given=False) for x in want]
             grid = max(1, -(-max(rows, 2) // together)), 2

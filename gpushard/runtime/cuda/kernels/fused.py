@@ -12,8 +12,7 @@ short; what is reduced over these is kept, in registers or next to them.
 Long rows that are gone along only once are cut into parts, for a block of threads each. What these
 have goes to memory, and the block that is the last to come there goes on with all of it.
 
-A row's threads add up what is `width` elements apart, and then meet in pairs, as in `reduction`: so
-results depend on the length of a row alone, not on timing nor on how an array is split.
+A row's threads add up what is `width` elements apart, and then meet in pairs: so results depend on the length of a row alone, not on timing nor on how an array is split.
 
 What a thread does is a tree of statements (`kernel_tree`), which `kernel_checks` proves right
 before it becomes text.
@@ -33,7 +32,7 @@ from gpushard.runtime.cuda.kernels import division, elementwise, units
 from gpushard.runtime.cuda.kernels.batches import THREADS
 from gpushard.runtime.cuda.kernels.elementwise import Signature, cuda_name, is_known, with_headers
 from gpushard.runtime.cuda.kernels.limits import index_type
-from gpushard.runtime.cuda.kernels.reduction import MOST_ELEMENTS
+from gpushard.runtime.cuda.kernels.reduction import LANES, MOST_ELEMENTS, SHUFFLES
 from gpushard.runtime.cuda.kernels.units import elements_of
 from gpushard.runtime.kernel_checks import Program, Task, check
 from gpushard.runtime.kernel_tree import (
@@ -120,20 +119,28 @@ __device__ Position<T> nearer(Position<T> a, Position<T> b) {
   return (least ? a.value < b.value : b.value < a.value) ? a : b;
 }
 
+%(shuffles)s
 template <class W, class Combine>
 __device__ W brought_together(unsigned char* shared, W a, Combine combine) {
-  W* const parts = (W*)shared;
-  const unsigned int lane = threadIdx.x %(split)s %(lanes)d, step = %(step)d;
-  __syncthreads();
-  parts[threadIdx.x] = a;
-  for (unsigned int half = %(width)d / 2; half > 0; half /= 2) {
+  const unsigned int among = %(among)d, apart = %(apart)d, within = %(within)d;
+  if (among > 1) {
+    W* const parts = (W*)shared;
     __syncthreads();
-    if (lane < half) {
-      parts[threadIdx.x] = combine(parts[threadIdx.x], parts[threadIdx.x + half * step]);
+    parts[threadIdx.x] = a;
+    __syncthreads();
+    W part[among];
+    #pragma unroll
+    for (unsigned int n = 0; n < among; n++) part[n] = parts[threadIdx.x %% apart + n * apart];
+    #pragma unroll
+    for (unsigned int half = among / 2; half > 0; half /= 2) {
+      #pragma unroll
+      for (unsigned int n = 0; n < half; n++) part[n] = combine(part[n], part[n + half]);
     }
+    a = part[0];
   }
-  __syncthreads();
-  return parts[threadIdx.x - lane * step];
+  #pragma unroll
+  for (unsigned int half = within / 2; half > 0; half /= 2) a = combine(a, of_later(a, half));
+  return within > 1 ? of_first(a, within) : a;
 }
 
 struct Slot {
@@ -394,13 +401,10 @@ def source(
         "divisor": division.WIDE if signature.wide else division.NARROW,
         "threads": THREADS,
         "own": own.strip() if way.each == 1 else "",
-        "width": way.width,
-        "split": "/" if way.across else "%",
-        "lanes": step if way.across else way.width,
-        "step": step if way.across else 1,
+        "shuffles": SHUFFLES,
+        **_meeting(way),
         "together": way.together,
         "parts": fused.parts,
-        "shared": 16 * THREADS if way.along else 16,
         "index": index_type(signature.wide),
         "counts": "\n  ".join(counts),
         "rows": _lengths(way.rows),
@@ -408,6 +412,22 @@ def source(
         "body": "\n  ".join(lines_of(tree.body)),
     }
     return with_headers(text)
+
+
+def _meeting(way: Threads) -> dict[str, int]:
+    """Say how the threads of a row meet: a pair is always half of those that are left apart.
+
+    256 threads    in shared memory those of 8 warps, `apart` by 32, then 32 within a warp
+    32 and fewer   within a warp
+    8, across      in shared memory, `apart` by the 32 rows of the block
+    """
+    among, apart, within = 1, 1, way.width
+    if way.across:
+        among, apart, within = way.width, THREADS // way.width, 1
+    elif way.width > LANES:
+        among, apart, within = way.width // LANES, LANES, LANES
+    shared = 16 * THREADS if among > 1 else 16
+    return {"among": among, "apart": apart, "within": within, "shared": shared}
 
 
 @dataclasses.dataclass

@@ -30,7 +30,9 @@ LENGTHS = 3
 """What a kernel is given for each call: the length of rows, how many rows there are, and the power of
 2 of the threads of a row."""
 
-_WARP = 32
+LANES = 32
+"""Threads of a warp."""
+
 OPERATIONS = {
     "sum": ("P(x)", "a + b", "W(0)"),
     "prod": ("P(x)", "a * b", "W(1)"),
@@ -53,6 +55,19 @@ __device__ V of_later(const V& value, unsigned int distance) {
   memcpy(words, (const void*)&value, sizeof(V));
   for (unsigned int n = 0; n < sizeof(words) / 4; n++) {
     words[n] = __shfl_down_sync(0xffffffff, words[n], distance);
+  }
+  V result;
+  memcpy((void*)&result, words, sizeof(V));
+  return result;
+}
+
+// What the first of so many threads of a warp has.
+template <class V>
+__device__ V of_first(const V& value, unsigned int lanes) {
+  unsigned int words[(sizeof(V) + 3) / 4] = {};
+  memcpy(words, (const void*)&value, sizeof(V));
+  for (unsigned int n = 0; n < sizeof(words) / 4; n++) {
+    words[n] = __shfl_sync(0xffffffff, words[n], 0, lanes);
   }
   V result;
   memcpy((void*)&result, words, sizeof(V));
@@ -150,7 +165,7 @@ def power_of(length: int, dtype: Dtype) -> int:
     """
     count = -(-length // elements_of([dtype]))
     # Of narrow types a unit is less to load for the same instructions about it: a thread has more.
-    lanes = min(_WARP, count // max(1, 4 // dtype.itemsize))
+    lanes = min(LANES, count // max(1, 4 // dtype.itemsize))
     return (THREADS if count >= 2 * THREADS else max(1, lanes)).bit_length() - 1
 
 
