@@ -28,8 +28,8 @@ row writes all results that are.
 
 Loops do not tell the rest, so tests compare results: what the text of an operation computes,
 and the order of its operands; where the elements of an array lie; whether `Along`, `EachPart` and
-`Units` reach every element once; the barriers and fences in the functions that bring threads together;
-whether a launch has threads for all rows, and memory for all parts.
+`Units` reach every element once; the barriers and fences in the functions that bring threads
+together; whether a launch has threads for all rows, and memory for all parts.
 """
 
 from __future__ import annotations

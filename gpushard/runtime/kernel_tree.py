@@ -481,9 +481,9 @@ class Units:
     """How a thread does several rows, which are neighbours along the last loop.
 
     Elements of arrays that vary along that loop are loaded and stored as units of so many
-    neighbours. Within a row each of these arrays is the one element that belongs to the row, which
-    `kernel_checks` proves to be the only one that a row reads or writes. So the statements of a
-    row are the same, whether its elements lie in units or in memory. Rows that are in no whole unit,
+    neighbours. Within a row each of these arrays stands for its one element that belongs to the
+    row; `kernel_checks` proves that a row reads or writes no other one. So the statements of a row
+    are the same, whether its elements lie in a unit or in memory. Rows that are in no whole unit,
     and all rows where units are not aligned, are done one by one.
     """
 

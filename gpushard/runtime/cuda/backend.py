@@ -535,15 +535,15 @@ class CudaBackend:
         for stream, shapes in batches:
             handle, counts = self._queues[stream].handle, [math.prod(shape) for shape in shapes]
             kinds = [(shape, t) for t in results for shape in shapes]
-            together = THREADS * signature.each  # elements of a block of threads, or rows
+            share = THREADS * signature.each  # elements of a block of threads, or rows
             if length is not None:
-                power, n = power_of(length, operands[0]), len(counts)
-                together = THREADS >> power
-            grid = grid_of(-(-max(counts) // together), len(counts))
+                power = power_of(length, operands[0])
+                share = THREADS >> power
+            grid = grid_of(-(-max(counts) // share), len(counts))
             if grid is None:
                 return None
             if length is not None:
-                counts = [*[length] * n, *counts, *[power] * n]
+                counts = [*[length] * len(counts), *counts, *[power] * len(counts)]
             call = Calls(
                 driver, store, handle, kernel, signature, kinds, counts, grid, together=together
             )

@@ -1,18 +1,21 @@
 """Kernels of several functions, one after the other, on dense blocks of many devices. Pure.
 
 Elements are indices of loops. A thread has one of each loop that is in no way special: together
-these are a row. Or it has several rows that are neighbours in memory, and moves units of their
-elements (`units`), where no threads share a row and all that varies along the last loop is dense there.
- Along some loops the threads of a row go together, `width` of them, so that a block
-of threads has several rows that are short. Where functions reduce these, threads go along once for
-each function that needs what was reduced before, and compute again what they need: what they read
-comes from the cache then, and nothing but results is written. Loops that are within a thread are
-short; what is reduced over these is kept, in registers or next to them.
+these are a row. Where no threads share a row, and all that varies along the last loop is dense
+there, a thread has several rows instead, which are neighbours, and moves units of their elements
+(`units`).
+
+Along some loops the threads of a row go together, `width` of them, so that a block of threads has
+several rows that are short. Where functions reduce these, threads go along once for each function
+that needs what was reduced before, and compute again what they need: what they read comes from the
+cache then, and nothing but results is written. Loops that are within a thread are short; what is
+reduced over these is kept, in registers or next to them.
 
 Long rows that are gone along only once are cut into parts, for a block of threads each. What these
 have goes to memory, and the block that is the last to come there goes on with all of it.
 
-A row's threads add up what is `width` elements apart, and then meet in pairs: so results depend on the length of a row alone, not on timing nor on how an array is split.
+A row's threads add up what is `width` elements apart, and then meet in pairs: so results depend on
+the length of a row alone, not on timing nor on how an array is split.
 
 What a thread does is a tree of statements (`kernel_tree`), which `kernel_checks` proves right
 before it becomes text.
@@ -415,11 +418,10 @@ def source(
 
 
 def _meeting(way: Threads) -> dict[str, int]:
-    """Say how the threads of a row meet: a pair is always half of those that are left apart.
+    """Say how the threads of a row meet: the two of a pair are always half of what is left apart.
 
-    256 threads    in shared memory those of 8 warps, `apart` by 32, then 32 within a warp
-    32 and fewer   within a warp
-    8, across      in shared memory, `apart` by the 32 rows of the block
+    Up to 32 threads meet within a warp. Of 256 those of 8 warps meet in shared memory first, which
+    are `apart` by 32. Threads across rows are `apart` by the rows of a block of threads.
     """
     among, apart, within = 1, 1, way.width
     if way.across:
