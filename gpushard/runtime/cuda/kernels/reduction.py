@@ -27,8 +27,8 @@ MOST_ELEMENTS = 1 << 14
 
 LEAST_ELEMENTS = 32  # shorter ones would leave most of a block idle, likewise
 LENGTHS = 3
-"""What a kernel is given for each call: the length of rows, how many rows there are, and which power
-of 2 is the number of a row's threads."""
+"""What a kernel is given for each call: the length of rows, how many rows there are, and which
+power of 2 is the number of a row's threads."""
 
 LANES = 32
 """Threads of a warp."""

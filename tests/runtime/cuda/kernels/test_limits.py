@@ -114,6 +114,17 @@ def test_elementwise_kernels_count_elements(
     assert driver.grids == [(-(-max(counts) // (16 * THREADS)), len(counts))]
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_results_are_together_if_they_are_to_be(driver: Texts, together: bool) -> None:
+    device = gs.devices()[0]
+    runtime: Any = device.runtime
+    batches = [(device.stream, [(5,), (7,)])]
+    (made,) = runtime.backend.calls(
+        np.negative, (BYTE,), (), (BYTE,), batches, (), together=together
+    )
+    assert (made._offsets is not None) == together
+
+
 @pytest.mark.parametrize("operands", range(1, 10))
 @pytest.mark.parametrize("count", [1, 8, 32, MOST_CALLS])
 def test_arguments_of_elementwise_kernels_are_within_4_kib(
