@@ -442,7 +442,7 @@ def cases() -> Iterator[Case]:
     yield _broadcast("e")
     yield _fused("softmax of rows of 1024", _softmax, [_ones("f", 4096, 1024)], passes=3)
     yield _fused("softmax of rows of 128", _softmax, [_ones("f", 32768, 128)], passes=3)
-    yield _fused("transpose", lambda x: x.T * 2 + 1, [_ones("f", 4096, 4096)], lines=33)
+    yield _fused("transpose", lambda x: x.T * 2 + 1, [_ones("f", 4096, 4096)], lines=12)
     yield _fused("stencil", _stencil, [_ones("f", 4096, 4096)], lines=6)
     points = _ones("f", 1 << 17, 16), _ones("f", 32, 16)
     yield _fused("argmin of k-means", _nearest, points, lines=16, loaded=points[0].nbytes * 32)

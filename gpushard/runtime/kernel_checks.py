@@ -27,9 +27,9 @@ Where a thread does several rows as `Units`, what is moved so has one element fo
 row writes all results that are.
 
 Loops do not tell the rest, so tests compare results: what the text of an operation computes,
-and the order of its operands; where the elements of an array lie; whether `Along`, `EachPart` and
-`Units` reach every element once; the barriers and fences in the functions that bring threads
-together; whether a launch has threads for all rows, and memory for all parts.
+and the order of its operands; where the elements of an array lie; whether `Along`, `EachPart`,
+`Units` and `Patch` reach every element once; the barriers and fences in the functions that bring
+threads together; whether a launch has threads for all rows, and memory for all parts.
 """
 
 from __future__ import annotations
@@ -243,6 +243,10 @@ class _Checker:
                 if isinstance(statement, Along):
                     whole = not any(isinstance(x, LastBlock) for x in path)
                     self._require(whole, "the last block has its own part of a row only")
+                if isinstance(statement, Rows) and statement.patch is not None:
+                    loops = {*statement.loops[:-1]}
+                    alone = not statement.again and statement.patch.across in loops
+                    self._require(alone, "a patch has other loops, or threads that share rows")
                 if isinstance(statement, Rows) and statement.units is not None:
                     self._check_units(statement, statement.units)
                 inside = self._loops_inside(statement, halves)

@@ -544,8 +544,44 @@ class Units:
 
 
 @dataclasses.dataclass(frozen=True)
+class Patch:
+    """How rows are dealt out where some array is dense along another loop than others are.
+
+    A block of threads has a patch of both loops, and each warp 8 by 4 rows of it. So what a warp
+    reads or writes of any of the arrays lies in 8 runs at most, not in 32.
+    """
+
+    across: int  # the other loop
+    sides: tuple[int, int]  # rows of a patch along the other loop, and along the last one
+
+    def lines(self, loops: Sequence[int]) -> list[str]:
+        """Write the indices of a thread's row in CUDA C."""
+        warps = self.sides[0] // 4  # of a patch, along the other loop
+        inside = {
+            self.across: f"threadIdx.x / 8 % 4 + threadIdx.x / 32 % {warps} * 4",
+            loops[-1]: f"threadIdx.x % 8 + threadIdx.x / {32 * warps} * 8",
+        }
+        sides = dict(zip((self.across, loops[-1]), self.sides, strict=True))
+        lines = ["Index rest_patch = piece;"]
+        for loop in reversed(loops):
+            side, at = sides.get(loop, 1), "rest_patch"
+            if loop != loops[0]:
+                lines.append(f"const Index all{loop}_patches = (n{loop} + {side - 1}) / {side};")
+                at = f"rest_patch % all{loop}_patches"
+            more = f" * {side} + ({inside[loop]})" if loop in inside else ""
+            lines.append(f"const Index {index(loop)} = {at}{more};")
+            if loop != loops[0]:
+                lines.append(f"rest_patch /= all{loop}_patches;")
+        beyond = " || ".join(f"{index(loop)} >= n{loop}" for loop in loops)
+        return [*lines, f"if ({beyond}) return;"]
+
+
+@dataclasses.dataclass(frozen=True)
 class Rows:
-    """Give each thread one row: one index of some loops. Or several, with `units`."""
+    """Give each thread one row: one index of some loops. Or several, with `units`.
+
+    Threads have rows in order, but for those of a `patch`.
+    """
 
     loops: tuple[int, ...]  # the slowest first
     # Which of `SPARE`, `ROW_THREADS` and `PARTS` there are: these threads do the same row. Without
@@ -553,11 +589,14 @@ class Rows:
     again: tuple[str, ...]
     body: tuple[Statement, ...]
     units: Units | None = None
+    patch: Patch | None = None
 
     def lines(self) -> list[str]:
         """Write it in CUDA C."""
         if self.units is not None:
             return self.units.lines(self.loops, lines_of(self.body))
+        if self.patch is not None:
+            return [*self.patch.lines(self.loops), *lines_of(self.body)]
         head = [] if SPARE in self.again else ["if (!there) return;"]
         return [*head, *_indices("row", self.loops), *lines_of(self.body)]
 

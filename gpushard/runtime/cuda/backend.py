@@ -606,7 +606,7 @@ class CudaBackend:
                 for shape in shapes
             ]
             rows = [way.rows_of(lengths) for lengths in calls]
-            pieces = max(1, -(-max(rows) // way.together))
+            pieces = max(1, *[way.blocks_of(lengths) for lengths in calls])
             grid = grid_of(pieces * function.parts, len(calls))
             cleared = 4 * pieces * len(calls) if function.parts > 1 else 0
             if grid is None or cleared > rows[0] * COUNTERS * results[-1].itemsize:

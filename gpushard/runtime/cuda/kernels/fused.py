@@ -56,6 +56,7 @@ from gpushard.runtime.kernel_tree import (
     LastBlock,
     Let,
     Meet,
+    Patch,
     Point,
     Register,
     Rows,
@@ -78,6 +79,9 @@ MOST_LOCAL = 64 << 10
 
 CUDA reserves them for as many threads as a GPU can run at once: on an H100 270,000, so 17 GB.
 """
+
+SIDE = 16
+"""Shorter loops have no patches, of whose threads too many would have nothing to do."""
 
 MOST_STATEMENTS = 64
 """Operations of all rows that a thread moves together: each is a statement of its own."""
@@ -184,12 +188,14 @@ extern "C" __global__ void fused(const __grid_constant__ Batch batch) {
   %(counts)s
   const Index rows = %(rows)s, length = %(length)s;
   const unsigned int parts = %(parts)d, part = blockIdx.x %% parts, piece = blockIdx.x / parts;
-  const Index first = piece * Index(%(together)d);
-  if (first >= rows) return;
   %(own)s
   %(body)s
 }
 """
+
+_FIRST = """const Index first = piece * Index(%(together)d);
+  if (first >= rows) return;"""
+"""Which rows a block of threads has, where these come in order."""
 
 _OWN = """
   const unsigned int lane = threadIdx.x %(split)s %(lanes)d;
@@ -225,11 +231,25 @@ class Threads:
     across: bool  # whether neighbours in memory are of different rows
     width: int  # threads of a row
     each: int = 1  # rows of a thread, if it has rows for itself
+    patched: int | None = None  # a loop that shares patches with the last one
 
     @property
     def together(self) -> int:
         """Rows of a block of threads."""
         return THREADS // self.width * self.each
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """Rows of a patch along the loop `patched` and along the last one."""
+        first = 4 * min(2, THREADS // LANES)
+        return first, THREADS // first
+
+    def blocks_of(self, lengths: Shape) -> int:
+        """Return how many blocks of threads there are for all rows."""
+        if self.patched is None:
+            return -(-self.rows_of(lengths) // self.together)
+        sides = dict(zip((self.patched, self.rows[-1]), self.sides, strict=True))
+        return math.prod([-(-lengths[loop] // sides.get(loop, 1)) for loop in self.rows])
 
     def rows_of(self, lengths: Shape) -> int:
         """Return how many rows there are, from the lengths of the loops."""
@@ -261,7 +281,19 @@ def threads(fused: Fused, lengths: Sequence[Shape]) -> Threads:
     each = 1
     if rows and not along and not within and fused.parts == 1:
         each = _each(fused, rows, lengths)
+        if each == 1 and THREADS % LANES == 0:
+            return Threads(rows, along, across, width, 1, _patched(fused, rows, lengths))
     return Threads(rows, along, across, width, each)
+
+
+def _patched(fused: Fused, rows: tuple[int, ...], lengths: Sequence[Shape]) -> int | None:
+    """Return the loop along which some array is dense that varies along the last one, too."""
+    for dims in [*[x.dims for x in fused.loads], *[x.dims for x in fused.results]]:
+        loops = [loop for loop in dims if loop is not None]
+        if rows[-1] in loops and loops[-1] in rows[:-1]:
+            long = all(own[n] >= SIDE for own in lengths for n in (loops[-1], rows[-1]))
+            return loops[-1] if long else None
+    return None
 
 
 def _each(fused: Fused, rows: tuple[int, ...], lengths: Sequence[Shape]) -> int:
@@ -389,11 +421,13 @@ def source(
     counts += [f"const Divisor by{n}({places[n]});" for n in (*way.rows[1:], *way.along[1:])]
     preambles = dict.fromkeys(x.preamble for x in statements if x is not None)
     step = THREADS // way.width
-    own = _OWN % {
-        "split": "/" if way.across else "%",
-        "other": "%" if way.across else "/",
-        "lanes": step if way.across else way.width,
-    }
+    own = "" if way.patched is not None else _FIRST % {"together": way.together}
+    if way.each == 1 and way.patched is None:
+        own += _OWN % {
+            "split": "/" if way.across else "%",
+            "other": "%" if way.across else "/",
+            "lanes": step if way.across else way.width,
+        }
     text = _SOURCE % {
         "arrays": signature.arrays,
         "calls": signature.calls,
@@ -403,10 +437,9 @@ def source(
         "units": units.SOURCE if way.each > 1 else "",
         "divisor": division.WIDE if signature.wide else division.NARROW,
         "threads": THREADS,
-        "own": own.strip() if way.each == 1 else "",
+        "own": own,
         "shuffles": SHUFFLES,
         **_meeting(way),
-        "together": way.together,
         "parts": fused.parts,
         "index": index_type(signature.wide),
         "counts": "\n  ".join(counts),
@@ -484,7 +517,10 @@ class _Writer:
             body = self._pass(level, body)
         again = [SPARE, ROW_THREADS] if self._way.along else []
         again += [PARTS] if self._fused.parts > 1 else []
-        rows = Rows(self._way.rows, tuple(again), tuple(body), self._units())
+        patch = None
+        if self._way.patched is not None:
+            patch = Patch(self._way.patched, self._way.sides)
+        rows = Rows(self._way.rows, tuple(again), tuple(body), self._units(), patch)
         values = {f"from{n}": n for n in range(len(self._loads))}
         results = {}
         for n, result in enumerate(self._fused.results):
