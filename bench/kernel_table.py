@@ -13,7 +13,8 @@ at 1.7 GHz with a memory of 4.8 TB/s and a latency of 0.6 us. It is the least of
   Counted are those of a thread on the shortest way through the kernel that passes its widest load
   and store. What stands in a loop with these is counted as often as a thread loads so many bytes.
 - "lines": the first cache serves one line of 128 bytes in a cycle. Where the threads of a warp read
-  along another dim than they write, a load touches one line for each of them.
+  along another dim than they write, they touch several: how many was found by hand, from how rows
+  are dealt out to threads.
 """
 
 from __future__ import annotations

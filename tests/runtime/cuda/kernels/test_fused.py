@@ -28,6 +28,7 @@ from gpushard.runtime.kernel_tree import (
     LastBlock,
     Let,
     Meet,
+    Patch,
     Point,
     Rows,
     Set,
@@ -233,6 +234,51 @@ def test_threads_have_units_where_all_arrays_have(load: FusedLoad, length: int, 
     sums = FusedOp(None, (0,), (byte,), byte, "sum", frozenset({0}), (1,))
     rows = dataclasses.replace(one, ops=(op, sums), along=frozenset({1}))
     assert fused.threads(rows, [(5, 32), (7, length)]).each == 1
+
+
+def test_patches_are_of_rows_that_threads_have_for_themselves() -> None:
+    program = in_units([WHOLE], (0, 1))
+    *before, rows = program.body
+    assert isinstance(rows, Rows)
+    for patch, again, right in (
+        (Patch(0, (8, 32)), (), True), (Patch(1, (8, 32)), (), False),
+        (Patch(2, (8, 32)), (), False), (Patch(0, (8, 32)), (SPARE,), False),
+    ):  # fmt: skip
+        other = dataclasses.replace(rows, units=None, patch=patch, again=again)
+        changed = dataclasses.replace(program, body=(*before, other))
+        if right:
+            check(changed)
+            continue
+        with pytest.raises(BrokenKernelError, match="a patch has other loops"):
+            check(changed)
+
+
+@pytest.mark.parametrize(
+    ("read", "written", "lengths", "loop"),
+    [((1, 0), (0, 1), (16, 16), 0), ((0, 1), (0, 1), (16, 16), None), ((1, 0), (0, 1), (15, 16), None),
+     ((1, 0), (0, 1), (16, 15), None), ((0,), (0, 1), (16, 16), None),
+     ((2, None, 1), (0, 1, 2), (16, 16, 16), 1), ((1, 0, 2), (0, 1, 2), (16, 16, 16), None)],
+)  # fmt: skip
+def test_threads_have_patches_where_an_array_is_dense_across_others(
+    read: tuple[int | None, ...],
+    written: tuple[int, ...],
+    lengths: tuple[int, ...],
+    loop: int | None,
+) -> None:
+    double, none = np.dtype(complex), (0,) * len(read)
+    op = FusedOp("copy", (0,), (double,), double, None, frozenset(written))
+    one = Fused(
+        tuple((n,) for n in written), frozenset(), 1, (), (FusedLoad(0, read, none, none),), (op,),
+        (FusedResult(1, written, written),),
+    )  # fmt: skip
+    way = fused.threads(one, [lengths, (64,) * len(lengths)])
+    assert way.patched == loop
+    sides = [1, 1, 1][: len(lengths)]
+    if loop is not None:
+        sides[loop], sides[-1] = way.sides
+    blocks = math.prod(-(-n // side) for n, side in zip(lengths, sides, strict=True))
+    assert way.blocks_of(lengths) == (blocks if loop is not None else -(-blocks // 256))
+    assert math.prod(way.sides) == 256
 
 
 SIZES = {"bool": 1, "int": 4, "float": 4, "long long": 8, "double": 8}
