@@ -255,8 +255,9 @@ def test_patches_are_of_rows_that_threads_have_for_themselves() -> None:
 
 @pytest.mark.parametrize(
     ("read", "written", "lengths", "loop"),
-    [((1, 0), (0, 1), (16, 16), 0), ((0, 1), (0, 1), (16, 16), None), ((1, 0), (0, 1), (15, 16), None),
-     ((1, 0), (0, 1), (16, 15), None), ((0,), (0, 1), (16, 16), None),
+    [((1, 0), (0, 1), (16, 16), 0), ((0, 1), (0, 1), (16, 16), None),
+     ((1, 0), (0, 1), (15, 16), None), ((1, 0), (0, 1), (16, 15), None),
+     ((0,), (0, 1), (16, 16), None),
      ((2, None, 1), (0, 1, 2), (16, 16, 16), 1), ((1, 0, 2), (0, 1, 2), (16, 16, 16), None)],
 )  # fmt: skip
 def test_threads_have_patches_where_an_array_is_dense_across_others(
