@@ -492,10 +492,11 @@ class Units:
     results: tuple[Array, ...]  # arrays that are stored so, with all loops of rows
 
     def begin(self, loops: Sequence[int]) -> list[str]:
-        """Write what has to hold so that all units are aligned and none is of two rows of rows."""
+        """Write what has to hold so that all units are aligned, and each lies in one dim.
+
+        A result has all loops, so the last one is as long as that dim of it.
+        """
         tests = [f"Unit<{x.type}, {self.count}>::begins_at({x.name})" for x in self.arrays]
-        if len(loops) > 1:
-            tests.append(f"n{loops[-1]} % {self.count} == 0")
         for array in self.arrays:
             (dim,) = [dim for dim in array.dims if dim.loop == loops[-1]]
             if any(other.loop is not None for other in array.dims if other is not dim):
