@@ -33,7 +33,7 @@ def test_a_kernel_is_no_worse_than_the_table_says(
 
 def test_more_instructions_make_it_worse(cases: dict[str, kernel_table.Case]) -> None:
     case = cases["elementwise float32"]
-    slow = case.text.replace("i >= count", "i >= count || i % (count / 7 + 1) == 9")
+    slow = case.text.replace("in0 + in1", "in0 + in1 / in0")
     assert slow != case.text
     kept = kernel_table.judged(case)
     worse = kernel_table.judged(dataclasses.replace(case, text=slow))
