@@ -31,7 +31,7 @@ REGISTERS = 65536
 _LINE = re.compile(r"^\s+/\*[0-9a-f]+\*/\s+(?:(@!?U?P\d) )?\s*(\S+)(.*);")
 _LABEL = re.compile(r"^(\.L_x_\d+):$")
 _TARGET = re.compile(r"\.L_x_\d+")
-_BYTES = {"U8": 1, "U16": 2, "32": 4, "64": 8, "128": 16}
+_BYTES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "32": 4, "64": 8, "128": 16}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +49,9 @@ class Instruction:
 
     label: str
     """What branches to it."""
+
+    operands: str = ""
+    """The registers, addresses and numbers behind the name."""
 
     @property
     def leaves(self) -> bool:
@@ -130,15 +133,7 @@ def read(source: str, architecture: str = "sm_90") -> list[Kernel]:
     Returns:
       Its functions that take entries as arguments: in these only the data are in global memory.
     """
-    nvcc, nvdisasm = tool("nvcc"), tool("nvdisasm")
-    assert nvcc and nvdisasm, "nvcc and nvdisasm must be on the path, or installed as wheels"
-    with tempfile.TemporaryDirectory() as folder:
-        cubin = Path(folder, "out.cubin")
-        options = ["-std=c++17", "-cubin", f"-arch={architecture}", "--resource-usage"]
-        command = [nvcc, *options, "-o", cubin, KERNELS / f"{source}.cu"]
-        usage = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-        command = [nvdisasm, "-c", cubin]
-        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    usage, text = disassembled(KERNELS / f"{source}.cu", f"-arch={architecture}")
     found = []
     for part in usage.split("Compiling entry function '")[1:]:
         name = part.split("'")[0]
@@ -147,6 +142,19 @@ def read(source: str, architecture: str = "sm_90") -> list[Kernel]:
             spills = int(re.findall(r"(\d+) bytes spill stores", part)[0])
             found.append(Kernel(name, registers, spills, tuple(variants(parse(text, name)))))
     return found
+
+
+def disassembled(source: Path, *options: str) -> tuple[str, str]:
+    """Compile a source, and return what the compiler says of resources, and the SASS."""
+    nvcc, nvdisasm = tool("nvcc"), tool("nvdisasm")
+    assert nvcc and nvdisasm, "nvcc and nvdisasm must be on the path, or installed as wheels"
+    with tempfile.TemporaryDirectory() as folder:
+        cubin = Path(folder, "out.cubin")
+        options = ("-std=c++17", "-cubin", "--resource-usage", *options)
+        command = [nvcc, *options, "-o", cubin, source]
+        usage = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+        command = [nvdisasm, "-c", cubin]
+        return usage, subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def parse(text: str, name: str) -> list[Instruction]:
@@ -158,7 +166,7 @@ def parse(text: str, name: str) -> list[Instruction]:
             names[match[1]] = label = label or match[1]
         elif match := _LINE.match(line):
             targets = tuple(_TARGET.findall(line))
-            found.append(Instruction(match[1] is not None, match[2], targets, label))
+            found.append(Instruction(match[1] is not None, match[2], targets, label, match[3]))
             label = ""
     return [
         dataclasses.replace(one, targets=tuple(names.get(t, t) for t in one.targets))

@@ -23,10 +23,13 @@ thread does the same for itself, until `Along` deals out the elements of a row. 
 - all threads of a block come to every `Meet`, and to the `LastBlock`. So these stand in no
   condition, and in no loop that some threads leave before others.
 
+Where a thread does several rows as `Units`, what is moved so has one element for each row, and a
+row writes all results that are.
+
 Loops do not tell the rest, so tests compare results: what the text of an operation computes,
-and the order of its operands; where the elements of an array lie; whether `Along` and `EachPart`
-reach every element once; the barriers and fences in the functions that bring threads together;
-whether a launch has threads for all rows, and memory for all parts.
+and the order of its operands; where the elements of an array lie; whether `Along`, `EachPart`,
+`Units` and `Patch` reach every element once; the barriers and fences in the functions that bring
+threads together; whether a launch has threads for all rows, and memory for all parts.
 """
 
 from __future__ import annotations
@@ -63,6 +66,7 @@ from gpushard.runtime.kernel_tree import (
     Set,
     Statement,
     Strips,
+    Units,
 )
 
 MOST_STACK = 64 << 10
@@ -239,6 +243,12 @@ class _Checker:
                 if isinstance(statement, Along):
                     whole = not any(isinstance(x, LastBlock) for x in path)
                     self._require(whole, "the last block has its own part of a row only")
+                if isinstance(statement, Rows) and statement.patch is not None:
+                    loops = {*statement.loops[:-1]}
+                    alone = not statement.again and statement.patch.across in loops
+                    self._require(alone, "a patch has other loops, or threads that share rows")
+                if isinstance(statement, Rows) and statement.units is not None:
+                    self._check_units(statement, statement.units)
                 inside = self._loops_inside(statement, halves)
                 yield from self._walk(statement.body, (*path, statement), inside, added)
 
@@ -350,6 +360,20 @@ class _Checker:
             self._require(not alone, f"{at.place} is done in the first turn of {alone} only")
         some = at.is_in(EachPart) and at.kind != "add"
         self._require(not some, f"{at.place} is done by as many threads as there are parts")
+
+    def _check_units(self, rows: Rows, units: Units) -> None:
+        """Check that each row has one element of what is moved in units, and writes it."""
+        self._require(not rows.again, "threads that do a row again have units of it")
+        last, every = rows.loops[-1], {*rows.loops}
+        for array in units.arrays:
+            loops = [dim.loop for dim in array.dims if dim.loop is not None]
+            own = loops.count(last) == 1 and every.issuperset(loops)
+            self._require(own, f"{array.name} has no unit of its own for some rows")
+            dense = own and str(array.stride([dim.loop for dim in array.dims].index(last))) == "1"
+            self._require(dense, f"{array.name} is not dense along {last}")
+        for array in units.results:
+            whole = every == {dim.loop for dim in array.dims if dim.loop is not None}
+            self._require(whole, f"units of {array.name} are stored more than once")
 
     def _check_together(self, path: Path, halves: Halves) -> None:
         """Check that all threads of a block come somewhere, equally often."""

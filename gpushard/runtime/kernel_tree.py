@@ -477,17 +477,127 @@ class Point:
 
 
 @dataclasses.dataclass(frozen=True)
+class Units:
+    """How a thread does several rows, which are neighbours along the last loop.
+
+    Elements of arrays that vary along that loop are loaded and stored as units of so many
+    neighbours. Within a row each of these arrays stands for its one element that belongs to the
+    row; `kernel_checks` proves that a row reads or writes no other one. So the statements of a row
+    are the same, whether its elements lie in a unit or in memory. Rows that are in no whole unit,
+    and all rows where units are not aligned, are done one by one.
+    """
+
+    count: int  # rows of a unit
+    loads: tuple[Array, ...]  # arrays that are loaded so; all have the loop as their dense dim
+    results: tuple[Array, ...]  # arrays that are stored so, with all loops of rows
+
+    def begin(self, loops: Sequence[int]) -> list[str]:
+        """Write what has to hold so that all units are aligned, and each lies in one dim.
+
+        A result has all loops, so the last one is as long as that dim of it.
+        """
+        tests = [f"Unit<{x.type}, {self.count}>::begins_at({x.name})" for x in self.arrays]
+        for array in self.arrays:
+            (dim,) = [dim for dim in array.dims if dim.loop == loops[-1]]
+            if any(other.loop is not None for other in array.dims if other is not dim):
+                tests.append(f"({dim.length}) % {self.count} == 0")
+        return list(dict.fromkeys(tests))
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """Return all arrays that are moved in units."""
+        return (*self.loads, *self.results)
+
+    def lines(self, loops: Sequence[int], body: Sequence[str]) -> list[str]:
+        """Write the rows of a thread in CUDA C."""
+        each, last = self.count, index(loops[-1])
+        tests = " && ".join(self.begin(loops))
+        return [
+            f"Index row = piece * Index(threads * {each}) + threadIdx.x;",
+            f"Index stop = (piece + Index(1)) * (threads * {each});",
+            f"if ({tests}) {{",
+            f"const Index start = (piece * Index(threads) + threadIdx.x) * {each};",
+            f"if (start + {each} <= rows) {{",
+            *_indices("start", loops),
+            *[f"Unit<{x.type}, {each}> unit_{x.name};" for x in self.arrays],
+            *[f"unit_{x.name}.load(&{element(x)});" for x in self.loads],
+            f"const Index ahead = {last};",
+            "#pragma unroll",
+            f"for (unsigned int k = 0; k < {each}; k++) {{",
+            *[f"const Held<{x.type}> {x.name} = {{unit_{x.name}.value[k]}};" for x in self.arrays],
+            f"const Index {last} = ahead + k;",
+            *body,
+            "}",
+            *[f"unit_{x.name}.store(&{element(x)});" for x in self.results],
+            "}",
+            # What no whole unit has is left to the block of threads that the next unit belongs to.
+            f"const Index whole = rows / {each} * {each};",
+            "row = whole + threadIdx.x;",
+            f"stop = whole / (threads * {each}) == piece ? rows : 0;",
+            "}",
+            "if (stop > rows) stop = rows;",
+            "#pragma unroll 1",
+            "for (; row < stop; row += threads) {",
+            *_indices("row", loops),
+            *body,
+            "}",
+        ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Patch:
+    """How rows are dealt out where some array is dense along another loop than others are.
+
+    A block of threads has a patch of both loops, and each warp 8 by 4 rows of it. So what a warp
+    reads or writes of any of the arrays lies in 8 runs at most, not in 32.
+    """
+
+    across: int  # the other loop
+    sides: tuple[int, int]  # rows of a patch along the other loop, and along the last one
+
+    def lines(self, loops: Sequence[int]) -> list[str]:
+        """Write the indices of a thread's row in CUDA C."""
+        warps = self.sides[0] // 4  # of a patch, along the other loop
+        inside = {
+            self.across: f"threadIdx.x / 8 % 4 + threadIdx.x / 32 % {warps} * 4",
+            loops[-1]: f"threadIdx.x % 8 + threadIdx.x / {32 * warps} * 8",
+        }
+        sides = dict(zip((self.across, loops[-1]), self.sides, strict=True))
+        lines = ["Index rest_patch = piece;"]
+        for loop in reversed(loops):
+            side, at = sides.get(loop, 1), "rest_patch"
+            if loop != loops[0]:
+                lines.append(f"const Index all{loop}_patches = (n{loop} + {side - 1}) / {side};")
+                at = f"rest_patch % all{loop}_patches"
+            more = f" * {side} + ({inside[loop]})" if loop in inside else ""
+            lines.append(f"const Index {index(loop)} = {at}{more};")
+            if loop != loops[0]:
+                lines.append(f"rest_patch /= all{loop}_patches;")
+        beyond = " || ".join(f"{index(loop)} >= n{loop}" for loop in loops)
+        return [*lines, f"if ({beyond}) return;"]
+
+
+@dataclasses.dataclass(frozen=True)
 class Rows:
-    """Give each thread one row: one index of some loops."""
+    """Give each thread one row: one index of some loops. Or several, with `units`.
+
+    Threads have rows in order, but for those of a `patch`.
+    """
 
     loops: tuple[int, ...]  # the slowest first
     # Which of `SPARE`, `ROW_THREADS` and `PARTS` there are: these threads do the same row. Without
     # `SPARE`, threads beyond the last row return.
     again: tuple[str, ...]
     body: tuple[Statement, ...]
+    units: Units | None = None
+    patch: Patch | None = None
 
     def lines(self) -> list[str]:
         """Write it in CUDA C."""
+        if self.units is not None:
+            return self.units.lines(self.loops, lines_of(self.body))
+        if self.patch is not None:
+            return [*self.patch.lines(self.loops), *lines_of(self.body)]
         head = [] if SPARE in self.again else ["if (!there) return;"]
         return [*head, *_indices("row", self.loops), *lines_of(self.body)]
 
@@ -546,9 +656,7 @@ def _indices(of: str, loops: Sequence[int]) -> list[str]:
     if len(loops) < 2:
         return [f"const Index {index(loop)} = {of};" for loop in loops]
     lines = [f"Index rest_{of} = {of};"]
-    for loop in loops[:0:-1]:
-        lines.append(f"const Index {index(loop)} = rest_{of} % n{loop};")
-        lines.append(f"rest_{of} /= n{loop};")
+    lines += [f"const Index {index(loop)} = by{loop}.take(rest_{of});" for loop in loops[:0:-1]]
     return [*lines, f"const Index {index(loops[0])} = rest_{of};"]
 
 

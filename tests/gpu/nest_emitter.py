@@ -61,6 +61,7 @@ def small_steps(case: Case, *owners: Any) -> Iterator[None]:
             (fused, "_WARP", (2, 4)[number // 2 % 2]),
             (fused, "_SHORT", (6, 1 << 14)[number // 3 % 2]),
             (fused, "_ACROSS", (2, 8)[number // 5 % 2]),
+            (fused, "SIDE", (2, 16)[number // 3 % 2]),
             (cuda_kernels, "_MOST_KEPT", (1, 2, 128)[number % 3]),
             (cuda_kernels, "_PART", (2, 7, 1 << 10)[number // 3 % 3]),
             (cuda_kernels, "_MOST_PARTS", (3, 128)[number // 2 % 2]),

@@ -50,10 +50,16 @@ from gpushard.runtime.cuda.graphs import Graphs, Launch, Replays
 from gpushard.runtime.cuda.kernels import fused
 from gpushard.runtime.cuda.kernels.batches import THREADS
 from gpushard.runtime.cuda.kernels.calls import Calls, Direct, Products
+from gpushard.runtime.cuda.kernels.division import counted
 from gpushard.runtime.cuda.kernels.elementwise import MOST_CALLS, Signature
 from gpushard.runtime.cuda.kernels.launches import Launches
 from gpushard.runtime.cuda.kernels.limits import MOST_ARGUMENT_BYTES, grid_of, is_wide
-from gpushard.runtime.cuda.kernels.reduction import LEAST_ELEMENTS, MOST_ELEMENTS
+from gpushard.runtime.cuda.kernels.reduction import (
+    LEAST_ELEMENTS,
+    LENGTHS,
+    MOST_ELEMENTS,
+    power_of,
+)
 from gpushard.runtime.cuda.loans import Loans
 from gpushard.runtime.cuda.memory.bounce import Bounce
 from gpushard.runtime.cuda.memory.slabs import Slabs
@@ -510,7 +516,8 @@ class CudaBackend:
                 return products
         sizes = [math.prod(shape) for _, shapes in batches for shape in shapes]
         wide = is_wide(max(sizes))
-        signature = Signature(tuple(operands), tuple(scalars), tuple(results), most, wide)
+        loops = LENGTHS if isinstance(function, Reducing) else 1
+        signature = Signature(tuple(operands), tuple(scalars), tuple(results), most, wide, loops)
         if signature.nbytes > MOST_ARGUMENT_BYTES:
             return None
         chip = self._queues[batches[0][0]].chip
@@ -528,11 +535,15 @@ class CudaBackend:
         for stream, shapes in batches:
             handle, counts = self._queues[stream].handle, [math.prod(shape) for shape in shapes]
             kinds = [(shape, t) for t in results for shape in shapes]
-            blocks_of_call = -(-max(counts) // THREADS) if length is None else max(counts)
-            grid = grid_of(blocks_of_call, len(counts))
+            share = THREADS * signature.each  # elements of a block of threads, or rows
+            if length is not None:
+                power = power_of(length, operands[0])
+                share = THREADS >> power
+            grid = grid_of(-(-max(counts) // share), len(counts))
             if grid is None:
                 return None
-            counts = counts if length is None else [length] * len(counts)
+            if length is not None:
+                counts = [*[length] * len(counts), *counts, *[power] * len(counts)]
             call = Calls(
                 driver, store, handle, kernel, signature, kinds, counts, grid, together=together
             )
@@ -595,12 +606,13 @@ class CudaBackend:
                 for shape in shapes
             ]
             rows = [way.rows_of(lengths) for lengths in calls]
-            pieces = max(1, -(-max(rows) * way.width // THREADS))
+            pieces = max(1, *[way.blocks_of(lengths) for lengths in calls])
             grid = grid_of(pieces * function.parts, len(calls))
             cleared = 4 * pieces * len(calls) if function.parts > 1 else 0
             if grid is None or cleared > rows[0] * COUNTERS * results[-1].itemsize:
                 return None
             counts = [n for loop in zip(*calls, strict=True) for n in loop]
+            counts = counts if wide else list(map(counted, counts))
             handle = self._queues[stream].handle
             call = Calls(
                 driver, store, handle, kernel, signature, kinds, counts, grid,

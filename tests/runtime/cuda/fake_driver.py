@@ -545,7 +545,7 @@ class FakeDriver:
             argument = array_at(place, (of.nbytes,), np.uint8).copy()
             at = argument[: 8 * of.arrays * calls].view(np.uint64).reshape(of.arrays, calls).T
             counts = argument[of.at_counts :][: 8 * calls].view(np.uint64).tolist()
-            assert max(counts) <= blocks * THREADS
+            assert max(counts) <= blocks * THREADS * of.each
             numbers = argument[of.at_scalars :]
             self._give(stream, lambda: self._compute(kernel, at.tolist(), counts, numbers))
 

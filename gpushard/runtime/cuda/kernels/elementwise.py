@@ -5,6 +5,7 @@ Pure; needs no GPU.
 A function of CuPy's finds out with every call what it is given, and where, and launches for one
 array. What calls of the same row have in common is known here from the start: of an argument only
 addresses change. What a kernel computes is CuPy's own statement in C++, so results are the same.
+A thread takes units of several elements (`units`) where all blocks begin at a multiple of theirs.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpushard.frozen import dataclass
+from gpushard.runtime.cuda.kernels import units
+from gpushard.runtime.cuda.kernels.batches import THREADS
 from gpushard.runtime.cuda.kernels.limits import index_type
 from gpushard.typing import Dtype
 
@@ -36,20 +39,44 @@ struct Batch {
   unsigned long long count[%(calls)d];
   alignas(16) unsigned char scalar[%(scalars)d][16];
 };
-
+%(units)s
 %(types)s
 %(preamble)s
+
+__device__ __forceinline__ void element(%(parameters)s) {
+  %(statement)s;
+}
 
 extern "C" __global__ void elementwise(const __grid_constant__ Batch batch) {
   typedef %(index)s Index;
   const unsigned int call = blockIdx.y, calls = gridDim.y;
   const Index count = batch.count[call];
+  const unsigned int each = %(each)d, threads = %(threads)d;
   %(pointers)s
-  const Index i = blockIdx.x * Index(blockDim.x) + threadIdx.x;
-  if (i >= count) return;
-  %(reads)s
-  %(statement)s;
-  %(writes)s
+  Index i = blockIdx.x * Index(threads * each) + threadIdx.x;
+  Index stop = (blockIdx.x + Index(1)) * (threads * each);
+  if (each > 1%(aligned)s) {
+    const Index first = (blockIdx.x * Index(threads) + threadIdx.x) * each;
+    if (first + each <= count) {
+      %(loads)s
+      #pragma unroll
+      for (unsigned int k = 0; k < each; k++) {
+        element(%(held)s);
+      }
+      %(stores)s
+    }
+    // What no whole unit has is left to the block of threads that the next unit belongs to.
+    const Index whole = count / each * each;
+    i = whole + threadIdx.x;
+    stop = whole / (threads * each) == blockIdx.x ? count : 0;
+  }
+  if (stop > count) stop = count;
+  #pragma unroll 1
+  for (; i < stop; i += threads) {
+    %(reads)s
+    element(%(named)s);
+    %(writes)s
+  }
 }
 """
 
@@ -69,6 +96,12 @@ class Signature:
     def arrays(self) -> int:
         """Blocks of a call."""
         return len(self.operands) - len(self.scalars) + len(self.results)
+
+    @property
+    def each(self) -> int:
+        """Elements that a thread takes of each block, where an elementwise kernel works on them."""
+        blocks = [x for n, x in enumerate(self.operands) if n not in self.scalars]
+        return units.elements_of((*blocks, *self.results))
 
     @property
     def at_counts(self) -> int:
@@ -121,37 +154,62 @@ def source(statement: Statement, signature: Signature) -> str:
     >>> single = np.dtype(np.float32)
     >>> statement = Statement("out0 = in0 + in1", "", (single, single), (single,))
     >>> text = source(statement, Signature((single, single), (1,), (single,), 8, False))
-    >>> "const in1_type in1(*(const float*)batch.scalar[0]);" in text
+    >>> "const in1_type number1(*(const float*)batch.scalar[0]);" in text
     True
     """
-    types, pointers, reads, writes = [], [], [], []
+    types, pointers, parameters, aligned = list[str](), list[str](), list[str](), list[str]()
+    loads, held, stores = list[str](), list[str](), list[str]()
+    reads, named, writes = list[str](), list[str](), list[str]()
     at = 0
     for n, (own, given) in enumerate(zip(statement.operands, signature.operands, strict=True)):
+        name = cuda_name(given)
         types.append(f"typedef {cuda_name(own)} in{n}_type;")
+        parameters.append(f"const in{n}_type in{n}")
         if n in signature.scalars:
-            place = f"*(const {cuda_name(given)}*)batch.scalar[{signature.scalars.index(n)}]"
-        else:
-            pointers.append(
-                f"auto* const from{n} = (const {cuda_name(given)}*)batch.at[{at} * calls + call];"
-            )
-            place, at = f"from{n}[i]", at + 1
-        reads.append(f"const in{n}_type in{n}({place});")
+            number = f"*(const {name}*)batch.scalar[{signature.scalars.index(n)}]"
+            pointers.append(f"const in{n}_type number{n}({number});")
+            held.append(f"number{n}")
+            named.append(f"number{n}")
+            continue
+        place = f"batch.at[{at} * calls + call]"
+        pointers.append(f"auto* const from{n} = (const {name}*){place};")
+        aligned.append(f"Unit<{name}, each>::begins_at(from{n})")
+        loads.append(f"Unit<{name}, each> unit{n}; unit{n}.load(from{n} + first);")
+        held.append(f"in{n}_type(unit{n}.value[k])")
+        reads.append(f"const {name} given{n} = from{n}[i];")
+        named.append(f"in{n}_type(given{n})")
+        at += 1
     for n, own in enumerate(statement.results):
         types.append(f"typedef {cuda_name(own)} out{n}_type;")
+        parameters.append(f"out{n}_type& out{n}")
         pointers.append(f"auto* const to{n} = (out{n}_type*)batch.at[{at + n} * calls + call];")
+        aligned.append(f"Unit<out{n}_type, each>::begins_at(to{n})")
+        loads.append(f"Unit<out{n}_type, each> made{n};")
+        held.append(f"made{n}.value[k]")
+        stores.append(f"made{n}.store(to{n} + first);")
         reads.append(f"out{n}_type out{n};")
+        named.append(f"out{n}")
         writes.append(f"to{n}[i] = out{n};")
     text = _SOURCE % {
         "calls": signature.calls,
         "arrays": signature.arrays,
         "scalars": max(1, len(signature.scalars)),
+        "units": units.SOURCE,
         "types": "\n".join(types),
         "preamble": statement.preamble,
         "index": index_type(signature.wide),
+        "each": signature.each,
+        "threads": THREADS,
+        "parameters": ", ".join(parameters),
         "pointers": "\n  ".join(pointers),
-        "reads": "\n  ".join(reads),
+        "aligned": "".join(f" &&\n      {test}" for test in aligned),
+        "loads": "\n      ".join(loads),
+        "held": ", ".join(held),
+        "stores": "\n      ".join(stores),
+        "reads": "\n    ".join(reads),
         "statement": statement.text,
-        "writes": "\n  ".join(writes),
+        "named": ", ".join(named),
+        "writes": "\n    ".join(writes),
     }
     return with_headers(text)
 

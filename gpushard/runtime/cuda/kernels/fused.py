@@ -1,17 +1,21 @@
 """Kernels of several functions, one after the other, on dense blocks of many devices. Pure.
 
 Elements are indices of loops. A thread has one of each loop that is in no way special: together
-these are a row. Along some loops the threads of a row go together, `width` of them, so that a block
-of threads has several rows that are short. Where functions reduce these, threads go along once for
-each function that needs what was reduced before, and compute again what they need: what they read
-comes from the cache then, and nothing but results is written. Loops that are within a thread are
-short; what is reduced over these is kept, in registers or next to them.
+these are a row. Where no threads share a row, and all that varies along the last loop is dense
+there, a thread has several rows instead, which are neighbours, and moves units of their elements
+(`units`).
+
+Along some loops the threads of a row go together, `width` of them, so that a block of threads has
+several rows that are short. Where functions reduce these, threads go along once for each function
+that needs what was reduced before, and compute again what they need: what they read comes from the
+cache then, and nothing but results is written. Loops that are within a thread are short; what is
+reduced over these is kept, in registers or next to them.
 
 Long rows that are gone along only once are cut into parts, for a block of threads each. What these
 have goes to memory, and the block that is the last to come there goes on with all of it.
 
-A row's threads add up what is `width` elements apart, and then meet in pairs, as in `reduction`: so
-results depend on the length of a row alone, not on timing nor on how an array is split.
+A row's threads add up what is `width` elements apart, and then meet in pairs: so results depend on
+the length of a row alone, not on timing nor on how an array is split.
 
 What a thread does is a tree of statements (`kernel_tree`), which `kernel_checks` proves right
 before it becomes text.
@@ -27,11 +31,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from gpushard.runtime.backend import COUNTERS, Fused, FusedLoad, FusedOp, FusedResult
-from gpushard.runtime.cuda.kernels import elementwise
+from gpushard.runtime.cuda.kernels import division, elementwise, units
 from gpushard.runtime.cuda.kernels.batches import THREADS
 from gpushard.runtime.cuda.kernels.elementwise import Signature, cuda_name, is_known, with_headers
 from gpushard.runtime.cuda.kernels.limits import index_type
-from gpushard.runtime.cuda.kernels.reduction import MOST_ELEMENTS
+from gpushard.runtime.cuda.kernels.reduction import LANES, MOST_ELEMENTS, SHUFFLES
+from gpushard.runtime.cuda.kernels.units import elements_of
 from gpushard.runtime.kernel_checks import Program, Task, check
 from gpushard.runtime.kernel_tree import (
     PARTS,
@@ -51,12 +56,14 @@ from gpushard.runtime.kernel_tree import (
     LastBlock,
     Let,
     Meet,
+    Patch,
     Point,
     Register,
     Rows,
     Set,
     Statement,
     Step,
+    Units,
     around,
     element,
     index,
@@ -73,6 +80,12 @@ MOST_LOCAL = 64 << 10
 CUDA reserves them for as many threads as a GPU can run at once: on an H100 270,000, so 17 GB.
 """
 
+SIDE = 16
+"""Shorter loops have no patches, of whose threads too many would have nothing to do."""
+
+MOST_STATEMENTS = 64
+"""Operations of all rows that a thread moves together: each is a statement of its own."""
+
 _WARP = 32
 _SHORT = 8 * _WARP  # elements of a row from which on a whole block of threads has work with it
 _ACROSS = 8  # threads of a row whose neighbours in memory are of other rows
@@ -84,7 +97,17 @@ struct Batch {
   alignas(16) unsigned char scalar[%(scalars)d][16];
 };
 
+%(units)s
+%(divisor)s
 %(preamble)s
+
+// The element of a row, in the place of an array.
+template <class T>
+struct Held {
+  T& value;
+  template <class Index>
+  __device__ T& operator[](Index) const { return value; }
+};
 
 const unsigned int kNowhere = 0xffffffff;
 
@@ -103,20 +126,28 @@ __device__ Position<T> nearer(Position<T> a, Position<T> b) {
   return (least ? a.value < b.value : b.value < a.value) ? a : b;
 }
 
+%(shuffles)s
 template <class W, class Combine>
 __device__ W brought_together(unsigned char* shared, W a, Combine combine) {
-  W* const parts = (W*)shared;
-  const unsigned int lane = threadIdx.x %(split)s %(lanes)d, step = %(step)d;
-  __syncthreads();
-  parts[threadIdx.x] = a;
-  for (unsigned int half = %(width)d / 2; half > 0; half /= 2) {
+  const unsigned int among = %(among)d, apart = %(apart)d, within = %(within)d;
+  if (among > 1) {
+    W* const parts = (W*)shared;
     __syncthreads();
-    if (lane < half) {
-      parts[threadIdx.x] = combine(parts[threadIdx.x], parts[threadIdx.x + half * step]);
+    parts[threadIdx.x] = a;
+    __syncthreads();
+    W part[among];
+    #pragma unroll
+    for (unsigned int n = 0; n < among; n++) part[n] = parts[threadIdx.x %% apart + n * apart];
+    #pragma unroll
+    for (unsigned int half = among / 2; half > 0; half /= 2) {
+      #pragma unroll
+      for (unsigned int n = 0; n < half; n++) part[n] = combine(part[n], part[n + half]);
     }
+    a = part[0];
   }
-  __syncthreads();
-  return parts[threadIdx.x - lane * step];
+  #pragma unroll
+  for (unsigned int half = within / 2; half > 0; half /= 2) a = combine(a, of_later(a, half));
+  return within > 1 ? of_first(a, within) : a;
 }
 
 struct Slot {
@@ -153,19 +184,26 @@ __device__ bool is_last(unsigned int* count, unsigned int parts) {
 extern "C" __global__ void fused(const __grid_constant__ Batch batch) {
   alignas(16) __shared__ unsigned char shared[%(shared)d];
   typedef %(index)s Index;
-  const unsigned int call = blockIdx.y, calls = gridDim.y;
-  const unsigned int lane = threadIdx.x %(split)s %(lanes)d;
+  const unsigned int call = blockIdx.y, calls = gridDim.y, threads = %(threads)d;
   %(counts)s
   const Index rows = %(rows)s, length = %(length)s;
   const unsigned int parts = %(parts)d, part = blockIdx.x %% parts, piece = blockIdx.x / parts;
-  const Index first = piece * Index(%(together)d);
-  if (first >= rows) return;
-  const Index own = first + threadIdx.x %(other)s %(lanes)d;
-  const bool there = own < rows;
-  const Index row = there ? own : rows - 1;  // all threads come to where they meet
+  %(own)s
   %(body)s
 }
 """
+
+_FIRST = """const Index first = piece * Index(%(together)d);
+  if (first >= rows) return;"""
+"""Which rows a block of threads has, where these come in order."""
+
+_OWN = """
+  const unsigned int lane = threadIdx.x %(split)s %(lanes)d;
+  const Index own = first + threadIdx.x %(other)s %(lanes)d;
+  const bool there = own < rows;
+  const Index row = there ? own : rows - 1;  // all threads come to where they meet
+"""
+"""Which row a thread has, where that is one."""
 
 _REDUCTIONS: dict[str, tuple[str, str, str]] = {
     "sum": ("W(x)", "W(a + b)", "W(0)"),
@@ -192,6 +230,26 @@ class Threads:
     along: tuple[int, ...]  # those that the threads of a row go along
     across: bool  # whether neighbours in memory are of different rows
     width: int  # threads of a row
+    each: int = 1  # rows of a thread, if it has rows for itself
+    patched: int | None = None  # a loop that shares patches with the last one
+
+    @property
+    def together(self) -> int:
+        """Rows of a block of threads."""
+        return THREADS // self.width * self.each
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """Rows of a patch along the loop `patched` and along the last one."""
+        first = 4 * min(2, THREADS // LANES)
+        return first, THREADS // first
+
+    def blocks_of(self, lengths: Shape) -> int:
+        """Return how many blocks of threads there are for all rows."""
+        if self.patched is None:
+            return -(-self.rows_of(lengths) // self.together)
+        sides = dict(zip((self.patched, self.rows[-1]), self.sides, strict=True))
+        return math.prod([-(-lengths[loop] // sides.get(loop, 1)) for loop in self.rows])
 
     def rows_of(self, lengths: Shape) -> int:
         """Return how many rows there are, from the lengths of the loops."""
@@ -220,7 +278,46 @@ def threads(fused: Fused, lengths: Sequence[Shape]) -> Threads:
         width = min(_ACROSS, _power(longest))
     elif along:
         width = min(_WARP, _power(longest)) if longest < _SHORT else THREADS
-    return Threads(rows, along, across, width)
+    each = 1
+    if rows and not along and not within and fused.parts == 1:
+        each = _each(fused, rows, lengths)
+        if each == 1 and THREADS % LANES == 0:
+            return Threads(rows, along, across, width, 1, _patched(fused, rows, lengths))
+    return Threads(rows, along, across, width, each)
+
+
+def _patched(fused: Fused, rows: tuple[int, ...], lengths: Sequence[Shape]) -> int | None:
+    """Return the loop along which some array is dense that varies along the last one, too."""
+    for dims in [*[x.dims for x in fused.loads], *[x.dims for x in fused.results]]:
+        loops = [loop for loop in dims if loop is not None]
+        if rows[-1] in loops and loops[-1] in rows[:-1]:
+            long = all(own[n] >= SIDE for own in lengths for n in (loops[-1], rows[-1]))
+            return loops[-1] if long else None
+    return None
+
+
+def _each(fused: Fused, rows: tuple[int, ...], lengths: Sequence[Shape]) -> int:
+    """Return how many rows a thread does, so that it moves units.
+
+    It is one where some array that varies along the last loop has no units, and where a unit would
+    be of two rows of rows.
+    """
+    types = {dtype for op in fused.ops for dtype in (*op.types, op.dtype)}
+    each = elements_of(types, MOST_STATEMENTS // max(1, len(fused.ops)))
+    last, every = rows[-1], set(rows)
+    arrays = [(x.dims, x.starts, x.more, every) for x in fused.loads]
+    for result in fused.results:
+        none = (0,) * len(result.dims)
+        arrays.append((result.dims, none, none, {n for n in result.dims if n is not None}))
+    for dims, starts, more, loops in arrays:
+        if last not in dims:
+            continue
+        at = dims.index(last)
+        behind = [*zip(dims[at + 1 :], more[at + 1 :], strict=True)]
+        if any(x != (None, 0) for x in behind) or starts[at] % each or loops != every:
+            return 1
+    whole = len(rows) == 1 or all(own[last] % each == 0 for own in lengths)
+    return each if whole else 1
 
 
 def largest_index(fused: Fused, way: Threads, lengths: Shape) -> int:
@@ -316,26 +413,34 @@ def source(
         return None
     check(tree)
     known = dict(fused.within)
+    places = [f"batch.count[{n} * calls + call]" for n in range(len(fused.loops))]
     counts = [
-        f"const Index n{n} = {known.get(n, f'batch.count[{n} * calls + call]')};"
-        for n in range(len(fused.loops))
+        f"const Index n{n} = {known.get(n, place if signature.wide else f'(Index){place}')};"
+        for n, place in enumerate(places)
     ]
+    counts += [f"const Divisor by{n}({places[n]});" for n in (*way.rows[1:], *way.along[1:])]
     preambles = dict.fromkeys(x.preamble for x in statements if x is not None)
-    together = THREADS // way.width
+    step = THREADS // way.width
+    own = "" if way.patched is not None else _FIRST % {"together": way.together}
+    if way.each == 1 and way.patched is None:
+        own += _OWN % {
+            "split": "/" if way.across else "%",
+            "other": "%" if way.across else "/",
+            "lanes": step if way.across else way.width,
+        }
     text = _SOURCE % {
         "arrays": signature.arrays,
         "calls": signature.calls,
         "loops": signature.loops,
         "scalars": max(1, len(signature.scalars)),
         "preamble": "\n".join(preambles),
-        "width": way.width,
-        "split": "/" if way.across else "%",
-        "other": "%" if way.across else "/",
-        "lanes": together if way.across else way.width,
-        "step": together if way.across else 1,
-        "together": together,
+        "units": units.SOURCE if way.each > 1 else "",
+        "divisor": division.WIDE if signature.wide else division.NARROW,
+        "threads": THREADS,
+        "own": own,
+        "shuffles": SHUFFLES,
+        **_meeting(way),
         "parts": fused.parts,
-        "shared": 16 * THREADS if way.along else 16,
         "index": index_type(signature.wide),
         "counts": "\n  ".join(counts),
         "rows": _lengths(way.rows),
@@ -343,6 +448,21 @@ def source(
         "body": "\n  ".join(lines_of(tree.body)),
     }
     return with_headers(text)
+
+
+def _meeting(way: Threads) -> dict[str, int]:
+    """Say how the threads of a row meet: the two of a pair are always half of what is left apart.
+
+    Up to 32 threads meet within a warp. Of 256 those of 8 warps meet in shared memory first, which
+    are `apart` by 32. Threads across rows are `apart` by the rows of a block of threads.
+    """
+    among, apart, within = 1, 1, way.width
+    if way.across:
+        among, apart, within = way.width, THREADS // way.width, 1
+    elif way.width > LANES:
+        among, apart, within = way.width // LANES, LANES, LANES
+    shared = 16 * THREADS if among > 1 else 16
+    return {"among": among, "apart": apart, "within": within, "shared": shared}
 
 
 @dataclasses.dataclass
@@ -397,7 +517,10 @@ class _Writer:
             body = self._pass(level, body)
         again = [SPARE, ROW_THREADS] if self._way.along else []
         again += [PARTS] if self._fused.parts > 1 else []
-        rows = Rows(self._way.rows, tuple(again), tuple(body))
+        patch = None
+        if self._way.patched is not None:
+            patch = Patch(self._way.patched, self._way.sides)
+        rows = Rows(self._way.rows, tuple(again), tuple(body), self._units(), patch)
         values = {f"from{n}": n for n in range(len(self._loads))}
         results = {}
         for n, result in enumerate(self._fused.results):
@@ -410,6 +533,17 @@ class _Writer:
             {place: self._task(place) for place in self._ops},
             results, None, (), values, (*self._parameters(), rows), MOST_LOCAL, rows=True,
         )  # fmt: skip
+
+    def _units(self) -> Units | None:
+        """Return how threads do several rows, if they do."""
+        if self._way.each == 1:
+            return None
+        last = self._way.rows[-1]
+        loads, results = (
+            tuple([x for x in arrays if any(dim.loop == last for dim in x.dims)])
+            for arrays in (self._loads, self._results)
+        )
+        return Units(self._way.each, loads, results)
 
     def _task(self, place: int) -> Task:
         """Say over which loops an operation runs: each row does it again, if not all along it."""

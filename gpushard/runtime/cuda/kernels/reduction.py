@@ -1,76 +1,179 @@
 """Reductions of dense rows as kernels of one launch, for the blocks of many devices. Pure.
 
-CuPy's own find out with every call what they are given, as its elementwise functions do. Here a
-block of threads reduces a row: each thread adds up every 256th element, and then all of them are
-brought together in pairs. So an element takes part in as few roundings as there are to a thread,
-and the order does not depend on timing.
+CuPy's own find out with every call what they are given, as its elementwise functions do. Here the
+threads of a row go along it together, a unit of 16 bytes each (`units`): up to 32 of them, or a
+block of threads for a row that has work for all. Within a unit elements come together in pairs. A
+thread adds up its units, and then threads meet in pairs, by shuffles within a warp. So an element
+takes part in few roundings. The order depends on the type and on the length of rows alone: not on
+timing, nor on how many rows there are, nor on whether they lie so that units are aligned.
+
+    rows of 128 of float32    32 units: 32 threads with a unit each, 8 rows a block of threads
+    rows of 100 of int8        7 units: a thread with all of them, 256 rows
+    rows of 8192 of float32    2,048 units: 256 threads with 8 units each, a row
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from gpushard.runtime.cuda.kernels import units
 from gpushard.runtime.cuda.kernels.batches import THREADS
 from gpushard.runtime.cuda.kernels.elementwise import NAMES, Signature, with_headers
+from gpushard.runtime.cuda.kernels.units import elements_of
+from gpushard.typing import Dtype
 
 MOST_ELEMENTS = 1 << 14
 """Longer rows keep more than one block of threads busy: they are left to CuPy."""
 
 LEAST_ELEMENTS = 32  # shorter ones would leave most of a block idle, likewise
+LENGTHS = 3
+"""What a kernel is given for each call: the length of rows, how many rows there are, and which
+power of 2 is the number of a row's threads."""
+
+LANES = 32
+"""Threads of a warp."""
+
 OPERATIONS = {
-    "sum": ("W(x)", "a + b", "W(0)"),
-    "prod": ("W(x)", "a * b", "W(1)"),
+    "sum": ("P(x)", "a + b", "W(0)"),
+    "prod": ("P(x)", "a * b", "W(1)"),
     "any": ("x != T(0)", "a || b", "false"),
     "all": ("x != T(0)", "a && b", "true"),
-    "amin": ("W(x)", "isnan(a) || !(isnan(b) || b < a) ? a : b", "W(row[0])"),
-    "amax": ("W(x)", "isnan(a) || !(isnan(b) || a < b) ? a : b", "W(row[0])"),
+    "amin": ("P(x)", "isnan(a) || !(isnan(b) || b < a) ? a : b", ""),
+    "amax": ("P(x)", "isnan(a) || !(isnan(b) || a < b) ? a : b", ""),
 }
-"""What is done: what becomes of an element, how two come together, what to start with."""
+"""What is done: what becomes of an element, how two come together, what to start with. Without that
+it is an element of the row, which may take part again."""
 
 _WHOLE = {"amin": "b < a ? b : a", "amax": "a < b ? b : a"}
 """How two come together of types without NaNs."""
 
+SHUFFLES = """
+// What the thread of the same warp has that comes so many threads later.
+template <class V>
+__device__ V of_later(const V& value, unsigned int distance) {
+  unsigned int words[(sizeof(V) + 3) / 4] = {};
+  memcpy(words, (const void*)&value, sizeof(V));
+  for (unsigned int n = 0; n < sizeof(words) / 4; n++) {
+    words[n] = __shfl_down_sync(0xffffffff, words[n], distance);
+  }
+  V result;
+  memcpy((void*)&result, words, sizeof(V));
+  return result;
+}
+
+// What the first of so many threads of a warp has.
+template <class V>
+__device__ V of_first(const V& value, unsigned int lanes) {
+  unsigned int words[(sizeof(V) + 3) / 4] = {};
+  memcpy(words, (const void*)&value, sizeof(V));
+  for (unsigned int n = 0; n < sizeof(words) / 4; n++) {
+    words[n] = __shfl_sync(0xffffffff, words[n], 0, lanes);
+  }
+  V result;
+  memcpy((void*)&result, words, sizeof(V));
+  return result;
+}
+"""
+"""What kernels have before them whose threads meet within a warp."""
+
 _SOURCE = """
 struct Batch {
   unsigned long long at[2 * %(calls)d];
-  unsigned long long count[%(calls)d];
+  unsigned long long count[%(lengths)d * %(calls)d];
   alignas(16) unsigned char scalar[1][16];
 };
-
+%(units)s
+%(shuffles)s
 typedef %(given)s T;
 typedef %(work)s W;
 typedef %(result)s R;
+typedef %(part)s P;
+
+__device__ __forceinline__ P element(const T x) { return %(element)s; }
+template <class V>
+__device__ __forceinline__ V together(const V a, const V b) { return %(combine)s; }
+
+const unsigned int each = %(each)d, threads = %(threads)d, warp = 32;
+
+// Brings the units of a thread together.
+template <bool aligned>
+__device__ __forceinline__ W gone_along(
+    const T* from, unsigned int length, unsigned int lane, unsigned int lanes) {
+  W a = %(start)s;
+  for (unsigned int at = lane * each; at < length; at += lanes * each) {
+    P value[each];
+    if (aligned) {
+      Unit<T, each> unit;
+      unit.load(from + at);
+      #pragma unroll
+      for (unsigned int k = 0; k < each; k++) value[k] = element(unit.value[k]);
+    } else {
+      #pragma unroll
+      for (unsigned int k = 0; k < each; k++) {
+        value[k] = at + k < length ? element(from[at + k]) : P(%(spare)s);
+      }
+    }
+    #pragma unroll
+    for (unsigned int half = each / 2; half > 0; half /= 2) {
+      #pragma unroll
+      for (unsigned int k = 0; k < half; k++) value[k] = together(value[k], value[k + half]);
+    }
+    a = together(a, W(value[0]));
+  }
+  return a;
+}
 
 extern "C" __global__ void reduction(const __grid_constant__ Batch batch) {
-  alignas(16) __shared__ unsigned char raw[%(threads)d * sizeof(W)];
-  W* const parts = (W*)raw;
-  const unsigned int call = blockIdx.y, calls = gridDim.y, own = threadIdx.x;
-  const unsigned long long count = batch.count[call];
-  const T* const row = (const T*)batch.at[call] + blockIdx.x * count;
-  W a = %(start)s;
-  for (unsigned int i = own; i < count; i += %(threads)d) {
-    const T x = row[i];
-    const W b = %(element)s;
-    a = %(combine)s;
+  alignas(16) __shared__ unsigned char raw[threads / warp * sizeof(W)];
+  const unsigned int call = blockIdx.y, calls = gridDim.y;
+  const unsigned int length = batch.count[call], power = batch.count[2 * calls + call];
+  const unsigned long long rows = batch.count[calls + call];
+  const unsigned int lanes = 1u << power, lane = threadIdx.x & (lanes - 1);
+  const unsigned long long first = blockIdx.x * (unsigned long long)(threads >> power);
+  if (first >= rows) return;
+  const unsigned long long own = first + (threadIdx.x >> power);
+  const unsigned long long row = own < rows ? own : rows - 1;  // all threads come to shuffles
+  const T* const block = (const T*)batch.at[call];
+  const T* const from = block + row * length;
+  const bool aligned = Unit<T, each>::begins_at(block) && length %% each == 0;
+  W a = aligned ? gone_along<true>(from, length, lane, lanes)
+                : gone_along<false>(from, length, lane, lanes);
+  #pragma unroll
+  for (unsigned int half = warp / 2; half > 0; half /= 2) {
+    if (half < lanes) a = together(a, of_later(a, half));
   }
-  parts[own] = a;
-  for (unsigned int half = %(threads)d / 2; half > 0; half /= 2) {
+  if (lanes > warp) {
+    W* const parts = (W*)raw;
+    if (threadIdx.x %% warp == 0) parts[threadIdx.x / warp] = a;
     __syncthreads();
-    if (own < half) {
-      const W a = parts[own], b = parts[own + half];
-      parts[own] = %(combine)s;
+    if (threadIdx.x == 0) {
+      for (unsigned int n = 1; n < threads / warp; n++) a = together(a, parts[n]);
     }
   }
-  if (own == 0) ((R*)batch.at[calls + call])[blockIdx.x] = R(parts[0]);
+  if (lane == 0 && own < rows) ((R*)batch.at[calls + call])[row] = R(a);
 }
 """
+
+
+def power_of(length: int, dtype: Dtype) -> int:
+    """Return which power of 2 is the number of a row's threads; the row has so many elements.
+
+    >>> [power_of(n, np.dtype(np.float32)) for n in (32, 128, 1024, 2044, 2045)]
+    [3, 5, 5, 5, 8]
+    >>> [power_of(n, np.dtype(np.int8)) for n in (32, 128, 1024, 8176, 8177)]
+    [0, 1, 4, 5, 8]
+    """
+    count = -(-length // elements_of([dtype]))
+    # Of narrow types a unit is less to load for the same instructions about it: a thread has more.
+    lanes = min(LANES, count // max(1, 4 // dtype.itemsize))
+    return (THREADS if count >= 2 * THREADS else max(1, lanes)).bit_length() - 1
 
 
 def source(name: str, signature: Signature) -> str | None:
     """Return a kernel called `reduction`; None for types that CUDA C++ has not.
 
     >>> double = np.dtype(np.float64)
-    >>> "a = a + b;" in source("sum", Signature((double,), (), (double,), 8, False))
+    >>> "{ return a + b; }" in source("sum", Signature((double,), (), (double,), 8, False))
     True
     """
     ((given,), (result,)) = signature.operands, signature.results
@@ -82,16 +185,26 @@ def source(name: str, signature: Signature) -> str | None:
     if name in _WHOLE and given.kind == "c":
         return None
     element, combine, start = OPERATIONS[name]
+    spare = start
+    if not start:
+        start, spare = "element(from[0])", "element(from[at])"
     if given.kind != "f":
         combine = _WHOLE.get(name, combine)
     work = "float" if result == np.float16 else types[1]
     text = _SOURCE % {
         "calls": signature.calls,
+        "lengths": LENGTHS,
+        "units": units.SOURCE,
+        "shuffles": SHUFFLES,
+        "each": elements_of([given]),
         "threads": THREADS,
         "given": types[0],
         "work": work,
+        # The sum of a unit of small integers needs 32 bits.
+        "part": "int" if name == "sum" and given.kind in "biu" and given.itemsize < 4 else work,
         "result": types[1],
         "start": start,
+        "spare": spare,
         "element": element,
         "combine": combine,
     }

@@ -11,20 +11,26 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpushard.runtime.backend import Fused, FusedLoad, FusedOp, FusedResult
 from gpushard.runtime.cuda.kernels import fused, reduction
 from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement
 from gpushard.runtime.kernel_checks import BrokenKernelError, Program, check
 from gpushard.runtime.kernel_tree import (
     ROW_THREADS,
+    SPARE,
     Along,
     Apply,
+    Atom,
     Declare,
+    Dim,
     Element,
     First,
     LastBlock,
     Let,
     Meet,
+    Patch,
     Point,
+    Rows,
     Set,
     lines_of,
 )
@@ -166,6 +172,116 @@ def test_checks_know_which_statement_comes_first(kernels: list[Program]) -> None
     assert min(count.values()) > 200, count
 
 
+def in_units(loads: list[FusedLoad], *results: tuple[int | None, ...]) -> Program:
+    """Return a kernel that copies loads, along loops 0 and 1, in units."""
+    byte, every = np.dtype(np.int8), frozenset({0, 1})
+    first = len(loads)
+    ops = [FusedOp("copy", (n % first,), (byte,), byte, None, every) for n in range(len(results))]
+    made = tuple(FusedResult(first + n, dims, dims) for n, dims in enumerate(results))
+    one = Fused(((0,), (1,)), frozenset(), 1, (), tuple(loads), tuple(ops), made)
+    signature = Signature((byte,) * first, (), (byte,) * len(results), 8, False, 2)
+    statements = [Statement("out0 = in0", "", (byte,), (byte,)) for _ in ops]
+    way = fused.threads(one, [(3, 32)])
+    return fused.program(one, signature, statements, dataclasses.replace(way, each=16))
+
+
+WHOLE = FusedLoad(0, (0, 1), (0, 0), (0, 0))
+
+
+def test_units_are_of_arrays_that_have_an_element_for_each_row() -> None:
+    check(in_units([WHOLE, FusedLoad(1, (None, 1), (2, 0), (5, 3))], (0, 1), (0, None)))
+    check(in_units([WHOLE, FusedLoad(1, (1, None), (16, 0), (0, 0))], (0, 1)))
+    for load in (
+        FusedLoad(1, (1, None), (0, 3), (0, 4)), FusedLoad(1, (1, 0), (0, 0), (0, 0)),
+        FusedLoad(1, (1, 1), (0, 0), (0, 0)),
+    ):  # fmt: skip
+        with pytest.raises(BrokenKernelError, match=r"is not dense|no unit of its own"):
+            check(in_units([WHOLE, load], (0, 1)))
+    with pytest.raises(BrokenKernelError, match="stored more than once"):
+        check(in_units([WHOLE], (0, 1), (1,)))
+    program = in_units([WHOLE], (0, 1))
+    rows = program.body[-1]
+    assert isinstance(rows, Rows) and rows.units is not None
+    again = dataclasses.replace(rows, again=(SPARE,))
+    with pytest.raises(BrokenKernelError, match="do a row again"):
+        check(dataclasses.replace(program, body=(*program.body[:-1], again)))
+    inside = Dim(2, Atom("n2"))
+    array = rows.units.loads[0]
+    array = dataclasses.replace(array, dims=(inside, *array.dims))
+    wrong = dataclasses.replace(rows, units=dataclasses.replace(rows.units, loads=(array,)))
+    with pytest.raises(BrokenKernelError, match="no unit of its own"):
+        check(dataclasses.replace(program, body=(*program.body[:-1], wrong)))
+
+
+@pytest.mark.parametrize(
+    ("load", "length", "each"),
+    [(WHOLE, 32, 16), (WHOLE, 40, 1), (FusedLoad(0, (0, 1), (0, 16), (0, 16)), 32, 16),
+     (FusedLoad(0, (0, 1), (0, 1), (0, 31)), 32, 1), (FusedLoad(0, (1, 0), (0, 0), (0, 0)), 32, 1),
+     (FusedLoad(0, (0, 1, None), (0,) * 3, (0,) * 3), 32, 16),
+     (FusedLoad(0, (0, 1, None), (0,) * 3, (0, 0, 1)), 32, 1),
+     (FusedLoad(0, (0,), (3,), (0,)), 32, 16), (FusedLoad(0, (1, 1), (0, 0), (0, 0)), 32, 1)],
+)  # fmt: skip
+def test_threads_have_units_where_all_arrays_have(load: FusedLoad, length: int, each: int) -> None:
+    byte, every = np.dtype(np.int8), frozenset({0, 1})
+    op = FusedOp("copy", (0,), (byte,), byte, None, every)
+    result = FusedResult(1, (0, 1), (0, 1))
+    one = Fused(((0,), (1,)), frozenset(), 1, (), (load,), (op,), (result,))
+    assert fused.threads(one, [(5, 32), (7, length)]).each == each
+    lacks = dataclasses.replace(one, results=(result, FusedResult(1, (1,), (1,))))
+    assert fused.threads(lacks, [(5, 32), (7, length)]).each == 1
+    many = dataclasses.replace(one, ops=(op,) * 9)
+    assert each == 1 or fused.threads(many, [(5, 32), (7, length)]).each == 4
+    sums = FusedOp(None, (0,), (byte,), byte, "sum", frozenset({0}), (1,))
+    rows = dataclasses.replace(one, ops=(op, sums), along=frozenset({1}))
+    assert fused.threads(rows, [(5, 32), (7, length)]).each == 1
+
+
+def test_patches_are_of_rows_that_threads_have_for_themselves() -> None:
+    program = in_units([WHOLE], (0, 1))
+    *before, rows = program.body
+    assert isinstance(rows, Rows)
+    for patch, again, right in (
+        (Patch(0, (8, 32)), (), True), (Patch(1, (8, 32)), (), False),
+        (Patch(2, (8, 32)), (), False), (Patch(0, (8, 32)), (SPARE,), False),
+    ):  # fmt: skip
+        other = dataclasses.replace(rows, units=None, patch=patch, again=again)
+        changed = dataclasses.replace(program, body=(*before, other))
+        if right:
+            check(changed)
+            continue
+        with pytest.raises(BrokenKernelError, match="a patch has other loops"):
+            check(changed)
+
+
+@pytest.mark.parametrize(
+    ("read", "written", "lengths", "loop"),
+    [((1, 0), (0, 1), (16, 16), 0), ((0, 1), (0, 1), (16, 16), None),
+     ((1, 0), (0, 1), (15, 16), None), ((1, 0), (0, 1), (16, 15), None),
+     ((0,), (0, 1), (16, 16), None),
+     ((2, None, 1), (0, 1, 2), (16, 16, 16), 1), ((1, 0, 2), (0, 1, 2), (16, 16, 16), None)],
+)  # fmt: skip
+def test_threads_have_patches_where_an_array_is_dense_across_others(
+    read: tuple[int | None, ...],
+    written: tuple[int, ...],
+    lengths: tuple[int, ...],
+    loop: int | None,
+) -> None:
+    double, none = np.dtype(complex), (0,) * len(read)
+    op = FusedOp("copy", (0,), (double,), double, None, frozenset(written))
+    one = Fused(
+        tuple((n,) for n in written), frozenset(), 1, (), (FusedLoad(0, read, none, none),), (op,),
+        (FusedResult(1, written, written),),
+    )  # fmt: skip
+    way = fused.threads(one, [lengths, (64,) * len(lengths)])
+    assert way.patched == loop
+    sides = [1, 1, 1][: len(lengths)]
+    if loop is not None:
+        sides[loop], sides[-1] = way.sides
+    blocks = math.prod(-(-n // side) for n, side in zip(lengths, sides, strict=True))
+    assert way.blocks_of(lengths) == (blocks if loop is not None else -(-blocks // 256))
+    assert math.prod(way.sides) == 256
+
+
 SIZES = {"bool": 1, "int": 4, "float": 4, "long long": 8, "double": 8}
 SIZES |= {f"Position<{kind}>": 16 for kind in ("int", "float", "double")}
 
@@ -218,7 +334,8 @@ def test_texts_use_names_where_they_are_declared() -> None:
             if declared:
                 count += 1
                 without = "\n".join([*lines[:n], *lines[n + 1 :]])
-                assert declared[1] in names_not_known(without), line
+                hides = "Held<" in line or "= ahead + k" in line  # of a row what is there of a unit
+                assert hides or declared[1] in names_not_known(without), line
     assert count > 100
 
 

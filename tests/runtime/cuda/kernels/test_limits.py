@@ -111,7 +111,18 @@ def test_elementwise_kernels_count_elements(
     counts = (*others, count)
     assert calls(np.negative, [(n,) for n in counts]) is not None
     assert driver.is_wide == wide
-    assert driver.grids == [(-(-max(counts) // THREADS), len(counts))]
+    assert driver.grids == [(-(-max(counts) // (16 * THREADS)), len(counts))]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_results_are_together_if_they_are_to_be(driver: Texts, together: bool) -> None:
+    device = gs.devices()[0]
+    runtime: Any = device.runtime
+    batches = [(device.stream, [(5,), (7,)])]
+    (made,) = runtime.backend.calls(
+        np.negative, (BYTE,), (), (BYTE,), batches, (), together=together
+    )
+    assert (made._offsets is not None) == together
 
 
 @pytest.mark.parametrize("operands", range(1, 10))
@@ -128,7 +139,8 @@ def test_arguments_of_elementwise_kernels_are_within_4_kib(
 
 @pytest.mark.parametrize(("blocks", "fits"), [(2**31 - 1, True), (2**31, False)])
 def test_a_grid_of_elements_has_an_end(driver: Texts, blocks: int, fits: bool) -> None:
-    assert (calls(np.negative, [(blocks * THREADS,)]) is not None) == fits
+    single, whole = np.dtype(np.complex128), [(blocks * THREADS,)]  # a thread has one of 16 bytes
+    assert (calls(np.negative, whole, (single,), (single,)) is not None) == fits
     assert driver.grids == [(blocks, 1)] * fits
 
 
@@ -140,18 +152,22 @@ def test_a_grid_is_long_in_one_direction_only() -> None:
 # Reductions.
 
 
-@pytest.mark.parametrize(("rows", "fits"), [(2**31 - 1, True), (2**31, False), (2**32, False)])
-def test_a_reduction_has_a_block_of_threads_for_each_row(
-    driver: Texts, rows: int, fits: bool
+@pytest.mark.parametrize(
+    ("length", "together"), [(64, 256), (128, 128), (256, 64), (2048, 8), (1 << 14, 1)]
+)
+def test_a_block_of_threads_has_the_rows_that_its_threads_are_for(
+    driver: Texts, length: int, together: int
 ) -> None:
     def sum() -> None:
         """A function of this name."""
 
-    found = calls(Reducing(sum, (-1,), {}), [(rows,)], blocks=[(rows, 64)])
-    assert (found is not None) == fits
-    assert driver.grids == [(rows, 1)] * fits
-    text = driver.text if fits else "const unsigned long long count"
-    assert "const unsigned long long count" in text, "rows begin at so many times a block's number"
+    function, last = Reducing(sum, (-1,), {}), together * (2**31 - 1)
+    for rows, grids in ((last, [(2**31 - 1, 1)]), (last + 1, []), (together + 1, [(2, 1)])):
+        driver.grids.clear()
+        found = calls(function, [(rows,)], blocks=[(rows, length)])
+        assert (found is not None) == bool(grids)
+        assert driver.grids == grids
+        assert "row * length;" in driver.text and "const unsigned long long row =" in driver.text
 
 
 # Products.
@@ -286,15 +302,16 @@ def test_the_largest_number_is_that_of_a_block_of_numbers(data: st.DataObject) -
 
 @pytest.mark.parametrize(
     ("rows", "length", "fits"),
-    [(THREADS * (2**31 - 1), 1, True), (THREADS * (2**31 - 1) + 1, 1, False),
+    [(16 * THREADS * (2**31 - 1), 1, True), (16 * THREADS * (2**31 - 1) + 1, 1, False),
      (2**31 - 1, 256, True), (2**31, 256, False), (8 * (2**31 - 1), 20, True),
      (8 * (2**31 - 1) + 1, 20, False)],
 )  # fmt: skip
 def test_a_grid_of_rows_has_an_end(driver: Texts, rows: int, length: int, fits: bool) -> None:
-    """A row has a thread, a block of threads, or the 32 threads of a warp."""
+    """A thread has a row or 16, a row a block of threads or the 32 threads of a warp."""
     one = reading(FusedLoad(0, (0, 1), (0, 0), (0, 0)), (0,), adding=True)
     if length == 1:
         one = reading(FusedLoad(0, (None,), (0,), (0,)), (0,))
+        assert fused.threads(one, [(rows,)]).each == 16
     assert (calls(one, [(rows, length)[: len(one.loops)]]) is not None) == fits
     assert driver.grids == [(2**31 - 1, 1)] * fits
 

@@ -1,0 +1,489 @@
+"""What generated kernels become for a GPU, and what share of its bandwidth that lets expect.
+
+`python3 -m bench.kernel_table` compiles each kernel for sm_90, reads its SASS and prints a table;
+with `--write` it puts that into kernels/README.md, which a test holds.
+It needs nvcc, nvdisasm and CuPy's headers, which `python -m tests.nvrtc.toolkits` brings, but no
+GPU. Nothing here is measured: the last column is an estimate, for a machine of 132 multiprocessors
+at 1.7 GHz with a memory of 4.8 TB/s and a latency of 0.6 us. It is the least of three shares:
+
+- "flight": to read at full bandwidth, loads have to ask for 22 KB on each multiprocessor before
+  they wait, or for the part of it that reads are of all bytes moved. A kernel's threads ask for
+  their loads up to the first instruction that needs one.
+- "issue": a multiprocessor gives 4 instructions of 32 threads in a cycle, and moves 21 bytes in it.
+  Counted are those of a thread on the shortest way through the kernel that passes its widest load
+  and store. What stands in a loop with these is counted as often as a thread loads so many bytes.
+- "lines": the first cache serves one line of 128 bytes in a cycle. Where the threads of a warp read
+  along another dim than they write, they touch several: how many was found by hand, from how rows
+  are dealt out to threads.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import gpushard as gs
+import gpushard.numpy as gnp
+from bench.sass import KERNELS, Instruction, disassembled, parse, tool
+from gpushard import testing
+from gpushard.runtime.backend import Fused, FusedLoad, FusedOp, FusedResult
+from gpushard.runtime.cuda.kernels import elementwise, fused, reduction
+from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement
+from gpushard.transforms import region_steps
+from gpushard.transforms.cuda_kernels import fused_nest
+from gpushard.transforms.nests import Nest
+from gpushard.transforms.region_steps import nest_of
+
+BYTES_IN_FLIGHT = 4.8e12 * 0.6e-6 / 132
+"""On a multiprocessor, for full bandwidth."""
+
+BYTES_PER_CYCLE = 4.8e12 / 132 / 1.7e9
+"""Of a multiprocessor, at full bandwidth."""
+
+CALLS = 8
+"""Devices that a launch works for at most."""
+
+PAGE = KERNELS / "README.md"
+BEGIN, END = "<!-- table of generated kernels: begin -->", "<!-- end -->"
+"""Marks around the table in a page."""
+
+HEAD = "| kernel | loads | stores | in flight | instructions | barriers | estimate |"
+
+_REGISTER = re.compile(r"\bR(\d+)\b")
+_STATEMENTS = {
+    "add": "out0 = in0 + in1", "subtract": "out0 = in0 - in1", "multiply": "out0 = in0 * in1",
+    "true_divide": "out0 = in0 / in1", "divide": "out0 = in0 / in1", "negative": "out0 = -in0",
+    "exp": "out0 = exp(in0)", "astype": "out0 = in0", "less": "out0 = in0 < in1",
+    "logical_and": "out0 = in0 && in1",
+}  # fmt: skip
+"""What CuPy's functions do with an element."""
+
+
+class NoWayError(Exception):
+    """No instruction that is looked for comes after another one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A kernel with sizes."""
+
+    name: str
+    text: str
+    function: str
+    read: float
+    """Bytes that a thread reads from memory, in its share of the whole."""
+    written: float
+    """Bytes that it writes."""
+    elements: float
+    """Of the largest array, for a thread."""
+    loaded: float
+    """Bytes that it loads, from memory or from caches."""
+    lines: float = 0
+    """Lines of the first cache that a warp's loads touch for an element each."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """What became of a kernel."""
+
+    name: str
+    load: str
+    """How many loads stand in its way, and the bytes of each."""
+    store: str
+    flight: float
+    """Bytes that loads ask for at once on a multiprocessor."""
+    instructions: float
+    """For each element."""
+    barriers: int
+    shares: dict[str, float]
+    """Of the machine's bandwidth, by what limits it."""
+
+    @property
+    def share(self) -> float:
+        """The estimate."""
+        return min(1.0, *self.shares.values())
+
+    @property
+    def bound(self) -> str:
+        """What limits it."""
+        return min(self.shares, key=lambda name: self.shares[name]) if self.share < 1 else ""
+
+
+# The SASS of a kernel.
+
+
+def _branches(code: Sequence[Instruction]) -> list[list[int]]:
+    """Return what may run after each instruction."""
+    places = {one.label: n for n, one in enumerate(code) if one.label}
+    after = []
+    for n, one in enumerate(code):
+        jumps = one.name.split(".")[0] in ("BRA", "BRX", "JMP")
+        to = [places[x] for x in one.targets if x in places] if jumps else []
+        after.append(to if one.leaves else [*to, *[n + 1] * (n + 1 < len(code))])
+    return after
+
+
+def _way(after: Sequence[Sequence[int]], start: int, ends: set[int]) -> list[int]:
+    """Return the shortest way to one of some instructions, without the first one."""
+    before: dict[int, int | None] = {start: None}
+    queue = deque([start])
+    while queue:
+        n = queue.popleft()
+        for other in after[n]:
+            if other in ends:
+                way, at = [other], n
+                while at != start:
+                    way.append(at)
+                    at = before[at]  # type: ignore[assignment]
+                return way[::-1]
+            if other not in before:
+                before[other] = n
+                queue.append(other)
+    raise NoWayError
+
+
+def _loops(after: Sequence[Sequence[int]]) -> list[set[int]]:
+    """Return the instructions of each loop that stands in no other."""
+    count = len(after)
+    back: list[list[int]] = [[] for _ in range(count)]
+    for n, others in enumerate(after):
+        for other in others:
+            back[other].append(n)
+
+    def reached(start: int, steps: Sequence[Sequence[int]]) -> set[int]:
+        found, rest = set[int](), [start]
+        while rest:
+            for other in steps[rest.pop()]:
+                if other not in found:
+                    found.add(other)
+                    rest.append(other)
+        return found
+
+    loops: list[set[int]] = []
+    for n in range(count):
+        if not any(n in loop for loop in loops):
+            loop = reached(n, after) & reached(n, back)
+            if n in loop and len(loop) > 1:
+                loops.append(loop)
+    return loops
+
+
+def _cycle(
+    after: Sequence[Sequence[int]], loop: set[int], loads: set[int], others: set[int]
+) -> set[int]:
+    """Return a turn of a loop: the shortest one, without loads of another width if there is one."""
+    for closed in others, set[int]():
+        steps = [[x for x in to if x in loop and x not in closed] for to in after]
+        for start in sorted(loop & loads):
+            try:
+                return set(_way(steps, start, {start}))
+            except NoWayError:
+                continue
+    raise NoWayError
+
+
+def _registers(one: Instruction, operand: int | None = None) -> set[str]:
+    """Return the registers of an instruction, with those that follow in a wide one."""
+    text = one.operands if operand is None else one.operands.split(",")[operand]
+    return {f"R{n}" for n in _REGISTER.findall(text)}
+
+
+def _at_once(code: Sequence[Instruction]) -> int:
+    """Return the most bytes that loads of a thread ask for before something waits for one."""
+    most = asked = 0
+    waited = set[str]()
+    for one in code:
+        if one.name.startswith("LDG"):
+            asked += one.nbytes
+            first = int(_REGISTER.findall(one.operands)[0])
+            waited |= {f"R{first + n}" for n in range(max(1, one.nbytes // 4))}
+        elif waited & _registers(one) or one.name.startswith("BAR"):
+            asked, waited = 0, set()
+        most = max(most, asked)
+    return most
+
+
+def _widest(code: Sequence[Instruction], kind: str) -> tuple[set[int], int]:
+    """Return the widest loads or stores, and their bytes."""
+    every = {n: one.nbytes for n, one in enumerate(code) if one.name.startswith(kind)}
+    most = max(every.values())
+    return {n for n, nbytes in every.items() if nbytes == most}, most
+
+
+def judged(case: Case) -> Row:
+    """Compile a kernel and read what comes out."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "kernel.cu")
+        path.write_text(case.text, encoding="utf-8")
+        contract = ["--fmad=false"] if case.function == "fused" else []
+        usage, text = disassembled(path, "-arch=sm_90", "-ftz=true", *contract, *_headers())
+    part = usage.split(f"Compiling entry function '{case.function}'")[1]
+    registers = int(re.findall(r"Used (\d+) registers", part)[0])
+    threads = min(2048, 65536 // (-(-registers // 8) * 8) // 256 * 256)
+    code = parse(text, case.function)
+    after = _branches(code)
+    loads, load = _widest(code, "LDG")
+    stores, store = _widest(code, "STG")
+    ends = {n for n, one in enumerate(code) if one.name == "EXIT"}
+    way = [0]
+    for stops in loads, stores, ends:
+        way += _way(after, way[-1], stops)
+    # Other loads in loops are for what is left over of units, or lies otherwise.
+    others = {n for n, one in enumerate(code) if one.name.startswith("LDG")} - loads
+    cycles = [_cycle(after, loop, loads, others) for loop in _loops(after) if loop & loads]
+    looped = set[int]().union(*cycles)
+    on_way = [n for n in way if n not in looped]
+    instructions = float(len(on_way))
+    nbytes, loaded = (
+        sum(code[n].nbytes for n in part if code[n].name.startswith("LDG"))
+        for part in (looped, on_way)
+    )
+    if looped:
+        instructions += max(0.0, case.loaded - loaded) * len(looped) / nbytes
+    stretch = sorted(looped.union(way))
+    at_once = min(_at_once([code[n] for n in stretch]), case.read)
+    moved = case.read + case.written
+    shares = {
+        "flight": threads * at_once / (BYTES_IN_FLIGHT * case.read / moved),
+        "issue": 128 * moved / instructions / BYTES_PER_CYCLE,
+    }
+    if case.lines:
+        shares["lines"] = 32 * moved / (case.lines * case.elements) / BYTES_PER_CYCLE
+    count = [sum(code[n].name.startswith(kind) for n in stretch) for kind in ("LDG", "STG", "BAR")]
+    return Row(
+        case.name, f"{count[0]} x {load}", f"{count[1]} x {store}", threads * at_once,
+        instructions / case.elements, count[2], shares,
+    )  # fmt: skip
+
+
+def _headers() -> list[str]:
+    """Return the options that say where CuPy's headers are."""
+    from tests.nvrtc.toolkits import folder_of
+
+    own = folder_of("13.0") / "cupy" / "_core" / "include"
+    cccl = own / "cupy" / "_cccl"
+    folders = cccl / "cub", cccl / "thrust", cccl / "libcudacxx", own
+    return [f"-I{path}" for path in folders]
+
+
+def missing() -> str | None:
+    """Say what is needed and not there."""
+    from tests.nvrtc.toolkits import is_made
+
+    if not (tool("nvcc") and tool("nvdisasm")):
+        return "nvcc and nvdisasm: pip install nvidia-cuda-nvcc nvidia-cuda-nvdisasm"
+    return None if is_made("13.0") else "CuPy's headers: python -m tests.nvrtc.toolkits"
+
+
+# The kernels.
+
+
+def _elementwise(name: str, function: str, operands: str, result: str) -> Case:
+    types, made = tuple(np.dtype(x) for x in operands), (np.dtype(result),)
+    statement = Statement(_STATEMENTS[function], "", types, made)
+    signature = Signature(types, (), made, CALLS, False)
+    each = signature.each
+    read = sum(x.itemsize for x in types)
+    return Case(
+        f"elementwise {name}", elementwise.source(statement, signature), "elementwise",
+        each * read, each * made[0].itemsize, each, each * read,
+    )  # fmt: skip
+
+
+def _reduction(letter: str, length: int) -> Case:
+    given = np.dtype(letter)
+    lanes = 1 << reduction.power_of(length, given)
+    result = np.dtype(np.int64) if given.kind in "bi" else given
+    text = reduction.source("sum", Signature((given,), (), (result,), CALLS, False))
+    assert text is not None
+    each = length / lanes
+    return Case(
+        f"sum of {given} rows of {length}", text, "reduction",
+        each * given.itemsize, result.itemsize / lanes, each, each * given.itemsize,
+    )  # fmt: skip
+
+
+def _nest(function: Callable[..., Any], values: Sequence[Any]) -> Nest:
+    """Return the nest that a function becomes."""
+    nests: list[Nest] = []
+    kept = region_steps.nest_of
+
+    def noting(laid: Any) -> Any:
+        nests.append(nest_of(laid))
+        return nests[-1]
+
+    region_steps.nest_of = noting  # type: ignore[assignment]
+    try:
+        with testing.runtime(backend="host", host_devices=1, compiler="cc"):
+            gs.jit(function).lower(*map(gs.device_put, values)).compile()
+    finally:
+        region_steps.nest_of = kept
+    (nest,) = nests
+    return nest
+
+
+def _fused(
+    name: str,
+    function: Callable[..., Any],
+    values: Sequence[Any],
+    *,
+    passes: int = 1,
+    lines: float = 0,
+    loaded: float | None = None,
+) -> Case:
+    nest = _nest(function, values)
+    found = fused_nest(nest)
+    assert found is not None
+    one, numbers = found
+    dtypes = {load.operand: load.dtype for load in nest.loads}
+    blocks = [dtypes[n] for n in range(nest.operands)]
+    operands = (*blocks, *(np.asarray(number).dtype for number in numbers))
+    results = tuple(nest.dtype(result.place) for result in nest.results)
+    scalars = tuple(range(len(blocks), len(operands)))
+    loops = max(1, len(one.loops))
+    signature = Signature(operands, scalars, results, CALLS, False, loops)
+    statements = [
+        None if op.reduction
+        else Statement(
+            _STATEMENTS[getattr(op.function, "__name__", str(op.function))], "",
+            op.types, (op.dtype,),
+        )
+        for op in one.ops
+    ]  # fmt: skip
+    lengths = fused.lengths_of(one, nest.sizes)
+    way = fused.threads(one, [lengths])
+    text = fused.source(one, signature, statements, way)
+    assert text is not None
+    threads = way.rows_of(lengths) * way.width / way.each
+    sizes = [nest.shape(result, list(nest.sizes)) for result in nest.results]
+    written = sum(
+        math.prod(shape) * dtype.itemsize for shape, dtype in zip(sizes, results, strict=True)
+    )
+    read = sum(value.nbytes for value in values)
+    elements = max(value.size for value in values)
+    if loaded is None:
+        loaded = passes * elements * sum(dtypes[load.operand].itemsize for load in nest.loads)
+    return Case(
+        f"fused {name}", text, "fused", read / threads, written / threads,
+        elements / threads, loaded / threads, lines,
+    )  # fmt: skip
+
+
+def _broadcast(letter: str) -> Case:
+    """Return `(x + y) * z` of blocks of shapes (1024, 32, 64), (1024, 1, 64) and (32, 1)."""
+    one, lengths, none = np.dtype(letter), (1024, 32, 64), (0, 0, 0)
+    loads = (
+        FusedLoad(0, (0, 1, 2), none, none), FusedLoad(1, (0, None, 2), none, none),
+        FusedLoad(2, (1, None), none[:2], none[:2]),
+    )  # fmt: skip
+    every = frozenset(range(3))
+    ops = (
+        FusedOp("add", (0, 1), (one, one), one, None, every),
+        FusedOp("multiply", (3, 2), (one, one), one, None, every),
+    )
+    results = (FusedResult(4, (0, 1, 2), (0, 1, 2)),)
+    function = Fused(((0,), (1,), (2,)), frozenset(), 1, (), loads, ops, results)
+    signature = Signature((one,) * 3, (), (one,), CALLS, False, 3)
+    statements = [Statement(_STATEMENTS[str(op.function)], "", op.types, (one,)) for op in ops]
+    way = fused.threads(function, [lengths])
+    text = fused.source(function, signature, statements, way)
+    assert text is not None
+    each, nbytes = way.each, one.itemsize
+    return Case(
+        f"fused of three dims of {one}", text, "fused",
+        each * nbytes, each * nbytes, each, 3 * each * nbytes,
+    )  # fmt: skip
+
+
+def _softmax(x: Any) -> Any:
+    e = gnp.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def _stencil(x: Any) -> Any:
+    return x[1:-1, 1:-1] * 4 - x[:-2, 1:-1] - x[2:, 1:-1] - x[1:-1, :-2] - x[1:-1, 2:]
+
+
+def _nearest(points: Any, centres: Any) -> Any:
+    apart = (points * points).sum(1)[:, None] - 2 * points @ centres.T
+    return gnp.argmin(apart + (centres * centres).sum(1), axis=1)
+
+
+def _ones(letter: str, *shape: int) -> Any:
+    return np.ones(shape, letter)
+
+
+def cases() -> Iterator[Case]:
+    """Yield the kernels of the table."""
+    yield _elementwise("bool", "logical_and", "??", "?")
+    for letter in "befdD":
+        yield _elementwise(str(np.dtype(letter)), "add", letter * 2, letter)
+    yield _elementwise("float32 < float32", "less", "ff", "?")
+    yield _elementwise("int8 + float32", "add", "bf", "f")
+    yield _elementwise("int8 as float64", "astype", "b", "d")
+    lengths = ("f", 32), ("f", 128), ("f", 1024), ("f", 8192), ("e", 128), ("b", 128), ("d", 128)
+    for letter, length in lengths:
+        yield _reduction(letter, length)
+    for letter in "bef":
+        one = np.dtype(letter).type(3)
+        yield _fused(
+            f"chain of {np.dtype(letter)}", lambda x, one=one: (x + one) * x - one,
+            [_ones(letter, 1 << 20)],
+        )  # fmt: skip
+    yield _broadcast("f")
+    yield _broadcast("e")
+    yield _fused("softmax of rows of 1024", _softmax, [_ones("f", 4096, 1024)], passes=3)
+    yield _fused("softmax of rows of 128", _softmax, [_ones("f", 32768, 128)], passes=3)
+    yield _fused("transpose", lambda x: x.T * 2 + 1, [_ones("f", 4096, 4096)], lines=12)
+    yield _fused("stencil", _stencil, [_ones("f", 4096, 4096)], lines=6)
+    points = _ones("f", 1 << 17, 16), _ones("f", 32, 16)
+    yield _fused("argmin of k-means", _nearest, points, lines=16, loaded=points[0].nbytes * 32)
+
+
+def line(row: Row) -> str:
+    """Return a row of the table."""
+    cells = (
+        row.name, row.load, row.store, f"{row.flight / 1024:.1f} KiB", f"{row.instructions:.1f}",
+        str(row.barriers), f"{100 * row.share:.0f} % {row.bound}".strip(),
+    )  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+def estimates() -> dict[str, int]:
+    """Return the shares that kernels/README.md says, in hundredths, by the kernel's name."""
+    text = PAGE.read_text(encoding="utf-8")
+    rows = text.split(BEGIN)[1].split(END)[0].strip().splitlines()[2:]
+    cells = [row.strip("| ").split(" | ") for row in rows]
+    return {row[0]: int(row[-1].split()[0]) for row in cells}
+
+
+def main() -> int:
+    """Print the table."""
+    needed = missing()
+    if needed:
+        print(f"needs {needed}")
+        return 1
+    lines = [HEAD, "|---|---|---|---|---|---|---|"]
+    print(*lines, sep="\n")
+    for case in cases():
+        lines.append(line(judged(case)))
+        print(lines[-1], flush=True)
+    if sys.argv[1:] == ["--write"]:
+        text = PAGE.read_text(encoding="utf-8")
+        before, after = text.split(BEGIN)[0], text.split(END)[1]
+        text = "\n".join([before + BEGIN, "", *lines, "", END]) + after
+        PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""The real compilers take kernels that move units, and those whose threads meet by shuffles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from gpushard.runtime.backend import Fused, FusedLoad, FusedOp, FusedResult
+from gpushard.runtime.cuda.kernels import elementwise, fused, reduction
+from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement
+from tests.nvrtc.__main__ import TARGETS, problem
+from tests.nvrtc.compiler import Source, nvrtc
+from tests.nvrtc.toolkits import WHEELS, is_made
+
+OPTIONS = ("-std=c++17", "-ftz=true", "--device-as-default-execution-space")
+
+pytestmark = pytest.mark.skipif(
+    not all(map(is_made, WHEELS)), reason="`python -m tests.nvrtc.toolkits` brings the compilers"
+)
+
+
+def copied(letter: str, reduced: bool, length: int, wide: bool) -> str:
+    """Return a kernel that adds a row to a block, or adds up its rows by the threads of a warp."""
+    one, every = np.dtype(letter), frozenset({0, 1})
+    whole = FusedLoad(0, (0, 1), (0, 0), (0, 0))
+    add = FusedOp("add", (0, 1), (one, one), one, None, every)
+    result = FusedResult(2, (0, 1), (0, 1))
+    if reduced:
+        add = FusedOp(None, (0,), (one,), one, "sum", frozenset({0}), (1,))
+        result = FusedResult(2, (0,), (0,))
+    along = frozenset({1} if reduced else ())
+    loads = (whole, FusedLoad(1, (1,), (0,), (0,)))
+    function = Fused(((0,), (1,)), along, 1, (), loads, (add,), (result,))
+    way = fused.threads(function, [(64, length)])
+    assert (way.each > 1) != reduced
+    signature = Signature((one, one), (), (one,), 8, wide, 2)
+    statement = None if reduced else Statement("out0 = in0 + in1", "", (one, one), (one,))
+    text = fused.source(function, signature, [statement], way)
+    assert text is not None
+    return text
+
+
+def sources() -> Iterator[str]:
+    """Yield kernels of each width, in 32 and in 64 bits."""
+    for letters, wide in ("bbb", False), ("eee", True), ("bff", False), ("ddd", True):
+        types = [*map(np.dtype, letters)]
+        statement = Statement("out0 = in0 + in1", "", tuple(types[:2]), (types[2],))
+        signature = Signature(tuple(types[:2]), (), (types[2],), 8, wide)
+        yield elementwise.source(statement, signature)
+    for name, letter in ("sum", "b"), ("amax", "e"), ("amin", "f"), ("prod", "D"):
+        one = np.dtype(letter)
+        text = reduction.source(name, Signature((one,), (), (one,), 8, False))
+        assert text is not None
+        yield text
+    yield copied("b", False, 64, False)
+    yield copied("e", False, 64, True)
+    yield copied("f", True, 64, False)
+    yield copied("d", True, 300, True)
+
+
+@pytest.mark.one_of(3)
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+def test_kernels_with_units_compile_for_every_architecture(target: tuple[str, int]) -> None:
+    version, architecture = target
+    for text in sources():
+        found = nvrtc(version).compile(Source(text, OPTIONS), architecture)
+        assert problem(found) is None and not found.spilled, text
