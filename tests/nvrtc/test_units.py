@@ -10,11 +10,12 @@ import pytest
 from gpushard.runtime.backend import Fused, FusedLoad, FusedOp, FusedResult
 from gpushard.runtime.cuda.kernels import elementwise, fused, reduction
 from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement
-from tests.nvrtc.__main__ import TARGETS, problem
 from tests.nvrtc.compiler import Source, nvrtc
+from tests.nvrtc.jobs import TARGETS, problem
 from tests.nvrtc.toolkits import WHEELS, is_made
+from tests.softgpu.sources import ADDED
 
-OPTIONS = ("-std=c++17", "-ftz=true", "--device-as-default-execution-space")
+OPTIONS = ("-std=c++17", *ADDED)
 
 pytestmark = pytest.mark.skipif(
     not all(map(is_made, WHEELS)), reason="`python -m tests.nvrtc.toolkits` brings the compilers"
