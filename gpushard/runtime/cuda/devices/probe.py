@@ -80,11 +80,13 @@ def probe(libraries: Libraries = INSTALLED) -> Availability:
             return _unusable(f"CuPy is not installed; {_INSTALL}")
         again = f"pip install --force-reinstall {next(iter(packages), 'cupy')}"
         return _unusable(f"CuPy does not import ({one_line(error)}); try {again}", installed)
+    found = _ask(version, runtime)
+    if not found.usable:
+        return found
     lacking = cupy_private.explain(cupy)
     if lacking is not None:
         return _unusable(lacking, version)
-    found = _ask(version, runtime)
-    problem = _compile(cupy) if found.usable else None
+    problem = _compile(cupy)
     if problem is None:
         return found
     missing = (

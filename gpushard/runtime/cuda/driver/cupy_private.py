@@ -19,7 +19,7 @@ from gpushard.typing import Dtype
 
 
 @dataclass(frozen=True)
-class Name:
+class PrivateName:
     """A name that is not public."""
 
     path: str  # where it is, from the module `cupy` on
@@ -31,20 +31,20 @@ _14 = "14.0.0, 14.0.1, 14.1.0, 14.1.1, 14.2.0"
 
 NAMES = {
     # The options that every source of CuPy is compiled with: where headers are.
-    "compiler_options": Name("_core.core.assemble_cupy_compiler_options", _14),
+    "compiler_options": PrivateName("_core.core.assemble_cupy_compiler_options", _14),
     # What `cupy.cuda.using_allocator` calls: that is a generator, and takes ten times as long.
-    "get_allocator": Name("cuda.memory._get_thread_local_allocator", _14),
-    "set_allocator": Name("cuda.memory._set_thread_local_allocator", _14),
+    "get_allocator": PrivateName("cuda.memory._get_thread_local_allocator", _14),
+    "set_allocator": PrivateName("cuda.memory._set_thread_local_allocator", _14),
     # Makes a ufunc of loops.
-    "create_ufunc": Name("_core.create_ufunc", _14),
+    "create_ufunc": PrivateName("_core.create_ufunc", _14),
     # Of a ufunc: its loops, the loop for some types, what stands before its kernels, and what
     # each of them begins with.
-    "ufunc_loops": Name("add._ops.ops", _14),
-    "ufunc_loop": Name("add._ops._guess_routine_from_in_types", _14),
-    "ufunc_preamble": Name("add._preamble", _14),
-    "ufunc_start": Name("add._loop_prep", _14),
+    "ufunc_loops": PrivateName("add._ops.ops", _14),
+    "ufunc_loop": PrivateName("add._ops._guess_routine_from_in_types", _14),
+    "ufunc_preamble": PrivateName("add._preamble", _14),
+    "ufunc_start": PrivateName("add._loop_prep", _14),
     # One product of cuBLAS, with no look at its operands.
-    "multiply": Name("_core._routines_linalg.tensordot_core_v11", _14, optional=True),
+    "multiply": PrivateName("_core._routines_linalg.tensordot_core_v11", _14, optional=True),
 }
 """The names, by what they are called here."""
 
