@@ -156,7 +156,16 @@ def test_dir_lists_what_users_may_use() -> None:
         gs.tree_util,
         gs.legacy,
     ):
-        foreign = set(dir(module)) - set(module.__all__)
+        names = set(module.__all__)
+        of_parts = {
+            name
+            for name, value in vars(module).items()
+            if name[0] != "_"
+            and inspect.isfunction(value)
+            and value.__module__.startswith(module.__name__)
+        }
+        assert of_parts <= names
+        foreign = set(dir(module)) - names
         assert foreign <= {
             "fft",
             "initializers",

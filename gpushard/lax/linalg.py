@@ -19,7 +19,7 @@ from gpushard.numpy import elementwise as ew
 from gpushard.numpy import linalg, linear_algebra
 from gpushard.numpy.arguments import as_value
 from gpushard.numpy.grids import eye, tril, triu
-from gpushard.numpy.manipulation import broadcast_to
+from gpushard.numpy.manipulation import broadcast_to, expand_dims, squeeze
 from gpushard.numpy.ranges import arange
 from gpushard.ops.bind import bind
 from gpushard.ops.table import linalg as rows
@@ -221,7 +221,7 @@ def triangular_solve(
 
     Args:
       a: square matrices, of which one triangle is read.
-      b: the right sides: matrices; or a vector, with `left_side`.
+      b: the right sides: matrices; or vectors, with one dim less than `a`.
       left_side: whether op(a) stands on the left of x.
       lower: whether the lower triangle is read, rather than the upper one.
       transpose_a: whether op transposes.
@@ -241,12 +241,14 @@ def triangular_solve(
         matrices = part(matrices)
     matrices = matrices.conj() if conjugate_a else matrices
     matrices = _transposed(matrices) if transpose_a else matrices
-    if sides.ndim == 1 and left_side:
-        return linalg.solve(matrices, sides)
+    axis = -1 if left_side else -2
+    vectors = sides.ndim == matrices.ndim - 1
+    sides = expand_dims(sides, axis) if vectors else sides
     if not left_side:
         matrices, sides = _transposed(matrices), _transposed(sides)
     solved: Array = bind(rows.SOLVE, (matrices, sides))
-    return solved if left_side else solved.swapaxes(-1, -2)
+    solved = solved if left_side else solved.swapaxes(-1, -2)
+    return squeeze(solved, axis) if vectors else solved
 
 
 def __dir__() -> list[str]:

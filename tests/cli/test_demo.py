@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import gpushard as gs
-from gpushard.cli import demo
+from gpushard.cli import demo, measure
 from gpushard.cli.main import main
 from gpushard.cli.measure import Measurement, format_bytes, format_seconds, measure_reshard
 from gpushard.testing import runtime
@@ -500,3 +500,16 @@ def test_times_are_between_two_looks_at_the_clock(
     monkeypatch.setattr("time.perf_counter", itertools.count(1e6).__next__)
     (placed,) = (line for line in run_demo("--input", file) if line.startswith("placed"))
     assert re.fullmatch(r"placed    240 B in \d{1,4}\.0 s", placed)
+
+
+def test_a_plain_copy_takes_as_long_as_its_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+
+    def copy(target: np.ndarray, source: np.ndarray) -> None:
+        clock[0] += source.nbytes
+
+    monkeypatch.setattr(measure, "_LARGEST_COPY", 256)
+    monkeypatch.setattr(measure.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(measure.np, "copyto", copy)
+    assert measure._plain_seconds(640) == 640
+    assert measure._plain_seconds(64) == 64

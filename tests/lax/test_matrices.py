@@ -65,6 +65,13 @@ def test_triangular_solve(lower: bool, left: bool, transposed: bool) -> None:
     half = np.tril(a) if lower else np.triu(a)
     half = np.swapaxes(half, -1, -2) if transposed else half
     np.testing.assert_allclose(half @ solved if left else solved @ half, b, atol=1e-10)
+    for matrices, sides in (a, b[..., 0]), (a[0], b[0, :, 0]):
+        vector = gs.lax.linalg.triangular_solve(
+            matrices, sides, left_side=left, lower=lower, transpose_a=transposed
+        )
+        own = half if matrices is a else half[0]
+        own = own if left else np.swapaxes(own, -1, -2)
+        np.testing.assert_allclose((own @ np.asarray(vector)[..., None])[..., 0], sides, atol=1e-10)
 
 
 def test_triangular_solve_takes_no_integers() -> None:

@@ -264,6 +264,17 @@ def test_loops_take_turns() -> None:
     np.testing.assert_array_equal(np.asarray(made), x.T * 2)
 
 
+def test_a_loop_leaves_other_names_whole() -> None:
+    sizes = []
+
+    def body(x: Any) -> Any:
+        sizes.append(gs.lax.axis_size("j"))
+        return x
+
+    xmap(body, ["i", "j"], ["i", "j"], axis_resources={"i": SerialLoop(2)})(np.ones((4, 6)))
+    assert sizes == [6, 6]
+
+
 def test_loops_need_less_memory() -> None:
     def peak(loop: int) -> int:
         with testing.runtime(host_devices=1, small_bytes=0) as runtime:

@@ -124,6 +124,13 @@ def test_medians_are_found_without_sorting(dtype: str, monkeypatch: pytest.Monke
             same(gnp.median(x[::3]), np.median(data[::3]))
 
 
+def test_the_middle_of_large_numbers_is_finite() -> None:
+    largest = np.finfo(float).max
+    x = gs.device_put(np.array([largest, np.nan, largest, largest]))
+    same(gnp.nanmedian(x), largest)
+    same(gnp.median(x[2:3]), largest)
+
+
 def test_infinities_are_elements() -> None:
     x = gs.device_put(np.array([1.0, np.inf]))
     same(gnp.quantile(x, [0.0, 1.0]), np.array([1, np.inf]))  # NumPy gives NaN here

@@ -44,10 +44,10 @@ def no_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
         cache.cache_clear()
 
 
-def script(path: Path, text: str) -> str:
+def script(path: Path, text: str, version: str = "1.0") -> str:
     """Write a compiler that tells its version and then does something else."""
-    version = 'if [ "$1" = --version ]; then echo 1.0; exit 0; fi'
-    path.write_text(f"#!/bin/sh\n{version}\n{text}\n", encoding="utf-8")
+    tell = f'if [ "$1" = --version ]; then echo {version}; exit 0; fi'
+    path.write_text(f"#!/bin/sh\n{tell}\n{text}\n", encoding="utf-8")
     path.chmod(0o755)
     return str(path)
 
@@ -87,6 +87,19 @@ def _runs(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+def test_another_version_of_a_compiler_makes_kernels_of_its_own(tmp_path: Path) -> None:
+    made = []
+    for version in ("1.0", "1.0", "2.0"):
+        compiler = script(tmp_path / "compiler", 'exec cc "$@"', version)
+        with testing.runtime(backend="host", host_devices=2, compiler=compiler):
+            made.append(np.asarray(gs.jit(lambda x: x * 2 + x)(gnp.asarray(VALUE))))
+        np.testing.assert_array_equal(made[-1], VALUE * 3)
+        files = len(list(tmp_path.rglob("*.so")))
+        assert files == (2 if version == "2.0" else 1)
+        for cache in (compiled.compiled, compiled._version):
+            cache.cache_clear()
 
 
 def test_one_warning_for_one_reason(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -35,8 +35,6 @@ class Checker:
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
-        self.name = backend.name
-        self.platform = backend.platform
         self.checks = 0  # how many uses of memory were checked
         self._mutex = threading.RLock()
         self._inside = threading.local()

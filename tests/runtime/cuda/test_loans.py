@@ -61,10 +61,13 @@ def test_memory_is_not_reused_before_the_consumer_is_done(consumer: int) -> None
         assert np.array_equal(np.asarray(y), -VALUE)
 
 
+@pytest.mark.parametrize("check", [False, True])
 @pytest.mark.parametrize("reused", [False, True])
-def test_what_the_legacy_stream_is_done_with_comes_back_without_waiting(reused: bool) -> None:
+def test_what_the_legacy_stream_is_done_with_comes_back_without_waiting(
+    reused: bool, check: bool
+) -> None:
     """As soon as memory is asked for, be it new or what was used before."""
-    with cuda(partitions=1) as (runtime, driver):
+    with cuda(partitions=1, check=check) as (runtime, driver):
         if reused:
             gs.device_put(np.arange(3.0), gs.devices()[0]).block_until_ready()
         x = gs.device_put(VALUE, gs.devices()[0]).block_until_ready()
