@@ -2897,6 +2897,12 @@ OPERATIONS: dict[str, Case] = {
     "range of bins that descends": wrong(
         lambda w: GNP.histogram(w.x, 3, range=(1, 0)), "range=(1, 0)", argument="range"
     ),
+    "weights of another shape than the array": wrong(
+        lambda w: GNP.histogram(w.x, weights=np.ones(5)),
+        "weights of shape (5,)",
+        "(8, 6)",
+        argument="weights",
+    ),
     "histogram of complex numbers": wrong(
         lambda w: GNP.histogram(w.x + 1j), "complex", error=ArgumentTypeError, argument="x"
     ),
@@ -6205,6 +6211,18 @@ LAX: dict[str, Case] = {
     ),
     "summed dims of other lengths": refused(
         lambda w: gs.lax.dot(w.x, w.x), ArgumentError, ValueError, "(8, 6) and (8, 6)"
+    ),
+    "a product of more dims than two": refused(
+        lambda w: gs.lax.dot(w.x[None], w.x.T), ArgumentError, ValueError,
+        "operands of 3 and 2 dims need dimension_numbers=",
+    ),
+    "a tuple that a function of two arrays reduces": refused(
+        lambda w: gs.lax.reduce((w.x,), (0.0,), gs.lax.add, (0,)), ArgumentTypeError, TypeError,
+        "add got a tuple",
+    ),
+    "dims of a convolution of which one text is short": refused(
+        lambda w: gs.lax.conv_dimension_numbers((1,) * 4, (1,) * 4, ("NHWC", "HWI", "NHWC")),
+        ArgumentError, ValueError, "dimension_numbers=('NHWC', 'HWI', 'NHWC')", "4 letters",
     ),
     "numbers that are no dims": refused(
         lambda w: gs.lax.dot_general(w.x, w.x, 3), ArgumentError, ValueError, "dimension_numbers=3"

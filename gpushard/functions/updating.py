@@ -234,8 +234,9 @@ def converted(value: Any, dtype: np.dtype[Any]) -> Any:
 def as_operand(value: Any, shape: Shape, x: Any, ufunc: np.ufunc | None) -> Any:
     """Convert new values to an operand: not yet broadcast to the part."""
     if is_value(value):
-        if is_plain(x) and x.committed and value.sharding.device_set != x.sharding.device_set:
-            value = value.to_device(x.device)
+        if is_plain(x) and is_plain(value) and x.committed:
+            own = x.sharding.device_set
+            value = value if value.sharding.device_set == own else value.to_device(x.device)
         value = value if ufunc is not None else converted(value, x.dtype)
         return _without_lead(value, len(shape))
     if ufunc is not None:
@@ -489,7 +490,7 @@ def _modes(hints: dict[str, Any]) -> tuple[Any, bool]:
 
 
 def target(x: Array, name: str, argument: str, inplace: bool) -> Array:
-    """Check what a function changes; or take another array of its value."""
+    """Check what a function changes, or makes a changed copy of."""
     if not hasattr(x, "_renew"):
         raise ArgumentTypeError(
             f"{name} changes a gpushard array, {argument} is a {type(x).__name__}; use "
@@ -497,7 +498,15 @@ def target(x: Array, name: str, argument: str, inplace: bool) -> Array:
             argument=argument,
             type=type(x),
         )
-    return x if inplace else copy.copy(x)
+    return x
+
+
+def finished(x: Array, new: Array, inplace: bool) -> Array | None:
+    """Give an array a new value, or return that."""
+    if inplace:
+        x._renew(new)
+        return None
+    return new if new is not x else copy.copy(x)
 
 
 def _repeated(values: Any, length: int) -> Any:
@@ -558,13 +567,14 @@ def put(
     new = _repeated(v, at.shape[0])
     if new is not None or not x.size:  # NumPy does not look at the positions otherwise
         at = bounded(at, x.size, mode, "put")
+    made = x
     if new is not None and not x.shape:
-        x[...] = new[-1]
+        made = At(x, ...).set(new[-1])
     elif new is not None:
         indexed = Indexed(tuple(range(-x.ndim, 0)), 0, (), True)
         dims = unravelled(as_int64(at) % x.size, x.shape)
-        x._renew(scattered(x, indexed, dims, new, at.shape))
-    return None if inplace else x
+        made = scattered(x, indexed, dims, new, at.shape)
+    return finished(x, made, inplace)
 
 
 @_changing
@@ -593,10 +603,8 @@ def put_along_axis(
     indexed, at, shape = indexing.along_axis(flat, indices, own, "put_along_axis", mode)
     new = scattered(flat, indexed, (at,), values, shape)
     if axis is None:
-        x[...] = new.reshape(x.shape)
-    else:
-        x._renew(new)
-    return None if inplace else x
+        new = At(x, ...).set(new.reshape(x.shape))
+    return finished(x, new, inplace)
 
 
 @_changing
@@ -612,6 +620,7 @@ def place(arr: Array, mask: Any, vals: Any, *, inplace: bool = True) -> Array | 
     """
     x = target(arr, "place", "arr", inplace)
     chosen = _mask_for(x, mask, "place", "size").reshape(x.shape) != 0
+    made = x
     if is_traced(chosen) or is_traced(x):  # nobody knows how many are chosen
         new = _repeated(vals, x.size)
         if new is None and x.size:
@@ -622,15 +631,17 @@ def place(arr: Array, mask: Any, vals: Any, *, inplace: bool = True) -> Array | 
                 at = cumsum(chosen.ravel(), dtype=np.int64) - 1
                 new = indexing.take(new, at)
             new = new.reshape(x.shape if math.prod(new.shape) > 1 else ())
-            x._renew(bind(WHERE, (chosen, new, x), ()))
-        return None if inplace else x
+            made = bind(WHERE, (chosen, new, x), ())
+        return finished(x, made, inplace)
     number = indexing.count_true(chosen)
     new = _repeated(vals, number)
-    if new is not None:
-        x[chosen] = new
-    elif number:
+    if new is None and number:
         raise _no_values()
-    return None if inplace else x
+    if new is not None and inplace:
+        x[chosen] = new
+    elif new is not None:
+        made = At(x, chosen).set(new)
+    return None if inplace else finished(x, made, inplace)
 
 
 def _no_values() -> ArgumentError:
@@ -677,5 +688,4 @@ def fill_diagonal(a: Array, val: Any, wrap: bool = False, *, inplace: bool = Tru
         )
     step = 1 + int(np.cumprod(x.shape[:0:-1]).sum())
     end = x.size if wrap or x.ndim > 2 else min(x.size, x.shape[1] ** 2)
-    put(x, np.arange(0, end, step), val)
-    return None if inplace else x
+    return put(x, np.arange(0, end, step), val, inplace=inplace)

@@ -284,7 +284,7 @@ def diag_indices_from(arr: Any, *, out_sharding: Any = None) -> tuple[Array, ...
     Raises:
       ArgumentError: it is not like that.
     """
-    own = np.shape(arr) if not is_value(arr) else arr.shape
+    own = np.shape(arr)
     if len(own) < 2 or len(set(own)) > 1:
         raise ArgumentError(
             f"diag_indices_from: the array has shape {own}; it needs at least two dims, all of "

@@ -21,7 +21,7 @@ from gpushard.functions.concrete import concrete
 from gpushard.functions.index_parsing import parse
 from gpushard.functions.indexing import read_at, take
 from gpushard.functions.loops import fori_loop, while_loop
-from gpushard.functions.updating import At, target, updated
+from gpushard.functions.updating import At, finished, target, updated
 from gpushard.functions.values import is_traced, is_value
 from gpushard.numpy.arguments import as_value
 from gpushard.numpy.joining import concat, stack
@@ -245,10 +245,7 @@ class UfuncMethods:
             new = updated(x, *parse(x.shape, indices), b, self.ufunc)
         else:
             new = self._updated(x, indices, as_value(b, self.name))
-        if not inplace:
-            return new
-        x._renew(new)
-        return None
+        return finished(x, new, inplace)
 
     def _updated(self, x: Any, indices: Any, b: Any) -> Any:
         """Combine elements in rounds: the first that an index selects, the second, and so on."""

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+import gpushard as gs
 from gpushard.errors import ArgumentTypeError, ShardingError
 from gpushard.geometry.box import block_bounds
 from gpushard.geometry.free_boxes import tiling_from_indices
@@ -204,3 +205,7 @@ def test_boxes_in_no_grid(
 def test_a_map_of_something_else_than_slices_is_refused():
     with pytest.raises(ArgumentTypeError, match="one slice per dim"):
         tiling_from_indices((4,), {"a": (0,)})
+
+
+def test_scalars_lie_whole_on_every_device() -> None:
+    assert gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P()).tiling(()).assignment.is_replicated

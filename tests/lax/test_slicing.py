@@ -111,6 +111,12 @@ def test_dynamic_slice_of_each_start(size: int) -> None:
             check(Call("dynamic_update_slice", LINE, update, np.array([start])))
 
 
+@pytest.mark.parametrize("axis", range(3))
+def test_an_update_that_is_small_in_all_dims_goes_to_their_beginnings(axis: int) -> None:
+    for start in (-2, 0, 1, 9):
+        check(Call("dynamic_update_slice_in_dim", CUBE, values((1, 1, 1), "f4", 7), start, axis))
+
+
 @pytest.mark.parametrize("axis", range(-4, 4))
 def test_dynamic_index_of_each_start(axis: int) -> None:
     for start in some((-7, -5, -3, -1, 0, 2, 4, 5), range(-7, 8)):

@@ -4,6 +4,7 @@ Against NumPy's; and traced and mapped functions against these.
 """
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -178,3 +179,58 @@ def test_of_single_numbers() -> None:
             _same(gs.jit(lambda x: place(x, x != 0, values))(data), expected)  # noqa: B023
     assert gnp.argwhere(gnp.asarray(3.0), size=2).shape == (2, 0)
     _same(gs.jit(gnp.polymul)(np.zeros(0), np.ones(2)), np.zeros(2))
+
+
+CHANGES: dict[str, Callable[..., Any]] = {
+    "put": lambda xp, x, m, v, **how: xp.put(x, m.astype(int), v, **how),
+    "put_along_axis": lambda xp, x, m, v, **how: xp.put_along_axis(x, m.astype(int), v, 0, **how),
+    "flat put_along_axis": lambda xp, x, m, v, **how: xp.put_along_axis(
+        x, m.astype(int).ravel(), v, None, **how
+    ),
+    "place": lambda xp, x, m, v, **how: xp.place(x, m, v, **how),
+    "fill_diagonal": lambda xp, x, m, v, **how: xp.fill_diagonal(x, v, **how),
+    "add.at": lambda xp, x, m, v, **how: xp.add.at(x, m.astype(int), v, **how),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("shape", [(), (4,), (3, 3)])
+@pytest.mark.parametrize("traced", [*itertools.product([False, True], repeat=3)])
+def test_new_arrays_of_what_is_traced_or_not(
+    name: str, shape: tuple[int, ...], traced: tuple[bool, ...]
+) -> None:
+    """The array, the mask and the values may each come from outside of a traced function."""
+    change = CHANGES[name]
+    if (not shape and name not in ("put", "place")) or (len(shape) < 2 and name == "fill_diagonal"):
+        return
+    rng = np.random.default_rng(len(shape))
+    given = rng.random(shape), rng.random(shape) > 0.4, np.array([7.0])
+    expected = given[0].copy()
+    change(np, expected, *given[1:])
+    inside = [value for value, is_traced in zip(given, traced, strict=True) if is_traced]
+
+    def function(*inside: Any) -> Any:
+        rest = iter(inside)
+        x, mask, values = (
+            next(rest) if is_traced else put(value)
+            for value, is_traced in zip(given, traced, strict=True)
+        )
+        found = change(gnp, x, mask, values, inplace=False)
+        assert found is not x
+        return found
+
+    _same(function(*map(put, inside)), expected)
+    _same(gs.jit(function)(*map(put, inside)), expected)
+
+
+@pytest.mark.parametrize("method", ["set", "add", "multiply", "divide", "power", "min", "max"])
+@pytest.mark.parametrize("index", [1, slice(1, 3), np.array([2, 0]), np.array([True, False] * 2)])
+def test_updates_of_captured_arrays_by_what_is_traced(method: str, index: Any) -> None:
+    data, values = np.arange(4.0) + 1, np.full(np.arange(4)[index].shape, 3.0)
+    captured = put(data, "x")
+    expected = getattr(captured.at[index], method)(values)
+    for x in captured, put(data):
+        _same(gs.jit(lambda v: getattr(x.at[index], method)(v))(values), expected)  # noqa: B023
+        if isinstance(index, np.ndarray) and index.dtype.kind == "i":
+            found = gs.jit(lambda i: getattr(x.at[i], method)(values))(index)  # noqa: B023
+            _same(found, expected)

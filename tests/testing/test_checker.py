@@ -46,6 +46,14 @@ def test_a_wait_that_is_believed_to_have_happened(rt):
     assert __file__ in caught.value.first and __file__ in caught.value.second
 
 
+@pytest.mark.parametrize("reads", [True, False])
+def test_memory_that_the_host_uses_before_it_is_written(rt, reads):
+    memory = pending(rt)._live().claims[0].memory
+    said = "is read" if reads else "is overwritten"
+    with pytest.raises(RaceError, match=rf"{said} by the host"):
+        rt.backend.run_now([], [memory] if reads else [], [] if reads else [memory], Pace())
+
+
 def test_a_tick_that_is_believed_to_be_over(rt):
     x = pending(rt)
     rt.devices[0].stream.done = 99

@@ -295,7 +295,7 @@ def _cut_rows(x: Any, edge: int, part: str, out: Any) -> None:
     height = min(max(_STRIP // columns, 1), _SQUARE)
     for low in range(top, bottom, height):
         high = min(low + height, bottom)
-        left, right = max(edge + low, 0), min(edge + high - 1, columns)
+        left, right = edge + low, min(edge + high - 1, columns)
         wide = columns > _WIDE * (right - left)
         write(low, high, left if wide else 0, right if wide else columns)
     write(bottom, rows, columns, columns)

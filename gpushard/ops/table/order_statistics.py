@@ -87,7 +87,7 @@ def _between(xp: Any, low: Any, high: Any, part: Any, dtype: Dtype) -> Any:
 def _sorted_rows(xp: Any, x: Any, axes: Sequence[int]) -> Any:
     """Return an array with some dims joined into a last one, sorted."""
     rows = _rows(x, axes)
-    if rows.dtype.kind == "?" or rows.dtype == np.bool_:  # CuPy does not sort these
+    if rows.dtype == np.bool_:  # CuPy does not sort these
         return xp.sort(rows.astype(np.uint8), axis=-1).astype(rows.dtype)
     return xp.sort(rows, axis=-1)
 
