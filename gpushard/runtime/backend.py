@@ -278,6 +278,7 @@ class Fused:
     loads: tuple[FusedLoad, ...]
     ops: tuple[FusedOp, ...]  # each after those that make what it needs
     results: tuple[FusedResult, ...]
+    numbers: int = 0  # how many of them there are
 
 
 class Calls(Protocol):

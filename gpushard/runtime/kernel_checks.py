@@ -24,11 +24,15 @@ thread does the same for itself, until `Along` deals out the elements of a row. 
   condition, and in no loop that some threads leave before others.
 
 Where a thread does several rows as `Units`, what is moved so has one element for each row, and a
-row writes all results that are.
+row writes all results that are. The same holds of the elements of a row.
+
+What a thread keeps of the elements of a row, the same thread reads: every `Along` that writes or
+reads a kept value deals elements out as the value's array says. The rest follows as for all arrays:
+a value is written once, for each element, and before it is read.
 
 Loops do not tell the rest, so tests compare results: what the text of an operation computes,
 and the order of its operands; where the elements of an array lie; whether `Along`, `EachPart`,
-`Units` and `Patch` reach every element once; the barriers and fences in the functions that bring
+`Units` and `Patch` reach every element once; whether a thread keeps enough elements for a row; the barriers and fences in the functions that bring
 threads together; whether a launch has threads for all rows, and memory for all parts.
 """
 
@@ -48,6 +52,7 @@ from gpushard.runtime.kernel_tree import (
     Apply,
     Array,
     Call,
+    Deal,
     Declare,
     EachPart,
     Element,
@@ -180,6 +185,8 @@ class _Checker:
         self._defined: dict[str, list[tuple[Path, int]]] = {
             array.name: [((), next(self._order))] for array in program.stack
         }
+        self._declared: set[Array] = set()
+        self._alongs: list[Along] = []
         self._all = list(self._walk(program.body, (), Halves(), Halves()))
         self._by_array: dict[Name, list[_At]] = {}
         self._registers: dict[str, list[_At]] = {}
@@ -207,6 +214,9 @@ class _Checker:
                 self._check_leaf(at, leaf)
             if at.array.name:
                 self._check_index(at, at.array)
+            if at.kind == "keep":
+                same = {at.place} == self._places(at) == {self._place_of(at.array)}
+                self._require(same, f"something else is kept for {at.place}")
             self._check_threads(at)
         for place, task in self._program.tasks.items():
             self._check_task(place, task)
@@ -227,6 +237,7 @@ class _Checker:
                 yield _At(next(self._order), statement, path, halves, first)
             elif isinstance(statement, Declare):
                 self._define(statement.array.name, path)
+                self._declared.add(statement.array)
             elif isinstance(statement, FullStrip):
                 yield from self._walk((statement.full,), (*path, statement), halves, first)
                 yield from self._walk(statement.rest, path, halves, first)
@@ -243,12 +254,15 @@ class _Checker:
                 if isinstance(statement, Along):
                     whole = not any(isinstance(x, LastBlock) for x in path)
                     self._require(whole, "the last block has its own part of a row only")
+                    self._check_deal(statement, halves)
+                    self._alongs.append(statement)
                 if isinstance(statement, Rows) and statement.patch is not None:
                     loops = {*statement.loops[:-1]}
                     alone = not statement.again and statement.patch.across in loops
                     self._require(alone, "a patch has other loops, or threads that share rows")
                 if isinstance(statement, Rows) and statement.units is not None:
-                    self._check_units(statement, statement.units)
+                    self._require(not statement.again, "threads that do a row again have units")
+                    self._check_units(statement.units, statement.loops, halves)
                 inside = self._loops_inside(statement, halves)
                 yield from self._walk(statement.body, (*path, statement), inside, added)
 
@@ -276,7 +290,7 @@ class _Checker:
         if isinstance(node, Rows):
             return frozenset([*node.loops, *node.again])
         if isinstance(node, Along):
-            return frozenset(node.loops)
+            return frozenset(node.deal.loops)
         return frozenset([PARTS] if isinstance(node, EachPart) else [])
 
     def _ended_loops(self, node: Any, halves: Halves) -> Halves:
@@ -296,7 +310,9 @@ class _Checker:
         """Return the loops for whose indices an array has elements."""
         room: set[int | str] = set()
         for dim in array.dims:
-            if dim.loop is not None:
+            if isinstance(dim.loop, Deal):
+                room.update(dim.loop.loops)
+            elif dim.loop is not None:
                 lanes = {LANES} if dim.lanes == "strip" else {STRIPS, LANES}
                 room |= lanes if dim.lanes else {dim.loop}
         return frozenset(room)
@@ -329,6 +345,17 @@ class _Checker:
     def _check_index(self, at: _At, array: Array) -> None:
         missing = self._room(array) - at.halves
         self._require(not missing, f"{array.name} is indexed by {missing}, which are not around it")
+        for units in [node.units for node in at.path if isinstance(node, Rows | Along)]:
+            other = units and any(x.name == array.name and x != array for x in units.arrays)
+            self._require(not other, f"{array.name} is no element of its units")
+        for dim in array.dims:
+            if isinstance(dim.loop, Deal):  # else it is not an element that the thread has
+                same = any(isinstance(x, Along) and x.deal == dim.loop for x in at.path)
+                self._require(same, f"{array.name} has elements of a row that is dealt out otherwise")
+                alone = array.dims == (dim,) and str(dim.length) == str(dim.loop.each) != "0"
+                alone &= dim.start == 0 and array.memory == "stack" and array.strides is None
+                self._require(alone, f"{array.name} has not one element for each that a thread has")
+                self._require(array in self._declared, f"{array.name} is declared otherwise")
 
     def _check_leaf(self, at: _At, leaf: Expr) -> None:
         if isinstance(leaf, Register):
@@ -361,13 +388,23 @@ class _Checker:
         some = at.is_in(EachPart) and at.kind != "add"
         self._require(not some, f"{at.place} is done by as many threads as there are parts")
 
-    def _check_units(self, rows: Rows, units: Units) -> None:
-        """Check that each row has one element of what is moved in units, and writes it."""
-        self._require(not rows.again, "threads that do a row again have units of it")
-        last, every = rows.loops[-1], {*rows.loops}
+    def _check_deal(self, along: Along, halves: Halves) -> None:
+        """Check that each thread has elements that it can keep, and units of them."""
+        deal = along.deal
+        exact = deal.unit > 0 and deal.each % deal.unit == 0
+        alone = PARTS not in halves if deal.each else deal.unit == 1
+        self._require(exact and alone, f"{deal} does not deal out each element once")
+        if along.units is not None:
+            self._require(0 < deal.each and along.units.count == deal.unit, "units of other lengths")
+            self._check_units(along.units, deal.loops, halves.union(deal.loops))
+
+    def _check_units(self, units: Units, loops: Sequence[int], halves: Halves) -> None:
+        """Check that each index of loops has one element of what is moved in units."""
+        last = loops[-1]
+        every = {loop for loop in halves.union(loops) if isinstance(loop, int)}
         for array in units.arrays:
-            loops = [dim.loop for dim in array.dims if dim.loop is not None]
-            own = loops.count(last) == 1 and every.issuperset(loops)
+            around = [dim.loop for dim in array.dims if dim.loop is not None]
+            own = around.count(last) == 1 and every.issuperset(around)
             self._require(own, f"{array.name} has no unit of its own for some rows")
             dense = own and str(array.stride([dim.loop for dim in array.dims].index(last))) == "1"
             self._require(dense, f"{array.name} is not dense along {last}")
@@ -453,7 +490,7 @@ class _Checker:
                 self._require(over == every, f"{place} is computed over {over}, not {every}")
             if at.kind == "keep":
                 self._require(over == kept, f"{place} is kept over {over}")
-            if at.kind in ("keep", "write", "meet", "put"):
+            if at.kind in ("write", "meet", "put"):
                 self._require(self._places(at) == {place}, f"something else is kept for {place}")
         alone = [at for at in own if at.kind in ("compute", "add")]
         self._require(bool(alone or calls), f"{place} is never done")
@@ -472,6 +509,10 @@ class _Checker:
         exact = written.over == self._room(written.array) == self._half(loops)
         self._require(exact, f"{result} of {place} is written over {written.over}")
         self._require(written.place == place, f"{result} is {written.place}, not {place}")
+        for node in self._alongs:
+            stores = node.units is not None and any(x.name == result for x in node.units.results)
+            inside = any(node is x for x in written.path)
+            self._require(inside or not stores, f"units of {result} are stored where none is made")
 
     def _check_accumulator(self, name: Name) -> None:
         """Check that what accumulates is started once, and that each element is added once."""

@@ -27,10 +27,15 @@ added up, and the last one reads that from memory, in `LastBlock`.
 
     Rows((0,), (SPARE, ROW_THREADS), body=(
         Set(t3, 0, Step("start", 3)),
-        Along((1,), 32, body=(Apply(t3, "float", (from0[i0 * n1 + i1],), "...", Step("add", 3)),)),
+        Along(Deal((1,), 32), body=(
+            Apply(t3, "float", (from0[i0 * n1 + i1],), "...", Step("add", 3)),
+        )),
         Meet(all3, "float", t3, "a + b", 3),
         First((SPARE, ROW_THREADS), body=(Set(to0[i0], all3, Step("write", 3)),)),
     ))
+
+Where rows are short enough, a thread keeps values of its elements in an array of registers, from
+one `Along` to others that deal out the same elements.
 """
 
 from __future__ import annotations
@@ -143,10 +148,27 @@ _FIRST = {SPARE: "there", ROW_THREADS: "lane == 0", PARTS: "part == 0"}
 
 
 @dataclasses.dataclass(frozen=True)
+class Deal:
+    """Which elements of a row each of its threads has.
+
+    A thread has units of neighbours, and between two of its units each other thread has one.
+
+    >>> deal = Deal((1,), width=32, each=8, unit=4)  # thread 1 has elements 4 to 7 and 132 to 135
+    """
+
+    loops: tuple[int, ...]  # whose indices are the elements, the slowest first
+    width: int  # threads of a row
+    each: int = 0  # how many elements a thread has at most; 0: any number, one after the other
+    unit: int = 1  # how many neighbours are a unit; of it all are in the row, or none
+
+
+@dataclasses.dataclass(frozen=True)
 class Dim:
     """One dim of an array."""
 
-    loop: int | str | None  # that it runs along: a number or `PARTS`; None: it has one element
+    # That it runs along: a number or `PARTS`; None: it has one element. A `Deal`: it has those
+    # elements of a row that the thread has.
+    loop: int | str | Deal | None
     length: Expr  # how many elements it has
     lanes: str = ""  # "strip": it has a strip of the loop; "whole": all of it, strip by strip
     start: int = 0  # its element for index 0 of the loop
@@ -158,6 +180,8 @@ class Dim:
             return number(0)
         if self.lanes:
             return LANE if self.lanes == "strip" else total([STRIP, LANE])
+        if isinstance(self.loop, Deal):
+            return Atom("k")
         return index(self.loop) if isinstance(self.loop, int) else Atom("part")
 
 
@@ -478,18 +502,20 @@ class Point:
 
 @dataclasses.dataclass(frozen=True)
 class Units:
-    """How a thread does several rows, which are neighbours along the last loop.
+    """How a thread does several rows, or elements of a row, which are neighbours.
 
-    Elements of arrays that vary along that loop are loaded and stored as units of so many
-    neighbours. Within a row each of these arrays stands for its one element that belongs to the
-    row; `kernel_checks` proves that a row reads or writes no other one. So the statements of a row
-    are the same, whether its elements lie in a unit or in memory. Rows that are in no whole unit,
-    and all rows where units are not aligned, are done one by one.
+    They are neighbours along the last loop. Elements of arrays that vary along it are loaded and
+    stored as units of so many neighbours. Within a row each of these arrays stands for its one
+    element that belongs to the row; `kernel_checks` proves that a row reads or writes no other one.
+    So the statements of a row are the same, whether its elements lie in a unit or in memory. Rows
+    that are in no whole unit, and all rows where units are not aligned, are done one by one.
+
+    All that holds of the elements of a row, too, where the threads of the row go along it.
     """
 
     count: int  # rows of a unit
     loads: tuple[Array, ...]  # arrays that are loaded so; all have the loop as their dense dim
-    results: tuple[Array, ...]  # arrays that are stored so, with all loops of rows
+    results: tuple[Array, ...]  # arrays that are stored so, with all loops around
 
     def begin(self, loops: Sequence[int]) -> list[str]:
         """Write what has to hold so that all units are aligned, and each lies in one dim.
@@ -508,6 +534,22 @@ class Units:
         """Return all arrays that are moved in units."""
         return (*self.loads, *self.results)
 
+    def load(self) -> list[str]:
+        """Write the loads of a unit."""
+        return [
+            *[f"Unit<{x.type}, {self.count}> unit_{x.name};" for x in self.arrays],
+            *[f"unit_{x.name}.load(&{element(x)});" for x in self.loads],
+        ]
+
+    def held(self, at: str) -> list[str]:
+        """Let the names of arrays stand for one of the elements in a unit."""
+        return [f"const Held<{x.type}> {x.name} = {{unit_{x.name}.value[{at}]}};"
+                for x in self.arrays]  # fmt: skip
+
+    def store(self) -> list[str]:
+        """Write the stores of a unit."""
+        return [f"unit_{x.name}.store(&{element(x)});" for x in self.results]
+
     def lines(self, loops: Sequence[int], body: Sequence[str]) -> list[str]:
         """Write the rows of a thread in CUDA C."""
         each, last = self.count, index(loops[-1])
@@ -519,16 +561,15 @@ class Units:
             f"const Index start = (piece * Index(threads) + threadIdx.x) * {each};",
             f"if (start + {each} <= rows) {{",
             *_indices("start", loops),
-            *[f"Unit<{x.type}, {each}> unit_{x.name};" for x in self.arrays],
-            *[f"unit_{x.name}.load(&{element(x)});" for x in self.loads],
+            *self.load(),
             f"const Index ahead = {last};",
             "#pragma unroll",
             f"for (unsigned int k = 0; k < {each}; k++) {{",
-            *[f"const Held<{x.type}> {x.name} = {{unit_{x.name}.value[k]}};" for x in self.arrays],
+            *self.held("k"),
             f"const Index {last} = ahead + k;",
             *body,
             "}",
-            *[f"unit_{x.name}.store(&{element(x)});" for x in self.results],
+            *self.store(),
             "}",
             # What no whole unit has is left to the block of threads that the next unit belongs to.
             f"const Index whole = rows / {each} * {each};",
@@ -604,17 +645,47 @@ class Rows:
 
 @dataclasses.dataclass(frozen=True)
 class Along:
-    """Deal out the elements of a row, which are those of some loops, to its threads and parts."""
+    """Deal out the elements of a row to its threads, and to its parts if there are any."""
 
-    loops: tuple[int, ...]  # the slowest first
-    width: int  # threads of a row
+    deal: Deal
     body: tuple[Statement, ...]
+    units: Units | None = None  # what is moved in units, if elements are dealt out so
 
     def lines(self) -> list[str]:
         """Write it in CUDA C."""
-        w = self.width
-        head = f"for (Index j = part * {w} + lane; j < length; j += {w} * parts) {{"
-        return [head, *_indices("j", self.loops), *lines_of(self.body), "}"]
+        w, body = self.deal.width, lines_of(self.body)
+        if not self.deal.each:
+            head = f"for (Index j = part * {w} + lane; j < length; j += {w} * parts) {{"
+            return [head, *_indices("j", self.deal.loops), *body, "}"]
+        single = self._turns(body, None)
+        if self.units is None:
+            return single
+        tests = " && ".join(self.units.begin(self.deal.loops))
+        return [f"if ({tests}) {{", *self._turns(body, self.units), "} else {", *single, "}"]
+
+    def _turns(self, body: Sequence[str], units: Units | None) -> list[str]:
+        """Write loops that are unrolled, so that what a thread keeps can be in registers."""
+        each, unit, last = self.deal.each, self.deal.unit, index(self.deal.loops[-1])
+        store = ["if (there) {", *units.store(), "}"] if units and units.results else []
+        return [
+            "#pragma unroll",
+            f"for (unsigned int turn = 0; turn < {each // unit}; turn++) {{",
+            f"const Index j = (turn * {self.deal.width} + lane) * {unit};",
+            "if (j < length) {",
+            *_indices("j", self.deal.loops),
+            *(units.load() if units else []),
+            f"const Index ahead = {last};",
+            "#pragma unroll",
+            f"for (unsigned int u = 0; u < {unit}; u++) {{",
+            f"const unsigned int k = turn * {unit} + u;",
+            *(units.held("u") if units else []),
+            f"const Index {last} = ahead + u;",
+            *body,
+            "}",
+            *store,
+            "}",
+            "}",
+        ]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -82,6 +82,7 @@ def fused_nest(nest: Nest) -> tuple[Fused, list[Any]] | None:
             for one, whole in zip(short.results, nest.results, strict=True)
         )
         + met,
+        len(numbers),
     )
     return fused, numbers
 

@@ -7,15 +7,17 @@ there, a thread has several rows instead, which are neighbours, and moves units 
 
 Along some loops the threads of a row go together, `width` of them, so that a block of threads has
 several rows that are short. Where functions reduce these, threads go along once for each function
-that needs what was reduced before, and compute again what they need: what they read comes from the
-cache then, and nothing but results is written. Loops that are within a thread are short; what is
-reduced over these is kept, in registers or next to them.
+that needs what was reduced before (`passes`). What later passes need a thread keeps in registers,
+if rows are short enough: then it loads each element once, in units where neighbours are of the same
+row. Otherwise each pass computes again what it needs: what it reads comes from the cache then.
+Either way nothing but results is written. Loops that are within a thread are short; what is reduced
+over these is kept, in registers or next to them.
 
 Long rows that are gone along only once are cut into parts, for a block of threads each. What these
 have goes to memory, and the block that is the last to come there goes on with all of it.
 
-A row's threads add up what is `width` elements apart, and then meet in pairs: so results depend on
-the length of a row alone, not on timing nor on how an array is split.
+A row's threads add up their elements, which lie where the row's length and its types say, and then
+meet in pairs: so results do not depend on timing, on how an array is split, or on where it lies.
 
 What a thread does is a tree of statements (`kernel_tree`), which `kernel_checks` proves right
 before it becomes text.
@@ -35,6 +37,7 @@ from gpushard.runtime.cuda.kernels import division, elementwise, units
 from gpushard.runtime.cuda.kernels.batches import THREADS
 from gpushard.runtime.cuda.kernels.elementwise import Signature, cuda_name, is_known, with_headers
 from gpushard.runtime.cuda.kernels.limits import index_type
+from gpushard.runtime.cuda.kernels.passes import Passes, Spans
 from gpushard.runtime.cuda.kernels.reduction import LANES, MOST_ELEMENTS, SHUFFLES
 from gpushard.runtime.cuda.kernels.units import elements_of
 from gpushard.runtime.kernel_checks import Program, Task, check
@@ -48,6 +51,7 @@ from gpushard.runtime.kernel_tree import (
     Array,
     Atom,
     CallOf,
+    Deal,
     Declare,
     Dim,
     EachPart,
@@ -85,6 +89,9 @@ SIDE = 16
 
 MOST_STATEMENTS = 64
 """Operations of all rows that a thread moves together: each is a statement of its own."""
+
+MOST_ELEMENTS_KEPT = 32
+"""Elements of a row that a thread keeps: 256 threads have rows of 8,192."""
 
 _WARP = 32
 _SHORT = 8 * _WARP  # elements of a row from which on a whole block of threads has work with it
@@ -232,6 +239,13 @@ class Threads:
     width: int  # threads of a row
     each: int = 1  # rows of a thread, if it has rows for itself
     patched: int | None = None  # a loop that shares patches with the last one
+    kept: int = 0  # elements of a row of which a thread keeps values, at most; 0: it keeps none
+    unit: int = 1  # how many of these are neighbours
+
+    @property
+    def deal(self) -> Deal:
+        """Which elements of a row its threads have."""
+        return Deal(self.along, self.width, self.kept, self.unit)
 
     @property
     def together(self) -> int:
@@ -283,7 +297,23 @@ def threads(fused: Fused, lengths: Sequence[Shape]) -> Threads:
         each = _each(fused, rows, lengths)
         if each == 1 and THREADS % LANES == 0:
             return Threads(rows, along, across, width, 1, _patched(fused, rows, lengths))
-    return Threads(rows, along, across, width, each)
+    way = Threads(rows, along, across, width, each)
+    return way if within or not along else _keeping(fused, way, lengths, longest)
+
+
+def _keeping(fused: Fused, way: Threads, lengths: Sequence[Shape], longest: int) -> Threads:
+    """Return the fewest threads that keep values of a row; the ones it has if there are none."""
+    passes, unit = Passes(fused), 1
+    if not way.across:
+        unit = elements_of({dtype for op in fused.ops for dtype in (*op.types, op.dtype)})
+        while any(own[way.along[-1]] % unit for own in lengths):
+            unit //= 2
+    units = -(-longest // unit)
+    for width in [way.width] if way.across else [min(_WARP, _power(units)), THREADS]:
+        kept = unit * _power(-(-units // width))
+        if kept <= MOST_ELEMENTS_KEPT and passes.spans(kept):
+            return dataclasses.replace(way, width=width, kept=kept, unit=unit)
+    return way
 
 
 def _patched(fused: Fused, rows: tuple[int, ...], lengths: Sequence[Shape]) -> int | None:
@@ -434,7 +464,7 @@ def source(
         "loops": signature.loops,
         "scalars": max(1, len(signature.scalars)),
         "preamble": "\n".join(preambles),
-        "units": units.SOURCE if way.each > 1 else "",
+        "units": units.SOURCE if max(way.each, way.unit) > 1 else "",
         "divisor": division.WIDE if signature.wide else division.NARROW,
         "threads": THREADS,
         "own": own,
@@ -486,8 +516,11 @@ class _Writer:
     ) -> None:
         self._fused, self._signature, self._way = fused, signature, way
         self._within = dict(fused.within)
-        self._first = len(fused.loads) + len(signature.scalars)
-        self._ops = {self._first + n: op for n, op in enumerate(fused.ops)}
+        assert fused.numbers == len(signature.scalars)
+        self._passes = Passes(fused)
+        self._first = len(fused.loads) + fused.numbers
+        self._ops, self._level = self._passes.ops, self._passes.level
+        self._spans: Spans = self._passes.spans(way.kept) if way.kept else {}
         self._statements = dict(enumerate(statements, self._first))
         self._blocks = signature.arrays - len(fused.results)
         self._loads = [
@@ -500,20 +533,11 @@ class _Writer:
             Array(f"to{n}", cuda_name(dtype), self._dims(result), "result")
             for n, (result, dtype) in enumerate(zip(fused.results, signature.results, strict=True))
         ]
-        # Of each place: how many passes along a row come before it.
-        self._level = dict.fromkeys(range(self._first), 0)
-        for place, op in self._ops.items():
-            level = max(self._level[at] for at in op.operands)
-            self._level[place] = level + self._sums(op)
-
-    def _sums(self, op: FusedOp) -> bool:
-        """Whether an operation reduces what the threads of a row go along."""
-        return any(loop in self._fused.along for loop in op.reduced)
 
     def program(self) -> Program:
         """Return the tree, and what it has to do."""
         body: list[Statement] = []
-        for level in reversed(range(1 + max(self._level.values(), default=0))):
+        for level in reversed(range(self._passes.count)):
             body = self._pass(level, body)
         again = [SPARE, ROW_THREADS] if self._way.along else []
         again += [PARTS] if self._fused.parts > 1 else []
@@ -521,7 +545,7 @@ class _Writer:
         if self._way.patched is not None:
             patch = Patch(self._way.patched, self._way.sides)
         rows = Rows(self._way.rows, tuple(again), tuple(body), self._units(), patch)
-        values = {f"from{n}": n for n in range(len(self._loads))}
+        values = {f"{name}{n}": n for n in range(len(self._loads)) for name in ("b", "from")}
         results = {}
         for n, result in enumerate(self._fused.results):
             if result.place is not None:
@@ -545,10 +569,35 @@ class _Writer:
         )
         return Units(self._way.each, loads, results)
 
+    def _units_along(self, loads: Iterable[int], results: Iterable[int]) -> Units | None:
+        """Return what a pass moves in units, of the loads and results at some places."""
+        moved = [
+            tuple([array for array, block in pairs if self._has_units(block)])
+            for pairs in (
+                [(self._loads[at], self._fused.loads[at]) for at in sorted(loads)],
+                [(self._results[n], self._fused.results[n])
+                 for at in results for n in self._results_of(at)],
+            )
+        ]  # fmt: skip
+        return Units(self._way.unit, *moved) if any(moved) else None
+
+    def _has_units(self, block: FusedLoad | FusedResult) -> bool:
+        """Whether the elements of a row that are neighbours are so in a block, too."""
+        count, dims, last = self._way.unit, block.dims, self._way.along[-1]
+        if count == 1 or not dims or dims.count(last) != 1:
+            return False
+        if isinstance(block, FusedResult):
+            every = {*self._way.rows, *self._way.along}
+            return dims[-1] == last and every == {loop for loop in dims if loop is not None}
+        at = dims.index(last)
+        behind = [*zip(dims[at + 1 :], block.more[at + 1 :], strict=True)]
+        dense = all(x == (None, 0) for x in behind)
+        return dense and block.starts[at] % count == block.more[at] % count == 0
+
     def _task(self, place: int) -> Task:
         """Say over which loops an operation runs: each row does it again, if not all along it."""
         op = self._ops[place]
-        along = self._way.along if self._is_along(place) else ()
+        along = self._way.along if self._passes.is_along(place) else ()
         return Task(
             op.loops.union(self._way.rows, along), frozenset(op.reduced), frozenset(op.operands)
         )
@@ -593,19 +642,17 @@ class _Writer:
     def _pass(self, level: int, rest: Sequence[Statement]) -> list[Statement]:
         """Write the operations of a row, then those of a pass along it, then the rest."""
         own = [place for place in self._ops if self._level[place] == level]
-        plain = [at for at in own if not self._is_along(at) and not self._sums(self._ops[at])]
-        body = self._scope(plain, level, along=False)
-        sums = [
-            at for at, op in self._ops.items() if self._sums(op) and self._level[at] == 1 + level
+        plain = [
+            at for at in own if not self._passes.is_along(at) and not self._passes.is_sum(at)
         ]
-        results = [at for at in own if self._results_of(at) and self._is_along(at)]
+        body = self._scope(plain, level, along=False)
+        sums, results = self._passes.sums(level), self._passes.results(level)
         if not sums and not results:
             return [*body, *rest]
         for place in sums:
             array = self._variable("t", place)
             body += [Declare(array), *self._start_of(array, place)]
-        needed = self._scope(self._needed(sums, results), level, along=True)
-        body.append(Along(self._way.along, self._way.width, tuple(needed)))
+        body += self._along(level)
         if not sums or self._fused.parts == 1:
             return [*body, *[x for place in sums for x in self._bring_together(place)], *rest]
         last: list[Statement] = []
@@ -618,6 +665,31 @@ class _Writer:
         address = f"batch.at[{self._signature.arrays - 1} * calls]"
         counter = f"(unsigned int*){address} + call * (gridDim.x / parts) + piece"
         return [*body, LastBlock(counter, (*last, *rest))]
+
+    def _along(self, level: int) -> list[Statement]:
+        """Write what the threads of a row do when they go along it together."""
+        known = {at for at, (first, _) in self._spans.items() if first < level}
+        needed = self._passes.needed(level, known) - known
+        new = sorted([at for at, (first, _) in self._spans.items() if first == level])
+        loads = {at for at in needed if at < len(self._loads)}
+        body: list[Statement] = [Declare(self._variable("b", at)) for at in new]
+        fetched = [at for at in new if at in loads]  # all of a thread at once
+        if fetched:
+            body.append(Along(
+                self._way.deal,
+                tuple([
+                    Set(element(self._variable("b", at)), element(self._loads[at]),
+                        Step("keep", at))
+                    for at in fetched
+                ]),
+                self._units_along(fetched, ()),
+            ))  # fmt: skip
+        places = sorted([*(needed - loads), *self._passes.sums(level)])
+        moved = self._units_along(loads.difference(fetched), self._passes.results(level))
+        body.append(
+            Along(self._way.deal, tuple(self._scope(places, level, along=True)), moved)
+        )
+        return body
 
     def _start_of(self, array: Array, place: int) -> Sequence[Statement]:
         """Start an accumulator."""
@@ -670,21 +742,6 @@ class _Writer:
         op = self._ops[met.place]
         return Meet(met, _work(op), element(array), _combined(op), Step("meet", met.place))
 
-    def _is_along(self, place: int) -> bool:
-        return place in self._ops and not self._ops[place].loops.isdisjoint(self._fused.along)
-
-    def _needed(self, sums: Iterable[int], results: Iterable[int]) -> list[int]:
-        """Return the operations along a row that some need, these among them, in order."""
-        found = set(sums)
-        rest = [at for place in sums for at in self._ops[place].operands if self._is_along(at)]
-        rest += results
-        while rest:
-            place = rest.pop()
-            if place not in found:
-                found.add(place)
-                rest += [at for at in self._ops[place].operands if self._is_along(at)]
-        return sorted(found)
-
     # Loops within a thread.
 
     def _loops_of(self, loops: Iterable[int | str | None]) -> list[int]:
@@ -709,7 +766,7 @@ class _Writer:
         for place in places:
             op = self._ops[place]
             space = frozenset(self._loops_of({*op.loops, *op.reduced}))
-            plain = op.reduction is None or self._sums(op)
+            plain = op.reduction is None or self._passes.is_sum(place)
             reduced = None if plain else frozenset(self._loops_of(op.reduced))
             after = 0
             for of in [group_of[at] for at in op.operands if at in group_of]:
@@ -732,7 +789,7 @@ class _Writer:
         for group in groups:
             stored = {
                 place for place in group.places
-                if not self._sums(self._ops[place])
+                if not self._passes.is_sum(place)
                 and (not self._is_plain(place) or self._is_read_elsewhere(place, group, readers))
             }  # fmt: skip
             body += self._group(group, stored, level, along)
@@ -761,7 +818,7 @@ class _Writer:
         after: list[Statement] = []
         for place in group.places:
             op = self._ops[place]
-            if self._sums(op):
+            if self._passes.is_sum(place):
                 inside.append(self._add(place, self._variable("t", place), here))
             elif op.reduction is not None:
                 array = dataclasses.replace(self._variable("a", place), dims=())
@@ -771,7 +828,7 @@ class _Writer:
             else:
                 inside.append(self._apply(place, here))
                 kept = self._variable("b", place)
-                if place in stored and kept.dims:
+                if kept.dims and (place in stored or place in self._spans):
                     keep = Set(element(kept), _register(place), Step("keep", place))
                     inside.append(keep)
                 inside += self._write(place, _register(place), level, along)
@@ -782,7 +839,11 @@ class _Writer:
     # Values.
 
     def _variable(self, letter: str, place: int) -> Array:
-        """Return what a thread has for an operation: "b" keeps its value, others accumulate it."""
+        """Return what a thread has for a value: "b" keeps it, others accumulate it."""
+        if place in self._spans:
+            dtype = self._passes.dtypes[place]
+            own = Dim(self._way.deal, number(self._way.kept))
+            return Array(f"b{place}", cuda_name(dtype), (own,), "stack", max(4, dtype.itemsize))
         op = self._ops[place]
         dims = [Dim(loop, number(self._within[loop])) for loop in self._loops_of(op.loops)]
         name = f"{letter}{place}" if dims or letter != "b" else f"v{place}"
@@ -793,7 +854,9 @@ class _Writer:
     def _value(self, place: int, here: set[int]) -> Expr:
         """Read a value; `here` are those known in the same loops."""
         if place < len(self._loads):
-            return element(self._loads[place])
+            return element(
+                self._variable("b", place) if place in self._spans else self._loads[place]
+            )
         if place < self._first or place in here:
             return _register(place)
         kept = self._variable("b", place)

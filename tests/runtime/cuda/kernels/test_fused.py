@@ -21,6 +21,7 @@ from gpushard.runtime.kernel_tree import (
     Along,
     Apply,
     Atom,
+    Deal,
     Declare,
     Dim,
     Element,
@@ -88,12 +89,12 @@ def broken(body: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], str, Any]]:
         yield (*before, *after), "left out", statement
         yield (*before, statement, statement, *after), "twice", statement
         if isinstance(statement, Meet | LastBlock):
-            for apart in First((ROW_THREADS,), (statement,)), Along((9,), 8, (statement,)):
+            for apart in First((ROW_THREADS,), (statement,)), Along(Deal((9,), 8), (statement,)):
                 yield (*before, apart, *after), "not all threads come to", statement
         if isinstance(statement, LastBlock):
             again = dataclasses.replace(statement, body=())
             yield (*before, again, statement, *after), "two of", statement
-            own = dataclasses.replace(statement, body=(Along((9,), 8, statement.body),))
+            own = dataclasses.replace(statement, body=(Along(Deal((9,), 8), statement.body),))
             yield (*before, own, *after), "a part of a row for", statement
         if isinstance(statement, First) and len(statement.loops) > 1:
             for loop in statement.loops:
