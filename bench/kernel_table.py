@@ -12,6 +12,9 @@ at 1.7 GHz with a memory of 4.8 TB/s and a latency of 0.6 us. It is the least of
 - "issue": a multiprocessor gives 4 instructions of 32 threads in a cycle, and moves 21 bytes in it.
   Counted are those of a thread on the shortest way through the kernel that passes its widest load
   and store. What stands in a loop with these is counted as often as a thread loads so many bytes.
+  Where threads keep a row in registers no loop is left, and a shorter way is that of threads without
+  elements. So the longest way is counted, with all of the widest loads and stores. It passes no
+  narrower ones, which are for blocks that are not aligned, and no calls, which divide rare numbers.
 - "lines": the first cache serves one line of 128 bytes in a cycle. Where the threads of a warp read
   along another dim than they write, they touch several: how many was found by hand, from how rows
   are dealt out to threads.
@@ -89,6 +92,8 @@ class Case:
     """Bytes that it loads, from memory or from caches."""
     lines: float = 0
     """Lines of the first cache that a warp's loads touch for an element each."""
+    unrolled: bool = False
+    """Whether no loop goes over the elements of a thread."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,6 +154,45 @@ def _way(after: Sequence[Sequence[int]], start: int, ends: set[int]) -> list[int
                 before[other] = n
                 queue.append(other)
     raise NoWayError
+
+
+def _longest(after: Sequence[Sequence[int]], marked: set[int], closed: set[int]) -> list[int]:
+    """Return the longest way to the end of those that pass most marked instructions, in no circle.
+
+    Args:
+      after: what may run after each instruction.
+      marked: instructions to pass.
+      closed: instructions that it may not pass.
+    """
+    nothing = -1, 0
+    best: dict[int, tuple[tuple[int, int], int | None]] = {}  # what is ahead, and the next one
+    stack, begun = [0], set[int]()
+    while stack:
+        n = stack[-1]
+        left = [x for x in after[n] if x not in closed and x not in begun]
+        if n not in begun and left:
+            begun.add(n)
+            stack += left
+            continue
+        begun.add(n)
+        stack.pop()
+        if n in best:
+            continue
+        ahead, to = nothing, None
+        for x in after[n]:
+            if x in best and best[x][0] > ahead:
+                ahead, to = best[x][0], x
+        if not after[n]:
+            ahead = 0, 0
+        if ahead != nothing:
+            best[n] = (ahead[0] + (n in marked), ahead[1] + 1), to
+    if 0 not in best:
+        raise NoWayError
+    way, at = [0], best[0][1]
+    while at is not None:
+        way.append(at)
+        at = best[at][1]
+    return way
 
 
 def _loops(after: Sequence[Sequence[int]]) -> list[set[int]]:
@@ -237,6 +281,9 @@ def judged(case: Case) -> Row:
     way = [0]
     for stops in loads, stores, ends:
         way += _way(after, way[-1], stops)
+    if case.unrolled:
+        moves = {n for n, one in enumerate(code) if one.name[:3] in ("LDG", "STG", "CAL")}
+        way = _longest(after, loads | stores, moves - loads - stores)
     # Other loads in loops are for what is left over of units, or lies otherwise.
     others = {n for n, one in enumerate(code) if one.name.startswith("LDG")} - loads
     cycles = [_cycle(after, loop, loads, others) for loop in _loops(after) if loop & loads]
@@ -374,7 +421,7 @@ def _fused(
         loaded = passes * elements * sum(dtypes[load.operand].itemsize for load in nest.loads)
     return Case(
         f"fused {name}", text, "fused", read / threads, written / threads,
-        elements / threads, loaded / threads, lines,
+        elements / threads, loaded / threads, lines, way.kept > 0,
     )  # fmt: skip
 
 
