@@ -26,7 +26,7 @@ import numpy as np
 import gpushard as gs
 from gpushard.ops.programs.calls import Call, Outputs, Work
 from gpushard.runtime.cuda import backend
-from gpushard.runtime.cuda.kernels import fused
+from gpushard.runtime.cuda.kernels import fused, passes
 from gpushard.runtime.runtime import Runtime
 from gpushard.transforms import cuda_kernels
 from gpushard.transforms.cuda_kernels import LaunchedNest, fused_op, launched_nest
@@ -62,6 +62,8 @@ def small_steps(case: Case, *owners: Any) -> Iterator[None]:
             (fused, "_SHORT", (6, 1 << 14)[number // 3 % 2]),
             (fused, "_ACROSS", (2, 8)[number // 5 % 2]),
             (fused, "SIDE", (2, 16)[number // 3 % 2]),
+            (fused, "MOST_ELEMENTS_KEPT", (2, 8, 32)[number // 5 % 3]),
+            (passes, "MOST_KEPT", (8, 64, 256)[number // 2 % 3]),
             (cuda_kernels, "_MOST_KEPT", (1, 2, 128)[number % 3]),
             (cuda_kernels, "_PART", (2, 7, 1 << 10)[number // 3 % 3]),
             (cuda_kernels, "_MOST_PARTS", (3, 128)[number // 2 % 2]),

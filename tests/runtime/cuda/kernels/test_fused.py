@@ -335,7 +335,7 @@ def test_texts_use_names_where_they_are_declared() -> None:
             if declared:
                 count += 1
                 without = "\n".join([*lines[:n], *lines[n + 1 :]])
-                hides = "Held<" in line or "= ahead + k" in line  # of a row what is there of a unit
+                hides = "Held<" in line or "= ahead + " in line  # of a row what is there of a unit
                 assert hides or declared[1] in names_not_known(without), line
     assert count > 100
 

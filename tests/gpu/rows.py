@@ -1,0 +1,220 @@
+"""Functions that go along rows several times, drawn from a seed, and their kernels."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.runtime.backend import Fused, FusedLoad, FusedOp, FusedResult
+from gpushard.runtime.cuda.kernels import fused
+from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement
+from gpushard.runtime.kernel_checks import Program
+from gpushard.typing import Dtype
+
+STATEMENTS: dict[Any, str] = {
+    np.add: "out0 = out0_type(in0 + in1)", np.subtract: "out0 = out0_type(in0 - in1)",
+    np.multiply: "out0 = out0_type(in0 * in1)", np.negative: "out0 = out0_type(-in0)",
+    np.less: "out0 = in0 < in1", "astype": "out0 = out0_type(in0)",
+}  # fmt: skip
+
+REDUCTIONS = {
+    "b": ["max", "min", "any"], "i": ["max", "min", "sum", "argmax"], "e": ["max", "mean", "min"],
+    "f": ["max", "mean", "min", "sum", "argmin"], "d": ["mean", "max", "product", "any"],
+    "F": ["sum", "mean"], "?": ["any", "all", "sum"],
+}  # fmt: skip
+
+
+class Builder:
+    """Makes a function along `rows` loops of rows and `along` loops along these."""
+
+    def __init__(self, rng: np.random.Generator, rows: int, along: int, *, across: bool) -> None:
+        self.rng = rng
+        loops = list(range(rows + along))
+        self.along = frozenset(loops[:along] if across else loops[rows:])
+        self.loops, self.rows = tuple(loops), frozenset(loops) - self.along
+        self.loads: list[FusedLoad] = []
+        self.dtypes: list[Dtype] = []  # of loads, then of numbers
+        self.ops: list[FusedOp] = []
+        self.numbers = 0
+
+    def load(self, dtype: Any, loops: Any = None, starts: int = 0, more: int = 0) -> int:
+        """Read a block; its last dim has elements ahead of what is read, and behind."""
+        dims = tuple(n for n in self.loops if loops is None or n in loops)
+        ahead, beyond = [0] * len(dims), [0] * len(dims)
+        if dims:
+            ahead[-1], beyond[-1] = starts, starts + more
+        self.loads.append(FusedLoad(len(self.loads), dims, tuple(ahead), tuple(beyond)))
+        self.dtypes.append(np.dtype(dtype))
+        return len(self.loads) - 1
+
+    def number(self, dtype: Any) -> int:
+        self.numbers += 1
+        self.dtypes.append(np.dtype(dtype))
+        return len(self.dtypes) - 1
+
+    @property
+    def first(self) -> int:
+        return len(self.loads) + self.numbers
+
+    def dtype(self, place: int) -> Dtype:
+        return self.dtypes[place] if place < self.first else self.ops[place - self.first].dtype
+
+    def loops_of(self, place: int) -> frozenset[int]:
+        if place < len(self.loads):
+            return frozenset(n for n in self.loads[place].dims if n is not None)
+        return self.ops[place - self.first].loops if place >= self.first else frozenset()
+
+    def op(self, function: Any, *operands: int, dtype: Any = None) -> int:
+        types = tuple(map(self.dtype, operands))
+        loops = frozenset[int]().union(*map(self.loops_of, operands))
+        result = np.dtype(types[0] if dtype is None else dtype)
+        self.ops.append(FusedOp(function, operands, types, result, None, loops))
+        return self.first + len(self.ops) - 1
+
+    def reduce(self, name: str, *operands: int) -> int:
+        types = tuple(map(self.dtype, operands))
+        result = types[0]
+        if name in ("any", "all"):
+            result = np.dtype(bool)
+        elif name in ("argmin", "argmax") or (name == "sum" and result.kind == "b"):
+            result = np.dtype(np.int64)
+        loops = frozenset[int]().union(*map(self.loops_of, operands)) - self.along
+        reduced = tuple(sorted(self.along))
+        self.ops.append(FusedOp(None, operands, types, result, name, loops, reduced))
+        return self.first + len(self.ops) - 1
+
+    def function(self, *results: int) -> Fused:
+        made = []
+        for place in results:
+            dims = tuple(n for n in self.loops if n in self.loops_of(place))
+            made.append(FusedResult(place, dims, dims))
+        return Fused(
+            tuple((n,) for n in self.loops), self.along, 1, (), tuple(self.loads),
+            tuple(self.ops), tuple(made), self.numbers,
+        )  # fmt: skip
+
+
+def drawn(seed: int) -> Kernel:
+    """Draw a function of two to four passes along rows of one type."""
+    rng = np.random.default_rng(seed)
+    letter = "bieffddF"[seed % 8]
+    build = Builder(rng, 1 + seed // 8 % 2, 1 + seed // 16 % 2, across=seed // 3 % 4 == 0)
+    start, more = [(0, 0), (0, 0), (8, 0), (3, 2)][rng.integers(4)]
+    build.load(letter, starts=start, more=more)
+    for loops in (build.along, build.rows, None):
+        if rng.integers(2):
+            build.load(letter, loops)
+    numbers = [build.number(letter) for _ in range(rng.integers(2))]
+    values = [*range(len(build.loads))]
+    sums: list[int] = []
+    last = 0
+    for _ in range(rng.integers(1, 4)):  # passes before the last one
+        for _ in range(rng.integers(3)):
+            function = [np.add, np.subtract, np.multiply, np.negative][rng.integers(4)]
+            count = 1 if function is np.negative else 2
+            last = build.op(function, *[last, int(rng.choice([*values, *numbers]))][:count])
+            values.append(last)
+        rounded = any(op.reduction == "mean" for op in build.ops)  # what is nearly 0 or equal
+        names = [x for x in REDUCTIONS[letter] if not (rounded and x in ("any", "argmin"))]
+        name = names[rng.integers(len(names))]
+        along = [at for at in values if build.along <= build.loops_of(at)]
+        of = last if last in along else int(rng.choice(along))
+        sums.append(build.reduce(name, *([of] * (1 + (name == "product")))))
+        met = sums[-1]
+        if build.dtype(met) != np.dtype(letter):
+            met = build.op("astype", met, dtype=letter)
+        last = build.op(np.subtract, int(rng.choice(along)), met)
+        values.append(last)
+    every = frozenset(build.loops)
+    full = [at for at in values if at >= build.first and build.loops_of(at) == every]
+    results = [last] if last in full else []
+    results += [at for at in (*full, *sums) if rng.integers(4) == 0 and at not in results]
+    unread = {build.first + n for n in range(len(build.ops))}
+    for op in build.ops:
+        unread -= {*op.operands}
+    results += [at for at in sorted(unread) if at not in results]
+    return Kernel(build.function(*results), tuple(build.dtypes))
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """A function with the types of its operands."""
+
+    function: Fused
+    dtypes: tuple[Dtype, ...]
+
+    @property
+    def results(self) -> tuple[Dtype, ...]:
+        first = len(self.dtypes)
+        return tuple(self.function.ops[x.place - first].dtype for x in self.function.results)
+
+    def signature(self, calls: int, *, wide: bool = False) -> Signature:
+        scalars = tuple(range(len(self.function.loads), len(self.dtypes)))
+        loops = len(self.function.loops)
+        return Signature(self.dtypes, scalars, self.results, calls, wide, loops)
+
+    def statements(self) -> list[Statement | None]:
+        return [
+            None if op.reduction
+            else Statement(STATEMENTS[op.function], "", op.types, (op.dtype,))
+            for op in self.function.ops
+        ]  # fmt: skip
+
+    def way(self, *lengths: Sequence[int]) -> fused.Threads:
+        return fused.threads(self.function, [tuple(x) for x in lengths])
+
+    def program(self, *lengths: Sequence[int]) -> Program:
+        way = self.way(*lengths)
+        return fused.program(self.function, self.signature(len(lengths)), self.statements(), way)
+
+    def text(self, *lengths: Sequence[int], wide: bool = False) -> str:
+        way, signature = self.way(*lengths), self.signature(len(lengths), wide=wide)
+        text = fused.source(self.function, signature, self.statements(), way)
+        assert text is not None
+        return text
+
+    def blocks(self, rng: np.random.Generator, lengths: Sequence[int]) -> list[Any]:
+        """Return blocks for a call: small numbers of which sums are exact."""
+        blocks = []
+        for load, dtype in zip(self.function.loads, self.dtypes, strict=False):
+            shape = [
+                more + (1 if n is None else lengths[n])
+                for n, more in zip(load.dims, load.more, strict=True)
+            ]
+            value = rng.integers(-2, 3, shape) + rng.integers(-2, 3, shape) * 0.25
+            blocks.append(np.asarray(value).astype(dtype))
+        return blocks
+
+
+def softmax(letter: str = "f", *, across: bool = False, rows: int = 1) -> Kernel:
+    """Return a function as softmax is, with a difference for the exponential."""
+    build = Builder(np.random.default_rng(0), rows, 1, across=across)
+    x = build.load(letter)
+    most = build.reduce("max", x)
+    e = build.op(np.subtract, x, most)
+    total = build.reduce("sum", e)
+    return Kernel(build.function(build.op(np.multiply, e, total)), tuple(build.dtypes))
+
+
+def layer_norm(letter: str = "f") -> Kernel:
+    """Return a function as layer norm is, without the square root."""
+    build = Builder(np.random.default_rng(0), 1, 1, across=False)
+    x, scale, shift = build.load(letter), build.load(letter, {1}), build.load(letter, {1})
+    apart = build.op(np.subtract, x, build.reduce("mean", x))
+    variance = build.reduce("mean", build.op(np.multiply, apart, apart))
+    scaled = build.op(np.multiply, build.op(np.multiply, apart, variance), scale)
+    result = build.op(np.add, scaled, shift)
+    return Kernel(build.function(result, variance), tuple(build.dtypes))
+
+
+def lengths_of(kernel: Kernel, rows: int, length: int) -> tuple[int, ...]:
+    """Return lengths of loops: of the rows, and of what lies along them."""
+    along = sorted(kernel.function.along)
+    each = [n for n in range(len(kernel.function.loops)) if n not in along]
+    own = {n: rows if n == each[-1] else 3 for n in each}
+    own |= {n: length if n == along[-1] else 2 for n in along}
+    return tuple(own[n] for n in range(len(own)))
+

@@ -1,0 +1,157 @@
+"""Kernels that go along rows several times give what the definition says, and keep rows."""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard.runtime.cuda.kernels import fused, units
+from gpushard.runtime.cuda.kernels.division import counted
+from tests.gpu import nest_emitter, rows
+from tests.gpu.device import Split, gpu_runtime, needs_gpu
+from tests.gpu.rows import Kernel, lengths_of
+from tests.gpu.test_units import CHECKED, Memory, launch
+from tests.share import some
+from tests.transforms import fused_loops
+
+pytestmark = needs_gpu
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A driver whose kernels stop at units that are not aligned."""
+    text = units.SOURCE
+    for line in "const Whole whole =", "Whole whole;\n":
+        text = text.replace(f"{{\n    {line}", f"{{\n    {CHECKED}{line}")
+    assert text.count(CHECKED) == 2
+    monkeypatch.setattr(units, "SOURCE", text)
+    with gpu_runtime(split=Split(1, False)):
+        runtime: Any = gs.devices()[0].runtime
+        yield runtime.backend._driver
+
+
+def compare(
+    driver: Any,
+    kernel: Kernel,
+    calls: Sequence[tuple[int, ...]],
+    shift: int = 0,
+    *,
+    wide: bool = False,
+) -> list[Any]:
+    """Launch a kernel for some calls, compare with the definition, and return the results.
+
+    Args:
+      driver: what compiles it.
+      kernel: the function.
+      calls: lengths of loops of each call.
+      shift: how many elements behind an aligned address blocks lie.
+      wide: whether indices have 64 bits.
+    """
+    rng = np.random.default_rng(7)
+    numbers = [t.type(0.5 if t.kind in "fc" else 2) for t in kernel.dtypes]
+    numbers = numbers[len(kernel.function.loads) :]
+    blocks = [kernel.blocks(rng, lengths) for lengths in calls]
+    with np.errstate(all="ignore"):
+        want = [
+            fused_loops.compute(kernel.function, lengths, own, numbers)
+            for lengths, own in zip(calls, blocks, strict=True)
+        ]
+    assert [x.dtype for x in want[0]] == list(kernel.results)
+    every = [x for own in (*blocks, *want) for x in own]
+    memory = Memory(sum(x.nbytes + 400 for x in every))
+    places = [memory.array(x, shift, given=True) for own in zip(*blocks, strict=True) for x in own]
+    targets = [
+        [memory.array(x, shift, given=False) for x in own] for own in zip(*want, strict=True)
+    ]
+    way = kernel.way(*calls)
+    grid = max(1, *[way.blocks_of(lengths) for lengths in calls]), len(calls)
+    counts = [n for loop in zip(*calls, strict=True) for n in loop]
+    launch(
+        driver, "fused", kernel.text(*calls, wide=wide), kernel.signature(len(calls), wide=wide),
+        counts if wide else list(map(counted, counts)), grid,
+        [*places, *[place for own in targets for place in own]], numbers,
+    )  # fmt: skip
+    found, results = memory.cupy.asnumpy(memory.raw), []
+    for own, wanted in zip(targets, zip(*want, strict=True), strict=True):
+        for place, value in zip(own, wanted, strict=True):
+            start = place - int(memory.raw.data.ptr)
+            end = start + value.nbytes
+            got = found[start:end].view(value.dtype).reshape(value.shape)
+            rough = {"e": 2e-2, "f": 1e-4, "F": 1e-4}.get(value.dtype.char, 1e-9)
+            with np.errstate(all="ignore"):
+                size = np.nanmax(np.abs(value[np.isfinite(value)]), initial=1)
+            np.testing.assert_allclose(got, value, rtol=rough, atol=rough * float(size))
+            memory.wanted[start:end] = found[start:end]
+            results.append(got)
+    memory.check()
+    return results
+
+
+def test_functions_of_several_passes_drawn_from_seeds(driver: Any) -> None:
+    cupy_driver = importlib.import_module("gpushard.runtime.cuda.driver.cupy_driver")
+    seen: Counter[Any] = Counter()
+    for seed in range(some(48, 480)):
+        kernel = rows.drawn(seed)
+        case: Any = SimpleNamespace(number=seed * 7 + seed // 5)
+        with nest_emitter.small_steps(case, cupy_driver):
+            long = (1, 3, 4, 8, 24, 33, 64, 100)[seed * 5 % 8]
+            calls = [lengths_of(kernel, count, long) for count in (5, 0, 9)]
+            if seed % 3 == 0:
+                calls[1] = lengths_of(kernel, 4, max(1, long // 2))
+            compare(driver, kernel, calls, (0, 0, 1)[seed % 3])
+            way = kernel.way(*calls)
+        seen["kept" if way.kept else "passes"] += 1
+        seen["unit", way.unit > 1] += 1
+        seen["across", way.across, way.kept > 0] += 1
+    assert min(seen["kept"], seen["passes"], seen["unit", True], seen["across", True, True]) > 3, seen
+
+
+LENGTHS = (1, 31, 32, 33, 128, 129, 1000, 1024, 1025, 2052, 8191, 8192, 8200)
+
+
+@pytest.mark.one_of(3)
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("letter", "biefdF")
+def test_rows_of_every_length_and_type(driver: Any, letter: str, length: int) -> None:
+    kernel = rows.softmax(letter) if letter in "bi" else rows.layer_norm(letter)
+    calls = [(3, length)]
+    kept = kernel.way(*calls).kept
+    assert (kept > 0) == (length <= 8192)
+    for shift in 0, 1:
+        for wide in False, True:
+            compare(driver, kernel, calls, shift, wide=wide)
+
+
+def test_columns_are_kept_too(driver: Any) -> None:
+    for length, kept in (1, 1), (3, 1), (9, 2), (100, 16), (256, 32), (257, 0):
+        kernel = rows.softmax("f", across=True)
+        calls = [(length, 70), (max(1, length // 2), 9)]
+        assert kernel.way(*calls).kept == kept
+        compare(driver, kernel, calls)
+
+
+@pytest.mark.parametrize("length", [96, 100, 1000, 1023, 8192])
+def test_results_depend_on_the_length_of_a_row_alone(driver: Any, length: int) -> None:
+    """Not on how many rows a device has, on where they lie, or on the width of indices."""
+    kernel, rng = rows.layer_norm("f"), np.random.default_rng(length)
+    values = [rng.standard_normal(shape).astype("f") for shape in ((9, length), length, length)]
+    bits = set()
+    for calls, shift in ([[9]], 0), ([[9]], 1), ([[4, 5]], 0), ([[1, 8]], 3):
+        (counts,) = calls
+        starts = np.cumsum([0, *counts])
+        blocks = [
+            [values[0][a:b], *values[1:]] for a, b in zip(starts, starts[1:], strict=False)
+        ]
+        given = iter(blocks)
+        with mock.patch.object(Kernel, "blocks", lambda *_, given=given: next(given)):
+            results = compare(driver, kernel, [(n, length) for n in counts], shift)
+        bits.add(b"".join(x.tobytes() for x in results))
+    assert len(bits) == 1
