@@ -12,9 +12,10 @@ at 1.7 GHz with a memory of 4.8 TB/s and a latency of 0.6 us. It is the least of
 - "issue": a multiprocessor gives 4 instructions of 32 threads in a cycle, and moves 21 bytes in it.
   Counted are those of a thread on the shortest way through the kernel that passes its widest load
   and store. What stands in a loop with these is counted as often as a thread loads so many bytes.
-  Where threads keep a row in registers no loop is left, and a shorter way is that of threads without
-  elements. So the longest way is counted, with all of the widest loads and stores. It passes no
-  narrower ones, which are for blocks that are not aligned, and no calls, which divide rare numbers.
+  Where threads keep a row in registers, no loop is left, and the shortest way is that of a thread
+  without elements. So the longest one is counted, with all of the widest loads and stores. It
+  passes no narrower ones, which are for blocks that are not aligned, and no calls, which divide
+  rare numbers.
 - "lines": the first cache serves one line of 128 bytes in a cycle. Where the threads of a warp read
   along another dim than they write, they touch several: how many was found by hand, from how rows
   are dealt out to threads.
@@ -65,8 +66,8 @@ _REGISTER = re.compile(r"\bR(\d+)\b")
 _STATEMENTS = {
     "add": "out0 = in0 + in1", "subtract": "out0 = in0 - in1", "multiply": "out0 = in0 * in1",
     "true_divide": "out0 = in0 / in1", "divide": "out0 = in0 / in1", "negative": "out0 = -in0",
-    "exp": "out0 = exp(in0)", "astype": "out0 = in0", "less": "out0 = in0 < in1",
-    "logical_and": "out0 = in0 && in1",
+    "exp": "out0 = exp(in0)", "sqrt": "out0 = sqrt(in0)", "astype": "out0 = in0",
+    "less": "out0 = in0 < in1", "logical_and": "out0 = in0 && in1",
 }  # fmt: skip
 """What CuPy's functions do with an element."""
 
@@ -383,7 +384,6 @@ def _fused(
     function: Callable[..., Any],
     values: Sequence[Any],
     *,
-    passes: int = 1,
     lines: float = 0,
     loaded: float | None = None,
 ) -> Case:
@@ -418,7 +418,7 @@ def _fused(
     read = sum(value.nbytes for value in values)
     elements = max(value.size for value in values)
     if loaded is None:
-        loaded = passes * elements * sum(dtypes[load.operand].itemsize for load in nest.loads)
+        loaded = elements * sum(dtypes[load.operand].itemsize for load in nest.loads)
     return Case(
         f"fused {name}", text, "fused", read / threads, written / threads,
         elements / threads, loaded / threads, lines, way.kept > 0,
@@ -456,6 +456,12 @@ def _softmax(x: Any) -> Any:
     return e / e.sum(axis=-1, keepdims=True)
 
 
+def _layer_norm(x: Any, scale: Any, shift: Any) -> Any:
+    apart = x - x.mean(axis=-1, keepdims=True)
+    variance = (apart * apart).mean(axis=-1, keepdims=True)
+    return apart / gnp.sqrt(variance + 1e-5) * scale + shift
+
+
 def _stencil(x: Any) -> Any:
     return x[1:-1, 1:-1] * 4 - x[:-2, 1:-1] - x[2:, 1:-1] - x[1:-1, :-2] - x[1:-1, 2:]
 
@@ -488,8 +494,10 @@ def cases() -> Iterator[Case]:
         )  # fmt: skip
     yield _broadcast("f")
     yield _broadcast("e")
-    yield _fused("softmax of rows of 1024", _softmax, [_ones("f", 4096, 1024)], passes=3)
-    yield _fused("softmax of rows of 128", _softmax, [_ones("f", 32768, 128)], passes=3)
+    for length in 8192, 1024, 128:
+        yield _fused(f"softmax of rows of {length}", _softmax, [_ones("f", 1 << 12, length)])
+    norm = [_ones("f", 1 << 12, 1024), _ones("f", 1024), _ones("f", 1024)]
+    yield _fused("layer norm of rows of 1024", _layer_norm, norm)
     yield _fused("transpose", lambda x: x.T * 2 + 1, [_ones("f", 4096, 4096)], lines=12)
     yield _fused("stencil", _stencil, [_ones("f", 4096, 4096)], lines=6)
     points = _ones("f", 1 << 17, 16), _ones("f", 32, 16)

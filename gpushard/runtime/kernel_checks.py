@@ -32,8 +32,9 @@ a value is written once, for each element, and before it is read.
 
 Loops do not tell the rest, so tests compare results: what the text of an operation computes,
 and the order of its operands; where the elements of an array lie; whether `Along`, `EachPart`,
-`Units` and `Patch` reach every element once; whether a thread keeps enough elements for a row; the barriers and fences in the functions that bring
-threads together; whether a launch has threads for all rows, and memory for all parts.
+`Units` and `Patch` reach every element once, and a thread keeps as many as it has; the barriers
+and fences in the functions that bring threads together; whether a launch has threads for all rows,
+and memory for all parts.
 """
 
 from __future__ import annotations
@@ -351,7 +352,9 @@ class _Checker:
         for dim in array.dims:
             if isinstance(dim.loop, Deal):  # else it is not an element that the thread has
                 same = any(isinstance(x, Along) and x.deal == dim.loop for x in at.path)
-                self._require(same, f"{array.name} has elements of a row that is dealt out otherwise")
+                self._require(
+                    same, f"{array.name} has elements of a row that is dealt out otherwise"
+                )
                 alone = array.dims == (dim,) and str(dim.length) == str(dim.loop.each) != "0"
                 alone &= dim.start == 0 and array.memory == "stack" and array.strides is None
                 self._require(alone, f"{array.name} has not one element for each that a thread has")
@@ -395,7 +398,8 @@ class _Checker:
         alone = PARTS not in halves if deal.each else deal.unit == 1
         self._require(exact and alone, f"{deal} does not deal out each element once")
         if along.units is not None:
-            self._require(0 < deal.each and along.units.count == deal.unit, "units of other lengths")
+            fits = deal.each > 0 and along.units.count == deal.unit
+            self._require(fits, "units of other lengths")
             self._check_units(along.units, deal.loops, halves.union(deal.loops))
 
     def _check_units(self, units: Units, loops: Sequence[int], halves: Halves) -> None:

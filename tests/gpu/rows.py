@@ -107,15 +107,19 @@ def drawn(seed: int) -> Kernel:
     for loops in (build.along, build.rows, None):
         if rng.integers(2):
             build.load(letter, loops)
-    numbers = [build.number(letter) for _ in range(rng.integers(2))]
+    numbered = rng.integers(2) == 0
+    number = build.number(letter) if numbered else 0
     values = [*range(len(build.loads))]
     sums: list[int] = []
     last = 0
+    if numbered:
+        last = build.op(np.multiply, 0, number)
+        values.append(last)
     for _ in range(rng.integers(1, 4)):  # passes before the last one
         for _ in range(rng.integers(3)):
             function = [np.add, np.subtract, np.multiply, np.negative][rng.integers(4)]
             count = 1 if function is np.negative else 2
-            last = build.op(function, *[last, int(rng.choice([*values, *numbers]))][:count])
+            last = build.op(function, *[last, int(rng.choice(values))][:count])
             values.append(last)
         rounded = any(op.reduction == "mean" for op in build.ops)  # what is nearly 0 or equal
         names = [x for x in REDUCTIONS[letter] if not (rounded and x in ("any", "argmin"))]
@@ -217,4 +221,3 @@ def lengths_of(kernel: Kernel, rows: int, length: int) -> tuple[int, ...]:
     own = {n: rows if n == each[-1] else 3 for n in each}
     own |= {n: length if n == along[-1] else 2 for n in along}
     return tuple(own[n] for n in range(len(own)))
-

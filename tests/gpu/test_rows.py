@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.runtime.cuda.kernels import fused, units
+from gpushard.runtime.cuda.kernels import units
 from gpushard.runtime.cuda.kernels.division import counted
 from tests.gpu import nest_emitter, rows
 from tests.gpu.device import Split, gpu_runtime, needs_gpu
@@ -111,7 +112,9 @@ def test_functions_of_several_passes_drawn_from_seeds(driver: Any) -> None:
         seen["kept" if way.kept else "passes"] += 1
         seen["unit", way.unit > 1] += 1
         seen["across", way.across, way.kept > 0] += 1
-    assert min(seen["kept"], seen["passes"], seen["unit", True], seen["across", True, True]) > 3, seen
+    assert min(seen["kept"], seen["passes"], seen["unit", True], seen["across", True, True]) > 3, (
+        seen
+    )
 
 
 LENGTHS = (1, 31, 32, 33, 128, 129, 1000, 1024, 1025, 2052, 8191, 8192, 8200)
@@ -147,9 +150,7 @@ def test_results_depend_on_the_length_of_a_row_alone(driver: Any, length: int) -
     for calls, shift in ([[9]], 0), ([[9]], 1), ([[4, 5]], 0), ([[1, 8]], 3):
         (counts,) = calls
         starts = np.cumsum([0, *counts])
-        blocks = [
-            [values[0][a:b], *values[1:]] for a, b in zip(starts, starts[1:], strict=False)
-        ]
+        blocks = [[values[0][a:b], *values[1:]] for a, b in itertools.pairwise(starts)]
         given = iter(blocks)
         with mock.patch.object(Kernel, "blocks", lambda *_, given=given: next(given)):
             results = compare(driver, kernel, [(n, length) for n in counts], shift)

@@ -642,9 +642,7 @@ class _Writer:
     def _pass(self, level: int, rest: Sequence[Statement]) -> list[Statement]:
         """Write the operations of a row, then those of a pass along it, then the rest."""
         own = [place for place in self._ops if self._level[place] == level]
-        plain = [
-            at for at in own if not self._passes.is_along(at) and not self._passes.is_sum(at)
-        ]
+        plain = [at for at in own if not self._passes.is_along(at) and not self._passes.is_sum(at)]
         body = self._scope(plain, level, along=False)
         sums, results = self._passes.sums(level), self._passes.results(level)
         if not sums and not results:
@@ -686,9 +684,7 @@ class _Writer:
             ))  # fmt: skip
         places = sorted([*(needed - loads), *self._passes.sums(level)])
         moved = self._units_along(loads.difference(fetched), self._passes.results(level))
-        body.append(
-            Along(self._way.deal, tuple(self._scope(places, level, along=True)), moved)
-        )
+        body.append(Along(self._way.deal, tuple(self._scope(places, level, along=True)), moved))
         return body
 
     def _start_of(self, array: Array, place: int) -> Sequence[Statement]:
@@ -744,7 +740,7 @@ class _Writer:
 
     # Loops within a thread.
 
-    def _loops_of(self, loops: Iterable[int | str | None]) -> list[int]:
+    def _loops_of(self, loops: Iterable[object]) -> list[int]:
         """Return those of some loops that are within a thread, in order."""
         own = set(loops)
         return [loop for loop in self._within if loop in own]
@@ -752,9 +748,7 @@ class _Writer:
     def _size(self, loops: Iterable[int]) -> int:
         return math.prod([self._within[loop] for loop in self._loops_of(loops)])
 
-    def _each(
-        self, loops: Iterable[int | str | None], body: Sequence[Statement]
-    ) -> tuple[Statement, ...]:
+    def _each(self, loops: Iterable[object], body: Sequence[Statement]) -> tuple[Statement, ...]:
         """Do something for all indices of loops within a thread."""
         lengths = [(loop, number(self._within[loop])) for loop in self._loops_of(loops)]
         return around(lengths, body, "Index")

@@ -37,7 +37,7 @@ from gpushard.runtime.kernel_tree import (
 )
 from gpushard.transforms.cuda_kernels import fused_nest
 from gpushard.transforms.nests import Nest
-from tests.gpu import nest_emitter
+from tests.gpu import nest_emitter, rows
 from tests.share import some
 from tests.transforms import nest_emitters, nest_families
 from tests.transforms.test_cuda_kernels import nest as nest_of_sums
@@ -74,6 +74,15 @@ def programs(share: int, offset: int = 3) -> Iterator[Program]:
                 program = program_of(nest_emitter.for_gpus(nest, np))
             if program is not None:
                 yield program
+
+
+def programs_of_rows(seeds: range) -> Iterator[Program]:
+    """Yield kernels whose threads keep rows."""
+    for seed in seeds:
+        kernel = rows.drawn(seed)
+        lengths = rows.lengths_of(kernel, 5, (8, 24, 33, 64)[seed % 4])
+        if kernel.way(lengths).kept:
+            yield kernel.program(lengths)
 
 
 def broken(body: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], str, Any]]:
@@ -115,7 +124,7 @@ def broken(body: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], str, Any]]:
 @pytest.fixture(scope="module")
 def kernels() -> list[Program]:
     """Kernels of many nests."""
-    return list(programs(some(1499, 99)))
+    return [*programs(some(1499, 99)), *programs_of_rows(range(some(16, 160)))]
 
 
 def test_checks_find_each_defect(kernels: list[Program]) -> None:
@@ -283,7 +292,16 @@ def test_threads_have_patches_where_an_array_is_dense_across_others(
     assert math.prod(way.sides) == 256
 
 
-SIZES = {"bool": 1, "int": 4, "float": 4, "long long": 8, "double": 8}
+SIZES = {
+    "bool": 1,
+    "signed char": 1,
+    "float16": 2,
+    "complex<float>": 8,
+    "int": 4,
+    "float": 4,
+    "long long": 8,
+    "double": 8,
+}
 SIZES |= {f"Position<{kind}>": 16 for kind in ("int", "float", "double")}
 
 
@@ -324,7 +342,7 @@ def names_not_known(text: str) -> set[str]:
 
 def test_texts_use_names_where_they_are_declared() -> None:
     count, scalars = 0, re.compile(r"v\d+")  # of which some are numbers that a kernel is given
-    for program in programs(some(499, 97)):
+    for program in [*programs(some(499, 97)), *programs_of_rows(range(some(16, 160)))]:
         body = "\n".join(lines_of(program.body))
         given = {name for name in names_not_known(body) if scalars.fullmatch(name)}
         assert not names_not_known(body) - given, body
