@@ -23,6 +23,7 @@ from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement, sour
 from gpushard.runtime.cuda.kernels.sources import kernel_source
 from gpushard.transforms.cuda_kernels import fused_nest
 from gpushard.transforms.nests import Nest
+from tests.gpu import rows
 from tests.nvrtc.compiler import Compiled, Source
 from tests.nvrtc.jobs import Job, run
 from tests.nvrtc.share import templates
@@ -77,6 +78,12 @@ def texts() -> Iterator[tuple[str, str]]:
     nests = {name: nest for name, (nest, _, _) in THREADS.items()}
     for name, nest in {**nests, "parts of long rows": summed(3, 100_000)}.items():
         yield f"fused: {name}", _fused(nest)
+    for letter in "befdFD":
+        kernel = rows.softmax(letter) if letter == "b" else rows.layer_norm(letter)
+        for length in 1024, 8192:
+            name = f"rows of {length} that threads keep, {np.dtype(letter)}"
+            if kernel.way((64, length)).kept:
+                yield f"fused: {name}", kernel.text((64, length))
     for name in ("box_copy", "fill"):
         yield f"file: {name}", kernel_source(name)
 

@@ -1,4 +1,4 @@
-"""The real compilers take kernels that move units, and those whose threads meet by shuffles."""
+"""The real compilers take kernels that move units, meet by shuffles, or keep rows in registers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import pytest
 from gpushard.runtime.backend import Fused, FusedLoad, FusedOp, FusedResult
 from gpushard.runtime.cuda.kernels import elementwise, fused, reduction
 from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement
+from tests.gpu import rows
 from tests.nvrtc.compiler import Source, nvrtc
 from tests.nvrtc.jobs import TARGETS, problem
 from tests.nvrtc.toolkits import WHEELS, is_made
+from tests.share import some
 from tests.softgpu.sources import ADDED
 
 OPTIONS = ("-std=c++17", *ADDED)
@@ -59,6 +61,14 @@ def sources() -> Iterator[str]:
     yield copied("e", False, 64, True)
     yield copied("f", True, 64, False)
     yield copied("d", True, 300, True)
+    yield rows.softmax("b").text((64, 1024))
+    yield rows.softmax("f", across=True).text((100, 64))
+    yield rows.layer_norm("e").text((64, 8192), wide=True)
+    yield rows.layer_norm("f").text((64, 8192))
+    yield rows.layer_norm("D").text((64, 1000))
+    for seed in range(some(2, 40)):
+        kernel = rows.drawn(seed)
+        yield kernel.text(rows.lengths_of(kernel, 5, 100))
 
 
 @pytest.mark.one_of(3)
