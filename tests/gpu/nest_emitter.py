@@ -83,11 +83,13 @@ class Batch:
     def __init__(self, driver: Any) -> None:
         self._driver = driver
         self._keys: dict[tuple[int, str], str] = {}
+        self.kept = 0  # nests whose threads keep rows
 
     def collect(self, gpu: int, key: tuple[int, str], name: str, text: str, *options: str) -> int:
         """Take a kernel's text, in place of compiling it."""
         assert (key, name) == ((gpu, text), "fused")
         self._keys.setdefault(key, f"fused_{len(self._keys)}")
+        self.kept += "int turn = 0" in text
         self._options = options
         raise Collected
 
@@ -288,6 +290,7 @@ def _compare(runtime: Runtime, cases: Sequence[Case], report: Report) -> None:
             except Collected:
                 known.append((program, nest))
     batch.compile()
+    report.counts["kept"] += batch.kept
     for program, nest in known:
         arrays = placed(program)  # copies have kernels, too
         with small_steps(program.case, cupy_driver):

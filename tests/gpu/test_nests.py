@@ -29,6 +29,7 @@ def test_a_share_of_all_small_nests() -> None:
     report = nest_emitter.compare(chosen(some(301, 40), offset=5))
     assert not report.problems, report.problems[0]
     assert report.counts["compared"] > 450 and report.counts["in parts"] > 100, report.counts
+    assert report.counts["kept"] > 0, report.counts
     assert set(report.refused) == {"loops that threads go along are reduced apart"}
 
 
