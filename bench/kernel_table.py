@@ -264,8 +264,8 @@ def _widest(code: Sequence[Instruction], kind: str) -> tuple[set[int], int]:
     return {n for n, nbytes in every.items() if nbytes == most}, most
 
 
-def judged(case: Case) -> Row:
-    """Compile a kernel and read what comes out."""
+def compiled(case: Case) -> tuple[int, list[Instruction]]:
+    """Return how many registers a kernel uses, and its SASS."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "kernel.cu")
         path.write_text(case.text, encoding="utf-8")
@@ -273,8 +273,13 @@ def judged(case: Case) -> Row:
         usage, text = disassembled(path, "-arch=sm_90", "-ftz=true", *contract, *_headers())
     part = usage.split(f"Compiling entry function '{case.function}'")[1]
     registers = int(re.findall(r"Used (\d+) registers", part)[0])
+    return registers, parse(text, case.function)
+
+
+def judged(case: Case) -> Row:
+    """Compile a kernel and read what comes out."""
+    registers, code = compiled(case)
     threads = min(2048, 65536 // (-(-registers // 8) * 8) // 256 * 256)
-    code = parse(text, case.function)
     after = _branches(code)
     loads, load = _widest(code, "LDG")
     stores, store = _widest(code, "STG")

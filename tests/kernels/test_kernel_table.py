@@ -31,6 +31,24 @@ def test_a_kernel_is_no_worse_than_the_table_says(
     assert 100 * row.share > kernel_table.estimates()[name] - 1, row
 
 
+def test_rows_that_threads_keep_are_in_registers(cases: dict[str, kernel_table.Case]) -> None:
+    """An index that is no constant would put them in local memory."""
+    kept = [case for case in cases.values() if case.unrolled]
+    assert len(kept) == 4
+    for case in kept:
+        names = {one.name.split(".")[0] for one in kernel_table.compiled(case)[1]}
+        assert names >= {"LDG", "STG"} and not names & {"LDL", "STL"}, case.name
+
+
+def test_the_longest_way_has_all_that_is_marked_and_nothing_closed() -> None:
+    after = [[1, 4], [2, 3], [3], [4, 1], [5, 6], [7], [7], []]  # 3 leads back to 1
+    assert kernel_table._longest(after, set(), set()) == [0, 1, 2, 3, 4, 5, 7]
+    assert kernel_table._longest(after, {6}, set()) == [0, 1, 2, 3, 4, 6, 7]
+    assert kernel_table._longest(after, set(), {1}) == [0, 4, 5, 7]
+    with pytest.raises(kernel_table.NoWayError):
+        kernel_table._longest(after, set(), {4})
+
+
 def test_more_instructions_make_it_worse(cases: dict[str, kernel_table.Case]) -> None:
     case = cases["elementwise float32"]
     slow = case.text.replace("in0 + in1", "in0 + in1 / in0")
