@@ -93,8 +93,10 @@ def launch(
     calls = Calls(
         driver, nothing, stream, kernel, signature, (), counts, grid, together=False
     )  # fmt: skip
+    runtime = importlib.import_module("cupy").cuda.runtime
+    runtime.deviceSynchronize()  # blocks were written on another stream
     calls.launch_on(stream, places, numbers)
-    importlib.import_module("cupy").cuda.runtime.deviceSynchronize()
+    runtime.deviceSynchronize()
 
 
 def values(dtype: Any, count: int) -> Any:
