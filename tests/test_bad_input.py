@@ -5857,7 +5857,7 @@ TRACED_FUNCTIONS: dict[str, Case] = {
         jitted(lambda x: gs.jit(of_rows).lower(x)), ArgumentTypeError, TypeError, "outside"
     ),
     "unknown dialect": refused(
-        lambda w: gs.jit(of_rows).lower(w.x).as_text("hlo"), ArgumentError, ValueError,
+        lambda w: gs.jit(of_rows).lower(w.x).compiler_ir("hlo"), ArgumentError, ValueError,
         "dialect='hlo'", "gpushard",
     ),
     "unknown option": refused(

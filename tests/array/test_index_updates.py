@@ -348,3 +348,17 @@ def test_what_is_out_of_bounds_is_filled_or_dropped(
         got = np.asarray(x.at[edges].get(mode="fill", fill_value=-1))
         np.testing.assert_array_equal(got[rows], data[edges[rows].astype(np.int64)])
         assert (got[~rows] == -1).all()
+
+
+@pytest.mark.parametrize("first", [np.array([2, 0, -1]), np.array([True, False, True])])
+def test_negative_positions_are_out_of_bounds_of_their_own_dim(first: np.ndarray) -> None:
+    data = np.arange(15.0).reshape(3, 5)
+    x, second = gs.device_put(data), np.array([4, -1, -2])[: np.atleast_1d(data[first]).shape[0]]
+    rows = np.nonzero(first)[0] if first.dtype == bool else first
+    inside = (rows >= 0) & (second >= 0)
+    expected = data.copy()
+    expected[rows[inside], second[inside]] = 9
+    found = x.at[first, second].set(9, wrap_negative_indices=False)
+    np.testing.assert_array_equal(found, expected)
+    clipped = data[np.maximum(rows, 0), np.maximum(second, 0)]
+    np.testing.assert_array_equal(x.at[first, second].get(wrap_negative_indices=False), clipped)

@@ -74,6 +74,16 @@ def test_triangular_solve(lower: bool, left: bool, transposed: bool) -> None:
         np.testing.assert_allclose((own @ np.asarray(vector)[..., None])[..., 0], sides, atol=1e-10)
 
 
+@pytest.mark.parametrize("lower", [True, False])
+def test_a_diagonal_of_ones_is_not_read(lower: bool) -> None:
+    a, b = _positive(3), _square(4)
+    solved = np.asarray(gs.lax.linalg.triangular_solve(
+        a, b, left_side=True, lower=lower, unit_diagonal=True
+    ))  # fmt: skip
+    half = (np.tril(a, -1) if lower else np.triu(a, 1)) + np.eye(a.shape[-1])
+    np.testing.assert_allclose(half @ solved, b, atol=1e-10)
+
+
 def test_triangular_solve_takes_no_integers() -> None:
     for a, b in (_positive(3), _square(4).astype(int)), (_positive(3).astype(int), _square(4)):
         with pytest.raises(gs.errors.ArgumentTypeError, match=r"triangular_solve.*int64"):
