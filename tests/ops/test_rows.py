@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from gpushard.ops.aval import Aval
 from gpushard.ops.row import Row
+from gpushard.ops.table import creation
 from gpushard.ops.table.rows import ROWS, lines, why_whole
 from tests.ops.cases import FORMS, MADE
 from tests.ops.test_rules import rules_of
@@ -33,3 +36,9 @@ def test_a_row_says_why_if_and_only_if_a_dim_of_an_operand_must_be_whole(row: Ro
 def test_the_list_says_how_a_row_runs() -> None:
     (text,) = [line for line in lines() if line.startswith("sorting.SORT ")]
     assert text.split()[:4] == ["sorting.SORT", "sort", "_rule", "Local"]
+
+
+@pytest.mark.parametrize("row", [creation.FULL, creation.ARANGE, creation.LINSPACE, creation.EYE])
+def test_what_is_created_has_the_shape_and_type_that_parameters_say(row: Row) -> None:
+    shape, dtype = (2, 3), np.dtype(np.float32)
+    assert row.infer((), (shape, dtype)) == (Aval(shape, dtype),)

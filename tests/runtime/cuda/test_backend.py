@@ -8,6 +8,7 @@ import gc
 import itertools
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
@@ -489,3 +490,20 @@ def test_memory_of_the_host_is_not_sent_by_nccl() -> None:
         assert not backend.sends(domains[0], domains[0])
         for domain in domains:
             assert not backend.sends(domain, pinned) and not backend.sends(pinned, domain)
+
+
+def test_a_stream_that_has_work_records_an_event_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So that memory behind it comes back before all of it is done."""
+    with cuda(partitions=1) as (_, driver):
+        x = gs.device_put(VALUE, gs.devices()[0])
+        now = time.monotonic_ns()
+        monkeypatch.setattr(time, "monotonic_ns", lambda: now)
+        recorded = []
+        for passed in (0, 300_000, 0, 300_000):
+            now += passed
+            driver.calls.clear()
+            x = deferred(x, lambda shard: shard + 1)
+            recorded.append(driver.calls.get("record", 0))
+        assert recorded[1:] == [1, 0, 1]
