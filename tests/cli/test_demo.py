@@ -513,3 +513,10 @@ def test_a_plain_copy_takes_as_long_as_its_pieces(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(measure.np, "copyto", copy)
     assert measure._plain_seconds(640) == 640
     assert measure._plain_seconds(64) == 64
+
+
+def test_the_demo_takes_as_many_devices_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "_MOST_DEVICES", 8)
+    assert any("over 8 devices" in line for line in run_demo())
+    monkeypatch.setattr(demo, "_MOST_DEVICES", 7)
+    assert main(["demo", "--mesh", "4x2"]) != 0

@@ -113,6 +113,7 @@ LETTERS = [None, ("NCHW", "OIHW", "NCHW"), ("NHWC", "HWIO", "NHWC"), ("HNCW", "W
 def test_conv_dimension_numbers(letters: Any) -> None:
     check(Call("conv_dimension_numbers", (1, 2, 3, 4), (4, 3, 2, 1), letters))
     check(Call("conv_dimension_numbers", (1, 2, 3), (4, 3, 2, 1), letters))
+    check(Call("conv_dimension_numbers", (1, 2), (4, 3), ("CN", "OI", "NC")))
     order = {"N": 2, "C": 4, "H": 3, "W": 4}
     kernel = {"O": 6, "I": 4, "H": 2, "W": 2}
     if letters in LETTERS[1:7]:

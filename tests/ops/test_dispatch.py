@@ -12,6 +12,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
+from gpushard.movement.buffer import ShardedBuffer
 from tests.late import late_devices
 from tests.traffic import received
 
@@ -244,3 +245,13 @@ def test_the_caller_writes_what_takes_less_time_than_a_hand_off() -> None:
         assert handed_off(lambda: gs.numpy.arange((1 << 13) + 1, dtype="d", device=place)) == 1
         x = gs.numpy.ones(1 << 11, dtype="d", device=place)
         assert handed_off(lambda: -x) == 1  # others may have work, too
+
+
+def test_every_result_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checks of `GPUSHARD_ENABLE_CHECKS` see what each operation makes."""
+    seen = []
+    with testing.runtime(enable_checks=True):
+        x = gs.device_put(np.ones(8))
+        monkeypatch.setattr(ShardedBuffer, "check", lambda buffer: seen.append(buffer))
+        made = [x + 1, x * 2]
+        assert [array._held().buffer for array in made] == seen
