@@ -3019,6 +3019,12 @@ OPERATIONS: dict[str, Case] = {
     "operand of objects": wrong(
         lambda w: w.x + np.array([object()] * 6), "dtype object", error=ArgumentTypeError
     ),
+    "a third number that does not fit": wrong(
+        lambda w: GNP.arange(110, 131, 10, dtype="int8"),
+        "stop=130 does not fit int8",
+        error=ArgumentRangeError,
+        argument="stop",
+    ),
     "range without end": wrong(
         lambda w: GNP.arange(0, 1, 0), "steps of 0", "other than 0", argument="step", step=0
     ),
