@@ -245,6 +245,13 @@ def test_operands_that_agree_stay_where_they_are() -> None:
         assert (x * 2 + 1).sharding is x.sharding
 
 
+def test_axes_of_one_device_split_nothing() -> None:
+    rule = parse("ij,jk->ik", [(8, 4), (4, 16)])
+    given = [choose.Given(None, None, 8)] * 2
+    found = choose.assignments(rule, gs.make_mesh((4, 1), ("x", "one")), given)
+    assert len(found) == 4 and {axis for splits in found for own in splits for axis in own} == {"x"}
+
+
 def test_where_there_are_too_many_assignments_axes_stay_where_operands_have_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
