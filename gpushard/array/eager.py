@@ -10,7 +10,7 @@ import numpy as np
 from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.data import Data, Turned, data_of, handle
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
-from gpushard.errors import ArgumentTypeError, OutOfMemoryError
+from gpushard.errors import ArgumentTypeError
 from gpushard.functions.checks import check_dtype, place_tiling
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
@@ -82,7 +82,7 @@ class Eager:
             return _turned(args[0], buffers[0], params[0], program)
         try:
             made = program.run(buffers, numbers)
-        except OutOfMemoryError as error:
+        except MemoryError as error:  # also of a library that a kernel calls
             raise of_operation(error, row.name, getattr(program, "moves", None)) from None
         if len(made) == 1:
             return _array(made[0], program, program.results[0], runtime)

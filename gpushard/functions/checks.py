@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gpushard.dtypes import NAMES, element, is_installed, kind_of, named
-from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError, TracedValueError
+from gpushard.errors import (
+    ArgumentError,
+    ArgumentRangeError,
+    ArgumentTypeError,
+    OutOfMemoryError,
+    TracedValueError,
+)
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
-from gpushard.geometry.tiling import Tiling
+from gpushard.geometry.tiling import MOST_DIMS, MOST_ELEMENTS, Tiling
 from gpushard.movement.buffer import devices_of
 from gpushard.runtime.runtime import Device
 from gpushard.typing import Shape
+
+T = TypeVar("T")
 
 
 def as_shape(shape: Any, argument: str = "shape") -> Shape:
@@ -106,11 +114,85 @@ def count(number: Any, name: str, argument: str) -> int:
     return value
 
 
+def length(number: Any, name: str, argument: str) -> int:
+    """Return a number of elements that an array can have."""
+    value = count(number, name, argument)
+    if value > MOST_ELEMENTS:
+        raise ArgumentError.refusing(
+            argument, value, "is more than 2**58 elements; use a smaller number", name
+        )
+    return value
+
+
+def rank(number: Any, name: str, argument: str) -> int:
+    """Return a number of dims that an array can have."""
+    value = integer(number, name, argument)
+    if value > MOST_DIMS:
+        raise ArgumentError.refusing(
+            argument, value, f"is more than {MOST_DIMS} dims; use fewer", name, most=MOST_DIMS
+        )
+    return value
+
+
+def ranged(value: Any, name: str, argument: str, bits: int = 64) -> int:
+    """Return an integer that so many bits hold, with its sign."""
+    number = integer(value, name, argument)
+    if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
+        raise ArgumentRangeError.refusing(
+            argument,
+            number,
+            f"does not fit an integer of {bits} bits; use -2**{bits - 1} to 2**{bits - 1} - 1",
+            name,
+        )
+    return number
+
+
+def listed(values: Any, name: str, argument: str, wanted: str = "a sequence") -> list[Any]:
+    """Return the entries of a sequence.
+
+    >>> listed((0, 1), "lax.rev", "dimensions")
+    [0, 1]
+    """
+    try:
+        return list(values)
+    except TracedValueError:
+        raise
+    except TypeError:
+        raise ArgumentTypeError.refusing(argument, values, f"must be {wanted}", name) from None
+
+
+def check_key(value: Any, name: str, argument: str, wanted: str) -> None:
+    """Check that a value can be looked up in a table of choices."""
+    try:
+        hash(value)
+    except TypeError:
+        raise ArgumentTypeError.refusing(argument, value, f"must be {wanted}", name) from None
+
+
+def on_host(name: str, make: Callable[..., T], *args: Any) -> T:
+    """Return what NumPy makes of arguments, for a function that computes numbers on the host.
+
+    Raises:
+      OutOfMemoryError: the host has no room.
+    """
+    try:
+        return make(*args)
+    except MemoryError as error:
+        raise OutOfMemoryError(
+            f"{name}: the host has no room for the numbers that it makes there: {error}; use "
+            "smaller sizes",
+            operation=name,
+        ) from None
+
+
 def correction_of(ddof: Any, correction: Any, name: str) -> Any:
     """Return what is taken from the number of elements, under either of its names."""
     taken = ddof if correction is None else correction
     try:
-        return taken if isinstance(taken, int) else float(taken)
+        small = isinstance(taken, int) and abs(taken) < 1 << 63
+        return taken if small else float(taken)
+    except OverflowError:
+        raise ArgumentRangeError.refusing("correction", taken, "does not fit float64", name) from None
     except (TypeError, ValueError):
         raise ArgumentTypeError.refusing("correction", taken, "must be a number", name) from None
 
@@ -161,11 +243,12 @@ def number_of(value: Any, dtype: np.dtype[Any], name: str, argument: str) -> Any
         kind = type(value)
         if kind is int or (kind is float and kind_of(dtype) not in "iu"):
             return element(value, dtype)
-        if np.asarray(value).dtype.kind == "c" and kind_of(dtype) not in "cb":
+        data = np.asarray(value)
+        if data.ndim or (data.dtype.kind == "c" and kind_of(dtype) not in "cb"):
             raise TypeError
         if kind_of(dtype) in "iu":
             with np.errstate(invalid="ignore"):
-                return np.asarray(value).astype(dtype)[()]
+                return data.astype(dtype)[()]
         return element(value, dtype)
     except OverflowError:
         raise ArgumentRangeError.refusing(
@@ -181,7 +264,13 @@ def check_choice(
     name: str, argument: str, value: Any, known: Collection[Any], more: str = ""
 ) -> None:
     """Check that a value is one of those that there are."""
-    if value not in known:
+    try:
+        found = value in known
+    except TracedValueError:
+        raise
+    except (TypeError, ValueError):  # it cannot be hashed, or it is an array
+        found = False
+    if not found:
         raise ArgumentError(
             f"{name}: {argument}={value!r} is unknown; use one of "
             + ", ".join(map(repr, known))

@@ -19,23 +19,33 @@ from gpushard.geometry.box import block_edges
 from gpushard.geometry.mesh import is_addressable
 from gpushard.typing import Device, Index, IntArray, Shape
 
-_MOST_ELEMENTS = 1 << 58
-"""So many elements are in no array: of 16 bytes each they would have 2 to the power of 62."""
+MOST_ELEMENTS = 1 << 58
+"""No array has more elements: of 16 bytes each they would have 2 to the power of 62."""
+
+MOST_DIMS = 64
+"""No array has more dims: NumPy, which holds the blocks on the host, has room for 64."""
 
 
 def check_shape(shape: Shape) -> None:
-    """Check that sizes and bytes of an array can be counted with 64 bits.
+    """Check that sizes and bytes of an array can be counted with 64 bits, and its dims held.
 
     Raises:
       ArgumentError: they cannot.
     """
+    if len(shape) > MOST_DIMS:
+        raise ArgumentError(
+            f"an array of {len(shape)} dims has more than {MOST_DIMS}; use fewer",
+            argument="shape",
+            shape=shape,
+            most=MOST_DIMS,
+        )
     elements = math.prod(size for size in shape if size)
-    if elements > _MOST_ELEMENTS:
+    if elements > MOST_ELEMENTS:
         raise ArgumentError(
             f"an array of shape={shape} has more than 2**58 elements; use smaller sizes",
             argument="shape",
             shape=shape,
-            most=_MOST_ELEMENTS,
+            most=MOST_ELEMENTS,
         )
 
 

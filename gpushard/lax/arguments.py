@@ -10,7 +10,7 @@ import numpy as np
 
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import number_of
+from gpushard.functions.checks import listed, number_of
 from gpushard.numpy.arguments import as_value
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.scalars import KINDS
@@ -121,6 +121,11 @@ def integers(name: str, argument: str, values: Any, length: int | None = None) -
             argument, values, f"must have {length} integers, one for each dim", f"lax.{name}"
         )
     return numbers
+
+
+def each(name: str, argument: str, values: Any, wanted: str = "a sequence of integers") -> list[Any]:
+    """Return the entries of a sequence; as in JAX, one integer is none."""
+    return listed(values, f"lax.{name}", argument, wanted)
 
 
 def dims(name: str, values: Any, ndim: int, argument: str = "axes") -> tuple[int, ...]:

@@ -20,7 +20,7 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype, count
 from gpushard.functions.docstrings import named
 from gpushard.lax import elementwise
-from gpushard.lax.arguments import SAID, as_arrays, check_kind, check_shape, dim, dims, integers
+from gpushard.lax.arguments import SAID, as_arrays, check_kind, check_shape, dim, dims, each, integers
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value
@@ -109,7 +109,7 @@ def _reduction(name: str, kinds: str, compute: Reduction, text: str) -> Reductio
     def function(operand: Any, axes: Sequence[int]) -> Array:
         x = as_value(operand, name)
         check_kind(name, x, kinds)
-        return compute(x, dims(name, tuple(axes), x.ndim))
+        return compute(x, dims(name, tuple(each(name, "axes", axes)), x.ndim))
 
     return named(function, name, text + _DETAILS.format(kinds=SAID[kinds]))
 

@@ -12,9 +12,10 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import iinfo, kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import as_dtype, as_shape, number_of
+from gpushard.functions import checks
+from gpushard.functions.checks import as_dtype, as_shape, integer, number_of
 from gpushard.functions.values import is_value
-from gpushard.lax.arguments import as_arrays, check_shape, dim, dims, integers
+from gpushard.lax.arguments import as_arrays, check_shape, dim, dims, each, integers
 from gpushard.numpy import creation, joining, manipulation
 from gpushard.numpy.public import public
 from gpushard.numpy.ranges import arange
@@ -98,15 +99,15 @@ def broadcast_to_rank(x: Any, rank: int) -> Array:
     >>> gs.lax.broadcast_to_rank(gs.numpy.arange(2), 3).shape
     (1, 1, 2)
     """
-    (rank,) = integers("broadcast_to_rank", "rank", (rank,))
-    if rank < x.ndim:
+    ndim = checks.rank(rank, "lax.broadcast_to_rank", "rank")
+    if ndim < x.ndim:
         raise ArgumentError.refusing(
             "rank",
-            rank,
+            ndim,
             f"is below the {x.ndim} dims that there are",
             "lax.broadcast_to_rank",
         )
-    shaped: Array = x.reshape((1,) * (rank - x.ndim) + x.shape)
+    shaped: Array = x.reshape((1,) * (ndim - x.ndim) + x.shape)
     return shaped
 
 
@@ -216,7 +217,14 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
     >>> gs.lax.collapse(gs.numpy.ones((2, 3, 4)), 1).shape
     (2, 12)
     """
-    first, end, _ = builtins.slice(start_dimension, stop_dimension).indices(operand.ndim)
+    ends = [
+        None if at is None else integer(at, "lax.collapse", argument)
+        for at, argument in (
+            (start_dimension, "start_dimension"),
+            (stop_dimension, "stop_dimension"),
+        )
+    ]
+    first, end, _ = builtins.slice(*ends).indices(operand.ndim)
     if end < first:
         raise ArgumentError.refusing(
             "stop_dimension",
@@ -247,11 +255,12 @@ def concatenate(operands: Sequence[Any], dimension: int) -> Array:
     >>> concatenate([gs.numpy.arange(2), gs.numpy.arange(1)], 0)
     Array([0, 1, 0], dtype=int64)
     """
-    if not operands:
+    arrays = each("concatenate", "operands", operands, "a sequence of arrays")
+    if not arrays:
         raise ArgumentError(
             "lax.concatenate: operands is empty; give one array at least", argument="operands"
         )
-    return joining.concat(as_arrays("concatenate", *operands), axis=dimension)
+    return joining.concat(as_arrays("concatenate", *arrays), axis=dimension)
 
 
 @public(arrays=1, weak=True, array="an array.")
@@ -265,7 +274,7 @@ def expand_dims(array: Any, dimensions: Sequence[int]) -> Array:
     >>> gs.lax.expand_dims(gs.numpy.arange(2), (0, 2)).shape
     (1, 2, 1)
     """
-    return manipulation.expand_dims(array, tuple(dimensions))
+    return manipulation.expand_dims(array, tuple(each("expand_dims", "dimensions", dimensions)))
 
 
 @public(arrays=1, weak=True, array="an array.")
@@ -279,7 +288,7 @@ def squeeze(array: Any, dimensions: Sequence[int]) -> Array:
     >>> gs.lax.squeeze(gs.numpy.ones((1, 2)), (0,)).shape
     (2,)
     """
-    return manipulation.squeeze(array, tuple(dimensions))
+    return manipulation.squeeze(array, tuple(each("squeeze", "dimensions", dimensions)))
 
 
 @_moving
@@ -315,7 +324,7 @@ def rev(operand: Any, dimensions: Sequence[int]) -> Array:
     >>> gs.lax.rev(gs.numpy.arange(3), (0,))
     Array([2, 1, 0], dtype=int64)
     """
-    return manipulation.flip(operand, tuple(dimensions))
+    return manipulation.flip(operand, tuple(each("rev", "dimensions", dimensions)))
 
 
 @_moving
@@ -405,7 +414,8 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
     """
     x, value = as_arrays("pad", operand, padding_value)
     check_shape("pad", "padding_value", value.shape, ())
-    config = [integers("pad", "padding_config", triple, 3) for triple in padding_config]
+    triples = each("pad", "padding_config", padding_config, "a sequence of triples of integers")
+    config = [integers("pad", "padding_config", triple, 3) for triple in triples]
     if len(config) != x.ndim:
         raise ArgumentError.refusing(
             "padding_config",

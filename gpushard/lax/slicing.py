@@ -15,8 +15,9 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import integer
 from gpushard.functions.values import is_value
-from gpushard.lax.arguments import as_arrays, check_shape, dim, dims, integers
+from gpushard.lax.arguments import as_arrays, check_shape, dim, dims, each, integers
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value
 from gpushard.numpy.indexing import take
@@ -92,10 +93,10 @@ def slice_in_dim(
     """
     at = dim("slice_in_dim", axis, operand.ndim)
     n = operand.shape[at]
-    ends = [
-        number if value is None else value + n * (value < 0)
-        for value, number in ((start_index, 0), (limit_index, n))
-    ]
+    ends = []
+    for argument, index, number in (("start_index", start_index, 0), ("limit_index", limit_index, n)):
+        place = number if index is None else integer(index, "lax.slice_in_dim", argument)
+        ends.append(place + n * (place < 0))
     starts, limits, strides = [0] * operand.ndim, list(operand.shape), [1] * operand.ndim
     starts[at], limits[at], strides[at] = *ends, stride
     return slice(operand, starts, limits, strides)
@@ -146,7 +147,8 @@ def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Array:
            [0, 3]], dtype=int64)
     """
     x = as_value(src, "index_take")
-    own = dims("index_take", tuple(axes), x.ndim)
+    own = dims("index_take", tuple(each("index_take", "axes", axes)), x.ndim)
+    idxs = each("index_take", "idxs", idxs, "a sequence of vectors")
     if len(own) != len(idxs):
         raise ArgumentError.refusing(
             "idxs",
@@ -169,7 +171,7 @@ def _starts(name: str, start_indices: Any, shape: Sequence[int]) -> list[Any]:
         check_shape(name, "start_indices", start_indices.shape, (len(shape),))
         starts = [start_indices[at] for at in range(len(shape))]
     else:
-        starts = list(start_indices)
+        starts = each(name, "start_indices", start_indices)
     if len(starts) != len(shape):
         raise ArgumentError.refusing(
             "start_indices",

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.errors import ArgumentError
-from gpushard.functions.checks import check_choice
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import check_choice, check_key
 from gpushard.functions.linear_algebra import in_preferred, in_types
-from gpushard.lax.arguments import as_arrays, check_kind, check_shape, integers
+from gpushard.lax.arguments import as_arrays, check_kind, check_shape, each, integers
 from gpushard.lax.reductions import MONOIDS
 from gpushard.numpy.manipulation import flip, permute_dims
 from gpushard.ops.bind import bind
@@ -84,7 +84,8 @@ def _pads(
 ) -> tuple[tuple[int, int], ...]:
     if isinstance(padding, str):
         return tuple(padtype_to_pads(shape, window, strides, padding))
-    pairs = [integers(name, "padding", pair, 2) for pair in padding]
+    entries = each(name, "padding", padding, "the name of a rule, or a sequence of pairs")
+    pairs = [integers(name, "padding", pair, 2) for pair in entries]
     if len(pairs) != len(shape):
         raise ArgumentError.refusing(
             "padding", padding, f"must have {len(shape)} pairs, one for each dim", f"lax.{name}"
@@ -124,6 +125,7 @@ def reduce_window(
     >>> reduce_window(gs.numpy.arange(5), 0, gs.lax.add, (2,))
     Array([1, 3, 5, 7], dtype=int64)
     """
+    check_key(computation, "lax.reduce_window", "computation", "a function, such as lax.add")
     ufunc = MONOIDS.get(computation)
     if ufunc is None:
         raise ArgumentError.refusing(
@@ -176,6 +178,9 @@ def conv_dimension_numbers(
     """
     if isinstance(dimension_numbers, ConvDimensionNumbers):
         return dimension_numbers
+    name = "conv_dimension_numbers"
+    lhs_shape = integers(name, "lhs_shape", lhs_shape)
+    rhs_shape = integers(name, "rhs_shape", rhs_shape)
     ndim = len(lhs_shape)
     if len(rhs_shape) != ndim or ndim < 2:
         raise ArgumentError(
@@ -187,7 +192,15 @@ def conv_dimension_numbers(
     if dimension_numbers is None:
         order = tuple(range(ndim))
         return ConvDimensionNumbers(order, order, order)
-    specs = tuple(dimension_numbers)
+    wanted = 'None, or three strings of letters, such as ("NHWC", "HWIO", "NHWC")'
+    specs = [
+        tuple(each(name, "dimension_numbers", text, wanted))
+        for text in each(name, "dimension_numbers", dimension_numbers, wanted)
+    ]
+    if not all(isinstance(letter, str) for text in specs for letter in text):
+        raise ArgumentTypeError.refusing(
+            "dimension_numbers", dimension_numbers, f"must be {wanted}", f"lax.{name}"
+        )
     spatial = [sorted(set(text) - set(own)) for text, own in zip(specs, _OWN, strict=False)]
     if (
         len(specs) != 3

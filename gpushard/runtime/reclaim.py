@@ -64,14 +64,16 @@ def out_of_memory(shortage: NoRoomError, live: Sequence[Any]) -> OutOfMemoryErro
     )
 
 
-def of_operation(error: OutOfMemoryError, name: str, moves: str | None) -> OutOfMemoryError:
+def of_operation(error: MemoryError, name: str, moves: str | None) -> OutOfMemoryError:
     """Return the error of an operation that found no room.
 
     Args:
-      error: what a device said.
+      error: what a device said, or the library that its kernel called.
       name: of the operation.
       moves: which operand it gathers, in words, where that may be why; None where it does not.
     """
+    if not isinstance(error, OutOfMemoryError):
+        error = OutOfMemoryError(f"no room for what the operation computes with ({error})")
     if "operation" in error.facts:
         return error
     message = f"{name}: {error}"

@@ -91,7 +91,7 @@ class Executable:
         for run, operands, numbers, to, ended in self._calls:
             try:
                 made = run([held[at] for at in operands], numbers)
-            except OutOfMemoryError as error:
+            except MemoryError as error:  # also of a library that a kernel calls
                 raise self._explained(error, run) from None
             for at, buffer in zip(to, made, strict=True):
                 held[at] = buffer
@@ -100,7 +100,7 @@ class Executable:
                 held[at] = None
         return [held[at] for at in self._results]
 
-    def _explained(self, error: OutOfMemoryError, run: Run) -> OutOfMemoryError:
+    def _explained(self, error: MemoryError, run: Run) -> OutOfMemoryError:
         """Return the error of a call, which says what operation it is."""
         step = next(step for step in self.parts if step.run is run)
         moves = getattr(getattr(run, "__self__", run), "moves", None)
