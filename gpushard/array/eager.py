@@ -64,7 +64,10 @@ class Eager:
         cached = tuple(key)
         if held is None:
             if row.creates and out_sharding is not None:
-                return _created(row, numbers, params, out_sharding)
+                try:
+                    return _created(row, numbers, params, out_sharding)
+                except MemoryError as error:
+                    raise of_operation(error, row.name, None) from None
             raise ArgumentTypeError(
                 f"{row.name} got no gpushard array; place its operands with device_put first",
                 argument="x",

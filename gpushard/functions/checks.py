@@ -114,7 +114,7 @@ def count(number: Any, name: str, argument: str) -> int:
     return value
 
 
-def length(number: Any, name: str, argument: str) -> int:
+def element_count(number: Any, name: str, argument: str) -> int:
     """Return a number of elements that an array can have."""
     value = count(number, name, argument)
     if value > MOST_ELEMENTS:
@@ -124,7 +124,7 @@ def length(number: Any, name: str, argument: str) -> int:
     return value
 
 
-def rank(number: Any, name: str, argument: str) -> int:
+def dim_count(number: Any, name: str, argument: str) -> int:
     """Return a number of dims that an array can have."""
     value = integer(number, name, argument)
     if value > MOST_DIMS:
@@ -192,7 +192,9 @@ def correction_of(ddof: Any, correction: Any, name: str) -> Any:
         small = isinstance(taken, int) and abs(taken) < 1 << 63
         return taken if small else float(taken)
     except OverflowError:
-        raise ArgumentRangeError.refusing("correction", taken, "does not fit float64", name) from None
+        raise ArgumentRangeError.refusing(
+            "correction", taken, "does not fit float64", name
+        ) from None
     except (TypeError, ValueError):
         raise ArgumentTypeError.refusing("correction", taken, "must be a number", name) from None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpushard.dtypes import iinfo, kind_of
-from gpushard.functions.checks import integer, refuse_out
+from gpushard.functions.checks import ranged, refuse_out
 from gpushard.functions.values import Array, view
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows
@@ -39,4 +39,4 @@ def round(a: Array, decimals: int = 0, out: Any = None, *, out_sharding: Any = N
       decimals: how many.
     """
     refuse_out("round", out)
-    return bind(rows.ROUND, (a,), (integer(decimals, "round", "decimals"),), out_sharding)
+    return bind(rows.ROUND, (a,), (ranged(decimals, "round", "decimals", 32),), out_sharding)

@@ -26,7 +26,14 @@ from gpushard.functions.bounds import (
     inside,
     unravelled,
 )
-from gpushard.functions.checks import check_dtype, check_vector, count, refuse_out
+from gpushard.functions.checks import (
+    check_dtype,
+    check_vector,
+    count,
+    listed,
+    ranged,
+    refuse_out,
+)
 from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
 from gpushard.functions.host_values import as_element
@@ -423,7 +430,7 @@ def _nonzero(x: Any, size: Any, fill_value: Any, name: str) -> tuple[Any, ...]:
         return true_positions(x, number)
     values = fill_value if isinstance(fill_value, tuple | list) else (fill_value,) * x.ndim
     try:
-        fills = tuple(operator.index(value) for value in values)
+        fills = tuple(ranged(operator.index(value), name, "fill_value") for value in values)
     except TracedValueError:
         raise
     except TypeError:
@@ -498,6 +505,8 @@ def compress(
     refuse_out("compress", out)
     mask = as_mask(condition, "condition")
     check_vector("compress", "condition", mask)
+    if not is_value(a):  # a number, or data on the host with a mask on devices
+        a = np.ravel(a) if axis is None else np.asarray(a)
     x, dim = _lined(a, axis, "compress")
     lead = (slice(None),) * dim
     if size is not None:
@@ -532,7 +541,8 @@ def choose(
     """
     refuse_out("choose", out)
     at: Any = as_integers(a, "choose", "index")
-    arrays = [choice if is_value(choice) else np.asarray(choice) for choice in choices]
+    entries = listed(choices, "choose", "choices", "a sequence of arrays")
+    arrays = [choice if is_value(choice) else np.asarray(choice) for choice in entries]
     if not arrays:
         raise ArgumentError("choose: there are no choices; give at least one", argument="choices")
     if mode == "raise" and not has_traced((at,)):

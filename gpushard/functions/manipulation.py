@@ -14,8 +14,10 @@ from gpushard.functions.checks import (
     check_dims,
     check_order,
     count,
+    element_count,
     integer,
     new_shape_of,
+    on_host,
     refuse_out,
 )
 from gpushard.functions.concrete import concrete
@@ -191,7 +193,7 @@ def repeat(
     """
     x, at = (ravel(a), -1) if axis is None else (a, one_from_end(axis, a.ndim, "repeat"))
     if total_repeat_length is not None:
-        length = count(total_repeat_length, "repeat", "total_repeat_length")
+        length = element_count(total_repeat_length, "repeat", "total_repeat_length")
         places = _places(_counts(repeats, x, at), x.shape[at], length)
         return x.take(places, at, mode="clip", out_sharding=out_sharding)
     if not isinstance(repeats, list | tuple) and not getattr(repeats, "ndim", 0):
@@ -235,11 +237,13 @@ def _counts(repeats: Any, x: Any, axis: int) -> Any:
 
 def _places(counts: Any, n: int, length: int) -> Any:
     """Return which of `n` elements comes at each place, where each is repeated by its count."""
+    order = on_host("repeat", np.arange, length)
     if not is_value(counts):
-        return np.searchsorted(np.cumsum(np.broadcast_to(counts, n)), np.arange(length), "right")
+        ends = np.cumsum(np.broadcast_to(counts, n))
+        return on_host("repeat", np.searchsorted, ends, order, "right")
     if counts.shape[0] != n:
         counts = bind(movement.BROADCAST_TO, (counts,), ((n,),))
-    return searchsorted(cumsum(counts), np.arange(length), "right")
+    return searchsorted(cumsum(counts), order, "right")
 
 
 def _extent(counts: Any) -> tuple[int, int]:

@@ -123,7 +123,9 @@ def integers(name: str, argument: str, values: Any, length: int | None = None) -
     return numbers
 
 
-def each(name: str, argument: str, values: Any, wanted: str = "a sequence of integers") -> list[Any]:
+def each(
+    name: str, argument: str, values: Any, wanted: str = "a sequence of integers"
+) -> list[Any]:
     """Return the entries of a sequence; as in JAX, one integer is none."""
     return listed(values, f"lax.{name}", argument, wanted)
 

@@ -20,7 +20,16 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype, count
 from gpushard.functions.docstrings import named
 from gpushard.lax import elementwise
-from gpushard.lax.arguments import SAID, as_arrays, check_kind, check_shape, dim, dims, each, integers
+from gpushard.lax.arguments import (
+    SAID,
+    as_arrays,
+    check_kind,
+    check_shape,
+    dim,
+    dims,
+    each,
+    integers,
+)
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value

@@ -12,8 +12,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import iinfo, kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions import checks
-from gpushard.functions.checks import as_dtype, as_shape, integer, number_of
+from gpushard.functions.checks import as_dtype, as_shape, dim_count, integer, number_of
 from gpushard.functions.values import is_value
 from gpushard.lax.arguments import as_arrays, check_shape, dim, dims, each, integers
 from gpushard.numpy import creation, joining, manipulation
@@ -99,7 +98,7 @@ def broadcast_to_rank(x: Any, rank: int) -> Array:
     >>> gs.lax.broadcast_to_rank(gs.numpy.arange(2), 3).shape
     (1, 1, 2)
     """
-    ndim = checks.rank(rank, "lax.broadcast_to_rank", "rank")
+    ndim = dim_count(rank, "lax.broadcast_to_rank", "rank")
     if ndim < x.ndim:
         raise ArgumentError.refusing(
             "rank",

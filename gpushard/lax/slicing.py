@@ -94,7 +94,10 @@ def slice_in_dim(
     at = dim("slice_in_dim", axis, operand.ndim)
     n = operand.shape[at]
     ends = []
-    for argument, index, number in (("start_index", start_index, 0), ("limit_index", limit_index, n)):
+    for argument, index, number in (
+        ("start_index", start_index, 0),
+        ("limit_index", limit_index, n),
+    ):
         place = number if index is None else integer(index, "lax.slice_in_dim", argument)
         ends.append(place + n * (place < 0))
     starts, limits, strides = [0] * operand.ndim, list(operand.shape), [1] * operand.ndim

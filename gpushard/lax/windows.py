@@ -12,11 +12,18 @@ from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import check_choice, check_key
 from gpushard.functions.linear_algebra import in_preferred, in_types
+from gpushard.geometry.tiling import MOST_ELEMENTS
 from gpushard.lax.arguments import as_arrays, check_kind, check_shape, each, integers
 from gpushard.lax.reductions import MONOIDS
 from gpushard.numpy.manipulation import flip, permute_dims
 from gpushard.ops.bind import bind
-from gpushard.ops.table.windows import CONVOLUTION, REDUCE_WINDOW, dilated
+from gpushard.ops.table.windows import (
+    CONVOLUTION,
+    REDUCE_WINDOW,
+    dilated,
+    padded_shape,
+    seen_by,
+)
 
 __all__ = [
     "ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "conv",
@@ -57,8 +64,12 @@ def padtype_to_pads(
     """
     kind = padding.upper() if isinstance(padding, str) else padding
     check_choice("lax", "padding", kind, ("SAME", "SAME_LOWER", "VALID"))
+    in_shape = integers("padtype_to_pads", "in_shape", in_shape)
+    ndim = len(in_shape)
+    window_shape = integers("padtype_to_pads", "window_shape", window_shape, ndim)
+    window_strides = _steps("padtype_to_pads", "window_strides", window_strides, ndim)
     if kind == "VALID":
-        return [(0, 0)] * len(in_shape)
+        return [(0, 0)] * ndim
     pads = []
     for n, window, stride in zip(in_shape, window_shape, window_strides, strict=True):
         total = max((-(-n // stride) - 1) * stride + window - n, 0)
@@ -91,6 +102,26 @@ def _pads(
             "padding", padding, f"must have {len(shape)} pairs, one for each dim", f"lax.{name}"
         )
     return tuple((low, high) for low, high in pairs)
+
+
+def _check_padded(
+    name: str,
+    padding: Any,
+    shape: Sequence[int],
+    pads: tuple[tuple[int, int], ...],
+    base: tuple[int, ...],
+) -> None:
+    """Check that an array with others around and between its elements is not too large."""
+    whole = padded_shape(tuple(shape), pads, base)
+    if math.prod(n for n in whole if n) > MOST_ELEMENTS:
+        raise ArgumentError.refusing(
+            "padding",
+            padding,
+            f"and the dilations make an array of shape {whole}, of more than 2**58 elements; use "
+            "smaller windows, dilations or pads",
+            f"lax.{name}",
+            shape=whole,
+        )
 
 
 def reduce_window(
@@ -144,6 +175,8 @@ def reduce_window(
     by = _steps(name, "window_dilation", window_dilation, x.ndim)
     reaches = [dilated(n, apart) for n, apart in zip(window, by, strict=True)]
     pads = _pads(name, padding, x.shape, reaches, strides)
+    each_dim = zip(x.shape, window, strides, pads, base, by, strict=True)
+    _check_padded(name, padding, x.shape, tuple(seen_by(*how)[1] for how in each_dim), base)
     reduced: Array = bind(
         REDUCE_WINDOW, (x, init), (ufunc.__name__, window, strides, pads, base, by)
     )
@@ -289,6 +322,7 @@ def conv_general_dilated(
     groups, batches = integers(name, "groups", (feature_group_count, batch_group_count))
     reaches = [dilated(n, apart) for n, apart in zip(kernel.shape[2:], by, strict=True)]
     pads = _pads(name, padding, x.shape[2:], reaches, strides)
+    _check_padded(name, padding, x.shape[2:], pads, base)
     _check_groups(x.shape, kernel.shape, groups, batches)
     many = max(groups, batches)
     over, within = x.shape[2:], kernel.shape[2:]

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.dtypes import kind_of
-from gpushard.functions.checks import check_choice, count
+from gpushard.functions.checks import check_choice, element_count, on_host
 from gpushard.functions.docstrings import described
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value
@@ -126,7 +126,7 @@ def standardize(
         variance = ew.square(x - mean).mean(axis, **how)
     elif variance is None:
         variance = ew.maximum(ew.square(x).mean(axis, **how) - ew.square(mean), 0)
-    return (x - mean) / ew.sqrt(variance + epsilon)
+    return (x - mean) / ew.sqrt(ew.add(variance, epsilon))
 
 
 @public(arrays=1, weak=True)
@@ -150,7 +150,7 @@ def one_hot(
            [0., 0., 1.],
            [0., 0., 0.]], dtype=float64)
     """
-    classes = count(num_classes, "one_hot", "num_classes")
+    classes = element_count(num_classes, "one_hot", "num_classes")
     axis = one_from_end(axis, x.ndim + 1, "one_hot")
-    numbers = np.arange(classes).reshape(-1, *[1] * (-1 - axis))
+    numbers = on_host("one_hot", np.arange, classes).reshape(-1, *[1] * (-1 - axis))
     return (expand_dims(x, axis) == numbers).astype(np.float64 if dtype is None else dtype)

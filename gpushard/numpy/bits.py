@@ -9,7 +9,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import integer
+from gpushard.functions.checks import check_key, integer
 from gpushard.functions.sorting import along
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.padding import pad
@@ -22,6 +22,7 @@ _ORDERS = {"big": np.arange(7, -1, -1, dtype=np.uint8), "little": np.arange(8, d
 
 
 def _bits(name: str, bitorder: Any) -> Any:
+    check_key(bitorder, name, "bitorder", '"big" or "little"')
     if bitorder not in _ORDERS:
         raise ArgumentError.refusing("bitorder", bitorder, 'must be "big" or "little"', name)
     return _ORDERS[bitorder]

@@ -22,7 +22,7 @@ from gpushard.functions.checks import (
     as_shape,
     check_dtype,
     check_order,
-    integer,
+    dim_count,
     number_of,
 )
 from gpushard.functions.docstrings import described
@@ -155,7 +155,7 @@ def array(
             object, dtype, order, device=device, copy=copy or None, out_sharding=out_sharding
         )
     x = asarray(object, dtype, order, copy=copy or None)
-    new = (1,) * (integer(ndmin, "array", "ndmin") - x.ndim)
+    new = (1,) * max(dim_count(ndmin, "array", "ndmin") - x.ndim, 0)
     return asarray(x.reshape(new + x.shape), device=device, out_sharding=out_sharding)
 
 
@@ -228,7 +228,14 @@ def zeros(
     ...     [shard.data.shape for shard in zeros(6).addressable_shards]
     [(2,), (2,), (2,), (0,)]
     """
-    return full(shape, 0, dtype or np.float64, order, device=device, out_sharding=out_sharding)
+    return full(
+        shape,
+        0,
+        np.float64 if dtype is None else dtype,
+        order,
+        device=device,
+        out_sharding=out_sharding,
+    )
 
 
 @_creating

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import as_shape, check_dtype
+from gpushard.functions.checks import as_shape, check_dtype, listed, number_of
 from gpushard.functions.docstrings import described
 from gpushard.functions.values import is_value
 from gpushard.numpy.arguments import as_value, is_number, settle
@@ -137,6 +137,7 @@ def piecewise(
     Array([-1.,  6.], dtype=float64)
     """
     conditions = _conditions(condlist, x)
+    funclist = listed(funclist, "piecewise", "funclist", "a sequence of functions and numbers")
     if len(funclist) not in (len(conditions), len(conditions) + 1):
         raise ArgumentError(
             f"piecewise: {len(funclist)} functions are given for {len(conditions)} conditions; "
@@ -174,7 +175,8 @@ def _case(function: Any, x: Any, args: Any, kwargs: Any) -> Any:
             argument="funclist",
             type=type(function),
         )
-    return as_value(np.asarray(function).astype(check_dtype(x.dtype, "x"))[()], "piecewise")
+    value = number_of(function, check_dtype(x.dtype, "x"), "piecewise", "funclist")
+    return as_value(value, "piecewise")
 
 
 def fromfunction(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import as_dtype, integer
+from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
+from gpushard.functions.checks import as_dtype, element_count, integer, on_host
 from gpushard.functions.docstrings import described
 from gpushard.numpy.creation import asarray, ones
 from gpushard.placement.device_put import device_get
@@ -83,11 +84,43 @@ def fromiter(
       dtype: type of the elements.
       count: how many; -1 for all.
 
+    Raises:
+      ArgumentError: the iterator gives fewer numbers.
+      ArgumentTypeError: it gives something else.
+
     >>> fromiter((n * n for n in range(4)), int)
     Array([0, 1, 4, 9], dtype=int64)
     """
-    data = np.fromiter(iter, as_dtype(dtype), integer(count, "fromiter", "count"))
+    name, target, number = "fromiter", as_dtype(dtype), integer(count, "fromiter", "count")
+    most = None if number < 0 else element_count(number, name, "count")
+    failures: list[BaseException] = []
+    try:
+        data = on_host(name, np.fromiter, _watched(iter, most, failures), target)
+    except (TypeError, ValueError, OverflowError) as error:
+        if failures:  # of the caller's iterator
+            raise
+        kind = ArgumentRangeError if isinstance(error, OverflowError) else ArgumentTypeError
+        raise kind(
+            f"{name}: iter must give numbers that {target} can hold: {error}", argument="iter"
+        ) from None
+    if most is not None and len(data) < most:
+        raise ArgumentError.refusing(
+            "count", most, f"is more than the {len(data)} numbers of iter; use -1 for all", name
+        )
     return asarray(data, device=device, out_sharding=out_sharding)
+
+
+def _watched(
+    iterable: Iterable[Any], most: int | None, failures: list[BaseException]
+) -> Iterator[Any]:
+    """Yield the first entries, and remember what the caller's iterator raises."""
+    if not isinstance(iterable, Iterable) and not hasattr(iterable, "__getitem__"):
+        return iter((iterable,))
+    try:
+        yield from itertools.islice(iterable, most)
+    except BaseException as error:
+        failures.append(error)
+        raise
 
 
 def mask_indices(

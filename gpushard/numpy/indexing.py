@@ -27,10 +27,20 @@ from gpushard.functions.bounds import (
     has_traced,
     unravelled,
 )
-from gpushard.functions.checks import as_shape, check_choice, count, integer
+from gpushard.functions.checks import (
+    as_shape,
+    check_choice,
+    count,
+    dim_count,
+    element_count,
+    integer,
+    listed,
+    on_host,
+)
 from gpushard.functions.docstrings import described
 from gpushard.functions.indexing import count_true
 from gpushard.functions.values import is_value
+from gpushard.geometry.tiling import MOST_ELEMENTS
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, is_number, settle
 from gpushard.numpy.creation import array, place_of
@@ -96,7 +106,8 @@ def select(condlist: Any, choicelist: Any, default: Any = 0, *, out_sharding: An
       ArgumentError: there are none, or not as many arrays as conditions.
       ArgumentTypeError: a condition is not of booleans.
     """
-    conditions, choices = list(condlist), list(choicelist)
+    conditions = listed(condlist, "select", "condlist", "a sequence of arrays of booleans")
+    choices = listed(choicelist, "select", "choicelist", "a sequence of arrays")
     if not conditions or len(conditions) != len(choices):
         raise ArgumentError(
             f"select: condlist has {len(conditions)} conditions and choicelist {len(choices)} "
@@ -222,7 +233,7 @@ def ravel_multi_index(
       ArgumentError: a position is out of bounds, or there are not as many arrays as dims.
     """
     sizes = as_shape(dims)
-    places = list(multi_index)
+    places = listed(multi_index, "ravel_multi_index", "multi_index", "a sequence of positions")
     modes = mode if isinstance(mode, tuple) else (mode,) * len(sizes)
     if not len(places) == len(sizes) == len(modes):
         raise ArgumentError(
@@ -269,9 +280,9 @@ def diag_indices(n: int, ndim: int = 2, *, out_sharding: Any = None) -> tuple[Ar
       n: how long.
       ndim: how many dims.
     """
-    length = count(n, "diag_indices", "n")
-    at = device_put(np.arange(length), place_of(None, out_sharding))
-    return (at,) * count(ndim, "diag_indices", "ndim")
+    numbers = on_host("diag_indices", np.arange, element_count(n, "diag_indices", "n"))
+    dims = count(dim_count(ndim, "diag_indices", "ndim"), "diag_indices", "ndim")
+    return (device_put(numbers, place_of(None, out_sharding)),) * dims
 
 
 @_new
@@ -334,9 +345,18 @@ def triu_indices_from(arr: Any, k: int = 0, *, out_sharding: Any = None) -> tupl
 
 
 def _triangle(make: Any, n: Any, k: Any, m: Any, name: str, out_sharding: Any) -> Any:
-    rows = count(n, name, "n")
-    columns = rows if m is None else count(m, name, "m")
-    places = make(rows, integer(k, name, "k"), columns)
+    rows = element_count(n, name, "n")
+    columns = rows if m is None else element_count(m, name, "m")
+    if rows * columns > MOST_ELEMENTS:
+        raise ArgumentError(
+            f"{name}: n={rows} rows of m={columns} columns are more than 2**58 elements; use "
+            "smaller numbers",
+            argument="n",
+            n=rows,
+            m=columns,
+        )
+    diagonal = min(max(integer(k, name, "k"), -rows), columns)  # those beyond are empty
+    places = on_host(name, make, rows, diagonal, columns)
     place = place_of(None, out_sharding)
     return tuple(device_put(at, place) for at in places)
 

@@ -255,6 +255,10 @@ _splitting = public(
 )
 
 
+_MOST_EMPTY = 1 << 20
+"""More parts without elements are taken for a mistake: each is an array."""
+
+
 def _cut(name: str, x: Any, cuts: Any, axis: Any, *, even: bool) -> list[Any]:
     """Cut an array, at given positions or into a number of parts."""
     at = one_from_end(axis, x.ndim, name)
@@ -282,6 +286,14 @@ def _edges(name: str, cuts: Any, n: int, *, even: bool) -> list[int]:
             value=parts,
             size=n,
         )
+    if parts > n + _MOST_EMPTY:
+        raise ArgumentError.refusing(
+            "indices_or_sections",
+            parts,
+            f"leaves more than {_MOST_EMPTY} parts of a dim of length {n} empty; use fewer parts",
+            name,
+            size=n,
+        )
     size, more = divmod(n, parts)
     return [i * size + min(i, more) for i in range(parts + 1)]
 
@@ -296,7 +308,7 @@ def array_split(
       axis: along which dim.
 
     Raises:
-      ArgumentError: the number is not positive.
+      ArgumentError: the number is not positive, or more than 2**20 parts would be empty.
 
     >>> array_split([1, 2, 3], 2)
     [Array([1, 2], dtype=int64), Array([3], dtype=int64)]

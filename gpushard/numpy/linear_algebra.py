@@ -273,7 +273,7 @@ def einsum_path(subscripts: Any, /, *xs: Any, optimize: Any = "greedy") -> tuple
     ]
     try:
         return np.einsum_path(*operands, optimize=optimize)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, IndexError) as error:
         kind = ArgumentTypeError if isinstance(error, TypeError) else ArgumentError
         raise kind(f"einsum_path: {error}; see numpy.einsum_path", argument="subscripts") from None
 

@@ -9,7 +9,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentTypeError
-from gpushard.functions.checks import refuse_out
+from gpushard.functions.checks import broadcast, refuse_out
 from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
 from gpushard.functions.values import is_traced, is_value, sharding_of
@@ -128,7 +128,8 @@ def allclose(
     """
     x, number = (a, b) if is_number(b) else (b, a)
     if not (isinstance(x, Array) and is_number(number)) and _on_host(a, b, rtol, atol):
-        x1, x2, r, t = (x if is_number(x) else np.asarray(x) for x in (a, b, rtol, atol))
+        x1, x2, r, t = (x if is_number(x) else host_data(x, "allclose") for x in (a, b, rtol, atol))
+        broadcast("allclose", [np.shape(x) for x in (x1, x2, r, t)])
         return bool(np.allclose(x1, x2, r, t, equal_nan))
     return _known(isclose(a, b, rtol, atol, equal_nan).all(), "allclose")
 

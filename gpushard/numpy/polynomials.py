@@ -34,6 +34,10 @@ __all__ = [
 ]  # fmt: skip
 
 
+_MOST_ORDERS = 1 << 20
+"""`polyint` makes one array for each order."""
+
+
 def _coefficients(name: str, p: Any, argument: str) -> Any:
     """Return coefficients as a vector; a number is one of a constant."""
     if p.ndim > 1:
@@ -150,7 +154,8 @@ def polyder(p: Any, m: int = 1, *, out_sharding: Any = None) -> Array:
     Array([3, 2, 1], dtype=int64)
     """
     derivative = _coefficients("polyder", p, "p")
-    for _ in range(count(m, "polyder", "m")):
+    times = count(m, "polyder", "m")
+    for _ in range(min(times, max(derivative.shape[0], 1))):  # after so many there is no term left
         derivative = derivative[:-1] * np.arange(derivative.shape[0] - 1, 0, -1)
     return derivative
 
@@ -165,13 +170,21 @@ def polyint(p: Any, m: int = 1, k: Any = None, *, out_sharding: Any = None) -> A
       k: constants, one for each order, or one for all; 0 by default.
 
     Raises:
-      ArgumentError: `m` is negative, or the constants are too few.
+      ArgumentError: `m` is negative or more than 2**20, or the constants are too few.
 
     >>> polyint([3, 2, 1])
     Array([1., 1., 1., 0.], dtype=float64)
     """
     integral = _coefficients("polyint", p, "p")
     times = count(m, "polyint", "m")
+    if times > _MOST_ORDERS:
+        raise ArgumentError.refusing(
+            "m",
+            times,
+            f"is more than {_MOST_ORDERS}, and the result has a term for each; use a smaller order",
+            "polyint",
+            most=_MOST_ORDERS,
+        )
     constants = _coefficients("polyint", as_value(0.0 if k is None else k, "polyint"), "k")
     if constants.shape[0] != 1 and constants.shape[0] < times:
         raise ArgumentError(

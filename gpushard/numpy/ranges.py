@@ -9,7 +9,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype, count, integer, number_of
 from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
@@ -86,6 +86,15 @@ def _ends(
     length = _length(start, stop, step)
     if target is None:
         target = _promoted(*[np.asarray(x).dtype for x in (start, stop, step)], _INT)
+        if target.kind == "O":
+            argument, value = next(
+                (name, x)
+                for name, x in (("start", start), ("stop", stop), ("step", step))
+                if np.asarray(x).dtype.kind == "O"
+            )
+            raise ArgumentRangeError.refusing(
+                argument, value, "does not fit 64 bits; give a float, or a float dtype", "arange"
+            )
     first = number_of(start, target, "arange", "start")
     second = number_of(start + step, target, "arange", "step") if length > 1 else first
     if length > 1:  # the last one must fit too

@@ -14,7 +14,7 @@ from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions import sorting
-from gpushard.functions.checks import check_hint, check_vector, count
+from gpushard.functions.checks import check_hint, check_vector, count, listed
 from gpushard.functions.docstrings import described
 from gpushard.functions.sorting import METHODS, along
 from gpushard.functions.values import is_value, wanted
@@ -49,7 +49,8 @@ def lexsort(keys: Any, axis: int = -1, *, out_sharding: Any = None) -> Array:
       ArgumentError: their shapes differ.
       ArgumentTypeError: there are no keys.
     """
-    several = list(keys) if isinstance(keys, tuple | list) else list(as_value(keys, "lexsort"))
+    known = keys if isinstance(keys, tuple | list) else as_value(keys, "lexsort")
+    several = listed(known, "lexsort", "keys", "a sequence of arrays")
     if not several:
         raise ArgumentTypeError("lexsort got no keys; give at least one", argument="keys")
     arrays = [as_value(k, "lexsort") if is_number(k) else k for k in operands("lexsort", *several)]

@@ -14,6 +14,7 @@ import numpy as np
 
 from gpushard import tree
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import listed
 from gpushard.movement.host import read_host
 from gpushard.ops.bind import bind
 from gpushard.ops.table.elementwise import ufunc_row
@@ -94,12 +95,13 @@ def switch(
     >>> gs.lax.switch(1, [lambda x: x, lambda x: x * 10], 3.0)
     Array(30., dtype=float64, weak_type=True)
     """
-    if not branches:
+    functions = tuple(listed(branches, "switch", "branches", "a sequence of functions"))
+    if not functions:
         raise ArgumentError("switch: branches is empty; give a function", argument="branches")
-    for branch in branches:
-        check_function(branch, "switch")
+    for function in functions:
+        check_function(function, "switch")
     which = scalar(index, "switch", "index", "iu")
-    return _chosen("switch", which, tuple(branches), _operands("switch", operands, operand))
+    return _chosen("switch", which, functions, _operands("switch", operands, operand))
 
 
 def _operands(name: str, operands: tuple[Any, ...], operand: Any) -> tuple[Any, ...]:

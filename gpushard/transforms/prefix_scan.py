@@ -8,6 +8,7 @@ from typing import Any
 from gpushard import tree
 from gpushard.array.array import Array
 from gpushard.errors import ArgumentError
+from gpushard.functions.checks import integer
 from gpushard.ops.bind import bind
 from gpushard.ops.table.movement import CONCATENATE, RESHAPE, STACK
 from gpushard.transforms.bodies import outside, value_of
@@ -39,6 +40,7 @@ def associative_scan(
     [0, 1, 3, 6, 10, 15]
     """
     check_function(fn, "associative_scan")
+    axis = integer(axis, "associative_scan", "axis")
     leaves, form = tree.flatten(elems)
     frame = innermost()
     arrays = [

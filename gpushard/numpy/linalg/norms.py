@@ -15,9 +15,10 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import kind_of, real_of, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import check_dims
+from gpushard.functions.checks import check_dims, check_key
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
+from gpushard.numpy.arguments import as_value, is_number
 from gpushard.numpy.linalg.decompositions import eigvalsh, svdvals
 from gpushard.numpy.linalg.solving import cutoff
 from gpushard.numpy.manipulation import expand_dims, moveaxis
@@ -31,6 +32,8 @@ from gpushard.ops.table.reductions import COUNT_NONZERO
 __all__ = ["cond", "matrix_norm", "matrix_rank", "norm", "vector_norm"]
 
 _Axes = tuple[int, ...]
+
+_NORMS = "'fro', 'nuc', 1, -1, 2, -2, inf or -inf"
 
 
 @public
@@ -126,6 +129,7 @@ def _of_type(x: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _vector(x: Any, ord: Any, axes: _Axes, keepdims: bool, name: str) -> Any:
+    check_key(ord, name, "ord", "a number")
     if ord == math.inf:
         return _extreme(abs(x), "max", axes, keepdims)
     if ord == -math.inf:
@@ -166,6 +170,7 @@ def _sum_of_squares(x: Any, axes: _Axes, keepdims: bool) -> Any:
 
 def _matrix(x: Any, ord: Any, axes: _Axes, keepdims: bool, name: str) -> Any:
     rows, columns = axes
+    check_key(ord, name, "ord", _NORMS)
     sums: dict[Any, Any] = {1: (rows, columns, "max"), -1: (rows, columns, "min")}
     sums |= {math.inf: (columns, rows, "max"), -math.inf: (columns, rows, "min")}
     values = {"nuc": "sum", 2: "max", -2: "min"}
@@ -177,7 +182,7 @@ def _matrix(x: Any, ord: Any, axes: _Axes, keepdims: bool, name: str) -> Any:
         norms = _extreme(norms, extreme, (outer,), True)
         return norms if keepdims else norms.squeeze(axes)
     if ord not in values:
-        raise _no_norm(name, ord, "matrices", "'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
+        raise _no_norm(name, ord, "matrices", _NORMS)
     norms = _extreme(svdvals(moveaxis(x, axes, (-2, -1))), values[ord], (-1,), False)
     return expand_dims(norms, axes) if keepdims else norms
 
@@ -204,6 +209,7 @@ def cond(x: Any, p: Any = None, *, out_sharding: Any = None) -> Array:
             argument="x",
             shape=x.shape,
         )
+    check_key(p, "cond", "p", f"None, {_NORMS}")
     x, own = _inexact(x)
     if p is None or p in (2, -2):
         s = svdvals(x)
@@ -215,7 +221,7 @@ def cond(x: Any, p: Any = None, *, out_sharding: Any = None) -> Array:
     return _of_type(ew.where(lost, np.inf, ratio), own)
 
 
-@public(arrays=2)
+@public
 def matrix_rank(
     A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None, out_sharding: Any = None
 ) -> Array:
@@ -237,7 +243,7 @@ def matrix_rank(
     s = abs(eigvalsh(A)) if hermitian else svdvals(A)
     if tol is None and s.shape[-1]:
         tol = cutoff(s, rtol, A.shape)
-    elif tol is not None and np.ndim(tol):
-        tol = tol[..., None]
+    elif tol is not None and not is_number(tol):
+        tol = as_value(tol, "matrix_rank")[..., None]
     large = s > (0 if tol is None else tol)
     return bind(COUNT_NONZERO, (large,), ((-1,), False, None))

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
-from gpushard.functions.checks import check_precision, integer, refuse_out
+from gpushard.functions.checks import check_precision, integer, listed, refuse_out
 from gpushard.functions.docstrings import described
 from gpushard.numpy import linear_algebra
 from gpushard.numpy.arguments import as_value, settle
@@ -134,6 +134,7 @@ def multi_dot(
     """
     refuse_out("multi_dot", out)
     check_precision("multi_dot", precision)
+    arrays = listed(arrays, "multi_dot", "arrays", "a sequence of matrices")
     xs = [as_value(x, "multi_dot") for x in arrays]
     ends = [0, len(xs) - 1]
     dims = [x.ndim for x in xs]

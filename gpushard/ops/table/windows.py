@@ -60,6 +60,38 @@ def windows_in(n: int, window: int, stride: int, pads: tuple[int, int], base: in
     return max((padded - reach) // stride + 1, 0) if padded >= reach else 0
 
 
+def padded_shape(shape: Shape, pads: Pads, base: Shape) -> Shape:
+    """Return the shape of an array with others around its elements, and between them.
+
+    >>> padded_shape((3, 4), ((1, 1), (-1, 0)), (2, 1))
+    (7, 3)
+    """
+    each = zip(shape, pads, base, strict=True)
+    return tuple(max(low + dilated(n, by) + high, 0) for n, (low, high), by in each)
+
+
+def seen_by(
+    n: int, window: int, stride: int, pads: tuple[int, int], base: int, by: int
+) -> tuple[range, tuple[int, int]]:
+    """Return which places of a window meet elements of a dim at all, and the pads that these need.
+
+    Other places of it see pads alone, which makes no difference: a window may be longer than all
+    memory. Arguments as for `windows_in`.
+
+    >>> seen_by(3, 1000, 1, (499, 500), 1, 1)  # three windows; places 0 to 496 see no element
+    (range(497, 502), (2, 2))
+    """
+    whole = windows_in(n, window, stride, pads, base, by)
+    taken, begin = dilated(whole, stride), max(pads[0], 0)
+    end = pads[0] + dilated(n, base) + min(pads[1], 0)
+    first = max(-((taken - 1 - begin) // by), 0)
+    last = max(min(window, -(-end // by)), first)
+    if last - first == window:
+        return range(window), pads
+    low, reach = pads[0] - first * by, (last - 1 - first) * by + taken
+    return range(first, last), (low, reach - low - dilated(n, base))
+
+
 def _padded(
     xp: Any, x: LocalArray, value: Any, pads: Pads, base: Shape, dtype: Dtype
 ) -> LocalArray:
@@ -67,7 +99,7 @@ def _padded(
     lead = x.ndim - len(pads)
     if not any(map(any, pads)) and set(base) <= {1}:
         return x.astype(dtype, copy=False)
-    sizes = [dilated(n, by) for n, by in zip(x.shape[lead:], base, strict=True)]
+    shape = padded_shape(x.shape[lead:], pads, base)
     taken, put = [], []
     for n, (low, high), by in zip(x.shape[lead:], pads, base, strict=True):
         first = -(-max(-low, 0) // by)  # of the elements that stay
@@ -76,7 +108,6 @@ def _padded(
         taken.append(slice(first, first + many))
         at = low + first * by
         put.append(slice(at, at + dilated(many, by), by))
-    shape = [max(low + n + high, 0) for n, (low, high) in zip(sizes, pads, strict=True)]
     padded = xp.empty((*x.shape[:lead], *shape), dtype)
     padded[...] = value
     padded[(..., *put)] = x[(..., *taken)]
@@ -114,13 +145,18 @@ def _reduced(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     neutral = _neutral(name, avals[0].dtype)
 
     def reduce(x: Any, init: Any) -> Any:
-        found = _padded(xp, x, neutral, pads, base, x.dtype)
-        for dim, (size, stride, apart) in enumerate(zip(window, strides, by, strict=True)):
-            many = windows_in(found.shape[dim], size, stride, (0, 0), 1, apart)
-            lead, taken = (slice(None),) * dim, dilated(many, stride)
-            parts = [found[(*lead, slice(at, at + taken, stride))] for at in
-                     range(0, size * apart, apart)]  # fmt: skip
-            found = functools.reduce(function, parts)
+        each = list(zip(x.shape, window, strides, pads, base, by, strict=True))
+        counts = [windows_in(*how) for how in each]
+        places, needed = zip(*[seen_by(*how) for how in each], strict=True) if each else ((), ())
+        if not all(map(len, places)):
+            found = xp.full(counts, neutral, x.dtype)
+        else:
+            found = _padded(xp, x, neutral, needed, base, x.dtype)
+            for dim, (many, place) in enumerate(zip(counts, places, strict=True)):
+                lead, taken = (slice(None),) * dim, dilated(many, strides[dim])
+                starts = range(0, len(place) * by[dim], by[dim])
+                parts = [found[(*lead, slice(at, at + taken, strides[dim]))] for at in starts]
+                found = functools.reduce(function, parts)
         return function(found, xp.asarray(init, x.dtype))
 
     return writing(reduce)
