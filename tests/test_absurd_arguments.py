@@ -7,6 +7,7 @@ own, and it never works without end: calls of functions are counted, and memory 
 import inspect
 import resource
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -56,7 +57,7 @@ EXCEPT = {
 """Functions that are left out, and why."""
 
 CALLS = 300_000
-"""So many calls of functions are enough for every call here; more are taken for work without end."""
+"""So many calls of functions are enough for each call here; more count as work without end."""
 
 ROOM = 3 << 30
 """So many bytes a call may ask for beyond what the process has."""
@@ -104,9 +105,9 @@ def first(*args: Any) -> Any:
 
 
 FUNCTIONS = (
-    "body_fun", "callback", "cond_fun", "convert", "data_callback", "f", "false_fun", "flatten_func",
-    "flatten_with_keys", "fn", "fun", "func", "func1d", "function", "mask_func", "operation", "pyfunc",
-    "true_fun", "unflatten_func",
+    "body_fun", "callback", "cond_fun", "convert", "data_callback", "f", "false_fun",
+    "flatten_func", "flatten_with_keys", "fn", "fun", "func", "func1d", "function", "mask_func",
+    "operation", "pyfunc", "true_fun", "unflatten_func",
 )  # fmt: skip
 """Parameters that are functions."""
 
@@ -243,6 +244,7 @@ def main(names: list[str], number: int = 0, step: int = 1) -> None:
             if names and module not in names and f"{module}.{name}" not in names:
                 continue
             seen = set()
+            started = time.monotonic()
             for value in VALUES[number :: max(step, 1)]:
                 for x in kinds_of_arrays():
                     for own in (True, False):
@@ -251,6 +253,7 @@ def main(names: list[str], number: int = 0, step: int = 1) -> None:
                             if key not in seen:
                                 seen.add(key)
                                 print(f"{module}.{name} {text}", flush=True)
+            print(f"# {module}.{name} {time.monotonic() - started:.1f}", flush=True)
 
 
 if __name__ == "__main__":

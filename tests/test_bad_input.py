@@ -6257,12 +6257,160 @@ LAX: dict[str, Case] = {
 }  # fmt: skip
 
 
+HUGE: dict[str, Case] = {
+    "one integer for dims": Case(
+        lambda w: gs.lax.rev(w.x, 0),
+        ArgumentTypeError, TypeError, ("lax.rev: dimensions=0", "sequence of integers"),
+        {"argument": "dimensions"},
+    ),
+    "one integer for the axes of a sum": refused(
+        lambda w: gs.lax.reduce_sum(w.x, 0),
+        ArgumentTypeError, TypeError, "lax.reduce_sum: axes=0", "sequence of integers",
+    ),
+    "one integer for where a window begins": refused(
+        lambda w: gs.lax.dynamic_slice(w.x, 1, (2, 2)),
+        ArgumentTypeError, TypeError, "lax.dynamic_slice: start_indices=1", "sequence of integers",
+    ),
+    "triples of padding that are none": refused(
+        lambda w: gs.lax.pad(w.x, np.float32(0), 1),
+        ArgumentTypeError, TypeError, "lax.pad: padding_config=1", "triples",
+    ),
+    "letters of a convolution that are integers": refused(
+        lambda w: gs.lax.conv_dimension_numbers((1, 1, 3), (1, 1, 3), [(0, 1, 2)] * 3),
+        ArgumentTypeError, TypeError, "dimension_numbers=", "strings of letters",
+    ),
+    "a place that is a tuple": refused(
+        lambda w: gs.lax.slice_in_dim(w.x, (1,), 2),
+        ArgumentTypeError, TypeError, "lax.slice_in_dim: start_index=(1,)", "integer",
+    ),
+    "one branch": refused(
+        lambda w: gs.lax.switch(0, 5), ArgumentTypeError, TypeError, "switch: branches=5",
+        "sequence of functions",
+    ),
+    "more dims than arrays have": Case(
+        lambda w: gs.lax.broadcast_to_rank(w.x, 1 << 40),
+        ArgumentError, ValueError, (f"lax.broadcast_to_rank: rank={1 << 40}", "64 dims", "fewer"),
+        {"argument": "rank", "most": 64},
+    ),
+    "more dims than arrays have, at least": refused(
+        lambda w: GNP.array([1], ndmin=65), ArgumentError, ValueError, "array: ndmin=65", "64 dims",
+    ),
+    "a shape of more dims than arrays have": refused(
+        lambda w: GNP.zeros((1,) * 65), ArgumentError, ValueError, "65 dims", "64", "fewer",
+    ),
+    "more classes than elements of an array": Case(
+        lambda w: gs.nn.one_hot([1], 1 << 62),
+        ArgumentError, ValueError, (f"one_hot: num_classes={1 << 62}", "2**58", "smaller"),
+        {"argument": "num_classes"},
+    ),
+    "classes that the host has no room for": Case(
+        lambda w: gs.nn.one_hot([1], 1 << 57),
+        OutOfMemoryError, MemoryError, ("one_hot", "no room", "smaller sizes"),
+        {"operation": "one_hot"},
+    ),
+    "a diagonal that the host has no room for": refused(
+        lambda w: GNP.diag_indices(1 << 57),
+        OutOfMemoryError, MemoryError, "diag_indices", "no room",
+    ),
+    "a triangle of more elements than arrays have": refused(
+        lambda w: GNP.tril_indices(1 << 40),
+        ArgumentError, ValueError, f"tril_indices: n={1 << 40}", "2**58", "smaller",
+    ),
+    "a length that the host has no room for": refused(
+        lambda w: GNP.repeat(w.x, 2, total_repeat_length=1 << 57),
+        OutOfMemoryError, MemoryError, "repeat", "no room",
+    ),
+    "more numbers than an iterator gives": Case(
+        lambda w: GNP.fromiter(range(3), int, 1 << 40),
+        ArgumentError, ValueError, (f"fromiter: count={1 << 40}", "3 numbers", "-1 for all"),
+        {"argument": "count"},
+    ),
+    "an iterator of no numbers": refused(
+        lambda w: GNP.fromiter(["one"], int),
+        ArgumentTypeError, TypeError, "fromiter: iter", "int64",
+    ),
+    "decimals beyond 32 bits": Case(
+        lambda w: GNP.round(w.x, 1 << 40),
+        ArgumentRangeError, OverflowError, (f"round: decimals={1 << 40}", "32 bits", "2**31"),
+        {"argument": "decimals"},
+    ),
+    "a filling position beyond 64 bits": refused(
+        lambda w: GNP.nonzero(w.x, size=99, fill_value=1 << 70),
+        ArgumentRangeError, OverflowError, f"nonzero: fill_value={1 << 70}", "64 bits",
+    ),
+    "a range beyond 64 bits": refused(
+        lambda w: GNP.arange(-(1 << 70)),
+        ArgumentRangeError, OverflowError, f"arange: stop={-(1 << 70)}", "float",
+    ),
+    "an order of a norm that cannot be looked up": refused(
+        lambda w: GNP.linalg.norm(w.x, [2]), ArgumentTypeError, TypeError, "norm: ord=[2]", "'nuc'",
+    ),
+    "an order of a condition that cannot be looked up": refused(
+        lambda w: GNP.linalg.cond(w.x, [2]), ArgumentTypeError, TypeError, "cond: p=[2]", "'nuc'",
+    ),
+    "a reduction of windows that cannot be looked up": refused(
+        lambda w: gs.lax.reduce_window(w.x, 0.0, [], (1, 1)),
+        ArgumentTypeError, TypeError, "lax.reduce_window: computation=[]", "lax.add",
+    ),
+    "an order of bits that cannot be looked up": refused(
+        lambda w: GNP.packbits(w.small, bitorder=["big"]),
+        ArgumentTypeError, TypeError, "packbits: bitorder=['big']", '"little"',
+    ),
+    "elements further apart than an array is long": Case(
+        lambda w: gs.lax.reduce_window(
+            w.x, np.float32(0), gs.lax.add, (1, 1), (1 << 61, 1), base_dilation=(1 << 60, 1)
+        ),
+        ArgumentError, ValueError, ("lax.reduce_window: padding='VALID'", "2**58", "smaller"),
+        {"argument": "padding"},
+    ),
+    "more parts than can be meant": Case(
+        lambda w: GNP.array_split(w.x, 1 << 40),
+        ArgumentError, ValueError,
+        (f"array_split: indices_or_sections={1 << 40}", "empty", "fewer parts"),
+        {"argument": "indices_or_sections", "size": 8},
+    ),
+    "an antiderivative of an order that cannot be meant": Case(
+        lambda w: GNP.polyint([1.0, 2.0], 1 << 40),
+        ArgumentError, ValueError, (f"polyint: m={1 << 40}", "a term for each", "smaller order"),
+        {"argument": "m"},
+    ),
+    "several numbers where one is wanted": refused(
+        lambda w: GNP.nan_to_num(w.x, nan=(1.0,)),
+        ArgumentTypeError, TypeError, "nan_to_num: nan=(1.0,)", "number",
+    ),
+    "one choice": refused(
+        lambda w: GNP.choose([0], 5), ArgumentTypeError, TypeError, "choose: choices=5", "sequence",
+    ),
+    "one condition": refused(
+        lambda w: GNP.select(5, [w.x]),
+        ArgumentTypeError, TypeError, "select: condlist=5", "sequence",
+    ),
+    "one matrix": refused(
+        lambda w: GNP.linalg.multi_dot(5), ArgumentTypeError, TypeError, "multi_dot: arrays=5",
+        "sequence of matrices",
+    ),
+    "arrays that do not broadcast are not close": refused(
+        lambda w: GNP.allclose([1.0, 2.0], [1.0, 2.0, 3.0]),
+        ArgumentError, ValueError, "allclose", "(2,), (3,)", "broadcast",
+    ),
+    "a function along a dim that is none": refused(
+        lambda w: GNP.apply_along_axis(5, 0, w.x),
+        ArgumentTypeError, TypeError, "apply_along_axis: func1d=5", "function",
+    ),
+    "a signature that is no string": refused(
+        lambda w: GNP.vectorize(abs, signature=5), ArgumentTypeError, TypeError, "signature=5",
+        "string",
+    ),
+}  # fmt: skip
+
+
 TABLE: dict[str, Case] = {
     f"{group}: {name}": case
     for group, cases in {
         "mesh": MESHES,
         "sharding": SHARDINGS,
         "lax": LAX,
+        "huge": HUGE,
         "mapped": MAPPED,
         "named": NAMED_AXES,
         "callbacks": CALLBACKS,

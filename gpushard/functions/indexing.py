@@ -505,9 +505,10 @@ def compress(
     refuse_out("compress", out)
     mask = as_mask(condition, "condition")
     check_vector("compress", "condition", mask)
-    if not is_value(a):  # a number, or data on the host with a mask on devices
-        a = np.ravel(a) if axis is None else np.asarray(a)
-    x, dim = _lined(a, axis, "compress")
+    data: Any = a
+    if not is_value(data):  # a number, or data on the host with a mask on devices
+        data = np.ravel(data) if axis is None else np.asarray(data)
+    x, dim = _lined(data, axis, "compress")
     lead = (slice(None),) * dim
     if size is not None:
         number, end = count(size, "compress", "size"), x.shape[dim]

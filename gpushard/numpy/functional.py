@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import as_shape, check_dtype, listed, number_of
+from gpushard.functions.checks import as_dtype, as_shape, check_dtype, listed, number_of
 from gpushard.functions.docstrings import described
 from gpushard.functions.values import is_value
 from gpushard.numpy.arguments import as_value, is_number, settle
@@ -25,6 +25,7 @@ from gpushard.numpy.ranges import arange
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows
+from gpushard.transforms.signature import check_function
 from gpushard.transforms.vmap import vmap
 from gpushard.typing import Shape
 
@@ -59,6 +60,7 @@ def apply_along_axis(
     >>> apply_along_axis(gs.numpy.sum, 1, [[1, 2], [3, 4]])
     Array([3, 7], dtype=int64)
     """
+    check_function(func1d, "apply_along_axis", "func1d")
     x = as_value(arr, "apply_along_axis")
     at = one_from_end(axis, x.ndim, "apply_along_axis")
     lines = moveaxis(x, at, -1)
@@ -94,6 +96,7 @@ def apply_over_axes(
     Raises:
       ArgumentError: the function gives an array of other dims.
     """
+    check_function(func, "apply_over_axes", "func")
     x = as_value(a, "apply_over_axes")
     for at in from_end(axes, x.ndim, "apply_over_axes", "axes"):
         result = asarray(func(x, x.ndim + at))
@@ -200,6 +203,7 @@ def fromfunction(
     Array([[ 0,  1,  2],
            [10, 11, 12]], dtype=int64)
     """
+    check_function(function, "fromfunction", "function")
     sizes = as_shape(shape, "shape")
     lines = meshgrid(*(arange(n, dtype=dtype) for n in sizes), indexing="ij")
     return function(*(settle(line, out_sharding) for line in lines), **kwargs)
@@ -236,7 +240,7 @@ def vectorize(
     Array([ 5, 25], dtype=int64)
     """
     ins, outs = (None, None) if signature is None else _signature(signature)
-    types = None if otypes is None else list(otypes)
+    types = None if otypes is None else _types(otypes)
 
     @functools.wraps(pyfunc)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -266,6 +270,12 @@ def vectorize(
     return call
 
 
+def _types(otypes: Any) -> list[np.dtype[Any]]:
+    """Return the types of results; one type stands for one result."""
+    several = isinstance(otypes, Iterable) and not isinstance(otypes, type)
+    return [as_dtype(one, "otypes") for one in (otypes if several else (otypes,))]
+
+
 _CORE = re.compile(r"\((\w+(?:,\w+)*)?\)")
 
 _Cores: TypeAlias = "list[tuple[str, ...]]"
@@ -278,6 +288,10 @@ def _signature(text: str) -> tuple[_Cores, _Cores]:
     >>> _signature("(m,n),(n)->(m)")
     ([('m', 'n'), ('n',)], [('m',)])
     """
+    if not isinstance(text, str):
+        raise ArgumentTypeError.refusing(
+            "signature", text, 'must be a string, such as "(m,n),(n)->(m)"', "vectorize"
+        )
     bare = text.replace(" ", "")
     core = _CORE.pattern
     if not re.fullmatch(rf"(?:{core}(?:,{core})*)?->{core}(?:,{core})*", bare):

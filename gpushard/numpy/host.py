@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -14,7 +15,8 @@ from gpushard.functions.checks import as_dtype, element_count, integer, on_host
 from gpushard.functions.docstrings import described
 from gpushard.numpy.creation import asarray, ones
 from gpushard.placement.device_put import device_get
-from gpushard.placement.npy import PathLike
+from gpushard.placement.npy import PathLike, checked_path
+from gpushard.transforms.signature import check_function
 
 __all__ = [
     "array2string", "array_repr", "array_str", "errstate", "frombuffer", "fromiter",
@@ -93,9 +95,13 @@ def fromiter(
     """
     name, target, number = "fromiter", as_dtype(dtype), integer(count, "fromiter", "count")
     most = None if number < 0 else element_count(number, name, "count")
+    try:
+        entries = builtins.iter(iter)
+    except TypeError:
+        raise ArgumentTypeError.refusing("iter", iter, "must be an iterator", name) from None
     failures: list[BaseException] = []
     try:
-        data = on_host(name, np.fromiter, _watched(iter, most, failures), target)
+        data = on_host(name, np.fromiter, _watched(entries, most, failures), target)
     except (TypeError, ValueError, OverflowError) as error:
         if failures:  # of the caller's iterator
             raise
@@ -111,13 +117,11 @@ def fromiter(
 
 
 def _watched(
-    iterable: Iterable[Any], most: int | None, failures: list[BaseException]
+    entries: Iterator[Any], most: int | None, failures: list[BaseException]
 ) -> Iterator[Any]:
     """Yield the first entries, and remember what the caller's iterator raises."""
-    if not isinstance(iterable, Iterable) and not hasattr(iterable, "__getitem__"):
-        return iter((iterable,))
     try:
-        yield from itertools.islice(iterable, most)
+        yield from itertools.islice(entries, most)
     except BaseException as error:
         failures.append(error)
         raise
@@ -134,6 +138,7 @@ def mask_indices(
       k: what else it takes, such as the number of a diagonal.
       out_sharding: where the matrix lies.
     """
+    check_function(mask_func, "mask_indices", "mask_func")
     kept = mask_func(ones((n, n), int, out_sharding=out_sharding), k)
     return tuple(asarray(kept).nonzero())
 
@@ -150,4 +155,6 @@ def savez(file: PathLike, *args: Any, allow_pickle: bool = True, **kwds: Any) ->
     Raises:
       ExecutionError: the work that should have made a value failed.
     """
+    if not hasattr(file, "write"):
+        checked_path(file)
     np.savez(file, *device_get(list(args)), **device_get(kwds))

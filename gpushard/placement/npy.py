@@ -34,7 +34,7 @@ PathLike: TypeAlias = str | os.PathLike[str]
 
 def open_npy(file: PathLike) -> HostArray:
     """Map a `.npy` file into memory, read-only."""
-    path = _checked_path(file)
+    path = checked_path(file)
     try:
         data: HostArray = np.lib.format.open_memmap(path, mode="r")
     except (OSError, ValueError, EOFError) as error:
@@ -143,7 +143,7 @@ def save(file: PathLike, arr: Any, allow_pickle: bool = True) -> None:
     ...     np.load(Path(folder) / "x.npy")
     array([0, 1, 2])
     """
-    target = _checked_path(file)
+    target = checked_path(file)
     if isinstance(arr, Array):
         refuse_keys(arr, "save(file, keys)")
         check_transfer(DEVICE_TO_HOST, "save(file, arr)", explicit=True)
@@ -199,7 +199,8 @@ def _write(buffer: ShardedBuffer | HostArray, mapped: HostArray) -> None:
         )
 
 
-def _checked_path(file: Any) -> Path:
+def checked_path(file: Any) -> Path:
+    """Return the path of a file."""
     try:
         return Path(file)
     except TypeError:

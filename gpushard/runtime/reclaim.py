@@ -73,7 +73,10 @@ def of_operation(error: MemoryError, name: str, moves: str | None) -> OutOfMemor
       moves: which operand it gathers, in words, where that may be why; None where it does not.
     """
     if not isinstance(error, OutOfMemoryError):
-        error = OutOfMemoryError(f"no room for what the operation computes with ({error})")
+        error = OutOfMemoryError(
+            f"no room for what it computes with: {error}. Try: smaller sizes, or slices of the "
+            "operands"
+        )
     if "operation" in error.facts:
         return error
     message = f"{name}: {error}"

@@ -17,7 +17,7 @@ from gpushard.transforms.mapped import Mapped
 from gpushard.transforms.traced import user_line
 
 
-def check_function(f: Any, name: str) -> None:
+def check_function(f: Any, name: str, argument: str = "f") -> None:
     """Check that what is to be transformed can be called, and returns when it has run.
 
     Raises:
@@ -25,11 +25,14 @@ def check_function(f: Any, name: str) -> None:
     """
     if not callable(f):
         raise ArgumentTypeError.refusing(
-            "f", f, "must be a function, or another object that can be called", name
+            argument, f, "must be a function, or another object that can be called", name
         )
     if inspect.isgeneratorfunction(f) or inspect.iscoroutinefunction(f):
         raise ArgumentTypeError.refusing(
-            "f", f, "must be no generator or coroutine function; return all results at once", name
+            argument,
+            f,
+            "must be no generator or coroutine function; return all results at once",
+            name,
         )
 
 
