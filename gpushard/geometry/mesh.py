@@ -24,7 +24,12 @@ _current: contextvars.ContextVar[tuple[Mesh, ...]] = contextvars.ContextVar("mes
 
 
 def _axis_names(axis_names: Any, ndim: int, argument: str = "axis_names") -> tuple[str, ...]:
-    names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+    try:
+        names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+    except TypeError:
+        raise ArgumentTypeError.refusing(
+            argument, axis_names, "must be a string, or a sequence of strings"
+        ) from None
     for name in names:
         if not isinstance(name, str):
             raise ArgumentTypeError(
@@ -509,6 +514,18 @@ def every_device() -> Sequence[Device]:
     return _door.devices()
 
 
+def listed_devices(devices: Any) -> Sequence[Device]:
+    """Return devices that a caller gives, or refuse what is no sequence of them."""
+    try:
+        len(devices)
+    except TypeError:
+        raise ArgumentTypeError.refusing(
+            "devices", devices, "must be a sequence of devices"
+        ) from None
+    known: Sequence[Device] = devices
+    return known
+
+
 def create_device_mesh(
     mesh_shape: Sequence[int], devices: Sequence[Device] | None = None
 ) -> np.ndarray[Any, np.dtype[np.object_]]:
@@ -528,7 +545,7 @@ def create_device_mesh(
     [['a', 'b'], ['c', 'd']]
     """
     sizes = _sizes(mesh_shape, "mesh_shape")
-    devices = every_device() if devices is None else devices
+    devices = every_device() if devices is None else listed_devices(devices)
     if math.prod(sizes) != len(devices):
         raise MeshError(
             f"mesh_shape={sizes} needs {math.prod(sizes)} devices, got {len(devices)}; change the "

@@ -19,6 +19,7 @@ from gpushard.geometry.mesh import (
     bring_mesh,
     create_device_mesh,
     current_mesh,
+    listed_devices,
     mesh_around,
 )
 from gpushard.geometry.named_sharding import NamedSharding
@@ -265,7 +266,8 @@ def make_mesh(
     >>> make_mesh((4, 2), ("x", "y"))
     Mesh('x': 4, 'y': 2)
     """
-    chosen: Sequence[Any] = current.current().devices if devices is None else devices
+    chosen: Sequence[Any]
+    chosen = current.current().devices if devices is None else listed_devices(devices)
     sizes = as_shape(axis_shapes, "axis_shapes")
     needed = math.prod(sizes)
     if not needed:

@@ -52,7 +52,16 @@ def register_placeable(kind: type, convert: Callable[[Any], HostArray]) -> None:
     Args:
       kind: the type; subclasses count.
       convert: gives the data as a NumPy array, without a copy if it can.
+
+    Raises:
+      ArgumentTypeError: `kind` is no type, or `convert` no function.
     """
+    if not isinstance(kind, type):
+        raise ArgumentTypeError.refusing("kind", kind, "must be a type", "register_placeable")
+    if not callable(convert):
+        raise ArgumentTypeError.refusing(
+            "convert", convert, "must be a function", "register_placeable"
+        )
     _converters[kind] = convert
 
 

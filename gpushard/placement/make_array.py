@@ -19,7 +19,14 @@ from gpushard.errors import (
     ShardingError,
     TracedArgumentError,
 )
-from gpushard.functions.checks import as_dtype, as_shape, check_dtype, place_tiling
+from gpushard.functions.checks import (
+    as_dtype,
+    as_shape,
+    check_dtype,
+    integer,
+    listed,
+    place_tiling,
+)
 from gpushard.functions.values import is_traced
 from gpushard.geometry.columns import distinct_columns
 from gpushard.geometry.format import Format
@@ -190,6 +197,7 @@ def make_array_from_single_device_arrays(
     >>> make_array_from_single_device_arrays((4,), sharding, parts)
     Array([0, 0, 1, 1], dtype=int64, sharding=NamedSharding(mesh=('x': 2), spec=P('x')))
     """
+    arrays = listed(arrays, "make_array_from_single_device_arrays", "arrays", "a list of arrays")
     _refuse_traced(arrays, "arrays", "make_array_from_single_device_arrays")
     shape = as_shape(shape)
     sharding = as_sharding(sharding, len(shape), "sharding")
@@ -229,6 +237,11 @@ def num_addressable_indices(sharding: Sharding, dim: int, global_shape: Any) -> 
     Raises:
       ArrayIndexError: the array has no such dim.
     """
+    if not isinstance(sharding, Sharding):
+        raise ArgumentTypeError.refusing(
+            "sharding", sharding, "must be a Sharding", "num_addressable_indices"
+        )
+    dim = integer(dim, "num_addressable_indices", "dim")
     tiling = sharding.tiling(as_shape(global_shape, "global_shape"))
     if not 0 <= dim < tiling.ndim:
         raise ArrayIndexError(

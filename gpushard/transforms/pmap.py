@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 from gpushard import tree
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.values import is_traced
+from gpushard.geometry.mesh import listed_devices
 from gpushard.placement.defaults import local_devices
 from gpushard.placement.device_put import check_donated
 from gpushard.runtime.current import current
@@ -80,7 +81,7 @@ def pmap(
     size = check_mapped(axis_name, axis_size, what)
     static = indices_of(static_broadcasted_argnums, "static_broadcasted_argnums", what)
     donated = indices_of(donate_argnums, "donate_argnums", what)
-    if devices is not None and not len(devices):
+    if devices is not None and not len(listed_devices(devices)):
         raise ArgumentError(f"{what}: devices=[] is empty; leave it out", argument="devices")
     in_axes = by_position(in_axes)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from gpushard import tree
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import listed
 from gpushard.geometry.mesh import AbstractMesh, Mesh
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.transforms.frames import Frame, NamedDim
@@ -83,6 +84,8 @@ def shard_map(
     28
     """
     how = (mesh, in_specs, out_specs, check_rep if check_vma is None else check_vma)
+    auto = listed(auto, "shard_map", "auto", "the names of axes")
+    axis_names = listed(axis_names, "shard_map", "axis_names", "the names of axes")
     if mesh is not None and not isinstance(mesh, Mesh | AbstractMesh):
         raise ArgumentTypeError.refusing(
             "mesh", mesh, "must be a Mesh or an AbstractMesh", "shard_map"

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from gpushard.errors import NoLeavesError, TreeError
+from gpushard.errors import ArgumentTypeError, NoLeavesError, TreeError
 from gpushard.tree.node import NODES, KeyPath
 from gpushard.tree.treedef import LEAF, IsLeaf, TreeDef, walk, walk_paths
 
@@ -92,7 +92,16 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
     >>> tree.unflatten(tree.structure([1, (2, 3)]), "xyz")
     ['x', ('y', 'z')]
     """
-    return treedef.unflatten(leaves)
+    return _structure(treedef, "unflatten", "treedef").unflatten(leaves)
+
+
+def _structure(treedef: Any, name: str, argument: str) -> TreeDef:
+    """Return a structure, or refuse what is none."""
+    if not isinstance(treedef, TreeDef):
+        raise ArgumentTypeError.refusing(
+            argument, treedef, "must be a structure, such as tree.structure gives", name
+        )
+    return treedef
 
 
 def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | None = None) -> Any:
@@ -114,8 +123,14 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | None = N
     >>> tree.map(lambda x, y: x + y, {"a": 1, "b": [2]}, {"a": 10, "b": [20]})
     {'a': 11, 'b': [22]}
     """
+    _check_callable(f, "map", "f")
     values, treedef = flatten(tree, is_leaf)
     return _mapped(f, values, treedef, rest)
+
+
+def _check_callable(f: Any, name: str, argument: str) -> None:
+    if not callable(f):
+        raise ArgumentTypeError.refusing(argument, f, "must be a function", name)
 
 
 def _mapped(
@@ -244,6 +259,7 @@ def map_with_path(
     >>> tree.map_with_path(lambda path, x: f"{tree.keystr(path)}={x}", {"a": [1, 2]})
     {'a': ["['a'][0]=1", "['a'][1]=2"]}
     """
+    _check_callable(f, "map_with_path", "f")
     pairs, treedef = flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     pending = iter([path for path, _ in pairs])
     return _mapped(lambda *values: f(next(pending), *values), [x for _, x in pairs], treedef, rest)
@@ -353,7 +369,7 @@ def transpose(
     >>> tree.transpose(tree.structure([0, 0]), None, [{"a": 1}, {"a": 2}])
     {'a': [1, 2]}
     """
-    inner = outer_treedef.flatten_up_to(
+    inner = _structure(outer_treedef, "transpose", "outer_treedef").flatten_up_to(
         pytree_to_transpose, names=("outer_treedef", "pytree_to_transpose")
     )
     if inner_treedef is None:
@@ -363,6 +379,7 @@ def transpose(
                 treedef=outer_treedef,
             )
         inner_treedef = structure(inner[0])
+    _structure(inner_treedef, "transpose", "inner_treedef")
     names = "inner_treedef", "an inner tree of pytree_to_transpose"
     rows = [inner_treedef.flatten_up_to(one, names=names) for one in inner]
     columns = zip(*rows, strict=True) if rows else [()] * inner_treedef.num_leaves

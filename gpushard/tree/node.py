@@ -81,6 +81,10 @@ def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
     >>> tree.keystr(path), tree.keystr(path, simple=True, separator="/")
     ("[0]['a']", '0/a')
     """
+    if not isinstance(separator, str):
+        raise ArgumentTypeError.refusing("separator", separator, "must be a string", "keystr")
+    if not isinstance(keys, Iterable):
+        raise ArgumentTypeError.refusing("keys", keys, "must be a sequence of steps", "keystr")
     return separator.join(map(_bare if simple else str, keys))
 
 

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from gpushard.errors import TreeError
+from gpushard.errors import ArgumentTypeError, TreeError
 from gpushard.tree.node import NODES, FlattenedIndexKey, Node, field_keys, show_fields
 
 __all__ = [
@@ -16,6 +16,11 @@ __all__ = [
 
 _T = TypeVar("_T")
 _WithKeys: TypeAlias = Callable[[_T], tuple[Iterable[tuple[Any, Any]], Any]]
+
+
+def _check_class(cls: Any, name: str) -> None:
+    if not isinstance(cls, type):
+        raise ArgumentTypeError.refusing("nodetype", cls, "must be a class", name)
 
 
 def _register(cls: type, node: Node) -> None:
@@ -52,6 +57,7 @@ def register_node(
     >>> tree.leaves([Pair(1, 2), 3])
     [1, 2, 3]
     """
+    _check_class(nodetype, "register_node")
     if flatten_with_keys_func is not None:
         register_node_with_keys(nodetype, flatten_with_keys_func, unflatten_func)
         return
@@ -105,6 +111,7 @@ def register_node_with_keys(
     >>> tree.keystr(tree.flatten_with_path(Box(1))[0][0][0])
     '.content'
     """
+    _check_class(nodetype, "register_node_with_keys")
 
     def flatten(tree: _T) -> tuple[list[Any], tuple[tuple[Any, ...], Any]]:
         pairs, aux = flatten_with_keys(tree)
@@ -173,6 +180,16 @@ def register_dataclass(
     >>> tree.flatten(Layer(0.5))
     ([0.5], TreeDef(Layer(weight=*, name='out')))
     """
+    _check_class(nodetype, "register_dataclass")
+    for argument, fields in (
+        ("data_fields", data_fields),
+        ("meta_fields", meta_fields),
+        ("drop_fields", drop_fields),
+    ):
+        if fields is not None and not isinstance(fields, Iterable):
+            raise ArgumentTypeError.refusing(
+                argument, fields, "must be a sequence of names", "register_dataclass"
+            )
     data, meta = _split_fields(nodetype, data_fields, meta_fields, tuple(drop_fields))
     names = data + meta
 
