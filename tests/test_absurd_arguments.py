@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+import scipy.special  # noqa: F401 -- as its import takes many calls, when a function needs it
 
 import gpushard as gs
 from gpushard import lax, nn, random, special
@@ -53,6 +54,7 @@ EXCEPT = {
     "numpy.printoptions": "NumPy's own function",
     "numpy.set_printoptions": "NumPy's own function",
     "gpushard.configure": "changes settings of the process",
+    "tree.all": "asks each leaf whether it is true, which arrays of several elements refuse",
 }
 """Functions that are left out, and why."""
 
@@ -218,6 +220,7 @@ def said(function: Callable[..., Any], value: Any, x: Any, *, arrays: bool) -> I
             yield f"{parameter}={value!r} with {x.dtype}{list(x.shape)}: {wrong}"
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("module", "name"), NAMES)
 def test_absurd_values_give_results_or_errors_of_ours(module: str, name: str) -> None:
     function = function_named(module, name)
@@ -237,8 +240,6 @@ def test_absurd_values_give_results_or_errors_of_ours(module: str, name: str) ->
 
 
 def main(names: list[str], number: int = 0, step: int = 1) -> None:
-    for function in (special.beta, special.i0):
-        function(0.5, *[0.5] * (function is special.beta))
     with runtime():
         for module, name in NAMES:
             if names and module not in names and f"{module}.{name}" not in names:

@@ -60,6 +60,10 @@ def polygamma(n: Any, x: Any, /, *, out_sharding: Any = None) -> Array:
     return settle(_of_type(ew.where(n == 0, digamma(x), values), x), out_sharding)
 
 
+_MOST_DIMENSIONS = 1 << 20
+"""`multigammaln` adds one array for each dimension."""
+
+
 @public
 def multigammaln(a: Any, d: Any, /, *, out_sharding: Any = None) -> Array:
     """Return the logarithm of the multivariate gamma function.
@@ -69,12 +73,20 @@ def multigammaln(a: Any, d: Any, /, *, out_sharding: Any = None) -> Array:
       d: the dimension, a positive integer.
 
     Raises:
-      ArgumentError: the dimension is no positive integer.
+      ArgumentError: the dimension is no positive integer, or more than 2**20.
       MissingLibraryError: SciPy is not installed.
     """
     if not is_number(d) or np.asarray(d).dtype.kind not in "iuf" or d % 1 or d < 1:
         raise ArgumentError.refusing(
             "d", d, "must be a positive integer, the dimension", "multigammaln"
+        )
+    if d > _MOST_DIMENSIONS:
+        raise ArgumentError.refusing(
+            "d",
+            d,
+            f"is more than {_MOST_DIMENSIONS}, and each takes a logarithm; use a smaller dimension",
+            "multigammaln",
+            most=_MOST_DIMENSIONS,
         )
     dims = int(d)
     total = gammaln(a)
