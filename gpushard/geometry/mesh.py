@@ -554,7 +554,14 @@ def create_device_mesh(
             sizes=sizes,
             devices=len(devices),
         )
-    return device_grid(devices).reshape(sizes)
+    grid = device_grid(devices)
+    if grid.size != len(devices):
+        raise MeshError(
+            f"devices has lists of devices within, of shape {grid.shape}; give one sequence of "
+            f"{len(devices)} devices",
+            argument="devices",
+        )
+    return grid.reshape(sizes)
 
 
 def _sizes(sizes: Any, argument: str) -> Shape:

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
-from gpushard.functions.checks import as_dtype, element_count, integer, on_host
+from gpushard.functions.checks import as_dtype, element_count, integer, on_host, ranged
 from gpushard.functions.docstrings import described
 from gpushard.numpy.creation import asarray, ones
 from gpushard.placement.device_put import device_get
@@ -58,7 +58,7 @@ def frombuffer(
     Array([1, 2], dtype=uint8)
     """
     name, target = "frombuffer", as_dtype(dtype)
-    places = integer(count, name, "count"), integer(offset, name, "offset")
+    places = ranged(count, name, "count"), ranged(offset, name, "offset")
     try:
         data = np.frombuffer(buffer, target, *places)
     except (TypeError, ValueError) as error:

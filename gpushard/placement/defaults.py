@@ -58,9 +58,9 @@ def devices(backend: str | None = None) -> list[Device]:
     True
     """
     every = current.current().devices
-    if backend is not None and backend not in (known := {d.platform for d in every}):
+    if backend is not None and backend not in (known := sorted({d.platform for d in every})):
         raise NoDeviceError.refusing(
-            "backend", backend, f"has no devices here; there are {', '.join(sorted(known))}"
+            "backend", backend, f"has no devices here; there are {', '.join(known)}"
         )
     return list(every)
 
