@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 import scipy.special  # noqa: F401 -- as its import takes many calls, when a function needs it
 
 import gpushard as gs
 from gpushard import lax, nn, random, special
-from gpushard.errors import GpushardError
+from gpushard.errors import GpushardError, OutOfMemoryError
 from gpushard.testing import runtime
 from tests.share import some
 
@@ -238,6 +239,79 @@ def test_absurd_values_give_results_or_errors_of_ours(module: str, name: str) ->
             for text in said(function, value, x, arrays=own)
         ]
     assert not wrong, "\n".join(wrong)
+
+
+HUGE = 1 << 62
+
+X = np.arange(6.0)
+
+AS_NUMPY: dict[str, Callable[[Any], Any]] = {
+    "diff": lambda xp: xp.diff(xp.asarray(X[:3]), n=4),
+    "diff of booleans": lambda xp: xp.diff(xp.asarray(X > 2), n=9),
+    "polyder": lambda xp: xp.polyder(xp.asarray(X), 9),
+    "polyder of no terms": lambda xp: xp.polyder(xp.asarray(X[:0]), 9),
+    "array_split": lambda xp: xp.array_split(xp.asarray(X), 9)[8],
+    "tril_indices": lambda xp: xp.tril_indices(3, 99),
+    "triu_indices": lambda xp: xp.triu_indices(3, -99, 2),
+    "matrix_rank": lambda xp: xp.linalg.matrix_rank([[1.0, 2.0], [2.0, 4.0]]),
+    "matrix_rank of several": lambda xp: xp.linalg.matrix_rank([[[1.0, 2.0]]] * 2, tol=[0.5, 9.0]),
+    "compress of a number": lambda xp: xp.compress(xp.asarray([True]), 5),
+    "extract of a number": lambda xp: xp.extract([True], 5),
+    "extract of rows": lambda xp: xp.extract([True, False, True], [[1, 2], [3, 4]]),
+    "fromiter": lambda xp: xp.fromiter(iter(range(5)), int, 3),
+    "fromiter of nothing": lambda xp: xp.fromiter(iter(range(5)), int, -3),
+}
+
+
+@pytest.mark.parametrize("call", AS_NUMPY.values(), ids=AS_NUMPY)
+def test_arguments_that_numpy_takes_give_its_results(call: Callable[[Any], Any]) -> None:
+    with runtime():
+        own, expected = np.asarray(call(gs.numpy)), np.asarray(call(np))
+    assert own.dtype == expected.dtype
+    assert own.shape == expected.shape
+    assert np.array_equal(own, expected)
+
+
+def test_turns_without_effect_are_left_out() -> None:
+    with runtime(), limited() as left:
+        assert gs.numpy.diff(gs.numpy.asarray(X), n=HUGE).shape == (0,)
+        assert gs.numpy.polyder(gs.numpy.asarray(X), HUGE).shape == (0,)
+        assert len(gs.numpy.tril_indices(3, HUGE)[0]) == 9
+    assert left[0] > 0
+
+
+def test_windows_may_be_longer_than_all_memory() -> None:
+    def total(x: Any) -> Any:
+        return lax.reduce_window(x, 0.0, lax.add, (HUGE,), (1,), "SAME")
+
+    with runtime(), limited() as left:
+        x = gs.numpy.asarray(X)
+        assert total(x).tolist() == gs.jit(total)(x).tolist() == [15.0] * 6
+        far = lax.reduce_window(x, 1.0, lax.add, (2,), (1,), [(9, -6)])
+        assert far.tolist() == [1.0] * 8
+    assert left[0] > 0
+
+
+def test_kernels_without_memory_name_the_operation() -> None:
+    def spread(x: Any) -> Any:
+        how: dict[str, Any] = {"base_dilation": (1 << 52,)}
+        return lax.reduce_window(x, 0.0, lax.add, (1,), (1 << 53,), **how)
+
+    with runtime():
+        x = gs.numpy.asarray(X)
+        for call in (spread, gs.jit(spread)):
+            with pytest.raises(OutOfMemoryError, match=r"reduce_window.*no room.*Try: ") as caught:
+                call(x)
+            assert caught.value.operation == "reduce_window"
+
+
+def test_what_an_iterator_raises_comes_through() -> None:
+    def entries() -> Iterator[int]:
+        yield 1
+        raise ValueError("mine")
+
+    with runtime(), pytest.raises(ValueError, match=r"^mine$"):
+        gs.numpy.fromiter(entries(), int)
 
 
 def main(names: list[str], number: int = 0, step: int = 1) -> None:

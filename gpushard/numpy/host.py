@@ -94,7 +94,7 @@ def fromiter(
     Array([0, 1, 4, 9], dtype=int64)
     """
     name, target, number = "fromiter", as_dtype(dtype), integer(count, "fromiter", "count")
-    most = None if number < 0 else element_count(number, name, "count")
+    most = None if number == -1 else element_count(max(number, 0), name, "count")
     try:
         entries = builtins.iter(iter)
     except TypeError:
