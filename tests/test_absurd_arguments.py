@@ -1,7 +1,7 @@
-"""Every parameter of every public function gets integers that no array, axis or count can have.
+"""Give every parameter of every public function integers that no array, axis or count can have.
 
-A call gives a result, or one of gpushard's errors. It never ends in an error of NumPy's or Python's
-own, and it never works without end: calls of functions are counted, and memory is limited.
+A call must give a result or one of gpushard's errors, not one of NumPy's or Python's. It must also
+end: the test counts the calls of Python functions and limits the address space.
 """
 
 import inspect
@@ -73,7 +73,7 @@ class Work(BaseException):
 
 @contextmanager
 def limited() -> Iterator[list[int]]:
-    """Limit memory and calls of functions; the list that it yields has how many there are left."""
+    """Limit memory and calls of functions; yield a list that holds the number of calls left."""
     left = [CALLS]
 
     def count(frame: Any, event: str, function: Any) -> None:
@@ -95,7 +95,7 @@ def limited() -> Iterator[list[int]]:
 
 
 def kinds_of_arrays() -> list[Any]:
-    """Return the arrays that functions get: one of them at a time in place of all."""
+    """Return the arrays to call functions with, one at a time."""
     return [
         gs.numpy.arange(6.0),
         gs.numpy.arange(6),
@@ -104,7 +104,7 @@ def kinds_of_arrays() -> list[Any]:
 
 
 def first(*args: Any) -> Any:
-    """Return an argument: a function for those that take one."""
+    """Return the first argument; stands for any function that a parameter wants."""
     return args[0] if args else 0
 
 
@@ -161,7 +161,7 @@ NAMES = [
 
 
 def usual(parameter: inspect.Parameter, x: Any, *, arrays: bool) -> Any:
-    """Return an argument that is nothing special."""
+    """Return a value that suits most parameters of this name."""
     name = parameter.name
     if name == "key":
         return random.key(0)
@@ -175,7 +175,7 @@ def usual(parameter: inspect.Parameter, x: Any, *, arrays: bool) -> Any:
 def calls_of(
     function: Callable[..., Any], value: Any, x: Any, *, arrays: bool
 ) -> Iterator[tuple[str, list[Any], dict[str, Any]]]:
-    """Yield for each parameter its name, and the arguments of a call that gives it a value."""
+    """Yield for each parameter its name, and the arguments of a call that gives it the value."""
     parameters = inspect.signature(function).parameters.values()
     for absurd in parameters:
         if absurd.kind is absurd.VAR_KEYWORD:
@@ -204,7 +204,7 @@ def calls_of(
 
 
 def said(function: Callable[..., Any], value: Any, x: Any, *, arrays: bool) -> Iterator[str]:
-    """Yield what calls end in that is neither a result nor one of gpushard's errors."""
+    """Yield a line for each call that gives neither a result nor one of gpushard's errors."""
     for parameter, args, kwargs in calls_of(function, value, x, arrays=arrays):
         wrong = ""
         with limited() as left:
@@ -224,7 +224,7 @@ def said(function: Callable[..., Any], value: Any, x: Any, *, arrays: bool) -> I
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("module", "name"), NAMES)
-def test_absurd_values_give_results_or_errors_of_ours(module: str, name: str) -> None:
+def test_absurd_values_give_results_or_typed_errors(module: str, name: str) -> None:
     function = function_named(module, name)
     number = NAMES.index((module, name))
     values = some((VALUES[number % len(VALUES)],), VALUES)

@@ -115,7 +115,7 @@ def count(number: Any, name: str, argument: str) -> int:
 
 
 def element_count(number: Any, name: str, argument: str) -> int:
-    """Return a number of elements that an array can have."""
+    """Check that an array can have this number of elements, and return it."""
     value = count(number, name, argument)
     if value > MOST_ELEMENTS:
         raise ArgumentError.refusing(
@@ -125,7 +125,7 @@ def element_count(number: Any, name: str, argument: str) -> int:
 
 
 def dim_count(number: Any, name: str, argument: str) -> int:
-    """Return a number of dims that an array can have."""
+    """Check that an array can have this number of dims, and return it."""
     value = integer(number, name, argument)
     if value > MOST_DIMS:
         raise ArgumentError.refusing(
@@ -135,7 +135,7 @@ def dim_count(number: Any, name: str, argument: str) -> int:
 
 
 def ranged(value: Any, name: str, argument: str, bits: int = 64) -> int:
-    """Return an integer that so many bits hold, with its sign."""
+    """Check that an integer fits a signed type of some number of bits, and return it."""
     number = integer(value, name, argument)
     if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
         raise ArgumentRangeError.refusing(
@@ -148,7 +148,7 @@ def ranged(value: Any, name: str, argument: str, bits: int = 64) -> int:
 
 
 def listed(values: Any, name: str, argument: str, wanted: str = "a sequence") -> list[Any]:
-    """Return the entries of a sequence.
+    """Return the entries of a sequence as a list; refuse anything else by its name.
 
     >>> listed((0, 1), "lax.rev", "dimensions")
     [0, 1]
@@ -170,7 +170,7 @@ def check_key(value: Any, name: str, argument: str, wanted: str) -> None:
 
 
 def on_host(name: str, make: Callable[..., T], *args: Any) -> T:
-    """Return what NumPy makes of arguments, for a function that computes numbers on the host.
+    """Call a function of NumPy for a public function, which the error names.
 
     Raises:
       OutOfMemoryError: the host has no room.

@@ -126,7 +126,7 @@ def integers(name: str, argument: str, values: Any, length: int | None = None) -
 def each(
     name: str, argument: str, values: Any, wanted: str = "a sequence of integers"
 ) -> list[Any]:
-    """Return the entries of a sequence; as in JAX, one integer is none."""
+    """Return the entries of a sequence; as in JAX, an integer is not accepted."""
     return listed(values, f"lax.{name}", argument, wanted)
 
 

@@ -73,10 +73,10 @@ def padded_shape(shape: Shape, pads: Pads, base: Shape) -> Shape:
 def seen_by(
     n: int, window: int, stride: int, pads: tuple[int, int], base: int, by: int
 ) -> tuple[range, tuple[int, int]]:
-    """Return which places of a window meet elements of a dim at all, and the pads that these need.
+    """Return the places of a window that meet an element of a dim, and the pads that they need.
 
-    Other places of it see pads alone, which makes no difference: a window may be longer than all
-    memory. Arguments as for `windows_in`.
+    The other places meet pads only, which make no difference. Without them a window may be longer
+    than all memory. The arguments are those of `windows_in`.
 
     >>> seen_by(3, 1000, 1, (499, 500), 1, 1)  # three windows; places 0 to 496 see no element
     (range(497, 502), (2, 2))
