@@ -7,7 +7,6 @@ end: the test counts the calls of Python functions and limits the address space.
 import inspect
 import resource
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -312,25 +311,3 @@ def test_what_an_iterator_raises_comes_through() -> None:
 
     with runtime(), pytest.raises(ValueError, match=r"^mine$"):
         gs.numpy.fromiter(entries(), int)
-
-
-def main(names: list[str], number: int = 0, step: int = 1) -> None:
-    with runtime():
-        for module, name in NAMES:
-            if names and module not in names and f"{module}.{name}" not in names:
-                continue
-            seen = set()
-            started = time.monotonic()
-            for value in VALUES[number :: max(step, 1)]:
-                for x in kinds_of_arrays():
-                    for own in (True, False):
-                        for text in said(function_named(module, name), value, x, arrays=own):
-                            key = text.split("=")[0], text.split(": ", 1)[1][:30]
-                            if key not in seen:
-                                seen.add(key)
-                                print(f"{module}.{name} {text}", flush=True)
-            print(f"# {module}.{name} {time.monotonic() - started:.1f}", flush=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[3:], int(sys.argv[1]), int(sys.argv[2]))
