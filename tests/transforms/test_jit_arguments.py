@@ -385,3 +385,25 @@ def test_a_list_of_shardings_is_one_for_each_argument(traced: Any) -> None:
     rows = gs.NamedSharding(gs.make_mesh((2,), "x"), P("x"))
     f = traced(lambda x, y: [x, x + y], in_shardings=[rows, None], out_shardings=[None, rows])
     assert [x.sharding for x in f(np.ones(8), 1.0)] == [rows, rows]
+
+
+def test_keys_that_are_equal_are_traced_apart_and_each_once() -> None:
+    traced = []
+
+    @gs.jit
+    def f(x: dict[Any, Any]) -> Any:
+        (key,) = x
+        traced.append(key)
+        return x[key] + (2 if key is True else 1)
+
+    assert [float(f({key: 1.0})) for key in (1, True, 1, True, 1)] == [2, 3, 2, 3, 2]
+    assert len(traced) == 2
+
+
+@pytest.mark.parametrize("change", [lambda x: x.__setitem__(0, 1), lambda x: gnp.put(x, 0, 1)])
+def test_a_branch_changes_nothing_of_what_is_around_it(change: Any) -> None:
+    def f(x: Any) -> Any:
+        return gs.lax.cond(x.sum() > 0, lambda: (change(x), x.sum())[1], lambda: 0.0)
+
+    with pytest.raises(gs.errors.TracedValueError, match="changes a value of the one around it"):
+        gs.jit(f)(np.ones(3))
