@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 
+import numpy as np
 import pytest
 
 import gpushard as gs
@@ -35,3 +37,12 @@ def test_splits_do_not_change_results(row: Row, kind: str) -> None:
                     case.run(mesh)
             else:
                 case.check(mesh, close=1e-6)
+
+
+@pytest.mark.parametrize("kind", DRIVERS)
+def test_zeta_begins_with_one_unless_something_else_is_said(kind: str) -> None:
+    with using(make_gpu_runtime(make_driver(kind), SPLITS[0])):
+        x = gs.device_put(np.array([2.0, 4.0]))
+        first, second = math.pi**2 / 6, math.pi**4 / 90
+        np.testing.assert_allclose(gs.special.zeta(x), [first, second])
+        np.testing.assert_allclose(gs.special.zeta(x, 2.0), [first - 1, second - 1])
