@@ -415,7 +415,7 @@ def _fused(
     way = fused.threads(one, [lengths])
     text = fused.source(one, signature, statements, way)
     assert text is not None
-    threads = way.rows_of(lengths) * way.width / way.each
+    threads = way.rows_of(lengths) * way.width / (way.each * way.at_once)
     sizes = [nest.shape(result, list(nest.sizes)) for result in nest.results]
     written = sum(
         math.prod(shape) * dtype.itemsize for shape, dtype in zip(sizes, results, strict=True)

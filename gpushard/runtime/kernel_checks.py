@@ -28,13 +28,14 @@ row writes all results that are. The same holds of the elements of a row.
 
 What a thread keeps of the elements of a row, the same thread reads: every `Along` that writes or
 reads a kept value deals elements out as the value's array says. The rest follows as for all arrays:
-a value is written once, for each element, and before it is read.
+a value is written once, for each element, and before it is read. The same holds of `EachRow` and
+the rows of a thread. What stands outside `EachRow` has no index of a row: it is the same for all.
 
 Loops do not tell the rest, so tests compare results: what the text of an operation computes,
 and the order of its operands; where the elements of an array lie; whether `Along`, `EachPart`,
-`Units` and `Patch` reach every element once, and a thread keeps as many as it has; the barriers
-and fences in the functions that bring threads together; whether a launch has threads for all rows,
-and memory for all parts.
+`EachRow`, `Units` and `Patch` reach every element once, and a thread keeps as many as it has; the
+barriers and fences in the functions that bring threads together; whether a launch has threads for
+all rows, and memory for all parts.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpushard.runtime.kernel_tree import (
+    EVERY_THREAD,
     PARTS,
     ROW_THREADS,
     SPARE,
@@ -56,6 +58,7 @@ from gpushard.runtime.kernel_tree import (
     Deal,
     Declare,
     EachPart,
+    EachRow,
     Element,
     Expr,
     First,
@@ -81,7 +84,7 @@ MOST_STACK = 64 << 10
 STRIPS, LANES = "strips", "lanes"
 """The two halves of a loop that is cut into strips."""
 
-AGAIN = frozenset[int | str]((SPARE, ROW_THREADS, PARTS))
+AGAIN = frozenset[int | str]((SPARE, ROW_THREADS, PARTS, EVERY_THREAD))
 """Loops in whose turns threads do the same again."""
 
 _NONE = Array("", "", (), "")
@@ -264,6 +267,17 @@ class _Checker:
                 if isinstance(statement, Rows) and statement.units is not None:
                     self._require(not statement.again, "threads that do a row again have units")
                     self._check_units(statement.units, statement.loops, halves)
+                if isinstance(statement, Rows):
+                    shared = EVERY_THREAD in statement.again
+                    alone = not statement.loops and statement.again == (EVERY_THREAD,)
+                    self._require(alone or not shared, "every thread has rows of its own, too")
+                if isinstance(statement, EachRow):
+                    exact = statement.deal.rows and statement.deal.unit == 1
+                    self._require(exact, f"{statement.deal} is of no rows")
+                if isinstance(statement, For) and statement.units is not None:
+                    whole = int(str(statement.length)) % statement.units.count == 0
+                    self._require(whole and not statement.units.results, "no units of a loop")
+                    self._check_units(statement.units, (statement.loop,), halves)
                 inside = self._loops_inside(statement, halves)
                 yield from self._walk(statement.body, (*path, statement), inside, added)
 
@@ -292,6 +306,8 @@ class _Checker:
             return frozenset([*node.loops, *node.again])
         if isinstance(node, Along):
             return frozenset(node.deal.loops)
+        if isinstance(node, EachRow):
+            return frozenset([*node.deal.loops, SPARE])
         return frozenset([PARTS] if isinstance(node, EachPart) else [])
 
     def _ended_loops(self, node: Any, halves: Halves) -> Halves:
@@ -300,6 +316,8 @@ class _Checker:
             return frozenset([ROW_THREADS]) | (halves & {PARTS})
         if isinstance(node, EachPart):
             return frozenset([ROW_THREADS])
+        if isinstance(node, EachRow):
+            return frozenset([EVERY_THREAD])
         return frozenset([PARTS] if isinstance(node, LastBlock) else [])
 
     def _half(self, loops: frozenset[int]) -> Halves:
@@ -312,7 +330,7 @@ class _Checker:
         room: set[int | str] = set()
         for dim in array.dims:
             if isinstance(dim.loop, Deal):
-                room.update(dim.loop.loops)
+                room.update(dim.loop.loops, [SPARE] * dim.loop.rows)
             elif dim.loop is not None:
                 lanes = {LANES} if dim.lanes == "strip" else {STRIPS, LANES}
                 room |= lanes if dim.lanes else {dim.loop}
@@ -346,16 +364,17 @@ class _Checker:
     def _check_index(self, at: _At, array: Array) -> None:
         missing = self._room(array) - at.halves
         self._require(not missing, f"{array.name} is indexed by {missing}, which are not around it")
-        for units in [node.units for node in at.path if isinstance(node, Rows | Along)]:
+        for units in [node.units for node in at.path if isinstance(node, Rows | Along | For)]:
             other = units and any(x.name == array.name and x != array for x in units.arrays)
             self._require(not other, f"{array.name} is no element of its units")
         for dim in array.dims:
             if isinstance(dim.loop, Deal):  # else it is not an element that the thread has
-                same = any(isinstance(x, Along) and x.deal == dim.loop for x in at.path)
+                same = any(isinstance(x, Along | EachRow) and x.deal == dim.loop for x in at.path)
                 self._require(
                     same, f"{array.name} has elements of a row that is dealt out otherwise"
                 )
-                alone = array.dims == (dim,) and str(dim.length) == str(dim.loop.each) != "0"
+                others = [x for x in array.dims if isinstance(x.loop, Deal)]
+                alone = others == [dim] and str(dim.length) == str(dim.loop.each) != "0"
                 alone &= dim.start == 0 and array.memory == "stack" and array.strides is None
                 self._require(alone, f"{array.name} has not one element for each that a thread has")
                 self._require(array in self._declared, f"{array.name} is declared otherwise")
@@ -394,7 +413,7 @@ class _Checker:
     def _check_deal(self, along: Along, halves: Halves) -> None:
         """Check that each thread has elements that it can keep, and units of them."""
         deal = along.deal
-        exact = deal.unit > 0 and deal.each % deal.unit == 0
+        exact = deal.unit > 0 and deal.each % deal.unit == 0 and not deal.rows
         alone = PARTS not in halves if deal.each else deal.unit == 1
         self._require(exact and alone, f"{deal} does not deal out each element once")
         if along.units is not None:
@@ -596,7 +615,9 @@ class _Checker:
         once = len(starts) == len(adds) == 1
         self._require(once, f"{name[0]}: started {len(starts)} times, added to {len(adds)} times")
         (start,), (add,) = starts, adds
-        return self._shared(add, start) | self._room(start.array)
+        room = self._room(start.array)
+        rows = any(isinstance(x.loop, Deal) and x.loop.rows for x in start.array.dims)
+        return (self._shared(add, start) - {EVERY_THREAD} if rows else self._shared(add, start)) | room
 
     def _require(self, holds: bool, problem: str) -> None:
         if not holds:

@@ -36,6 +36,19 @@ added up, and the last one reads that from memory, in `LastBlock`.
 
 Where rows are short enough, a thread keeps values of its elements in an array of registers, from
 one `Along` to others that deal out the same elements.
+
+Where rows read the same elements, a thread may have several rows, and does each step for all of
+them: `EachRow` goes over these. What stands outside is the same for all rows: it is done once.
+
+    Rows((), (EVERY_THREAD,), body=(
+        For(1, 16, body=(
+            Set(b1[i1], from1[i1], Step("keep", 1)),
+            EachRow(Deal((0,), 256, 4, rows=True), body=(
+                Apply(a3[k], "float", (from0[i0 * n1 + i1], b1[i1]), "...", Step("add", 3)),
+            )),
+        )),
+        ...
+    ))
 """
 
 from __future__ import annotations
@@ -139,17 +152,24 @@ LANE, STRIP = Atom("t"), Atom("j0")
 """The element of a strip, and the first element of the strip."""
 
 SPARE, ROW_THREADS, PARTS = "spare rows", "threads of a row", "parts of a row"
+EVERY_THREAD = "every thread"
 """Loops whose turns are threads of a GPU, which run at the same time.
 
 Threads beyond the last row do that row once more (`SPARE`), so that they come to every `Meet`.
+What is the same for all rows, `EVERY_THREAD` of a call does.
 """
 
-_FIRST = {SPARE: "there", ROW_THREADS: "lane == 0", PARTS: "part == 0"}
+_FIRST = {
+    SPARE: "there",
+    ROW_THREADS: "lane == 0",
+    PARTS: "part == 0",
+    EVERY_THREAD: "piece == 0 && threadIdx.x == 0",
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class Deal:
-    """Which elements of a row each of its threads has.
+    """Which elements of a row each of its threads has. Or which rows, for `EachRow`.
 
     A thread has units of neighbours, and between two of its units each other thread has one.
 
@@ -160,6 +180,7 @@ class Deal:
     width: int  # threads of a row
     each: int = 0  # how many elements a thread has at most; 0: any number, one after the other
     unit: int = 1  # how many neighbours are a unit; of it all are in the row, or none
+    rows: bool = False  # whether these are rows, and the threads those of a block
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,7 +188,7 @@ class Dim:
     """One dim of an array."""
 
     # That it runs along: a number or `PARTS`; None: it has one element. A `Deal`: it has those
-    # elements of a row that the thread has.
+    # elements of a row that the thread has, or rows.
     loop: int | str | Deal | None
     length: Expr  # how many elements it has
     lanes: str = ""  # "strip": it has a strip of the loop; "whole": all of it, strip by strip
@@ -398,12 +419,34 @@ class For:
     length: Expr
     body: tuple[Statement, ...]
     type: str = "int64_t"  # of the index
+    unrolled: bool = False  # whether its text is repeated, so that arrays can be in registers
+    units: Units | None = None  # what is loaded in units, if the length is a multiple of them
 
     def lines(self) -> list[str]:
         """Write it in C."""
-        i = f"i{self.loop}"
-        head = f"for ({self.type} {i} = 0; {i} < {self.length}; {i}++) {{"
-        return [head, *lines_of(self.body), "}"]
+        i, body = f"i{self.loop}", lines_of(self.body)
+        pragma = ["#pragma unroll"] if self.unrolled else []
+        single = [*pragma, f"for ({self.type} {i} = 0; {i} < {self.length}; {i}++) {{", *body, "}"]
+        if self.units is None:
+            return single
+        count, tests = self.units.count, " && ".join(self.units.begin((self.loop,)))
+        return [
+            f"if ({tests}) {{",
+            *pragma,
+            f"for ({self.type} ahead = 0; ahead < {self.length}; ahead += {count}) {{",
+            f"const {self.type} {i} = ahead;",
+            *self.units.load(),
+            "#pragma unroll",
+            f"for (unsigned int u = 0; u < {count}; u++) {{",
+            *self.units.held("u"),
+            f"const {self.type} {i} = ahead + u;",
+            *body,
+            "}",
+            "}",
+            "} else {",
+            *single,
+            "}",
+        ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -510,7 +553,8 @@ class Units:
     So the statements of a row are the same, whether its elements lie in a unit or in memory. Rows
     that are in no whole unit, and all rows where units are not aligned, are done one by one.
 
-    All that holds of the elements of a row, too, where the threads of the row go along it.
+    All that holds of the elements of a row, too, where the threads of the row go along it, and of
+    the elements of a short loop that a thread goes over.
     """
 
     count: int  # rows of a unit
@@ -628,7 +672,7 @@ class Rows:
     loops: tuple[int, ...]  # the slowest first
     # Which of `SPARE`, `ROW_THREADS` and `PARTS` there are: these threads do the same row. Without
     # `SPARE`, threads beyond the last row return.
-    again: tuple[str, ...]
+    again: tuple[str, ...]  # Without loops: `EVERY_THREAD`, and `EachRow` inside gives it rows.
     body: tuple[Statement, ...]
     units: Units | None = None
     patch: Patch | None = None
@@ -639,8 +683,32 @@ class Rows:
             return self.units.lines(self.loops, lines_of(self.body))
         if self.patch is not None:
             return [*self.patch.lines(self.loops), *lines_of(self.body)]
-        head = [] if SPARE in self.again else ["if (!there) return;"]
+        head = [] if {SPARE, EVERY_THREAD} & {*self.again} else ["if (!there) return;"]
         return [*head, *_indices("row", self.loops), *lines_of(self.body)]
+
+
+@dataclasses.dataclass(frozen=True)
+class EachRow:
+    """Go over the rows of a thread, which has each `width`th of its block of threads.
+
+    Rows beyond the last one are the last one again (`SPARE`).
+    """
+
+    deal: Deal
+    body: tuple[Statement, ...]
+
+    def lines(self) -> list[str]:
+        """Write it in CUDA C."""
+        return [
+            "#pragma unroll",
+            f"for (unsigned int k = 0; k < {self.deal.each}; k++) {{",
+            f"const Index own = first + (k * {self.deal.width} + threadIdx.x);",
+            "const bool there = own < rows;",
+            "const Index row = there ? own : rows - 1;",
+            *_indices("row", self.deal.loops),
+            *lines_of(self.body),
+            "}",
+        ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -716,7 +784,7 @@ class EachPart:
         return [head, *lines_of(self.body), "}"]
 
 
-Loop = For | Strips | Lanes | First | Scope | Rows | Along | LastBlock | EachPart
+Loop = For | Strips | Lanes | First | Scope | Rows | EachRow | Along | LastBlock | EachPart
 """Statements that hold others, in `body`."""
 
 Statement = Let | Set | Apply | Meet | Declare | Call | Loop | FullStrip | Point

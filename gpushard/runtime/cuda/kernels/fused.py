@@ -11,7 +11,9 @@ that needs what was reduced before (`passes`). What later passes need a thread k
 if rows are short enough: then it loads each element once, in units where neighbours are of the same
 row. Otherwise each pass computes again what it needs: what it reads comes from the cache then.
 Either way nothing but results is written. Loops that are within a thread are short; what is reduced
-over these is kept, in registers or next to them.
+over these is kept, in registers or next to them. Operations share such a loop where they can, and
+loops of few operations are unrolled. Where all rows read the same elements in such loops, a thread
+has several rows (`EachRow`) and loads these elements once.
 
 Long rows that are gone along only once are cut into parts, for a block of threads each. What these
 have goes to memory, and the block that is the last to come there goes on with all of it.
@@ -26,6 +28,7 @@ before it becomes text.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -37,11 +40,12 @@ from gpushard.runtime.cuda.kernels import division, elementwise, units
 from gpushard.runtime.cuda.kernels.batches import THREADS
 from gpushard.runtime.cuda.kernels.elementwise import Signature, cuda_name, is_known, with_headers
 from gpushard.runtime.cuda.kernels.limits import index_type
-from gpushard.runtime.cuda.kernels.passes import Passes, Spans
+from gpushard.runtime.cuda.kernels.passes import MOST_UNROLLED, Passes, Spans
 from gpushard.runtime.cuda.kernels.reduction import LANES, MOST_ELEMENTS, SHUFFLES
 from gpushard.runtime.cuda.kernels.units import elements_of
 from gpushard.runtime.kernel_checks import Program, Task, check
 from gpushard.runtime.kernel_tree import (
+    EVERY_THREAD,
     PARTS,
     ROW_THREADS,
     SPARE,
@@ -55,8 +59,10 @@ from gpushard.runtime.kernel_tree import (
     Declare,
     Dim,
     EachPart,
+    EachRow,
     Expr,
     First,
+    For,
     LastBlock,
     Let,
     Meet,
@@ -76,7 +82,7 @@ from gpushard.runtime.kernel_tree import (
     product,
     total,
 )
-from gpushard.typing import Shape
+from gpushard.typing import Dtype, Shape
 
 MOST_LOCAL = 64 << 10
 """Bytes of arrays that a thread may have.
@@ -90,8 +96,17 @@ SIDE = 16
 MOST_STATEMENTS = 64
 """Operations of all rows that a thread moves together: each is a statement of its own."""
 
+MOST_ROWS, MOST_OF_ROWS = 4, 512
+"""Rows of a thread that read the same elements, and the bytes of its largest value in all rows."""
+
+FEWEST_BLOCKS = 128
+"""Blocks of threads that are left where threads have several rows: for each multiprocessor one."""
+
 MOST_ELEMENTS_KEPT = 32
 """Elements of a row that a thread keeps: 256 threads have rows of 8,192."""
+
+ROW = -1
+"""Stands for the loop over the rows of a thread."""
 
 _WARP = 32
 _SHORT = 8 * _WARP  # elements of a row from which on a whole block of threads has work with it
@@ -131,6 +146,12 @@ __device__ Position<T> nearer(Position<T> a, Position<T> b) {
   if (a_nan || b_nan) return a_nan && (first || !b_nan) ? a : b;
   if (a.value == b.value) return first ? a : b;
   return (least ? a.value < b.value : b.value < a.value) ? a : b;
+}
+
+// The same where `b` comes after `a`, and there is an `a`.
+template <bool least, class T>
+__device__ Position<T> nearer_behind(Position<T> a, Position<T> b) {
+  return a.value == a.value && !(least ? a.value <= b.value : b.value <= a.value) ? b : a;
 }
 
 %(shuffles)s
@@ -241,6 +262,7 @@ class Threads:
     patched: int | None = None  # a loop that shares patches with the last one
     kept: int = 0  # elements of a row of which a thread keeps values, at most; 0: it keeps none
     unit: int = 1  # how many of these are neighbours
+    at_once: int = 1  # rows of a thread that read the same elements
 
     @property
     def deal(self) -> Deal:
@@ -248,9 +270,14 @@ class Threads:
         return Deal(self.along, self.width, self.kept, self.unit)
 
     @property
+    def deal_of_rows(self) -> Deal:
+        """Which rows a thread has, if these read the same elements."""
+        return Deal(self.rows, THREADS, self.at_once, rows=True)
+
+    @property
     def together(self) -> int:
         """Rows of a block of threads."""
-        return THREADS // self.width * self.each
+        return THREADS // self.width * self.each * self.at_once
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -298,7 +325,25 @@ def threads(fused: Fused, lengths: Sequence[Shape]) -> Threads:
         if each == 1 and THREADS % LANES == 0:
             return Threads(rows, along, across, width, 1, _patched(fused, rows, lengths))
     way = Threads(rows, along, across, width, each)
+    if within and rows and not along and fused.parts == 1:
+        return dataclasses.replace(way, at_once=_at_once(fused, way, lengths))
     return way if within or not along else _keeping(fused, way, lengths, longest)
+
+
+def _at_once(fused: Fused, way: Threads, lengths: Sequence[Shape]) -> int:
+    """Return how many rows a thread has: several if all rows read the same elements."""
+    within, rows, each = dict(fused.within), {*way.rows}, MOST_ROWS
+    if all(rows.intersection(x.dims) or within.keys().isdisjoint(x.dims) for x in fused.loads):
+        return 1
+    largest = max(
+        max(4, op.dtype.itemsize) * math.prod([within.get(loop, 1) for loop in op.loops])
+        for op in fused.ops
+        if rows.intersection(op.loops)
+    )
+    blocks = max(map(way.rows_of, lengths)) // THREADS
+    while each > 1 and (each * largest > MOST_OF_ROWS or each * FEWEST_BLOCKS > blocks):
+        each //= 2
+    return each
 
 
 def _keeping(fused: Fused, way: Threads, lengths: Sequence[Shape], longest: int) -> Threads:
@@ -384,6 +429,24 @@ def _largest_place(dims: Sequence[int | None], starts: Shape, more: Shape, lengt
     return largest
 
 
+def _whole_units(load: FusedLoad, loop: int) -> int:
+    """Return how many neighbours along a loop are whole units: each divisor of that, too.
+
+    Elements behind a loop are not dense along it: then it is 1.
+    """
+    at = load.dims.index(loop)
+    behind = [*zip(load.dims[at + 1 :], load.more[at + 1 :], strict=True)]
+    if any(x != (None, 0) for x in behind):
+        return 1
+    return math.gcd(load.starts[at], load.more[at])
+
+
+def _shared(paths: Sequence[tuple[_Loop, ...]]) -> tuple[_Loop, ...]:
+    """Return the loops that stand around all."""
+    alike = itertools.takewhile(lambda nodes: len({*nodes}) == 1, zip(*paths, strict=False))
+    return tuple([nodes[0] for nodes in alike])
+
+
 def _power(n: int) -> int:
     """Return the least power of 2 that is no less."""
     return 1 << max(0, n - 1).bit_length()
@@ -452,19 +515,20 @@ def source(
     preambles = dict.fromkeys(x.preamble for x in statements if x is not None)
     step = THREADS // way.width
     own = "" if way.patched is not None else _FIRST % {"together": way.together}
-    if way.each == 1 and way.patched is None:
+    if way.each == way.at_once == 1 and way.patched is None:
         own += _OWN % {
             "split": "/" if way.across else "%",
             "other": "%" if way.across else "/",
             "lanes": step if way.across else way.width,
         }
+    body = "\n  ".join(lines_of(tree.body))
     text = _SOURCE % {
         "arrays": signature.arrays,
         "calls": signature.calls,
         "loops": signature.loops,
         "scalars": max(1, len(signature.scalars)),
         "preamble": "\n".join(preambles),
-        "units": units.SOURCE if max(way.each, way.unit) > 1 else "",
+        "units": units.SOURCE if "Unit<" in body else "",
         "divisor": division.WIDE if signature.wide else division.NARROW,
         "threads": THREADS,
         "own": own,
@@ -475,7 +539,7 @@ def source(
         "counts": "\n  ".join(counts),
         "rows": _lengths(way.rows),
         "length": _lengths(way.along),
-        "body": "\n  ".join(lines_of(tree.body)),
+        "body": body,
     }
     return with_headers(text)
 
@@ -495,13 +559,38 @@ def _meeting(way: Threads) -> dict[str, int]:
     return {"among": among, "apart": apart, "within": within, "shared": shared}
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class _Group:
     """Operations that share loops within a thread."""
 
     space: frozenset[int]
     reduced: frozenset[int] | None = None  # those that it reduces, if it does
     places: list[int] = dataclasses.field(default_factory=list)
+    path: tuple[_Loop, ...] = ()  # what is around it
+
+    def left(self, around: Iterable[int], order: Sequence[int]) -> list[int]:
+        """Return the loops that are not around it yet, those first that may be next."""
+        left = [loop for loop in order if loop in self.space - {ROW, *around}]
+        reduced = self.reduced or frozenset()
+        return [loop for loop in left if loop not in reduced] or left[:1]
+
+
+@dataclasses.dataclass(eq=False)
+class _Loop:
+    """A loop that groups share, one after the other."""
+
+    loop: int
+    length: int
+    body: list[_Loop | _Group] = dataclasses.field(default_factory=list)
+    ends: list[_Group] = dataclasses.field(default_factory=list)  # whose results are known then
+    fetched: list[int] = dataclasses.field(default_factory=list)  # loads that are kept before it
+    values: list[Array] = dataclasses.field(default_factory=list)  # what is declared inside
+    statements: int = 0  # with all of its turns
+
+    @property
+    def unrolled(self) -> bool:
+        """Whether its text is repeated."""
+        return self.statements <= MOST_UNROLLED
 
 
 class _Writer:
@@ -516,6 +605,10 @@ class _Writer:
     ) -> None:
         self._fused, self._signature, self._way = fused, signature, way
         self._within = dict(fused.within)
+        if way.at_once > 1:
+            self._within[ROW] = way.at_once
+        self._inside: dict[int, frozenset[int]] = {}  # loops around all that reads a value
+        self._fetched: set[int] = set()
         assert fused.numbers == len(signature.scalars)
         self._passes = Passes(fused)
         self._first = len(fused.loads) + fused.numbers
@@ -541,10 +634,12 @@ class _Writer:
             body = self._pass(level, body)
         again = [SPARE, ROW_THREADS] if self._way.along else []
         again += [PARTS] if self._fused.parts > 1 else []
+        again += [EVERY_THREAD] if self._way.at_once > 1 else []
         patch = None
         if self._way.patched is not None:
             patch = Patch(self._way.patched, self._way.sides)
-        rows = Rows(self._way.rows, tuple(again), tuple(body), self._units(), patch)
+        own = self._way.rows if self._way.at_once == 1 else ()
+        rows = Rows(own, tuple(again), tuple(body), self._units(), patch)
         values = {f"{name}{n}": n for n in range(len(self._loads)) for name in ("b", "from")}
         results = {}
         for n, result in enumerate(self._fused.results):
@@ -589,18 +684,21 @@ class _Writer:
         if isinstance(block, FusedResult):
             every = {*self._way.rows, *self._way.along}
             return dims[-1] == last and every == {loop for loop in dims if loop is not None}
-        at = dims.index(last)
-        behind = [*zip(dims[at + 1 :], block.more[at + 1 :], strict=True)]
-        dense = all(x == (None, 0) for x in behind)
-        return dense and block.starts[at] % count == block.more[at] % count == 0
+        return _whole_units(block, last) % count == 0
 
     def _task(self, place: int) -> Task:
-        """Say over which loops an operation runs: each row does it again, if not all along it."""
+        """Say over which loops an operation runs: each row does it again, if not all along it.
+
+        Where a thread has several rows, what lacks these is done once for all of them.
+        """
         op = self._ops[place]
         along = self._way.along if self._passes.is_along(place) else ()
-        return Task(
-            op.loops.union(self._way.rows, along), frozenset(op.reduced), frozenset(op.operands)
-        )
+        rows = self._way.rows if self._way.at_once == 1 or self._is_of_rows(op.loops) else ()
+        return Task(op.loops.union(rows, along), frozenset(op.reduced), frozenset(op.operands))
+
+    def _is_of_rows(self, loops: Iterable[object]) -> bool:
+        """Whether something varies along the loops of rows."""
+        return not {*self._way.rows}.isdisjoint(loops)
 
     def _parameters(self) -> list[Statement]:
         """Name everything that the kernel takes."""
@@ -689,8 +787,13 @@ class _Writer:
 
     def _start_of(self, array: Array, place: int) -> Sequence[Statement]:
         """Start an accumulator."""
-        start = Set(element(array), Atom(_start(self._ops[place])), Step("start", place))
-        return self._each([dim.loop for dim in array.dims], [start])
+        op = self._ops[place]
+        value = _start(op)
+        if self._is_in_order(op):
+            value = f"{{{_extreme(op.types[0], str(op.reduction)[3:])}, 0}}"
+        start = Set(element(array), Atom(value), Step("start", place))
+        loops = [ROW if isinstance(dim.loop, Deal) else dim.loop for dim in array.dims]
+        return self._each(loops, [start])
 
     def _slots(self, place: int) -> Array:
         """Return the memory in which all parts of all rows put their sums."""
@@ -743,15 +846,20 @@ class _Writer:
     def _loops_of(self, loops: Iterable[object]) -> list[int]:
         """Return those of some loops that are within a thread, in order."""
         own = set(loops)
-        return [loop for loop in self._within if loop in own]
+        return [loop for loop in self._within
+                if loop in own or (loop == ROW and self._is_of_rows(own))]  # fmt: skip
 
     def _size(self, loops: Iterable[int]) -> int:
         return math.prod([self._within[loop] for loop in self._loops_of(loops)])
 
     def _each(self, loops: Iterable[object], body: Sequence[Statement]) -> tuple[Statement, ...]:
         """Do something for all indices of loops within a thread."""
-        lengths = [(loop, number(self._within[loop])) for loop in self._loops_of(loops)]
-        return around(lengths, body, "Index")
+        own = self._loops_of(loops)
+        inside = tuple(body)
+        if ROW in own and inside:
+            inside = (EachRow(self._way.deal_of_rows, inside),)
+        lengths = [(loop, number(self._within[loop])) for loop in own if loop != ROW]
+        return around(lengths, inside, "Index")
 
     def _scope(self, places: Sequence[int], level: int, *, along: bool) -> list[Statement]:
         """Write operations, in loops of their own."""
@@ -779,34 +887,123 @@ class _Writer:
             group.reduced = group.reduced if reduced is None else reduced
             group_of[place] = group
         readers = places if along else self._ops  # what is along a row, each pass computes again
-        body: list[Statement] = []
-        for group in groups:
-            stored = {
-                place for place in group.places
-                if not self._passes.is_sum(place)
-                and (not self._is_plain(place) or self._is_read_elsewhere(place, group, readers))
-            }  # fmt: skip
-            body += self._group(group, stored, level, along)
-        return body
-
-    def _is_plain(self, place: int) -> bool:
-        """Whether a value is known where its operands are."""
-        return self._ops[place].reduction is None
-
-    def _is_read_elsewhere(self, place: int, group: _Group, readers: Iterable[int]) -> bool:
-        """Whether some of the readers need a value in other loops."""
-        return any(
-            place in self._ops[reader].operands and reader not in group.places for reader in readers
-        )
-
-    def _group(self, group: _Group, stored: set[int], level: int, along: bool) -> list[Statement]:
-        """Write the operations of a group, in loops."""
-        here = {at for at in group.places if self._is_plain(at)}
-        declared: list[Statement] = []
-        for place in sorted(stored):
+        whole = _Loop(ROW, 1)
+        self._nested(whole, groups, ())
+        stored = set[int]()
+        for place, group in group_of.items():
+            op_loops = self._ops[place].loops
+            users = [n for n in readers if place in self._ops[n].operands and n not in group.places]
+            paths = [group_of[n].path if n in group_of else () for n in users]
+            shared = _shared([tuple(x for x in group.path if x.loop in op_loops), *paths])
+            self._inside[place] = frozenset([node.loop for node in shared])
+            if self._passes.is_sum(place) or (self._is_plain(place) and not users):
+                continue
+            stored.add(place)
             kept = self._variable("b", place)
             if kept.dims or not self._is_plain(place):  # others are declared where they are known
-                declared.append(Declare(kept))
+                (shared[-1] if shared else whole).values.append(kept)
+        self._fetch(whole, groups)
+        return self._block(whole, stored, level, along)
+
+    def _nested(self, node: _Loop, groups: Sequence[_Group], path: tuple[_Loop, ...]) -> None:
+        """Put groups into loops that neighbours share, where none needs what another one ends."""
+        rest, order = [*groups], [*self._within]
+        while rest:
+            first = rest.pop(0)
+            first.path = path
+            left = first.left([x.loop for x in path], order)
+            if not left:
+                node.body.append(first)
+                node.statements += len(first.places) * (
+                    self._way.at_once if ROW in first.space else 1
+                )
+                continue
+            inner = _Loop(left[0], self._within[left[0]])
+            members, ended = [first], set[int]()
+            while True:
+                reduced = members[-1].reduced or frozenset()
+                if inner.loop in reduced:
+                    ended.update(members[-1].places)
+                    if reduced.isdisjoint([x.loop for x in path]):
+                        inner.ends.append(members[-1])
+                if not rest or inner.loop not in rest[0].left([x.loop for x in path], order):
+                    break
+                if any(not ended.isdisjoint(self._ops[n].operands) for n in rest[0].places):
+                    break
+                members.append(rest.pop(0))
+            self._nested(inner, members, (*path, inner))
+            inner.statements *= inner.length
+            node.body.append(inner)
+            node.statements += inner.statements
+
+    def _fetch(self, whole: _Loop, groups: Sequence[_Group]) -> None:
+        """Find the loads that are kept in registers: units of neighbours along an unrolled loop."""
+        places = {at for group in groups for n in group.places for at in self._ops[n].operands}
+        for at in sorted(places.intersection(range(len(self._loads))) - self._spans.keys()):
+            load, (last, unit) = self._fused.loads[at], self._unit(at)
+            if unit == 1 or at in self._fetched:
+                continue
+            others = {loop for loop in self._loops_of(load.dims) if loop not in (last, ROW)}
+            paths = [
+                group.path for group in groups
+                if any(at in self._ops[n].operands for n in group.places)
+            ]  # fmt: skip
+            counts = [n for n in range(len(paths[0]))
+                      if others <= {x.loop for x in paths[0][:n]}]  # fmt: skip
+            if not counts:
+                continue
+            count = counts[0]
+            alike = all(path[:count] == paths[0][:count] for path in paths)
+            inner = [[x for x in path[count:] if x.loop == last and x.unrolled] for path in paths]
+            if alike and all(inner) and self._variable("b", at).stack_bytes <= MOST_OF_ROWS:
+                paths[0][count].fetched.append(at)
+                (paths[0][count - 1] if count else whole).values.append(self._variable("b", at))
+                self._fetched.add(at)
+
+    def _unit(self, at: int) -> tuple[int, int]:
+        """Return the last loop of a load, and how many neighbours along it are a unit."""
+        load = self._fused.loads[at]
+        last = next((x for x in reversed(load.dims) if x is not None), None)
+        if last not in self._within or load.dims.count(last) > 1:
+            return ROW, 1
+        dtype = self._signature.operands[load.block]
+        whole = math.gcd(self._within[last], _whole_units(load, last))
+        return last, elements_of([dtype], whole & -whole)
+
+    def _fetched_before(self, node: _Loop) -> list[Statement]:
+        """Write the loads that are kept before a loop."""
+        body = list[Statement]()
+        for at in node.fetched:
+            last, count = self._unit(at)
+            keep = Set(element(self._variable("b", at)), element(self._loads[at]), Step("keep", at))
+            units, length = Units(count, (self._loads[at],), ()), number(self._within[last])
+            loop = For(last, length, (keep,), "Index", True, units)
+            rows = [ROW] * (ROW in self._loops_of(self._fused.loads[at].dims))
+            body += self._each(rows, (loop,))
+        return body
+
+    def _block(self, node: _Loop, stored: set[int], level: int, along: bool) -> list[Statement]:
+        """Write what stands in a loop."""
+        body: list[Statement] = [Declare(array) for array in node.values]
+        for inner in node.body:
+            if isinstance(inner, _Group):
+                before, inside, after = self._group(inner, stored, level, along)
+                body += [*before, *inside, *after] if not inner.reduced else inside
+                continue
+            ends = [self._group(group, stored, level, along) for group in inner.ends]
+            body += self._fetched_before(inner)
+            body += [x for before, _, _ in ends for x in before]
+            turns = tuple(self._block(inner, stored, level, along))
+            body.append(For(inner.loop, number(inner.length), turns, "Index", inner.unrolled))
+            body += [x for _, _, after in ends for x in after]
+        return body
+
+    # Values.
+    def _group(
+        self, group: _Group, stored: set[int], level: int, along: bool
+    ) -> tuple[Sequence[Statement], ...]:
+        """Write the operations of a group, and what comes before and after what it reduces."""
+        here = {at for at in group.places if self._is_plain(at)}
         before: list[Statement] = []
         inside: list[Statement] = []
         after: list[Statement] = []
@@ -815,7 +1012,7 @@ class _Writer:
             if self._passes.is_sum(place):
                 inside.append(self._add(place, self._variable("t", place), here))
             elif op.reduction is not None:
-                array = dataclasses.replace(self._variable("a", place), dims=())
+                array = self._variable("a", place)
                 before += [Declare(array), *self._start_of(array, place)]
                 inside.append(self._add(place, array, here))
                 after += self._finish(place, element(array), level, along=along)
@@ -826,9 +1023,12 @@ class _Writer:
                     keep = Set(element(kept), _register(place), Step("keep", place))
                     inside.append(keep)
                 inside += self._write(place, _register(place), level, along)
-        reduced = group.reduced or frozenset()
-        body = [*before, *self._each(reduced, inside), *after]
-        return [*declared, *self._each(group.space - reduced, body)]
+        rows = group.space.intersection([ROW])
+        return before, self._each(rows, inside), self._each(rows, after)
+
+    def _is_plain(self, place: int) -> bool:
+        """Whether a value is known where its operands are."""
+        return self._ops[place].reduction is None
 
     # Values.
 
@@ -838,19 +1038,38 @@ class _Writer:
             dtype = self._passes.dtypes[place]
             own = Dim(self._way.deal, number(self._way.kept))
             return Array(f"b{place}", cuda_name(dtype), (own,), "stack", max(4, dtype.itemsize))
+        if place not in self._ops:
+            load = self._fused.loads[place]
+            dtype, last = self._signature.operands[load.block], self._unit(place)[0]
+            dims = self._room(x for x in load.dims if x == last or x in self._way.rows)
+            kind = cuda_name(dtype)
+            return Array(f"b{place}", kind, dims, "stack", max(4, dtype.itemsize))
         op = self._ops[place]
-        dims = [Dim(loop, number(self._within[loop])) for loop in self._loops_of(op.loops)]
+        dims = self._room(op.loops)
+        if letter == "b":
+            around = self._inside.get(place, frozenset())
+            dims = tuple([dim for dim in dims if dim.loop not in around])
+        elif letter == "a":
+            dims = tuple([dim for dim in dims if isinstance(dim.loop, Deal)])
         name = f"{letter}{place}" if dims or letter != "b" else f"v{place}"
         kind = cuda_name(op.dtype) if letter == "b" else _work(op)
         itemsize = 16 if op.reduction in _POSITIONS else max(4, op.dtype.itemsize)
-        return Array(name, kind, tuple(dims), "stack", itemsize)
+        return Array(name, kind, dims, "stack", itemsize)
+
+    def _room(self, loops: Iterable[object]) -> tuple[Dim, ...]:
+        """Return dims of an array of a thread for loops within it, and for its rows."""
+        return tuple(
+            [
+                Dim(self._way.deal_of_rows if loop == ROW else loop, number(self._within[loop]))
+                for loop in self._loops_of(loops)
+            ]
+        )
 
     def _value(self, place: int, here: set[int]) -> Expr:
         """Read a value; `here` are those known in the same loops."""
         if place < len(self._loads):
-            return element(
-                self._variable("b", place) if place in self._spans else self._loads[place]
-            )
+            kept = place in self._spans or place in self._fetched
+            return element(self._variable("b", place) if kept else self._loads[place])
         if place < self._first or place in here:
             return _register(place)
         kept = self._variable("b", place)
@@ -867,6 +1086,9 @@ class _Writer:
         for n in self._results_of(place):
             every = (*self._way.rows, *self._way.along) if along else self._way.rows
             first: list[int | str] = []
+            if self._way.at_once > 1:
+                alike = not self._is_of_rows(self._ops[place].loops)
+                first, every = ([EVERY_THREAD], ()) if alike else ([SPARE], every)
             if self._way.along:
                 first = [SPARE] if along else [SPARE, ROW_THREADS]
             if self._fused.parts > 1 and not along and level == 0:  # later, one block has gone on
@@ -903,8 +1125,15 @@ class _Writer:
         text = "out0 = fma(x, y, out0)"  # rounded once
         if op.reduction != "product":
             taken = _typed(_REDUCTIONS[str(op.reduction)][0], op)
-            text = f"const {work} a = out0, b = {taken}; out0 = {_combined(op)}"
+            combined = _combined(op)
+            if self._is_in_order(op):
+                combined = combined.replace("nearer", "nearer_behind")
+            text = f"const {work} a = out0, b = {taken}; out0 = {combined}"
         return Apply(element(array), work, tuple(arguments), text, Step("add", place))
+
+    def _is_in_order(self, op: FusedOp) -> bool:
+        """Whether a thread has all elements to find a position among, the first one first."""
+        return op.reduction in _POSITIONS and [*op.reduced] == self._loops_of(op.reduced)
 
     def _finish(self, place: int, value: Expr, level: int, *, along: bool) -> list[Statement]:
         """Make a result of an accumulator that has all elements."""
@@ -932,16 +1161,22 @@ def _work(op: FusedOp) -> str:
 
 
 def _start(op: FusedOp) -> str:
-    name, own = str(op.reduction), op.dtype
-    if name not in ("min", "max"):
-        return _typed(_REDUCTIONS[name][2], op)
-    if own.kind == "f":
-        return f"{_work(op)}({'-' * (name == 'max')}CUDART_INF)"
-    if own.kind == "b":
+    name = str(op.reduction)
+    if name in ("min", "max"):
+        return _extreme(op.dtype, name)
+    return _typed(_REDUCTIONS[name][2], op)
+
+
+def _extreme(dtype: Dtype, name: str) -> str:
+    """Return the number that no other one is behind, to find the "min" or the "max"."""
+    work = "float" if dtype == np.float16 else cuda_name(dtype)
+    if dtype.kind == "f":
+        return f"{work}({'-' * (name == 'max')}CUDART_INF)"
+    if dtype.kind == "b":
         return "true" if name == "min" else "false"
-    number = int(np.iinfo(own).min if name == "max" else np.iinfo(own).max)
+    number = int(np.iinfo(dtype).min if name == "max" else np.iinfo(dtype).max)
     text = f"{number}ULL" if number >= 0 else f"(-{-(number + 1)}LL - 1)"
-    return f"({_work(op)}){text}"
+    return f"({work}){text}"
 
 
 def _typed(text: str, op: FusedOp) -> str:
