@@ -76,6 +76,7 @@ from gpushard.runtime.kernel_tree import (
     Statement,
     Strips,
     Units,
+    statements_of,
 )
 
 MOST_STACK = 64 << 10
@@ -125,7 +126,7 @@ class Program:
     @property
     def array_bytes(self) -> int:
         """Bytes of all its arrays, whether or not they are needed at the same time."""
-        declared = (x.array for x in _statements(self.body) if isinstance(x, Declare))
+        declared = (x.array for x in statements_of(self.body) if isinstance(x, Declare))
         return sum(array.stack_bytes for array in (*self.stack, *declared) if array.dims)
 
 
@@ -173,14 +174,6 @@ def check(program: Program) -> None:
     _Checker(program).run()
 
 
-def _statements(body: Sequence[Statement]) -> Iterator[Statement]:
-    """Yield statements, and all that stand in them."""
-    for statement in body:
-        yield statement
-        for field in ("body", "rest"):
-            yield from _statements(getattr(statement, field, ()))
-
-
 class _Checker:
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -202,7 +195,7 @@ class _Checker:
 
     def run(self) -> None:
         """Check everything."""
-        lasts = [x for x in _statements(self._program.body) if isinstance(x, LastBlock)]
+        lasts = [x for x in statements_of(self._program.body) if isinstance(x, LastBlock)]
         self._require(len(lasts) <= 1, "blocks of threads count twice which one is the last")
         needed = self._program.array_bytes
         self._require(needed <= self._program.most_bytes, f"{needed} bytes of arrays")
@@ -617,7 +610,9 @@ class _Checker:
         (start,), (add,) = starts, adds
         room = self._room(start.array)
         rows = any(isinstance(x.loop, Deal) and x.loop.rows for x in start.array.dims)
-        return (self._shared(add, start) - {EVERY_THREAD} if rows else self._shared(add, start)) | room
+        return (
+            self._shared(add, start) - {EVERY_THREAD} if rows else self._shared(add, start)
+        ) | room
 
     def _require(self, holds: bool, problem: str) -> None:
         if not holds:

@@ -55,6 +55,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -420,7 +421,7 @@ class For:
     body: tuple[Statement, ...]
     type: str = "int64_t"  # of the index
     unrolled: bool = False  # whether its text is repeated, so that arrays can be in registers
-    units: Units | None = None  # what is loaded in units, if the length is a multiple of them
+    units: Units | None = None  # what is loaded in units; `Rows` asks whether these are aligned
 
     def lines(self) -> list[str]:
         """Write it in C."""
@@ -429,9 +430,8 @@ class For:
         single = [*pragma, f"for ({self.type} {i} = 0; {i} < {self.length}; {i}++) {{", *body, "}"]
         if self.units is None:
             return single
-        count, tests = self.units.count, " && ".join(self.units.begin((self.loop,)))
+        count = self.units.count
         return [
-            f"if ({tests}) {{",
             *pragma,
             f"for ({self.type} ahead = 0; ahead < {self.length}; ahead += {count}) {{",
             f"const {self.type} {i} = ahead;",
@@ -442,9 +442,6 @@ class For:
             f"const {self.type} {i} = ahead + u;",
             *body,
             "}",
-            "}",
-            "} else {",
-            *single,
             "}",
         ]
 
@@ -684,7 +681,23 @@ class Rows:
         if self.patch is not None:
             return [*self.patch.lines(self.loops), *lines_of(self.body)]
         head = [] if {SPARE, EVERY_THREAD} & {*self.again} else ["if (!there) return;"]
-        return [*head, *_indices("row", self.loops), *lines_of(self.body)]
+        head += _indices("row", self.loops)
+        tests = [
+            test
+            for x in statements_of(self.body)
+            if isinstance(x, For) and x.units is not None
+            for test in x.units.begin((x.loop,))
+        ]
+        if not tests:
+            return [*head, *lines_of(self.body)]
+        return [
+            *head,
+            f"if ({' && '.join(dict.fromkeys(tests))}) {{",
+            *lines_of(self.body),
+            "} else {",
+            *lines_of(without_units(self.body)),
+            "}",
+        ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -797,6 +810,25 @@ def _indices(of: str, loops: Sequence[int]) -> list[str]:
     lines = [f"Index rest_{of} = {of};"]
     lines += [f"const Index {index(loop)} = by{loop}.take(rest_{of});" for loop in loops[:0:-1]]
     return [*lines, f"const Index {index(loops[0])} = rest_{of};"]
+
+
+def statements_of(body: Sequence[Statement]) -> Iterator[Statement]:
+    """Yield statements, and all that stand in them."""
+    for statement in body:
+        yield statement
+        for field in ("body", "rest"):
+            yield from statements_of(getattr(statement, field, ()))
+
+
+def without_units(body: Sequence[Statement]) -> list[Statement]:
+    """Return statements whose loops within a thread load one element at a time."""
+    single: list[Statement] = []
+    for statement in body:
+        one: Any = statement
+        if hasattr(one, "body"):
+            one = dataclasses.replace(one, body=tuple(without_units(one.body)))
+        single.append(dataclasses.replace(one, units=None) if isinstance(one, For) else one)
+    return single
 
 
 def lines_of(body: Sequence[Statement]) -> list[str]:

@@ -63,6 +63,10 @@ def small_steps(case: Case, *owners: Any) -> Iterator[None]:
             (fused, "_ACROSS", (2, 8)[number // 5 % 2]),
             (fused, "SIDE", (2, 16)[number // 3 % 2]),
             (fused, "MOST_ELEMENTS_KEPT", (2, 8, 32)[number // 5 % 3]),
+            (fused, "MOST_ROWS", (4, 2)[number // 2 % 2]),
+            (fused, "MOST_LOADED", (8, 128)[number // 3 % 2]),
+            (fused, "FEWEST_BLOCKS", (0, 1)[number // 5 % 2]),
+            (fused, "MOST_UNROLLED", (512, 10)[number // 3 % 2]),
             (passes, "MOST_KEPT", (8, 64, 256)[number // 2 % 3]),
             (cuda_kernels, "_MOST_KEPT", (1, 2, 128)[number % 3]),
             (cuda_kernels, "_PART", (2, 7, 1 << 10)[number // 3 % 3]),
@@ -84,12 +88,14 @@ class Batch:
         self._driver = driver
         self._keys: dict[tuple[int, str], str] = {}
         self.kept = 0  # nests whose threads keep rows
+        self.several = 0  # nests whose threads have several rows that read the same elements
 
     def collect(self, gpu: int, key: tuple[int, str], name: str, text: str, *options: str) -> int:
         """Take a kernel's text, in place of compiling it."""
         assert (key, name) == ((gpu, text), "fused")
         self._keys.setdefault(key, f"fused_{len(self._keys)}")
         self.kept += "int turn = 0" in text
+        self.several += "const Index own = first + (k *" in text
         self._options = options
         raise Collected
 
@@ -291,11 +297,12 @@ def _compare(runtime: Runtime, cases: Sequence[Case], report: Report) -> None:
                 known.append((program, nest))
     batch.compile()
     report.counts["kept"] += batch.kept
+    report.counts["several rows"] += batch.several
     for program, nest in known:
         arrays = placed(program)  # copies have kernels, too
         with small_steps(program.case, cupy_driver):
             launched = launches(runtime, program, nest)
-            assert launched is not None
+            assert launched is not None, (program.case, program.lengths, nest)
             results = computed(arrays, launched)
         difference = problem(program, launched, results)
         report.counts["compared"] += 1

@@ -42,7 +42,7 @@ from gpushard.runtime.cuda.kernels.elementwise import Signature, cuda_name, is_k
 from gpushard.runtime.cuda.kernels.limits import index_type
 from gpushard.runtime.cuda.kernels.passes import MOST_UNROLLED, Passes, Spans
 from gpushard.runtime.cuda.kernels.reduction import LANES, MOST_ELEMENTS, SHUFFLES
-from gpushard.runtime.cuda.kernels.units import elements_of
+from gpushard.runtime.cuda.kernels.units import UNIT_BYTES, elements_of
 from gpushard.runtime.kernel_checks import Program, Task, check
 from gpushard.runtime.kernel_tree import (
     EVERY_THREAD,
@@ -96,8 +96,8 @@ SIDE = 16
 MOST_STATEMENTS = 64
 """Operations of all rows that a thread moves together: each is a statement of its own."""
 
-MOST_ROWS, MOST_OF_ROWS = 4, 512
-"""Rows of a thread that read the same elements, and the bytes of its largest value in all rows."""
+MOST_ROWS, MOST_LOADED = 4, 128
+"""Rows of a thread that read the same elements, and elements that it loads of all its rows."""
 
 FEWEST_BLOCKS = 128
 """Blocks of threads that are left where threads have several rows: for each multiprocessor one."""
@@ -335,13 +335,16 @@ def _at_once(fused: Fused, way: Threads, lengths: Sequence[Shape]) -> int:
     within, rows, each = dict(fused.within), {*way.rows}, MOST_ROWS
     if all(rows.intersection(x.dims) or within.keys().isdisjoint(x.dims) for x in fused.loads):
         return 1
-    largest = max(
-        max(4, op.dtype.itemsize) * math.prod([within.get(loop, 1) for loop in op.loops])
-        for op in fused.ops
-        if rows.intersection(op.loops)
-    )
+
+    def elements(loops: Iterable[int | None]) -> int:
+        return math.prod([n for loop, n in fused.within if loop in loops])
+
+    loaded = sum([elements(x.dims) for x in fused.loads if rows.intersection(x.dims)])
+    arrays = sum([elements(op.loops) for op in fused.ops]) * 2 * UNIT_BYTES
     blocks = max(map(way.rows_of, lengths)) // THREADS
-    while each > 1 and (each * largest > MOST_OF_ROWS or each * FEWEST_BLOCKS > blocks):
+    while each > 1 and (
+        each * loaded > MOST_LOADED or each * arrays > MOST_LOCAL or each * FEWEST_BLOCKS > blocks
+    ):
         each //= 2
     return each
 
@@ -891,12 +894,14 @@ class _Writer:
         self._nested(whole, groups, ())
         stored = set[int]()
         for place, group in group_of.items():
-            op_loops = self._ops[place].loops
+            if self._passes.is_sum(place):
+                continue
+            own = self._ops[place].loops
             users = [n for n in readers if place in self._ops[n].operands and n not in group.places]
             paths = [group_of[n].path if n in group_of else () for n in users]
-            shared = _shared([tuple(x for x in group.path if x.loop in op_loops), *paths])
-            self._inside[place] = frozenset([node.loop for node in shared])
-            if self._passes.is_sum(place) or (self._is_plain(place) and not users):
+            shared = _shared([tuple([x for x in group.path if x.loop in own]), *paths])
+            self._inside[place] = frozenset([x.loop for x in shared])
+            if self._is_plain(place) and not users:
                 continue
             stored.add(place)
             kept = self._variable("b", place)
@@ -955,7 +960,7 @@ class _Writer:
             count = counts[0]
             alike = all(path[:count] == paths[0][:count] for path in paths)
             inner = [[x for x in path[count:] if x.loop == last and x.unrolled] for path in paths]
-            if alike and all(inner) and self._variable("b", at).stack_bytes <= MOST_OF_ROWS:
+            if alike and all(inner) and self._variable("b", at).stack_bytes <= 4 * MOST_LOADED:
                 paths[0][count].fetched.append(at)
                 (paths[0][count - 1] if count else whole).values.append(self._variable("b", at))
                 self._fetched.add(at)
