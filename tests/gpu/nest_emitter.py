@@ -302,7 +302,9 @@ def _compare(runtime: Runtime, cases: Sequence[Case], report: Report) -> None:
         arrays = placed(program)  # copies have kernels, too
         with small_steps(program.case, cupy_driver):
             launched = launches(runtime, program, nest)
-            assert launched is not None, (program.case, program.lengths, nest)
+            if launched is None:  # no rows in the first call of a GPU, whose memory others count in
+                report.refused["nowhere to count parts"] += 1
+                continue
             results = computed(arrays, launched)
         difference = problem(program, launched, results)
         report.counts["compared"] += 1
