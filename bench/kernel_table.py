@@ -12,6 +12,7 @@ at 1.7 GHz with a memory of 4.8 TB/s and a latency of 0.6 us. It is the least of
 - "issue": a multiprocessor gives 4 instructions of 32 threads in a cycle, and moves 21 bytes in it.
   Counted are those of a thread on the shortest way through the kernel that passes its widest load
   and store. What stands in a loop with these is counted as often as a thread loads so many bytes.
+  Loops whose turns the threads of a block share are counted with one turn.
   Where threads keep a row in registers, no loop is left, and the shortest way is that of a thread
   without elements. So the longest one is counted, with all of the widest loads and stores. It
   passes no narrower ones, which are for blocks that are not aligned, and no calls, which divide
@@ -95,6 +96,8 @@ class Case:
     """Lines of the first cache that a warp's loads touch for an element each."""
     unrolled: bool = False
     """Whether no loop goes over the elements of a thread."""
+    shares: bool = False
+    """Whether the threads of a block share what they make in all loops but the longest one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -293,12 +296,15 @@ def judged(case: Case) -> Row:
     # Other loads in loops are for what is left over of units, or lies otherwise.
     others = {n for n, one in enumerate(code) if one.name.startswith("LDG")} - loads
     cycles = [_cycle(after, loop, loads, others) for loop in _loops(after) if loop & loads]
-    looped = set[int]().union(*cycles)
+    cycles.sort(key=len, reverse=True)
+    # What threads of a block share is made once, in shorter loops, and takes few of them.
+    once = set[int]().union(*cycles[1:]) if case.shares else set[int]()
+    looped = set[int]().union(*cycles) - once
     on_way = [n for n in way if n not in looped]
-    instructions = float(len(on_way))
+    instructions = float(len(once.union(on_way)))
     nbytes, loaded = (
         sum(code[n].nbytes for n in part if code[n].name.startswith("LDG"))
-        for part in (looped, on_way)
+        for part in (looped, once.symmetric_difference(once.union(on_way)))
     )
     if looped:
         instructions += max(0.0, case.loaded - loaded) * len(looped) / nbytes
@@ -390,7 +396,6 @@ def _fused(
     values: Sequence[Any],
     *,
     lines: float = 0,
-    loaded: float | None = None,
 ) -> Case:
     nest = _nest(function, values)
     found = fused_nest(nest)
@@ -415,18 +420,22 @@ def _fused(
     way = fused.threads(one, [lengths])
     text = fused.source(one, signature, statements, way)
     assert text is not None
-    threads = way.rows_of(lengths) * way.width / (way.each * way.at_once)
+    threads = way.rows_of(lengths) * way.width / (way.each * max(1, way.at_once))
     sizes = [nest.shape(result, list(nest.sizes)) for result in nest.results]
     written = sum(
         math.prod(shape) * dtype.itemsize for shape, dtype in zip(sizes, results, strict=True)
     )
     read = sum(value.nbytes for value in values)
     elements = max(value.size for value in values)
-    if loaded is None:
-        loaded = elements * sum(dtypes[load.operand].itemsize for load in nest.loads)
+    loaded = elements * sum(dtypes[load.operand].itemsize for load in nest.loads)
+    if way.at_once:  # all rows, and in each thread all that these share
+        loaded = sum(
+            value.nbytes if {*way.rows}.intersection(load.dims) else threads * value.nbytes
+            for load, value in zip(one.loads, values, strict=True)
+        )
     return Case(
         f"fused {name}", text, "fused", read / threads, written / threads,
-        elements / threads, loaded / threads, lines, way.kept > 0,
+        elements / threads, loaded / threads, lines, way.kept > 0, way.at_once > 0,
     )  # fmt: skip
 
 
@@ -505,8 +514,13 @@ def cases() -> Iterator[Case]:
     yield _fused("layer norm of rows of 1024", _layer_norm, norm)
     yield _fused("transpose", lambda x: x.T * 2 + 1, [_ones("f", 4096, 4096)], lines=12)
     yield _fused("stencil", _stencil, [_ones("f", 4096, 4096)], lines=6)
-    points = _ones("f", 1 << 17, 16), _ones("f", 32, 16)
-    yield _fused("argmin of k-means", _nearest, points, lines=16, loaded=points[0].nbytes * 32)
+    for features, centres in (16, 32), (32, 32), (64, 16):
+        points = _ones("f", 1 << 17, features), _ones("f", centres, features)
+        each = min(4, 128 // features)  # points of a thread
+        yield _fused(
+            f"argmin of k-means, {features} features, {centres} centres", _nearest, points,
+            lines=4 + centres / 4 / each,
+        )  # fmt: skip
 
 
 def line(row: Row) -> str:

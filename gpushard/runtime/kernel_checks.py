@@ -30,6 +30,7 @@ What a thread keeps of the elements of a row, the same thread reads: every `Alon
 reads a kept value deals elements out as the value's array says. The rest follows as for all arrays:
 a value is written once, for each element, and before it is read. The same holds of `EachRow` and
 the rows of a thread. What stands outside `EachRow` has no index of a row: it is the same for all.
+In `Shared` a thread has some indices only, so others read what it writes to shared memory alone.
 
 Loops do not tell the rest, so tests compare results: what the text of an operation computes,
 and the order of its operands; where the elements of an array lie; whether `Along`, `EachPart`,
@@ -47,6 +48,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpushard.runtime.kernel_tree import (
+    EVERY_BLOCK,
     EVERY_THREAD,
     PARTS,
     ROW_THREADS,
@@ -73,6 +75,7 @@ from gpushard.runtime.kernel_tree import (
     Register,
     Rows,
     Set,
+    Shared,
     Statement,
     Strips,
     Units,
@@ -82,10 +85,13 @@ from gpushard.runtime.kernel_tree import (
 MOST_STACK = 64 << 10
 """Bytes that a kernel's arrays may take of its thread's stack."""
 
+MOST_SHARED = 16 << 10
+"""Bytes that the arrays of a block of threads may take; the text may have them twice."""
+
 STRIPS, LANES = "strips", "lanes"
 """The two halves of a loop that is cut into strips."""
 
-AGAIN = frozenset[int | str]((SPARE, ROW_THREADS, PARTS, EVERY_THREAD))
+AGAIN = frozenset[int | str]((SPARE, ROW_THREADS, PARTS, EVERY_THREAD, EVERY_BLOCK))
 """Loops in whose turns threads do the same again."""
 
 _NONE = Array("", "", (), "")
@@ -126,8 +132,17 @@ class Program:
     @property
     def array_bytes(self) -> int:
         """Bytes of all its arrays, whether or not they are needed at the same time."""
-        declared = (x.array for x in statements_of(self.body) if isinstance(x, Declare))
-        return sum(array.stack_bytes for array in (*self.stack, *declared) if array.dims)
+        arrays = [*self.stack, *self._declared("stack")]
+        return sum(array.stack_bytes for array in arrays if array.dims)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes of all arrays of a block of threads."""
+        return sum(array.stack_bytes for array in self._declared("shared"))
+
+    def _declared(self, memory: str) -> list[Array]:
+        declared = [x.array for x in statements_of(self.body) if isinstance(x, Declare)]
+        return [array for array in declared if array.memory == memory]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -199,6 +214,8 @@ class _Checker:
         self._require(len(lasts) <= 1, "blocks of threads count twice which one is the last")
         needed = self._program.array_bytes
         self._require(needed <= self._program.most_bytes, f"{needed} bytes of arrays")
+        shared = self._program.shared_bytes
+        self._require(shared <= MOST_SHARED, f"{shared} bytes of shared memory")
         for name, paths in self._defined.items():
             for (path, _), (other, _) in itertools.combinations(paths, 2):
                 seen = path[: len(other)] == other[: len(path)]
@@ -264,6 +281,9 @@ class _Checker:
                     shared = EVERY_THREAD in statement.again
                     alone = not statement.loops and statement.again == (EVERY_THREAD,)
                     self._require(alone or not shared, "every thread has rows of its own, too")
+                if isinstance(statement, Shared):
+                    together = all(isinstance(x, Rows) for x in path)
+                    self._require(together, "not all threads come to where they share a loop")
                 if isinstance(statement, EachRow):
                     exact = statement.deal.rows and statement.deal.unit == 1
                     self._require(exact, f"{statement.deal} is of no rows")
@@ -301,6 +321,8 @@ class _Checker:
             return frozenset(node.deal.loops)
         if isinstance(node, EachRow):
             return frozenset([*node.deal.loops, SPARE])
+        if isinstance(node, Shared):
+            return frozenset([node.loop, EVERY_BLOCK])
         return frozenset([PARTS] if isinstance(node, EachPart) else [])
 
     def _ended_loops(self, node: Any, halves: Halves) -> Halves:
@@ -309,7 +331,7 @@ class _Checker:
             return frozenset([ROW_THREADS]) | (halves & {PARTS})
         if isinstance(node, EachPart):
             return frozenset([ROW_THREADS])
-        if isinstance(node, EachRow):
+        if isinstance(node, EachRow | Shared):
             return frozenset([EVERY_THREAD])
         return frozenset([PARTS] if isinstance(node, LastBlock) else [])
 
@@ -340,7 +362,7 @@ class _Checker:
 
     def _name(self, at: _At, array: Array) -> Name:
         """Return what an array's name stands for at a statement."""
-        if array.memory != "stack":
+        if array.memory not in ("stack", "shared"):
             return array.name, None
         known = [
             order for path, order in self._defined.get(array.name, ())
@@ -457,6 +479,9 @@ class _Checker:
         if isinstance(writer.statement, Call):
             over -= self._half(self._program.tasks[writer.statement.place].reduced)
         lost = over - self._shared(writer, at) - room
+        if array.memory == "shared":
+            self._require(writer.is_in(Shared), f"all threads write {array.name}")
+            lost -= {EVERY_BLOCK}
         self._require(writer.order < at.order, f"{array.name} is read before it is written")
         self._require(not lost, f"{array.name} has one element for all indices of {lost}")
         self._require(room <= over, f"{array.name} is written in {over} only")

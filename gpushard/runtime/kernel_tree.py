@@ -38,7 +38,8 @@ Where rows are short enough, a thread keeps values of its elements in an array o
 one `Along` to others that deal out the same elements.
 
 Where rows read the same elements, a thread may have several rows, and does each step for all of
-them: `EachRow` goes over these. What stands outside is the same for all rows: it is done once.
+them: `EachRow` goes over these. What stands outside is the same for all rows: it is done once. The
+threads of a block share the turns of a loop there (`Shared`), and what they find.
 
     Rows((), (EVERY_THREAD,), body=(
         For(1, 16, body=(
@@ -153,11 +154,11 @@ LANE, STRIP = Atom("t"), Atom("j0")
 """The element of a strip, and the first element of the strip."""
 
 SPARE, ROW_THREADS, PARTS = "spare rows", "threads of a row", "parts of a row"
-EVERY_THREAD = "every thread"
+EVERY_THREAD, EVERY_BLOCK = "every thread", "every block of threads"
 """Loops whose turns are threads of a GPU, which run at the same time.
 
 Threads beyond the last row do that row once more (`SPARE`), so that they come to every `Meet`.
-What is the same for all rows, `EVERY_THREAD` of a call does.
+What is the same for all rows, `EVERY_THREAD` of a call does, or `EVERY_BLOCK`.
 """
 
 _FIRST = {
@@ -165,6 +166,7 @@ _FIRST = {
     ROW_THREADS: "lane == 0",
     PARTS: "part == 0",
     EVERY_THREAD: "piece == 0 && threadIdx.x == 0",
+    EVERY_BLOCK: "piece == 0",
 }
 
 
@@ -213,13 +215,13 @@ class Array:
 
     Arrays without dims are variables. Those of memory "scratch" lie in what the kernel is given,
     one behind the other; those of memory "stack" are the kernel's own. Blocks of threads write to
-    memory "slots" what the last one of them reads.
+    memory "slots" what the last one of them reads. The threads of a block have memory "shared".
     """
 
     name: str
     type: str
     dims: tuple[Dim, ...]
-    memory: str  # "operand", "result", "stack", "scratch" or "slots"
+    memory: str  # "operand", "result", "stack", "scratch", "slots" or "shared"
     itemsize: int = 8
     strides: tuple[Expr, ...] | None = None  # of each dim, unless elements are dense
     ahead: frozenset[int] = frozenset()  # loops whose index is in the pointer already
@@ -376,12 +378,16 @@ class Meet:
 
 @dataclasses.dataclass(frozen=True)
 class Declare:
-    """Make room for an array of the stack."""
+    """Make room for an array of the stack, or of a block of threads."""
 
     array: Array
 
     def lines(self) -> list[str]:
         """Write it in C."""
+        if self.array.memory == "shared":
+            return [
+                f"alignas(16) __shared__ {self.array.type} {self.array.name}[{self.array.size}];"
+            ]
         size = f"[{self.array.size}]" if self.array.dims else ""
         return [f"{self.array.type} {self.array.name}{size};"]
 
@@ -770,6 +776,24 @@ class Along:
 
 
 @dataclasses.dataclass(frozen=True)
+class Shared:
+    """Deal out the indices of a loop to the threads of a block, which then wait for one another.
+
+    What each has put into shared memory all of them can read afterwards. Each block does it again.
+    """
+
+    loop: int
+    length: Expr
+    body: tuple[Statement, ...]
+
+    def lines(self) -> list[str]:
+        """Write it in CUDA C."""
+        i = index(self.loop)
+        head = f"for (Index {i} = threadIdx.x; {i} < {self.length}; {i} += threads) {{"
+        return [head, *lines_of(self.body), "}", "__syncthreads();"]
+
+
+@dataclasses.dataclass(frozen=True)
 class LastBlock:
     """Do something in the block of threads that comes here last of all those that share rows.
 
@@ -797,7 +821,7 @@ class EachPart:
         return [head, *lines_of(self.body), "}"]
 
 
-Loop = For | Strips | Lanes | First | Scope | Rows | EachRow | Along | LastBlock | EachPart
+Loop = For | Strips | Lanes | First | Scope | Rows | EachRow | Along | Shared | LastBlock | EachPart
 """Statements that hold others, in `body`."""
 
 Statement = Let | Set | Apply | Meet | Declare | Call | Loop | FullStrip | Point

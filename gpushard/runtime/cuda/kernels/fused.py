@@ -13,7 +13,8 @@ row. Otherwise each pass computes again what it needs: what it reads comes from 
 Either way nothing but results is written. Loops that are within a thread are short; what is reduced
 over these is kept, in registers or next to them. Operations share such a loop where they can, and
 loops of few operations are unrolled. Where all rows read the same elements in such loops, a thread
-has several rows (`EachRow`) and loads these elements once.
+has several rows (`EachRow`) and loads these elements once. What is made of these elements alone, a
+block of threads makes once, in shared memory.
 
 Long rows that are gone along only once are cut into parts, for a block of threads each. What these
 have goes to memory, and the block that is the last to come there goes on with all of it.
@@ -45,6 +46,7 @@ from gpushard.runtime.cuda.kernels.reduction import LANES, MOST_ELEMENTS, SHUFFL
 from gpushard.runtime.cuda.kernels.units import UNIT_BYTES, elements_of
 from gpushard.runtime.kernel_checks import Program, Task, check
 from gpushard.runtime.kernel_tree import (
+    EVERY_BLOCK,
     EVERY_THREAD,
     PARTS,
     ROW_THREADS,
@@ -71,6 +73,7 @@ from gpushard.runtime.kernel_tree import (
     Register,
     Rows,
     Set,
+    Shared,
     Statement,
     Step,
     Units,
@@ -98,6 +101,9 @@ MOST_STATEMENTS = 64
 
 MOST_ROWS, MOST_LOADED = 4, 128
 """Rows of a thread that read the same elements, and elements that it loads of all its rows."""
+
+MOST_IN_BLOCK = 16 << 10
+"""Bytes of shared memory for what is made of these elements; 16 for each value, or less."""
 
 FEWEST_BLOCKS = 128
 """Blocks of threads that are left where threads have several rows: for each multiprocessor one."""
@@ -262,7 +268,7 @@ class Threads:
     patched: int | None = None  # a loop that shares patches with the last one
     kept: int = 0  # elements of a row of which a thread keeps values, at most; 0: it keeps none
     unit: int = 1  # how many of these are neighbours
-    at_once: int = 1  # rows of a thread that read the same elements
+    at_once: int = 0  # rows of a thread, if all rows read the same elements
 
     @property
     def deal(self) -> Deal:
@@ -277,7 +283,7 @@ class Threads:
     @property
     def together(self) -> int:
         """Rows of a block of threads."""
-        return THREADS // self.width * self.each * self.at_once
+        return THREADS // self.width * self.each * max(1, self.at_once)
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -331,19 +337,21 @@ def threads(fused: Fused, lengths: Sequence[Shape]) -> Threads:
 
 
 def _at_once(fused: Fused, way: Threads, lengths: Sequence[Shape]) -> int:
-    """Return how many rows a thread has: several if all rows read the same elements."""
+    """Return how many rows a thread has, if all rows read the same elements; 0 if they do not."""
     within, rows, each = dict(fused.within), {*way.rows}, MOST_ROWS
     if all(rows.intersection(x.dims) or within.keys().isdisjoint(x.dims) for x in fused.loads):
-        return 1
+        return 0
 
     def elements(loops: Iterable[int | None]) -> int:
         return math.prod([n for loop, n in fused.within if loop in loops])
 
     loaded = sum([elements(x.dims) for x in fused.loads if rows.intersection(x.dims)])
-    arrays = sum([elements(op.loops) for op in fused.ops]) * 2 * UNIT_BYTES
+    values = sum([elements(op.loops) for op in fused.ops if rows.intersection(op.loops)])
     blocks = max(map(way.rows_of, lengths)) // THREADS
     while each > 1 and (
-        each * loaded > MOST_LOADED or each * arrays > MOST_LOCAL or each * FEWEST_BLOCKS > blocks
+        each * loaded > MOST_LOADED
+        or each * values * 2 * UNIT_BYTES > MOST_LOCAL
+        or each * FEWEST_BLOCKS > blocks
     ):
         each //= 2
     return each
@@ -518,7 +526,7 @@ def source(
     preambles = dict.fromkeys(x.preamble for x in statements if x is not None)
     step = THREADS // way.width
     own = "" if way.patched is not None else _FIRST % {"together": way.together}
-    if way.each == way.at_once == 1 and way.patched is None:
+    if way.each == 1 and way.patched is None and not way.at_once:
         own += _OWN % {
             "split": "/" if way.across else "%",
             "other": "%" if way.across else "/",
@@ -589,6 +597,7 @@ class _Loop:
     fetched: list[int] = dataclasses.field(default_factory=list)  # loads that are kept before it
     values: list[Array] = dataclasses.field(default_factory=list)  # what is declared inside
     statements: int = 0  # with all of its turns
+    shared: bool = False  # whether the threads of a block share its turns
 
     @property
     def unrolled(self) -> bool:
@@ -608,8 +617,9 @@ class _Writer:
     ) -> None:
         self._fused, self._signature, self._way = fused, signature, way
         self._within = dict(fused.within)
-        if way.at_once > 1:
+        if way.at_once:
             self._within[ROW] = way.at_once
+        self._of_block: dict[int, int] = {}  # the loop that the threads of a block share, by place
         self._inside: dict[int, frozenset[int]] = {}  # loops around all that reads a value
         self._fetched: set[int] = set()
         assert fused.numbers == len(signature.scalars)
@@ -637,11 +647,11 @@ class _Writer:
             body = self._pass(level, body)
         again = [SPARE, ROW_THREADS] if self._way.along else []
         again += [PARTS] if self._fused.parts > 1 else []
-        again += [EVERY_THREAD] if self._way.at_once > 1 else []
+        again += [EVERY_THREAD] if self._way.at_once else []
         patch = None
         if self._way.patched is not None:
             patch = Patch(self._way.patched, self._way.sides)
-        own = self._way.rows if self._way.at_once == 1 else ()
+        own = () if self._way.at_once else self._way.rows
         rows = Rows(own, tuple(again), tuple(body), self._units(), patch)
         values = {f"{name}{n}": n for n in range(len(self._loads)) for name in ("b", "from")}
         results = {}
@@ -696,7 +706,8 @@ class _Writer:
         """
         op = self._ops[place]
         along = self._way.along if self._passes.is_along(place) else ()
-        rows = self._way.rows if self._way.at_once == 1 or self._is_of_rows(op.loops) else ()
+        alike = self._way.at_once and not self._is_of_rows(op.loops)
+        rows = () if alike else self._way.rows
         return Task(op.loops.union(rows, along), frozenset(op.reduced), frozenset(op.operands))
 
     def _is_of_rows(self, loops: Iterable[object]) -> bool:
@@ -891,7 +902,19 @@ class _Writer:
             group_of[place] = group
         readers = places if along else self._ops  # what is along a row, each pass computes again
         whole = _Loop(ROW, 1)
-        self._nested(whole, groups, ())
+        if self._way.at_once:
+            alike = [group for group in groups if ROW not in group.space]
+            self._nested(whole, alike, ())
+            sizes = [self._size(self._ops[n].loops) * UNIT_BYTES for x in alike for n in x.places]
+            for node in whole.body:
+                if isinstance(node, _Loop) and not node.ends and sum(sizes) <= MOST_IN_BLOCK:
+                    node.shared = True
+            self._nested(whole, [group for group in groups if ROW in group.space], ())
+        else:
+            self._nested(whole, groups, ())
+        for place, group in group_of.items():
+            if group.path and group.path[0].shared:
+                self._of_block[place] = group.path[0].loop
         stored = set[int]()
         for place, group in group_of.items():
             if self._passes.is_sum(place):
@@ -949,21 +972,22 @@ class _Writer:
             if unit == 1 or at in self._fetched:
                 continue
             others = {loop for loop in self._loops_of(load.dims) if loop not in (last, ROW)}
-            paths = [
-                group.path for group in groups
-                if any(at in self._ops[n].operands for n in group.places)
-            ]  # fmt: skip
-            counts = [n for n in range(len(paths[0]))
-                      if others <= {x.loop for x in paths[0][:n]}]  # fmt: skip
-            if not counts:
-                continue
-            count = counts[0]
-            alike = all(path[:count] == paths[0][:count] for path in paths)
-            inner = [[x for x in path[count:] if x.loop == last and x.unrolled] for path in paths]
-            if alike and all(inner) and self._variable("b", at).stack_bytes <= 4 * MOST_LOADED:
-                paths[0][count].fetched.append(at)
-                (paths[0][count - 1] if count else whole).values.append(self._variable("b", at))
-                self._fetched.add(at)
+            kept = self._variable("b", at)
+            before: dict[tuple[_Loop, ...], _Loop] = {}  # by what is around it: the loop after it
+            for group in groups:
+                if any(at in self._ops[n].operands for n in group.places):
+                    rest = [*group.path]
+                    while others.intersection([x.loop for x in rest]):
+                        rest.pop(0)
+                    if not any(x.loop == last and x.unrolled for x in rest):
+                        break
+                    before.setdefault(group.path[: len(group.path) - len(rest)], rest[0])
+            else:
+                if kept.stack_bytes <= 4 * MOST_LOADED:
+                    self._fetched.add(at)
+                    for path, node in before.items():
+                        node.fetched.append(at)
+                        (path[-1] if path else whole).values.append(kept)
 
     def _unit(self, at: int) -> tuple[int, int]:
         """Return the last loop of a load, and how many neighbours along it are a unit."""
@@ -999,7 +1023,9 @@ class _Writer:
             body += self._fetched_before(inner)
             body += [x for before, _, _ in ends for x in before]
             turns = tuple(self._block(inner, stored, level, along))
-            body.append(For(inner.loop, number(inner.length), turns, "Index", inner.unrolled))
+            length = number(inner.length)
+            unrolled = For(inner.loop, length, turns, "Index", inner.unrolled)
+            body.append(Shared(inner.loop, length, turns) if inner.shared else unrolled)
             body += [x for _, _, after in ends for x in after]
         return body
 
@@ -1059,7 +1085,8 @@ class _Writer:
         name = f"{letter}{place}" if dims or letter != "b" else f"v{place}"
         kind = cuda_name(op.dtype) if letter == "b" else _work(op)
         itemsize = 16 if op.reduction in _POSITIONS else max(4, op.dtype.itemsize)
-        return Array(name, kind, dims, "stack", itemsize)
+        of_block = letter == "b" and self._of_block.get(place, ROW) in [dim.loop for dim in dims]
+        return Array(name, kind, dims, "shared" if of_block else "stack", itemsize)
 
     def _room(self, loops: Iterable[object]) -> tuple[Dim, ...]:
         """Return dims of an array of a thread for loops within it, and for its rows."""
@@ -1091,9 +1118,10 @@ class _Writer:
         for n in self._results_of(place):
             every = (*self._way.rows, *self._way.along) if along else self._way.rows
             first: list[int | str] = []
-            if self._way.at_once > 1:
+            if self._way.at_once:
                 alike = not self._is_of_rows(self._ops[place].loops)
-                first, every = ([EVERY_THREAD], ()) if alike else ([SPARE], every)
+                once = EVERY_BLOCK if place in self._of_block else EVERY_THREAD
+                first, every = ([once], ()) if alike else ([SPARE], every)
             if self._way.along:
                 first = [SPARE] if along else [SPARE, ROW_THREADS]
             if self._fused.parts > 1 and not along and level == 0:  # later, one block has gone on
