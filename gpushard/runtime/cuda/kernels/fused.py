@@ -157,7 +157,8 @@ __device__ Position<T> nearer(Position<T> a, Position<T> b) {
 // The same where `b` comes after `a`, and there is an `a`.
 template <bool least, class T>
 __device__ Position<T> nearer_behind(Position<T> a, Position<T> b) {
-  return a.value == a.value && !(least ? a.value <= b.value : b.value <= a.value) ? b : a;
+  const bool stays = (least ? a.value <= b.value : b.value <= a.value) || a.value != a.value;
+  return stays ? a : b;
 }
 
 %(shuffles)s
