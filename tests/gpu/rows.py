@@ -1,9 +1,12 @@
-"""Functions that go along rows several times, drawn from a seed, and their kernels."""
+"""Functions of rows, drawn from a seed, and their kernels.
+
+Some go along rows several times. Others have short loops within a thread.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,13 +31,26 @@ REDUCTIONS = {
 
 
 class Builder:
-    """Makes a function along `rows` loops of rows and `along` loops along these."""
+    """Makes a function along `rows` loops of rows and `along` loops along these.
 
-    def __init__(self, rng: np.random.Generator, rows: int, along: int, *, across: bool) -> None:
+    Behind these come short loops `within` a thread, by their lengths.
+    """
+
+    def __init__(
+        self,
+        rng: np.random.Generator,
+        rows: int,
+        along: int,
+        *,
+        across: bool,
+        within: Sequence[int] = (),
+    ) -> None:
         self.rng = rng
         loops = list(range(rows + along))
         self.along = frozenset(loops[:along] if across else loops[rows:])
-        self.loops, self.rows = tuple(loops), frozenset(loops) - self.along
+        self.rows = frozenset(loops) - self.along
+        self.within = dict(enumerate(within, len(loops)))
+        self.loops = (*loops, *self.within)
         self.loads: list[FusedLoad] = []
         self.dtypes: list[Dtype] = []  # of loads, then of numbers
         self.ops: list[FusedOp] = []
@@ -74,15 +90,17 @@ class Builder:
         self.ops.append(FusedOp(function, operands, types, result, None, loops))
         return self.first + len(self.ops) - 1
 
-    def reduce(self, name: str, *operands: int) -> int:
+    def reduce(self, name: str, *operands: int, over: Collection[int] = ()) -> int:
+        """Reduce along rows, or over some loops."""
+        over = over or self.along
         types = tuple(map(self.dtype, operands))
         result = types[0]
         if name in ("any", "all"):
             result = np.dtype(bool)
         elif name in ("argmin", "argmax") or (name == "sum" and result.kind == "b"):
             result = np.dtype(np.int64)
-        loops = frozenset[int]().union(*map(self.loops_of, operands)) - self.along
-        reduced = tuple(sorted(self.along))
+        loops = frozenset[int]().union(*map(self.loops_of, operands)).difference(over)
+        reduced = tuple(sorted(over))
         self.ops.append(FusedOp(None, operands, types, result, name, loops, reduced))
         return self.first + len(self.ops) - 1
 
@@ -92,7 +110,8 @@ class Builder:
             dims = tuple(n for n in self.loops if n in self.loops_of(place))
             made.append(FusedResult(place, dims, dims))
         return Fused(
-            tuple((n,) for n in self.loops), self.along, 1, (), tuple(self.loads),
+            tuple((n,) for n in self.loops), self.along, 1, tuple(self.within.items()),
+            tuple(self.loads),
             tuple(self.ops), tuple(made), self.numbers,
         )  # fmt: skip
 
@@ -141,6 +160,40 @@ def drawn(seed: int) -> Kernel:
         unread -= {*op.operands}
     results += [at for at in sorted(unread) if at not in results]
     return Kernel(build.function(*results), tuple(build.dtypes))
+
+
+def drawn_short(seed: int) -> Kernel:
+    """Draw a function with short loops within a thread; some operands are the same for all rows."""
+    rng = np.random.default_rng(seed)
+    letter = "bifddfF"[seed % 7]
+    lengths = rng.choice([2, 3, 4, 8, 12], 1 + seed % 3)
+    build = Builder(rng, 1 + seed // 3 % 2, 0, across=False, within=[int(n) for n in lengths])
+    short = [*build.within]
+    build.load(letter, {*build.rows, *short[-2:]})
+    for n in range(rng.integers(1, 4)):
+        loops = set(rng.choice(short, rng.integers(1, len(short) + 1), replace=False))
+        start, more = [(0, 0), (8, 0), (3, 2)][rng.integers(3)]
+        build.load(letter, loops | ({0} if n == 2 else set()), starts=start, more=more)
+    values = [*range(len(build.loads))]
+    for _ in range(rng.integers(3, 9)):
+        a, b = (int(rng.choice(values[-6:])) for _ in range(2))
+        over = [n for n in short if n in build.loops_of(a)]
+        over = [*rng.permutation(over)[: rng.integers(len(over) + 1)]]
+        if rng.integers(2) and over:
+            rounded = any(op.reduction == "mean" for op in build.ops)
+            names = [x for x in REDUCTIONS[letter] if not (rounded and x in ("any", "argmin"))]
+            name = names[rng.integers(len(names))]
+            met = build.reduce(name, *[a] * (1 + (name == "product")), over=over)
+            if build.dtype(met) != np.dtype(letter):
+                met = build.op("astype", met, dtype=letter)
+            values.append(met)
+        else:
+            function = [np.add, np.subtract, np.multiply][rng.integers(3)]
+            values.append(build.op(function, a, b))
+    unread = {build.first + n for n in range(len(build.ops))}
+    unread -= {at for op in build.ops for at in op.operands}
+    more = {at for at in values if at >= build.first and rng.integers(5) == 0}
+    return Kernel(build.function(*sorted(unread | more)), tuple(build.dtypes))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,7 +270,9 @@ def layer_norm(letter: str = "f") -> Kernel:
 def lengths_of(kernel: Kernel, rows: int, length: int) -> tuple[int, ...]:
     """Return lengths of loops: of the rows, and of what lies along them."""
     along = sorted(kernel.function.along)
-    each = [n for n in range(len(kernel.function.loops)) if n not in along]
+    within = dict(kernel.function.within)
+    each = [n for n in range(len(kernel.function.loops)) if n not in (*along, *within)]
     own = {n: rows if n == each[-1] else 3 for n in each}
     own |= {n: length if n == along[-1] else 2 for n in along}
+    own |= within
     return tuple(own[n] for n in range(len(own)))

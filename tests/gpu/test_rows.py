@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.runtime.cuda.kernels import units
+import gpushard.numpy as gnp
+from gpushard.runtime.cuda.kernels import fused, units
 from gpushard.runtime.cuda.kernels.division import counted
 from tests.gpu import nest_emitter, rows
 from tests.gpu.device import Split, gpu_runtime, needs_gpu
@@ -115,6 +116,59 @@ def test_functions_of_several_passes_drawn_from_seeds(driver: Any) -> None:
     assert min(seen["kept"], seen["passes"], seen["unit", True], seen["across", True, True]) > 3, (
         seen
     )
+
+
+def test_functions_with_short_loops_drawn_from_seeds(driver: Any) -> None:
+    cupy_driver = importlib.import_module("gpushard.runtime.cuda.driver.cupy_driver")
+    seen: Counter[Any] = Counter()
+    for seed in range(some(48, 480)):
+        kernel = rows.drawn_short(seed)
+        case: Any = SimpleNamespace(number=seed * 7 + seed // 5)
+        with nest_emitter.small_steps(case, cupy_driver):
+            calls = [lengths_of(kernel, count, 0) for count in (50, 1, 9 + seed)]
+            compare(driver, kernel, calls, (0, 0, 1)[seed % 3], wide=seed % 5 == 0)
+            way, body = kernel.way(*calls), kernel.text(*calls).split("__global__")[1]
+        seen["rows", way.at_once] += 1
+        seen |= Counter({name: seen[name] + (name in body) for name in (
+            "#pragma unroll\n  for (Index", "\n  for (Index", "__syncthreads();\n", "Unit<",
+            "piece == 0 && threadIdx.x == 0", "if (piece == 0) {", "nearer_behind",
+        )})  # fmt: skip
+    assert min(seen["rows", each] for each in (1, 2, 4)) > 2 and min(seen.values()) > 2, seen
+
+
+def nearest(points: Any, centres: Any) -> Any:
+    apart = (points * points).sum(1)[:, None] - 2 * points @ centres.T
+    return gnp.argmin(apart + (centres * centres).sum(1), axis=1)
+
+
+def furthest(points: Any, centres: Any) -> Any:
+    return gnp.argmax((points[:, None] - centres).sum(2), axis=1)
+
+
+def test_positions_in_short_loops_are_those_of_the_first_one_or_of_a_nan(driver: Any) -> None:
+    rng = np.random.default_rng(5)
+    points = rng.integers(-2, 3, (1 << 12, 4)).astype("f")
+    points[::5] *= np.float32(1e30)  # squares are infinite
+    points[1::7, 2], points[2::11, 0] = np.nan, -np.inf
+    centres = rng.integers(-2, 3, (9, 4)).astype("f")
+    for place in None, 7, 3:
+        if place is not None:
+            centres[place, 1] = np.nan
+        for function in nearest, furthest:
+            with np.errstate(all="ignore"), mock.patch.object(fused, "FEWEST_BLOCKS", 4):
+                want = getattr(np, "argmin" if function is nearest else "argmax")(
+                    distances(function, points, centres), axis=1
+                )
+                run = gs.jit(function)
+                assert "fused" in run.lower(points, centres).compile().as_text()
+                np.testing.assert_array_equal(run(points, centres), want)
+
+
+def distances(function: Any, points: Any, centres: Any) -> Any:
+    """Return what positions are found in, as the functions above say."""
+    if function is furthest:
+        return (points[:, None] - centres).sum(2)
+    return (points * points).sum(1)[:, None] - 2 * points @ centres.T + (centres * centres).sum(1)
 
 
 LENGTHS = (1, 31, 32, 33, 128, 129, 1000, 1024, 1025, 2052, 8191, 8192, 8200)
