@@ -903,14 +903,16 @@ class _Writer:
             group_of[place] = group
         readers = places if along else self._ops  # what is along a row, each pass computes again
         whole = _Loop(ROW, 1)
-        if self._way.at_once:
-            alike = [group for group in groups if ROW not in group.space]
-            self._nested(whole, alike, ())
-            sizes = [self._size(self._ops[n].loops) * UNIT_BYTES for x in alike for n in x.places]
-            for node in whole.body:
-                if isinstance(node, _Loop) and not node.ends and sum(sizes) <= MOST_IN_BLOCK:
-                    node.shared = True
-            self._nested(whole, [group for group in groups if ROW in group.space], ())
+        alike = [group for group in groups if ROW not in group.space]
+        sizes = {
+            at: self._size(self._ops[at].loops) * UNIT_BYTES
+            for group in groups for n in group.places for at in self._ops[n].operands
+            if group_of.get(at) in alike and at not in group.places
+        }  # fmt: skip
+        if self._way.at_once and sum(sizes.values()) <= MOST_IN_BLOCK:
+            self._nested(whole, alike, (), shared=True)
+            groups = [*alike, *[group for group in groups if ROW in group.space]]
+            self._nested(whole, groups[len(alike) :], ())
         else:
             self._nested(whole, groups, ())
         for place, group in group_of.items():
@@ -934,8 +936,18 @@ class _Writer:
         self._fetch(whole, groups)
         return self._block(whole, stored, level, along)
 
-    def _nested(self, node: _Loop, groups: Sequence[_Group], path: tuple[_Loop, ...]) -> None:
-        """Put groups into loops that neighbours share, where none needs what another one ends."""
+    def _nested(
+        self,
+        node: _Loop,
+        groups: Sequence[_Group],
+        path: tuple[_Loop, ...],
+        *,
+        shared: bool = False,
+    ) -> None:
+        """Put groups into loops that neighbours share, where none needs what another one ends.
+
+        The threads of a block share loops that none of their groups reduces, if they are to.
+        """
         rest, order = [*groups], [*self._within]
         while rest:
             first = rest.pop(0)
@@ -959,7 +971,10 @@ class _Writer:
                     break
                 if any(not ended.isdisjoint(self._ops[n].operands) for n in rest[0].places):
                     break
+                if shared and (inner.loop in reduced) != (inner.loop in (rest[0].reduced or ())):
+                    break
                 members.append(rest.pop(0))
+            inner.shared = shared and not inner.ends
             self._nested(inner, members, (*path, inner))
             inner.statements *= inner.length
             node.body.append(inner)
