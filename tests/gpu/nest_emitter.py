@@ -64,7 +64,7 @@ def small_steps(case: Case, *owners: Any) -> Iterator[None]:
             (fused, "SIDE", (2, 16)[number // 3 % 2]),
             (fused, "MOST_ELEMENTS_KEPT", (2, 8, 32)[number // 5 % 3]),
             (fused, "MOST_ROWS", (4, 2)[number // 2 % 2]),
-            (fused, "MOST_LOADED", (8, 128)[number // 3 % 2]),
+            (fused, "MOST_LOADED", (32, 512)[number // 3 % 2]),
             (fused, "FEWEST_BLOCKS", (0, 1)[number // 5 % 2]),
             (fused, "MOST_UNROLLED", (512, 10)[number // 3 % 2]),
             (passes, "MOST_KEPT", (8, 64, 256)[number // 2 % 3]),

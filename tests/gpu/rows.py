@@ -267,6 +267,19 @@ def layer_norm(letter: str = "f") -> Kernel:
     return Kernel(build.function(result, variance), tuple(build.dtypes))
 
 
+def nearest(letter: str, features: int, centres: int) -> Kernel:
+    """Return the function of which the result is the nearest of some centres."""
+    build = Builder(np.random.default_rng(0), 1, 0, across=False, within=[features, centres])
+    points, middle = build.load(letter, {0, 1}), build.load(letter, {1, 2})
+    own = build.reduce("sum", build.op(np.multiply, points, points), over={1})
+    both = build.reduce("product" if letter in "fd" else "sum", *(
+        [points, middle] if letter in "fd" else [build.op(np.multiply, points, middle)]
+    ), over={1})  # fmt: skip
+    squares = build.reduce("sum", build.op(np.multiply, middle, middle), over={1})
+    apart = build.op(np.add, build.op(np.subtract, own, both), squares)
+    return Kernel(build.function(build.reduce("argmin", apart, over={2})), tuple(build.dtypes))
+
+
 def lengths_of(kernel: Kernel, rows: int, length: int) -> tuple[int, ...]:
     """Return lengths of loops: of the rows, and of what lies along them."""
     along = sorted(kernel.function.along)

@@ -84,6 +84,11 @@ def texts() -> Iterator[tuple[str, str]]:
             name = f"rows of {length} that threads keep, {np.dtype(letter)}"
             if kernel.way((64, length)).kept:
                 yield f"fused: {name}", kernel.text((64, length))
+    for letter in "iefd":
+        for features, centres in (4, 64), (16, 32), (32, 32), (64, 16):
+            name = f"nearest of {centres} centres, {features} features, {np.dtype(letter)}"
+            short = rows.nearest(letter, features, centres)
+            yield f"fused: {name}", short.text((1 << 17, features, centres))
     for name in ("box_copy", "fill"):
         yield f"file: {name}", kernel_source(name)
 

@@ -99,8 +99,8 @@ SIDE = 16
 MOST_STATEMENTS = 64
 """Operations of all rows that a thread moves together: each is a statement of its own."""
 
-MOST_ROWS, MOST_LOADED = 4, 128
-"""Rows of a thread that read the same elements, and elements that it loads of all its rows."""
+MOST_ROWS, MOST_LOADED = 4, 512
+"""Rows of a thread that read the same elements, and bytes of what it keeps of loads of its rows."""
 
 MOST_IN_BLOCK = 16 << 10
 """Bytes of shared memory for what is made of these elements; 16 for each value, or less."""
@@ -346,7 +346,11 @@ def _at_once(fused: Fused, way: Threads, lengths: Sequence[Shape]) -> int:
     def elements(loops: Iterable[int | None]) -> int:
         return math.prod([n for loop, n in fused.within if loop in loops])
 
-    loaded = sum([elements(x.dims) for x in fused.loads if rows.intersection(x.dims)])
+    dtypes = Passes(fused).dtypes
+    loaded = sum([
+        elements(x.dims) * max(4, dtypes[n].itemsize)
+        for n, x in enumerate(fused.loads) if rows.intersection(x.dims)
+    ])  # fmt: skip
     values = sum([elements(op.loops) for op in fused.ops if rows.intersection(op.loops)])
     blocks = max(map(way.rows_of, lengths)) // THREADS
     while each > 1 and (
@@ -999,7 +1003,7 @@ class _Writer:
                         break
                     before.setdefault(group.path[: len(group.path) - len(rest)], rest[0])
             else:
-                if kept.stack_bytes <= 4 * MOST_LOADED:
+                if kept.stack_bytes <= MOST_LOADED:
                     self._fetched.add(at)
                     for path, node in before.items():
                         node.fetched.append(at)
@@ -1116,8 +1120,8 @@ class _Writer:
     def _value(self, place: int, here: set[int]) -> Expr:
         """Read a value; `here` are those known in the same loops."""
         if place < len(self._loads):
-            kept = place in self._spans or place in self._fetched
-            return element(self._variable("b", place) if kept else self._loads[place])
+            near = place in self._spans or place in self._fetched
+            return element(self._variable("b", place) if near else self._loads[place])
         if place < self._first or place in here:
             return _register(place)
         kept = self._variable("b", place)
