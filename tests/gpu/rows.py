@@ -267,17 +267,18 @@ def layer_norm(letter: str = "f") -> Kernel:
     return Kernel(build.function(result, variance), tuple(build.dtypes))
 
 
-def nearest(letter: str, features: int, centres: int) -> Kernel:
-    """Return the function of which the result is the nearest of some centres."""
-    build = Builder(np.random.default_rng(0), 1, 0, across=False, within=[features, centres])
-    points, middle = build.load(letter, {0, 1}), build.load(letter, {1, 2})
-    own = build.reduce("sum", build.op(np.multiply, points, points), over={1})
-    both = build.reduce("product" if letter in "fd" else "sum", *(
-        [points, middle] if letter in "fd" else [build.op(np.multiply, points, middle)]
-    ), over={1})  # fmt: skip
-    squares = build.reduce("sum", build.op(np.multiply, middle, middle), over={1})
+def nearest(letter: str, centres: int, features: int) -> Kernel:
+    """Return the function that finds the nearest of some centres for each point."""
+    build = Builder(np.random.default_rng(0), 1, 0, across=False, within=[centres, features])
+    points, middle = build.load(letter, {0, 2}), build.load(letter, {1, 2})
+    own = build.reduce("sum", build.op(np.multiply, points, points), over={2})
+    if letter in "fd":
+        both = build.reduce("product", points, middle, over={2})
+    else:
+        both = build.reduce("sum", build.op(np.multiply, points, middle), over={2})
+    squares = build.reduce("sum", build.op(np.multiply, middle, middle), over={2})
     apart = build.op(np.add, build.op(np.subtract, own, both), squares)
-    return Kernel(build.function(build.reduce("argmin", apart, over={2})), tuple(build.dtypes))
+    return Kernel(build.function(build.reduce("argmin", apart, over={1})), tuple(build.dtypes))
 
 
 def lengths_of(kernel: Kernel, rows: int, length: int) -> tuple[int, ...]:

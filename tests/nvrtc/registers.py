@@ -85,10 +85,10 @@ def texts() -> Iterator[tuple[str, str]]:
             if kernel.way((64, length)).kept:
                 yield f"fused: {name}", kernel.text((64, length))
     for letter in "iefd":
-        for features, centres in (4, 64), (16, 32), (32, 32), (64, 16):
+        for centres, features in (64, 4), (32, 16), (32, 32), (16, 64):
             name = f"nearest of {centres} centres, {features} features, {np.dtype(letter)}"
-            short = rows.nearest(letter, features, centres)
-            yield f"fused: {name}", short.text((1 << 17, features, centres))
+            short = rows.nearest(letter, centres, features)
+            yield f"fused: {name}", short.text((1 << 17, centres, features))
     for name in ("box_copy", "fill"):
         yield f"file: {name}", kernel_source(name)
 

@@ -339,23 +339,23 @@ def threads(fused: Fused, lengths: Sequence[Shape]) -> Threads:
 
 def _at_once(fused: Fused, way: Threads, lengths: Sequence[Shape]) -> int:
     """Return how many rows a thread has, if all rows read the same elements; 0 if they do not."""
-    within, rows, each = dict(fused.within), {*way.rows}, MOST_ROWS
-    if all(rows.intersection(x.dims) or within.keys().isdisjoint(x.dims) for x in fused.loads):
+    within, rows, each, passes = {*dict(fused.within)}, {*way.rows}, MOST_ROWS, Passes(fused)
+    if all(rows.intersection(x.dims) or within.isdisjoint(x.dims) for x in fused.loads):
         return 0
 
-    def elements(loops: Iterable[int | None]) -> int:
-        return math.prod([n for loop, n in fused.within if loop in loops])
+    def nbytes(place: int, loops: Iterable[int | None]) -> int:
+        if rows.isdisjoint(loops):
+            return 0
+        return max(4, passes.dtypes[place].itemsize) * math.prod(
+            [n for loop, n in fused.within if loop in loops]
+        )
 
-    dtypes = Passes(fused).dtypes
-    loaded = sum([
-        elements(x.dims) * max(4, dtypes[n].itemsize)
-        for n, x in enumerate(fused.loads) if rows.intersection(x.dims)
-    ])  # fmt: skip
-    values = sum([elements(op.loops) for op in fused.ops if rows.intersection(op.loops)])
+    loaded = sum([nbytes(place, x.dims) for place, x in enumerate(fused.loads)])
+    arrays = loaded + sum([nbytes(place, op.loops) for place, op in passes.ops.items()])
     blocks = max(map(way.rows_of, lengths)) // THREADS
     while each > 1 and (
         each * loaded > MOST_LOADED
-        or each * values * 2 * UNIT_BYTES > MOST_LOCAL
+        or each * arrays > MOST_LOCAL // 4
         or each * FEWEST_BLOCKS > blocks
     ):
         each //= 2
