@@ -26,7 +26,7 @@ import numpy as np
 import gpushard as gs
 from gpushard.ops.programs.calls import Call, Outputs, Work
 from gpushard.runtime.cuda import backend
-from gpushard.runtime.cuda.kernels import fused, passes
+from gpushard.runtime.cuda.kernels import fused, nesting, passes
 from gpushard.runtime.runtime import Runtime
 from gpushard.transforms import cuda_kernels
 from gpushard.transforms.cuda_kernels import LaunchedNest, fused_op, launched_nest
@@ -66,7 +66,7 @@ def small_steps(case: Case, *owners: Any) -> Iterator[None]:
             (fused, "MOST_ROWS", (4, 2)[number // 2 % 2]),
             (fused, "MOST_LOADED", (32, 512)[number // 3 % 2]),
             (fused, "FEWEST_BLOCKS", (0, 1)[number // 5 % 2]),
-            (fused, "MOST_UNROLLED", (512, 10)[number // 3 % 2]),
+            (nesting, "MOST_UNROLLED", (512, 10)[number // 3 % 2]),
             (passes, "MOST_KEPT", (8, 64, 256)[number // 2 % 3]),
             (cuda_kernels, "_MOST_KEPT", (1, 2, 128)[number % 3]),
             (cuda_kernels, "_PART", (2, 7, 1 << 10)[number // 3 % 3]),

@@ -29,10 +29,10 @@ before it becomes text.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -41,7 +41,8 @@ from gpushard.runtime.cuda.kernels import division, elementwise, units
 from gpushard.runtime.cuda.kernels.batches import THREADS
 from gpushard.runtime.cuda.kernels.elementwise import Signature, cuda_name, is_known, with_headers
 from gpushard.runtime.cuda.kernels.limits import index_type
-from gpushard.runtime.cuda.kernels.passes import MOST_UNROLLED, Passes, Spans
+from gpushard.runtime.cuda.kernels.nesting import ROW, Group, Loop, Nesting, shared_loops
+from gpushard.runtime.cuda.kernels.passes import Passes, Spans
 from gpushard.runtime.cuda.kernels.reduction import LANES, MOST_ELEMENTS, SHUFFLES
 from gpushard.runtime.cuda.kernels.units import UNIT_BYTES, elements_of
 from gpushard.runtime.kernel_checks import Program, Task, check
@@ -110,9 +111,6 @@ FEWEST_BLOCKS = 128
 
 MOST_ELEMENTS_KEPT = 32
 """Elements of a row that a thread keeps: 256 threads have rows of 8,192."""
-
-ROW = -1
-"""Stands for the loop over the rows of a thread."""
 
 _WARP = 32
 _SHORT = 8 * _WARP  # elements of a row from which on a whole block of threads has work with it
@@ -344,7 +342,7 @@ def _at_once(fused: Fused, way: Threads, lengths: Sequence[Shape]) -> int:
         return 0
 
     def nbytes(place: int, loops: Iterable[int | None]) -> int:
-        if rows.isdisjoint(loops):
+        if rows.isdisjoint(loops) or place not in passes.dtypes:
             return 0
         return max(4, passes.dtypes[place].itemsize) * math.prod(
             [n for loop, n in fused.within if loop in loops]
@@ -455,12 +453,6 @@ def _whole_units(load: FusedLoad, loop: int) -> int:
     if any(x != (None, 0) for x in behind):
         return 1
     return math.gcd(load.starts[at], load.more[at])
-
-
-def _shared(paths: Sequence[tuple[_Loop, ...]]) -> tuple[_Loop, ...]:
-    """Return the loops that stand around all."""
-    alike = itertools.takewhile(lambda nodes: len({*nodes}) == 1, zip(*paths, strict=False))
-    return tuple([nodes[0] for nodes in alike])
 
 
 def _power(n: int) -> int:
@@ -575,41 +567,6 @@ def _meeting(way: Threads) -> dict[str, int]:
     return {"among": among, "apart": apart, "within": within, "shared": shared}
 
 
-@dataclasses.dataclass(eq=False)
-class _Group:
-    """Operations that share loops within a thread."""
-
-    space: frozenset[int]
-    reduced: frozenset[int] | None = None  # those that it reduces, if it does
-    places: list[int] = dataclasses.field(default_factory=list)
-    path: tuple[_Loop, ...] = ()  # what is around it
-
-    def left(self, around: Iterable[int], order: Sequence[int]) -> list[int]:
-        """Return the loops that are not around it yet, those first that may be next."""
-        left = [loop for loop in order if loop in self.space - {ROW, *around}]
-        reduced = self.reduced or frozenset()
-        return [loop for loop in left if loop not in reduced] or left[:1]
-
-
-@dataclasses.dataclass(eq=False)
-class _Loop:
-    """A loop that groups share, one after the other."""
-
-    loop: int
-    length: int
-    body: list[_Loop | _Group] = dataclasses.field(default_factory=list)
-    ends: list[_Group] = dataclasses.field(default_factory=list)  # whose results are known then
-    fetched: list[int] = dataclasses.field(default_factory=list)  # loads that are kept before it
-    values: list[Array] = dataclasses.field(default_factory=list)  # what is declared inside
-    statements: int = 0  # with all of its turns
-    shared: bool = False  # whether the threads of a block share its turns
-
-    @property
-    def unrolled(self) -> bool:
-        """Whether its text is repeated."""
-        return self.statements <= MOST_UNROLLED
-
-
 class _Writer:
     """Writes what a thread does."""
 
@@ -626,9 +583,11 @@ class _Writer:
             self._within[ROW] = way.at_once
         self._of_block: dict[int, int] = {}  # the loop that the threads of a block share, by place
         self._inside: dict[int, frozenset[int]] = {}  # loops around all that reads a value
-        self._fetched: set[int] = set()
+        self._fetched: set[int] = set()  # loads that are kept in registers where it writes
+        self._fetched_before: set[int] = set()
         assert fused.numbers == len(signature.scalars)
         self._passes = Passes(fused)
+        self._nesting = Nesting(self._passes, self._within, way.rows)
         self._first = len(fused.loads) + fused.numbers
         self._ops, self._level = self._passes.ops, self._passes.level
         self._spans: Spans = self._passes.spans(way.kept) if way.kept else {}
@@ -711,13 +670,9 @@ class _Writer:
         """
         op = self._ops[place]
         along = self._way.along if self._passes.is_along(place) else ()
-        alike = self._way.at_once and not self._is_of_rows(op.loops)
+        alike = self._way.at_once and not self._nesting.is_of_rows(op.loops)
         rows = () if alike else self._way.rows
         return Task(op.loops.union(rows, along), frozenset(op.reduced), frozenset(op.operands))
-
-    def _is_of_rows(self, loops: Iterable[object]) -> bool:
-        """Whether something varies along the loops of rows."""
-        return not {*self._way.rows}.isdisjoint(loops)
 
     def _parameters(self) -> list[Statement]:
         """Name everything that the kernel takes."""
@@ -864,9 +819,7 @@ class _Writer:
 
     def _loops_of(self, loops: Iterable[object]) -> list[int]:
         """Return those of some loops that are within a thread, in order."""
-        own = set(loops)
-        return [loop for loop in self._within
-                if loop in own or (loop == ROW and self._is_of_rows(own))]  # fmt: skip
+        return self._nesting.loops_of(loops)
 
     def _size(self, loops: Iterable[int]) -> int:
         return math.prod([self._within[loop] for loop in self._loops_of(loops)])
@@ -882,31 +835,11 @@ class _Writer:
 
     def _scope(self, places: Sequence[int], level: int, *, along: bool) -> list[Statement]:
         """Write operations, in loops of their own."""
-        groups: list[_Group] = []
-        group_of: dict[int, _Group] = {}
-        for place in places:
-            op = self._ops[place]
-            space = frozenset(self._loops_of({*op.loops, *op.reduced}))
-            plain = op.reduction is None or self._passes.is_sum(place)
-            reduced = None if plain else frozenset(self._loops_of(op.reduced))
-            after = 0
-            for of in [group_of[at] for at in op.operands if at in group_of]:
-                same = of.space == space and all(
-                    self._is_plain(at) for at in op.operands if group_of.get(at) is of
-                )
-                after = max(after, groups.index(of) + (not same))
-            for group in groups[after:]:
-                same = reduced is None or group.reduced in (None, reduced)
-                if group.space == space and same:
-                    break
-            else:
-                group = _Group(space)
-                groups.append(group)
-            group.places.append(place)
-            group.reduced = group.reduced if reduced is None else reduced
-            group_of[place] = group
+        self._fetched_before |= self._fetched
+        self._fetched = set()
+        groups = self._nesting.groups(places)
+        group_of = {place: group for group in groups for place in group.places}
         readers = places if along else self._ops  # what is along a row, each pass computes again
-        whole = _Loop(ROW, 1)
         alike = [group for group in groups if ROW not in group.space]
         sizes = {
             at: self._size(self._ops[at].loops) * UNIT_BYTES
@@ -914,92 +847,53 @@ class _Writer:
             if group_of.get(at) in alike and at not in group.places
         }  # fmt: skip
         if self._way.at_once and sum(sizes.values()) <= MOST_IN_BLOCK:
-            self._nested(whole, alike, (), shared=True)
             groups = [*alike, *[group for group in groups if ROW in group.space]]
-            self._nested(whole, groups[len(alike) :], ())
+            whole = self._nesting.nest(alike, of_block=True)
+            whole.body += self._nesting.nest(groups[len(alike) :]).body
         else:
-            self._nested(whole, groups, ())
+            whole = self._nesting.nest(groups)
         for place, group in group_of.items():
-            if group.path and group.path[0].shared:
+            if group.path and group.path[0].of_block:
                 self._of_block[place] = group.path[0].loop
-        stored = set[int]()
+        stored, declared = set[int](), defaultdict[Loop, list[Array]](list)
         for place, group in group_of.items():
             if self._passes.is_sum(place):
                 continue
             own = self._ops[place].loops
             users = [n for n in readers if place in self._ops[n].operands and n not in group.places]
             paths = [group_of[n].path if n in group_of else () for n in users]
-            shared = _shared([tuple([x for x in group.path if x.loop in own]), *paths])
+            shared = shared_loops([tuple([x for x in group.path if x.loop in own]), *paths])
             self._inside[place] = frozenset([x.loop for x in shared])
             if self._is_plain(place) and not users:
                 continue
             stored.add(place)
             kept = self._variable("b", place)
             if kept.dims or not self._is_plain(place):  # others are declared where they are known
-                (shared[-1] if shared else whole).values.append(kept)
-        self._fetch(whole, groups)
-        return self._block(whole, stored, level, along)
+                declared[(whole, *shared)[-1]].append(kept)
+        for path, kept in self._fetch(groups):
+            declared[(whole, *path)[-1]].append(kept)
+        return self._block(whole, stored, declared, level, along)
 
-    def _nested(
-        self,
-        node: _Loop,
-        groups: Sequence[_Group],
-        path: tuple[_Loop, ...],
-        *,
-        shared: bool = False,
-    ) -> None:
-        """Put groups into loops that neighbours share, where none needs what another one ends.
+    def _fetch(self, groups: Sequence[Group]) -> Iterator[tuple[tuple[Loop, ...], Array]]:
+        """Find the loads that are kept in registers: units of neighbours along an unrolled loop.
 
-        The threads of a block share loops that none of their groups reduces, if they are to.
+        Yields:
+          Where each is kept: what is around, and the array.
         """
-        rest, order = [*groups], [*self._within]
-        while rest:
-            first = rest.pop(0)
-            first.path = path
-            left = first.left([x.loop for x in path], order)
-            if not left:
-                node.body.append(first)
-                node.statements += len(first.places) * (
-                    self._way.at_once if ROW in first.space else 1
-                )
-                continue
-            inner = _Loop(left[0], self._within[left[0]])
-            members, ended = [first], set[int]()
-            while True:
-                reduced = members[-1].reduced or frozenset()
-                if inner.loop in reduced:
-                    ended.update(members[-1].places)
-                    if reduced.isdisjoint([x.loop for x in path]):
-                        inner.ends.append(members[-1])
-                if not rest or inner.loop not in rest[0].left([x.loop for x in path], order):
-                    break
-                if any(not ended.isdisjoint(self._ops[n].operands) for n in rest[0].places):
-                    break
-                if shared and (inner.loop in reduced) != (inner.loop in (rest[0].reduced or ())):
-                    break
-                members.append(rest.pop(0))
-            inner.shared = shared and not inner.ends
-            self._nested(inner, members, (*path, inner))
-            inner.statements *= inner.length
-            node.body.append(inner)
-            node.statements += inner.statements
-
-    def _fetch(self, whole: _Loop, groups: Sequence[_Group]) -> None:
-        """Find the loads that are kept in registers: units of neighbours along an unrolled loop."""
         places = {at for group in groups for n in group.places for at in self._ops[n].operands}
         for at in sorted(places.intersection(range(len(self._loads))) - self._spans.keys()):
             load, (last, unit) = self._fused.loads[at], self._unit(at)
-            if unit == 1 or at in self._fetched:
+            if unit == 1 or at in self._fetched_before:
                 continue
             others = {loop for loop in self._loops_of(load.dims) if loop not in (last, ROW)}
             kept = self._variable("b", at)
-            before: dict[tuple[_Loop, ...], _Loop] = {}  # by what is around it: the loop after it
+            before: dict[tuple[Loop, ...], Loop] = {}  # by what is around it: the loop after it
             for group in groups:
                 if any(at in self._ops[n].operands for n in group.places):
                     rest = [*group.path]
                     while others.intersection([x.loop for x in rest]):
                         rest.pop(0)
-                    if not any(x.loop == last and x.unrolled for x in rest):
+                    if not any(x.loop == last and x.is_unrolled for x in rest):
                         break
                     before.setdefault(group.path[: len(group.path) - len(rest)], rest[0])
             else:
@@ -1007,7 +901,7 @@ class _Writer:
                     self._fetched.add(at)
                     for path, node in before.items():
                         node.fetched.append(at)
-                        (path[-1] if path else whole).values.append(kept)
+                        yield path, kept
 
     def _unit(self, at: int) -> tuple[int, int]:
         """Return the last loop of a load, and how many neighbours along it are a unit."""
@@ -1019,7 +913,7 @@ class _Writer:
         whole = math.gcd(self._within[last], _whole_units(load, last))
         return last, elements_of([dtype], whole & -whole)
 
-    def _fetched_before(self, node: _Loop) -> list[Statement]:
+    def _fetches(self, node: Loop) -> list[Statement]:
         """Write the loads that are kept before a loop."""
         body = list[Statement]()
         for at in node.fetched:
@@ -1031,27 +925,34 @@ class _Writer:
             body += self._each(rows, (loop,))
         return body
 
-    def _block(self, node: _Loop, stored: set[int], level: int, along: bool) -> list[Statement]:
+    def _block(
+        self,
+        node: Loop,
+        stored: set[int],
+        declared: Mapping[Loop, Sequence[Array]],
+        level: int,
+        along: bool,
+    ) -> list[Statement]:
         """Write what stands in a loop."""
-        body: list[Statement] = [Declare(array) for array in node.values]
+        body: list[Statement] = [Declare(array) for array in declared.get(node, ())]
         for inner in node.body:
-            if isinstance(inner, _Group):
+            if isinstance(inner, Group):
                 before, inside, after = self._group(inner, stored, level, along)
                 body += [*before, *inside, *after] if not inner.reduced else inside
                 continue
             ends = [self._group(group, stored, level, along) for group in inner.ends]
-            body += self._fetched_before(inner)
+            body += self._fetches(inner)
             body += [x for before, _, _ in ends for x in before]
-            turns = tuple(self._block(inner, stored, level, along))
+            turns = tuple(self._block(inner, stored, declared, level, along))
             length = number(inner.length)
-            unrolled = For(inner.loop, length, turns, "Index", inner.unrolled)
-            body.append(Shared(inner.loop, length, turns) if inner.shared else unrolled)
+            loop = For(inner.loop, length, turns, "Index", inner.is_unrolled)
+            body.append(Shared(inner.loop, length, turns) if inner.of_block else loop)
             body += [x for _, _, after in ends for x in after]
         return body
 
     # Values.
     def _group(
-        self, group: _Group, stored: set[int], level: int, along: bool
+        self, group: Group, stored: set[int], level: int, along: bool
     ) -> tuple[Sequence[Statement], ...]:
         """Write the operations of a group, and what comes before and after what it reduces."""
         here = {at for at in group.places if self._is_plain(at)}
@@ -1139,7 +1040,7 @@ class _Writer:
             every = (*self._way.rows, *self._way.along) if along else self._way.rows
             first: list[int | str] = []
             if self._way.at_once:
-                alike = not self._is_of_rows(self._ops[place].loops)
+                alike = not self._nesting.is_of_rows(self._ops[place].loops)
                 once = EVERY_BLOCK if place in self._of_block else EVERY_THREAD
                 first, every = ([once], ()) if alike else ([SPARE], every)
             if self._way.along:

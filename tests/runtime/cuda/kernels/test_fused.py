@@ -17,6 +17,7 @@ from gpushard.runtime.cuda.kernels import fused, reduction
 from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement
 from gpushard.runtime.kernel_checks import BrokenKernelError, Program, check
 from gpushard.runtime.kernel_tree import (
+    EVERY_THREAD,
     ROW_THREADS,
     SPARE,
     Along,
@@ -25,8 +26,10 @@ from gpushard.runtime.kernel_tree import (
     Deal,
     Declare,
     Dim,
+    EachRow,
     Element,
     First,
+    For,
     LastBlock,
     Let,
     Meet,
@@ -34,7 +37,10 @@ from gpushard.runtime.kernel_tree import (
     Point,
     Rows,
     Set,
+    Shared,
+    element,
     lines_of,
+    statements_of,
     without_units,
 )
 from gpushard.transforms.cuda_kernels import fused_nest
@@ -297,6 +303,75 @@ def test_threads_have_patches_where_an_array_is_dense_across_others(
     blocks = math.prod(-(-n // side) for n, side in zip(lengths, sides, strict=True))
     assert way.blocks_of(lengths) == (blocks if loop is not None else -(-blocks // 256))
     assert math.prod(way.sides) == 256
+
+
+def replaced(body: tuple[Any, ...], one: Any, other: Any) -> tuple[Any, ...]:
+    """Return a body with another statement in the place of one."""
+    new: list[Any] = []
+    for statement in body:
+        inside = getattr(statement, "body", None)
+        if statement is one:
+            new.append(other)
+        elif inside is not None:
+            new.append(dataclasses.replace(statement, body=replaced(inside, one, other)))
+        else:
+            new.append(statement)
+    return tuple(new)
+
+
+def test_rows_of_a_thread_and_what_a_block_has_for_them() -> None:
+    """Each defect is found: of the rows, of what they share, and of units along short loops."""
+    program = rows.nearest("f", 32, 16).program((1 << 17, 32, 16))
+    check(program)
+    every: list[Any] = list(statements_of(program.body))
+    (whole,) = [x for x in every if isinstance(x, Rows)]
+    (shared,) = [x for x in every if isinstance(x, Shared)]
+    (kept,) = [x for x in every if isinstance(x, Declare) and x.array.memory == "shared"]
+    each = next(x for x in every if isinstance(x, EachRow))
+    units = next(x for x in every if isinstance(x, For) and x.units is not None)
+    other = dataclasses.replace(each.deal, each=2)
+    first = dataclasses.replace(units.units, results=units.units.loads)
+    for one, wrong, message in [
+        (whole, dataclasses.replace(whole, loops=(0,)), "rows of its own, too"),
+        (whole, dataclasses.replace(whole, again=(EVERY_THREAD, SPARE)), "rows of its own, too"),
+        (shared, For(shared.loop, shared.length, shared.body), "all threads write"),
+        (shared, First((EVERY_THREAD,), (shared,)), "come to where they share a loop"),
+        (each, dataclasses.replace(each, deal=other), "dealt out otherwise"),
+        (each, dataclasses.replace(each, deal=Deal((0,), 256, 4)), "of no rows"),
+        (each, dataclasses.replace(each, deal=dataclasses.replace(each.deal, unit=2)), "no rows"),
+        (each, Along(each.deal, each.body), "does not deal out each element once"),
+        (units, dataclasses.replace(units, length=Atom("15")), "no units of a loop"),
+        (units, dataclasses.replace(units, units=first), "no units of a loop"),
+    ]:
+        with pytest.raises(BrokenKernelError, match=message):
+            check(dataclasses.replace(program, body=replaced(tuple(program.body), one, wrong)))
+    array = kept.array
+
+    def other_array(body: tuple[Any, ...], new: Any) -> tuple[Any, ...]:
+        made: list[Any] = []
+        for x in body:
+            changes: dict[str, Any] = {}
+            if isinstance(x, Declare) and x.array == array:
+                changes = {"array": new}
+            elif isinstance(x, Set) and x.target.array == array:
+                changes = {"target": element(new)}
+            elif isinstance(x, Apply):
+                arguments = [
+                    dataclasses.replace(a, value=element(new)) if a.value == element(array) else a
+                    for a in x.arguments
+                ]
+                changes = {"arguments": tuple(arguments)}
+            elif hasattr(x, "body"):
+                changes = {"body": other_array(x.body, new)}
+            made.append(dataclasses.replace(x, **changes))
+        return tuple(made)
+
+    for new, message in (
+        (dataclasses.replace(array, memory="stack"), "one element for all indices of"),
+        (dataclasses.replace(array, itemsize=1 << 10), "bytes of shared memory"),
+    ):
+        with pytest.raises(BrokenKernelError, match=message):
+            check(dataclasses.replace(program, body=other_array(tuple(program.body), new)))
 
 
 SIZES = {
