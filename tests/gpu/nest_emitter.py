@@ -15,6 +15,7 @@ import importlib
 import re
 import sys
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
@@ -268,7 +269,8 @@ class Report:
 def compare(cases: Sequence[Case]) -> Report:
     """Compare the emitter with the definition."""
     report = Report()
-    with gpu_runtime(split=Split(4, False)) as runtime:
+    with gpu_runtime(split=Split(4, False)) as runtime, warnings.catch_warnings():
+        warnings.filterwarnings("error", "a kernel in CUDA C is wrong")
         for start in range(0, len(cases), BATCH):
             _compare(runtime, cases[start : start + BATCH], report)
     return report
