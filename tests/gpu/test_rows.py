@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import itertools
 from collections import Counter
@@ -15,7 +16,8 @@ import pytest
 
 import gpushard as gs
 import gpushard.numpy as gnp
-from gpushard.runtime.cuda.kernels import fused, units
+from gpushard.runtime.backend import FusedResult
+from gpushard.runtime.cuda.kernels import fused, nesting, units
 from gpushard.runtime.cuda.kernels.division import counted
 from tests.gpu import nest_emitter, rows
 from tests.gpu.device import Split, gpu_runtime, needs_gpu
@@ -134,6 +136,30 @@ def test_functions_with_short_loops_drawn_from_seeds(driver: Any) -> None:
             "piece == 0 && threadIdx.x == 0", "if (piece == 0) {", "nearer_behind",
         )})  # fmt: skip
     assert min(seen["rows", each] for each in (1, 2, 4)) > 2 and min(seen.values()) > 2, seen
+
+
+@pytest.mark.parametrize("letter", "efd")
+def test_results_do_not_depend_on_how_many_rows_a_thread_has(driver: Any, letter: str) -> None:
+    """Nor on how rows are split, on where they lie, and on which loops are unrolled."""
+    kernel, rng = rows.nearest(letter, 5, 8), np.random.default_rng(3)
+    apart = len(kernel.dtypes) + len(kernel.function.ops) - 2
+    made = (*kernel.function.results, FusedResult(apart, (0, 1), (0, 1)))
+    kernel = Kernel(dataclasses.replace(kernel.function, results=made), kernel.dtypes)
+    points, centres = (rng.standard_normal(shape).astype(letter) for shape in ((999, 8), (5, 8)))
+    bits, seen = set(), set()
+    for few, most, counts, shift in (
+        (0, 512, [999], 0), (1 << 20, 512, [999], 0), (0, 10, [999], 1), (1, 512, [500, 499], 3),
+    ):  # fmt: skip
+        starts = np.cumsum([0, *counts])
+        given = iter([[points[a:b], centres] for a, b in itertools.pairwise(starts)])
+        with mock.patch.multiple(fused, FEWEST_BLOCKS=few), mock.patch.multiple(
+            nesting, MOST_UNROLLED=most
+        ), mock.patch.object(Kernel, "blocks", lambda *_, given=given: next(given)):  # fmt: skip
+            calls = [(n, 5, 8) for n in counts]
+            seen.add(kernel.way(*calls).at_once)
+            results = compare(driver, kernel, calls, shift)
+        bits.add(b"".join(x.tobytes() for x in results))
+    assert len(bits) == 1 and len(seen) > 1, seen
 
 
 def nearest(points: Any, centres: Any) -> Any:

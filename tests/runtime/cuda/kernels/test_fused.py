@@ -305,6 +305,20 @@ def test_threads_have_patches_where_an_array_is_dense_across_others(
     assert math.prod(way.sides) == 256
 
 
+@pytest.mark.parametrize(
+    ("letter", "centres", "features", "points", "each"),
+    [("f", 32, 16, 1 << 17, 4), ("f", 32, 16, (1 << 17) - 1, 2), ("f", 32, 16, 1 << 12, 1),
+     ("f", 32, 32, 1 << 17, 4), ("f", 16, 64, 1 << 17, 2), ("d", 32, 16, 1 << 17, 4),
+     ("d", 16, 64, 1 << 17, 1), ("e", 16, 64, 1 << 17, 2)],
+)  # fmt: skip
+def test_threads_have_several_rows_that_read_the_same(
+    letter: str, centres: int, features: int, points: int, each: int
+) -> None:
+    way = rows.nearest(letter, centres, features).way((points, centres, features), (1, 1, 1))
+    assert way.at_once == each
+    assert way.blocks_of((points, centres, features)) == -(-points // (256 * each))
+
+
 def replaced(body: tuple[Any, ...], one: Any, other: Any) -> tuple[Any, ...]:
     """Return a body with another statement in the place of one."""
     new: list[Any] = []
