@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from gpushard.runtime.backend import Fused, FusedLoad, FusedOp, FusedResult
-from gpushard.runtime.cuda.kernels import fused, reduction
+from gpushard.runtime.cuda.kernels import fused, nesting, reduction
 from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement
 from gpushard.runtime.kernel_checks import BrokenKernelError, Program, check
 from gpushard.runtime.kernel_tree import (
@@ -317,6 +317,15 @@ def test_threads_have_several_rows_that_read_the_same(
     way = rows.nearest(letter, centres, features).way((points, centres, features), (1, 1, 1))
     assert way.at_once == each
     assert way.blocks_of((points, centres, features)) == -(-points // (256 * each))
+
+
+def test_loads_are_kept_where_loops_are_unrolled_only() -> None:
+    """Elsewhere they would be in local memory."""
+    kernel = rows.nearest("f", 32, 16)
+    for most, kept in (512, True), (10, False):
+        with mock.patch.object(nesting, "MOST_UNROLLED", most):
+            text = kernel.text((1 << 17, 32, 16))
+        assert ("Unit<float" in text, " b0[" in text) == (kept, kept)
 
 
 def replaced(body: tuple[Any, ...], one: Any, other: Any) -> tuple[Any, ...]:
