@@ -933,7 +933,15 @@ class _Writer:
         level: int,
         along: bool,
     ) -> list[Statement]:
-        """Write what stands in a loop."""
+        """Write what stands in a loop.
+
+        Args:
+          node: the loop, or what stands for all loops.
+          stored: values that are kept for other groups.
+          declared: arrays by the loop in which they are known.
+          level: how many passes come before.
+          along: whether it stands in a loop along a row.
+        """
         body: list[Statement] = [Declare(array) for array in declared.get(node, ())]
         for inner in node.body:
             if isinstance(inner, Group):
@@ -950,7 +958,6 @@ class _Writer:
             body += [x for _, _, after in ends for x in after]
         return body
 
-    # Values.
     def _group(
         self, group: Group, stored: set[int], level: int, along: bool
     ) -> tuple[Sequence[Statement], ...]:
