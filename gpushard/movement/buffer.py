@@ -194,7 +194,9 @@ def claim_nothing(device: Place) -> Claim:
 
     It has nothing to give back, so nobody counts it or hears of its end.
     """
-    return Claim(Memory(None, 0, 0, (), device.domain.pool))
+    claim = Claim()
+    claim.memory = Memory(None, 0, 0, (), device.domain.pool)
+    return claim
 
 
 def wait_for_work(memory: Memory) -> None:

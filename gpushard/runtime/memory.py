@@ -78,6 +78,7 @@ class Memory:
       capacity: bytes that the pool holds for it; 0 when it is not pooled.
       charges: the accounts that pay, with the bytes.
       pool: where it goes back to.
+      written, used: its clock.
     """
 
     __slots__ = (
@@ -101,6 +102,8 @@ class Memory:
         capacity: int,
         charges: tuple[tuple[Account, int], ...],
         pool: Keeper,
+        written: Tick | None = None,
+        used: Clock | None = None,
     ) -> None:
         self.raw = raw
         self.nbytes = nbytes
@@ -108,9 +111,9 @@ class Memory:
         self.charges = charges
         self.pool = pool
         # The item that writes the current content; None when it is known to be there.
-        self.written: Tick | None = None
+        self.written = written
         # The last item of each stream that reads it, or that used it before it was freed.
-        self.used: Clock = {}
+        self.used: Clock = {} if used is None else used
         self.error: BaseException | None = None  # why the content will never be there
         # When it was freed, as a number that grows with every release to its pool; 0 for never.
         self.released = 0
@@ -154,9 +157,7 @@ class Claim:
     """The right to a memory, shared by reference; the memory is free when no reference is left."""
 
     __slots__ = ("__weakref__", "memory")
-
-    def __init__(self, memory: Memory) -> None:
-        self.memory = memory
+    memory: Memory
 
 
 class _ClaimEnd(weakref.ref[Claim]):
@@ -181,7 +182,8 @@ class Claims:
 
     def make(self, memory: Memory) -> Claim:
         """Return the claim on a fresh memory."""
-        claim = Claim(memory)
+        claim = Claim()  # without a call of Python's, as each result has one
+        claim.memory = memory
         end = _ClaimEnd(claim, self.queue.append)
         end.memory = memory
         self._open[id(end)] = end
@@ -189,7 +191,8 @@ class Claims:
 
     def begin(self, memory: Memory) -> Claim:
         """Return the claim on a fresh memory that `drain` is to charge; needs no lock."""
-        claim, queue = Claim(memory), self.queue
+        claim, queue = Claim(), self.queue
+        claim.memory = memory
         end = _ClaimEnd(claim, queue.append)
         end.memory = memory
         queue.append((end,))
@@ -209,13 +212,13 @@ class Claims:
                 if id(end) not in still_open:
                     end.memory.pool.charge(end.memory)
                     still_open[id(end)] = end
-            elif id(end) in still_open:
+            elif (key := id(end)) in still_open:
                 memory = end.memory
                 borrower = memory.borrower
                 if borrower is not None:  # any item that was launched so far may have used it
                     memory.written, memory.used = (borrower, borrower.issued), {}
                 memory.pool.release(memory)
-                del still_open[id(end)]
+                del still_open[key]
             queue.popleft()
 
     def follow(self, drain: Callable[[], object]) -> None:

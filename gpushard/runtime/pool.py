@@ -23,6 +23,9 @@ _MOST_EMPTY = 64  # so many sizes are remembered though there are no free blocks
 class Store(Protocol):
     """The part of a backend that holds memory."""
 
+    listens: bool
+    """Whether it wants to hear of what is released."""
+
     def allocate(self, domain: int, nbytes: int) -> Any:
         """Make a raw buffer, aligned for any element type."""
 
@@ -71,6 +74,7 @@ class Pool:
 
     def __init__(self, store: Store, domain: int, limit: int | None) -> None:
         self._store = store
+        self._listens = store.listens
         self._domain = domain
         self._limit = limit
         self._used: dict[int, Memory] = {}  # pooled memory that is claimed, by id
@@ -109,13 +113,13 @@ class Pool:
         block = self._covered(capacity, stream) or self._grow(capacity) or self._oldest(capacity)
         if block is None:
             raise NoRoomError(nbytes, charges[0][0] if charges else None, self)
-        memory = Memory(block.raw, nbytes, block.capacity, charges, self)
-        memory.written, memory.used = block.written, block.used
+        raw, written, used = block.raw, block.written, block.used
+        memory = Memory(raw, nbytes, block.capacity, charges, self, written, used)
         if memory.capacity:
             self._used[id(memory)] = memory
         if block.released:
             self._unlist(block)
-            self._store.taken(block.raw)
+            self._store.taken(raw)
         in_use = self.total - self.free
         if in_use > self.peak:
             self.peak = in_use
@@ -147,7 +151,8 @@ class Pool:
         for account, nbytes in memory.charges:
             account.in_use -= nbytes
         if memory.capacity:
-            self._store.released(memory.raw, memory.clock())
+            if self._listens:
+                self._store.released(memory.raw, memory.clock())
             self._list(memory)
             del self._used[id(memory)]
             if self.free > self.peak:
@@ -203,7 +208,7 @@ class Pool:
             if waiting and stream is not None:
                 own = next(iter(waiting.values()))
                 self.looks += 1
-                if own.covered(stream):
+                if not own.used or own.covered(stream):  # nobody but the stream has used most
                     return own
             self._settle()
         if shelf.idle:

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import gc
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from gpushard.cache import BoundedCache
@@ -299,7 +299,12 @@ class Runtime:
             yield domain.pool
             yield domain.ring
 
-    def commit(self, step: Callable[[], T], streams: Sequence[Stream] = ()) -> T:
+    def commit(
+        self,
+        step: Callable[..., T],
+        streams: Sequence[Stream] = (),
+        args: tuple[Any, ...] = (),
+    ) -> T:
         """Run one submission under the lock: all of its allocations, waits and items.
 
         Waits, outside the lock, for room in the queues. When memory is short, frees what can be
@@ -308,13 +313,14 @@ class Runtime:
         Args:
           step: allocates first and then submits, so that running out of memory changes nothing.
           streams: those that it may submit to.
+          args: what it takes.
 
         Raises:
           OutOfMemoryError: a quota has no room, even after garbage collection.
           ReentrantCallError: this thread is in the middle of another submission.
         """
         try:
-            return self.run_locked(step, streams)
+            return self.run_locked(step, streams, args)
         except NoRoomError as shortage:
             pool = shortage.pool
         gc.collect()  # first: what it finds may wait for work, too, and finalizers may come here
@@ -322,7 +328,7 @@ class Runtime:
             reclaim(self.backend, beside(pool, self.domains), self.run_locked)
             self.empty_cache()
             try:
-                return self.run_locked(step, streams)
+                return self.run_locked(step, streams, args)
             except NoRoomError as shortage:
                 raise out_of_memory(shortage, self._live_arrays()) from None
 
@@ -332,7 +338,12 @@ class Runtime:
             lambda: max(sum([pool.trim() for pool in self.pools()]), self.backend.empty_cache())
         )
 
-    def run_locked(self, step: Callable[[], T], streams: Sequence[Stream] = ()) -> T:
+    def run_locked(
+        self,
+        step: Callable[..., T],
+        streams: Sequence[Stream] = (),
+        args: tuple[Any, ...] = (),
+    ) -> T:
         """Run `step` under the lock, once there is room in the queues of `streams`.
 
         An interrupt may strike anywhere under the lock. Whoever takes it next finds that out here
@@ -367,7 +378,7 @@ class Runtime:
                             break
                     else:
                         try:
-                            result = step()
+                            result = step(*args)
                         except NoRoomError:
                             self._cut_short = False  # nothing was submitted
                             raise
@@ -489,7 +500,7 @@ class Runtime:
         stream: Stream,
         name: str,
         run: Callable[[], None],
-        reads: Sequence[Memory],
+        reads: Collection[Memory],
         writes: Sequence[Memory],
         *,
         part: int = 0,
@@ -521,10 +532,22 @@ class Runtime:
         Returns:
           Its tick in the stream.
         """
-        waits = _waits(stream, reads, () if part else writes, until)
-        tick, ordered = stream.issued + 1, tuple(waits.items())
-        read, written = tuple(reads), tuple(writes)
-        item = Item(name, run, stream, tick, ordered, read, written, part, until, effect, scoped)
+        waits: Clock = {}
+        for memory in reads:
+            written = memory.written
+            if written is not None and written[0] is not stream:
+                _wait(waits, stream, written[0], until.get(memory, written[1]))
+        if not part:
+            for memory in writes:
+                written = memory.written
+                if written is not None and written[0] is not stream:
+                    _wait(waits, stream, *written)
+                for other, last in memory.used.items() if memory.used else ():
+                    if other is not stream:
+                        _wait(waits, stream, other, last)
+        tick, ordered = stream.issued + 1, tuple(waits.items()) if waits else ()
+        read, over = tuple(reads), tuple(writes)
+        item = Item(name, run, stream, tick, ordered, read, over, part, until, effect, scoped)
         stream.issued = tick
         for memory in reads:
             memory.used[stream] = tick
@@ -604,22 +627,7 @@ def _nothing() -> None:
     """What an item does whose work was interrupted before it was queued, and a step for order."""
 
 
-def _waits(
-    stream: Stream, reads: Sequence[Memory], writes: Sequence[Memory], until: Mapping[Memory, int]
-) -> Clock:
-    """Return the ticks that work on `stream` has to wait for, as it reads and overwrites memory."""
-    waits: Clock = {}
-    for memory in reads:
-        written = memory.written
-        if written is not None and written[0] is not stream:
-            _wait(waits, stream, written[0], until.get(memory, written[1]))
-    for memory in writes:
-        for other, tick in memory.clock():
-            if other is not stream:
-                _wait(waits, stream, other, tick)
-    return waits
-
-
 def _wait(waits: Clock, stream: Stream, other: Stream, tick: int) -> None:
+    """Note that work on `stream` has to wait for a tick, unless that is known to have run."""
     if not stream.covers(other, tick) and waits.get(other, 0) < tick:
         waits[other] = tick

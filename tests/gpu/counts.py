@@ -122,10 +122,10 @@ def counting_driver() -> Any:
     class CountingDriver(base):
         inside = Counts()
 
-        def run(self, stream: Any, work: Callable[[], None]) -> None:
+        def run(self, stream: Any, work: Callable[..., None], *args: Any) -> None:
             def counting() -> None:
                 before = counted()
-                work()
+                work(*args)
                 self.inside += counted() - before
 
             super().run(stream, counting)

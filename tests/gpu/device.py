@@ -92,11 +92,11 @@ def late_driver() -> type:
             """Let the current stream do nothing for a while."""
             self._spin((1,), (1,), (np.int64(us * CYCLES_PER_US),))
 
-        def run(self, stream: Any, work: Callable[[], None]) -> None:
+        def run(self, stream: Any, work: Callable[..., None], *args: Any) -> None:
             def late() -> None:
                 if self._random.random() < self._share:
                     self.delay(self._random.uniform(0, self._most_us))
-                work()
+                work(*args)
 
             super().run(stream, late)
 
@@ -116,6 +116,8 @@ class PoisonedBackend(CudaBackend):
 
     Who reads a block that it has given up, or writes one that it was not given, finds out.
     """
+
+    listens = True
 
     def __init__(self, settings: Settings, driver: Any) -> None:
         self._poisoned: dict[int, Any] = {}

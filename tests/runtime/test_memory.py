@@ -19,6 +19,8 @@ from tests.share import examples
 class Bytes:
     """A store that has `room` bytes, or no end of them, and remembers what it heard."""
 
+    listens = True
+
     def __init__(self, room=None):
         self.room, self.heard = room, []
 

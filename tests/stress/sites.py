@@ -47,7 +47,11 @@ READERS = {"zip", "len", "map", "enumerate", "any", "all", "max", "min"}
 DETACHED = """
 def _detached(claims):
     from gpushard.runtime.memory import Claim
-    return [_detached(c) for c in claims] if isinstance(claims, list) else Claim(claims.memory)
+    if isinstance(claims, list):
+        return [_detached(c) for c in claims]
+    claim = Claim()
+    claim.memory = claims.memory
+    return claim
 """
 
 

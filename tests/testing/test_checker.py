@@ -127,7 +127,9 @@ def test_a_writer_that_the_memory_does_not_remember(rt):
 def test_a_view_that_the_host_has_without_a_claim(rt):
     x = gs.device_put(VALUE, rt.devices[0])
     buffer = x._live()
-    kept = rt.backend.host_view(buffer.values[0], Claim(buffer.claims[0].memory))
+    claim = Claim()
+    claim.memory = buffer.claims[0].memory
+    kept = rt.backend.host_view(buffer.values[0], claim)
     del x, buffer
     with pytest.raises(RaceError, match="is released while the host may still read it"):
         rt.claimed_bytes()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import math
 import operator
@@ -18,7 +17,7 @@ from gpushard.runtime.backend import Calls
 from gpushard.runtime.memory import Account, Memory
 from gpushard.runtime.pool import Pool
 from gpushard.runtime.stream import Stream
-from gpushard.typing import Dtype, Shape
+from gpushard.typing import Dtype, LocalArray, Shape
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,29 +72,28 @@ class Launched(LocalCalls):
         numbers: Sequence[Any] = ()
         if scalars:
             numbers = [number for _, number in scalars]
-            if not self.takes(scalars):
+            if [number.dtype for number in numbers] != self._numbers:
                 # An integer beyond its type is compared with as an infinite number.
                 return super().run_parts(cast("Sequence[ShardedBuffer]", operands), scalars)
-        step = functools.partial(self._launch_all, operands, numbers)
-        return self.runtime.commit(step, self._streams)
+        return self.runtime.commit(self._launch_all, self._streams, (operands, numbers))
 
     def _launch_all(
         self, operands: Sequence[ShardedBuffer | Outputs], numbers: Sequence[Any]
     ) -> list[Outputs]:
         """Allocate every result and give the launches to the devices."""
-        group = self._single
-        if group is not None:
-            reads = _reads(group, operands)
-            if not group.alone or waits_alike(group.stream, reads):
-                return self._launch(group, operands, reads, numbers)
+        made = None if self._single is None else self._launch(self._single, operands, numbers)
+        if made is not None:
+            return made
         nothing: Any = None
         count = len(self.calls)
         parts = [Outputs([nothing] * count, [nothing] * count, False) for _ in self.dtypes]
         for group in self.groups:
-            one = not group.alone or waits_alike(group.stream, _reads(group, operands))
-            for part in (group,) if one else group.alone:
-                made = self._launch(part, operands, _reads(part, operands), numbers)
-                for result, own in zip(parts, made, strict=True):
+            whole = self._launch(group, operands, numbers)
+            launches = [(group, whole)]
+            if whole is None:
+                launches = [(own, self._launch(own, operands, numbers)) for own in group.alone]
+            for part, outputs in launches:
+                for result, own in zip(parts, outputs or (), strict=True):
                     for number, value, claim in zip(
                         part.calls, own.values, own.claims, strict=True
                     ):
@@ -106,39 +104,40 @@ class Launched(LocalCalls):
         self,
         group: Group,
         operands: Sequence[ShardedBuffer | Outputs],
-        reads: dict[Memory, None],
         numbers: Sequence[Any],
-    ) -> list[Outputs]:
-        """Allocate the results of a group and launch; return what each is made of."""
+    ) -> list[Outputs] | None:
+        """Allocate the results of a group and launch; return what each is made of.
+
+        Returns None, and has done nothing, if some devices would wait for operands of others.
+        """
+        blocks: list[LocalArray] = []
+        reads: dict[Memory, None] = {}  # distinct ones
+        for n, own in group.takes:
+            operand = operands[n]
+            values, claims = operand.values, operand.claims
+            for at in own:
+                blocks.append(values[at])
+                reads[claims[at].memory] = None
+        if group.alone and not waits_alike(group.stream, reads):
+            return None
         runtime, stream, launch, charges = self.runtime, group.stream, group.launch, group.charges
         if group.shared:
             claim = runtime.claim_shared(group.pool, charges, launch.nbytes, stream)
-            claims, memories = [claim] * len(charges), [claim.memory]
+            memory = claim.memory
+            claims, memories, raws = [claim] * len(charges), [memory], [memory.raw]
         else:
             claims = [
                 runtime.claim_shared(group.pool, (charge,), charge[1], stream) for charge in charges
             ]
             memories = [claim.memory for claim in claims]
-        blocks = [
-            values[at] for n, own in group.takes for values in (operands[n].values,) for at in own
-        ]
-        values, work = launch.on(blocks, [memory.raw for memory in memories], numbers)
-        runtime.submit(stream, self.name, work, tuple(reads), memories, scoped=False)
+            raws = [memory.raw for memory in memories]
+        values, work = launch.on(blocks, raws, numbers)
+        runtime.submit(stream, self.name, work, reads, memories, scoped=False)
         n = len(group.calls)
         if len(values) == n:
             return [Outputs(values, claims, False)]
         starts = range(0, len(values), n)
         return [Outputs(values[at : at + n], claims[at : at + n], False) for at in starts]
-
-
-def _reads(group: Group, operands: Sequence[ShardedBuffer | Outputs]) -> dict[Memory, None]:
-    """Return the distinct memories that the calls of a group read."""
-    return {
-        claims[at].memory: None
-        for n, own in group.takes
-        for claims in (operands[n].claims,)
-        for at in own
-    }
 
 
 def waits_alike(lead: Stream, reads: dict[Memory, None]) -> bool:

@@ -33,6 +33,8 @@ class Checker:
     Calls that use no memory are the backend's own methods.
     """
 
+    listens = True
+
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self.checks = 0  # how many uses of memory were checked

@@ -113,6 +113,7 @@ class CudaBackend:
     platform = "gpu"
     exact = False
     host_readable = False
+    listens = False
 
     def __init__(self, settings: Settings, driver: Driver | None = None) -> None:
         if driver is None:
@@ -258,7 +259,7 @@ class CudaBackend:
     def taken(self, raw: Any) -> None:
         """Take the occasion to let go of loans that are over."""
         loans, graphs = self._loans, self._graphs
-        if (loans.pending or graphs.dead) and not self._health.is_lost:
+        if (loans.ended or loans.waiting or graphs.dead) and not self._health.is_lost:
             loans.collect()
             graphs.collect()
 
@@ -441,7 +442,7 @@ class CudaBackend:
                 event: Any = other.event(tick)
                 driver.wait(queue.handle, event.handle)
             give = driver.run if item.scoped else driver.give
-            give(queue.handle, functools.partial(self._execute, queue, item))
+            give(queue.handle, self._execute, queue, item)
         except Exception as error:
             item.fail(self._health.note(error), handled)
         queue.launched = item.tick

@@ -48,8 +48,9 @@ class Loans:
         self._ordinals = ordinals
         self._events = events
         self._launched = launched
-        self._lent: deque[tuple[Any, int, int]] = deque()  # (owner, GPU, stream) of ended loans
-        self._borrowed: deque[Any] = deque()
+        # Loans that ended: (owner, GPU, stream) of what was lent, (array, None, 0) of the other.
+        self.ended: deque[tuple[Any, int | None, int]] = deque()
+        self.waiting = False  # whether some that ended are not known to be over
         self._followed: list[tuple[Any, int, EventHandle]] = []
         self._unknown: list[Any] = []
         self._leaving: list[tuple[Any, list[Tick]]] = []
@@ -60,20 +61,15 @@ class Loans:
 
         DLPack numbers the stream `consumer` that it is used on; -1 for any.
         """
-        return _Token(self._lent, (owner, chip, consumer))
+        return _Token(self.ended, (owner, chip, consumer))
 
     def borrow(self, array: Any) -> Any:
         """Return what an array must own so that the memory of `array` outlives our use of it."""
-        return _Token(self._borrowed, array)
-
-    @property
-    def pending(self) -> bool:
-        """Whether some loans have ended, and are not known to be over."""
-        return bool(self._lent or self._borrowed or self._followed or self._leaving)
+        return _Token(self.ended, (array, None, 0))
 
     def collect(self) -> None:
         """Let go of what is known to be unused; never waits."""
-        if not self.pending:
+        if not (self.ended or self.waiting):
             return
         with self._lock:
             self._sort()
@@ -85,6 +81,7 @@ class Loans:
                 for array, ticks in self._leaving
                 if not all([stream.finished(tick) for stream, tick in ticks])  # asks all of them
             ]
+            self.waiting = bool(self._followed or self._leaving)
 
     def recall(self, synchronize: Callable[[], None]) -> None:
         """Let go of everything whose array is gone, after the GPUs have been waited for."""
@@ -110,13 +107,14 @@ class Loans:
 
     def _sort(self) -> None:
         """Find out for what each loan that ended has to wait."""
-        while self._lent:
-            owner, chip, consumer = self._lent.popleft()
-            if consumer == LEGACY_STREAM:
+        self.waiting = True  # as long as an error, or an interrupt, may leave some unsorted
+        while self.ended:
+            owner, chip, consumer = self.ended.popleft()
+            if chip is None:
+                self._leaving.append((owner, self._launched()))
+            elif consumer == LEGACY_STREAM:
                 event = self._events.take(chip)
                 self._driver.record_legacy(event, self._ordinals[chip])
                 self._followed.append((owner, chip, event))
             else:
                 self._unknown.append(owner)
-        while self._borrowed:
-            self._leaving.append((self._borrowed.popleft(), self._launched()))

@@ -45,6 +45,7 @@ class NumpyStore:
 
     platform = "cpu"
     namespace = np
+    listens = False
 
     def __init__(self, settings: Settings) -> None:
         self._devices = settings.host_devices

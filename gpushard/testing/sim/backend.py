@@ -63,6 +63,7 @@ class SimBackend(NumpyStore):
     """
 
     name = "sim"
+    listens = True
 
     def __init__(
         self,

@@ -404,9 +404,9 @@ class FakeDriver:
     def provide(self, stream: FakeStream, allocate: Callable[[int], tuple[int, Any]]) -> None:
         stream.allocate = allocate
 
-    def run(self, stream: FakeStream, work: Callable[[], None]) -> None:
+    def run(self, stream: FakeStream, work: Callable[..., None], *args: Any) -> None:
         with self._mutex:
-            self._give(stream, work)
+            self._give(stream, functools.partial(work, *args))
 
     give = run
 

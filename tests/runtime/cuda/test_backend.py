@@ -196,7 +196,7 @@ def test_nothing_is_launched_on_a_gpu_that_works_after_another_was_lost() -> Non
 def test_an_interrupt_while_work_is_given_leaves_no_memory_behind(call: str, late: bool) -> None:
     struck = 0
     with cuda(gpus=2, partitions=2, inline_bytes=0, check=True) as (runtime, driver):
-        driver.run = driver.give = lambda stream, work: work()  # at once, as CuPy's
+        driver.run = driver.give = lambda _, work, *args: work(*args)  # at once, as CuPy's
         driver._progress = 0 if late else 1
         kept = gs.device_put(VALUE, named("x"))
         for at in range(6):

@@ -156,7 +156,7 @@ def test_a_copy_for_any_stream_is_there_when_it_is_handed_out() -> None:
 
 def test_borrowed_memory_is_kept_when_nothing_but_launches_names_it() -> None:
     with cuda(partitions=1) as (runtime, driver):
-        driver.run = driver.give = lambda stream, work: work()  # at once, as CuPy's
+        driver.run = driver.give = lambda _, work, *args: work(*args)  # at once, as CuPy's
         producer = Producer(driver, VALUE)
         watch = weakref.ref(producer.array)
         y = gs.from_dlpack(producer)[::-1]

@@ -34,9 +34,9 @@ class Prompt(FakeDriver):
         with super().scope(stream, allocate):
             yield
 
-    def run(self, stream: FakeStream, work: Callable[[], None]) -> None:
+    def run(self, stream: FakeStream, work: Callable[..., None], *args: Any) -> None:
         if stream.allocate is None:
-            super().run(stream, work)
+            super().run(stream, work, *args)
             return
         event = self.event(stream.gpu)
         self.record(event, stream)
@@ -44,7 +44,7 @@ class Prompt(FakeDriver):
         self._scopes += 1
         self.stream = stream
         try:
-            work()
+            work(*args)
         finally:
             self._scopes -= 1
 

@@ -10,12 +10,24 @@ from gpushard.errors import DeviceLostError
 from gpushard.runtime.cuda.driver.driver import Driver
 
 
+_process = os.getpid()
+"""This process. To ask the system takes longer than all else that a check does."""
+
+
+def _in_child() -> None:
+    global _process
+    _process = os.getpid()
+
+
+os.register_at_fork(after_in_child=_in_child)
+
+
 class Health:
     """Remembers the process that CUDA belongs to, and an error after which nothing works."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        self.process = os.getpid()  # the process that CUDA belongs to
+        self.process = _process  # the process that CUDA belongs to
         self._lost: str | None = None
 
     @property
@@ -26,7 +38,7 @@ class Health:
     @property
     def is_usable(self) -> bool:
         """Whether this process can call CUDA."""
-        return self._lost is None and os.getpid() == self.process
+        return self._lost is None and _process == self.process
 
     def note(self, error: BaseException) -> BaseException:
         """Return what to tell of an error: itself, or that the GPUs are lost."""
@@ -53,7 +65,7 @@ class Health:
         Raises:
           DeviceLostError: a GPU failed, or the process was forked.
         """
-        if self._lost is not None or os.getpid() != self.process:
+        if self._lost is not None or _process != self.process:
             self.check_process()
             raise self._lost_error(str(self._lost))
 
@@ -63,9 +75,9 @@ class Health:
         Raises:
           DeviceLostError: it was forked from one that uses CUDA.
         """
-        if os.getpid() != self.process:
+        if _process != self.process:
             raise DeviceLostError(
-                f"process {os.getpid()} was forked from process {self.process}, which uses CUDA; "
+                f"process {_process} was forked from process {self.process}, which uses CUDA; "
                 'a forked child cannot. Start it with multiprocessing.get_context("spawn")',
                 parent=self.process,
             )

@@ -316,23 +316,23 @@ class CupyDriver:
         """Let temporary memory of what `run` gives a stream come from a function."""
         stream.malloc = _allocator(stream.gpu, allocate)
 
-    def run(self, stream: CupyStream, work: Callable[[], None]) -> None:
+    def run(self, stream: CupyStream, work: Callable[..., None], *args: Any) -> None:
         """Call a function that gives a stream work."""
         self._meet()
         with Scope(stream, stream.malloc or self._temporary.malloc):
-            work()
+            work(*args)
 
-    def give(self, stream: CupyStream, work: Callable[[], None]) -> None:
+    def give(self, stream: CupyStream, work: Callable[..., None], *args: Any) -> None:
         """Call a function that gives a stream work by calls of this driver alone."""
         gpu = stream.gpu
         if runtime.getDevice() == gpu and gpu in self._thread.gpus:
-            work()
+            work(*args)
             return
         with _on(gpu):
             if gpu not in self._thread.gpus:
                 runtime.memGetInfo()  # as CuPy has it, a thread's first call takes up the context
                 self._thread.gpus |= {gpu}
-            work()
+            work(*args)
 
     def copy(self, target: int, source: int, nbytes: int, stream: CupyStream) -> None:
         """Copy bytes by a copy engine; memory of the host must be page-locked."""

@@ -174,10 +174,10 @@ class Driver(Protocol):
         used.
         """
 
-    def run(self, stream: StreamHandle, work: Callable[[], None]) -> None:
+    def run(self, stream: StreamHandle, work: Callable[..., None], *args: Any) -> None:
         """Call a function that gives a stream work, within its `scope`."""
 
-    def give(self, stream: StreamHandle, work: Callable[[], None]) -> None:
+    def give(self, stream: StreamHandle, work: Callable[..., None], *args: Any) -> None:
         """Call a function that gives a stream work by calls of this driver alone."""
 
     def copy(self, target: int, source: int, nbytes: int, stream: StreamHandle) -> None:
