@@ -93,8 +93,10 @@ def _unary(name: str, ufunc: np.ufunc, text: str) -> Unary:
     def function(
         x: Any, /, out: Any = None, *, dtype: Any = None, out_sharding: Any = None
     ) -> Array:
-        refuse_out(name, out)
-        return settle(ufuncs.call(ufunc, (x,), dtype, out_sharding=out_sharding), out_sharding)
+        if out is not None:
+            refuse_out(name, out)
+        result = ufuncs.call(ufunc, (x,), dtype, out_sharding=out_sharding)
+        return result if out_sharding is None else settle(result, out_sharding)
 
     return _with_methods(named(function, name, text + _DETAILS.format(operands="x")), ufunc)
 
@@ -103,9 +105,10 @@ def _binary(name: str, ufunc: np.ufunc, text: str) -> Binary:
     def function(
         x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, out_sharding: Any = None
     ) -> Array:
-        refuse_out(name, out)
+        if out is not None:
+            refuse_out(name, out)
         result = ufuncs.call(ufunc, (x1, x2), dtype, out_sharding=out_sharding)
-        return settle(result, out_sharding)
+        return result if out_sharding is None else settle(result, out_sharding)
 
     return _with_methods(named(function, name, text + _DETAILS.format(operands="x1, x2")), ufunc)
 

@@ -31,7 +31,8 @@ def call(
     if dtype is not None:
         types = _types(ufunc, arrays, as_dtype(dtype), casting)
         arrays = [_converted(x, t) for x, t in zip(arrays, types, strict=True)]
-    return bind(ufunc_row(ufunc), arrays, (), wanted(out_sharding, *arrays))
+    to = None if out_sharding is None else wanted(out_sharding, *arrays)
+    return bind(ufunc_row(ufunc), arrays, (), to)
 
 
 def _types(

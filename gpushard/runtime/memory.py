@@ -78,7 +78,6 @@ class Memory:
       capacity: bytes that the pool holds for it; 0 when it is not pooled.
       charges: the accounts that pay, with the bytes.
       pool: where it goes back to.
-      written, used: its clock.
     """
 
     __slots__ = (
@@ -102,8 +101,6 @@ class Memory:
         capacity: int,
         charges: tuple[tuple[Account, int], ...],
         pool: Keeper,
-        written: Tick | None = None,
-        used: Clock | None = None,
     ) -> None:
         self.raw = raw
         self.nbytes = nbytes
@@ -111,9 +108,9 @@ class Memory:
         self.charges = charges
         self.pool = pool
         # The item that writes the current content; None when it is known to be there.
-        self.written = written
+        self.written: Tick | None = None
         # The last item of each stream that reads it, or that used it before it was freed.
-        self.used: Clock = {} if used is None else used
+        self.used: Clock = {}
         self.error: BaseException | None = None  # why the content will never be there
         # When it was freed, as a number that grows with every release to its pool; 0 for never.
         self.released = 0

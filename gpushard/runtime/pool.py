@@ -8,13 +8,14 @@ from __future__ import annotations
 import functools
 import heapq
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from gpushard.runtime.memory import Account, Memory
 from gpushard.runtime.stream import Stream, Tick
 
 _CLASSES_PER_DOUBLING = 8
+_NO_CLOCK: Mapping[Stream, int] = {}
 
 _MOST_LOOKS = 16  # so many blocks that are waited for are looked at before a pool grows
 _MOST_EMPTY = 64  # so many sizes are remembered though there are no free blocks of some
@@ -77,17 +78,22 @@ class Pool:
         self._listens = store.listens
         self._domain = domain
         self._limit = limit
-        self._used: dict[int, Memory] = {}  # pooled memory that is claimed, by id
+        self._blocks: dict[int, tuple[Any, int]] = {}  # all that it has, by id; their capacities
         self._shelves: dict[int, _Shelf] = {}  # by capacity
         self._idle: dict[int, Memory] = {}  # what is free and used by nothing, by its release
         self._waiting: dict[int, Memory] = {}  # what is free and not known to be idle
-        self._waited_for = 0  # bytes of those
+        self._idle_bytes = 0  # bytes of what is idle
         self._releases = 0
         # How often a free block was asked whether its users are done: what searches cost.
         self.looks = 0
         self.total = 0  # bytes of all blocks
-        self.free = 0  # bytes of the free ones
-        self.peak = 0  # the most bytes that were in use at once
+        self.in_use = 0  # bytes of those that are not free
+        self.peak = 0  # the most that these ever were
+
+    @property
+    def free(self) -> int:
+        """Bytes of the free blocks."""
+        return self.total - self.in_use
 
     def take(self, nbytes: int, account: Account | None, stream: Stream | None) -> Memory:
         """Return memory for `stream`, or else the host, to write; an account may pay for it.
@@ -113,14 +119,12 @@ class Pool:
         block = self._covered(capacity, stream) or self._grow(capacity) or self._oldest(capacity)
         if block is None:
             raise NoRoomError(nbytes, charges[0][0] if charges else None, self)
-        raw, written, used = block.raw, block.written, block.used
-        memory = Memory(raw, nbytes, block.capacity, charges, self, written, used)
-        if memory.capacity:
-            self._used[id(memory)] = memory
+        memory = Memory(block.raw, nbytes, capacity, charges, self)
+        memory.written, memory.used = block.written, block.used
         if block.released:
             self._unlist(block)
-            self._store.taken(raw)
-        in_use = self.total - self.free
+            self._store.taken(block.raw)
+        self.in_use = in_use = self.in_use + capacity
         if in_use > self.peak:
             self.peak = in_use
         self.charge(memory)
@@ -154,8 +158,8 @@ class Pool:
             if self._listens:
                 self._store.released(memory.raw, memory.clock())
             self._list(memory)
-            del self._used[id(memory)]
-            if self.free > self.peak:
+            self.in_use = in_use = self.in_use - memory.capacity
+            if self.total - in_use > self.peak:
                 self._trim_idle(self.free - self.peak)
 
     def trim(self) -> int:
@@ -173,20 +177,29 @@ class Pool:
         """The ticks that free blocks wait for."""
         return [tick for block in self._waiting.values() for tick in block.clock()]
 
-    def repair(self, claimed: Iterable[Memory]) -> None:
-        """Make all sums right again after a call that was cut short, by what is claimed now."""
-        claims = {id(memory) for memory in claimed}
-        used, listed = self._used, {**self._idle, **self._waiting}
-        self._used = {key: memory for key, memory in used.items() if key in claims}
-        taken = {id(memory.raw) for memory in self._used.values()}
-        self._shelves, self.free = {}, 0
-        self._idle, self._waiting, self._waited_for = {}, {}, 0
+    def repair(self, claimed: Iterable[Memory], clock: Mapping[Stream, int] = _NO_CLOCK) -> None:
+        """Make all sums right again after a call that was cut short, by what is claimed now.
+
+        A block that the call took or gave back may be in no list. It is free then, and whoever
+        takes it waits for everything: for `clock`.
+        """
+        listed = {**self._idle, **self._waiting}
+        taken = {id(memory.raw) for memory in claimed}
         in_order = [listed[number] for number in sorted(listed)]
-        blocks = {id(block.raw): block for block in (*in_order, *used.values())}
-        for raw, block in blocks.items():
-            if raw not in taken:
+        free = {id(block.raw): block for block in in_order if id(block.raw) in self._blocks}
+        self._shelves, self._idle, self._waiting, self._idle_bytes = {}, {}, {}, 0
+        self.total = self.in_use = 0
+        for key in (*free, *self._blocks.keys() - free.keys()):
+            raw, capacity = self._blocks[key]
+            self.total += capacity
+            if key in taken:
+                self.in_use += capacity
+            elif key in free:
+                self._list(free[key])
+            else:
+                block = Memory(raw, capacity, capacity, (), self)
+                block.used = dict(clock)
                 self._list(block)
-        self.total = self.free + sum(memory.capacity for memory in self._used.values())
 
     def charge(self, memory: Memory) -> None:
         """Let the accounts of a memory pay for it."""
@@ -230,16 +243,16 @@ class Pool:
             number, shelf = block.released, self._shelves[block.capacity]
             self._idle[number] = shelf.idle[number] = block
             del shelf.waiting[block.home][number], self._waiting[number]
-            self._waited_for -= block.capacity
+            self._idle_bytes += block.capacity
 
     def _grow(self, capacity: int) -> Memory | None:
         if self._limit is not None and self.total + capacity > self._limit:
             self._trim(self.total + capacity - self._limit, self._by_release())
             if self.total + capacity > self._limit:
                 return None
-        in_use = self.total - self.free
-        kept = in_use + capacity + self.free - self._waited_for
-        most = max(self.peak, in_use + capacity)
+        in_use = self.in_use + capacity
+        kept = in_use + self._idle_bytes
+        most = max(self.peak, in_use)
         if kept > most:  # other sizes were needed before
             self._trim_idle(kept - most)
         try:
@@ -248,6 +261,8 @@ class Pool:
             if not self.trim():
                 return None
             return self._grow(capacity)
+        if capacity:
+            self._blocks[id(raw)] = raw, capacity
         self.total += capacity
         return Memory(raw, capacity, capacity, (), self)
 
@@ -281,6 +296,7 @@ class Pool:
                 dropped += block.capacity
         for block in chosen:
             self._unlist(block)
+            del self._blocks[id(block.raw)]
             self.total -= block.capacity
             self._store.free(block.raw)
         return dropped
@@ -295,14 +311,13 @@ class Pool:
         written = block.written
         if written is None and not block.used:
             self._idle[number] = shelf.idle[number] = block
+            self._idle_bytes += capacity
         else:
             home = block.home = None if written is None else written[0]
             waiting = shelf.waiting.get(home)
             if waiting is None:
                 waiting = shelf.waiting[home] = {}
             self._waiting[number] = waiting[number] = block
-            self._waited_for += capacity
-        self.free += capacity
 
     def _unlist(self, block: Memory) -> None:
         """Count a block as no longer free."""
@@ -310,12 +325,11 @@ class Pool:
         shelf = self._shelves[capacity]
         if self._waiting.pop(number, None) is None:
             del self._idle[number], shelf.idle[number]
+            self._idle_bytes -= capacity
         else:
             del shelf.waiting[block.home][number]
-            self._waited_for -= capacity
         if len(self._shelves) > _MOST_EMPTY and next(shelf.numbers(), None) is None:
             del self._shelves[capacity]
-        self.free -= capacity
 
 
 def _first(blocks: dict[int, Memory]) -> Memory | None:

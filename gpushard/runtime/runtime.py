@@ -399,9 +399,9 @@ class Runtime:
         for stream in self.streams:
             if not stream.finished(stream.issued):
                 self.backend.enqueue(Item("interrupted", _nothing, stream, stream.issued))
-        claimed = self._claims.repair()
+        claimed, everything = self._claims.repair(), {s: s.issued for s in self.streams}
         for pool in self.pools():
-            pool.repair(memory for memory in claimed if memory.pool is pool)
+            pool.repair([memory for memory in claimed if memory.pool is pool], everything)
         for device in self.devices:
             device.account.in_use = device.host_account.in_use = 0
         for memory in claimed:
@@ -540,11 +540,10 @@ class Runtime:
         if not part:
             for memory in writes:
                 written = memory.written
-                if written is not None and written[0] is not stream:
-                    _wait(waits, stream, *written)
-                for other, last in memory.used.items() if memory.used else ():
-                    if other is not stream:
-                        _wait(waits, stream, other, last)
+                if memory.used or (written is not None and written[0] is not stream):
+                    for other, tick in memory.clock():
+                        if other is not stream:
+                            _wait(waits, stream, other, tick)
         tick, ordered = stream.issued + 1, tuple(waits.items()) if waits else ()
         read, over = tuple(reads), tuple(writes)
         item = Item(name, run, stream, tick, ordered, read, over, part, until, effect, scoped)

@@ -132,7 +132,7 @@ def test_free_blocks_are_taken_as_the_rules_say(program, limit):
         assert free == listed  # in order of release
         assert pool.free == sum(block.capacity for block in free)
         assert pool.total == pool.free + sum(claim.memory.capacity for claim in held)
-        assert pool._waited_for == sum(block.capacity for block in pool._waiting.values())
+        assert pool._idle_bytes == sum(block.capacity for block in pool._idle.values())
 
     for action, number, which in program:
         stream = [None, *streams][which]
@@ -185,7 +185,7 @@ def test_free_blocks_are_taken_as_the_rules_say(program, limit):
             assert before - pool.trim() == pool.total
             assert not any(idle(pool._block(number)) for number in pool._by_release())
         elif action == "repair":
-            pool.total, pool.free, pool._waited_for, pool._shelves = -1, -1, -1, {}
+            pool.total, pool.in_use, pool._idle_bytes, pool._shelves = -1, -1, -1, {}
             pool.repair(claims.memories())
         check_given_back()
         waited = {tick for block in free for tick in block.clock()}

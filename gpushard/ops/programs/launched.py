@@ -7,17 +7,21 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.ops.programs.calls import LocalCalls, Outputs, Work
 from gpushard.runtime.backend import Calls
-from gpushard.runtime.memory import Account, Memory
+from gpushard.runtime.memory import Account, Claim, Memory
 from gpushard.runtime.pool import Pool
 from gpushard.runtime.stream import Stream
 from gpushard.typing import Dtype, LocalArray, Shape
+
+
+Made: TypeAlias = tuple[list[LocalArray], list[Claim]]
+"""What calls made for one result: an array for each, and what keeps its memory."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,39 +69,58 @@ class Launched(LocalCalls):
         """Whether the kernel takes numbers of such types."""
         return [number.dtype for _, number in scalars] == self._numbers
 
+    def run(
+        self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]] = ()
+    ) -> list[ShardedBuffer]:
+        """Make the calls."""
+        made = self._make(operands, scalars) if self._direct else None
+        if made is None:
+            return super().run(operands, scalars)
+        ((values, claims),) = made
+        return [ShardedBuffer(self.tilings[0], self.dtypes[0], values, claims, False, 0)]
+
     def run_parts(
         self, operands: Sequence[ShardedBuffer | Outputs], scalars: Sequence[tuple[int, Any]] = ()
     ) -> list[Outputs]:
-        """Make the calls."""
+        """Make the calls, and return for each result what every call made."""
+        made = self._make(operands, scalars)
+        if made is None:
+            return super().run_parts(cast("Sequence[ShardedBuffer]", operands), scalars)
+        return [Outputs(values, claims, False) for values, claims in made]
+
+    def _make(
+        self, operands: Sequence[ShardedBuffer | Outputs], scalars: Sequence[tuple[int, Any]]
+    ) -> list[Made] | None:
+        """Make the calls; None if the kernel takes no numbers of such types.
+
+        An integer beyond its type is compared with as an infinite number.
+        """
         numbers: Sequence[Any] = ()
         if scalars:
             numbers = [number for _, number in scalars]
             if [number.dtype for number in numbers] != self._numbers:
-                # An integer beyond its type is compared with as an infinite number.
-                return super().run_parts(cast("Sequence[ShardedBuffer]", operands), scalars)
+                return None
         return self.runtime.commit(self._launch_all, self._streams, (operands, numbers))
 
     def _launch_all(
         self, operands: Sequence[ShardedBuffer | Outputs], numbers: Sequence[Any]
-    ) -> list[Outputs]:
+    ) -> list[Made]:
         """Allocate every result and give the launches to the devices."""
         made = None if self._single is None else self._launch(self._single, operands, numbers)
         if made is not None:
             return made
         nothing: Any = None
         count = len(self.calls)
-        parts = [Outputs([nothing] * count, [nothing] * count, False) for _ in self.dtypes]
+        parts: list[Made] = [([nothing] * count, [nothing] * count) for _ in self.dtypes]
         for group in self.groups:
             whole = self._launch(group, operands, numbers)
             launches = [(group, whole)]
             if whole is None:
                 launches = [(own, self._launch(own, operands, numbers)) for own in group.alone]
             for part, outputs in launches:
-                for result, own in zip(parts, outputs or (), strict=True):
-                    for number, value, claim in zip(
-                        part.calls, own.values, own.claims, strict=True
-                    ):
-                        result.values[number], result.claims[number] = value, claim
+                for (values, claims), made_here in zip(parts, outputs or (), strict=True):
+                    for number, value, claim in zip(part.calls, *made_here, strict=True):
+                        values[number], claims[number] = value, claim
         return parts
 
     def _launch(
@@ -105,7 +128,7 @@ class Launched(LocalCalls):
         group: Group,
         operands: Sequence[ShardedBuffer | Outputs],
         numbers: Sequence[Any],
-    ) -> list[Outputs] | None:
+    ) -> list[Made] | None:
         """Allocate the results of a group and launch; return what each is made of.
 
         Returns None, and has done nothing, if some devices would wait for operands of others.
@@ -114,7 +137,8 @@ class Launched(LocalCalls):
         reads: dict[Memory, None] = {}  # distinct ones
         for n, own in group.takes:
             operand = operands[n]
-            values, claims = operand.values, operand.claims
+            values = operand.values
+            claims = operand.claims
             for at in own:
                 blocks.append(values[at])
                 reads[claims[at].memory] = None
@@ -135,9 +159,9 @@ class Launched(LocalCalls):
         runtime.submit(stream, self.name, work, reads, memories, scoped=False)
         n = len(group.calls)
         if len(values) == n:
-            return [Outputs(values, claims, False)]
+            return [(values, claims)]
         starts = range(0, len(values), n)
-        return [Outputs(values[at : at + n], claims[at : at + n], False) for at in starts]
+        return [(values[at : at + n], claims[at : at + n]) for at in starts]
 
 
 def waits_alike(lead: Stream, reads: dict[Memory, None]) -> bool:

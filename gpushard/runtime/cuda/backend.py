@@ -446,7 +446,8 @@ class CudaBackend:
         except Exception as error:
             item.fail(self._health.note(error), handled)
         queue.launched = item.tick
-        queue.returned.clear()
+        if queue.returned:
+            queue.returned.clear()
 
     def _execute(self, queue: Queue, item: Item) -> None:
         if type(item.run) is Direct:

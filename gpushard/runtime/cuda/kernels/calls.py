@@ -35,10 +35,10 @@ class _Results:
 
     def views(self, raws: Sequence[Block]) -> list[LocalArray]:
         """Return the results of all calls, those of the first result first."""
-        if self._offsets is None:
-            view = self._store.view
-            return [view(raw, *kind) for raw, kind in zip(raws, self._kinds, strict=True)]
-        return list(self._store.views(raws[0], self._offsets, self._kinds))
+        if self._offsets is not None:
+            return self._store.views(raws[0], self._offsets, self._kinds).copy()
+        view = self._store.view
+        return [view(raw, *kind) for raw, kind in zip(raws, self._kinds, strict=True)]
 
 
 class Direct(functools.partial[None]):

@@ -40,7 +40,7 @@ class GpuStore:
         """Return the start of a block as a dense array."""
         return self.views(raw, (0,), ((shape, dtype),))[0]
 
-    def views(self, raw: Block, starts: Sequence[int], kinds: Kinds) -> LocalArrays:
+    def views(self, raw: Block, starts: Sequence[int], kinds: Kinds) -> list[LocalArray]:
         """Return parts of a block as dense arrays.
 
         They are kept with the block, as who has it next often wants the same. They do not keep it:
@@ -48,7 +48,7 @@ class GpuStore:
         """
         kept = raw.kept
         if kept is not None and kept[0] == kinds and kept[1] == starts:
-            arrays: LocalArrays = kept[2]
+            arrays: list[LocalArray] = kept[2]
             return arrays
         make, gpu, address, end = self._driver.array, self._gpu, raw.address, raw.nbytes
         arrays = [
