@@ -26,6 +26,9 @@ from gpushard.typing import Shape
 T = TypeVar("T")
 
 
+_SEVERAL, _INTEGERS = (tuple, list), (int, np.integer)  # here as each use would make a union anew
+
+
 def as_shape(shape: Any, argument: str = "shape") -> Shape:
     """Return a shape as a tuple of non-negative integers.
 
@@ -33,7 +36,7 @@ def as_shape(shape: Any, argument: str = "shape") -> Shape:
     ((2, 3), (4,))
     """
     try:
-        several = isinstance(shape, tuple | list) or np.ndim(shape) > 0
+        several = isinstance(shape, _SEVERAL) or np.ndim(shape) > 0
         result = tuple([int(n.__index__()) for n in (shape if several else (shape,))])
     except TracedValueError:
         raise
@@ -209,20 +212,23 @@ def check_order(order: Any) -> None:
 
 def new_shape_of(shape: Shape, new_shape: Any) -> Shape:
     """Return a new shape without -1."""
-    sizes = new_shape if isinstance(new_shape, tuple | list) else (new_shape,)
-    unknown = [dim for dim, n in enumerate(sizes) if isinstance(n, int | np.integer) and n == -1]
-    known = as_shape([1 if dim in unknown else n for dim, n in enumerate(sizes)], "shape")
+    sizes = new_shape if isinstance(new_shape, _SEVERAL) else (new_shape,)
+    unknown = [dim for dim, n in enumerate(sizes) if isinstance(n, _INTEGERS) and n == -1]
+    if unknown:
+        sizes = [1 if dim in unknown else n for dim, n in enumerate(sizes)]
+    known = as_shape(sizes, "shape")
     elements, wanted = math.prod(shape), math.prod(known)
     if len(unknown) == 1 and wanted and elements % wanted == 0:
         dim = unknown[0]
         return (*known[:dim], elements // wanted, *known[dim + 1 :])
     if unknown or elements != wanted:
+        asked = tuple([-1 if dim in unknown else n for dim, n in enumerate(sizes)])
         raise ArgumentError(
-            f"reshape: shape {shape} of {elements} elements does not fit {tuple(sizes)}; sizes "
+            f"reshape: shape {shape} of {elements} elements does not fit {asked}; sizes "
             "must multiply to the same number, and one of them may be -1",
             argument="shape",
             shape=shape,
-            new_shape=tuple(sizes),
+            new_shape=asked,
         )
     return known
 

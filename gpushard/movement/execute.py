@@ -43,6 +43,10 @@ class Targets:
     inline: bool  # whether the caller runs the steps; otherwise they were given to streams
 
 
+_NO_TARGETS = Targets([], [], True)
+"""What a plan writes that only looks at its sources."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shared:
     """One memory for all blocks of a plan."""
@@ -197,7 +201,7 @@ def run(
         if not launch.within:
             return _through_host(plan, sources[0])
     if not plan.allocations:
-        return _assembled(plan, launch, sources, Targets([], [], True))
+        return _assembled(plan, launch, sources, _NO_TARGETS)
     runtime, settled = sources[0].runtime, launch.claim is not None
     for source in sources:
         settled = settled and (source.settled or source.is_settled())
@@ -224,8 +228,11 @@ def _submit(
     inline = launch.by_host or (launch.few and all([of.is_settled() for of in sources]))
     targets = _allocated(runtime, plan, launch, sources[0].dtype, inline)
     if not targets.inline:
-        operands = [value for source in sources for value in source.values] + targets.values
-        claims = [claim for source in sources for claim in source.claims] + targets.claims
+        operands: list[LocalArray] = []
+        claims: list[Claim] = []
+        for blocks in (*sources, targets):
+            operands += blocks.values
+            claims += blocks.claims
         memories = [claim.memory for claim in claims]  # the items must hold no claim
         _submit_steps(runtime, plan, plan.steps, launch, operands, memories, name, fill)
     return targets
@@ -243,14 +250,13 @@ def _allocated(
         return Targets(list(views), [claim] * len(kinds), False)
     places, blocks = launch.places, plan.allocations
     streams, view = launch.streams, runtime.backend.view
-    claims = [
-        runtime.claim(places[home], nbytes, None if inline else streams[places[home].memory_domain])
-        for home, _, nbytes in blocks
-    ]
-    values = [
-        view(claim.memory.raw, shape, dtype)
-        for claim, (_, shape, _) in zip(claims, blocks, strict=True)
-    ]
+    claims: list[Claim] = []
+    values: list[LocalArray] = []
+    for home, shape, nbytes in blocks:
+        place = places[home]
+        claim = runtime.claim(place, nbytes, None if inline else streams[place.memory_domain])
+        claims.append(claim)
+        values.append(view(claim.memory.raw, shape, dtype))
     if inline and not launch.by_host:
         inline = not any(claim.memory.busy() for claim in claims)
     return Targets(values, claims, inline)
@@ -278,10 +284,10 @@ def _submit_steps(
         if messages is not None and messages.must_go_first(step):
             ticks |= messages.submit()
         stream = launch.streams[step.domain]
-        until = {memories[of]: ticks[written] for of, written in step.after}
-        writes = list(dict.fromkeys([memories[to] for to in step.writes]))
-        forget = () if step.part else replaced.intersection(writes)
-        reads = tuple(dict.fromkeys([memories[of] for of in step.reads]))
+        until = {memories[of]: ticks[written] for of, written in step.after} if step.after else {}
+        writes = _distinct(memories, step.writes)
+        forget = replaced.intersection(writes) if replaced and not step.part else ()
+        reads = _distinct(memories, step.reads)
         sent = set() if messages is None else messages.domains(step)
         far = sent or (plan.out_of_reach(step) if slots else set())
         now = dataclasses.replace(step, phases=()) if far else step
@@ -305,6 +311,13 @@ def _submit_steps(
         ticks[number] = tick
     if messages is not None:
         messages.submit()
+
+
+def _distinct(memories: Sequence[Memory], numbers: Sequence[int]) -> tuple[Memory, ...]:
+    """Return the memories with some numbers, each once."""
+    if len(numbers) == 1:
+        return (memories[numbers[0]],)
+    return tuple(dict.fromkeys([memories[number] for number in numbers]))
 
 
 def _messages(
@@ -353,8 +366,11 @@ def run_step(
 def _assembled(
     plan: Plan, launch: Launch, sources: Sequence[ShardedBuffer], targets: Targets
 ) -> ShardedBuffer:
-    dtype, settled = sources[0].dtype, targets.inline and all([of.settled for of in sources])
-    operands, held = sources[0].values, sources[0].claims
+    first = sources[0]
+    dtype, operands, held = first.dtype, first.values, first.claims
+    settled = targets.inline and first.settled
+    if settled and len(sources) > 1:
+        settled = all([of.settled for of in sources])
     if plan.writes_all:
         operands, held = targets.values, targets.claims
     elif len(sources) > 1:

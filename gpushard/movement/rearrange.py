@@ -51,7 +51,9 @@ def plan_for(
         numbers: dict[int, int] = {}
         which = tuple([numbers.setdefault(id(source), len(numbers)) for source in sources])
         sources = list({id(source): source for source in sources}.values())
-    tilings = tuple([source.tiling for source in sources])
+        tilings = tuple([source.tiling for source in sources])
+    else:
+        tilings = (sources[0].tiling,)
     of = how, tilings, which, destination, sources[0].dtype.itemsize
     return kept_plan(sources[0].runtime, _plan, of, sources), sources
 

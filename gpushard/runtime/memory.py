@@ -171,6 +171,7 @@ class Claims:
         self._open: dict[int, _ClaimEnd] = {}
         # Ends of claims; those that began, each in a tuple, to be charged first.
         self.queue: deque[Any] = deque()
+        self._end = self.queue.append
         self._followed: list[weakref.ref[Claim]] = []
 
     def memories(self) -> list[Memory]:
@@ -181,7 +182,7 @@ class Claims:
         """Return the claim on a fresh memory."""
         claim = Claim()  # without a call of Python's, as each result has one
         claim.memory = memory
-        end = _ClaimEnd(claim, self.queue.append)
+        end = _ClaimEnd(claim, self._end)
         end.memory = memory
         self._open[id(end)] = end
         return claim
@@ -190,7 +191,7 @@ class Claims:
         """Return the claim on a fresh memory that `drain` is to charge; needs no lock."""
         claim, queue = Claim(), self.queue
         claim.memory = memory
-        end = _ClaimEnd(claim, queue.append)
+        end = _ClaimEnd(claim, self._end)
         end.memory = memory
         queue.append((end,))
         return claim
