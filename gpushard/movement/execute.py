@@ -230,7 +230,8 @@ def _submit(
     if not targets.inline:
         operands: list[LocalArray] = []
         claims: list[Claim] = []
-        for blocks in (*sources, targets):
+        both: list[ShardedBuffer | Targets] = [*sources, targets]
+        for blocks in both:
             operands += blocks.values
             claims += blocks.claims
         memories = [claim.memory for claim in claims]  # the items must hold no claim

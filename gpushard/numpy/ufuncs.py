@@ -11,7 +11,7 @@ from gpushard.array import Array
 from gpushard.dtypes import can_cast, check_casting, is_custom
 from gpushard.errors import ArgumentTypeError
 from gpushard.functions.checks import as_dtype, number_of
-from gpushard.functions.values import wanted
+from gpushard.functions.values import is_value, wanted
 from gpushard.numpy.arguments import operands
 from gpushard.ops.bind import bind
 from gpushard.ops.table.elementwise import ufunc_row
@@ -27,7 +27,11 @@ def call(
     out_sharding: Any = None,
 ) -> Any:
     """Do an elementwise operation."""
-    arrays = operands(ufunc.__name__, *xs)
+    arrays = xs
+    for x in xs:
+        if not is_value(x):
+            arrays = operands(ufunc.__name__, *xs)
+            break
     if dtype is not None:
         types = _types(ufunc, arrays, as_dtype(dtype), casting)
         arrays = [_converted(x, t) for x, t in zip(arrays, types, strict=True)]

@@ -396,7 +396,7 @@ class BackendConformance(Conformance):
             stream, ran = rt.new_stream("test", 0), list[int]()
             for n in range(20):
                 rt.commit(
-                    lambda n=n: rt.submit(stream, "work", lambda: ran.append(n), [], []),  # type: ignore[misc]
+                    lambda n=n: rt.submit(stream, "work", lambda: ran.append(n), [], []),
                     [stream],
                 )
                 assert len(ran) >= n - 1, "a queue grew beyond its limit"

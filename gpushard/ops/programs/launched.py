@@ -19,7 +19,6 @@ from gpushard.runtime.pool import Pool
 from gpushard.runtime.stream import Stream
 from gpushard.typing import Dtype, LocalArray, Shape
 
-
 Made: TypeAlias = tuple[list[LocalArray], list[Claim]]
 """What calls made for one result: an array for each, and what keeps its memory."""
 

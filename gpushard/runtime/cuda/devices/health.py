@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from gpushard.errors import DeviceLostError
 from gpushard.runtime.cuda.driver.driver import Driver
 
-
 _process = os.getpid()
 """This process. To ask the system takes longer than all else that a check does."""
 
