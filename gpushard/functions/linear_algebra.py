@@ -40,10 +40,14 @@ def matmul(
     Raises:
       ArgumentError: an operand has no dims, or lengths do not fit.
     """
-    refuse_out("matmul", out)
+    if out is not None:
+        refuse_out("matmul", out)
     xs = in_types((x1, x2), "matmul", precision, preferred_element_type, dtype)
-    product = bind(MATMUL, xs, (matmul_subscripts(*map(shape_of, xs)),), out_sharding)
-    return in_preferred(product, None if dtype is not None else preferred_element_type)
+    text = matmul_subscripts(shape_of(x1), shape_of(x2))
+    product = bind(MATMUL, xs, (text,), out_sharding)
+    if preferred_element_type is None or dtype is not None:
+        return product
+    return in_preferred(product, preferred_element_type)
 
 
 def dot(
