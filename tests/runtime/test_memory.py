@@ -219,6 +219,15 @@ def test_what_a_cut_short_call_took_and_never_claimed_comes_back():
     assert pool.take(2000, None, None).raw is lost.raw
 
 
+def test_whoever_takes_what_a_cut_short_call_had_waits_for_everything():
+    pool, stream = make_pool(), Stream(Queue(exact=True), "a")
+    lost, stream.issued = pool.take(2000, None, None), 3
+    pool.repair([], {stream: stream.issued})
+    taken = pool.take(2000, None, Stream(Queue(exact=True), "b"))
+    assert taken.raw is not lost.raw, "a block that may be in use was taken before new memory"
+    assert pool.pending() == [(stream, 3)]
+
+
 def test_memory_comes_back_when_the_last_claim_dies_and_not_before():
     pool, claims = make_pool(), Claims()
     claim = claims.make(pool.take(1000, None, None))
