@@ -36,7 +36,7 @@ class Eager:
         """Run an operation and return its result, or a tuple of several."""
         if out_sharding is not None:
             check_out(row, out_sharding)
-        given = args, params
+        given_args, given_params = args, params
         if row.turned is not None:
             args, params = _as_they_lie(row, args, params)
         key: list[Any] = [row, row.key(params) if row.exact else params, out_sharding]
@@ -75,8 +75,8 @@ class Eager:
         runtime = held.runtime
         program: Program | None = runtime.plans.get(cached)
         if program is None:
-            if args is not given[0]:  # errors are about operands as they were given
-                row.infer([_aval(row, arg) for arg in given[0]], given[1])
+            if args is not given_args:  # errors are about operands as they were given
+                row.infer([_aval(row, arg) for arg in given_args], given_params)
             operands = [_operand(row, arg) for arg in args]
             if _moved_meanwhile(operands, buffers):
                 return self.bind(row, args, params, out_sharding)
