@@ -63,9 +63,10 @@ class Turned:
       axes: of the transposition, from the end.
       make: makes the data.
       tiling: of the transposed array.
+      runtime: of the devices.
     """
 
-    __slots__ = ("_buffer", "axes", "make", "source", "tiling")
+    __slots__ = ("_buffer", "axes", "make", "runtime", "source", "tiling")
 
     def __init__(
         self,
@@ -73,17 +74,14 @@ class Turned:
         axes: tuple[int, ...],
         make: Callable[[ShardedBuffer], ShardedBuffer],
         tiling: Tiling,
+        runtime: Runtime,
     ) -> None:
         self.source = source
         self.axes = axes
         self.make = make
         self.tiling = tiling
+        self.runtime = runtime
         self._buffer: ShardedBuffer | None = None  # the data, which several arrays may ask for
-
-    @property
-    def runtime(self) -> Runtime:
-        """The runtime of the devices."""
-        return self.source._held().runtime
 
     def settle(self, x: Handle) -> None:
         """Make the data of an array, unless that has got others meanwhile."""

@@ -82,7 +82,7 @@ class Eager:
                 return self.bind(row, args, params, out_sharding)
             program = program_for(row, cached, operands, params, runtime, out_sharding)
         if row.later and out_sharding is None:
-            return _turned(args[0], buffers[0], params[0], program)
+            return _turned(args[0], buffers[0], params[0], program, runtime)
         try:
             made = program.run(buffers, numbers)
         except MemoryError as error:  # also of a library that a kernel calls
@@ -127,12 +127,14 @@ def _created(row: Row, numbers: Sequence[Any], params: Params, sharding: Shardin
 
 
 def _turned(
-    x: ConcreteArray, data: ShardedBuffer, axes: tuple[int, ...], program: Program
+    x: ConcreteArray, data: ShardedBuffer, axes: tuple[int, ...], program: Program, runtime: Runtime
 ) -> ConcreteArray:
     """Return an array transposed, which moves nothing as long as nobody needs that."""
     (result,) = program.results
-    source = x._handle(Data(data, data.runtime), x._sharding, registered=False)
-    turned = Turned(source, axes, lambda buffer: program.run([buffer], ())[0], result.tiling)
+    source = x._handle(Data(data, runtime), x._sharding, registered=False)
+    turned = Turned(
+        source, axes, lambda buffer: program.run([buffer], ())[0], result.tiling, runtime
+    )
     return x._handle(turned, result.sharding)
 
 

@@ -75,14 +75,15 @@ def permute_dims(a: Array, axes: Any = None, *, out_sharding: Any = None) -> Arr
     Raises:
       ArgumentError: they are not all dims, once each.
     """
+    ndim = a.ndim
     if axes is None:
-        order = tuple(range(-1, -a.ndim - 1, -1))
+        order = tuple(range(-1, -ndim - 1, -1))
     else:
         several = axes if isinstance(axes, tuple) or not np.ndim(axes) else tuple(axes)
-        order = from_end(several, a.ndim, "transpose", "axes")
-    if len(order) != a.ndim:
+        order = from_end(several, ndim, "transpose", "axes")
+    if len(order) != ndim:
         raise ArgumentError.refusing(
-            "axes", axes, f"must name each of the {a.ndim} dims", "transpose", ndim=a.ndim
+            "axes", axes, f"must name each of the {ndim} dims", "transpose", ndim=ndim
         )
     return view(a, movement.TRANSPOSE, (order,), out_sharding)
 

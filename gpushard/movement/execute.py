@@ -286,9 +286,9 @@ def _submit_steps(
             ticks |= messages.submit()
         stream = launch.streams[step.domain]
         until = {memories[of]: ticks[written] for of, written in step.after} if step.after else {}
-        writes = _distinct(memories, step.writes)
+        writes = _memories_of(step.writes, memories)
         forget = replaced.intersection(writes) if replaced and not step.part else ()
-        reads = _distinct(memories, step.reads)
+        reads = _memories_of(step.reads, memories)
         sent = set() if messages is None else messages.domains(step)
         far = sent or (plan.out_of_reach(step) if slots else set())
         now = dataclasses.replace(step, phases=()) if far else step
@@ -314,7 +314,7 @@ def _submit_steps(
         messages.submit()
 
 
-def _distinct(memories: Sequence[Memory], numbers: Sequence[int]) -> tuple[Memory, ...]:
+def _memories_of(numbers: Sequence[int], memories: Sequence[Memory]) -> tuple[Memory, ...]:
     """Return the memories with some numbers, each once."""
     if len(numbers) == 1:
         return (memories[numbers[0]],)
@@ -383,12 +383,14 @@ def _assembled(
         return ShardedBuffer(plan.destination, dtype, values, claims, settled)
     values, claims = [], []
     nothing: Claim | None = None
-    shards = zip(launch.places, plan.destination.shard_shapes, plan.slots, strict=True)
-    for place, shape, (kind, of, index) in shards:
+    shapes = plan.destination.shard_shapes
+    for position, (kind, of, index) in enumerate(plan.slots):
+        shape = shapes[position]
         if kind == COPY:
             values.append(targets.values[of])
             claims.append(targets.claims[of])
         elif kind == EMPTY:
+            place = launch.places[position]
             values.append(place.device.runtime.backend.empty(place.memory_domain, shape, dtype))
             nothing = nothing or claim_nothing(place)
             claims.append(nothing)

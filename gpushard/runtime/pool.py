@@ -307,6 +307,10 @@ class Pool:
         number = block.released = self._releases = self._releases + 1
         shelf = self._shelves.get(capacity)
         if shelf is None:
+            if len(self._shelves) > _MOST_EMPTY:
+                for size, other in list(self._shelves.items()):
+                    if next(other.numbers(), None) is None:
+                        del self._shelves[size]
             shelf = self._shelves[capacity] = _Shelf()
         written = block.written
         if written is None and not block.used:
@@ -328,8 +332,6 @@ class Pool:
             self._idle_bytes -= capacity
         else:
             del shelf.waiting[block.home][number]
-        if len(self._shelves) > _MOST_EMPTY and next(shelf.numbers(), None) is None:
-            del self._shelves[capacity]
 
 
 def _first(blocks: dict[int, Memory]) -> Memory | None:
