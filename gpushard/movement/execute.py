@@ -251,13 +251,14 @@ def _allocated(
         return Targets(list(views), [claim] * len(kinds), False)
     places, blocks = launch.places, plan.allocations
     streams, view = launch.streams, runtime.backend.view
-    claims: list[Claim] = []
-    values: list[LocalArray] = []
-    for home, shape, nbytes in blocks:
-        place = places[home]
-        claim = runtime.claim(place, nbytes, None if inline else streams[place.memory_domain])
-        claims.append(claim)
-        values.append(view(claim.memory.raw, shape, dtype))
+    claims = [  # no variable has them if one of them fails, as its error has this frame
+        runtime.claim(places[home], nbytes, None if inline else streams[places[home].memory_domain])
+        for home, _, nbytes in blocks
+    ]
+    values = [
+        view(claim.memory.raw, shape, dtype)
+        for claim, (_, shape, _) in zip(claims, blocks, strict=True)
+    ]
     if inline and not launch.by_host:
         inline = not any(claim.memory.busy() for claim in claims)
     return Targets(values, claims, inline)
