@@ -207,12 +207,17 @@ Place: TypeAlias = Device | MemorySpace
 """Where a shard lies."""
 
 
+_runtimes: weakref.WeakSet[Runtime] = weakref.WeakSet()
+
+
 class Runtime:
     """A backend with its devices, streams, memory and settings."""
 
     process_index = 0  # the number of this process
 
     def __init__(self, settings: Settings, backend: Backend) -> None:
+        self._threshold: int | None = None  # of collections, while a step may have changed it
+        _runtimes.add(self)
         self.settings = settings
         self.backend = backend
         # The submission lock: its order is the order between threads. A signal handler or a
@@ -222,7 +227,6 @@ class Runtime:
         self.plans: BoundedCache[Any] = BoundedCache(settings.plan_cache_bytes)
         self._claims = Claims()
         self._changing = False  # whether somebody is between two states that others may see
-        self._threshold: int | None = None  # of collections, while a step may have changed it
         self._cut_short = False  # whether whoever held the lock last did not come to the end
         self._reclaiming = backend.new_lock()
         self.streams: list[Stream] = []  # every stream that was made
@@ -363,7 +367,7 @@ class Runtime:
             with self.lock:
                 if self._changing:
                     raise _reentrant()
-                self._threshold = threshold = gc.get_threshold()[0]
+                self._threshold = threshold = gc.get_threshold()[0] or _threshold_beside()
                 try:
                     gc.set_threshold(0)
                     self._changing = True
@@ -612,6 +616,15 @@ class Runtime:
         self._changing = self._changing and not torn
         if torn and self._threshold is not None:
             gc.set_threshold(self._threshold)
+
+
+def _threshold_beside() -> int:
+    """Return the threshold of collections that a step of another runtime has set to 0, if any.
+
+    That step sets it back before it forgets it, so that who comes too late for one sees the other.
+    """
+    kept = [runtime._threshold for runtime in list(_runtimes)]
+    return next(filter(None, kept), None) or gc.get_threshold()[0]
 
 
 def _reentrant() -> ReentrantCallError:

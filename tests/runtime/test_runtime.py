@@ -244,3 +244,23 @@ def test_no_collection_starts_in_a_step_and_who_switches_collections_off_finds_t
             gc.enable()
         assert seen == [(0, True, 20 * threshold[0])] and off
         assert gc.get_threshold() == threshold
+
+
+def test_steps_of_two_runtimes_at_once_leave_collections_as_they_were():
+    before, inside, go_on = gc.get_threshold(), threading.Event(), threading.Event()
+    with runtime() as one, runtime() as other:
+
+        def step():
+            inside.set()
+            assert go_on.wait(20)
+
+        thread = threading.Thread(target=other.run_locked, args=(step,))
+
+        def first():
+            thread.start()
+            assert inside.wait(20)
+
+        one.run_locked(first)
+        go_on.set()
+        thread.join()
+    assert gc.get_threshold() == before
