@@ -6226,6 +6226,12 @@ LAX: dict[str, Case] = {
         lambda w: gs.lax.reduce((w.x,), (0.0,), gs.lax.add, (0,)), ArgumentTypeError, TypeError,
         "add got a tuple",
     ),
+    "features that do not come in groups": refused(
+        lambda w: gs.lax.conv_general_dilated(
+            w.x.reshape(2, 4, 6), w.x[:3, :4].reshape(3, 2, 2), (1,), "VALID",
+            feature_group_count=2,
+        ), ArgumentError, ValueError, "do not fit feature_group_count=2",
+    ),
     "dims of a convolution of which one text is short": refused(
         lambda w: gs.lax.conv_dimension_numbers((1,) * 4, (1,) * 4, ("NHWC", "HWI", "NHWC")),
         ArgumentError, ValueError, "dimension_numbers=('NHWC', 'HWI', 'NHWC')", "4 letters",

@@ -129,6 +129,7 @@ def test_what_cannot_change_is_refused_with_another_way(name: str) -> None:
         ("jax_transfer_guard", "nope"),
         ("jax_platforms", "tpu"),
         ("jax_cuda_visible_devices", "first"),
+        ("jax_cuda_visible_devices", "0,second"),
         ("jax_enable_checks", "on"),
     ],
 )

@@ -362,3 +362,16 @@ def test_negative_positions_are_out_of_bounds_of_their_own_dim(first: np.ndarray
     np.testing.assert_array_equal(found, expected)
     clipped = data[np.maximum(rows, 0), np.maximum(second, 0)]
     np.testing.assert_array_equal(x.at[first, second].get(wrap_negative_indices=False), clipped)
+
+
+@pytest.mark.parametrize("positions", [[3, -3], [2, -4], [-3, 3], [0, 3], [-4]])
+def test_the_position_furthest_out_of_bounds_is_named(positions: list[int]) -> None:
+    x = gs.device_put(np.arange(3.0))
+    (outside,) = [at for at in positions if not -3 <= at < 3]
+    for use in (
+        lambda: x[np.array(positions)],
+        lambda: x.at[np.array(positions)].set(1),
+        lambda: x.at[np.array(positions)].apply(lambda part: part * 2),
+    ):
+        with pytest.raises(gs.errors.ArrayIndexError, match=rf"(^|\D){outside}\D"):
+            use()

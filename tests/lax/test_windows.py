@@ -105,7 +105,7 @@ def test_padtype_to_pads() -> None:
 LETTERS = [None, ("NCHW", "OIHW", "NCHW"), ("NHWC", "HWIO", "NHWC"), ("HNCW", "WOHI", "CWNH"),
            ("NCHW", "OIHW", "NHWC"), ("NCHW", "IOHW", "NCHW"), ("CNHW", "OIWH", "NCWH"),
            ("NCH", "OIHW", "NCHW"), ("NCHW", "OIHW"), ("NCHH", "OIHW", "NCHW"),
-           ("NCHW", "OIHD", "NCHW"), ("NXHW", "OIHW", "NCHW"),
+           ("NCHH", "OIHH", "NCHH"), ("NCHW", "OIHD", "NCHW"), ("NXHW", "OIHW", "NCHW"),
            ("NCHW", "OIHW", "NCHWD")]  # fmt: skip
 
 

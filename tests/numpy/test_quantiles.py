@@ -171,6 +171,15 @@ def test_weights(name: str) -> None:
     check(line if name == "quantile" else np.tile(line, (6, 1)), 1)  # NumPy wants all of them
 
 
+def test_nothing_weighs_what_is_no_number() -> None:
+    data, weights = np.array([3.0, np.nan, 1.0, 2.0]), np.array([1.0, 50.0, 2.0, 1.0])
+    there = ~np.isnan(data)
+    for q in (0.2, 0.5, 0.7, 0.9):
+        wanted = np.quantile(data[there], q, weights=weights[there], method="inverted_cdf")
+        found = gnp.nanquantile(put(data), q, weights=weights, method="inverted_cdf")
+        same(found, wanted)
+
+
 def test_shares_on_devices() -> None:
     data, x = placed("uneven")
     q = np.array([0.1, 0.4, 0.9])
