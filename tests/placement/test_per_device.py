@@ -161,3 +161,13 @@ def test_the_aval_of_an_element() -> None:
             shard_aval(3, axis, aval)
     with pytest.raises(ArgumentTypeError, match="nothing else"):
         shard_aval(3, 0, np.ones(3))  # type: ignore[arg-type]
+
+
+def test_pieces_by_indices_with_an_ellipsis_or_new_dims() -> None:
+    devices = gs.devices()[:3]
+    value = np.arange(12.0).reshape(3, 4)
+    x = gs.device_put(value, gs.devices()[0])
+    indices = [(..., slice(0, 2)), (None, 1), (1, ...)]
+    made = shard_args(devices, [indices], [x])
+    for (piece,), index, device in zip(made, indices, devices, strict=True):
+        assert np.array_equal(piece, value[index]) and piece.devices() == {device}
