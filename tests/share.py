@@ -17,6 +17,7 @@ SHARE = 9
 """Of how many examples and seeds one is taken."""
 
 _everything = False
+_every_case = False
 
 
 def take(everything: bool) -> None:
@@ -25,6 +26,12 @@ def take(everything: bool) -> None:
     _everything = everything
     settings.register_profile("suite", examples(100), deadline=None, derandomize="CI" in os.environ)
     settings.load_profile("suite")
+
+
+def take_every_case() -> None:
+    """Leave out no case of `one_of`: somebody chooses which of them run."""
+    global _every_case
+    _every_case = True
 
 
 def some(few: T, every: T) -> T:
@@ -52,7 +59,8 @@ def out_of_turn(tests: Iterable[pytest.Item]) -> list[pytest.Item]:
     left = []
     for test in tests:
         mark = test.get_closest_marker("one_of")
-        if mark is not None and isinstance(test, pytest.Function) and not _everything:
+        everything = _everything or _every_case
+        if mark is not None and isinstance(test, pytest.Function) and not everything:
             number, n = seen[test.function], mark.args[0]
             seen[test.function] += 1
             number += zlib.crc32(test.originalname.encode())

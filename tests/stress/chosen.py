@@ -8,10 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from tests import share
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the name of the list."""
     parser.addoption("--chosen", default="chosen", help="the file that lists the tests to run")
+    parser.addoption("--every-case", action="store_true", help="whether it lists single cases")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Collect the cases that are listed: which take their turn depends on those before them."""
+    if config.getoption("--every-case"):
+        share.take_every_case()
 
 
 @pytest.hookimpl(trylast=True)

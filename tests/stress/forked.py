@@ -30,6 +30,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
 import pytest
 
+from tests import share
 from tests.stress.changes import Mutant
 from tests.stress.coverage_map import Suite
 from tests.stress.sites import PACKAGE, parse
@@ -153,6 +154,7 @@ def run(
     options = ["-q", *options, "--capture=sys", f"--timeout={TEST_SECONDS}"]
     options += ["-p", "no:cacheprovider", "-p", "no:xdist", f"--rootdir={PACKAGE.parent}"]
     options += ["--tb=native"]  # others print arrays, which what was changed may never end
+    share.take_every_case()  # the suite names those that ran when it was measured
     status = pytest.main([*options, "tests", "gpushard"], plugins=[runner])
     if status != pytest.ExitCode.OK:
         raise SystemExit(f"the tests cannot be collected: {status!r}")

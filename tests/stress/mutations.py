@@ -173,7 +173,9 @@ def run_tests(
     there = [file for file in files if (PACKAGE.parent / file).exists()]
     if not there:
         return None
-    return run_pytest(folder, ["-p", "tests.stress.chosen", *options, *there], patience)
+    return run_pytest(
+        folder, ["-p", "tests.stress.chosen", "--every-case", *options, *there], patience
+    )
 
 
 def run_module(folder: str, arguments: Sequence[str], patience: float) -> str | None:
