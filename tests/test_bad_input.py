@@ -6149,6 +6149,7 @@ LAX: dict[str, Case] = {
         for name, numbers, sizes, *words in (
             ("a dim of windows beyond", ((3,), (0,), (0,)), (1, 6), "offset_dims=(3,)", "to 2"),
             ("dims of windows out of order", ((3, 2), (), (0,)), (1, 6), "in order"),
+            ("collapsed dims out of order", ((), (1, 0), (0,)), (1, 1), "in order"),
             ("a dim collapsed twice", ((2,), (0, 0), (0,)), (1, 6), "each once"),
             ("a dim collapsed that there is not", ((2,), (2,), (0,)), (1, 6), "from 0 to 1"),
             ("a negative dim", ((2,), (-1,), (0,)), (1, 6), "collapsed_slice_dims=(-1,)"),

@@ -153,6 +153,12 @@ def test_reduce_by_known_functions(dtype: str) -> None:
                 same(result, defined(call))
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
+@pytest.mark.parametrize("axes", [(0,), (1,), (0, 1)])
+def test_reduce_of_dims_without_elements(shape: tuple[int, int], axes: tuple[int, ...]) -> None:
+    check(Call("reduce", np.ones(shape), 5.0, lambda a, b: a * b + 1, axes))
+
+
 UFUNCS = {"mul": "multiply", "max": "maximum", "min": "minimum"}
 
 
