@@ -6476,7 +6476,7 @@ def world(
 
 @pytest.mark.parametrize(("settings", "case"), RUNS)
 def test_bad_input(world: World, case: Case, request: pytest.FixtureRequest) -> None:
-    before = world.state()  # whatever it calls leaves that as it is
+    unchanged = world.state()
     with pytest.raises(Exception) as caught:
         case.call(world)
     error = caught.value
@@ -6490,9 +6490,9 @@ def test_bad_input(world: World, case: Case, request: pytest.FixtureRequest) -> 
         assert getattr(error, name) == fact, (name, getattr(error, name))
     assert isinstance(error, errors.GpushardError) == (case.error.__module__ != "builtins")
     del error, caught
-    if world.state() != before:
+    if world.state() != unchanged:
         gc.collect()
-        assert world.state() == before
+        assert world.state() == unchanged
     world.check_inputs()
     if some(len(request.node.name) % 6 == 0, True):
         world.check_correct_calls()
