@@ -97,6 +97,7 @@ def _period(period: Any) -> float:
 
 def _periodic(x: Any, xs: Any, ys: Any, period: Any) -> tuple[Any, Any, Any]:
     """Bring positions into the first period, and add a point on either side of it."""
+    period = ew.abs(period)
     x, xs = ew.remainder(x, period), ew.remainder(xs, period)
     order = argsort(xs)
     xs, ys = take(xs, order), take(ys, order)

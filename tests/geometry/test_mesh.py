@@ -17,7 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpushard.errors import ArgumentTypeError, MeshError
-from gpushard.geometry.mesh import AbstractMesh, Mesh, create_device_mesh, current_mesh
+from gpushard.geometry.mesh import (
+    AbstractMesh,
+    AxisType,
+    Mesh,
+    create_device_mesh,
+    current_mesh,
+)
 
 shapes = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple)
 
@@ -275,3 +281,31 @@ def test_shape_tuple_has_each_axis_in_order() -> None:
     mesh = AbstractMesh((4, 2), ("x", "y"))
     assert mesh.shape_tuple == (("x", 4), ("y", 2))
     assert Mesh(np.arange(6).reshape(2, 3), ("b", "a")).shape_tuple == (("b", 2), ("a", 3))
+
+
+KINDS = {"auto": AxisType.Auto, "explicit": AxisType.Explicit, "manual": AxisType.Manual}
+
+
+@pytest.mark.parametrize("kinds", list(itertools.product(KINDS, repeat=2)), ids="-".join)
+def test_axes_are_listed_by_their_types(kinds: tuple[str, str]) -> None:
+    types = tuple(KINDS[kind] for kind in kinds)
+    abstract = AbstractMesh((4, 2), ("x", "y"), types)
+    grid = np.array(range(8), dtype=object).reshape(4, 2)
+    for mesh in (abstract, Mesh(grid, ("x", "y"), types)):
+        for kind in KINDS:
+            names = tuple(n for n, own in zip("xy", kinds, strict=True) if own == kind)
+            assert getattr(mesh, f"{kind}_axes") == names
+            assert getattr(mesh, f"are_all_axes_{kind}") is (names == ("x", "y"))
+    for name, kind in itertools.product("xy", KINDS.values()):
+        changed = abstract.update_axis_types({name: kind})
+        wanted = [kind if n == name else own for n, own in zip("xy", types, strict=True)]
+        assert changed == AbstractMesh((4, 2), ("x", "y"), tuple(wanted))
+    assert abstract.update_axis_types({}) == abstract
+
+
+def test_a_mesh_without_axes_has_none_of_any_type() -> None:
+    mesh = AbstractMesh((), ())
+    assert mesh.empty and not AbstractMesh((1,), "x").empty
+    for kind in KINDS:
+        assert getattr(mesh, f"{kind}_axes") == ()
+        assert getattr(mesh, f"are_all_axes_{kind}") is False

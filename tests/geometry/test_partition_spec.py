@@ -67,3 +67,26 @@ def test_an_entry_of_another_type_is_named(bad: Any) -> None:
     with pytest.raises(ArgumentTypeError, match="entry 1 ") as caught:
         P("x", bad)
     assert (caught.value.position, caught.value.entry) == (1, bad)
+
+
+def test_marked_specs_are_equal_with_the_same_marks() -> None:
+    specs = [
+        P("x"),
+        P("x", unreduced={"y"}),
+        P("x", reduced={"y"}),
+        P("x", unreduced={"y", "z"}),
+        P("x", unreduced={"y"}, reduced={"z"}),
+        P(None, unreduced={"y"}),
+    ]
+    for number, spec in enumerate(specs):
+        twin = eval(repr(spec))
+        for copy in (twin, pickle.loads(pickle.dumps(spec)), deepcopy(spec)):
+            assert [copy == other for other in specs] == [n == number for n in range(len(specs))]
+            assert [copy != other for other in specs] == [n != number for n in range(len(specs))]
+            assert hash(copy) == hash(spec)
+            assert (copy.partitions, copy.unreduced, copy.reduced) == (
+                spec.partitions,
+                spec.unreduced,
+                spec.reduced,
+            )
+    assert specs[1] != ("x",) and specs[1] != "x"

@@ -201,6 +201,23 @@ def test_chunks_cannot_be_changed() -> None:
     assert pickle.loads(pickle.dumps(chunked)) == chunked
 
 
+def test_specs_are_keys_and_entries_have_texts() -> None:
+    specs = {
+        ShardingSpec([Chunked((2,)), NoSharding()], [ShardedAxis(0)]): "chunked",
+        ShardingSpec([Unstacked(2), None], [ShardedAxis(0)]): "unstacked",
+    }
+    assert specs[ShardingSpec((Chunked((2,)), None), (ShardedAxis(0),))] == "chunked"
+    assert specs[ShardingSpec([Unstacked(2), None], [ShardedAxis(0)])] == "unstacked"
+    assert len({hash(spec) for spec in specs}) == 2
+    assert repr(NoSharding()) == "NoSharding()"
+
+
+def test_the_spec_of_a_replicated_proto_cuts_nothing() -> None:
+    for ndim in (0, 1, 3):
+        spec = ShardingSpec.from_sharding_proto(OpSharding.from_string("{replicated}"), ndim)
+        assert spec == ShardingSpec((None,) * ndim, ())
+
+
 def test_entries_are_equal_to_their_own_kind_alone() -> None:
     values: list[Any] = [Chunked(2), Unstacked(2), ShardedAxis(2), Replicated(2), (2,), 2]
     for a, b in itertools.combinations(values, 2):

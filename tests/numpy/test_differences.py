@@ -129,6 +129,22 @@ def test_interpolation(dtype: str) -> None:
     same(on_devices, np.interp(where, points, values))
 
 
+@pytest.mark.parametrize("period", [2.5, 4, -1.5, np.float32(7)])
+def test_interpolation_over_a_traced_period(period: Any) -> None:
+    where = np.linspace(-3, 9, 25).reshape(5, 5)
+    points, values = np.array([4.7, -2, 0, 0.6]), np.array([1.0, 3, -2, 8])
+    for x in (where, put(where, "x"), where.astype("i")):
+        got = gs.jit(lambda x, p: gnp.interp(x, points, values, 7, 8, p))(x, period)
+        same(got, np.interp(np.asarray(x), points, values, period=period), exact=False)
+    single = gs.jit(lambda x, p: gnp.interp(x, points[:1], values[:1], period=p))(where, period)
+    same(single, np.full((5, 5), 1.0))
+
+
+def test_a_single_point_has_no_line_to_extrapolate() -> None:
+    where = np.linspace(-1, 3, 5)
+    same(gnp.interp(where, [1.0], [6.0], "extrapolate", "extrapolate"), np.full(5, 6.0))
+
+
 @pytest.mark.parametrize("dtypes", ["dd", "lB", "fD", "?l"])
 def test_convolutions(dtypes: str) -> None:
     for n, m in ((7, 3), (2, 5), (1, 1)):

@@ -169,6 +169,19 @@ def test_identities() -> None:
     same(two(data), (data + 1, data * 2))
 
 
+def test_nothing_to_accumulate_and_no_slices() -> None:
+    most = gnp.frompyfunc(gnp.maximum, 2, 1)
+    for shape in ((0, 3), (3, 0)):
+        x = put(np.zeros(shape, "f"))
+        same(most.accumulate(x, axis=1), np.maximum.accumulate(np.zeros(shape, "f"), axis=1))
+        same(most.accumulate(x, dtype="l"), np.zeros(shape, "l"))
+    data = np.arange(12, dtype="f").reshape(4, 3)
+    for axis in (0, 1, -1):
+        for dtype in (None, "d"):
+            wanted = np.subtract.reduceat(data, np.zeros(0, int), axis=axis, dtype=dtype)
+            same(gnp.subtract.reduceat(put(data, "x"), [], axis=axis, dtype=dtype), wanted)
+
+
 def test_slices_at_traced_positions() -> None:
     data = np.arange(10.0).reshape(5, 2)
     for indices in ([0, 2, 1, 4], [3], [4, 4, 0]):
