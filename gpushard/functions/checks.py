@@ -198,6 +198,8 @@ def correction_of(ddof: Any, correction: Any, name: str) -> Any:
         raise ArgumentRangeError.refusing(
             "correction", taken, "does not fit float64", name
         ) from None
+    except TracedValueError:
+        raise
     except (TypeError, ValueError):
         raise ArgumentTypeError.refusing("correction", taken, "must be a number", name) from None
 

@@ -12,7 +12,7 @@ from gpushard.errors import ArgumentTypeError
 from gpushard.functions.checks import broadcast, refuse_out
 from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
-from gpushard.functions.values import is_traced, is_value, sharding_of
+from gpushard.functions.values import is_traced, is_value
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import host_data, is_number
 from gpushard.numpy.public import public
@@ -58,9 +58,7 @@ def _on_host(x1: Any, x2: Any, *numbers: Any) -> bool:
         return False
     if not (isinstance(x1, Array) and isinstance(x2, Array)):
         return True
-    first, second = sharding_of(x1), sharding_of(x2)
-    if first is None or second is None:
-        return False
+    first, second = x1.sharding, x2.sharding
     on_devices = first.memory_kind == second.memory_kind == "device"
     return not on_devices or first.device_set != second.device_set
 

@@ -375,3 +375,24 @@ def test_the_position_furthest_out_of_bounds_is_named(positions: list[int]) -> N
     ):
         with pytest.raises(gs.errors.ArrayIndexError, match=rf"(^|\D){outside}\D"):
             use()
+
+
+def test_functions_are_applied_where_a_traced_mask_is_true() -> None:
+    data = np.arange(12.0).reshape(4, 3)
+
+    def double(x: gs.Array, mask: gs.Array, **how: Any) -> gs.Array:
+        return x.at[mask].apply(lambda part: part * 2 + 1, **how)
+
+    with runtime():
+        for mask in (data % 2 == 1, np.array([True, False, True, True]), np.zeros((4, 3), bool)):
+            wanted = data.copy()
+            wanted[mask] = wanted[mask] * 2 + 1
+            made = gs.jit(double)(placed(data, "x"), mask)
+            np.testing.assert_array_equal(np.asarray(made), wanted)
+            assert made.dtype == data.dtype
+            counts = gs.jit(double)(data.astype(np.int8), mask)
+            np.testing.assert_array_equal(np.asarray(counts), wanted.astype(np.int8))
+            assert counts.dtype == np.int8
+        where = data > 5
+        made = gs.jit(lambda x, m: x.at[m].apply(lambda part: part > 8))(data > 3, where)
+        np.testing.assert_array_equal(np.asarray(made), np.where(where, False, data > 3))

@@ -63,6 +63,37 @@ def test_subtypes_of_others(jax: Any) -> None:
         assert gnp.issubdtype(np.dtype(own), own)
 
 
+def test_subtypes_of_narrow_types() -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    kinds = {
+        "bfloat16": {"floating", "inexact", "number", "generic"},
+        "float8_e5m2": {"floating", "inexact", "number", "generic"},
+        "int4": {"signedinteger", "integer", "number", "generic"},
+        "uint4": {"unsignedinteger", "integer", "number", "generic"},
+    }
+    for name, kind in kinds.items():
+        own = getattr(ml_dtypes, name)
+        for given in (own, np.dtype(own), gnp.ones(2, own)):
+            found = {each for each in ABSTRACT if gnp.issubdtype(given, getattr(np, each))}
+            assert found == kind, name
+            for other in kinds:
+                assert gnp.issubdtype(given, getattr(ml_dtypes, other)) is (other == name)
+            assert gnp.issubdtype(given, np.float32) is gnp.issubdtype(given, "int8") is False
+
+
+def test_types_as_arrays_have_them() -> None:
+    keys = gs.random.key(0).dtype
+    assert gs.dtypes.canonicalize_dtype(keys, allow_extended_dtype=True) is keys
+    assert gs.dtypes.canonicalize_dtype(int) == np.dtype("int64")
+    for given in (keys, "no type", object()):
+        with pytest.raises(ArgumentTypeError, match="is no dtype") as caught:
+            gs.dtypes.canonicalize_dtype(given)
+        assert caught.value.argument == "dtype"
+    for given in ("M8[s]", np.array(["text"])):
+        with pytest.raises(ArgumentTypeError, match="must be of numbers or booleans"):
+            gs.dtypes.scalar_type_of(given)
+
+
 def test_what_is_no_type() -> None:
     for pair in (("x", int), (int, "no"), (3, int)):
         with pytest.raises(ArgumentTypeError, match="must be types"):

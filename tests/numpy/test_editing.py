@@ -197,6 +197,28 @@ def test_matrices(k: int) -> None:
     made = gnp.tri(5, 3, k, out_sharding=split)
     same(made, np.tri(5, 3, k))
     assert made.sharding == split
+    for kind in ("b", "l") if k < 0 else ("b", "B", "l"):
+        traced = gs.jit(lambda k: gnp.tri(5, 3, k, "f", out_sharding=split))(np.array(k, kind))
+        same(traced, np.tri(5, 3, k, "f"))
+        assert traced.sharding == split
+
+
+def test_elements_repeated_to_a_known_length() -> None:
+    data = np.arange(12.0).reshape(3, 4)
+    x = put(data, None, "x")
+    for axis, counts in ((0, [2, 0, 3]), (1, [1, 0, 2, 1]), (0, [2]), (1, 3), (None, 2)):
+        full = np.repeat(data, counts, axis)
+        dim = axis or 0
+        for length in (1, full.shape[dim], full.shape[dim] + 2):
+            for given in (counts, np.array(counts, np.uint8), put(np.asarray(counts))):
+                made = gnp.repeat(x, given, axis, total_repeat_length=length)
+                places = np.arange(length).clip(0, full.shape[dim] - 1)
+                last = np.repeat(data, counts, axis).take(places, dim)
+                if length > full.shape[dim]:  # filled with the last element, repeated or not
+                    index = (slice(None),) * dim
+                    end = data.ravel()[-1] if axis is None else data[(*index, -1)]
+                    last[(*index, slice(full.shape[dim], None))] = np.expand_dims(end, dim)
+                same(made, last)
 
 
 @pytest.mark.parametrize("dtype", KINDS)

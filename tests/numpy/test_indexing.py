@@ -179,6 +179,61 @@ def test_conditions() -> None:
         same(np.compress(condition=first, axis=0, a=x), np.compress(first, data, 0))
 
 
+def test_conditions_for_a_result_of_known_size() -> None:
+    data = np.arange(1.0, 25).reshape(4, 6)
+    x = put(data, "x")
+    for axis in (None, 0, 1, -1):
+        lines = data.ravel() if axis is None else data
+        dim, n = (0, lines.size) if axis is None else (axis, data.shape[axis])
+        for mask in (np.arange(n) % 3 != 1, np.arange(n - 1) > 1, np.zeros(n, bool)):
+            chosen = np.compress(mask, lines, dim)
+            for size in (0, 2, n + 1):
+                for fill in (None, -7.0):
+                    pad = [(0, 0)] * lines.ndim
+                    pad[dim] = (0, max(size - chosen.shape[dim], 0))
+                    wide = np.pad(chosen, pad, constant_values=fill or 0)
+                    wanted = np.take(wide, range(size), dim)
+                    call = functools.partial(gnp.compress, axis=axis, size=size, fill_value=fill)
+                    same(call(mask, x), wanted)
+                    same(call(put(mask), x), wanted)
+                    if size == 2 or fill:
+                        same(gs.jit(call)(mask, x), wanted)
+
+
+def test_numbers_of_elements_that_are_traced_are_clipped() -> None:
+    at = np.array([1, 13, -1, 11])
+    for order in ("C", "F"):
+        found = gs.jit(lambda at, order=order: gnp.unravel_index(at, (3, 4), order))(at)
+        same(found, np.unravel_index(at.clip(0, 11), (3, 4), order))
+        found = gs.jit(lambda at, order=order: gnp.ravel_multi_index((at, at), (3, 4), order=order))
+        same(found(at), np.ravel_multi_index((at.clip(0, 2), at.clip(0, 3)), (3, 4), order=order))
+
+
+def test_positions_clipped_along_a_dim_count_from_its_end() -> None:
+    data, x = placed("even")
+    at = np.array([[-20, -8, -1, 0, 7, 30], [3] * 6])
+    same(gnp.take_along_axis(x, at, 0, mode="clip"), np.take_along_axis(data, at.clip(-8, 7), 0))
+    same(gnp.take_along_axis(x[:0], at[:0], 0, mode="clip"), data[:0])
+
+
+def test_positions_without_a_sign_never_count_from_the_end() -> None:
+    x = put(np.arange(8.0), "x")
+    at = np.array([1, 255, 7, 8], np.uint8)
+    for mode, wanted in (("fill", [1, 99, 7, 99]), ("clip", [1, 7, 7, 7]), ("wrap", [1, 7, 7, 0])):
+        part = x.at[at].get(mode=mode, fill_value=99, wrap_negative_indices=False)
+        same(part, np.array(wanted, float))
+    signed = x.at[np.array([-1, 8, -9])].get(mode="wrap", wrap_negative_indices=False)
+    same(signed, np.array([7.0, 0, 7]))
+
+
+def test_arrays_of_other_libraries_and_variables_are_index_arrays() -> None:
+    data, x = placed("even")
+    for at in (np.array([[3, 1], [0, -1]]), np.arange(8) % 3 == 1):
+        for given in (memoryview(at), gs.nnx.Variable(put(at)), gs.nnx.Variable(at)):
+            same(x[given], data[at])
+            same(x[given, 1:3], data[at, 1:3])
+
+
 @pytest.mark.parametrize("dtype", "?bIfD")
 def test_where_elements_are_not_zero(dtype: str) -> None:
     for layout in LAYOUTS:
@@ -315,6 +370,8 @@ BAD: list[tuple[Callable[[gs.Array], Any], type[Exception], str]] = [
     (lambda x: gnp.place(x, [True], 1), ArgumentError, "different numbers of elements"),
     (lambda x: gnp.putmask(x, [True], 1), ArgumentError, "mask has shape"),
     (lambda x: gnp.compress([[True]], x), ArgumentError, "must have one dim"),
+    (lambda x: gnp.compress([True], x, size=-1), ArgumentError, "size=-1"),
+    (lambda x: gs.jit(lambda x: gnp.place(x, x > 0, []))(x), ArgumentError, "are no values"),
     (lambda x: gnp.compress([False] * 99 + [True], x), ArrayIndexError, "index 99"),
     (lambda x: gnp.nonzero(x[0, 0]), ArgumentError, "at least one dim"),
     (lambda x: gnp.nonzero(x, size=2, fill_value=(1,)), ArgumentError, "1 numbers for 2 dims"),

@@ -14,8 +14,10 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
+from gpushard.errors import TracedValueError
 
 P = gs.P
+gnp = gs.numpy
 
 IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
     "sort": lambda y, m: y.sort(),
@@ -175,3 +177,35 @@ def test_a_function_of_mapped_values_is_numpys_of_each(name: str, shape: tuple[i
             got = np.asarray(way(value))
             assert got.shape == want.shape
             np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-12)
+
+
+KNOWN: dict[str, Any] = {
+    "bincount": lambda x, n: gnp.bincount(x, length=n),
+    "cov": lambda x, n: gnp.cov(x, ddof=n),
+    "expand_dims": lambda x, n: gnp.expand_dims(x, n),
+    "histogram": lambda x, n: gnp.histogram(x, n),
+    "nonzero": lambda x, n: gnp.nonzero(x, size=3, fill_value=n),
+    "partition": lambda x, n: gnp.partition(x, n),
+    "partition by several": lambda x, n: gnp.partition(x, (0, n)),
+    "std": lambda x, n: gnp.std(x, ddof=n),
+    "sum": lambda x, n: gnp.sum(x, axis=n),
+    "var": lambda x, n: x.var(correction=n),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_numbers_that_shape_a_program_cannot_be_traced(name: str) -> None:
+    with pytest.raises(TracedValueError, match="needs elements, at .*test_functions.py"):
+        gs.jit(KNOWN[name])(np.arange(8), 0)
+
+
+@pytest.mark.parametrize("name", ["array_equal", "array_equiv", "allclose"])
+def test_comparisons_of_traced_arrays(name: str) -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    for y in (x, x + [0, 0, 1e-3], x[:1], x[:, :2]):
+        if name != "allclose" or y.shape != (2, 2):
+            wanted = getattr(np, name)(x, y)
+            found = gs.jit(getattr(gnp, name))(x, y)
+            assert bool(found) is wanted
+            if x.shape == y.shape:
+                assert isinstance(found, gs.Array)
