@@ -345,6 +345,9 @@ BAD = {
         ArgumentError, "have other",
     ),
     "a leaf for a node": (lambda m: nnx.update(m, {"part": 1}), ArgumentError, "Other there"),
+    "a node for an array": (
+        lambda m: nnx.update(m, {"pair": {0: {"x": 1}}}), ArgumentError, r"pair\[0\]: .* Array there",
+    ),
     "a node for a Variable": (
         lambda m: nnx.update(m, {"items": {0: {"x": 1}}}), ArgumentError, r"items\[0\]",
     ),
@@ -449,3 +452,109 @@ def test_graphdefs_without_a_hash_are_told_apart() -> None:
     for n, graphdef in enumerate(lists):
         assert [graphdef == other for other in lists] == [n == m for m in range(len(lists))]
     assert lists[0] == nnx.GraphDef((["a"],)) and lists[0] != ["a"]
+
+
+def test_update_adds_to_lists_and_makes_new_parts() -> None:
+    m, array, param = module(), np.ones(2), nnx.Param(gs.numpy.ones(2))
+    nnx.update(m, {"new": {"a": param, "b": {"c": array}}, "items": {1: nnx.Cache(3.0)}})
+    assert type(m.new) is dict and list(m.new) == ["a", "b"] and list(m.new["b"]) == ["c"]
+    assert type(m.new["a"]) is nnx.Param and m.new["a"] is not param
+    array[0] = param[0] = 7
+    assert m.new["a"].value.tolist() == [1, 1] and m.new["b"]["c"].tolist() == [1, 1]
+    assert [type(x) for x in m.items] == [nnx.Param, nnx.Cache] and m.items[1].value == 3
+
+
+def test_numbers_of_objects_and_leaves() -> None:
+    m = module()  # itself, its part and list, and three Variables; arrays in a tuple are no objects
+    assert nnx.graphdef(m).num_objects == 6 and nnx.graphdef(m).num_leaves == 4
+    m.again, m.more = m.part, {"a": m.items}
+    assert nnx.graphdef(m).num_objects == 7 and nnx.graphdef(m).num_leaves == 4
+
+
+class Keyed:
+    """A pytree of a user's whose keys are any objects."""
+
+    def __init__(self, *parts: Any) -> None:
+        self.parts = parts
+
+
+class Grown(list[Any]):
+    """A pytree of a user's that can change."""
+
+
+gs.tree_util.register_pytree_with_keys(
+    Keyed,
+    lambda x: ([(("part", n), part) for n, part in enumerate(x.parts)], None),
+    lambda _, parts: Keyed(*parts),
+)
+gs.tree_util.register_pytree_node(Grown, lambda x: (list(x), None), lambda _, parts: Grown(parts))
+
+
+def test_keys_of_any_kind_are_steps_of_paths() -> None:
+    m = Plain()
+    m.own = Keyed(nnx.Param(1.0), nnx.Cache(2.0))
+    flat = nnx.to_flat_state(nnx.state(m))
+    assert [path for path, _ in flat] == [("own", ("part", 0)), ("own", ("part", 1))]
+    assert [x.value for _, x in flat] == [1, 2]
+
+
+def test_lists_of_users_are_changed_where_they_are() -> None:
+    m = Plain()
+    m.grown = Grown([nnx.Param(gs.numpy.ones(2))])
+    grown, first = m.grown, m.grown[0]
+
+    @nnx.jit
+    def step(m: Any) -> None:
+        m.grown[0].value += 1
+        m.grown.append(nnx.Cache(m.grown[0] * 2))
+
+    step(m)
+    assert m.grown is grown and grown[0] is first and type(grown) is Grown
+    assert [type(x) for x in grown] == [nnx.Param, nnx.Cache]
+    assert [x.value.tolist() for x in grown] == [[2, 2], [4, 4]]
+
+
+TEXT = """\
+Plain(
+  a=Param(float64[2]),
+  arrays=(
+    float64[2, 3],
+    [1, 'x']
+  ),
+  again=Plain(...),
+  cycle=[
+    [...],
+    Other()
+  ],
+  none=[],
+  options={
+    'k': {},
+    3: Cache(1.5)
+  }
+)"""
+
+
+def test_the_text_of_a_module_shows_each_container_once() -> None:
+    m = Plain()
+    m.a, m.arrays = nnx.Param(np.ones(2)), (gs.numpy.ones((2, 3)), [1, "x"])
+    m.again, m.cycle, m.none = m, [], []
+    m.cycle += [m.cycle, Other()]
+    m.options = {"k": {}, 3: nnx.Cache(1.5)}
+    assert repr(m) == TEXT
+    assert repr(Plain()) == "Plain()"
+
+
+def test_a_prefix_says_something_of_each_graph() -> None:
+    m = Plain()
+    m.a = nnx.Param(1.0)
+    pure = nnx.to_tree((m, {"b": m, "c": nnx.Param(2.0)}))
+
+    def merge(context: Any, path: Any, said: Any, own: Any) -> Any:
+        return said, gs.tree.keystr(path), own.graphdef.num_leaves
+
+    made = nnx.from_tree(pure, prefix=("x", {"b": None, "c": "y"}), merge_fn=merge)
+    assert made[0] == ("x", "[0]", 1) and made[1]["b"] == (None, "[1]['b']", 0)
+    assert made[1]["c"] == ("y", "[1]['c']", 1)
+    assert nnx.from_tree(pure, prefix="z", merge_fn=merge)[1]["b"][0] == "z"
+    assert repr(pure[0]) == f"NodeStates({pure[0].graphdef!r}, {pure[0].states!r})"
+    assert "Plain: 1 node, 1 leaf" in repr(pure[0]) and "Param(1.0)" in repr(pure[0])

@@ -490,3 +490,79 @@ def test_without_tracing_it_does_the_same() -> None:
     with gs.disable_jit(), pytest.raises(ArithmeticError):
         nnx.jit(fails)(m)
     assert m.v000.value.tolist() == [1] * 4
+
+
+def test_data_of_the_host_are_laid_out_as_results() -> None:
+    mesh = gs.make_mesh((4,), "x")
+    rows = gs.NamedSharding(mesh, P("x"))
+    step = nnx.jit(lambda m: (np.arange(8.0), m.v000 * 2), out_shardings=rows)
+    for x in (made := step(Layers(1))):
+        assert isinstance(x, gs.Array) and x.sharding == rows
+    assert made[0].tolist() == list(range(8)) and made[1].tolist() == [0] * 4
+    with pytest.raises(ArgumentTypeError, match="leaf 1 of"):
+        nnx.jit(lambda m: (m.v000.value, "text"), out_shardings=rows)(Layers(1))
+
+
+def test_a_cleared_cache_is_traced_again(caplog: Any) -> None:
+    caplog.set_level(logging.WARNING, "gpushard.jit")
+    calls = []
+
+    @nnx.jit
+    def step(m: Any) -> Any:
+        calls.append(1)
+        return m.v000 + 1
+
+    m = Layers(1)
+    assert repr(step).startswith("<nnx.jit of ") and repr(step).endswith("step>")
+    for count in (1, 1):
+        step(m)
+        assert len(calls) == count
+    step.clear_cache()
+    step(m)
+    assert len(calls) == 2
+
+
+def changed(**parts: Any) -> nnx.Module:
+    """Return a Module that has some parts of another kind."""
+    m = Plain()
+    m.a, m.b, m.e = nnx.Param(gnp.ones(2)), gnp.ones(2), "text"
+    m.c = m.a
+    for name, part in parts.items():
+        setattr(m, name, part)
+    return m
+
+
+DIFFERENT: dict[str, tuple[dict[str, Any], str]] = {
+    "a static value": ({"b": 3}, r"args\[0\]\.b is 3, and was an array when"),
+    "another static value": ({"e": 1}, r"\.e is 1, and was 'text' when"),
+    "no alias": ({"c": nnx.Param(gnp.ones(2))}, r"\.c is Param\(\), and was an object that was there"),
+    "an array": ({"c": gnp.ones(2)}, r"\.c is an array, and was an object that was there before"),
+    "another kind": ({"a": nnx.Cache(gnp.ones(2))}, r"\.a is Cache\(\), and was Param\(\) when"),
+    "metadata": ({"a": nnx.Param(gnp.ones(2), u=1)}, r"\.a is Param\(u=1\), and was Param\(\) when"),
+    "a container": ({"b": {"k": 1}}, r"\.b is dict of k, and was an array when"),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_a_compiled_stage_says_where_a_graph_differs(name: str) -> None:
+    parts, words = DIFFERENT[name]
+    compiled = nnx.jit(lambda m: m.a * 2).lower(changed()).compile()
+    assert compiled(changed()).tolist() == [2, 2]
+    with pytest.raises(ArgumentTypeError, match=words):
+        compiled(changed(**parts))
+
+
+def test_an_object_that_no_name_reaches() -> None:
+    class Holder:
+        """What is looked into by no search."""
+
+    holder: Any = Holder()
+    holder.v = nnx.Param(gnp.ones(2))
+
+    @nnx.jit
+    def step(x: Any) -> None:
+        holder.v.value = x
+
+    with pytest.raises(TraceContextError, match="of a captured object, a Param that") as caught:
+        step(gnp.zeros(2))
+    assert caught.value.path == "" and holder.v.value.tolist() == [1, 1]

@@ -342,6 +342,14 @@ def test_sequential_gives_streams_to_those_that_take_them() -> None:
     assert nnx.Sequential(sorted)([2, 1], rngs=streams) == [1, 2]
 
 
+def test_functions_without_a_signature_take_no_streams() -> None:
+    first = nnx.Sequential(max, lambda x: x * 2)
+    assert float(first(gs.numpy.asarray([1.0, 5, 2]), rngs=nnx.Rngs(0))) == 10
+    assert nnx.Sequential(dict, lambda a, b: a - b)([("b", 1), ("a", 3)], rngs=nnx.Rngs(0)) == 2
+    with gs.make_mesh((2,), "x"):
+        assert nnx.with_partitioning(max, ("x",))([1.0, 2.0]).value == 2
+
+
 def test_functions_and_initializers_are_those_of_nn() -> None:
     assert nnx.initializers is gs.nn.initializers
     for name in ("relu", "gelu", "softmax", "silu", "tanh", "one_hot", "log_softmax"):

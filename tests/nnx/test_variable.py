@@ -15,7 +15,7 @@ import pytest
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import lax, nnx
-from gpushard.errors import ArgumentError, TracedValueError, TreeError
+from gpushard.errors import ArgumentError, ArgumentTypeError, TracedValueError, TreeError
 from tests.nnx.graphs import Plain
 
 P = gs.P
@@ -44,6 +44,7 @@ FUNCTIONS: dict[str, Any] = {
     "numpy.dot": lambda v: np.dot(np.ones((4, 2)), v),
     "numpy.concatenate": lambda v: np.concatenate([v, v]),
     "divmod": lambda v: divmod(v, 0.2)[1],
+    "divmod by it": lambda v: divmod(1.25, v)[0] + 100 * divmod(1.25, v)[1],
     "pow": lambda v: 2**v + v**2,
     "at": lambda v: v.at[0].set(v[1]),
     "method": lambda v: v.sum(axis=1),
@@ -196,6 +197,9 @@ def test_metadata() -> None:
     assert type(new) is nnx.Param and new.note == "other" and v.note == "n"
     new.copy_from(v)
     assert new.note == "n" and new.value.tolist() == [1, 1]
+    taken = v.replace(nnx.Param(3.0, unit="m"), note="last")
+    assert taken.get_metadata() == {"unit": "m", "note": "last"} and taken.value == 3
+    assert v.get_metadata() == {"sharding_names": ("x",), "note": "n"}
     v[0] = 5
     assert new.value.tolist() == [1, 1] and v.value.tolist() == [5, 1]
     for other in (copy.copy(v), copy.deepcopy(v), pickle.loads(pickle.dumps(v)), v.copy()):
@@ -207,6 +211,19 @@ def test_metadata() -> None:
     before = host.value
     host[0] = 2
     assert before.tolist() == [1, 1] and host.value.tolist() == [2, 1]
+
+
+def test_what_a_variable_has_not() -> None:
+    v = nnx.Param(gnp.ones(2), unit="s")
+    with pytest.raises(ArgumentTypeError, match="replace: a BatchStat cannot replace a Param"):
+        v.replace(nnx.BatchStat(1.0))
+    with pytest.raises(AttributeError, match="'Param' object has no metadata 'note'"):
+        del v.note
+    assert v.get_metadata() == {"unit": "s"}
+    empty = nnx.Param.__new__(nnx.Param)
+    for name in ("_value", "_metadata"):
+        with pytest.raises(AttributeError, match=f"^{name}$"):
+            getattr(empty, name)
 
 
 def test_kinds() -> None:
@@ -337,6 +354,11 @@ def test_states() -> None:
         hash(state)
     with pytest.raises(AttributeError, match="none"):
         state.none  # noqa: B018
+    with pytest.raises(AttributeError, match="State has no 'none'"):
+        del state.none
+    both = nnx.State({"b": nnx.Param(2), "a": {9: nnx.Cache(3)}})
+    caches, others = both.split(nnx.Cache, ...)
+    assert nnx.to_pure_dict(caches) == {"a": {9: 3}} and nnx.to_pure_dict(others) == {"b": 2}
     with pytest.raises(ArgumentError, match="leads through"):
         nnx.from_flat_state([((), 1)])
 
@@ -368,6 +390,8 @@ def test_state_shardings() -> None:
     spec = {nnx.Param: P("x"), ...: None}
     a, b = nnx.StateSharding(spec), nnx.StateSharding(spec.items())
     assert a == b and hash(a) == hash(b) and a != nnx.StateSharding({...: None})
+    assert a != nnx.StateSharding({nnx.Cache: P("x"), ...: None}) and a != spec
+    assert a != nnx.StateSharding({nnx.Param: P(), ...: None})
     assert a.filters == (nnx.Param, ...) and a.shardings == (P("x"), None)
     assert isinstance(a, nnx.PrefixMapping) and gs.tree.leaves([a]) == [a]
     assert repr(a).startswith("StateSharding({<class") and "PartitionSpec('x')" in repr(a)
