@@ -664,3 +664,88 @@ def test_cycles_are_said_to_be_through_the_innermost_container() -> None:
     cycle["again"] = cycle
     with pytest.raises(TreeError, match="through a dict"):
         tree.flatten([([cycle],)])
+
+
+TREE = {"a": [1, (2, None)], "b": Box("l", 3, [4]), "c": Point(5, {}), "d": Layer(6, "n", [7])}
+
+
+def test_is_leaf_may_look_at_paths() -> None:
+    seen = []
+
+    def at(path: Any, x: Any) -> bool:
+        seen.append((tree.keystr(path), x))
+        return tree.keystr(path) in ("['a'][1]", "['c'].y", "['d'].weight")
+
+    pairs, treedef = tree.flatten_with_path(TREE, at, is_leaf_takes_path=True)
+    wanted, whole = tree.flatten_with_path(TREE, lambda x: x is TREE["a"][1] or x == {})
+    assert pairs == wanted and treedef == whole
+    assert treedef.num_leaves == len(pairs) == 8
+    assert tree.unflatten(treedef, [x for _, x in pairs])["a"] == TREE["a"]
+    assert ("", TREE) in seen and ("['d'].bias", [7]) in seen
+    every, same = tree.flatten_with_path(TREE, lambda path, x: False, is_leaf_takes_path=True)
+    assert (every, same) == tree.flatten_with_path(TREE)
+    nothing = tree.flatten_with_path(TREE, lambda path, x: path == (), is_leaf_takes_path=True)
+    assert nothing[0] == [((), TREE)]
+
+
+def test_is_leaf_of_paths_finds_no_end_of_a_cycle() -> None:
+    circle: list[Any] = [1]
+    circle.append(circle)
+    with pytest.raises(TreeError, match=r"holds itself \(through a list\)"):
+        tree.flatten_with_path(circle, lambda path, x: False, is_leaf_takes_path=True)
+    pairs, _ = tree.flatten_with_path(circle, lambda path, x: len(path) > 2, is_leaf_takes_path=True)
+    assert [tree.keystr(path) for path, _ in pairs] == ["[0]", "[1][0]", "[1][1][0]", "[1][1][1]"]
+
+
+@pytest.mark.parametrize("value", [1, None, [], {}, (1, [None, []]), [{}, ((), 2)], TREE])
+def test_nodes_are_counted_and_walked(value: Any) -> None:
+    values, treedef = tree.flatten(value)
+
+    def nodes(x: Any) -> int:
+        found = parts(x)
+        return 1 + (0 if found is None else sum(map(nodes, found[1])))
+
+    assert treedef.num_nodes == nodes(value)
+    count = treedef.walk(lambda children, aux: 1 + sum(children), lambda leaf: 1, values)
+    assert count == nodes(value)
+
+
+def test_reductions_begin_with_what_is_given() -> None:
+    def joined(a: Any, b: Any) -> str:
+        return f"({a}{b})"
+
+    assert tree.reduce(joined, [1, (2, 3)], "x") == "(((x1)2)3)"
+    assert tree.reduce(joined, [None], "x") == "x" and tree.reduce(joined, [1], None) == "(None1)"
+    assert tree.reduce_associative(joined, [None], identity="x") == "x"
+    assert tree.reduce_associative(joined, [1, 2], identity="x") == "(12)"
+
+
+def test_keys_may_come_with_children() -> None:
+    class Keyed:
+        """Registered by a function that gives keys."""
+
+        def __init__(self, *content: Any) -> None:
+            self.content = content
+
+    @tree_util.register_pytree_with_keys_class
+    class Marked(Keyed):
+        """Registered by its methods."""
+
+        def tree_flatten_with_keys(self) -> Any:
+            return [(tree.GetAttrKey(f"n{n}"), x) for n, x in enumerate(self.content)], "aux"
+
+        @classmethod
+        def tree_unflatten(cls, aux: Any, children: Any) -> Any:
+            assert aux == "aux"
+            return cls(*children)
+
+    def with_keys(x: Any) -> Any:
+        return [(tree.DictKey(n), part) for n, part in enumerate(x.content)], None
+
+    tree.register_node(Keyed, lambda x: 1 / 0, lambda _, parts: Keyed(*parts), with_keys)
+    for cls, keys in ((Keyed, ["[0]", "[1]['a']"]), (Marked, [".n0", ".n1['a']"])):
+        value = cls(1, {"a": 2})
+        pairs, treedef = tree.flatten_with_path(value)
+        assert [tree.keystr(path) for path, _ in pairs] == keys
+        made = tree.unflatten(treedef, [3, 4])
+        assert type(made) is cls and made.content == (3, {"a": 4})

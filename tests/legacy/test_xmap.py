@@ -325,6 +325,8 @@ def test_pytrees_and_prefixes() -> None:
     assert made["sum"].tolist() == [3, 4, 5]
     assert made["y"].tolist() == 2
     prefix = xmap(lambda d, y: d["a"] * y, ["i"], ["i"])
+    listed = xmap(lambda x, y: x[0] * y, [{0: "i"}, {1: "i"}], ["i", ...])  # as the tuple of these
+    assert listed(X[:2], X[:, :2]).tolist() == (X[:2, :1] * X[:, :2].T).tolist()
     assert prefix({"a": np.arange(3)}, np.arange(3)).tolist() == [0, 1, 4]
 
 

@@ -183,6 +183,15 @@ def test_shard_args_puts_blocks_on_devices() -> None:
     assert np.array_equal(made[3][0], VALUE[3])
 
 
+def test_shard_args_take_any_index() -> None:
+    x, whole = gs.device_put(VALUE, DEVICES[0]), slice(None)
+    for index in (..., (..., slice(1, 3)), (None, slice(2)), (whole, whole), (1, whole), 2):
+        for data in (x, VALUE):
+            (first,), (again,) = legacy.shard_args(DEVICES[:2], [[index, index]], [data])
+            for part, device in ((first, DEVICES[0]), (again, DEVICES[1])):
+                assert part.devices() == {device} and np.array_equal(part, VALUE[index])
+
+
 def test_shard_aval_is_that_of_a_block() -> None:
     found = legacy.shard_aval(8, 0, gs.ShapeDtypeStruct((8, 6), "float32"))
     assert found.shape == (6,)
