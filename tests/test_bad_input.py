@@ -4754,6 +4754,11 @@ MAPPED: dict[str, Case] = {
         lambda w: gs.shard_map(yielding, w.mesh, gs.P(), gs.P()),
         ArgumentTypeError, TypeError, "shard_map: f=", "no generator",
     ),
+    "a place for what a mapped function adds": wrong(
+        lambda w: gs.vmap(lambda x: GNP.add(x, 1, out_sharding=w.named("x")))(w.x),
+        "add: out_sharding=NamedSharding", "in a function that is mapped", "Leave it out",
+        argument="out_sharding",
+    ),
     "shard_map over no mesh": refused(
         lambda w: gs.shard_map(abs, 3, gs.P(), gs.P()), ArgumentTypeError, TypeError, "mesh=3"
     ),
@@ -5404,6 +5409,18 @@ NAMED_AXES: dict[str, Case] = {
         NameError,
         "'j' is unbound",
     ),
+    "einsum that keeps a name that the value lacks": refused(
+        lambda w: named(lambda a: EINSUM("a{j}->a{j}", a))(w.x),
+        ArgumentError,
+        ValueError,
+        "has 'j' for operand 0, which has ['i']; name no other",
+    ),
+    "einsum over chunks": refused(
+        lambda w: gs.soft_pmap(lambda a: EINSUM("a{i}->a", a), "i")(w.value[[0] * 16]),
+        ArgumentError,
+        ValueError,
+        "sums over a dim that lives on devices in chunks; use psum",
+    ),
     "einsum of a name outside": refused(
         lambda w: EINSUM("a{i}->a{i}", w.x), ArgumentError, ValueError, "operand 0", "no names"
     ),
@@ -5896,6 +5913,19 @@ TRACED_FUNCTIONS: dict[str, Case] = {
 }  # fmt: skip
 
 LOOPS: dict[str, Case] = {
+    "cond of an operand beside others": wrong(
+        lambda w: gs.lax.cond(True, abs, abs, 1, operand=2),
+        "cond: operand= beside 1 others",
+        "by position",
+        error=ArgumentTypeError,
+        argument="operand",
+    ),
+    "switch of an operand beside others": wrong(
+        lambda w: gs.lax.switch(0, [max], 1, 3, operand=2),
+        "switch: operand= beside 2 others",
+        error=ArgumentTypeError,
+        argument="operand",
+    ),
     "cond without functions": refused(
         lambda w: gs.lax.cond(True, 1, 2), ArgumentTypeError, TypeError, "cond: f=1", "function"
     ),

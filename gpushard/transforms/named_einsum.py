@@ -94,10 +94,9 @@ def lettered(subscripts: str, operands: Sequence[Any]) -> tuple[str, list[Any]]:
         for name in term.names:
             if name in letters:
                 check_has(x, dims[name], "einsum")
-            elif name not in [own.name for own in x._names]:
+            elif name not in (known := [own.name for own in x._names]):
                 raise _bad(
-                    subscripts,
-                    f"has {name!r} for operand {number}, which has {list(x._names)}; name no other",
+                    subscripts, f"has {name!r} for operand {number}, which has {known}; name no other"
                 )
         for name in letters:
             if name not in term.names and set(dims[name]) & set(x._names):

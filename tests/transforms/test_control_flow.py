@@ -421,3 +421,17 @@ def test_against_jax(jax: Any) -> None:
             for one, other in zip(gs.tree.leaves(call(gnp, lax)), want, strict=True):
                 assert one.dtype.kind == other.dtype.kind
                 np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=1e-6)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_branches_may_vary_over_different_maps(swapped: bool) -> None:
+    a, b = np.arange(3.0), np.arange(10.0, 12)
+
+    def inner(p: Any, a: Any, b: Any) -> Any:
+        ways = (lambda: a, lambda: b)
+        return lax.cond(p, *(ways[::-1] if swapped else ways))
+
+    each = gs.jit(lambda p: gs.vmap(lambda a: gs.vmap(lambda b: inner(p, a, b))(b))(a))
+    for p in (True, False):
+        grid = np.broadcast_arrays(a[:, None], b)
+        np.testing.assert_array_equal(np.asarray(each(p)), grid[int(p == swapped)])

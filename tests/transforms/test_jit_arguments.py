@@ -407,3 +407,30 @@ def test_a_branch_changes_nothing_of_what_is_around_it(change: Any) -> None:
 
     with pytest.raises(gs.errors.TracedValueError, match="changes a value of the one around it"):
         gs.jit(f)(np.ones(3))
+
+
+def test_functions_without_a_signature() -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    part = gs.jit(getattr, static_argnums=1)
+    np.testing.assert_array_equal(part(x, "T"), x.T)
+    assert repr(part) == "<jit of getattr>"
+    with pytest.raises(errors.ArgumentTypeError, match="argument 0 is a str"):
+        part("text", "T")
+    with pytest.raises(errors.ArgumentError, match="argument 1 of shape") as caught:
+        gs.vmap(max)(x, np.float64(3))
+    assert caught.value.argument == "in_axes"
+
+
+def test_places_of_arguments_hold_within_others_and_for_stages() -> None:
+    with testing.runtime(host_devices=4):
+        mesh = gs.make_mesh((4,), "x")
+        rows, whole = gs.NamedSharding(mesh, P("x")), gs.NamedSharding(mesh, P())
+        placed = gs.jit(lambda x, y: (x * 2, y + 1), in_shardings=(rows, whole))
+        x = np.arange(8.0)
+        inner = gs.jit(lambda x: placed(x, x))(gs.device_put(x, whole))
+        stage = placed.lower(x, gs.device_put(x, whole)).compile()
+        for first, second in (inner, stage(x, gs.device_put(x, whole)), placed(x, x)):
+            assert first.sharding == rows and second.sharding == whole
+            assert first.tolist() == (x * 2).tolist() and second.tolist() == (x + 1).tolist()
+        assert stage.input_shardings == ((rows, whole), {})
+        assert stage.output_layouts == (gs.Layout((0,)), gs.Layout((0,)))

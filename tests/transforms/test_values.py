@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard.functions.concrete import at_hand
 from gpushard import errors, testing
 
 P = gs.P
@@ -238,3 +239,54 @@ def test_results_that_do_not_vary_have_memory_for_each_block_that_is_assigned_to
     want[0] = -1
     np.testing.assert_array_equal(np.asarray(made), want)
     np.testing.assert_array_equal(np.asarray(x), VALUE)
+
+
+def test_what_is_not_computed_yet_has_a_text_and_is_not_waited_for(mesh: gs.Mesh) -> None:
+    texts = []
+
+    def body(x: Any) -> Any:
+        y = gs.numpy.ones((2, 3), "f4")
+        texts.extend([repr(x), str(y), repr(x[0, 0])])
+        assert x.block_until_ready() is x
+        return x.block_until_ready() * 2
+
+    x = placed(mesh, "x")
+    np.testing.assert_array_equal(np.asarray(gs.jit(body)(x)), VALUE * 2)
+    assert texts == [
+        "Array(shape=(8, 8), dtype=float64, traced)",
+        "Array(shape=(2, 3), dtype=float32, traced)",
+        "Array(shape=(), dtype=float64, traced)",
+    ]
+    np.testing.assert_array_equal(np.asarray(inside(mesh, body)), VALUE * 2)
+    np.testing.assert_array_equal(np.asarray(gs.vmap(lambda x: x.block_until_ready())(x)), VALUE)
+
+
+def test_a_traced_value_of_no_argument_says_so() -> None:
+    for f in (lambda x: float(gs.numpy.ones(3).sum()), lambda x: at_hand(gs.numpy.ones(3), "f")):
+        with pytest.raises(errors.TracedValueError, match="It comes from no argument, in the jit"):
+            gs.jit(f)(VALUE)
+
+
+def test_what_is_at_hand_of_a_mapped_value(mesh: gs.Mesh) -> None:
+    def same(x: Any) -> Any:
+        assert np.array_equal(at_hand(gs.numpy.arange(3) * 2, "this"), [0, 2, 4])
+        return x
+
+    np.testing.assert_array_equal(np.asarray(inside(mesh, same)), VALUE)
+    with pytest.raises(errors.TracedValueError, match="this needs elements"):
+        inside(mesh, lambda x: at_hand(x, "this"))
+
+
+def test_arrays_on_the_host_are_made_in_traced_functions(mesh: gs.Mesh) -> None:
+    place = gs.NamedSharding(mesh, P("x"), memory_kind="pinned_host")
+    made = gs.jit(lambda: (gs.numpy.full(8, 3.0, out_sharding=place), gs.numpy.ones(8)))()
+    assert made[0].sharding == place and made[0].tolist() == [3] * 8
+    assert made[1].sharding.memory_kind == "device"
+
+
+def test_specs_that_are_none_leave_values_whole(mesh: gs.Mesh) -> None:
+    shapes = []
+    f = gs.shard_map(lambda x: (shapes.append(x.shape), x * 2)[1], mesh, None, P("x"))
+    np.testing.assert_array_equal(np.asarray(f(VALUE)), np.concatenate([VALUE * 2] * 4))
+    whole = gs.shard_map(lambda x: x.sum(), mesh, None, None)(VALUE)
+    assert whole.sharding.spec == P() and whole == VALUE.sum() and shapes == [(8, 8)]
