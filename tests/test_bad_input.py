@@ -5409,6 +5409,13 @@ NAMED_AXES: dict[str, Case] = {
         NameError,
         "'j' is unbound",
     ),
+    "a place of what is summed over a name": refused(
+        lambda w: named(lambda a: GNP.sum(a, axis="i", out_sharding=w.named()))(w.x),
+        ArgumentError,
+        ValueError,
+        "sum: out_sharding=NamedSharding",
+        "beside the name of a dim; leave it out",
+    ),
     "einsum that keeps a name that the value lacks": refused(
         lambda w: named(lambda a: EINSUM("a{j}->a{j}", a))(w.x),
         ArgumentError,
@@ -5913,6 +5920,11 @@ TRACED_FUNCTIONS: dict[str, Case] = {
 }  # fmt: skip
 
 LOOPS: dict[str, Case] = {
+    "jit of a place without a hash": wrong(
+        lambda w: gs.jit(abs, in_shardings={1})(w.value),
+        "in_shardings={1}", "gpushard.devices()", error=ArgumentTypeError,
+        argument="in_shardings",
+    ),
     "cond of an operand beside others": wrong(
         lambda w: gs.lax.cond(True, abs, abs, 1, operand=2),
         "cond: operand= beside 1 others",

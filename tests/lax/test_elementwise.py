@@ -192,6 +192,15 @@ def test_python_numbers(name: str) -> None:
             check(Call(name, number, x))
 
 
+def test_numbers_of_python_give_way_without_arrays() -> None:
+    lax, weak = gs.lax, gs.lax.add(1.5, 2.0)
+    for made, wanted in ((weak, 3.5), (lax.mul(2, 3), 6), (lax.mul(weak, 2.0), 7.0)):
+        assert made.weak_type and made.dtype == np.asarray(wanted).dtype and made == wanted
+    strong = lax.add(np.float64(1.5), 2.0)
+    assert not strong.weak_type and strong == 3.5
+    assert (weak + gs.numpy.ones(2, "f4")).dtype == np.float32
+
+
 @pytest.mark.parametrize("dtype", ["i1", "u2", "i8", "f4", "f8", "c16"])
 @pytest.mark.parametrize("power", [0, 1, 2, 3, 7, -1, -3, np.int8(2)])
 def test_integer_pow(dtype: str, power: int) -> None:

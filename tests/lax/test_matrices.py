@@ -22,6 +22,18 @@ def test_segments(name: str, dtype: str, ids: list[int]) -> None:
         check(Call(name, values(shape, dtype, 1), np.array(ids), num_segments=5))
 
 
+@pytest.mark.parametrize("name", SEGMENTS)
+def test_segments_are_counted_where_nobody_says_how_many(name: str) -> None:
+    for ids in ([0, 2, 1, 2], [5, 0, 0, 3], [-1, -2, -1, -3], [1, -4, 1, 0]):
+        x = values((4, 2), "f8", 1)
+        for given in (np.array(ids), gs.device_put(np.array(ids))):
+            check(Call(name, x, given))
+            made = getattr(gs.lax, name)(x, given)
+            assert made.shape == (max(max(ids) + 1, 0), 2)
+    for empty in ([], np.zeros(0, int), gs.numpy.zeros(0, "i4")):
+        assert getattr(gs.lax, name)(np.zeros((0, 2), "f4"), empty).shape == (0, 2)
+
+
 @pytest.mark.parametrize("sizes", [(2, 3, 1), (0, 6, 0), (1, 0, 2), (0, 0, 0)])
 def test_ragged_dot(sizes: tuple[int, ...]) -> None:
     check(Call("ragged_dot", values((6, 4), "f8", 1), values((3, 4, 2), "f8", 2), np.array(sizes)))

@@ -110,6 +110,11 @@ def test_results_are_global_where_it_is_set() -> None:
         np.testing.assert_allclose(np.asarray(gs.numpy.copy(out)), VALUE @ VALUE.T)
         with pytest.raises(NoMeshError, match="parallel_functions_output_gda"):
             gs.pjit(lambda x: x + 1)(1.0)
+        with mesh:  # what lies on one device is a replica then
+            alone = gs.pjit(lambda x: x + 1)(gs.device_put(VALUE, gs.devices()[2]))
+        assert type(alone) is GlobalDeviceArray and alone.mesh_axes == ()
+        assert len(alone.local_shards) == 8
+        assert all(np.array_equal(part.data, VALUE + 1) for part in alone.local_shards)
         with mesh:  # a traced function around it has its results as values
             around = gs.jit(lambda x: f(x)[0] + 1)(VALUE)
         assert type(around) is not GlobalDeviceArray

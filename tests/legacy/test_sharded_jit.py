@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import random
 from typing import Any
 
@@ -14,6 +15,7 @@ from gpushard import testing
 from gpushard.errors import NoDeviceError, UnsupportedError
 from gpushard.legacy import (
     Chunked,
+    FROM_GDA,
     Parts,
     get_global_aval,
     get_local_aval,
@@ -182,3 +184,10 @@ def test_within_others_and_with_others_in_it() -> None:
     keys = gs.random.split(gs.random.key(0), 4)
     assert sharded_jit(lambda k: k, Parts(2), Parts(2))(keys).shape == (4,)
     assert np.array_equal(sharded_jit(lambda a: a + 1, Parts(2, 1), None)(gs.pmap(abs)(x)), x + 1)
+
+
+def test_parts_and_marks_survive_pickling() -> None:
+    for parts in (Parts(2, 3), Parts(4), Parts()):
+        copy = pickle.loads(pickle.dumps(parts))
+        assert type(copy) is Parts and copy == parts and repr(copy) == repr(parts)
+    assert pickle.loads(pickle.dumps([FROM_GDA]))[0] is FROM_GDA and repr(FROM_GDA) == "FROM_GDA"

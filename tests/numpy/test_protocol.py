@@ -169,6 +169,12 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
         ArgumentTypeError,
         "casting='same_kind'",
     ),
+    "axes of a product": (
+        lambda x: np.matmul(x, x.T, axes=[(0, 1)] * 3), ArgumentTypeError, "matmul: axes= is not",
+    ),
+    "dims kept of a product": (
+        lambda x: np.matmul(x, x.T, keepdims=True), ArgumentTypeError, "matmul: keepdims= is not",
+    ),
     "masked": (
         lambda x: np.add(x, np.ma.masked_array(np.zeros(x.shape))),
         ArgumentTypeError,
@@ -267,3 +273,12 @@ def test_ufuncs_that_are_not_numpys() -> None:
     with pytest.raises(ArgumentTypeError, match="is not supported"):
         third(x)
     same(np.vecmat(put(value((5,), "d"), "x"), x), np.vecmat(value((5,), "d"), data), exact=False)
+
+
+def test_no_initial_value_is_none() -> None:
+    data, x = placed("uneven")
+    for ufunc in (np.add, np.maximum, np.subtract):
+        for initial in (np._NoValue, 2.5):
+            same(ufunc.reduce(x, 0, initial=initial), ufunc.reduce(data, 0, initial=initial))
+    with pytest.raises(GpushardError, match="has no elements along the axes"):
+        np.maximum.reduce(x[:0], initial=np._NoValue)
