@@ -15,6 +15,7 @@ import gpushard as gs
 from gpushard import options
 from gpushard.config import Settings
 from gpushard.errors import ConfigurationError, UnknownSettingError
+from gpushard.runtime import current
 from gpushard.testing import runtime
 
 
@@ -109,6 +110,23 @@ def test_settings_have_their_names_and_some_change_while_devices_are_used() -> N
         with pytest.raises(ConfigurationError, match="in use already"):
             gs.config.update(name, value)
     assert {name.removeprefix("jax_") for name in gs.config.values} >= set(vars(Settings()))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "settings"),
+    [
+        ("jax_cuda_visible_devices", "all", {"gpus": None}),
+        ("jax_cuda_visible_devices", "2", {"gpus": (2,)}),
+        ("cuda_visible_devices", "3, 0,11", {"gpus": (3, 0, 11)}),
+    ],
+)
+def test_texts_of_jax_are_settings(
+    name: str, value: str, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(current, "configure", lambda **changes: asked.append(changes))
+    gs.config.update(name, value)
+    assert asked == [settings]
 
 
 @pytest.mark.parametrize("name", options._FIXED)

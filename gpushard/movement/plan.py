@@ -179,11 +179,6 @@ class Plan:
         """The wanted pairs: the distinct blocks of the result in each memory domain."""
         return holdings(self.destination.assignment)
 
-    @property
-    def kind(self) -> IntArray:
-        """ALIAS, VIEW, COPY or EMPTY for each wanted pair."""
-        return self.kept.kind
-
     @functools.cached_property
     def copied(self) -> IntArray:
         """The wanted pairs that are written."""

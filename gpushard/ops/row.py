@@ -19,7 +19,7 @@ from gpushard.movement.buffer import ShardedBuffer
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.choose import Choice, Given, Price
 from gpushard.ops.operand import Operand
-from gpushard.ops.rule import Rule, Splits, parse
+from gpushard.ops.rule import Rule, Splits
 from gpushard.runtime.runtime import Runtime
 from gpushard.typing import LocalArray, Shape
 
@@ -252,8 +252,7 @@ class Row:
     name: str  # what users call it
     # Checks operands and parameters and says what the results are.
     infer: Infer
-    # The factor rule: a string, or what makes it.
-    rule: str | RuleMaker
+    rule: RuleMaker  # makes the factor rule
     # Makes the local kernel. The second argument has the dtypes that operands come in.
     kernel: KernelMaker
     # The ways to run it, in order of preference; the last one runs what is not split.
@@ -298,8 +297,6 @@ class Row:
 
     def rule_for(self, avals: Sequence[Aval], params: Params) -> Rule:
         """Return the rule for particular operands."""
-        if isinstance(self.rule, str):
-            return parse(self.rule, [aval.shape for aval in avals])
         return self.rule(avals, params)
 
     def __repr__(self) -> str:

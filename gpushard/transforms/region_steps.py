@@ -18,6 +18,7 @@ from gpushard.ops.programs.launched import Launched
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Merge
 from gpushard.ops.row import Row
+from gpushard.ops.rule import elementwise
 from gpushard.ops.scalars import converter
 from gpushard.transforms.c_kernels import c_kernel
 from gpushard.transforms.cuda_kernels import launched_nest
@@ -416,5 +417,11 @@ class _Fused:
         return found
 
 
-_REGION = Row("fused", lambda avals, params: (), "", lambda xp, avals, params: len, (Local(),))
+_REGION = Row(
+    "fused",
+    lambda avals, params: (),
+    lambda avals, params: elementwise([], ()),
+    lambda xp, avals, params: len,
+    (Local(),),
+)
 """What stands for regions where blocks are listed."""

@@ -3,6 +3,7 @@
 import itertools
 import math
 import xml.etree.ElementTree as ET
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -56,6 +57,22 @@ def test_parts_that_are_left_out_are_counted() -> None:
     for count, said in ((12, []), (13, ["and 1 parts more"]), (16, ["and 4 parts more"])):
         many = NamedSharding(Mesh(np.arange(count), "x"), P("x"))
         assert _notes(picture(many, (count, 4, 4))) == said
+
+
+@dataclass(frozen=True)
+class Gpu:
+    id: int
+    platform: str = "gpu"
+
+
+@pytest.mark.parametrize(("count", "text"), [(4, "GPU {}"), (8, "{}"), (22, "{}"), (64, None)])
+def test_a_label_that_is_too_wide_is_the_number_or_nothing(count: int, text: str | None) -> None:
+    devices = [Gpu(n) for n in range(count)]
+    drawn = picture(NamedSharding(Mesh(np.array(devices, object), "x"), P(None, "x")), (count, count))
+    found = [label.text for label in ET.fromstring(svg(drawn)).iter(f"{SVG}text")]
+    width = 220 / count
+    wanted = [] if text is None else [text.format(n) for n in range(count)]
+    assert found == [label for label in wanted if 7 * len(label) <= width]
 
 
 def test_html_cannot_come_from_names() -> None:

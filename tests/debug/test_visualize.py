@@ -319,3 +319,10 @@ def test_functions_that_are_mapped_are_shown_what_they_see() -> None:
         gs.jit(look)(x)
         gs.jit(gs.shard_map(look, mesh, P("x"), P("x"), axis_names={"x"}))(x)
     assert found[7:] == [x.sharding, NamedSharding(mesh, P(None, "y"))]
+
+
+def test_parts_beyond_what_is_shown_are_counted() -> None:
+    for count, said in ((16, None), (17, "and 1 parts more"), (20, "and 4 parts more")):
+        mesh = Mesh(np.arange(count), "x")
+        last = shown((count, 2, 2), NamedSharding(mesh, P("x"))).rstrip().splitlines()[-1]
+        assert (last == said) if said else ("more" not in last)

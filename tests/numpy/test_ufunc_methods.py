@@ -204,6 +204,9 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "host": (lambda x: gnp.add.at(np.ones(3), [0], 1), ArgumentTypeError, "inplace=False"),
     "out": (lambda x: gnp.add.reduce(x, out=x), ArgumentError, "out="),
     "many": (lambda x: gnp.frompyfunc(max, 2, 1)(x), ArgumentTypeError, "takes 2 operands, got 1"),
+    "no type to accumulate": (
+        lambda x: np.bitwise_and.accumulate(x), ArgumentTypeError, "bitwise_and is not defined for",
+    ),
     "no function": (lambda x: gnp.frompyfunc(3, 2, 1), ArgumentTypeError, "func=3"),
     "mask": (
         lambda x: gnp.frompyfunc(abs, 1, 1)(x, where=x > 1), ArgumentTypeError, "where",

@@ -355,6 +355,15 @@ def test_one_range_for_all_is_drawn_as_many_ranges_are(dtype: str) -> None:
         np.testing.assert_array_equal(random.randint(random.key(0), (99,), low, high, dtype), made)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint64", "int64"])
+def test_the_whole_range_of_a_type_is_its_bits(dtype: str) -> None:
+    info, key = np.iinfo(dtype), random.key(3)
+    made = random.randint(key, (99,), info.min, info.max + 1, dtype)
+    bits = np.asarray(random.bits(random.split(key)[1], (99,), f"u{np.dtype(dtype).itemsize}"))
+    bits = bits + np.asarray(info.min).astype(bits.dtype)
+    np.testing.assert_array_equal(np.asarray(made), bits.view(dtype))
+
+
 def test_bounds_on_devices_are_cut_to_the_type() -> None:
     low, high = gs.device_put(np.array([-500, 3, 9])), gs.device_put(np.array([-490, 900, 2]))
     found = np.asarray(random.randint(random.key(0), (999, 3), low, high, "int8"))

@@ -68,9 +68,7 @@ _ROW = 1 << 12
 
 @functools.lru_cache(maxsize=256)
 def _exact(dtype: Dtype) -> int:
-    """Return up to where a type has all integers; 0 for types of others than NumPy."""
-    if dtypes.is_custom(dtype):
-        return 0
+    """Return up to where a type of NumPy's has all integers."""
     return 2 ** np.finfo(dtype).nmant if dtype.kind == "f" else int(np.iinfo(dtype).max)
 
 
