@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import gc
 import inspect
+import itertools
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import lax, testing
+from gpushard.cache import BoundedCache, exact_key
 from gpushard.transforms import jit
 from tests.kept import Caches
 from tests.share import some
@@ -284,3 +286,58 @@ def test_a_function_keeps_what_was_traced_for_its_last_options() -> None:
         assert 1 < len(kept) <= jit.OPTIONS and functions[-1]._cache in kept
         gs.clear_caches()
         assert not any(len(jitted._cache) for jitted in functions)
+
+
+class Last:
+    """A value that does something when it goes."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act = act
+
+    def __del__(self) -> None:
+        self._act()
+
+
+def test_a_finalizer_in_the_middle_of_a_change_changes_nothing() -> None:
+    cache: BoundedCache[Any] = BoundedCache(limit=10)
+    for act in (lambda: cache.put("late", 0, 3), cache.clear):
+        cache.put("a", Last(act), 4)
+        cache.put("a", "new", 5)
+        assert (cache.values(), cache.nbytes) == (["new"], 5)
+        cache.put("b", Last(act), 4)
+        cache.clear()
+        assert (cache.values(), cache.nbytes) == ([], 0)
+    cache.put("late", 1, 3)
+    assert (cache.get("late"), cache.nbytes) == (1, 3)
+
+
+def test_bytes_are_counted_again_after_a_change_that_was_cut_short() -> None:
+    class Key:
+        """A key whose hash fails once, where that is said."""
+
+        fails = -1
+
+        def __hash__(self) -> int:
+            self.fails -= 1
+            if self.fails == 0:
+                raise KeyboardInterrupt
+            return 1
+
+    cache: BoundedCache[str] = BoundedCache(limit=10)
+    key = Key()
+    cache.put(key, "lost", 6)
+    assert cache.get(key) == "lost"  # so that it gets a second chance
+    key.fails = 2
+    with pytest.raises(KeyboardInterrupt):
+        cache.put("b", "kept", 6)
+    assert cache.values() == ["kept"]
+    cache.put("c", "new", 4)
+    assert (cache.values(), cache.nbytes) == (["kept", "new"], 10)
+
+
+def test_keys_tell_slices_apart() -> None:
+    ends = [0, -0.0, 0.0, 1, True, None, np.int64(1)]
+    keys = [exact_key(slice(*of)) for of in itertools.permutations(ends, 3)]
+    assert len(set(keys)) == len(keys) == 210
+    assert exact_key(slice(0, 1.0, None)) == exact_key(slice(0, 1.0, None))
+    assert exact_key((slice(1), 2)) == exact_key((slice(1), 2)) != exact_key((slice(True), 2))

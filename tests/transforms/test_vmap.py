@@ -311,3 +311,26 @@ def test_an_element_keeps_what_its_loop_had_in_the_end_whatever_is_assigned_to(m
         for _ in range(n):
             v[1], v[2] = v[2] * 2, v[2] + 1
     np.testing.assert_array_equal(np.asarray(made), want)
+
+
+MOVES: dict[str, Callable[[Any, Any], Any]] = {
+    "roll": lambda x, m: m.roll(x, 1, 0),
+    "flip": lambda x, m: m.flip(x),
+    "transpose": lambda x, m: m.transpose(x),
+    "concatenate": lambda x, m: m.concatenate([x, x], 1),
+    "pad": lambda x, m: m.pad(x, ((1, 2), (0, 1)), constant_values=1),
+    "tile": lambda x, m: m.tile(x, (2, 1)),
+    "repeat": lambda x, m: m.repeat(x, 2, 0),
+    "slice": lambda x, m: x[1:, ::2],
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_functions_that_move_elements_are_mapped_over_nothing(name: str) -> None:
+    f = MOVES[name]
+    wanted = f(np.zeros((3, 4)), np).shape
+    for count in (0, 2):
+        x = np.arange(12.0 * count).reshape(count, 3, 4)
+        made = gs.vmap(lambda x: f(x, gs.numpy))(gs.device_put(x))
+        assert made.shape == (count, *wanted) and made.dtype == x.dtype
+        equal(made, np.reshape([f(part, np) for part in x], made.shape))
