@@ -119,8 +119,7 @@ def _array_of(entry: Any) -> tuple[Any, Any]:
             raise _refused(entry, "no list of integers or booleans")
         array = array if array.size else array.astype(INDEX)
     elif not isinstance(entry, np.ndarray | Value) and getattr(entry, "shape", None):
-        array = getattr(entry, "raw_value", entry)  # of a box with a value in it
-        array = array if is_value(array) else np.asarray(array)
+        array = entry if is_value(entry) else np.asarray(entry)
     dtype = getattr(array, "dtype", None)
     if dtype is not None and ((ndim := array.ndim) or dtype == np.bool_ or is_traced(array)):
         if dtype.kind == "b":

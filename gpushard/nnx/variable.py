@@ -55,6 +55,9 @@ class _Opener:
         return bind(row, [_value_of(x) for x in args], params, out_sharding)
 
 
+_OPENER = _Opener()
+
+
 class Variable(Leveled, Generic[T]):
     """A box with a value, which functions that get it may replace.
 
@@ -84,7 +87,6 @@ class Variable(Leveled, Generic[T]):
     __slots__ = ("__weakref__", "_metadata", "_value")
 
     __array_priority__ = 100
-    interpreter = _Opener()
 
     _value: Any
     _metadata: dict[str, Any]  # never changed, but replaced
@@ -120,6 +122,13 @@ class Variable(Leveled, Generic[T]):
         put(self, "_value", _unboxed(new))
 
     raw_value = value
+
+    @property
+    def interpreter(self) -> _Opener:
+        """What does operations on it; an AttributeError where its value is data on the host."""
+        if isinstance(self._value, np.ndarray | np.generic):
+            raise AttributeError("interpreter")
+        return _OPENER
 
     @property
     def type(self) -> type[Variable]:

@@ -119,6 +119,7 @@ def traced(f: Any, args: Any, leaves: Sequence[Value], what: str, finish: Any = 
 
 def scalar(x: Any, function: str, argument: str, kinds: str) -> Value:
     """Return an argument that is a number without dims."""
+    x = getattr(x, "raw_value", x)  # of a box with a value in it
     found = value_of(x, f"{function}: {argument}", innermost())
     if found.shape or found.array.dtype.kind not in kinds:
         raise ArgumentTypeError(

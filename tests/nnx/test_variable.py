@@ -53,6 +53,65 @@ FUNCTIONS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_take_a_variable_of_data_on_the_host(name: str) -> None:
+    f = FUNCTIONS[name]
+    if name == "at":
+        with pytest.raises(AttributeError, match="'Param' has no attribute 'at', nor has its value"):
+            f(nnx.Param(VALUE))
+        return
+    got, wanted = f(nnx.Param(VALUE)), f(gnp.asarray(VALUE))
+    np.testing.assert_allclose(np.asarray(got), np.asarray(wanted), rtol=1e-12)
+
+
+INTEGERS: dict[str, Any] = {
+    "take": lambda at: gnp.take(gnp.arange(5), at),
+    "index": lambda at: gnp.arange(5)[at],
+    "take_along_axis": lambda at: gnp.take_along_axis(gnp.arange(5), at, 0),
+    "repeat": lambda at: gnp.repeat(gnp.arange(3), at),
+    "bincount": gnp.bincount,
+    "compress": lambda at: gnp.compress(at > 0, gnp.arange(3), size=2),
+    "roll": lambda at: gnp.roll(gnp.arange(5), at[1]),
+    "segment_sum": lambda at: lax.segment_sum(gnp.ones(3), at),
+    "unravel_index": lambda at: gnp.unravel_index(at, (2, 2))[1],
+    "add": lambda at: lax.add(at, at),
+    "switch": lambda at: lax.switch(at[0], [lambda: 10, lambda: 20, lambda: 30]),
+    "cond": lambda at: lax.cond(at[1] > 0, lambda: 1, lambda: 2),
+}
+
+CHOICES = {"switch": [3, 5], "cond": [5, 3]}
+"""What each number chooses of the lesser and the greater."""
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_integers_in_variables_are_integers(name: str) -> None:
+    f, at = INTEGERS[name], np.array([2, 0, 1])
+    wanted = np.asarray(f(gnp.asarray(at)))
+    for own in (at, gnp.asarray(at)):
+        np.testing.assert_array_equal(np.asarray(f(nnx.Variable(own))), wanted)
+
+
+@pytest.mark.parametrize("name", CHOICES)
+@pytest.mark.parametrize("number", [0, 1])
+def test_variables_choose(name: str, number: int) -> None:
+    wanted, kind = CHOICES[name][number], bool if name == "cond" else int
+    for own in (kind(number), np.array(number, kind), gnp.asarray(number, kind)):
+        for call in (lambda f, x: f(x), lambda f, x: nnx.jit(f)(x)):
+            if name == "cond":
+                found = call(lambda x: lax.cond(x, gnp.minimum, gnp.maximum, 3, 5), nnx.Cache(own))
+            else:
+                ways = [gnp.minimum, gnp.maximum]
+                found = call(lambda x: lax.switch(x, ways, 3, 5), nnx.Cache(own))
+            assert found == wanted
+
+
+def test_numbers_of_python_in_variables_give_way() -> None:
+    x = gnp.ones(2, "f4")
+    for made in (gnp.multiply(x, nnx.Param(2.0)), lax.mul(x, nnx.Param(2.0)), x * nnx.Param(2.0)):
+        assert made.dtype == np.float32 and made.tolist() == [2, 2]
+    assert gnp.multiply(x, nnx.Param(np.float64(2))).dtype == np.float64
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_take_a_variable_for_its_value(name: str) -> None:
     f = FUNCTIONS[name]
     value = gs.device_put(VALUE, gs.NamedSharding(gs.make_mesh((2,), "x"), P("x")))
