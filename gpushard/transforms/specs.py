@@ -47,8 +47,6 @@ def specs_of(
     leaves = tree.leaves(args)
     if type(specs) is PartitionSpec:
         return leaves, [specs] * len(leaves)
-    if specs is None:
-        return leaves, [P()] * len(leaves)
     found = tree.broadcast_prefix(specs, args, lambda x: x is None, names=(argument, full))
     return leaves, [P() if spec is None else spec for spec in found]
 

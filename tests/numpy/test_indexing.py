@@ -222,6 +222,10 @@ def test_positions_without_a_sign_never_count_from_the_end() -> None:
     for mode, wanted in (("fill", [1, 99, 7, 99]), ("clip", [1, 7, 7, 7]), ("wrap", [1, 7, 7, 0])):
         part = x.at[at].get(mode=mode, fill_value=99, wrap_negative_indices=False)
         same(part, np.array(wanted, float))
+    far = np.array([1, 1 << 63, (1 << 64) - 1], np.uint64)
+    for mode, wanted in (("fill", [1, 99, 99]), ("clip", [1, 7, 7])):
+        part = x.at[far].get(mode=mode, fill_value=99, wrap_negative_indices=False)
+        same(part, np.array(wanted, float))
     signed = x.at[np.array([-1, 8, -9])].get(mode="wrap", wrap_negative_indices=False)
     same(signed, np.array([7.0, 0, 7]))
 

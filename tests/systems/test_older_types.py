@@ -190,6 +190,9 @@ def test_shard_args_take_any_index() -> None:
             (first,), (again,) = legacy.shard_args(DEVICES[:2], [[index, index]], [data])
             for part, device in ((first, DEVICES[0]), (again, DEVICES[1])):
                 assert part.devices() == {device} and np.array_equal(part, VALUE[index])
+    several = [..., (..., 1), None, (slice(2), ...), (None, 3)]
+    made = legacy.shard_args(DEVICES[:5], [several], [x])
+    assert all(np.array_equal(part, VALUE[i]) for (part,), i in zip(made, several, strict=True))
 
 
 def test_shard_aval_is_that_of_a_block() -> None:
