@@ -693,7 +693,9 @@ def test_is_leaf_of_paths_finds_no_end_of_a_cycle() -> None:
     circle.append(circle)
     with pytest.raises(TreeError, match=r"holds itself \(through a list\)"):
         tree.flatten_with_path(circle, lambda path, x: False, is_leaf_takes_path=True)
-    pairs, _ = tree.flatten_with_path(circle, lambda path, x: len(path) > 2, is_leaf_takes_path=True)
+    pairs, _ = tree.flatten_with_path(
+        circle, lambda path, x: len(path) > 2, is_leaf_takes_path=True
+    )
     assert [tree.keystr(path) for path, _ in pairs] == ["[0]", "[1][0]", "[1][1][0]", "[1][1][1]"]
 
 

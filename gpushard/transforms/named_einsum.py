@@ -96,7 +96,8 @@ def lettered(subscripts: str, operands: Sequence[Any]) -> tuple[str, list[Any]]:
                 check_has(x, dims[name], "einsum")
             elif name not in (known := [own.name for own in x._names]):
                 raise _bad(
-                    subscripts, f"has {name!r} for operand {number}, which has {known}; name no other"
+                    subscripts,
+                    f"has {name!r} for operand {number}, which has {known}; name no other",
                 )
         for name in letters:
             if name not in term.names and set(dims[name]) & set(x._names):

@@ -68,7 +68,9 @@ class Gpu:
 @pytest.mark.parametrize(("count", "text"), [(4, "GPU {}"), (8, "{}"), (22, "{}"), (64, None)])
 def test_a_label_that_is_too_wide_is_the_number_or_nothing(count: int, text: str | None) -> None:
     devices = [Gpu(n) for n in range(count)]
-    drawn = picture(NamedSharding(Mesh(np.array(devices, object), "x"), P(None, "x")), (count, count))
+    drawn = picture(
+        NamedSharding(Mesh(np.array(devices, object), "x"), P(None, "x")), (count, count)
+    )
     found = [label.text for label in ET.fromstring(svg(drawn)).iter(f"{SVG}text")]
     width = 220 / count
     wanted = [] if text is None else [text.format(n) for n in range(count)]

@@ -14,8 +14,8 @@ import gpushard as gs
 from gpushard import testing
 from gpushard.errors import NoDeviceError, UnsupportedError
 from gpushard.legacy import (
-    Chunked,
     FROM_GDA,
+    Chunked,
     Parts,
     get_global_aval,
     get_local_aval,

@@ -346,7 +346,8 @@ BAD = {
     ),
     "a leaf for a node": (lambda m: nnx.update(m, {"part": 1}), ArgumentError, "Other there"),
     "a node for an array": (
-        lambda m: nnx.update(m, {"pair": {0: {"x": 1}}}), ArgumentError, r"pair\[0\]: .* Array there",
+        lambda m: nnx.update(m, {"pair": {0: {"x": 1}}}),
+        ArgumentError, r"pair\[0\]: .* Array there",
     ),
     "a node for a Variable": (
         lambda m: nnx.update(m, {"items": {0: {"x": 1}}}), ArgumentError, r"items\[0\]",

@@ -535,10 +535,16 @@ def changed(**parts: Any) -> nnx.Module:
 DIFFERENT: dict[str, tuple[dict[str, Any], str]] = {
     "a static value": ({"b": 3}, r"args\[0\]\.b is 3, and was an array when"),
     "another static value": ({"e": 1}, r"\.e is 1, and was 'text' when"),
-    "no alias": ({"c": nnx.Param(gnp.ones(2))}, r"\.c is Param\(\), and was an object that was there"),
+    "no alias": (
+        {"c": nnx.Param(gnp.ones(2))},
+        r"\.c is Param\(\), and was an object that was there",
+    ),
     "an array": ({"c": gnp.ones(2)}, r"\.c is an array, and was an object that was there before"),
     "another kind": ({"a": nnx.Cache(gnp.ones(2))}, r"\.a is Cache\(\), and was Param\(\) when"),
-    "metadata": ({"a": nnx.Param(gnp.ones(2), u=1)}, r"\.a is Param\(u=1\), and was Param\(\) when"),
+    "metadata": (
+        {"a": nnx.Param(gnp.ones(2), u=1)},
+        r"\.a is Param\(u=1\), and was Param\(\) when",
+    ),
     "a container": ({"b": {"k": 1}}, r"\.b is dict of k, and was an array when"),
 }
 

@@ -170,10 +170,14 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
         "casting='same_kind'",
     ),
     "axes of a product": (
-        lambda x: np.matmul(x, x.T, axes=[(0, 1)] * 3), ArgumentTypeError, "matmul: axes= is not",
+        lambda x: np.matmul(x, x.T, axes=[(0, 1)] * 3),
+        ArgumentTypeError,
+        "matmul: axes= is not",
     ),
     "dims kept of a product": (
-        lambda x: np.matmul(x, x.T, keepdims=True), ArgumentTypeError, "matmul: keepdims= is not",
+        lambda x: np.matmul(x, x.T, keepdims=True),
+        ArgumentTypeError,
+        "matmul: keepdims= is not",
     ),
     "masked": (
         lambda x: np.add(x, np.ma.masked_array(np.zeros(x.shape))),

@@ -470,6 +470,6 @@ def test_functions_of_numbers_refuse_keys_as_what_is_no_number() -> None:
 
 def test_the_text_of_keys_has_their_words_while_they_are_there() -> None:
     keys = random.wrap_key_data(np.array([[1, 2], [3, 4]], np.uint32))
-    assert repr(keys)== "KeyArray((2,), dtype=key<fry>) overlaying:\n[[1 2]\n [3 4]]"
+    assert repr(keys) == "KeyArray((2,), dtype=key<fry>) overlaying:\n[[1 2]\n [3 4]]"
     keys.delete()
     assert "deleted" in repr(keys) and "key<fry>" in repr(keys)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.functions.concrete import at_hand
 from gpushard import errors, testing
+from gpushard.functions.concrete import at_hand
 
 P = gs.P
 VALUE = np.arange(64.0).reshape(8, 8)
