@@ -4,6 +4,7 @@ import dataclasses
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,10 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard.config import BACKENDS, Settings
-from gpushard.errors import ConfigurationError
+from gpushard.errors import ConfigurationError, ReentrantCallError
 from gpushard.runtime import current
 from gpushard.runtime.cuda.devices.probe import Availability
+from gpushard.runtime.host.backend import HostBackend
 from gpushard.testing import runtime
 from tests.runtime.cuda import fakes
 
@@ -120,3 +122,39 @@ def test_nothing_of_the_backend_is_loaded_before_it_is_chosen() -> None:
 def test_a_choice_is_a_value() -> None:
     choice = current.choose(Settings(), lambda: CUDA)
     assert dataclasses.asdict(choice) == {"name": "cuda", "reason": "2 GPUs, as new"}
+
+
+def test_a_runtime_that_cannot_be_watched_closes_its_backend(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watched: list[Any] = []
+
+    def refuse(made: Any, backend: Any) -> None:
+        watched.append(backend)
+        raise MemoryError("no room")
+
+    closed: list[Any] = []
+    monkeypatch.setattr(current.forks, "watch", refuse)
+    monkeypatch.setattr(HostBackend, "close", lambda backend: closed.append(backend))
+    with pytest.raises(MemoryError, match="no room"):
+        current.make_runtime(Settings(backend="host"))
+    monkeypatch.undo()
+    assert len(watched) == 1 and closed == watched
+    watched[0].close()
+
+
+def test_devices_are_not_asked_for_while_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = [None, None, "a runtime"]
+
+    def make(settings: Settings) -> Any:
+        return made.pop(0) or current.current()  # as a signal handler does
+
+    monkeypatch.setattr(current, "make_runtime", make)
+    before = current.swap(None)
+    try:
+        for _ in range(2):  # one that failed stands in nobody's way
+            with pytest.raises(ReentrantCallError, match=r"call gpushard\.devices\(\) before"):
+                current.current()
+        assert current.current() == current.current() == "a runtime"
+    finally:
+        current.swap(before)

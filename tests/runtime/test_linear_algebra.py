@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import gpushard as gs
 from gpushard import numpy as gnp
 from gpushard.runtime.host import backend as host_backend
+from gpushard.runtime.host import linear_algebra
 from gpushard.runtime.host.linear_algebra import Library, Limits, library_in, numpy_library
 from gpushard.testing import runtime
 
@@ -303,3 +304,13 @@ def test_the_library_can_be_left_alone(fake):
         )
         (x @ x).block_until_ready()
         assert fake.was_set == []
+
+
+def test_a_library_that_cannot_be_opened_is_left_alone(monkeypatch):
+    def refuse(path):
+        raise OSError(path)
+
+    monkeypatch.setattr(linear_algebra.ctypes, "CDLL", refuse)
+    assert numpy_library.__wrapped__() is None
+    monkeypatch.setattr(linear_algebra.ctypes, "CDLL", lambda path: types.SimpleNamespace())
+    assert numpy_library.__wrapped__() is None

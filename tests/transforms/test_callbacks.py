@@ -16,6 +16,7 @@ import pytest
 import gpushard as gs
 from gpushard import legacy, testing
 from gpushard.errors import CallbackError, ReentrantCallError
+from gpushard.runtime.callbacks import CallingThread
 from tests.late import late_devices
 from tests.share import seeds, some
 
@@ -569,3 +570,47 @@ def test_a_forked_child_has_callbacks_of_its_own() -> None:
         "gs.effects_barrier()\n"
     )
     assert done.stdout.splitlines() == ["child", "parent"], done.stderr
+
+
+def test_calls_come_at_once_after_the_thread_is_closed() -> None:
+    made: list[str] = []
+    caller = CallingThread("caller")
+    caller.put(lambda: made.append(threading.current_thread().name))
+    caller.close()
+    caller.put(lambda: made.append(threading.current_thread().name))
+    assert made == ["caller", threading.current_thread().name]
+
+
+def test_a_thread_that_does_not_start_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    caller, done = CallingThread("caller"), threading.Event()
+
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("no more threads")
+
+    with monkeypatch.context() as context:
+        context.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="no more threads"):
+            caller.put(lambda: None)
+    caller.put(done.set)
+    assert done.wait(10)
+    caller.close()
+
+
+def test_failures_that_nobody_heard_of_are_shown_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown: list[BaseException] = []
+    monkeypatch.setattr(sys, "excepthook", lambda kind, error, trace: shown.append(error))
+
+    def fail(x: Any) -> None:
+        raise ValueError(f"failed at {int(x)}")
+
+    with testing.runtime(host_devices=1):
+        for n in (1, 2):
+            gs.debug.callback(fail, gs.device_put(n))
+        with pytest.raises(CallbackError) as caught:
+            gs.effects_barrier()
+        assert len(caught.value.others) == 1 and not shown
+        gs.debug.callback(fail, gs.device_put(3))
+    assert [str(error.__cause__) for error in shown] == ["failed at 3"]
+    assert isinstance(shown[0], CallbackError)
