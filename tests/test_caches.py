@@ -46,6 +46,7 @@ WEAK = {
     "nnx.graphdef._interned": "a structure, which is its value",
     "nnx.jit._pures": "a function: what stands for it, for each option",
     "runtime.callbacks._every": "a runtime's callbacks",
+    "runtime.runtime._runtimes": "runtimes that live",
     "transforms.bodies._caches": "a function: a BoundedCache",
     "transforms.jit._caches": "a function: a BoundedCache of BoundedCaches",
     "transforms.jit._every": "a BoundedCache",
