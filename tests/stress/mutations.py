@@ -26,7 +26,10 @@ RECORD = Path(__file__).with_name("mutations.json")
 PATIENCE = 60
 """Seconds for one place, half of which are for one program."""
 
-SUITE = ("tests", "conftest.py", "pyproject.toml", "bench", "docs", "kernels", "README.md")
+SUITE = (
+    "tests", "conftest.py", "pyproject.toml", "bench", "docs", "kernels", "README.md",
+    "CONTRIBUTING.md",
+)  # fmt: skip
 """What tests read beside the package."""
 
 HUNT = """

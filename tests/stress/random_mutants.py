@@ -80,11 +80,16 @@ def caught_by(
             failed = run_tests(folder, chosen, patience, options)
             if failed is None:
                 break
-            if failed not in chosen:  # it hangs, or cannot be imported
+            if failed in chosen:
+                if _passes(failed, tuple(options)):
+                    return failed
+                chosen = chosen[chosen.index(failed) + 1 :]
+            elif failed in {file for file, _, _ in (test.partition("::") for test in chosen)}:
+                if _passes(failed, tuple(options)):  # it cannot be imported
+                    return failed
+                chosen = [test for test in chosen if not test.startswith(f"{failed}::")]
+            else:  # it hangs
                 return failed
-            if _passes(failed, tuple(options)):
-                return failed
-            chosen = chosen[chosen.index(failed) + 1 :]
         told = [stage for stage in stages if change.site.file.startswith(OF_STAGES[stage])]
         failures = (_fails_in(folder, run) for stage in told for run in STAGES[stage])
         return next(filter(None, failures), None)
