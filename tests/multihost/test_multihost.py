@@ -213,3 +213,12 @@ def test_devices_that_form_no_block(mesh: gs.Mesh) -> None:
     mixed = gs.Mesh(mesh.devices.copy(), ("x", "y"))
     with pytest.raises(MeshError, match="subcube"):
         multihost.host_local_array_to_global_array(VALUE, mixed, gs.P("x"))
+
+
+def test_one_leaf_that_differs_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    def first(mine: list[Any], source: int) -> list[Any]:
+        return [mine[0], mine[1] + 1]
+
+    monkeypatch.setattr(utils.group, "broadcast", first)
+    with pytest.raises(AssertionError, match="have other data than process 0"):
+        multihost.assert_equal([np.ones(3), np.ones(3)])
