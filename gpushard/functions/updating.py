@@ -489,7 +489,7 @@ def _modes(hints: dict[str, Any]) -> tuple[Any, bool]:
     return hints.get("mode"), hints.get("wrap_negative_indices", True)
 
 
-def target(x: Array, name: str, argument: str, inplace: bool) -> Array:
+def target(x: Array, name: str, argument: str) -> Array:
     """Check what a function changes, or makes a changed copy of."""
     if not hasattr(x, "_renew"):
         raise ArgumentTypeError(
@@ -502,9 +502,10 @@ def target(x: Array, name: str, argument: str, inplace: bool) -> Array:
 
 
 def finished(x: Array, new: Array, inplace: bool) -> Array | None:
-    """Give an array a new value, or return that."""
+    """Give an array a new value, or return that; `new` may be the array itself."""
     if inplace:
-        x._renew(new)
+        if new is not x:
+            x._renew(new)
         return None
     return new if new is not x else copy.copy(x)
 
@@ -562,7 +563,7 @@ def put(
     Raises:
       ArrayIndexError: a number is out of bounds.
     """
-    x = target(a, "put", "a", inplace)
+    x = target(a, "put", "a")
     at = as_integers(ind, "put").ravel()
     new = _repeated(v, at.shape[0])
     if new is not None or not x.size:  # NumPy does not look at the positions otherwise
@@ -598,7 +599,7 @@ def put_along_axis(
       ArrayIndexError: a position is out of bounds.
       ArgumentError: the other dims, or the values, do not fit.
     """
-    x = target(arr, "put_along_axis", "arr", inplace)
+    x = target(arr, "put_along_axis", "arr")
     flat, own = (x.ravel(), 0) if axis is None else (x, axis)
     indexed, at, shape = indexing.along_axis(flat, indices, own, "put_along_axis", mode)
     new = scattered(flat, indexed, (at,), values, shape)
@@ -618,7 +619,7 @@ def place(arr: Array, mask: Any, vals: Any, *, inplace: bool = True) -> Array | 
     Raises:
       ArgumentError: the mask does not fit, or there are no values.
     """
-    x = target(arr, "place", "arr", inplace)
+    x = target(arr, "place", "arr")
     chosen = _mask_for(x, mask, "place", "size").reshape(x.shape) != 0
     made = x
     if is_traced(chosen) or is_traced(x):  # nobody knows how many are chosen
@@ -641,7 +642,7 @@ def place(arr: Array, mask: Any, vals: Any, *, inplace: bool = True) -> Array | 
         x[chosen] = new
     elif new is not None:
         made = At(x, chosen).set(new)
-    return None if inplace else finished(x, made, inplace)
+    return finished(x, made, inplace)
 
 
 def _no_values() -> ArgumentError:
@@ -659,7 +660,7 @@ def putmask(a: Any, mask: Any, values: Any) -> None:
     Raises:
       ArgumentError: the mask does not fit.
     """
-    x = target(a, "putmask", "a", inplace=True)
+    x = target(a, "putmask", "a")
     array = _mask_for(x, mask, "putmask", "shape")
     new = _repeated(values, x.size)
     if new is not None:
@@ -679,7 +680,7 @@ def fill_diagonal(a: Array, val: Any, wrap: bool = False, *, inplace: bool = Tru
     Raises:
       ArgumentError: there are fewer than two dims, or more of different lengths.
     """
-    x = target(a, "fill_diagonal", "a", inplace)
+    x = target(a, "fill_diagonal", "a")
     if x.ndim < 2 or (x.ndim > 2 and len(set(x.shape)) > 1):
         raise ArgumentError(
             f"fill_diagonal: a has shape {x.shape}; it needs two dims, or more of one length",

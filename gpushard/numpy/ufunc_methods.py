@@ -231,7 +231,7 @@ class UfuncMethods:
         Raises:
           ArgumentError: operands are not as many as the ufunc takes.
         """
-        x = target(a if inplace else as_value(a, self.name), f"{self.name}.at", "a", inplace)
+        x = target(a if inplace else as_value(a, self.name), f"{self.name}.at", "a")
         if (b is None) != (self.nin == 1):
             raise ArgumentError(
                 f"{self.name}.at: {self.name} takes {self.nin} operand{'s' * (self.nin > 1)}; give "
