@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import copy
 import dataclasses
+import functools
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -100,16 +101,21 @@ def draw(
 def _changed(file: str, n: int) -> Mutant:
     tree, places = _candidates(file)
     site, node, parent, new = places[n]
-    for field, value in ast.iter_fields(parent):
+    before = dict(ast.iter_fields(parent))
+    for field, value in before.items():
         if value is node:
             setattr(parent, field, new)
         elif isinstance(value, list):
             setattr(parent, field, [new if entry is node else entry for entry in value])
+    text = ast.unparse(ast.fix_missing_locations(tree))
+    for field, value in before.items():
+        setattr(parent, field, value)
     first = getattr(node, "lineno", 1)
     lines = range(first, (getattr(node, "end_lineno", None) or first) + 1)
-    return Mutant(site, lines, ast.unparse(ast.fix_missing_locations(tree)))
+    return Mutant(site, lines, text)
 
 
+@functools.cache
 def _candidates(file: str) -> tuple[ast.Module, list[tuple[Site, ast.AST, ast.AST, ast.AST]]]:
     """Return a file, and (name, node, parent, what replaces it) of every possible change."""
     tree = parse((PACKAGE / file).read_text(encoding="utf-8"))

@@ -14,6 +14,7 @@ import ast
 import contextlib
 import ctypes
 import dataclasses
+import functools
 import gc
 import inspect
 import itertools
@@ -69,18 +70,25 @@ def swap(change: Mutant) -> Swap | None:
       The code before and after, of the function and of those around it; None if what changes is not
       the code of a function alone.
     """
-    file = str(PACKAGE / change.site.file)
-    text = (PACKAGE / change.site.file).read_text(encoding="utf-8")
-    old, plain, new = (
-        compile(source, file, "exec", dont_inherit=True)
-        for source in (text, ast.unparse(parse(text)), change.source)
-    )
+    old, plain = _unchanged(change.site.file)
+    new = _compiled(change.site.file, change.source)
     found: Swap = {}
     try:
         _pair(old, plain, new, found)
     except _RunsAtImportError:
         return None
     return found
+
+
+@functools.cache
+def _unchanged(file: str) -> tuple[types.CodeType, types.CodeType]:
+    """Return the code of a file as it runs, and of its source as `ast` writes it."""
+    text = (PACKAGE / file).read_text(encoding="utf-8")
+    return _compiled(file, text), _compiled(file, ast.unparse(parse(text)))
+
+
+def _compiled(file: str, source: str) -> types.CodeType:
+    return compile(source, str(PACKAGE / file), "exec", dont_inherit=True)
 
 
 class _RunsAtImportError(Exception):
