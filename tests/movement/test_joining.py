@@ -10,6 +10,7 @@ import pytest
 import gpushard as gs
 from gpushard import testing
 from gpushard.movement import rearrange, reshard
+from gpushard.movement.planning.maps import concatenate
 from gpushard.movement.planning.rearrange import make_rearrange
 from gpushard.movement.planning.reshard import make_plan
 
@@ -82,3 +83,19 @@ def test_what_is_joined_keeps_the_memory_that_it_shares() -> None:
         others = [gs.device_put(np.full((4, 5), -1), rows) for _ in range(2)]
         np.testing.assert_array_equal(np.asarray(made), data)
         del others
+
+
+def test_what_takes_turns_on_its_devices_waits_for_all_of_them() -> None:
+    """No block is copied: the first and the last are one array, which two domains hold."""
+    with testing.runtime(host_devices=3, host_domains=3) as runtime:
+        first, second, third = runtime.devices
+        twice = gs.NamedSharding(gs.make_mesh((2,), "x", devices=[first, third]), gs.P())
+        everywhere = gs.NamedSharding(gs.make_mesh((3,), "x"), gs.P("x"))
+        x = gs.device_put(np.arange(4.0), twice).block_until_ready()
+        y, gate = testing.gated(gs.device_put(-np.arange(4.0), second))
+        how = concatenate(((4,),) * 3, 0)
+        sources = [x._live(), y._live(), x._live()]
+        made = gs.Array(rearrange.rearrange(sources, how, everywhere.tiling((12,))), everywhere)
+        assert not made.is_ready()
+        gate.open()
+        np.testing.assert_array_equal(made, np.concatenate([x, -np.arange(4.0), x]))

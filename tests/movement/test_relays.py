@@ -226,16 +226,19 @@ def test_what_is_rearranged_is_passed_on_too(
     check_steps(relayed)
 
 
-def test_a_slow_link_between_neighbourhoods_carries_each_byte_once() -> None:
-    """From one of 16 domains: four neighbourhoods of four, in ascending order."""
+@pytest.mark.parametrize("holder", [0, 5, 15])
+def test_a_slow_link_between_neighbourhoods_carries_each_byte_once(holder: int) -> None:
+    """From one of 16 domains: four neighbourhoods of four, in ascending order from its own on."""
     shape = (12 * 16 * 4, 3)
     with testing.runtime(host_devices=16, host_domains=16) as runtime:
-        plan = both_plans(runtime, shape, few(runtime, 1, P()), everywhere(runtime))[1]
+        here = gs.SingleDeviceSharding(runtime.devices[holder])
+        plan = both_plans(runtime, shape, here, everywhere(runtime))[1]
     between: dict[tuple[int, int], int] = defaultdict(int)
     for (of, to), nbytes in plan.link_bytes.items():
         between[of // 4, to // 4] += nbytes
     crossing = {link: nbytes for link, nbytes in between.items() if link[0] != link[1]}
-    assert crossing == dict.fromkeys([(0, 1), (1, 2), (2, 3)], 4 * math.prod(shape))
+    around = [(holder // 4 + turn) % 4 for turn in range(4)]
+    assert crossing == dict.fromkeys(itertools.pairwise(around), 4 * math.prod(shape))
 
 
 @pytest.mark.parametrize(("count", "spec", "_gain"), GAINS)
@@ -376,6 +379,14 @@ def test_only_what_empty_domains_want_is_relayed() -> None:
         again = plan.how.copies.made
         assert again is not None
         assert set(plan.how.copies.domain[again >= 0].tolist()) == {4, 5, 6, 7}
+
+
+def test_one_empty_domain_is_enough_for_a_relay() -> None:
+    """Four of eight have two rows each, three have none of them, and the last holds nothing."""
+    with testing.runtime(host_domains=8) as runtime:
+        here, there = few(runtime, 7, P("x")), everywhere(runtime)
+        direct, relayed = both_plans(runtime, (8, 60), here, there)
+        assert relayed.relays and max(egress(relayed)) < max(egress(direct))
 
 
 def test_no_relays_of_scalars_nor_in_updates() -> None:

@@ -355,6 +355,17 @@ def test_parts_of_a_result_are_views_as_those_of_what_was_put_there(width: int) 
         assert not shares(shard[:6], y)  # it would keep all of the others, too
 
 
+def test_blocks_keep_what_lies_between_them_alive() -> None:
+    """Three blocks of 32 bytes are one memory; each of two of them counts for a half of it."""
+    with testing.runtime(small_bytes=0) as runtime:
+        y = put(np.arange(12.0), P("x"), mesh=3) + 0
+        assert (memories(y), y._live().root_nbytes) == (1, 0)
+        two = gs.NamedSharding(gs.make_mesh((2,), "x", devices=runtime.devices[1:3]), P("x"))
+        shards = [y.addressable_data(n) for n in (1, 2)]
+        part = gs.make_array_from_single_device_arrays((8,), two, shards)
+        assert part._live().root_nbytes == 48
+
+
 def test_a_result_that_nobody_shares_is_written_in_place() -> None:
     with testing.runtime(small_bytes=0) as runtime:
         y = put(rows(64), P("x")) + 0

@@ -10,6 +10,9 @@ import pytest
 
 import gpushard as gs
 from gpushard.geometry.memory_kind import MEMORY_KINDS
+from gpushard.movement.buffer import devices_of
+from gpushard.movement.execute import within_reach
+from gpushard.movement.host import read_host
 from gpushard.testing import runtime, simulated
 from gpushard.testing.actor import updated
 from gpushard.testing.programs import check_nothing_left
@@ -90,6 +93,20 @@ def test_arrays_whose_devices_nobody_chose_follow_others_into_their_memory(kind:
             assert np.array_equal(result, wanted)
             assert result.sharding.memory_kind == kind
         assert (line + 1).sharding.memory_kind == "device"
+
+
+@pytest.mark.parametrize("kinds", [*itertools.product(MEMORY_KINDS, repeat=2)], ids="-".join)
+def test_streams_reach_all_memory_but_the_ordinary_one_of_the_host(kinds: tuple[str, str]) -> None:
+    with simulated(3, host_readable=False, **STREAMS) as rt:
+        rt.sim.failing = 0
+        x = gs.device_put(VALUE, named(kinds[0], "x", "y"))._live()
+        there = named(kinds[1], "y").tiling(VALUE.shape)
+        moved = within_reach(x, there)
+        assert (moved is x) == (kinds[0] == kinds[1] or "unpinned_host" not in kinds)
+        assert {place.domain.kind for place in devices_of(moved.tiling)} == {
+            kinds[0] if moved is x else kinds[1]
+        }
+        assert np.array_equal(read_host(moved), VALUE)
 
 
 def test_on_the_host_they_are_one_and_nothing_is_copied() -> None:
