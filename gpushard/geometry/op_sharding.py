@@ -248,15 +248,15 @@ def _iota(devices: tuple[int, ...]) -> tuple[Shape, tuple[int, ...]] | None:
     done, n = 1, len(devices)
     while done < n:
         stride = devices[done]
-        size = 1
+        size = 2
         while (size + 1) * done <= n and devices[size * done] == size * stride:
             size += 1
-        if size == 1 or n % (size * done):
+        if n % (size * done):
             return None
         axes.append((stride, size))
         done *= size
-    slowest_first = sorted(axes, reverse=True) or [(1, 1)]
-    grid = tuple(size for _, size in slowest_first)
+    slowest_first = sorted(axes, reverse=True)
+    grid = tuple(size for _, size in slowest_first) or (1,)
     order = tuple(slowest_first.index(axis) for axis in reversed(axes)) or (0,)
     numbers = np.arange(n).reshape(grid).transpose(order).ravel()
     return (grid, order) if numbers.tolist() == list(devices) else None

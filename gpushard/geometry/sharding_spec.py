@@ -313,16 +313,16 @@ class ShardingSpec:
         grid, order = _common_grid(proto, counts)
         chunks: list[list[int]] = [[] for _ in counts]
         axes: dict[int, MeshAxis] = {}
-        dim, left = 0, counts[0] if counts else 1
+        dim, left = 0, [*counts]
         for axis in order:
-            while dim < ndim and left == 1:
-                dim, left = dim + 1, counts[dim + 1] if dim + 1 < ndim else 1
+            while dim < ndim and left[dim] == 1:
+                dim += 1
             if dim == ndim:
                 axes[axis] = Replicated(grid[axis])
                 continue
             axes[axis] = ShardedAxis(sum(map(len, chunks)))
             chunks[dim].append(grid[axis])
-            left //= grid[axis]
+            left[dim] //= grid[axis]
         sharding = [Chunked(tuple(own)) if own else None for own in chunks]
         return cls(sharding, [axes[axis] for axis in range(len(grid))])
 

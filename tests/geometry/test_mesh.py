@@ -212,6 +212,7 @@ def test_with_nests_and_unwinds() -> None:
     ("devices", "axis_names", "match"),
     [
         (["a", "b", "a"], "x", "'a' more than once"),
+        (["a", "b", "b"], "x", "'b' more than once"),
         ([["a", "b"]], "x", "1 names for 2 axes"),
         (["a", "b"], ("x", "y"), "2 names for 1 axes"),
         ([["a", "b"]], ("x", "x"), "repeats a name"),
@@ -299,8 +300,32 @@ def test_axes_are_listed_by_their_types(kinds: tuple[str, str]) -> None:
     for name, kind in itertools.product("xy", KINDS.values()):
         changed = abstract.update_axis_types({name: kind})
         wanted = [kind if n == name else own for n, own in zip("xy", types, strict=True)]
-        assert changed == AbstractMesh((4, 2), ("x", "y"), tuple(wanted))
-    assert abstract.update_axis_types({}) == abstract
+        assert changed == abstract and changed.axis_types == tuple(wanted)
+    assert abstract.update_axis_types({}).axis_types == types
+
+
+def test_what_an_update_does_not_name_stays() -> None:
+    types = AxisType.Explicit, AxisType.Manual
+    grid = np.arange(8).reshape(4, 2)
+    meshes = (
+        (Mesh(grid, ("x", "y"), types), "devices", np.arange(6).reshape(2, 3)),
+        (AbstractMesh((4, 2), ("x", "y"), types), "axis_sizes", (2, 3)),
+    )
+    for mesh, first, value in meshes:
+        assert mesh.update().axis_types == types
+        changes = {first: value, "axis_names": ("p", "q"), "axis_types": types[::-1]}
+        for count in range(4):
+            for names in itertools.combinations(changes, count):
+                made = mesh.update(**{name: changes[name] for name in names})
+                assert made.axis_sizes == ((2, 3) if first in names else (4, 2))
+                assert made.axis_names == (("p", "q") if "axis_names" in names else ("x", "y"))
+                assert made.axis_types == (types[::-1] if "axis_types" in names else types)
+
+
+def test_meshes_are_equal_by_their_devices_not_by_hashes() -> None:
+    one, other = Mesh([-1], "x"), Mesh([-2], "x")
+    assert hash(one) == hash(other) and one != other
+    assert one == Mesh([-1], "x", (AxisType.Manual,)) and one != "x"
 
 
 def test_a_mesh_without_axes_has_none_of_any_type() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpushard.errors import ArgumentError, ArgumentTypeError, ParseError, ShardingError
+from gpushard.geometry import op_sharding
 from gpushard.geometry.listed_sharding import GSPMDSharding
 from gpushard.geometry.op_sharding import OpSharding
 from gpushard.geometry.sharding_spec import ShardingSpec
@@ -80,6 +81,7 @@ def test_orders_of_a_grid_are_found(grid: list[int], data: st.DataObject) -> Non
             "{devices=[2,1,4]0,1,2,3,4,5,6,7 last_tile_dim_replicate}",
         ),
         ("{{replicated}, {maximal device=0}}", "{{replicated},{maximal device=0}}"),
+        ("{devices=[1,1]<=[1,1]T(1,0)}", "{devices=[1,1]0}"),
         ("{}", "{}"),
     ],
 )
@@ -131,8 +133,14 @@ def test_an_error_names_the_position(text: str, position: int) -> None:
         ((Type.OTHER, (2,), (0, 0)), "once each"),
         ((Type.OTHER, (2, 2), (0, 1)), "below 4"),
         ((Type.OTHER, (), ()), "once each"),
+        ((Type.OTHER, (2, 0), ()), "once each"),
+        ((Type.OTHER, (4,), range(8)), r"=\(0, 1, 2, 3, 4, 5, 6, 7\) must"),
+        ((Type.OTHER, (4,), range(9)), r"=\(0, 1, 2, 3, 4, 5, 6, 7, \.\.\.\) must"),
         ((Type.MAXIMAL, (), ()), "one device"),
+        ((Type.MAXIMAL, (2,), (0,)), "one device"),
         ((Type.REPLICATED, (2,), (0, 1)), "no tiles"),
+        ((Type.REPLICATED, (1,), ()), "no tiles"),
+        ((Type.REPLICATED, (), (0,)), "no tiles"),
         ((Type.MANUAL, (), (), False, (), (OpSharding(),)), "TUPLE"),
         ((Type.TUPLE, (), (), False, (), (OpSharding(Type.TUPLE),)), "flat"),
         ((Type.OTHER, (2,), (0, 1), True, (Type.REPLICATED,)), "last_tile_dims"),
@@ -141,6 +149,39 @@ def test_an_error_names_the_position(text: str, position: int) -> None:
 def test_fields_that_do_not_fit_are_refused(fields: Any, words: str) -> None:
     with pytest.raises(ArgumentError, match=words):
         OpSharding(*fields)
+
+
+def test_shardings_that_differ_are_not_equal() -> None:
+    texts = ["{replicated}", "{manual}", "{maximal device=1}", "{maximal device=2}", "{}"]
+    texts += ["{devices=[2,2]<=[4]}", "{devices=[4]<=[4]}", "{devices=[2,2]<=[2,2]T(1,0)}"]
+    texts += ["{devices=[4]<=[4] last_tile_dim_replicate}"]
+    made = [OpSharding.from_string(text) for text in texts]
+    for n, op in enumerate(made):
+        assert [op == other for other in made] == [n == m for m in range(len(made))]
+        assert op != str(op) and op != op._fields
+
+
+def test_the_one_device_may_have_a_tile_and_any_number_of_18_digits() -> None:
+    assert OpSharding(Type.MAXIMAL, (1,), (3,)).tile_assignment_dimensions == (1,)
+    text = f"{{maximal device={10**18 - 1}}}"
+    assert str(OpSharding.from_string(text)) == text
+    with pytest.raises(ParseError, match="no more than 18 digits"):
+        OpSharding.from_string(f"{{maximal device={10**18}}}")
+
+
+def test_grids_have_as_many_devices_as_a_text_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(op_sharding, "_MOST", 4)
+    assert OpSharding.from_string("{devices=[4]<=[2,2]T(1,0)}").num_devices == 4
+    with pytest.raises(ParseError, match=r"'\[5\]' at position 14, where a grid of no more than 4"):
+        OpSharding.from_string("{devices=[5]<=[5]}")
+
+
+def test_groups_of_all_devices_are_replicas() -> None:
+    texts = {"{replicated}": (3, 5), "{devices=[4]<=[4] last_tile_dim_replicate}": (5, 3)}
+    for text, shape in texts.items():
+        sharding = GSPMDSharding(list("abcd"), text)
+        assert sharding.is_fully_replicated
+        assert sharding.shard_shape(shape) == shape
 
 
 def test_fields_of_other_types_are_refused() -> None:
