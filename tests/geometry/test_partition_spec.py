@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushard.errors import ArgumentTypeError
+from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.partition_spec import UNCONSTRAINED, P, PartitionSpec
 
 names = st.sampled_from("xyz")
@@ -90,3 +90,14 @@ def test_marked_specs_are_equal_with_the_same_marks() -> None:
                 spec.reduced,
             )
     assert specs[1] != ("x",) and specs[1] != "x"
+
+
+@pytest.mark.parametrize("mark", ["unreduced", "reduced"])
+def test_marks_are_sets_of_names_that_mark_nothing_else(mark: str) -> None:
+    for bad in ({1}, {"x", 1}, ["x"]):
+        with pytest.raises(ArgumentTypeError, match=f"{mark}=.* must be a set of names"):
+            P(**{mark: bad})
+    for entries, marks in ((("x",), {}), ((("y", "x"),), {}), ((), {"unreduced": {"x"}})):
+        marks = {"reduced": {"x"}, **marks} if marks else {mark: {"x"}}
+        with pytest.raises(ArgumentError, match="names the axis 'x' in .* one meaning"):
+            P(*entries, **marks)
