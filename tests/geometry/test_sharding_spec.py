@@ -340,8 +340,9 @@ def test_replicas_and_partitions_that_do_not_fit_are_refused() -> None:
     aval = ShapeDtypeStruct((4,), np.float32)
     with pytest.raises(ShardingError, match="multiple of axis_size=3"):
         pmap_sharding_spec(4, 3, 1, None, aval, 0)
-    with pytest.raises(ShardingError, match="map_axis=2"):
+    with pytest.raises(ShardingError, match="map_axis=2 is no dim of a value of 2 dims") as caught:
         pmap_sharding_spec(4, 4, 1, None, aval, 2)
+    assert (caught.value.map_axis, caught.value.ndim) == (2, 2)
     for parts in ((2, 2), (3,)):
         with pytest.raises(ShardingError, match="num_partitions=4"):
             partitioned_sharding_spec(4, parts, aval)
@@ -406,6 +407,24 @@ def test_devices_that_do_not_fit_are_refused() -> None:
             GSPMDSharding(devices, spec.sharding_proto())
     with pytest.raises(ShardingError, match="tiles along 1 dims"):
         GSPMDSharding(["a", "b"], spec.sharding_proto()).tiling((2, 2))
+
+
+def test_the_device_that_is_there_twice_is_named() -> None:
+    with pytest.raises(ShardingError, match="devices hold 'a' more than once"):
+        GSPMDSharding(["b", "a", "a"], "{replicated}")
+
+
+def test_only_what_keeps_all_dims_whole_is_fully_replicated() -> None:
+    for sharding, mapping, replicated in (
+        ([None, NoSharding()], [Replicated(2)], True),
+        ([Chunked(1), None], [ShardedAxis(0), Replicated(2)], True),
+        ([Chunked(2), None], [ShardedAxis(0)], False),
+        ([None, Chunked(2)], [ShardedAxis(0)], False),
+        ([Unstacked(2), None], [ShardedAxis(0)], False),
+        ([Unstacked(1), None], [ShardedAxis(0), Replicated(2)], False),
+    ):
+        spec = ShardingSpec(sharding, mapping)  # type: ignore[arg-type]
+        assert PmapSharding(["a", "b"], spec).is_fully_replicated == replicated
 
 
 def test_orders_of_no_grid_have_no_spec() -> None:

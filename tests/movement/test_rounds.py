@@ -14,7 +14,7 @@ import pytest
 import gpushard as gs
 from gpushard import testing
 from gpushard.errors import OutOfMemoryError
-from gpushard.movement.plan import Plan
+from gpushard.movement.plan import Plan, Staging
 from gpushard.movement.planning.maps import roll
 from gpushard.movement.rearrange import plan_for, rearrange
 from gpushard.runtime.chunks import LEAST_SLOT
@@ -107,6 +107,25 @@ def test_a_move_fits_wherever_its_result_does() -> None:
         assert {s.chunk_bytes for s in plan.staging.values()} == {256 // 4}
         assert [device.account.peak for device in runtime.devices] == list(plan.peak.values())
         assert np.array_equal(y, data)
+
+
+@pytest.mark.parametrize(
+    ("side", "pinned", "planned"),
+    [
+        (64, 4096, Staging(slots=3, slot_bytes=256, chunk_bytes=256, chunks=3)),
+        (64, 512, Staging(slots=4, slot_bytes=128, chunk_bytes=128, chunks=6)),
+        (16, 4096, Staging(slots=3, slot_bytes=64, chunk_bytes=16, chunks=3)),
+        (16, 64, Staging(slots=1, slot_bytes=64, chunk_bytes=16, chunks=3)),
+    ],
+)
+def test_slots_are_as_large_as_what_each_domain_gets_or_a_quarter_of_the_ring(
+    side: int, pinned: int, planned: Staging
+) -> None:
+    """Three others get a sixteenth of the bytes each from a domain."""
+    with simulated(0, pinned) as runtime:
+        data = np.zeros((side, side), "u1")
+        plan = gs.device_put(data, spread(P(("x", "y")))).plan(spread(P(None, ("x", "y"))))
+        assert plan.staging == dict.fromkeys(range(len(runtime.devices)), planned)
 
 
 @pytest.mark.parametrize("room", [0, 64, 128, 192, 256, 1024])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections import Counter
 
@@ -61,3 +62,25 @@ def test_joined_copies_write_what_each_would(seed: int, steps: int) -> None:
         assert made is copies
     elif steps == 1:
         assert len(made.block) == groups
+
+
+def in_a_row(count: int, block: np.ndarray) -> StridedCopies:
+    """Return rows that all are a step apart, into some blocks."""
+    numbers = np.arange(count)
+    drew = drawn(np.random.default_rng(0), 1, 1).take(np.zeros(count, np.int64))
+    return dataclasses.replace(
+        drew, block=block, target_offset=9 * numbers, source_offset=8 * numbers, point=numbers[None]
+    )
+
+
+def test_few_copies_are_not_joined() -> None:
+    for count, joint in ((FEW, FEW), (FEW + 1, 1)):
+        copies = in_a_row(count, np.zeros(count, np.int64))
+        made = joined(copies, 0)
+        assert len(made.block) == joint and written(made) == written(copies)
+
+
+def test_the_same_step_to_another_block_joins_nothing() -> None:
+    copies = in_a_row(90, np.arange(90) // 30)
+    made = joined(copies, 0)
+    assert made.block.tolist() == [0, 1, 2] and written(made) == written(copies)
