@@ -45,11 +45,12 @@ def is_dark(color: Color) -> bool:
 def _spread(number: int) -> Color:
     """Return a colour whose hue is far from those of the numbers before."""
     lightness = (0.62, 0.75, 0.5)[number % 3]
-    return _rgb(colorsys.hls_to_rgb(number * _TURN % 1, lightness, 0.5))
+    return _rgb(colorsys.hls_to_rgb(number * _TURN, lightness, 0.5))
 
 
 def _rgb(color: Any) -> Color:
     if isinstance(color, str):
-        return int(color[1:3], 16), int(color[3:5], 16), int(color[5:7], 16)
-    red, green, blue = (round(255 * float(part)) for part in tuple(color)[:3])
+        red, green, blue = bytes.fromhex(color[1:])[:3]
+    else:
+        red, green, blue = (round(255 * float(part)) for part in tuple(color)[:3])
     return red, green, blue

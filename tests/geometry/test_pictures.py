@@ -1,17 +1,20 @@
 """What pictures show is what the sharding says, block by block."""
 
 import collections
+import itertools
 import math
+from dataclasses import dataclass
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushard.geometry.colors import colors
+from gpushard.geometry.colors import colors, is_dark
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P
-from gpushard.geometry.pictures import format_ids, picture
+from gpushard.geometry.pictures import Block, format_ids, picture
 from gpushard.geometry.sharding import Sharding
 
 CUBE = Mesh(np.arange(8).reshape(2, 2, 2), ("x", "y", "z"))
@@ -90,6 +93,51 @@ def test_blocks_in_no_grid_stay_whole_and_those_that_overlap_are_cut() -> None:
 def test_neighbours_differ_in_color() -> None:
     (panel,) = picture(NamedSharding(CUBE, P("x", ("y", "z"))), (8, 8)).panels
     assert len(set(colors(panel.blocks))) == 8
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """A device of a memory domain."""
+
+    memory_domain: int
+
+
+def blocks_in(*domains: tuple[int, ...]) -> list[Block]:
+    """Blocks in a row, whose devices are in these domains."""
+    ids = itertools.count()
+    return [
+        Block(((n, n + 1),), tuple(map(InMemory, held)), tuple(next(ids) for _ in held))
+        for n, held in enumerate(domains)
+    ]
+
+
+def test_blocks_have_the_color_of_their_domain_or_where_there_is_one_of_their_device() -> None:
+    a, b, c, d = colors(blocks_in((0,), (3, 0), (0,), (3,)))
+    assert a == c != b == d
+    assert len(set(colors(blocks_in((3,), (3, 3), (3,))))) == 3
+    alike = blocks_in((3,), (3, 3), (3,))
+    alike[2] = Block(alike[2].box, alike[1].devices, alike[1].ids)
+    assert colors(alike)[0] != colors(alike)[1] == colors(alike)[2]
+
+
+@pytest.mark.parametrize(("count", "numbers"), [(1, [0]), (2, [0, 1]), (3, [0, 0.5, 1])])
+def test_a_map_of_colors_gets_numbers_from_0_to_1(count: int, numbers: list[float]) -> None:
+    seen = []
+
+    def gray(number: float) -> tuple[float, ...]:
+        seen.append(number)
+        return number, number, number, 0.7
+
+    expected = [(round(255 * number),) * 3 for number in numbers]
+    assert colors(blocks_in(*[(0,)] * count), gray) == expected and seen == numbers
+    assert colors(blocks_in(*[(0,)] * count), lambda _: "#1a2bfc77") == [(26, 43, 252)] * count
+
+
+def test_text_is_white_on_what_is_dark() -> None:
+    """As the eye weighs red, green and blue: half of white is not dark."""
+    assert is_dark((0, 0, 255)) and is_dark((255, 0, 0)) and not is_dark((0, 255, 0))
+    assert is_dark((127,) * 3) and not is_dark((129,) * 3)
+    assert not is_dark((1, 189, 147))  # exactly half
 
 
 def read_ids(text: str) -> set[int]:

@@ -45,6 +45,8 @@ def test_shards_are_stacked_where_they_are(devices: list[gs.Device]) -> None:
     for i, device in enumerate(chosen):
         assert x["a"][i].devices() == {device}
         assert np.array_equal(x["a"].addressable_shards[i].data, values[i]["a"])
+    one = gs.device_put_sharded([np.arange(3)], devices[6:7])
+    assert np.array_equal(one, [[0, 1, 2]]) and one.devices() == {devices[6]}
     there = [gs.device_put(np.ones(2) * d.id, d) for d in devices]
     y = gs.device_put_sharded(there, devices)
     pointers = [s.data.unsafe_buffer_pointer() for s in y.addressable_shards]
