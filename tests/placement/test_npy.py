@@ -78,6 +78,13 @@ def test_0d_files(tmp_path: Path, value: Any) -> None:
     assert np.load(tmp_path / "weak.npy").shape == ()
 
 
+@pytest.mark.parametrize("value", [np.arange(6).reshape(2, 3), np.ones((0, 3), ">f4"), 3])
+def test_data_on_the_host_is_saved_too(tmp_path: Path, value: Any) -> None:
+    gs.save(tmp_path / "x.npy", value)
+    np.save(tmp_path / "numpys.npy", value)
+    assert (tmp_path / "x.npy").read_bytes() == (tmp_path / "numpys.npy").read_bytes()
+
+
 def test_paths_placements_and_commitment(tmp_path: Path) -> None:
     value = np.arange(8)
     gs.save(os.fspath(tmp_path / "x.npy"), gs.device_put(value))
