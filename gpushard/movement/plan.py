@@ -16,6 +16,7 @@ import dataclasses
 import functools
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -304,12 +305,12 @@ class Plan:
         for step in self.steps:
             far = self.out_of_reach(step)
             for phase in step.phases if far else ():
-                sums = dict.fromkeys(far, 0)
+                sums: Counter[int] = Counter()
                 for _, target, _, _, of in phase.moves:
                     if of in far:
                         sums[of] += aligned(math.prod(target.shape) * self.itemsize)
                 for of, nbytes in sums.items():
-                    groups.setdefault(of, []).extend([nbytes] * (nbytes > 0))
+                    groups.setdefault(of, []).append(nbytes)
         return {of: self._staging_of(sizes) for of, sizes in sorted(groups.items())}
 
     def _staging_of(self, sizes: Sequence[int]) -> Staging:

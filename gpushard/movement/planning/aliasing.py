@@ -130,7 +130,8 @@ def _candidates(
         alike = (copies.length == 1) | (copies.target_stride == copies.source_stride)
         same = alike.all(axis=0) & (copies.device >= 0) & ~copies.remote
         in_order[copies.block[~same]] = False
-    in_one_piece = in_order & (covered == volume) & (volume > 0) & (low == high).all(axis=0)
+    # No copy is of an empty pair, whose bounds stay as far apart as they begin.
+    in_one_piece = in_order & (covered == volume) & (low == high).all(axis=0)
     source, device, offset = high
     return source, device, offset, in_one_piece
 
