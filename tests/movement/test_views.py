@@ -7,6 +7,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
+from gpushard.movement.buffer import devices_of
 from gpushard.movement.reshard import Mover
 from gpushard.runtime.runtime import Runtime
 
@@ -337,6 +338,25 @@ def test_a_small_result_is_one_memory_and_large_ones_are_not() -> None:
             assert in_use(runtime) == used + 3 * x.nbytes
             for result, wanted in ((y, rows(64, 1 << 10) + 1), (low, rows(64, 1 << 10) % 3)):
                 assert np.array_equal(result, wanted)
+
+
+@pytest.mark.parametrize(
+    ("devices", "domains", "small", "count"),
+    [(4, 1, 33, 1), (2, 1, 65, 1), (4, 1, 32, 4), (4, 2, 33, 4), (4, 4, 33, 4), (1, 1, 129, 1)],
+)
+def test_small_blocks_that_streams_write_in_one_domain_are_one_memory(
+    devices: int, domains: int, small: int, count: int
+) -> None:
+    """128 bytes in equal blocks, each in the memory of its device."""
+    with testing.simulated(
+        0, host_readable=False, host_devices=devices, host_domains=domains, small_bytes=small
+    ) as runtime:
+        runtime.sim.failing = 0
+        x = put(rows(4, 8), P("x"), mesh=devices)
+        y = gs.reshard(x, gs.NamedSharding(x.sharding.mesh, P(None, "x")))._live()
+        assert len({claim.memory for claim in y.claims}) == count
+        for place, claim in zip(devices_of(y.tiling), y.claims, strict=True):
+            assert claim.memory.pool is place.domain.pool
 
 
 @pytest.mark.parametrize("width", [4, 3])
