@@ -119,8 +119,7 @@ def _check_covered(tiling: Tiling) -> None:
     spans = 1 if tiling.assignment.spans is None else tiling.assignment.spans
     covered = np.zeros(tuple(len(edge) - 1 for edge in edges), bool)
     boxes = np.concatenate((cells, cells + spans))
-    boxes = boxes[:, distinct_columns(boxes)[0]] if shape else cells[:, :1]
-    for box in boxes.T.tolist():
+    for box in boxes[:, distinct_columns(boxes)[0]].T.tolist():
         low, high = box[: len(shape)], box[len(shape) :]
         covered[tuple(slice(a, b) for a, b in zip(low, high, strict=True))] = True
     if not covered.all():

@@ -10,10 +10,10 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 import gpushard as gs
-from gpushard.errors import ArgumentTypeError, ShardingError
+from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
 from gpushard.geometry.box import block_bounds
 from gpushard.geometry.free_boxes import tiling_from_indices
-from gpushard.geometry.tiling import Assignment, Tiling, replica_numbers
+from gpushard.geometry.tiling import Assignment, Tiling, check_shape, replica_numbers
 from tests.share import examples
 
 Index = tuple[slice, ...]
@@ -189,6 +189,8 @@ def test_boxes_that_are_refused(shape: Shape, boxes: list[Any], match: str) -> N
             (4, 6), [cut((0, 4), (0, 6)), cut((4, 4), (1, 3))], [0, 0], (4, 6), id="empty box"
         ),
         pytest.param((0, 3), [cut((0, 0), (1, 2)), cut((0, 0), (1, 2))], [0, 1], (0, 1), id="none"),
+        pytest.param((4,), [cut((0, 4)), cut((3, 1))], [0, 0], (4,), id="backwards"),
+        pytest.param((), [(), ()], [0, 1], (), id="scalar"),
     ],
 )
 def test_boxes_in_no_grid(
@@ -209,3 +211,13 @@ def test_a_map_of_something_else_than_slices_is_refused():
 
 def test_scalars_lie_whole_on_every_device() -> None:
     assert gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P()).tiling(()).assignment.is_replicated
+
+
+def test_the_largest_arrays_that_there_may_be() -> None:
+    for shape in ((1,) * 64, (1 << 58,), (1 << 29, 0, 1 << 29), (0,) * 64):
+        check_shape(shape)
+    for shape, match in (((1,) * 65, "65 dims"), (((1 << 58) + 1,), r"2\*\*58 elements")):
+        with pytest.raises(ArgumentError, match=match):
+            check_shape(shape)
+    with pytest.raises(ArgumentError, match=r"2\*\*58 elements"):
+        check_shape((1 << 30, 0, 1 << 29))  # sizes of 0 do not count
