@@ -7,6 +7,7 @@ import pytest
 
 import gpushard as gs
 from gpushard.errors import ArgumentTypeError, ShardingError
+from gpushard.placement.defaults import everywhere
 from gpushard.testing import runtime
 
 
@@ -66,3 +67,21 @@ def test_memory_belongs_to_its_device() -> None:
             device.platform,
             device.process_index,
         )
+
+
+def test_a_platform_stands_for_its_first_device() -> None:
+    with gs.default_device(gs.devices()[2]), gs.default_device("cpu"):
+        assert gs.device_put(1.0).device is gs.devices()[0]
+
+
+def test_everywhere_is_in_the_memory_of_each_device_in_order_of_their_numbers() -> None:
+    one, two, three = gs.devices()[:3]
+    for kind in ("device", "pinned_host"):
+        alone = gs.SingleDeviceSharding(three, memory_kind=kind)
+        assert everywhere(alone) == gs.SingleDeviceSharding(three)
+    rows = gs.NamedSharding(gs.Mesh([two, one], "x"), gs.P("x"), memory_kind="pinned_host")
+    assert everywhere(rows) == gs.NamedSharding(rows.mesh, gs.P())
+    line = gs.NamedSharding(gs.Mesh([one, three], "devices"), gs.P())
+    assert everywhere(gs.sharding.PmapSharding.default((2,), 0, [three, one])) == line
+    just_one = gs.sharding.PmapSharding.default((1,), 0, [three])
+    assert everywhere(just_one) == gs.SingleDeviceSharding(three)

@@ -162,6 +162,20 @@ def test_one_process_has_all_the_data(entries: Any, shape: Shape) -> None:
         check(x, value)
 
 
+def test_a_list_of_shapes_may_have_a_number_for_one_dim() -> None:
+    data = [np.arange(8), np.arange(16).reshape(8, 2)]
+    for shapes in ([8, (8, 2)], [(8,), (np.int64(8), 2)], [None, [8, 2]]):
+        made = gs.make_array_from_process_local_data(named("x"), data, shapes)
+        for x, value in zip(made, data, strict=True):
+            check(x, value)
+
+
+def test_process_data_goes_to_one_device_too() -> None:
+    x = gs.make_array_from_process_local_data(gs.devices()[3], np.arange(4))
+    assert x.devices() == {gs.devices()[3]}
+    check(x, np.arange(4))
+
+
 def test_process_data_is_copied_before_the_call_returns() -> None:
     value = np.arange(8)
     x = gs.make_array_from_process_local_data(named("x"), value)
