@@ -1,5 +1,7 @@
 """Running plans: failures, pending sources, the plan cache, donation and short memory."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -111,8 +113,9 @@ def test_submission_never_waits_for_the_source(mode: str, domains: int) -> None:
 @in_every_mode
 def test_one_source_that_is_there_is_not_all_of_them(mode: str, domains: int) -> None:
     with testing.runtime(host_domains=domains, **MODES[mode]):
-        for held in range(2):
-            parts = [put(DATA, P("x", "y")), put(-DATA, P("y"))]
+        split = (P("x", "y"), P("y")), (P("x"), P("x"))  # the latter are put together first
+        for held, specs in itertools.product(range(2), split):
+            parts = [put(data, spec) for data, spec in zip((DATA, -DATA), specs, strict=True)]
             gs.block_until_ready(parts)
             parts[held], gate = testing.gated(parts[held])
             joined = np.concatenate(parts)

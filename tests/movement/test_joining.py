@@ -99,3 +99,19 @@ def test_what_takes_turns_on_its_devices_waits_for_all_of_them() -> None:
         assert not made.is_ready()
         gate.open()
         np.testing.assert_array_equal(made, np.concatenate([x, -np.arange(4.0), x]))
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_no_part_of_what_is_joined_keeps_more_than_twice_as_much(order: int) -> None:
+    """One of them is a half of a longer array; two of three results are in one of them each."""
+    with testing.runtime(host_devices=3, small_bytes=0):
+        mesh = gs.make_mesh((3,), "x")
+        data = np.arange(32, dtype=np.float32).reshape(8, 4)
+        whole, split = gs.NamedSharding(mesh, gs.P()), gs.NamedSharding(mesh, gs.P("x"))
+        longer = gs.device_put(np.concatenate([data, -data]), whole)
+        sources = [gs.device_put(data, whole), longer[:8]][::order]
+        assert np.shares_memory(sources[::order][1], longer)
+        how = concatenate((data.shape,) * 2, 0)
+        made = rearrange.rearrange([x._live() for x in sources], how, split.tiling(how.shape))
+        assert not any(np.shares_memory(value, longer) for value in made.values)
+        np.testing.assert_array_equal(gs.Array(made, split), np.concatenate([data, data]))
