@@ -220,7 +220,11 @@ def test_the_spec_of_a_replicated_proto_cuts_nothing() -> None:
 
 def test_entries_are_equal_to_their_own_kind_alone() -> None:
     values: list[Any] = [Chunked(2), Unstacked(2), ShardedAxis(2), Replicated(2), (2,), 2]
-    values += [NoSharding(), *(ShardingSpec([None], [Replicated(n)]) for n in (1, 2)), "no sharding"]
+    values += [
+        NoSharding(),
+        *(ShardingSpec([None], [Replicated(n)]) for n in (1, 2)),
+        "no sharding",
+    ]
     for a, b in itertools.combinations(values, 2):
         assert a != b and b != a
 

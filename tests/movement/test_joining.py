@@ -13,6 +13,7 @@ from gpushard.movement import rearrange, reshard
 from gpushard.movement.planning.maps import concatenate
 from gpushard.movement.planning.rearrange import make_rearrange
 from gpushard.movement.planning.reshard import make_plan
+from tests.movement.strategies import OwnSharding
 
 
 class Counted:
@@ -69,6 +70,19 @@ def test_arrays_that_are_split_in_other_ways_are_joined_too() -> None:
         made = gs.numpy.concatenate([*parts, parts[0]])
         want = np.concatenate([data, data + 1, data + 2, data + 3, data])
         np.testing.assert_array_equal(np.asarray(made), want)
+
+
+def test_arrays_that_are_split_at_other_places_are_joined_too() -> None:
+    """Each is in two parts by columns."""
+    with testing.runtime(host_devices=2, host_domains=2) as runtime:
+        data, parts = np.arange(36).reshape(2, 6, 3), []
+        for cut in (3, 1, 3, 5):
+            boxes = {
+                n: (slice(2), slice(*at), slice(3)) for n, at in enumerate([(0, cut), (cut, 6)])
+            }
+            parts.append(gs.device_put(data + cut, OwnSharding(runtime, boxes)))
+        made = gs.numpy.concatenate(parts)
+        np.testing.assert_array_equal(made, np.concatenate([data + cut for cut in (3, 1, 3, 5)]))
 
 
 def test_what_is_joined_keeps_the_memory_that_it_shares() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard.errors import ShardingError
-from gpushard.placement.make_array import local_slices
+from gpushard.placement.make_array import global_shape_of, local_slices
 
 Shape = tuple[int, ...]
 
@@ -85,3 +85,21 @@ def test_local_data_that_fits_neither_rule(
     tiling = gs.NamedSharding(process_mesh(OWNERS[owners]), gs.P(*entries)).tiling((8, 8))
     with pytest.raises(ShardingError, match=match):
         local_slices(tiling, local)
+
+
+@pytest.mark.parametrize(
+    ("owners", "entries", "times"),
+    [
+        ("rows", ("x", "y"), (2, 1)),
+        ("rows", (None, "x"), (1, 2)),
+        ("rows", ("y",), (1, 1)),
+        ("columns", (("x", "y"),), (2, 1)),
+        ("striped", ("x",), (2, 1)),
+        ("one of four", (None, "x"), (1, 4)),
+        ("first three", ("x", "y"), (2, 1)),
+        ("all", ("x", "y"), (1, 1)),
+    ],
+)
+def test_a_dim_is_as_long_as_its_share_says(owners: str, entries: Any, times: Shape) -> None:
+    sharding = gs.NamedSharding(process_mesh(OWNERS[owners]), gs.P(*entries))
+    assert global_shape_of(sharding, (12, 24)) == (12 * times[0], 24 * times[1])
