@@ -99,4 +99,4 @@ def test_marks_are_sets_of_names_that_mark_nothing_else(mark: str) -> None:
             P(**{mark: bad})
     for spec in ((P("x"), {mark}), (P(("y", "x")), {mark}), (P(), {"unreduced", "reduced"})):
         with pytest.raises(ArgumentError, match=r"names the axis 'x' in .* one meaning"):
-            P(*spec[0], **dict.fromkeys(spec[1], {"x"}))
+            P(*spec[0], **{name: {"x"} for name in spec[1]})
