@@ -170,6 +170,8 @@ def test_the_one_device_may_have_a_tile_and_any_number_of_18_digits() -> None:
 
 
 def test_grids_have_as_many_devices_as_a_text_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ParseError, match="a grid of no more than 1,048,576 devices"):
+        OpSharding.from_string(f"{{devices=[1]<=[{(1 << 20) + 1}]}}")
     monkeypatch.setattr(op_sharding, "_MOST", 4)
     assert OpSharding.from_string("{devices=[4]<=[2,2]T(1,0)}").num_devices == 4
     with pytest.raises(ParseError, match=r"'\[5\]' at position 14, where a grid of no more than 4"):
@@ -182,6 +184,11 @@ def test_groups_of_all_devices_are_replicas() -> None:
         sharding = GSPMDSharding(list("abcd"), text)
         assert sharding.is_fully_replicated
         assert sharding.shard_shape(shape) == shape
+
+
+def test_types_have_the_numbers_of_xla() -> None:
+    names = ["REPLICATED", "MAXIMAL", "TUPLE", "OTHER", "MANUAL", "UNKNOWN"]
+    assert {kind.name: int(kind) for kind in Type} == {name: n for n, name in enumerate(names)}
 
 
 def test_fields_of_other_types_are_refused() -> None:

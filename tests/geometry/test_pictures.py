@@ -155,3 +155,9 @@ def test_ids_can_be_read_back_unless_shortened(ids: set[int]) -> None:
     else:
         assert read_ids(text) == ids
         assert text.count(",") < 8
+
+
+def test_eight_runs_of_ids_are_written_and_nine_are_shortened() -> None:
+    assert format_ids(range(0, 16, 2)) == "0,2,4,6,8,10,12,14"
+    assert format_ids([*range(0, 16, 2), 15]) == "0,2,4,6,8,10,12,14-15"
+    assert format_ids(range(0, 18, 2)) == "0,...,16"

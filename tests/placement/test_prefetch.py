@@ -34,6 +34,13 @@ def test_batches_are_taken_ahead_and_come_in_order(size: int) -> None:
             assert np.array_equal(np.asarray(batch["x"]), np.full((4, 2), n))
 
 
+def test_two_are_taken_ahead_by_default() -> None:
+    with runtime():
+        log: list[int] = []
+        next(gs.prefetch(counted(log)))
+        assert log == [0, 1]
+
+
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_no_more_are_held_than_promised_beside_the_one_in_use(size: int) -> None:
     with runtime() as rt:
