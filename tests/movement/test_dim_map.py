@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpushard import testing
 from gpushard.movement.planning import dims
-from gpushard.movement.planning.dims import DimMap, Runs, cut_runs, identity, permutation
+from gpushard.movement.planning.dims import DimMap, Runs, cut_dim, cut_runs, identity, permutation
 from gpushard.movement.planning.reshard import make_plan
 from tests.movement.element_oracle import Side
 from tests.movement.strategies import sharding_of
@@ -134,3 +134,8 @@ def test_equal_pieces_are_the_same_object() -> None:
     assert identity((4, 4)) is identity((4, 4))
     assert permutation((4, 2), (1, 0)) is permutation((4, 2), (1, 0))
     assert permutation((4, 2), (1, 0)) != permutation((4, 2), (0, 1))
+
+
+def test_boxes_are_cut_along_the_first_dim_of_enough_rows() -> None:
+    lengths = np.array([[16, 15, 15, 16, 7], [99, 16, 15, 16, 9], [99, 99, 14, 99, 8]])
+    assert cut_dim(lengths, 16).tolist() == [0, 1, 0, 0, 1]
