@@ -23,6 +23,7 @@ from tests.movement.strategies import (
     DEVICES,
     DTYPES,
     Layout,
+    OwnSharding,
     free_boxes,
     grids,
     indices,
@@ -205,6 +206,40 @@ def test_without_room_nothing_has_changed() -> None:
         assert np.array_equal(np.asarray(x), numbers((16, 2), "float64"))
         after = [device.memory_stats()["bytes_in_use"] for device in runtime.devices]
         assert after == before
+
+
+@pytest.mark.parametrize("part", [slice(3, 5), slice(1, 8), slice(0, 5), slice(None)], ids=str)
+def test_what_several_blocks_have_of_a_part_is_received_once_and_written_in_one_step(
+    part: slice,
+) -> None:
+    """The blocks overlap in one domain, and the values are in the other."""
+    with testing.runtime(host_devices=4, host_domains=2) as runtime:
+        old, boxes = np.arange(8.0), {0: (slice(0, 6),), 1: (slice(2, 8),)}
+        x = gs.device_put(old, OwnSharding(runtime, boxes))
+        y = gs.device_put(-old[part], runtime.devices[3])
+        touched = touched_by(x._live(), index_piece(parse_index((8,), part)))
+        plan = plan_for(x._live(), overlay_of(x._live(), y._live(), touched))
+        assert (plan.bytes_received, plan.waves, len(plan.steps)) == (y.nbytes, 1, 1)
+        z = updated(x, part, y)
+        expected = old.copy()
+        expected[part] = -old[part]
+        for shard in z.addressable_shards:
+            assert np.array_equal(shard.data, expected[shard.index])
+
+
+def test_what_is_read_in_a_new_block_is_written_in_a_phase_before() -> None:
+    """One block keeps an element and reads another one, and a third one reads it again."""
+    with testing.runtime(host_devices=6, host_domains=2) as runtime:
+        boxes = {0: (slice(0, 6),), 1: (slice(2, 8),), 2: (slice(1, 6),)}
+        x = gs.device_put(np.arange(8.0), OwnSharding(runtime, boxes))
+        y = gs.device_put(-np.arange(1, 8.0), runtime.devices[5])
+        touched = touched_by(x._live(), index_piece(parse_index((8,), slice(1, 8))))
+        (step,) = plan_for(x._live(), overlay_of(x._live(), y._live(), touched)).steps
+        written: set[int] = set()
+        for phase in step.phases:
+            assert {of for _, _, of, _, _ in phase.moves if of in step.writes} <= written
+            written.update(to for to, *_ in phase.moves)
+        assert len(step.phases) == 4 and written == set(step.writes)
 
 
 @pytest.mark.parametrize("seed", seeds(30))
