@@ -80,6 +80,12 @@ def test_few_copies_are_not_joined() -> None:
         assert len(made.block) == joint and written(made) == written(copies)
 
 
+def test_what_is_alone_stays_so_at_both_ends() -> None:
+    copies = in_a_row(FEW + 2, np.repeat([0, 1, 2], [1, FEW, 1]))
+    made = joined(copies, 0)
+    assert made.block.tolist() == [0, 1, 2] and written(made) == written(copies)
+
+
 def test_the_same_step_to_another_block_joins_nothing() -> None:
     copies = in_a_row(90, np.arange(90) // 30)
     made = joined(copies, 0)
