@@ -379,6 +379,7 @@ def test_only_what_empty_domains_want_is_relayed() -> None:
         again = plan.how.copies.made
         assert again is not None
         assert set(plan.how.copies.domain[again >= 0].tolist()) == {4, 5, 6, 7}
+        assert not plan.how.copies.wave[plan.how.copies.domain < 4].any()  # they wait for nobody
 
 
 def test_one_empty_domain_is_enough_for_a_relay() -> None:

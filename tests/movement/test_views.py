@@ -401,6 +401,20 @@ def test_a_result_that_nobody_shares_is_written_in_place() -> None:
         assert np.array_equal(y[0], [5] * 4)
 
 
+@in_every_setting
+def test_replicas_that_lie_apart_are_all_written(how: str) -> None:
+    """They were the parts of one array, which share the claim on their memory where it is small."""
+    with testing.runtime(host_devices=2, **SETTINGS[how]):
+        parts = put(np.tile(np.arange(4.0), 2), P("x"), mesh=2)
+        whole = gs.NamedSharding(parts.sharding.mesh, P())
+        x = gs.make_array_from_single_device_arrays(
+            (4,), whole, [parts.addressable_data(n) for n in range(2)]
+        )
+        del parts
+        x[1] = 7
+        assert [value.tolist() for value in values(x)] == [[0, 7, 2, 3]] * 2
+
+
 def test_a_result_waits_for_who_reads_the_only_memory_there_is(monkeypatch) -> None:
     """The caller must not, and the streams that then write it each have memory of their own."""
     with testing.runtime(small_bytes=0) as runtime:
