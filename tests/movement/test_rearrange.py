@@ -469,6 +469,16 @@ def test_points_that_follow_one_another_in_memory_are_one_box(sizes, data):
     assert len(boxes.block) == count
 
 
+@pytest.mark.parametrize(
+    ("digits", "begin", "count"), [((0, 1), 0, 1), ((1, 0), 0, 2), ((0, 1), 1, 1), ((1, 0), 1, 1)]
+)
+def test_rows_of_points_are_one_box_if_they_lie_side_by_side_or_there_is_one(digits, begin, count):
+    """Of two rows of three points, or the last one, dense in the order of `digits`."""
+    side = Side((2, 3), tuple((0, (digit,)) for digit in digits), ((0, 1),))
+    starts, stops = np.array([[begin], [0]])[[*digits]], np.array([[2], [3]])[[*digits]]
+    assert len(cut_blocks(side, starts, stops).block) == count
+
+
 @pytest.mark.parametrize("shape", [(8,), (2, 3, 4)])
 def test_rearrangements_are_remembered_up_to_a_number_of_bytes_and_not_of_calls(shape, monkeypatch):
     kept = maps.concatenate.kept
