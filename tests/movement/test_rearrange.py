@@ -18,7 +18,7 @@ import gpushard as gs
 from gpushard import testing
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.planning import maps
-from gpushard.movement.planning.digits import cut_blocks
+from gpushard.movement.planning.digits import cut_blocks, cut_intervals
 from gpushard.movement.planning.maps import Side, reshape
 from gpushard.movement.rearrange import plan_for, rearrange
 from gpushard.runtime.backend import HOST_DOMAIN
@@ -469,6 +469,19 @@ def test_points_that_follow_one_another_in_memory_are_one_box(sizes, data):
     assert len(boxes.block) == count
 
 
+@pytest.mark.parametrize("sizes", [(5,), (3, 4), (2, 3, 2), (4, 1, 3)])
+def test_intervals_are_few_boxes_of_digits_none_of_them_empty(sizes):
+    bounds = list(itertools.combinations_with_replacement(range(math.prod(sizes) + 1), 2))
+    boxes = cut_intervals(*np.array(bounds).T, sizes)
+    assert (boxes.end > boxes.begin).all() and (np.diff(boxes.owner) >= 0).all()
+    numbers = np.arange(math.prod(sizes)).reshape(sizes)
+    for owner, (low, high) in enumerate(bounds):
+        mine = np.flatnonzero(boxes.owner == owner)
+        parts = [numbers[tuple(map(slice, boxes.begin[:, n], boxes.end[:, n]))] for n in mine]
+        assert sorted(int(n) for part in parts for n in part.ravel()) == [*range(low, high)]
+        assert len(parts) <= 2 * len(sizes) - 1
+
+
 @pytest.mark.parametrize(
     ("digits", "begin", "count"), [((0, 1), 0, 1), ((1, 0), 0, 2), ((0, 1), 1, 1), ((1, 0), 1, 1)]
 )
@@ -477,6 +490,15 @@ def test_rows_of_points_are_one_box_if_they_lie_side_by_side_or_there_is_one(dig
     side = Side((2, 3), tuple((0, (digit,)) for digit in digits), ((0, 1),))
     starts, stops = np.array([[begin], [0]])[[*digits]], np.array([[2], [3]])[[*digits]]
     assert len(cut_blocks(side, starts, stops).block) == count
+
+
+@pytest.mark.parametrize(("rows", "count"), [(3, 1), (2, 2), (1, 2)])
+def test_rows_that_are_not_all_there_end_a_box(rows, count):
+    """Of two times three rows of two points, of which the first ones are dense in a block."""
+    side = Side((2, 3, 2), ((0, (0,)), (0, (1,)), (0, (2,))), ((0, 1, 2),))
+    boxes = cut_blocks(side, np.zeros((3, 1), np.int64), np.array([[2], [rows], [2]]))
+    assert boxes.length.tolist() == [[12 * rows // 3 // count] * count]
+    assert boxes.begin.tolist() == [[0, 6][:count]]
 
 
 @pytest.mark.parametrize("shape", [(8,), (2, 3, 4)])
