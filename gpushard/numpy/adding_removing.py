@@ -145,8 +145,7 @@ def insert(
     places = _positions("insert", obj, n, 1)
     new = as_value(values, "insert").astype(x.dtype)
     if places.size == 1:
-        if new.ndim < x.ndim:
-            new = new.reshape((1,) * (x.ndim - new.ndim) + new.shape)
+        new = new.reshape((1,) * (x.ndim - new.ndim) + new.shape)
         if not places.ndim:  # values have the dim first, as x[:, 0] = values has it last
             new = moveaxis(new, 0, at)
         length, places = new.shape[at], np.repeat(places.ravel(), new.shape[at])
@@ -179,7 +178,7 @@ def _woven(x: Any, new: Any, places: Any, axis: int) -> Any:
         ]
         start, first = place, last
     pieces.append(part(x, axis, slice(start, x.shape[axis])))
-    return concat([piece for piece in pieces if piece.shape[axis]] or pieces[:1], axis)
+    return concat([piece for piece in pieces if piece.shape[axis]] or pieces, axis)
 
 
 @public

@@ -63,7 +63,7 @@ def diff(
         parts = [piece for piece in (ends[0], a, ends[1]) if piece is not None]
         a = concat(parts, at)
     less = ew.not_equal if kind_of(a.dtype) == "b" else ew.subtract
-    for _ in range(min(times, max(a.shape[at], 1))):  # after so many there is no element left
+    for _ in range(min(times, a.shape[at])):  # after so many there is no element left
         a = less(but_first(a, at), but_last(a, at))
     return a
 

@@ -161,9 +161,9 @@ def _conditions(condlist: Any, x: Any) -> list[Any]:
     single = is_value(condlist) and condlist.ndim == x.ndim
     if not is_value(condlist):
         many = isinstance(condlist, list | tuple) or np.ndim(condlist)
-        first = condlist[0] if many else condlist
-        single = not isinstance(first, list | tuple | np.ndarray) and not is_value(first)
-        single = single and x.ndim != 0
+        first = condlist[:1] if many else ()
+        nested = all(isinstance(one, list | tuple | np.ndarray) or is_value(one) for one in first)
+        single = not many or (not nested and x.ndim != 0)
     each = [condlist] if single else list(condlist)
     return [as_value(one, "piecewise").astype(np.bool_) for one in each]
 

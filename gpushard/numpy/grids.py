@@ -23,7 +23,7 @@ from gpushard.functions.docstrings import described
 from gpushard.functions.values import is_traced
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, settle
-from gpushard.numpy.creation import kept_at, made, place_of
+from gpushard.numpy.creation import kept_at, made, place_of, zeros
 from gpushard.numpy.joining import stack
 from gpushard.numpy.manipulation import broadcast_to, expand_dims
 from gpushard.numpy.public import public
@@ -141,7 +141,7 @@ def indices(
     if sparse:
         return meshgrid(*lines, indexing="ij", sparse=True, out_sharding=out_sharding)
     if not lines:
-        return made(rows.FULL, (0,), as_dtype(dtype), (0,), place_of(None, out_sharding))
+        return zeros(0, dtype, out_sharding=out_sharding)
     return stack(meshgrid(*lines, indexing="ij"), out_sharding=out_sharding)
 
 

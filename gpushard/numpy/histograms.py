@@ -20,7 +20,7 @@ from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, settle
 from gpushard.numpy.creation import made_on
-from gpushard.numpy.manipulation import but_first, but_last, lengthwise, part
+from gpushard.numpy.manipulation import lengthwise, part
 from gpushard.numpy.public import public
 from gpushard.numpy.quantiles import percentile
 from gpushard.ops.bind import bind
@@ -181,7 +181,7 @@ def histogram(
     counts = bind(counting.HISTOGRAM, (x, edges, *heavy), (1, dtype))
     edges = as_value(edges, "histogram")
     if density:
-        widths = (but_first(edges, -1) - but_last(edges, -1)).astype(np.float64)
+        widths = (edges[1:] - edges[:-1]).astype(np.float64)
         counts = counts / widths / statistical.sum(counts)
     return settle(counts, out_sharding), edges
 
@@ -255,7 +255,7 @@ def _histogramdd(
     if density:
         counts = counts / statistical.sum(counts)
         for dim, edge in enumerate(placed):
-            widths = but_first(edge, -1) - but_last(edge, -1)
+            widths = edge[1:] - edge[:-1]
             counts = counts / lengthwise(widths, dims, dim - dims)
     return settle(counts, to), placed
 
@@ -446,7 +446,7 @@ def _doane(x: Any, apart: Any, limits: Any) -> Any:
 def _stone(x: Any, apart: Any, limits: Any) -> Any:
     """Return the width of least estimated error; leave-one-out, counted for each candidate."""
     n = x.size
-    if n <= 1 or not apart:
+    if not apart:
         return 0
 
     def error(number: int) -> Any:

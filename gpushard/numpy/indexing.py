@@ -473,7 +473,7 @@ class _Joined:
                 argument="index",
                 value=text,
             ) from None
-        return tuple((numbers + list(self._given)[len(numbers) :])[:3])  # type: ignore[return-value]
+        return tuple(numbers + list(self._given)[len(numbers) :])  # type: ignore[return-value]
 
     def _entry(self, entry: Any, ndim: int, start: int) -> Array:
         """Return an entry with at least some dims; those of its own begin where `start` says."""

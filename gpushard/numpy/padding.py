@@ -282,7 +282,7 @@ def _odd_side(x: Any, axis: int, width: int, mode: str) -> Any:
     edge = int(mode == "reflect")  # whether the element at the edge is left out
     turn = n - edge  # elements from one end to the other
     first, last = _between(x, axis, 0, 1), _between(x, axis, n - 1, n)
-    pieces = [_between(x, axis, 0, 0)]
+    pieces = []
     start = 0
     while start < width and turn:
         rounds, back = divmod(start // turn + 1, 2)
@@ -323,7 +323,7 @@ def _sources(positions: Sequence[int], n: int, mode: str) -> list[int]:
         return [int(i) for i in np.minimum(at, 2 * n - 1 - at)]
     period = max(2 * (n - 1), 1)
     at = at % period
-    return [int(i) for i in np.minimum(at, period - at if n > 1 else at)]
+    return [int(i) for i in np.minimum(at, period - at)]
 
 
 def _parts(x: Any, axis: int, sources: list[int]) -> Iterator[Any]:

@@ -9,6 +9,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from gpushard.array import Array
+from gpushard.dtypes import real_of
 from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype, count, integer, number_of
 from gpushard.functions.concrete import concrete
@@ -232,7 +233,7 @@ def _between(start: Any, stop: Any, count: int, div: int, dtype: Any) -> tuple[A
     work = result_type(start, stop, 0.0)
     apart = subtract(stop, start, dtype=work)
     step = apart / (div if div > 0 else np.nan)
-    at = arange(count, dtype=np.empty(0, work).real.dtype).reshape(-1, *[1] * apart.ndim)
+    at = arange(count, dtype=real_of(work)).reshape(-1, *[1] * apart.ndim)
     moved = where(equal(step, 0), at / div * apart, at * step) if div > 0 else at * apart
     values = moved + start
     if div == count - 1 and count > 1:

@@ -67,6 +67,8 @@ ARANGES: list[tuple[Any, ...]] = [
     (2**53, 2**53 + 9),
     (0, 10, 2.5),
     (1j, 3 + 2j, 0.5 + 0.25j),
+    (0, 3 + 1j, 1),
+    (1 + 1j, 0),
 ]
 
 
@@ -430,6 +432,8 @@ def test_wrong_arguments() -> None:
             gnp.arange(start, stop, step)
     with pytest.raises(ArgumentRangeError, match="does not fit int8"):
         gnp.arange(300, dtype="b")
+    with pytest.raises(ArgumentRangeError, match="stop=128 does not fit int8"):
+        gnp.arange(129, dtype="b")
     with pytest.raises(ArgumentTypeError, match="stop='a' must be a number"):
         gnp.arange("a")
     with pytest.raises(ArgumentTypeError, match="must be a number that"):
@@ -501,6 +505,6 @@ def test_complex_numbers_fill_no_real_array(number: Any, dtype: Any) -> None:
 @pytest.mark.parametrize("ndmin", range(5))
 def test_new_dims_come_first(ndmin: int) -> None:
     for data in (3, [1, 2], [[1, 2, 3]]):
-        found, want = gs.numpy.array(data, ndmin=ndmin), np.array(data, ndmin=ndmin)
-        assert found.shape == want.shape
-        np.testing.assert_array_equal(np.asarray(found), want)
+        want = np.array(data, ndmin=ndmin)
+        for copy in (True, None, False):  # which data of the host is in any case
+            same(gs.numpy.array(data, ndmin=ndmin, copy=copy), want)

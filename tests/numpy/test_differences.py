@@ -91,6 +91,14 @@ def test_steps_that_are_no_numbers() -> None:
     everywhere(lambda ns, x: ns.unwrap(x, discont=5), data)
     everywhere(lambda ns, x: ns.unwrap(x, period=4), np.array([0, 2, 4, 1, 3, 0]))
     everywhere(lambda ns, x: ns.gradient(x, 2.0), data)
+    downwards = np.array([9, 8, 5, 4, 2, 1], np.uint8)
+    everywhere(lambda ns, x: ns.gradient(x, downwards), data)
+
+
+def test_angles_without_jumps_stay_to_the_bit() -> None:
+    turns = np.cumsum([2.4, -2.9, 3.1, -2.2, 2.7, -3.0])  # below half a period
+    everywhere(lambda ns, x: ns.unwrap(x), turns, exact=True)
+    everywhere(lambda ns, x: ns.unwrap(x, period=1), np.array([0, 0.5, 0.25]), exact=True)
 
 
 def test_a_split_dim_stays_split() -> None:
@@ -143,6 +151,7 @@ def test_interpolation_over_a_traced_period(period: Any) -> None:
 def test_a_single_point_has_no_line_to_extrapolate() -> None:
     where = np.linspace(-1, 3, 5)
     same(gnp.interp(where, [1.0], [6.0], "extrapolate", "extrapolate"), np.full(5, 6.0))
+    same(gnp.interp(where, [0.0, 1], [3.0, 5], "extrapolate", "extrapolate"), 2 * where + 3)
 
 
 @pytest.mark.parametrize("dtypes", ["dd", "lB", "fD", "?l"])

@@ -1,13 +1,15 @@
 """Splitting, editing, turning, putting together and applying, against NumPy's."""
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.errors import ConcretizationError
+from gpushard.errors import ArgumentError, ConcretizationError
+from gpushard.numpy import joining
 from tests.numpy.calls import KINDS, Call, alike, everywhere
 from tests.numpy.compare import LAYOUTS, placed, put, same, value
 
@@ -32,6 +34,19 @@ def test_splitting(layout: str) -> None:
     ]
     for call in calls:
         alike(call, data, x, exact=True)
+
+
+def test_few_empty_parts_are_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joining, "_MOST_EMPTY", 2)
+    data = value((4,), "d")
+    everywhere(lambda ns, x: ns.array_split(x, 6), data)
+    with pytest.raises(ArgumentError, match="7 leaves more than 2 parts"):
+        gnp.array_split(data, 7)
+
+
+def test_cubes_that_do_not_fit() -> None:
+    with pytest.raises(ArgumentError, match=r"\(2, 3, 4\) and \(2, 3, 5\) do not fit along axis=0"):
+        gnp.concat([np.ones((2, 3, 4)), np.ones((2, 3, 5))])
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -105,6 +120,7 @@ def test_putting_in_several_at_one_place() -> None:
         lambda ns, x: ns.insert(x, [1], more, axis=0),
         lambda ns, x: ns.insert(x, [2], np.arange(8).reshape(4, 2), axis=1),
         lambda ns, x: ns.insert(x, [1, 1], more, axis=0),
+        lambda ns, x: ns.insert(x, [1, 1, 2], np.arange(9).reshape(3, 3), axis=0),
         lambda ns, x: ns.insert(x, [4, 0, 4], 1.9, axis=0),
         lambda ns, x: ns.insert(x, 1, [5, 6, 7, 8], axis=1),
         lambda ns, x: ns.insert(x.ravel(), 2, [5, 6, 7]),
@@ -181,6 +197,32 @@ def test_applying(layout: str) -> None:
     ]
     for call in calls:
         alike(call, data, x)
+
+
+CONDITIONS: dict[str, Callable[[Any], Any]] = {
+    "one as a list": lambda m: [True, False, True],
+    "one of numbers": lambda m: [np.True_, np.False_, np.True_],
+    "one as an array": lambda m: m.asarray([True, False, True]),
+    "lists": lambda m: [[True, False, True], [False, True, False]],
+    "arrays": lambda m: [m.asarray([True, False, True]), m.asarray([False, True, False])],
+    "rows": lambda m: m.asarray([[True, False, True], [False, True, False]]),
+    "rows of NumPy's": lambda m: np.array([[True, False, True], [False, True, False]]),
+}
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_conditions_of_pieces(name: str) -> None:
+    everywhere(lambda ns, x: ns.piecewise(x, CONDITIONS[name](ns), [7, 8]), np.array([1.0, 2, 3]))
+
+
+@pytest.mark.parametrize("conditions", [[False, True], [True, False], [True], True])
+def test_conditions_of_a_number(conditions: Any) -> None:
+    x = np.array(2.5)
+    alike(lambda ns, x: ns.piecewise(x, conditions, [7, lambda v: v * 2]), x, gs.device_put(x))
+
+
+def test_without_conditions_the_last_function_is_all() -> None:
+    same(gnp.piecewise([1.0, 2], [], [lambda v: v * 2]), np.array([2.0, 4]))
 
 
 def test_nothing_to_apply_to() -> None:

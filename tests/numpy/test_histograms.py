@@ -3,6 +3,7 @@
 import math
 import types
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,12 @@ def test_rules(rule: str) -> None:
     for data in several[1:] if rule == "stone" else several:  # stone counts a hundred times
         alike(lambda ns, x: ns.histogram(x, rule), data, put(data, "x"))
         alike(lambda ns, x: ns.histogram_bin_edges(x, rule, range=(-9, 9)), data, put(data, "y"))
+
+
+@pytest.mark.parametrize(("data", "bins"), [([0.0, 1.0] * 5, 100), ([0.0, 1.0], 1)])
+def test_stones_rule_tries_from_one_to_a_hundred_bins(data: list[float], bins: int) -> None:
+    x = put(np.array(data), "x")
+    assert len(gnp.histogram_bin_edges(x, "stone")) == bins + 1
 
 
 @pytest.mark.one_of(2)
@@ -234,3 +241,28 @@ def test_bins_are_found_alike_on_the_host_and_elsewhere() -> None:
         wanted, there = counting._bin_numbers(np, x, edges)
     assert inside.tolist() == there.tolist() == [*[True] * 5, False, *[True] * 5, *[False] * 4]
     assert number[inside].tolist() == wanted[inside].tolist() == [0, 1, 2, 3, 3, 0, 1, 2, 3, 3]
+
+
+LINE = np.arange(3.0)
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "no edges": (lambda: gnp.histogram(LINE, []), r"bins of shape \(0,\) must be a vector"),
+    "edges in rows": (lambda: gnp.histogram(LINE, [[1, 2]]), r"\(1, 2\) must be a vector"),
+    "a range without an end": (lambda: gnp.histogram(LINE, 3, (0, np.inf)), "two finite numbers"),
+    "a range without a start": (lambda: gnp.histogram(LINE, 3, (-np.inf, 0)), "two finite numbers"),
+    "a range to what is no number": (lambda: gnp.histogram(LINE, 3, (0, np.nan)), "two finite"),
+    "one number for a range": (lambda: gnp.histogramdd([LINE], 3, range=5), "0 entries for 1 dims"),
+    "bins of one dim of two": (lambda: gnp.histogram2d(LINE, LINE, [3]), "1 entries for 2 dims"),
+    "matrices": (
+        lambda: gnp.histogram2d(LINE[None], LINE[None], 3), "give vectors of one length",
+    ),
+    "vectors of two lengths": (
+        lambda: gnp.histogram2d(LINE, LINE[1:], 3), "give vectors of one length",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals(name: str) -> None:
+    call, words = REFUSED[name]
+    with pytest.raises(ArgumentError, match=words):
+        call()

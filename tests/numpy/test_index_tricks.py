@@ -22,6 +22,7 @@ INDEXED: dict[str, Callable[[Any], Any]] = {
     "a grid of floats": lambda m: m.mgrid[0:1:5j, :2],
     "a grid of one dim": lambda m: m.mgrid[1:4],
     "an open grid": lambda m: m.ogrid[:3, 0:1:2j][1],
+    "an open grid of integers and floats": lambda m: m.ogrid[:3, 0:1:2j][0],
     "an open line": lambda m: m.ogrid[-1:1:4j],
     "a row": lambda m: m.r_[1:4, 0, LINE],
     "a row of numbers": lambda m: m.r_[1, 2.5, 3],

@@ -20,6 +20,7 @@ from gpushard.errors import (
     ExecutionError,
     LinearAlgebraError,
 )
+from gpushard.numpy.linalg import products
 from tests.numpy.compare import put
 from tests.numpy.matrices import ONE_RUNTIME, Eigenvalues, agree, close, definite, numbers
 from tests.traffic import received
@@ -54,7 +55,6 @@ OF_SQUARE: Calls = {
     "cond": lambda m, x: m.cond(x),
     "cond 1": lambda m, x: m.cond(x, 1),
     "cond fro": lambda m, x: m.cond(x, "fro"),
-    "cond -2": lambda m, x: m.cond(x, -2),
     "power 0": lambda m, x: m.matrix_power(x, 0),
     "power 1": lambda m, x: m.matrix_power(x, 1),
     "power 6": lambda m, x: m.matrix_power(x, 6),
@@ -95,6 +95,8 @@ OF_ANY: Calls = {
     "rank tol": lambda m, x: m.matrix_rank(x, 1.0),
     "rank rtol": lambda m, x: m.matrix_rank(x, rtol=0.5),
     "cond": lambda m, x: m.cond(x),
+    "cond 2": lambda m, x: m.cond(x, 2),
+    "cond -2": lambda m, x: m.cond(x, -2),
     "trace": lambda m, x: m.trace(x, offset=1),
     "trace of a type": lambda m, x: m.trace(x, dtype=np.complex64),
     "diagonal": lambda m, x: m.diagonal(x, offset=-1),
@@ -239,7 +241,17 @@ def test_least_squares_of_lower_rank() -> None:
     np.testing.assert_array_equal(np.asarray(la.cond(put(stack, "x"), 1)), [np.inf, 1])
     close(la.matrix_rank(put(stack, "x"), tol=np.array([0.5, 2.0])), np.array([0, 0]))
     close(la.pinv(put(stack, "x"), np.array([0.5, 0.1])), stack)
+    close(la.matrix_rank(put(stack, "x")), np.array([0, 2]))
     close(la.matrix_rank(put(np.zeros(4), "x")), np.int64(0))
+
+
+@pytest.mark.parametrize("shape", [(2, 40), (40, 2), (60, 2, 2)])
+def test_what_counts_as_0_depends_on_the_longer_side(shape: tuple[int, ...]) -> None:
+    data = np.zeros(shape)
+    data[..., 0, 0], data[..., 1, 1] = 1, 5e-15
+    rank = 1 if 40 in shape else 2
+    close(la.matrix_rank(put(data)), np.full(shape[:-2], rank))
+    assert (np.linalg.matrix_rank(data) == rank).all()
 
 
 def test_products() -> None:
@@ -254,6 +266,15 @@ def test_products() -> None:
     for xs in (chain[:1], chain[:2], chain[:3], chain, [chain[0][0], *chain[1:3], chain[3][:, 0]]):
         agree(lambda m, *xs: m.multi_dot(xs), *xs)
     agree(lambda m, x: m.multi_dot([x, x[0, 0], x]), numbers((3, 3, 3)))
+
+
+def test_products_are_ordered_by_the_sizes_of_matrices() -> None:
+    chain = [np.zeros(shape) for shape in ((6, 2), (2, 7), (7, 3), (3, 4))]
+    assert products._lengths(chain) == [6, 2, 7, 3, 4]
+    assert products._lengths([chain[0][0], *chain[1:3], chain[3][:, 0]]) == [1, 2, 7, 3, 1]
+    cuts = products._order([6, 2, 7, 3, 4])
+    assert cuts[0, 3] == 0 and cuts[1, 3] == 2  # A((BC)D): 42 + 24 + 48 multiplications
+    assert products._order([9, 8, 2, 8, 9])[0, 3] == 1  # (AB)(CD)
 
 
 def test_tensors() -> None:
@@ -338,6 +359,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
         ArgumentError,
         r"\(1, 4, 3\) is not of square",
     ),
+    "tensor": (lambda x: la.tensorinv(x, 0), ArgumentError, "ind=0 must be positive"),
     "mode": (lambda x: la.qr(x, "full"), ArgumentError, "mode='full' is unknown"),
     "UPLO": (lambda x: la.eigh(x, "M"), ArgumentError, "UPLO='M' must be 'L' or 'U'"),
     "cond of nothing": (lambda x: la.cond(x[:0]), ArgumentError, "have no elements"),

@@ -25,6 +25,8 @@ def test_vector_norms(ord: Any) -> None:
             agree(lambda m, x: m.norm(x, ord, axis), data)  # noqa: B023
         agree(lambda m, x: m.norm(x, ord), data[0, 0])
         agree(lambda m, x: m.norm(x, ord, 0), data[:0])
+        if ord == np.inf:
+            agree(lambda m, x: m.vector_norm(x, ord=ord), data[0, :0])
 
 
 @pytest.mark.parametrize("ord", MATRIX_ORDS)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard.errors import ArgumentError
 from tests.numpy.compare import LAYOUTS, placed, put, same, value
 from tests.numpy.matrices import ONE_RUNTIME
 from tests.share import some
@@ -85,6 +86,15 @@ def test_functions(function: Callable[..., Any], options: dict[str, Any]) -> Non
         same(gnp.pad(x, width, function, **options), expected)
 
 
+def test_a_function_gets_zeros_to_fill() -> None:
+    data, x = placed("uneven")
+
+    def raised(vector: Any, width: tuple[int, int], axis: int, options: dict[str, Any]) -> None:
+        vector[: width[0]] += axis + 5
+
+    same(gnp.pad(x, (1, 2), raised), np.pad(data, (1, 2), raised))  # type: ignore[call-overload]
+
+
 def test_nothing_stays_nothing() -> None:
     data, x = placed("empty")
     same(gnp.pad(x, ((0, 0), (2, 0)), "mean"), np.zeros((0, 5)))
@@ -99,3 +109,17 @@ def test_traced_end_values() -> None:
         same(traced(x, ends), np.pad(data, 2, "linear_ramp", end_values=ends), exact=False)
     traced = gs.jit(lambda x, end: gnp.pad(x, 2, "linear_ramp", end_values=(1.0, end)))
     same(traced(x, 4.0), np.pad(data, 2, "linear_ramp", end_values=(1.0, 4.0)), exact=False)
+
+
+def test_traced_constants() -> None:
+    data, x = placed("uneven")
+    wanted = np.pad(data, ((1, 2), (2, 1)), constant_values=(0.5, 4.0))
+    traced = gs.jit(lambda x, v: gnp.pad(x, ((1, 2), (2, 1)), constant_values=(0.5, v)))
+    same(traced(x, 4.0), wanted)
+
+
+@pytest.mark.parametrize("lengths", [(0, 2), (2, 0), 0])
+def test_nothing_has_no_greatest_element(lengths: Any) -> None:
+    _, x = placed("uneven")
+    with pytest.raises(ArgumentError, match="stat_length=0 leaves no elements for mode='maximum'"):
+        gnp.pad(x, 1, "maximum", stat_length=lengths)

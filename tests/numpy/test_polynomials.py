@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard import testing
+from gpushard.errors import ArgumentError
+from gpushard.numpy import polynomials
 from tests.numpy.calls import everywhere
 from tests.numpy.compare import put, same, value
 from tests.share import examples
@@ -54,6 +56,7 @@ def test_leading_zeros() -> None:
     same(gnp.polymul(np.zeros(3, int), p), np.polymul(np.zeros(3, int), p))
     kept = gnp.polymul(put(zeros, "x"), p, trim_leading_zeros=False)
     same(kept, np.convolve(zeros, p))
+    same(gs.jit(lambda x: gnp.polymul(x, p))(put(zeros, "x")), np.convolve(zeros, p))
     for u in ([1, -3, 2], [2, 4], [0.0, 1e-12, 5], [0, 0]):
         same(gnp.polydiv(u, [1, -1]), np.polydiv(u, [1, -1]), exact=False)
     for small in (1e-8, np.nextafter(1e-8, 1)):  # of the remainder, up to the first alone
@@ -119,7 +122,7 @@ def test_fits(columns: tuple[int, ...]) -> None:
         for keywords in ({}, {"w": w}, {"rcond": 1e-3}):
             found, wanted = gnp.polyfit(a, b, 3, **keywords), np.polyfit(x, y, 3, **keywords)
             np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-9)
-        for cov in (True, "unscaled"):
+        for cov in (True, "scaled", "unscaled"):
             found, wanted = gnp.polyfit(a, b, 2, cov=cov), np.polyfit(x, y, 2, cov=cov)
             for one, other in zip(found, wanted, strict=True):
                 np.testing.assert_allclose(np.asarray(one), other, rtol=1e-8, atol=1e-10)
@@ -136,3 +139,10 @@ def test_fits_that_are_not_determined() -> None:
         np.testing.assert_allclose(
             np.asarray(gnp.polyfit(np.arange(2.0), np.ones(2), 4)), wanted, atol=1e-12
         )
+
+
+def test_refusals() -> None:
+    with pytest.raises(ArgumentError, match=r"poly: roots of shape \(2, 3\) must be a vector"):
+        gnp.poly(np.ones((2, 3)))
+    with pytest.raises(ArgumentError, match="k has 2 constants"):  # so many orders are not too many
+        gnp.polyint([1.0], polynomials._MOST_ORDERS, [1, 2])

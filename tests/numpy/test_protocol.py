@@ -21,7 +21,9 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "number first": lambda x, y: np.subtract(2.5, x),
     "divmod": lambda x, y: np.divmod(x, 2),
     "type": lambda x, y: np.add(x, 1, dtype="f"),
+    "what holds anyway": lambda x, y: np.add(x, 1, where=True, order="C", subok=True),
     "matmul": lambda x, y: np.matmul(x, y.T),
+    "matmul of types of a kind": lambda x, y: np.matmul(x, y.T, casting="same_kind"),
     "vecdot": lambda x, y: np.vecdot(x, y),
     "add.reduce": lambda x, y: np.add.reduce(x),
     "add.reduce of all": lambda x, y: np.add.reduce(x, axis=None, keepdims=True),
@@ -179,6 +181,17 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
         ArgumentTypeError,
         "matmul: keepdims= is not",
     ),
+    "ufuncs of two results": (
+        lambda x: np.divmod.outer(x, x),
+        ArgumentTypeError,
+        r"numpy\.divmod\.outer is not supported",
+    ),
+    "ufuncs of objects": (
+        lambda x: np.frompyfunc(max, 2, 1).reduce(x),
+        ArgumentTypeError,
+        r"\.reduce is not supported",
+    ),
+    "order": (lambda x: np.add(x, 1, order="F"), ArgumentTypeError, "add: order= is not"),
     "masked": (
         lambda x: np.add(x, np.ma.masked_array(np.zeros(x.shape))),
         ArgumentTypeError,

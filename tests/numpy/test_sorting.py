@@ -202,6 +202,14 @@ def test_several_keys(layout: str) -> None:
     same(np.lexsort((x, y)), np.lexsort((data, small)))
 
 
+def test_keys_without_dims() -> None:
+    same(gnp.lexsort((2, 1.5)), np.lexsort(([2], [1.5]))[0])
+    with pytest.raises(ArgumentError, match=r"keys have shapes \(3,\), \(\)"):
+        gnp.lexsort(([1, 2, 3], 1))
+    with pytest.raises(ArgumentError, match="axis=1 is out of range for an array of 1 dims"):
+        gnp.lexsort((2, 1.5), axis=1)
+
+
 @pytest.mark.parametrize("dtype", ["?", "b", "H", "i", "f", "F", "D"])
 def test_complex_order(dtype: str) -> None:
     data, x = placed("uneven", dtype)

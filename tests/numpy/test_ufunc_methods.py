@@ -169,6 +169,15 @@ def test_identities() -> None:
     same(two(data), (data + 1, data * 2))
 
 
+def test_what_is_written_of_a_function_is_written_of_its_ufunc() -> None:
+    def double(a: Any) -> Any:
+        """Twice as much."""
+        return a * 2
+
+    made = gnp.frompyfunc(double, 1, 1)
+    assert (made.__name__, made.__doc__) == ("double", "Twice as much.")
+
+
 def test_nothing_to_accumulate_and_no_slices() -> None:
     most = gnp.frompyfunc(gnp.maximum, 2, 1)
     for shape in ((0, 3), (3, 0)):
@@ -197,12 +206,20 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "unary slices": (
         lambda x: gnp.frompyfunc(abs, 1, 1).reduceat(x, [0]), ArgumentError, "reduceat: abs takes",
     ),
+    "unary running": (
+        lambda x: gnp.frompyfunc(abs, 1, 1).accumulate(x), ArgumentError, "accumulate: abs takes",
+    ),
+    "unary outer": (
+        lambda x: gnp.frompyfunc(abs, 1, 1).outer(x, x), ArgumentError, "outer: abs takes",
+    ),
     "no identity": (lambda x: gnp.subtract.reduce(x[:0]), ArgumentError, "give initial="),
     "where": (lambda x: gnp.subtract.reduce(x, where=x > 1), ArgumentError, "where=; give init"),
     "slices": (lambda x: gnp.add.reduceat(x, [0, 8]), ArrayIndexError, "8 is out of bounds"),
     "operands": (lambda x: gnp.add.at(x, [0]), ArgumentError, "takes 2 operands"),
     "host": (lambda x: gnp.add.at(np.ones(3), [0], 1), ArgumentTypeError, "inplace=False"),
     "out": (lambda x: gnp.add.reduce(x, out=x), ArgumentError, "out="),
+    "out, running": (lambda x: gnp.add.accumulate(x, out=x), ArgumentError, "accumulate: out="),
+    "out of slices": (lambda x: gnp.add.reduceat(x, [0], out=x), ArgumentError, "reduceat: out="),
     "many": (lambda x: gnp.frompyfunc(max, 2, 1)(x), ArgumentTypeError, "takes 2 operands, got 1"),
     "no type to accumulate": (
         lambda x: np.bitwise_and.accumulate(x), ArgumentTypeError, "bitwise_and is not defined for",

@@ -121,6 +121,11 @@ def test_names_and_what_is_excluded() -> None:
     assert gnp.vectorize(lambda n: n + 1, excluded=[0])(3).item() == 4
 
 
+@pytest.mark.parametrize("otypes", [np.float32, np.dtype("f"), "f", ["f"]])
+def test_one_type_is_that_of_one_result(otypes: Any) -> None:
+    assert gnp.vectorize(lambda a: a + 1, otypes=otypes)([1, 2]).dtype == np.float32
+
+
 REFUSED: dict[str, tuple[Callable[[Any], Any], str | None, list[Any]]] = {
     "another size": (lambda m: lambda a: m.ones(3), "(n)->(n)", [np.ones((2, 4))]),
     "another rank": (lambda m: lambda a: a, "(n)->()", [np.ones((2, 4))]),
@@ -129,10 +134,13 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str | None, list[Any]]] = {
     "too many results": (lambda m: lambda a: (a, a), "(n)->(n)", [np.ones((2, 4))]),
     "too few arguments": (lambda m: lambda a: a, "(n),(n)->(n)", [np.ones(4)]),
     "no dim for the signature": (lambda m: lambda a: a, "(n)->(n)", [1.0]),
+    "one of two sizes": (
+        lambda m: lambda a, b: m.sum(a), "(m,n),(m,n)->()", [np.ones((2, 3)), np.ones((2, 4))],
+    ),
     "two sizes of arguments": (lambda m: lambda a, b: a, "(n),(n)->(n)", [np.ones(3), np.ones(4)]),
     "no broadcast": (lambda m: lambda a, b: a, None, [np.ones(3), np.ones(4)]),
     "an array for a number": (lambda m: lambda a: m.ones(3), None, [np.ones(2)]),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REFUSED)
