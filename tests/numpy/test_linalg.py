@@ -6,6 +6,7 @@ squares, is compared at the same tolerance.
 """
 
 import gc
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -272,9 +273,29 @@ def test_products_are_ordered_by_the_sizes_of_matrices() -> None:
     chain = [np.zeros(shape) for shape in ((6, 2), (2, 7), (7, 3), (3, 4))]
     assert products._lengths(chain) == [6, 2, 7, 3, 4]
     assert products._lengths([chain[0][0], *chain[1:3], chain[3][:, 0]]) == [1, 2, 7, 3, 1]
-    cuts = products._order([6, 2, 7, 3, 4])
-    assert cuts[0, 3] == 0 and cuts[1, 3] == 2  # A((BC)D): 42 + 24 + 48 multiplications
-    assert products._order([9, 8, 2, 8, 9])[0, 3] == 1  # (AB)(CD)
+    for seed in range(20):
+        sizes = np.random.default_rng(seed).integers(1, 9, 6).tolist()
+        assert cost(sizes, products._order(sizes), 0, 4) == least_cost(sizes)
+
+
+def cost(sizes: list[int], cuts: dict[tuple[int, int], int], i: int, j: int) -> int:
+    """Return how many multiplications a chain takes that is cut there."""
+    if i == j:
+        return 0
+    k = cuts[i, j]
+    rest = cost(sizes, cuts, i, k) + cost(sizes, cuts, k + 1, j)
+    return rest + sizes[i] * sizes[k + 1] * sizes[j + 1]
+
+
+def least_cost(sizes: list[int]) -> int:
+    """Return how many it takes at least, whichever two neighbours are multiplied first."""
+    return min(
+        (
+            math.prod(sizes[at - 1 : at + 2]) + least_cost(sizes[:at] + sizes[at + 1 :])
+            for at in range(1, len(sizes) - 1)
+        ),
+        default=0,
+    )
 
 
 def test_tensors() -> None:
