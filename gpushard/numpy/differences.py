@@ -207,7 +207,7 @@ def _derived(x: Any, axis: int, step: Any, edge_order: int) -> Any:
         if even:
             parts = [(inner[2] - inner[0]) / (2.0 * step)]
         else:
-            parts = [_weighed(inner, _slopes(before, after, 0, before))]
+            parts = [_weighed(inner, _slopes(before, after, before))]
 
     def end(steps: Any, place: slice) -> Any:
         return steps if even else part(steps, axis, place)
@@ -220,25 +220,23 @@ def _derived(x: Any, axis: int, step: Any, edge_order: int) -> Any:
         low = at(first, slice(1, 2), slice(2, 3))
         high = at(slice(-3, -2), slice(-2, -1), last)
         h, k = end(before, first), end(after, first)
-        parts = [_weighed(low, _slopes(h, k, 0, 0)), *parts]
+        parts = [_weighed(low, _slopes(h, k, 0)), *parts]
         h, k = end(before, last), end(after, last)
-        parts.append(_weighed(high, _slopes(h, k, 0, h + k)))
+        parts.append(_weighed(high, _slopes(h, k, h + k)))
     return concat(parts, axis).astype(x.dtype)
 
 
-def _slopes(before: Any, after: Any, first: Any, where: Any) -> tuple[Any, Any, Any]:
+def _slopes(before: Any, after: Any, t: Any) -> tuple[Any, Any, Any]:
     """Return the weights of three values in the slope of the parabola through them.
 
     Args:
       before: distance of the first two.
       after: distance of the last two.
-      first: position of the first.
-      where: position at which the slope is wanted.
+      t: how far from the first the slope is wanted.
 
-    >>> _slopes(1.0, 1.0, 0, 1.0), _slopes(1.0, 1.0, 0, 0)
+    >>> _slopes(1.0, 1.0, 1.0), _slopes(1.0, 1.0, 0)
     ((-0.5, 0.0, 0.5), (-1.5, 2.0, -0.5))
     """
-    t = where - first
     whole = before + after
     return (
         (2 * t - before - whole) / (before * whole),

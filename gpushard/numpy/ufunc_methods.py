@@ -144,7 +144,8 @@ class UfuncMethods:
         if mask is not None and self.identity is not None:
             neutral = np.asarray(self.identity).astype(lines.dtype)[()]
             lines, mask = bind(WHERE, (mask, lines, neutral)), None
-        if start is not None and (initial is not None or not lines.shape[0]):
+        few = 1 if self.ufunc is None else 2  # of one element gcd and hypot are its size
+        if start is not None and (initial is not None or lines.shape[0] < few):
             first = broadcast_to(as_value(start, self.name).astype(lines.dtype), lines.shape[1:])
             if mask is None:
                 lines = concat([first[None], lines])
@@ -307,7 +308,10 @@ class UfuncMethods:
             return moveaxis(self._typed(lines, dtype)[:0], 0, dim)
         ends = [max(end, start + 1) for start, end in zip(starts, [*starts[1:], n], strict=True)]
         parts = [
-            self.reduce(lines[start:end], 0, dtype) for start, end in zip(starts, ends, strict=True)
+            self.reduce(lines[start:end], 0, dtype)
+            if end - start > 1
+            else self._typed(lines[start:end], dtype)[0]
+            for start, end in zip(starts, ends, strict=True)
         ]
         return moveaxis(stack(parts), 0, dim)
 

@@ -93,6 +93,13 @@ def test_steps_that_are_no_numbers() -> None:
     everywhere(lambda ns, x: ns.gradient(x, 2.0), data)
     downwards = np.array([9, 8, 5, 4, 2, 1], np.uint8)
     everywhere(lambda ns, x: ns.gradient(x, downwards), data)
+    everywhere(lambda ns, x: ns.unwrap(x, period=5), np.array([0, 3, 1, 4, 1, 3, 0]))
+
+
+def test_spacings_of_square_arrays() -> None:
+    data = value((4, 4), "d")
+    everywhere(lambda ns, x: ns.gradient(x, 2.0), data)
+    everywhere(lambda ns, x: ns.gradient(x, np.arange(4.0) ** 2), data)  # which both refuse
 
 
 def test_angles_without_jumps_stay_to_the_bit() -> None:

@@ -134,6 +134,14 @@ def test_parts_and_broadcasting_together() -> None:
     assert gnp.broadcast_shapes((4, 1), (3,), (2, 1, 1)) == (2, 4, 3)
 
 
+def test_elements_shifted_by_a_traced_number() -> None:
+    data, x = placed("even")
+    for axis in (None, 0, -1):
+        turned = gs.jit(lambda x, by, axis=axis: gnp.roll(x, by, axis))
+        for by in (5, -2):
+            same(turned(x, by), np.roll(data, by, axis))
+
+
 def test_dims_keep_their_axes() -> None:
     _, x = placed("even")
     assert gnp.transpose(x).sharding.spec == gs.P("y", "x")

@@ -169,6 +169,20 @@ def test_identities() -> None:
     same(two(data), (data + 1, data * 2))
 
 
+@pytest.mark.parametrize("name", ["gcd", "hypot", "bitwise_and", "logaddexp", "subtract"])
+def test_a_single_element(name: str) -> None:
+    alone = np.array([[-3, 4]], "d" if name in ("hypot", "logaddexp") else "l")
+    calls: list[Callable[[Any, Any], Any]] = [
+        lambda m, x: getattr(m, name).reduce(x),
+        lambda m, x: getattr(m, name).reduce(x, axis=()),
+        lambda m, x: getattr(m, name).reduceat(x, [0, 1], axis=1),
+        lambda m, x: getattr(m, name).accumulate(x),
+    ]
+    for call in calls:
+        same(call(gnp, put(alone)), call(np, alone))
+    same(gnp.frompyfunc(lambda a, b: a - b, 2, 1, identity=9).reduce(alone), alone[0])
+
+
 def test_what_is_written_of_a_function_is_written_of_its_ufunc() -> None:
     def double(a: Any) -> Any:
         """Twice as much."""
