@@ -75,7 +75,8 @@ def interp(
         else:
             period = _period(period)
     ends = [(n, _end(n, v, ys)) for n, v in (("left", left), ("right", right)) if v is not None]
-    numbers = {n: v for n, v in ends if is_number(v)}
+    # NumPy's takes Python's complex numbers, and drops the imaginary part of narrow ones.
+    numbers = {n: complex(v) if _is_complex(v) else v for n, v in ends if is_number(v)}
     params = "left" in numbers, "right" in numbers, None if is_traced(period) else period
     between = bind(rows.INTERP, (where, xs, ys, *numbers.values()), params)
     for n, value in ends:

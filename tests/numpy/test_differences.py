@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard.errors import ArgumentError, ArgumentTypeError
 from tests.numpy.calls import KINDS, Call, alike, everywhere
 from tests.numpy.compare import LAYOUTS, placed, put, same, value
 
@@ -155,6 +156,18 @@ def test_interpolation_over_a_traced_period(period: Any) -> None:
     same(single, np.full((5, 5), 1.0))
 
 
+def test_what_stands_beyond_the_points() -> None:
+    x, points, values = np.array([-2.0, 0.5, 4]), np.array([0.0, 1]), np.array([3.0, 5])
+    for ends in ((-1, np.float32(2)), (np.array(-1.0), gs.device_put(2.0))):
+        same(gnp.interp(x, points, values, *ends), np.interp(x, points, values, -1, 2))
+        same(gnp.interp(x, points, 1j * values, *ends), np.interp(x, points, 1j * values, -1, 2))
+    for end in (1j, np.complex64(1j), np.array(1j), gs.device_put(1j)):
+        found = gnp.interp(x, points, 1j * values, end)
+        same(found, np.interp(x, points, 1j * values, np.complex128(1j)))
+        with pytest.raises(ArgumentTypeError, match="must be a number such as those of fp"):
+            gnp.interp(x, points, values, end)
+
+
 def test_a_single_point_has_no_line_to_extrapolate() -> None:
     where = np.linspace(-1, 3, 5)
     same(gnp.interp(where, [1.0], [6.0], "extrapolate", "extrapolate"), np.full(5, 6.0))
@@ -181,3 +194,10 @@ def test_numbers() -> None:
     exact = gs.default_backend() == "cpu"
     same(gnp.convolve(x, 2), np.convolve(np.arange(3.0), 2), exact=exact)
     same(gnp.convolve([1, 2], [3, 4]), np.convolve([1, 2], [3, 4]))
+
+
+@pytest.mark.parametrize("other", [[], [[1.0, 2.0]]])
+def test_what_is_not_convolved(other: Any) -> None:
+    for pair in (([1.0, 2.0], other), (other, [1.0, 2.0])):
+        with pytest.raises(ArgumentError, match="must be vectors of one element at least"):
+            gnp.convolve(*pair)

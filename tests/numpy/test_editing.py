@@ -228,6 +228,10 @@ def test_without_conditions_the_last_function_is_all() -> None:
 def test_nothing_to_apply_to() -> None:
     _, x = placed("empty")
     alike(lambda ns, x: ns.apply_along_axis(lambda line: line, 1, x), np.asarray(x), x)
+    with pytest.raises(ArgumentError, match=r"\(0, 3\) has no vectors along axis=1"):
+        gnp.apply_along_axis(lambda line: line, 1, x)
+    data = np.ones((1, 3))
+    alike(lambda ns, x: ns.apply_along_axis(lambda line: line * 2, 1, x), data, put(data, "x"))
 
 
 @pytest.mark.parametrize("k", [-7, -1, 0, 2, 9])

@@ -30,6 +30,7 @@ INDEXED: dict[str, Callable[[Any], Any]] = {
     "rows": lambda m: m.r_[MATRIX, MATRIX],
     "rows along the last dim": lambda m: m.r_["-1", MATRIX, MATRIX],
     "rows of vectors": lambda m: m.r_["0,2", LINE, LINE, 1:4],
+    "cubes of vectors": lambda m: m.r_["0,3", LINE, LINE],
     "columns of vectors": lambda m: m.r_["1,2,0", LINE, LINE, 1:4],
     "cubes": lambda m: m.r_["0,3,1", MATRIX, MATRIX],
     "cubes from the end": lambda m: m.r_["-1,3,-2", MATRIX, MATRIX],

@@ -294,6 +294,8 @@ def test_choices() -> None:
             given = [put(c, *LAYOUTS[layout][1]) for c in conditions]
             same(gnp.select(given, ours, 9), np.select(conditions, choices, 9))
             same(gnp.select(given[:2], ours[:2]), np.select(conditions[:2], choices[:2]))
+    small = [np.arange(3, dtype=np.int8)]
+    same(gnp.select([[True, False, True]], small, 7), np.select([small[0] != 1], small, 7))
     same(gnp.choose([0, 1], [[1, 2], [3, 4]]), np.choose([0, 1], [[1, 2], [3, 4]]))
     same(gnp.choose([0, 0], [5]), np.choose([0, 0], [5]))
     ints = put(np.array([1, 0, 1], np.int8)).choose([np.int8(3), put(np.arange(3, dtype="h"))])

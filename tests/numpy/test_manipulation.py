@@ -134,6 +134,13 @@ def test_parts_and_broadcasting_together() -> None:
     assert gnp.broadcast_shapes((4, 1), (3,), (2, 1, 1)) == (2, 4, 3)
 
 
+def test_shifts_in_an_array() -> None:
+    data, x = placed("even")
+    by = np.array([2, -1])
+    for shifts in (by, gs.device_put(by)):
+        same(gnp.roll(x, shifts, (0, 1)), np.roll(data, by, (0, 1)))
+
+
 def test_elements_shifted_by_a_traced_number() -> None:
     data, x = placed("even")
     for axis in (None, 0, -1):

@@ -171,7 +171,7 @@ def test_identities() -> None:
 
 @pytest.mark.parametrize("name", ["gcd", "hypot", "bitwise_and", "logaddexp", "subtract"])
 def test_a_single_element(name: str) -> None:
-    alone = np.array([[-3, 4]], "d" if name in ("hypot", "logaddexp") else "l")
+    alone = np.array([[-3, -4]], "d" if name in ("hypot", "logaddexp") else "l")
     calls: list[Callable[[Any, Any], Any]] = [
         lambda m, x: getattr(m, name).reduce(x),
         lambda m, x: getattr(m, name).reduce(x, axis=()),

@@ -150,3 +150,18 @@ def test_what_numpy_refuses_is_refused(name: str) -> None:
         np.vectorize(body(np), signature=signature)(*args)
     with pytest.raises(ArgumentError, match=r"^vectorize"):
         gnp.vectorize(body(gnp), signature=signature)(*args)
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "must give a number for each element": ({}, "an array"),
+    "its signature says": ({"signature": "()->()"}, "an array"),
+    "otypes= has 2 types, and the function gives 1": ({"otypes": "fd"}, "a number"),
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_what_a_function_must_give_is_said(words: str) -> None:
+    named, gives = WRONG[words]
+    call = gnp.vectorize(lambda a: gnp.ones(3) if gives == "an array" else a, **named)
+    with pytest.raises(ArgumentError, match=words):
+        call([1.0, 2.0])
