@@ -242,7 +242,7 @@ def einsum(
         every = (subscripts, *xs)
         output = every[-1] if len(every) % 2 else None
         xs = every[: len(every) // 2 * 2 : 2]
-        subscripts = from_lists(every[1 : len(xs) * 2 : 2], output)
+        subscripts = from_lists(every[1::2], output)
     if not xs:
         raise ArgumentTypeError("einsum needs operands behind the subscripts", argument="xs")
     placed = operands("einsum", *xs)

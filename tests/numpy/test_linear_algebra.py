@@ -227,3 +227,25 @@ def test_letters_twice_in_an_operand_are_diagonals(subscripts: str) -> None:
     one, two = (value((4,) * len(names), "d") for names in subscripts.split("->")[0].split(","))
     expected = np.einsum(subscripts, one, two)
     same(gnp.einsum(subscripts, put(one), put(two)), expected, exact=False)
+
+
+@pytest.mark.parametrize(
+    "shapes", [((), (3,)), ((3,), ()), ((3, 4), (5, 4)), ((2, 3, 4), (4,)), ((3,), (4, 3))], ids=str
+)
+def test_inner_products(shapes: tuple[tuple[int, ...], ...]) -> None:
+    a, b = (value(shape, "d", str(shape)) for shape in shapes)
+    x, y = (put(each, *("x",)[: each.ndim]) for each in (a, b))
+    same(gnp.inner(x, y), np.inner(a, b), exact=False)
+
+
+def test_no_more_dims_are_summed_over_than_both_have() -> None:
+    for pair in ((np.ones((2, 2)), np.ones(2)), (np.ones(2), np.ones((2, 2)))):
+        with pytest.raises(ArgumentError, match=r"axes=2 is out of range .* use 0 to 1"):
+            gnp.tensordot(*pair, 2)
+
+
+def test_preferred_types_of_vector_products() -> None:
+    x = put(np.ones((2, 3), "f"), "x")
+    for kind in ("e", "d"):
+        assert gnp.vecdot(x, x, preferred_element_type=kind).dtype == kind
+        assert gnp.einsum("ij,ij->i", x, x, preferred_element_type=kind).dtype == kind
