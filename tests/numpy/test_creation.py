@@ -192,6 +192,26 @@ def test_linspace(num: int, endpoint: bool) -> None:
         bits(gnp.linspace(start, stop, num, endpoint, dtype=dtype, out_sharding=named("y")), wanted)
 
 
+@pytest.mark.parametrize("num", [1, 2, 3])
+def test_ends_are_met_to_the_bit(num: int) -> None:
+    start, stop = np.array([0.8, 2.0]), np.array([0.3, 50.0])  # 0.8 + (0.3 - 0.8) is not 0.3
+    for name in ("linspace", "geomspace"):
+        for ends in ((start, stop), (0.8, 0.3)):
+            found = np.asarray(getattr(gnp, name)(*ends, num))
+            np.testing.assert_array_equal(found[0], ends[0])
+            if num > 1:
+                np.testing.assert_array_equal(found[-1], ends[1])
+    for ends in ((start, stop), (0.8, 0.3)):
+        step = np.asarray(gnp.linspace(*ends, num, retstep=True)[1])
+        np.testing.assert_array_equal(step, np.linspace(*ends, num, retstep=True)[1])
+
+
+@pytest.mark.parametrize("ends", [(0.5, -2), (-2, 0.5), (0, 1), (1, 0), (-1, 0), (0, -1)])
+def test_no_ratios_lead_through_0(ends: tuple[float, float]) -> None:
+    with pytest.raises(ArgumentError, match="must have one sign, and not be 0"):
+        gnp.geomspace(*ends)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", ["?", "b", "l", "e", "d", "D"])
 def test_constants(layout: str, dtype: str) -> None:
@@ -434,6 +454,11 @@ def test_wrong_arguments() -> None:
         gnp.arange(300, dtype="b")
     with pytest.raises(ArgumentRangeError, match="stop=128 does not fit int8"):
         gnp.arange(129, dtype="b")
+    same(gnp.arange(0, 1, 300, dtype="b"), np.zeros(1, "b"))  # of a single number no step is added
+    for no_number in (np.ones(2), gnp.ones(2), np.datetime64("2020")):
+        with pytest.raises(ArgumentTypeError, match="must be a number"):
+            gnp.arange(no_number)
+    same(gnp.arange(gnp.asarray(3)), np.arange(3))
     with pytest.raises(ArgumentTypeError, match="stop='a' must be a number"):
         gnp.arange("a")
     with pytest.raises(ArgumentTypeError, match="must be a number that"):
