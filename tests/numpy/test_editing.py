@@ -44,9 +44,11 @@ def test_few_empty_parts_are_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None
         gnp.array_split(data, 7)
 
 
-def test_cubes_that_do_not_fit() -> None:
+def test_arrays_that_do_not_fit() -> None:
     with pytest.raises(ArgumentError, match=r"\(2, 3, 4\) and \(2, 3, 5\) do not fit along axis=0"):
         gnp.concat([np.ones((2, 3, 4)), np.ones((2, 3, 5))])
+    with pytest.raises(ArgumentError, match=r"stack: arrays have shapes \(2,\) and \(3,\)"):
+        gnp.stack([np.ones(2), np.ones(3)])
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

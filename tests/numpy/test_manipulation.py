@@ -123,6 +123,8 @@ def test_joining_vectors() -> None:
     )
     same(gnp.stack([gs.device_put(1.5), 2.5]), np.stack([1.5, 2.5]))
     same(gnp.concat([[1, 2], [3]]), np.concat([[1, 2], [3]]))
+    for name in ("hstack", "vstack", "dstack", "column_stack"):
+        same(getattr(gnp, name)([x]), getattr(np, name)([a]))
 
 
 def test_parts_and_broadcasting_together() -> None:
