@@ -373,6 +373,12 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "half precision": (lambda x: la.svd(x.astype("e")), ArgumentTypeError, "svd is not .* float16"),
     "one dim": (lambda x: la.inv(x[0]), ArgumentError, "must have at least 2 dims"),
     "not square": (lambda x: la.det(x), ArgumentError, r"\(4, 3\) are not square"),
+    "norm of one dim": (
+        lambda x: la.matrix_norm(x[0]),
+        ArgumentError,
+        "matrix_norm needs at least two",
+    ),
+    "cond of one dim": (lambda x: la.cond(x[0]), ArgumentError, "cond needs at least two dims"),
     "power 0": (lambda x: la.matrix_power(x, 0), ArgumentError, r"\(4, 3\) is not of square"),
     "power 1": (lambda x: la.matrix_power(x, 1), ArgumentError, r"\(4, 3\) is not of square"),
     "power of a stack": (
