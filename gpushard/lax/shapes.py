@@ -371,7 +371,7 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Array]:
     [Array([0], dtype=int64), Array([1, 2], dtype=int64)]
     """
     parts, at = integers("split", "sizes", sizes), dim("split", axis, operand.ndim)
-    if sum(parts) != operand.shape[at] or builtins.min(parts, default=0) < 0:
+    if sum(parts) != operand.shape[at] or any(n < 0 for n in parts):
         raise ArgumentError.refusing(
             "sizes",
             sizes,
@@ -426,7 +426,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
         n + builtins.max(n - 1, 0) * triple[2] for triple, n in zip(config, x.shape, strict=True)
     ]
     shape = tuple(low + n + high for (low, high, _), n in zip(config, spread, strict=True))
-    if builtins.min(shape, default=0) < 0 or any(between < 0 for _, _, between in config):
+    if any(n < 0 for n in shape) or any(between < 0 for _, _, between in config):
         raise ArgumentError.refusing(
             "padding_config",
             padding_config,

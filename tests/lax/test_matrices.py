@@ -34,6 +34,21 @@ def test_segments_are_counted_where_nobody_says_how_many(name: str) -> None:
         assert getattr(gs.lax, name)(np.zeros((0, 2), "f4"), empty).shape == (0, 2)
 
 
+def test_segments_beyond_are_left_out_or_clipped() -> None:
+    ids = [-1, 0, 9, 1]
+    for mode, wanted in ((None, [2, 4]), ("drop", [2, 4]), ("clip", [3, 7])):
+        made = gs.lax.segment_sum(np.arange(1, 5), ids, num_segments=2, mode=mode)
+        np.testing.assert_array_equal(made, wanted)
+    truths = np.array([False, True, False, False])
+    for name, wanted in (
+        ("segment_max", [True, False, False]),
+        ("segment_min", [False, False, True]),
+    ):
+        made = getattr(gs.lax, name)(truths, [0, 0, 1, 1], num_segments=3)
+        assert made.dtype == bool
+        np.testing.assert_array_equal(made, wanted)
+
+
 @pytest.mark.parametrize("sizes", [(2, 3, 1), (0, 6, 0), (1, 0, 2), (0, 0, 0)])
 def test_ragged_dot(sizes: tuple[int, ...]) -> None:
     check(Call("ragged_dot", values((6, 4), "f8", 1), values((3, 4, 2), "f8", 2), np.array(sizes)))
@@ -88,7 +103,7 @@ def test_triangular_solve(lower: bool, left: bool, transposed: bool) -> None:
 
 @pytest.mark.parametrize("lower", [True, False])
 def test_a_diagonal_of_ones_is_not_read(lower: bool) -> None:
-    a, b = _positive(3), _square(4)
+    a, b = _positive(3)[:, None], _square(4)[:, None]
     solved = np.asarray(gs.lax.linalg.triangular_solve(
         a, b, left_side=True, lower=lower, unit_diagonal=True
     ))  # fmt: skip

@@ -39,6 +39,7 @@ REFUSED = {
         Call("gather", X, np.zeros((3, 1), int), ((), (0,), (0,), (), ()), (1, 1)),
     ],
     "collapsed_slice_dims": [Call("gather", *BATCHED, ((), (0, 1), (1,), (0,), (0,)), (1, 1))],
+    "operand_batching_dims": [Call("gather", *BATCHED, ((), (0,), (0,), (1,), (0,)), (1, 1))],
     "start_index_map": [Call("gather", *BATCHED, ((), (1,), (0,), (0,), (0,)), (1, 1))],
     "feature_group_count": [Call(*CONV, (1,), "VALID", feature_group_count=2)],
     "start_indices": [

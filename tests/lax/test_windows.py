@@ -212,6 +212,13 @@ def test_conv_transpose(pad: Any) -> None:
     check(Call("conv_transpose", x, kernel, (1,), "SAME"))
 
 
+@pytest.mark.parametrize("others", [(), (2, 1, 3)], ids=str)
+def test_conv_transpose_has_letters_for_up_to_three_other_dims(others: tuple[int, ...]) -> None:
+    x = values((2, *others, 3), "f8", 1)
+    kernel = values((*[2 for _ in others], 3, 2), "f8", 2)
+    check(Call("conv_transpose", x, kernel, (2,) * len(others), "SAME"))
+
+
 EVERYWHERE = [
     Call("conv", values((2, 3, 5), "f8", 1), values((4, 3, 2), "f8", 2), (1,), "SAME"),
     Call("conv_general_dilated", values((2, 4, 5), "f8", 1), values((4, 2, 2), "f8", 2), (2,),
