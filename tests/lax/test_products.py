@@ -73,11 +73,15 @@ def test_what_does_not_fit() -> None:
         (((0,), (0,)), ((0,), (1,))), (((0,), (0,)), ((1,), (0,))), (((-2,), (0,)), ((0,), (1,))),
     ):  # fmt: skip
         check(Call("dot_general", x, x, numbers))
+    square, numbers = values((2, 2), "f8"), (((0,), (0,)), ((0,), (1,)))
+    check(Call("dot_general", square, square, numbers))  # a dim of the left one is named twice
     for numbers in (3, (), ((0,), (0,)), None, (((0,),), ((), ())), "ab"):
         with pytest.raises(gs.errors.ArgumentError):
             gs.lax.dot_general(x, x, numbers)
     check(Call("batch_matmul", x[None], x))
     check(Call("batch_matmul", x[0], x[0]))
+    check(Call("dot", values((2, 2, 3), "f8"), x[0]))
+    check(Call("dot", x, values((3, 2, 2), "f8")))
 
 
 EVERYWHERE = [

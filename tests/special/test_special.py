@@ -246,6 +246,9 @@ def test_sums_of_extremes() -> None:
         special.logsumexp(put(np.ones((4, 2)), "x"), b=np.array([1.0, 0.0])),
         np.log(4) + np.ones(()),
     )
+    apart = np.array([1000.0, 999.0])  # whose exponentials overflow
+    found = special.logsumexp(put(apart), b=np.array([-1.0, 1.0]), return_sign=True)
+    close(found, (np.asarray(1000 + np.log1p(-np.exp(-1))), np.asarray(-1.0)), 8)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -283,6 +286,12 @@ def test_what_is_composed(layout: str, dtype: str) -> None:
         close(special.zeta(x * 3), scipy.special.zeta(data * 3))
         wanted = scipy.special.polygamma(abs(more), abs(data) + 1.0)
         assert np.allclose(special.polygamma(abs(y), abs(x) + 1.0), wanted, rtol=1e-6)
+
+
+def test_nothing_is_chosen_of_fewer_or_of_less_than_nothing() -> None:
+    n = np.array([-2, -1, 0, 0, 1, 3, 3, 3, 3, 2.5])
+    k = np.array([-3, 0, 0, 1, 1, 0, 3, 4, -1, 3.0])
+    close(special.comb(put(n), put(k)), scipy.special.comb(n, k), 4)
 
 
 def test_without_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
