@@ -12,6 +12,7 @@ import pytest
 import gpushard as gs
 from gpushard import random
 from gpushard.errors import (
+    ArgumentError,
     ArgumentTypeError,
     ArrayIndexError,
     ExportError,
@@ -431,6 +432,15 @@ def test_categories_without_replacement_are_those_of_each_row() -> None:
         random.key(7), gs.device_put(logits, place), shape=(2, 3), replace=False
     )
     np.testing.assert_array_equal(split, drawn)
+
+
+def test_categories_without_replacement_are_the_greatest_sums_with_gumbel_numbers() -> None:
+    logits = np.log(np.arange(1.0, 25).reshape(2, 4, 3))
+    sums = logits + np.asarray(random.gumbel(random.key(7), logits.shape))
+    drawn = random.categorical(random.key(7), logits, 1, (3, 2, 3), replace=False)
+    np.testing.assert_array_equal(drawn, np.moveaxis(np.argsort(-sums, 1)[:, :3], 1, 0))
+    with pytest.raises(ArgumentError, match="a has 4 elements along axis, 5 are to be chosen"):
+        random.categorical(random.key(7), logits, 1, (5, 2, 3), replace=False)
 
 
 def test_nothing_is_chosen() -> None:
