@@ -1,6 +1,7 @@
 """`ShapeDtypeStruct`: what is known of an array without its data."""
 
 import pickle
+import types
 from typing import Any
 
 import numpy as np
@@ -75,5 +76,6 @@ def test_what_it_refuses() -> None:
     with pytest.raises(ArgumentTypeError, match="no field 'place'; use one of shape, dt") as field:
         struct.update(place=None)
     assert field.value.argument == "place"
-    with pytest.raises(ArgumentTypeError, match="must be an array or a number"):
-        gs.ShapeDtypeStruct.like([1, 2])
+    for thing in ([1, 2], types.SimpleNamespace(shape=(2,)), types.SimpleNamespace(dtype="f4")):
+        with pytest.raises(ArgumentTypeError, match="must be an array or a number"):
+            gs.ShapeDtypeStruct.like(thing)

@@ -114,7 +114,7 @@ def test_dynamic_slice_of_each_start(size: int) -> None:
 @pytest.mark.parametrize("axis", range(3))
 def test_an_update_that_is_small_in_all_dims_goes_to_their_beginnings(axis: int) -> None:
     for start in (-2, 0, 1, 9):
-        check(Call("dynamic_update_slice_in_dim", CUBE, values((1, 1, 1), "f4", 7), start, axis))
+        check(Call("dynamic_update_slice_in_dim", CUBE, values((1, 1, 1), "i4", 7), start, axis))
 
 
 @pytest.mark.parametrize("axis", range(-4, 4))

@@ -64,6 +64,8 @@ def test_what_others_hold_nothing_of_is_read(mesh: gs.Mesh) -> None:
     np.testing.assert_array_equal(np.asarray(x), value)
     with pytest.raises(gs.errors.AddressError):
         np.asarray(partial(mesh, "x", value=VALUE[:3]))
+    with pytest.raises(gs.errors.AddressError):
+        np.asarray(partial(mesh, "x", value=VALUE[:3, 0]))  # one element is elsewhere
 
 
 @pytest.mark.parametrize(

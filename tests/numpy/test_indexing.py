@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
+from gpushard.errors import (
+    ArgumentError,
+    ArgumentRangeError,
+    ArgumentTypeError,
+    ArrayIndexError,
+)
 from tests.numpy.compare import LAYOUTS, agree, placed, put, same, value
 
 gnp = gs.numpy
@@ -262,6 +267,12 @@ def test_where_elements_are_not_zero(dtype: str) -> None:
         )
 
 
+def test_fills_are_integers_of_64_bits() -> None:
+    for fill in (2**63 - 1, -(2**63)):
+        same(gnp.flatnonzero(put(np.array([0, 1])), size=2, fill_value=fill), np.array([1, fill]))
+    same(gnp.round(put(np.array([1, 25])), 2**31 - 1), np.array([1, 25]))
+
+
 def test_nothing_but_the_count_is_read() -> None:
     data, x = placed("even")
     mask, at = x > 0, put(np.array([1, 2, -3]), "x")
@@ -383,6 +394,14 @@ BAD: list[tuple[Callable[[gs.Array], Any], type[Exception], str]] = [
     (lambda x: gnp.nonzero(x, size=2, fill_value=(1,)), ArgumentError, "1 numbers for 2 dims"),
     (lambda x: gnp.nonzero(x, size=-1), ArgumentError, "size=-1"),
     (lambda x: gnp.nonzero(x, size=2, fill_value=0.5), ArgumentTypeError, "fill_value"),
+    *(
+        (lambda x, fill=fill: gnp.flatnonzero(x, size=2, fill_value=fill), ArgumentRangeError, "64")
+        for fill in (2**63, -(2**63) - 1)
+    ),
+    *(
+        (lambda x, decimals=decimals: gnp.round(x, decimals), ArgumentRangeError, "of 32 bits")
+        for decimals in (2**31, -(2**31) - 1)
+    ),
     (lambda x: gnp.select([x > 0], []), ArgumentError, "1 conditions"),
     (lambda x: gnp.select([x], [x]), ArgumentTypeError, "conditions are booleans"),
     (lambda x: gnp.choose(x > 0, []), ArgumentError, "no choices"),

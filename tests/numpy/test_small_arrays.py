@@ -177,6 +177,7 @@ def test_of_single_numbers() -> None:
             place = functools.partial(_changed, gnp.place)
             _same(place(put(data), put(data) != 0, values), expected)
             _same(gs.jit(lambda x: place(x, x != 0, values))(data), expected)  # noqa: B023
+    _same(gs.jit(lambda x: place(x, x != 0, values))(np.array([0.0, 1.0])), np.array([0.0, 7.0]))
     assert gnp.argwhere(gnp.asarray(3.0), size=2).shape == (2, 0)
     _same(gs.jit(gnp.polymul)(np.zeros(0), np.ones(2)), np.zeros(2))
 

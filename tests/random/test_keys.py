@@ -443,6 +443,11 @@ def test_categories_without_replacement_are_the_greatest_sums_with_gumbel_number
         random.categorical(random.key(7), logits, 1, (5, 2, 3), replace=False)
 
 
+def test_what_has_no_chance_is_not_chosen() -> None:
+    drawn = random.choice(random.key(0), 3, (9,), p=[0.0, 1.0, 0.0])
+    assert np.asarray(drawn).tolist() == [1] * 9
+
+
 def test_nothing_is_chosen() -> None:
     assert random.choice(random.key(0), np.ones((3, 5)), (0, 2), axis=1).shape == (3, 0, 2)
     assert random.choice(random.key(0), 5, (0,)).shape == (0,)
