@@ -81,7 +81,7 @@ def padtype_to_pads(
 def _steps(name: str, argument: str, values: Any, ndim: int) -> tuple[int, ...]:
     """Return a number from 1 for each dim; ones by default."""
     steps = (1,) * ndim if values is None else integers(name, argument, values, ndim)
-    if min(steps, default=1) < 1:
+    if any(step < 1 for step in steps):
         raise ArgumentError.refusing(argument, values, "must be 1 at least", f"lax.{name}")
     return steps
 

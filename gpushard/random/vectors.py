@@ -204,7 +204,7 @@ def _shares_of_the_rest(p: Any) -> Any:
     rest = p[..., ::-1].cumsum(-1)[..., ::-1]
     if isinstance(p, Array):
         return (p / bind(elementwise.WHERE, (rest == 0, 1.0, rest))).clip(0, 1)
-    return (p / np.where(rest == 0, 1.0, rest)).clip(0, 1)
+    return p / np.where(rest == 0, 1.0, rest)
 
 
 def _check_dims(name: str, argument: str, x: Any, dims: int) -> None:

@@ -366,6 +366,17 @@ def test_negative_positions_are_out_of_bounds_of_their_own_dim(first: np.ndarray
     np.testing.assert_array_equal(x.at[first, second].get(wrap_negative_indices=False), clipped)
 
 
+def test_a_mask_of_two_dims_comes_before_the_dim_of_negative_positions() -> None:
+    data, mask = np.arange(30.0).reshape(3, 2, 5), np.array([[0, 1], [1, 0], [0, 1]], bool)
+    x, last = gs.device_put(data), np.array([4, -1, -5])
+    found = x.at[mask, last].set(9, wrap_negative_indices=False)
+    data[0, 1, 4] = 9
+    np.testing.assert_array_equal(found, data)
+    with pytest.raises(gs.errors.ArrayIndexError, match="length 3 along dim 1") as caught:
+        x[np.ones((3, 3), bool)]
+    assert caught.value.dim == 1
+
+
 @pytest.mark.parametrize("positions", [[3, -3], [2, -4], [-3, 3], [0, 3], [-4]])
 def test_the_position_furthest_out_of_bounds_is_named(positions: list[int]) -> None:
     x = gs.device_put(np.arange(3.0))

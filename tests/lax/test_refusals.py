@@ -38,8 +38,15 @@ REFUSED = {
         Call("dot_general", X, X[:, [0] * 5], (((0, 0), (0, 1)), ((), ()))),
         Call("gather", X, np.zeros((3, 1), int), ((), (0,), (0,), (), ()), (1, 1)),
     ],
-    "collapsed_slice_dims": [Call("gather", *BATCHED, ((), (0, 1), (1,), (0,), (0,)), (1, 1))],
+    "collapsed_slice_dims": [
+        Call("gather", *BATCHED, ((), (0, 1), (1,), (0,), (0,)), (1, 1)),
+        Call("gather", X, np.zeros((3, 2), int), ((), (1, 0), (0, 1)), (1, 1)),
+    ],
     "operand_batching_dims": [Call("gather", *BATCHED, ((), (0,), (0,), (1,), (0,)), (1, 1))],
+    "start_indices_batching_dims": [
+        Call("gather", *BATCHED, ((), (1,), (1,), (0,), (1,)), (1, 1))
+    ],
+    "offset_dims": [Call("gather", X, np.zeros((3, 1), int), ((2,), (0,), (0,)), (1, 3))],
     "start_index_map": [Call("gather", *BATCHED, ((), (1,), (0,), (0,), (0,)), (1, 1))],
     "feature_group_count": [Call(*CONV, (1,), "VALID", feature_group_count=2)],
     "start_indices": [
@@ -51,6 +58,7 @@ REFUSED = {
     "slice_sizes": [
         Call("dynamic_slice", X, (0, 0), (6, 1)), Call("dynamic_slice", X, (0, 0), ("a", 1)),
         Call("gather", X, np.zeros((3, 1), int), ((1,), (0,), (0,), (), ()), (1,)),
+        Call("gather", X, np.zeros((3, 1), int), ((1,), (0,), (0,)), (2, 3)),
     ],
     "index": [Call("index_in_dim", X, 5), Call("index_in_dim", X, 1.5)],
     "axis": [Call("index_in_dim", X, 0, 2), Call("slice_in_dim", X, 0, 1, 1, 2)],

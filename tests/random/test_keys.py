@@ -446,6 +446,9 @@ def test_categories_without_replacement_are_the_greatest_sums_with_gumbel_number
 def test_what_has_no_chance_is_not_chosen() -> None:
     drawn = random.choice(random.key(0), 3, (9,), p=[0.0, 1.0, 0.0])
     assert np.asarray(drawn).tolist() == [1] * 9
+    with np.errstate(all="raise"):
+        counts = np.asarray(random.multinomial(random.key(0), 5, [0.5, 0.5, 0.0]))
+    assert counts.sum() == 5 and counts[2] == 0
 
 
 def test_nothing_is_chosen() -> None:
