@@ -45,10 +45,11 @@ def array_text(buffer: ShardedBuffer, prefix: str = "", separator: str = " ") ->
     if prefix == "":
         options["suffix"] = ""
     printing = np.get_printoptions()
-    if np.prod(buffer.tiling.shape) <= printing["threshold"]:
+    items = printing["edgeitems"]
+    # Of edges of nothing, NumPy shows the last element, as wide as the widest of all.
+    if np.prod(buffer.tiling.shape) <= printing["threshold"] or not items:
         return np.array2string(read_host(buffer), **options)
-    edges = _edges(buffer, printing["edgeitems"])
-    return np.array2string(edges, threshold=0, edgeitems=printing["edgeitems"], **options)
+    return np.array2string(_edges(buffer, items), threshold=0, edgeitems=items, **options)
 
 
 def _edges(buffer: ShardedBuffer, edgeitems: int) -> HostArray:
