@@ -297,7 +297,7 @@ def fft(x: Any, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Array:
     lengths = integers("fft", "fft_lengths", fft_lengths)
     own = array.shape[array.ndim - len(lengths) :]
     if fft_type == FftType.IRFFT and lengths:
-        own = (*own[:-1], lengths[-1] if own[-1] == lengths[-1] // 2 + 1 else -1)
+        own = (*own[:-1], lengths[-1] if own[-1] == lengths[-1] // 2 + 1 else None)
     if own != lengths:
         raise ArgumentError.refusing(
             "fft_lengths", fft_lengths, f"do not fit an array of shape {array.shape}", "lax.fft"

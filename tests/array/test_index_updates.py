@@ -366,11 +366,12 @@ def test_negative_positions_are_out_of_bounds_of_their_own_dim(first: np.ndarray
     np.testing.assert_array_equal(x.at[first, second].get(wrap_negative_indices=False), clipped)
 
 
-def test_a_mask_of_two_dims_comes_before_the_dim_of_negative_positions() -> None:
+@pytest.mark.parametrize("place", [np.asarray, gs.device_put], ids=["host", "device"])
+def test_a_mask_of_two_dims_comes_before_the_dim_of_negative_positions(place: Any) -> None:
     data, mask = np.arange(30.0).reshape(3, 2, 5), np.array([[0, 1], [1, 0], [0, 1]], bool)
-    x, last = gs.device_put(data), np.array([4, -1, -5])
+    x, last = gs.device_put(data), place(np.array([0, -1, -5]))
     found = x.at[mask, last].set(9, wrap_negative_indices=False)
-    data[0, 1, 4] = 9
+    data[0, 1, 0] = 9
     np.testing.assert_array_equal(found, data)
     with pytest.raises(gs.errors.ArrayIndexError, match="length 3 along dim 1") as caught:
         x[np.ones((3, 3), bool)]

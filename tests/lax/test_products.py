@@ -142,6 +142,9 @@ def test_fft_that_does_not_fit() -> None:
             check(Call("fft", values((3, 4), dtype), name, (4,)))
     for dtype in (dtype for dtype in DTYPES if dtype.kind != "f"):
         check(Call("fft", values((3, 4), dtype), "RFFT", (4,)))
+    for beyond in ((-1,), (3, -1), (-2,), (0,)):
+        with pytest.raises(gs.errors.ArgumentError):
+            gs.lax.fft(x, "IRFFT", beyond)
     for name in ("DCT", "", 7):
         check(Call("fft", x, name, (4,)))
 
