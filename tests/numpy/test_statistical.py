@@ -201,6 +201,23 @@ def test_a_part_is_reduced_by_functions_and_methods(name: str, nan: str) -> None
         )
 
 
+def test_a_row_on_devices_says_what_takes_part() -> None:
+    data, row = np.arange(12, dtype="f").reshape(3, 4), np.array([True, False, True, True])
+    x, given = put(data, "x"), put(row)
+    for axis, dtype in ((0, None), (1, None), (1, "d")):
+        wanted = np.mean(data, axis, dtype, where=row)
+        same(gnp.mean(x, axis, dtype, where=given), wanted, exact=False)
+
+
+@pytest.mark.parametrize("name", ["min", "max"])
+def test_an_initial_number_beside_one_element_and_none(name: str) -> None:
+    data = np.array([[1.0, 7.0, 4.0]])
+    for part in (data, data[:0]):
+        for initial in (3.0, -9.0, 9.0):
+            wanted = getattr(np, name)(part, 0, initial=initial)
+            same(getattr(gnp, name)(put(part), 0, initial=initial), wanted)
+
+
 @pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
 def test_a_mean_that_is_known(name: str) -> None:
     data = np.random.default_rng(6).standard_normal(PART.shape)
