@@ -48,7 +48,10 @@ REFUSED = {
     ],
     "offset_dims": [Call("gather", X, np.zeros((3, 1), int), ((2,), (0,), (0,)), (1, 3))],
     "start_index_map": [Call("gather", *BATCHED, ((), (1,), (0,), (0,), (0,)), (1, 1))],
-    "feature_group_count": [Call(*CONV, (1,), "VALID", feature_group_count=2)],
+    "feature_group_count": [
+        Call(*CONV, (1,), "VALID", feature_group_count=2),
+        Call("conv_general_dilated", CUBE, KERNEL[:, :1], (1,), "VALID", feature_group_count=3),
+    ],
     "start_indices": [
         Call("slice", X, (0,), (5, 3)), Call("slice", X, ("a", 0), (5, 3)),
         Call("dynamic_slice", X, (0,), (1, 1)), Call("dynamic_slice", X, (0.5, 0), (1, 1)),

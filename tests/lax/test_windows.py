@@ -193,6 +193,11 @@ def test_conv_that_does_not_fit() -> None:
     check(Call("conv_general_dilated", x[:, :, 0], kernel[:, :, 0], (), "VALID"))
 
 
+def test_dims_of_a_conv_are_named_by_letters() -> None:
+    with pytest.raises(gs.errors.ArgumentTypeError, match="must be None, or three strings"):
+        gs.lax.conv_dimension_numbers((2, 3, 5), (4, 3, 2), [(0, 1, 2)] * 3)
+
+
 TRANSPOSED = [*itertools.product((1, 2, 3, 4), (1, 2, 3), (1, 2), (False, True))]
 
 
