@@ -60,9 +60,9 @@ def svg(drawn: Picture) -> str:
 
 def _extent(shape: Shape) -> tuple[float, float]:
     """Return width and height of a panel, which very long dims do not stretch without end."""
-    rows, columns = (1, 1, *shape)[-2:]
     if len(shape) < 2:
         return 2 * _SIDE, 2 * _LEAST
+    rows, columns = shape[-2:]
     aspect = min(max(columns / max(rows, 1), 1 / _MOST_ASPECT), _MOST_ASPECT)
     return (_SIDE, _SIDE / aspect) if aspect > 1 else (_SIDE * aspect, _SIDE)
 

@@ -74,7 +74,7 @@ class _Plan:
         if len(ends) == 1:
             room = max_width - len(str(ends[0]))
             step = max(text, len(str(ends[0]))) + 1
-            self._standing = (len(self._edges(blocks, 1)) - 1) * step + 1 > room
+            self._standing = (len(self._edges(blocks, 1)) - 1) * step > room
         self._ticked = (
             len(ends) == 2 or self._standing,
             len(ends) == 2 or (len(ends) == 1 and not self._standing),
@@ -111,7 +111,7 @@ class _Plan:
         """Return how long spans are; what is left out is as long as the one before."""
         along = [edges[stop] - edges[start] for start, stop in spans]
         return [
-            n if stop - start == 1 else along[max(i - 1, 0)]
+            n if stop - start == 1 else along[i - 1]
             for i, (n, (start, stop)) in enumerate(zip(along, spans, strict=True))
         ]
 

@@ -39,6 +39,18 @@ def test_areas_are_to_scale_and_rectangles_lie_apart(spec: P, shape: list[int]) 
         assert min(across, down) < 1e-2
 
 
+@pytest.mark.parametrize(
+    ("shape", "aspect"), [((1, 3), 3), ((3, 1), 1 / 3), ((2, 5), 2.5), ((1, 9), 4), ((9, 1), 1 / 4)]
+)
+def test_an_array_is_drawn_as_wide_and_tall_as_its_dims_up_to_four_times(
+    shape: tuple[int, ...], aspect: float
+) -> None:
+    (rect,) = ET.fromstring(svg(picture(NamedSharding(CUBE, P()), shape))).iter(f"{SVG}rect")
+    width, height = float(rect.attrib["width"]), float(rect.attrib["height"])
+    assert width / height == pytest.approx(aspect)
+    assert max(width, height) == 220
+
+
 def test_data_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     mesh = gs.make_mesh((4, 2), ("x", "y"))
     x = gs.device_put(np.ones((9, 7)), gs.NamedSharding(mesh, gs.P("x", "y")))
@@ -75,6 +87,22 @@ def test_a_label_that_is_too_wide_is_the_number_or_nothing(count: int, text: str
     width = 220 / count
     wanted = [] if text is None else [text.format(n) for n in range(count)]
     assert found == [label for label in wanted if 7 * len(label) <= width]
+
+
+@pytest.mark.parametrize(("shape", "spec", "size"), [
+    ((44, 14), P(None, "x"), (35, 220)),  # five letters of 7
+    ((12, 44), P("x"), (220, 15)),  # a line
+])  # fmt: skip
+def test_a_label_that_just_fits_is_shown(
+    shape: tuple[int, ...], spec: P, size: tuple[int, int]
+) -> None:
+    devices = [Gpu(n) for n in range(2 if spec[0] is None else 4)]
+    root = ET.fromstring(
+        svg(picture(NamedSharding(Mesh(np.array(devices, object), "x"), spec), shape))
+    )
+    boxes = [(float(r.attrib["width"]), float(r.attrib["height"])) for r in root.iter(f"{SVG}rect")]
+    assert boxes == [size] * len(devices)
+    assert [label.text for label in root.iter(f"{SVG}text")] == [f"GPU {x.id}" for x in devices]
 
 
 def test_html_cannot_come_from_names() -> None:

@@ -154,6 +154,28 @@ def test_a_long_vector_stands_and_a_short_one_lies() -> None:
     assert [line.split()[0] for line in standing[::2]][-1] == str(8 * 10**9)
 
 
+@pytest.mark.parametrize(("end", "least"), [(8, 3), (8 * 10**6, 7)])
+def test_a_vector_lies_as_soon_as_its_blocks_and_ticks_fit(end: int, least: int) -> None:
+    sharding = NamedSharding(Mesh(np.arange(8), "x"), P("x"))
+    fits = 8 * (least + 1) + len(str(end))
+    text = shown((end,), sharding, max_width=fits)
+    assert text.splitlines()[1] == "┌" + "┬".join(["─" * least] * 8) + "┐"
+    assert max(map(len, text.splitlines())) <= fits
+    assert len(regions(text)) == 8
+    assert shown((end,), sharding, max_width=fits - 1).lstrip().startswith("0 ┌")
+
+
+@pytest.mark.parametrize(("shape", "margin"), [((8,), 0), ((1, 8), 2)])
+def test_blocks_are_as_wide_as_asked_where_all_have_room(shape: Any, margin: int) -> None:
+    sharding = NamedSharding(Mesh(np.arange(8), "x"), P(*[None] * (len(shape) - 1), "x"))
+    fits = margin + 8 * (9 + 1) + len("8")
+    lines = shown(shape, sharding, max_width=fits).splitlines()
+    assert lines[1][margin:] == "┌" + "┬".join(["─" * 9] * 8) + "┐"
+    assert max(map(len, lines)) <= fits
+    narrower = shown(shape, sharding, max_width=fits - 1).splitlines()[1][margin:]
+    assert min(map(len, narrower[1:-1].split("┬"))) < 9
+
+
 def test_a_scalar_is_one_block_and_no_elements_are_none() -> None:
     assert [text for _, text in regions(shown((), NamedSharding(CUBE, P())))] == ["0-7"]
     for shape in [(0,), (0, 5), (5, 0), (3, 4, 0)]:
@@ -200,6 +222,20 @@ def test_too_many_blocks_leave_out_the_middle() -> None:
     assert {"0", "1", "99"} <= set(texts)
     down = regions("\n".join(shown((100, 1), NamedSharding(mesh, P("x"))).splitlines()[1:]))
     assert sorted(text for _, text in down) == sorted([*map(str, range(14)), "...", "99"])
+    narrow = shown((1, 100), NamedSharding(mesh, P(None, "x")), max_width=1).splitlines()
+    assert [text for _, text in regions("\n".join(narrow[1:]))] == ["0", "...", "99"]
+
+
+def test_what_is_left_out_is_as_long_as_the_one_before() -> None:
+    edges, spans = [0, 1, 4, 6, 9, 10], [(0, 1), (1, 2), (2, 4), (4, 5)]
+    assert terminal._Plan._lengths(None, edges, spans) == [1, 3, 3, 1]  # type: ignore[arg-type]
+
+
+def test_a_picture_is_48_lines_high_at_most() -> None:
+    mesh = Mesh(np.arange(4), "x")
+    for shape, sharding in (((4, 4), P("x")), ((4, 4, 4), P(None, "x"))):
+        lines = shown(shape, NamedSharding(mesh, sharding), scale=100).splitlines()
+        assert sum(line.lstrip(" 01234")[:1] in LINES for line in lines if line.strip()) == 48
 
 
 def test_long_labels_have_as_many_lines_as_they_need() -> None:
