@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard.config import Settings
-from gpushard.errors import ArgumentTypeError, DeletedArrayError, ExecutionError, ExportError
+from gpushard.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DeletedArrayError,
+    ExecutionError,
+    ExportError,
+)
 from gpushard.runtime.host import dlpack
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing import deferred, gated, runtime
@@ -263,6 +269,22 @@ def test_options_of_the_wrong_type(options: dict[str, Any]) -> None:
     x = gs.device_put(np.zeros(3))
     with pytest.raises(ArgumentTypeError, match=next(iter(options))):
         x.__dlpack__(**options)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"dl_device": (1, 0)}, {"dl_device": (1, 0), "copy": True}]
+)
+def test_a_stream_on_the_cpu_is_refused(options: dict[str, Any]) -> None:
+    x = gs.device_put(np.zeros(3))
+    with pytest.raises(ArgumentError, match=r"stream=1 must be None.*on the CPU"):
+        x.__dlpack__(stream=1, **options)
+
+
+def test_two_shards_are_gathered_for_the_cpu() -> None:
+    with runtime(backend="host", host_devices=2):
+        x = gs.device_put(np.arange(5), gs.NamedSharding(gs.make_mesh((2,), "x"), gs.P("x")))
+        capsule = x.__dlpack__(dl_device=(1, 0))
+        assert np.from_dlpack(dlpack._Capsule(capsule, (1, 0))).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_the_cpu_has_no_cuda_array_interface() -> None:

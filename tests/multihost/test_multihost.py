@@ -156,8 +156,10 @@ def test_only_the_group_knows_of_processes(mesh: gs.Mesh, monkeypatch: pytest.Mo
     def pretend(*others: Any) -> None:
         monkeypatch.setattr(utils, "group", Two(*others))
 
-    pretend([(np.s_[4:], VALUE[4:])])
-    np.testing.assert_array_equal(multihost.process_allgather(partial(mesh, "x", "y")), VALUE)
+    value = -1.5 * VALUE  # memory that is free has VALUE itself
+    pretend([(np.s_[4:], value[4:])])
+    whole = multihost.process_allgather(partial(mesh, "x", "y", value=value))
+    np.testing.assert_array_equal(whole, value)
     pretend(np.ones(2))
     np.testing.assert_array_equal(multihost.process_allgather(np.zeros(2)), [[0, 0], [1, 1]])
     pretend(np.ones(2))
@@ -224,3 +226,12 @@ def test_one_leaf_that_differs_is_enough(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(utils.group, "broadcast", first)
     with pytest.raises(AssertionError, match="have other data than process 0"):
         multihost.assert_equal([np.ones(3), np.ones(3)])
+
+
+def test_sync_waits_for_the_devices_of_this_process(
+    mesh: gs.Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[Any] = []
+    monkeypatch.setattr(type(gs.devices()[0]), "synchronize", lambda device: waited.append(device))
+    multihost.sync_global_devices("here")
+    assert waited == gs.local_devices()
