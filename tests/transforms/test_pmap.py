@@ -304,6 +304,7 @@ def test_all_parameters() -> None:
     total = gs.pmap(lambda x: lax.psum(x, "i"), "i", out_axes=None)(CUBE)
     equal(total, CUBE.sum(0))
     assert total.sharding.is_fully_replicated and total.sharding.num_devices == 4
+    assert isinstance(total.sharding, PmapSharding)
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
@@ -417,6 +418,21 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "9 elements does not come in equal chunks for 8 devices",
     ),
     "soft axes": (lambda: gs.soft_pmap(lambda x: x, in_axes=1), ValueError, "only have 0 and None"),
+    "soft axes that are no integer": (
+        lambda: gs.soft_pmap(lambda x: x, out_axes=False),
+        ValueError,
+        "out_axes has False, and can only have 0 and None",
+    ),
+    "in no integer": (
+        lambda: gs.pmap(lambda x: x, in_axes=False)(CUBE),
+        TypeError,
+        "in_axes=False for argument x .* must be an integer or None",
+    ),
+    "out no integer": (
+        lambda: gs.pmap(lambda x: x, out_axes=False)(CUBE),
+        TypeError,
+        "out_axes=False for the result must be an integer or None",
+    ),
 }  # fmt: skip
 
 

@@ -224,3 +224,18 @@ def test_an_exception_leaves_everything_usable() -> None:
             gs.lax.axis_index("x")
         assert type(gs.numpy.ones(2)).__name__ == "Array"
         float(gs.numpy.ones(()))
+
+
+def test_errors_are_about_the_argument_that_does_not_fit() -> None:
+    mesh = gs.make_mesh((4, 2), ("x", "y"))
+    row, six = np.ones(4), np.ones(6)
+
+    def call(*given: Any, specs: Any) -> Any:
+        return gs.shard_map(lambda *xs: xs[0], mesh, specs, P())(*given)
+
+    with pytest.raises(ValueError, match=r"dim 0 of argument xs\[1\] .* has length 6"):
+        call(row, six, specs=(P("x"), P("x")))
+    with pytest.raises(ValueError, match=r"in_specs for argument xs\[0\] .* of 2 entries"):
+        call(row, six, specs=(P("x", None), "y"))
+    with pytest.raises(ValueError, match=r"\) for argument xs\[0\] .*; .*\) for argument xs\[1\]"):
+        call(row, six, specs=(P("x", None), P(None, "y")))

@@ -74,6 +74,13 @@ def test_maps_in_maps() -> None:
     equal(shadowed, np.broadcast_to(CUBE.sum(1, keepdims=True), CUBE.shape))
 
 
+def test_axes_may_be_integers_of_numpy() -> None:
+    one = np.int64(1)
+    for x in (MATRIX, gs.device_put(MATRIX)):
+        equal(gs.vmap(lambda column: column + 1, one, one)(x), MATRIX + 1)
+        equal(gs.vmap(gs.numpy.sum, (one,))(x), MATRIX.sum(0))
+
+
 def test_vmap_over_and_under_shard_map() -> None:
     mesh = gs.make_mesh((4, 2), ("x", "y"))
     value = np.arange(3 * 8 * 4.0).reshape(3, 8, 4)
@@ -97,6 +104,18 @@ def test_vmap_over_and_under_shard_map() -> None:
     )
     rows = value[0].reshape(4, 2, 4)
     equal(under(value[0]), (rows * rows.sum((0, 2))[:, None]).reshape(8, 4))
+
+
+def test_vmap_over_shard_map_of_a_dim_that_the_other_axis_does_not_divide_further() -> None:
+    """Four rows in four blocks: y, which splits them in two, is given up."""
+    mesh = gs.make_mesh((4, 2), ("x", "y"))
+    value = np.arange(3 * 4 * 6.0).reshape(3, 4, 6)
+    for spec, kept in ((P(None, "y"), P(None, "x")), (P(None, None, "y"), P(None, "x", "y"))):
+        x = gs.device_put(value, gs.NamedSharding(mesh, spec))
+        body = gs.shard_map(lambda b: b * 2, mesh, P("x"), P("x"), axis_names={"x"})
+        made = gs.vmap(body)(x)
+        equal(made, value * 2)
+        assert [made.sharding.spec.axes(n) for n in range(3)] == [kept.axes(n) for n in range(3)]
 
 
 def test_a_dim_can_be_put_on_a_mesh_axis() -> None:
@@ -221,6 +240,17 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "rank 0": (lambda: gs.vmap(lambda x: x)(3.0), ValueError, "argument x, which has 0 dims"),
     "beyond": (lambda: gs.vmap(lambda x: x, 2)(MATRIX), ValueError, "in_axes=2 is beyond"),
     "type": (lambda: gs.vmap(lambda x: x, 1.5)(MATRIX), TypeError, "in_axes=1.5 .* an integer"),
+    "truth": (lambda: gs.vmap(lambda x: x, False)(MATRIX), TypeError, "in_axes=False .* an int"),
+    "truth of an array": (
+        lambda: gs.vmap(lambda x: x, (False,))(gs.device_put(MATRIX)),
+        TypeError,
+        "in_axes=False .* an integer",
+    ),
+    "out truth": (
+        lambda: gs.vmap(lambda x: x, 0, False)(MATRIX),
+        TypeError,
+        "out_axes=False .* an integer",
+    ),
     "out": (lambda: gs.vmap(lambda x: x, 0, None)(MATRIX), ValueError, "out_axes=None .* differs"),
     "out beyond": (lambda: gs.vmap(lambda x: x, 0, 3)(MATRIX), ValueError, "out_axes=3 is beyond"),
     "prefix": (lambda: gs.vmap(lambda x: x, (0, 0))(MATRIX), ValueError, "in_axes"),
