@@ -98,3 +98,21 @@ def test_scikit_learn_may_be_missing(
     with runtime(host_devices=6):
         assert analysis.run(placed(np.eye(4)))
     assert "left out: it is not installed" in capsys.readouterr().out
+
+
+def test_what_is_just_small_enough_is_analysed() -> None:
+    with runtime(host_devices=6):
+        for data in (np.ones((2, analysis.MOST_COLUMNS)), np.full((2, 3), -1e150)):
+            assert isinstance(analysis.as_rows(placed(data)), gs.Array)
+
+
+def test_a_layout_has_spaces_where_they_fit() -> None:
+    with runtime(host_devices=6):
+        mesh = gs.make_mesh((3, 2), ("x", "y"))
+        specs = [gs.P("x"), gs.P(None, ("x", "y")), gs.P(None, None, ("x", "y"))]
+        found = [
+            analysis._layout(gs.device_put(np.ones((6, 6, 6)), gs.NamedSharding(mesh, spec)))
+            for spec in specs
+        ]
+    assert found == ["P('x')", "P(None, ('x', 'y'))", "P(None,None,('x','y'))"]
+    assert analysis._layout(gs.numpy.ones(3)) == "one device"

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -220,6 +221,12 @@ def test_bytes_are_rounded_to_a_tenth_of_their_unit(nbytes: int) -> None:
     size = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}[unit]
     assert abs(float(number) * size - nbytes) <= size * 0.0501
     assert unit == "B" or nbytes >= size
+
+
+def test_bytes_take_the_unit_that_fits() -> None:
+    sizes = [999, 10**3, 999_900, 10**6, 10**9 - 10**8, 10**9, 10**12 - 10**11, 10**12]
+    texts = ["999 B", "1.0 kB", "999.9 kB", "1.0 MB", "900.0 MB", "1.0 GB", "900.0 GB", "1.0 TB"]
+    assert [format_bytes(size) for size in sizes] == texts
 
 
 def test_seconds_take_the_unit_that_fits() -> None:
@@ -513,6 +520,22 @@ def test_a_plain_copy_takes_as_long_as_its_pieces(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(measure.np, "copyto", copy)
     assert measure._plain_seconds(640) == 640
     assert measure._plain_seconds(64) == 64
+
+
+def test_the_fastest_run_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = iter([5.0, 2.0, 4.0, 7.0, 3.0, 8.0])  # of three reshards, and of three plain copies
+    clock = itertools.chain.from_iterable((10.0 * n, 10.0 * n + x) for n, x in enumerate(seconds))
+    with runtime(host_devices=2):
+        mesh = gs.make_mesh((2,), "x")
+        x = gs.device_put(np.ones(8), gs.NamedSharding(mesh, gs.P("x")))
+        monkeypatch.setattr(measure, "time", types.SimpleNamespace(perf_counter=clock.__next__))
+        _, step = measure_reshard(x, gs.NamedSharding(mesh, gs.P()))
+    assert (step.seconds, step.plain_seconds) == (2, 3)
+
+
+def test_two_domains_receive_from_each_other(file: Path) -> None:
+    heads = [line for line in run_demo("--input", file, domains=2) if " received " in line]
+    assert [line.split()[0] for line in heads] == ["reshard", "step"]
 
 
 def test_the_demo_takes_as_many_devices_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:

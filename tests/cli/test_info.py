@@ -1,6 +1,7 @@
 """`gpushard info`, and what all commands share."""
 
 import dataclasses
+import io
 import os
 import re
 import subprocess
@@ -297,6 +298,37 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=60, env=buffered)
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_what_a_reader_does_not_take_in_the_end_is_no_error_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Gone(io.StringIO):
+        def flush(self) -> None:
+            raise BrokenPipeError
+
+        def fileno(self) -> int:
+            return file.fileno()
+
+        def close(self) -> None:
+            pass
+
+    with runtime(), (tmp_path / "out").open("w") as file:
+        monkeypatch.setattr(sys, "stdout", Gone())
+        assert main(["info"]) == 141
+        os.write(file.fileno(), b"the flush at exit")
+    assert (tmp_path / "out").read_bytes() == b""
+
+
+def test_names_that_the_output_cannot_write_are_escaped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "ü.npy", np.ones((4, 3)))
+    out = io.TextIOWrapper(io.BytesIO(), "ascii", "strict")
+    monkeypatch.setattr(sys, "stdout", out)
+    with runtime(host_devices=2):
+        assert main(["demo", "--mesh", "2", "--input", str(tmp_path / "ü.npy")]) == 0
+    assert rb"\xfc.npy" in out.buffer.getvalue()  # type: ignore[attr-defined]
 
 
 def test_the_command_line_imports_neither_scikit_learn_nor_cupy() -> None:
