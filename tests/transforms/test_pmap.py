@@ -252,10 +252,34 @@ def test_results_of_pmap_of_pmap_go_to_the_next_call_without_a_copy() -> None:
             for _ in range(3):
                 x = f(x)
         assert traffic.bytes_received == 3 * 2 * 7 * 8
-        same = gs.pmap(gs.pmap(lambda x: x))(x)
-        assert [s.data.unsafe_buffer_pointer() for s in same.addressable_shards] == [
-            s.data.unsafe_buffer_pointer() for s in x.addressable_shards
-        ]
+        deeper = gs.pmap(gs.pmap(gs.pmap(lambda x: x + 0)))(np.ones((2, 2, 2, 64)))
+        for y, same in (
+            (x, gs.pmap(gs.pmap(lambda x: x))(x)),
+            (deeper, gs.pmap(gs.pmap(gs.pmap(lambda x: x)))(deeper)),
+        ):
+            assert [s.data.unsafe_buffer_pointer() for s in same.addressable_shards] == [
+                s.data.unsafe_buffer_pointer() for s in y.addressable_shards
+            ]
+
+
+def test_a_pmap_within_may_be_over_another_length_than_the_argument_lies() -> None:
+    value = np.arange(48.0).reshape(2, 2, 2, 6)
+    laid = gs.pmap(gs.pmap(gs.pmap(lambda x: x + 0)))(value)
+    made = gs.pmap(lambda x: gs.pmap(lambda y: y * 2)(x[0, 0, :3]))(laid)
+    equal(made, 2 * value[:, 0, 0, :3])
+    assert made.sharding.sharding_spec.sharding == (Unstacked(2), Unstacked(3))
+
+
+def test_what_is_the_same_for_all_keeps_the_elements_of_a_pmap_within() -> None:
+    value = np.arange(12.0).reshape(2, 2, 3)
+    for out, want, spec in (
+        (0, value.sum(0), (Unstacked(2), None)),
+        (1, value.sum(0).T, (None, Unstacked(2))),
+    ):
+        inner = gs.pmap(lambda y: lax.psum(y, "i"), "j", out_axes=out)
+        made = gs.pmap(inner, "i", out_axes=None)(value)
+        equal(made, want)
+        assert made.sharding.sharding_spec.sharding == spec
 
 
 def test_maps_of_other_kinds_in_and_around_pmap() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import pickle
 from collections.abc import Callable, Iterator
@@ -114,6 +115,21 @@ def test_what_comes_of_no_argument_says_so(mesh: gs.Mesh) -> None:
     row = gs.device_put(VALUE[0])
     made = inside(mesh, lambda x: row[2 * gs.lax.axis_index("x") + gs.numpy.arange(2)])
     np.testing.assert_array_equal(np.asarray(made), VALUE[0])
+
+
+def test_what_a_map_passes_on_to_a_map_within_comes_from_its_own_argument(mesh: gs.Mesh) -> None:
+    def ask(*given: Any) -> Any:
+        return float(given[-1].sum())
+
+    eight, same = np.arange(8), (0, None)
+    for within in (
+        gs.pmap(ask),
+        functools.partial(gs.pmap(ask, in_axes=same), eight),
+        functools.partial(gs.vmap(ask, in_axes=same), eight),
+        gs.shard_map(ask, mesh, P("x"), P()),
+    ):
+        with pytest.raises(errors.ConcretizationError, match="It comes from argument row of shape"):
+            gs.vmap(lambda row, within=within: within(row * 2))(VALUE)
 
 
 def test_messages_of_python_call_a_value_an_array(mesh: gs.Mesh) -> None:
