@@ -183,10 +183,12 @@ def test_associative_scans_of_any_length(length: int, reverse: bool) -> None:
     np.testing.assert_array_equal(np.asarray(found), want[:, ::-1] if reverse else want)
 
 
-def test_long_scans_are_stacked() -> None:
-    total, sums = gs.jit(lambda x: lax.scan(lambda c, a: (c + a, c + a), 0, x))(np.arange(150))
-    assert total.item() == sum(range(150))
-    np.testing.assert_array_equal(np.asarray(sums), np.cumsum(np.arange(150)))
+@pytest.mark.parametrize("length", [1, 64, 65, 150])
+def test_scans_of_any_length_are_stacked(length: int) -> None:
+    x = np.arange(length)
+    total, sums = gs.jit(lambda x: lax.scan(lambda c, a: (c + a, c + a), 0, x))(x)
+    assert total.item() == sum(range(length))
+    np.testing.assert_array_equal(np.asarray(sums), np.cumsum(x))
 
 
 COUNTED: dict[str, tuple[Callable[..., Any], Callable[[Any, Any], Any]]] = {

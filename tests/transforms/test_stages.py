@@ -74,7 +74,7 @@ def test_results_are_known_at_each_stage() -> None:
 
 
 def flat(**changes: Any) -> Any:
-    old = gs.jit(lambda x, y: (x * y, x.sum()), donate_argnums=1).lower(
+    old = gs.jit(lambda x, y: (x * y, x.sum(), y.max()), donate_argnums=1).lower(
         gs.numpy.ones(3), gs.numpy.ones(3)
     )
     given = {
@@ -90,8 +90,8 @@ def flat(**changes: Any) -> Any:
 def test_a_stage_is_made_of_a_graph() -> None:
     made = flat()
     x, y = gs.numpy.ones(3), gs.numpy.full(3, 2.0)
-    first, second = made.compile()(x, y)
-    assert (first.tolist(), float(second)) == ([2, 2, 2], 3) and y.is_deleted()
+    first, second, third = made.compile()(x, y)
+    assert (first.tolist(), float(second), float(third)) == ([2, 2, 2], 3, 2) and y.is_deleted()
     assert made.donate_argnums == (1,) and not x.is_deleted()
 
 

@@ -256,6 +256,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "prefix": (lambda: gs.vmap(lambda x: x, (0, 0))(MATRIX), ValueError, "in_axes"),
     "result": (lambda: gs.vmap(lambda x: "a")(MATRIX), TypeError, "the result is a str"),
     "argument": (lambda: gs.vmap(lambda x: x)("a"), TypeError, "argument x is a str"),
+    "argument of a function without a signature": (
+        lambda: gs.vmap(max)(MATRIX, "a"),
+        TypeError,
+        "argument 1 is a str",
+    ),
     "function": (lambda: gs.vmap(3), TypeError, "f=3 must be a function"),
     "mesh": (lambda: gs.vmap(lambda x: x, spmd_axis_name="q")(MATRIX), ValueError, "no mesh"),
     "unbound": (
