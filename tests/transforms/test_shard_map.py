@@ -239,3 +239,10 @@ def test_errors_are_about_the_argument_that_does_not_fit() -> None:
         call(row, six, specs=(P("x", None), "y"))
     with pytest.raises(ValueError, match=r"\) for argument xs\[0\] .*; .*\) for argument xs\[1\]"):
         call(row, six, specs=(P("x", None), P(None, "y")))
+
+
+def test_what_is_not_split_is_said_no_other_way_in_the_graph() -> None:
+    mesh, spec = gs.make_mesh((4, 2), ("x", "y")), P(None, None)
+    x = gs.device_put(np.ones((8, 6)), gs.NamedSharding(mesh, spec))
+    lowered = gs.jit(gs.shard_map(lambda b: b * 2, mesh, spec, spec)).lower(x)
+    assert [step.name for step in lowered.compiler_ir().steps] == ["multiply"]
