@@ -201,6 +201,44 @@ def test_einsum_mixes_letters_and_names() -> None:
     np.testing.assert_allclose(np.asarray(f(x, y)), np.einsum("iab,ica->bc", x, y))
 
 
+def test_einsum_of_names_and_arrays_without() -> None:
+    x, y = np.arange(6.0).reshape(2, 3), gs.numpy.asarray([1.0, 10, 100])
+
+    def mapped(subscripts: str, names: Any, swap: bool = False) -> Any:
+        f = xmap(lambda x: gnp.einsum(subscripts, *((y, x) if swap else (x, y))), ["i", ...], names)
+        return f(x).tolist()
+
+    assert mapped("a{i},a->a", [...]) == (x.sum(0) * y).tolist()
+    assert mapped("a,a{i}->a", [...], swap=True) == (x.sum(0) * y).tolist()
+    assert mapped("a{i},a->a{i}", ["i", ...]) == (x * y).tolist()
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "message"),
+    [
+        ("{i,}->{i}", "each name once"),
+        ("{i,j}->{i,j}", r"has 'j' for operand 0, which has \['i'\]; name no other"),
+        ("{i,j}->{i}", "'j' is no dim of the value, which is the same along it"),
+    ],
+)
+def test_einsum_refuses_names_that_an_operand_lacks(subscripts: str, message: str) -> None:
+    f = xmap(
+        lambda y: xmap(lambda x: gnp.einsum(subscripts, x), ["i"], ["i"])(np.arange(3.0)) + y,
+        ["j"],
+        ["j", ...],
+    )
+    with pytest.raises(ValueError, match=message):
+        f(np.arange(2.0))
+
+
+def test_einsum_sums_over_no_chunks() -> None:
+    with (
+        testing.runtime(host_devices=4),
+        pytest.raises(ValueError, match="lives on devices in chunks; use psum"),
+    ):
+        gs.soft_pmap(lambda x: gnp.einsum("{i}->", x), "i", out_axes=None)(np.arange(8.0))
+
+
 def test_names_live_where_resources_say() -> None:
     mesh = gs.make_mesh((4, 2), ("x", "y"))
     f = xmap(
