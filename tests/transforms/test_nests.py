@@ -399,6 +399,49 @@ def test_in_which_order_tiles_add(shape: tuple[int, ...]) -> None:
             np.testing.assert_array_equal(found.ravel(), total.ravel(), f"axes {axes}")
 
 
+def test_sums_of_products_in_a_tile() -> None:
+    """Dims that are reduced, and those that one factor has, the other, both or none."""
+    rng, sizes = np.random.default_rng(0), (2, 3, 4, 5)
+    for kinds in itertools.product(["reduced", "one", "other", "both", "none"], repeat=4):
+        axes = tuple(dim for dim, kind in enumerate(kinds) if kind == "reduced")
+        shapes = [
+            [n if kinds[dim] in ("reduced", own, "both") else 1 for dim, n in enumerate(sizes)]
+            for own in ("one", "other")
+        ]
+        x, y = (rng.integers(-4, 5, shape).astype(float) for shape in shapes)
+        if axes:
+            want = (x * y).sum(axes, keepdims=True)
+            found = tiles._product(x, y, axes, np.full(want.shape, np.nan))
+            np.testing.assert_array_equal(found, want, str(kinds))
+    zero, infinite = np.zeros((1, 1)), np.full((1, 1), np.inf)
+    with np.errstate(invalid="ignore"):
+        assert np.isnan(tiles._product(zero, infinite, (1,), np.zeros((1, 1)))).all()
+
+
+@pytest.mark.parametrize("name", ["argmin", "argmax"])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.float32, np.complex64, np.bool_])
+def test_positions_in_a_tile(name: str, dtype: Any) -> None:
+    """The first ones, of several axes in the order that is said, and of NaN where there is one."""
+    rng, op = np.random.default_rng(0), mock.Mock(spec=["name"])
+    op.name = name
+    for shape, every in (
+        ((4, 3, 5), [(0,), (1,), (2,), (0, 1), (0, 2), (2, 0), (1, 2), (2, 1, 0)]),
+        ((3, 2, 4096), [(0,), (1,), (0, 1), (1, 0)]),
+        ((64, 4097), [(0,)]),
+        ((65, 4096), [(0,)]),
+    ):
+        x = rng.integers(0, 4, shape).astype(dtype)
+        if dtype == np.float32:
+            x[rng.random(shape) < 0.1] = np.nan
+        for axes in every:
+            rows = np.moveaxis(x, axes, range(-len(axes), 0))
+            want = getattr(np, name)(rows.reshape(*rows.shape[: -len(axes)], -1), -1)
+            want = np.expand_dims(want, tuple(sorted(axes)))
+            found = np.full(want.shape, -1)
+            tiles._positions(op, axes)(x, found)
+            np.testing.assert_array_equal(found, want, f"{shape} {axes}")
+
+
 def multiplied(
     x: Loops, y: Loops, over: int, *before: tuple[str, Loops, Loops, Loops], **others: Any
 ) -> Nest:
