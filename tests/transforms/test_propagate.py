@@ -285,6 +285,15 @@ def test_equal_operations_are_done_once_and_effects_each_time(mesh: Any) -> None
     assert b[0, 0] == 1.0
 
 
+def test_small_data_of_the_host_is_compared_and_large_is_not(mesh: Any) -> None:
+    for n, adds in ((128, 1), (129, 2)):  # 1,024 bytes, and 8 more
+        x = gs.numpy.ones(n)
+        graph = compiled(lambda x, n=n: (x + np.arange(n), x + np.arange(n), x * 2), x)
+        assert _names(graph).count("add") == adds
+        other = compiled(lambda x, n=n: (x + np.arange(n), x + np.arange(1, n + 1)), x)
+        assert _names(other).count("add") == 2
+
+
 def test_values_that_are_given_up_and_constants_stay_right(mesh: Any) -> None:
     x, own = _on(mesh, "x"), _on(mesh, None, "x")
     f = gs.jit(lambda x: (x + own, (x + own).T, x), donate_argnums=0)
