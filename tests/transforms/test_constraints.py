@@ -172,3 +172,11 @@ def test_a_value_with_open_dims_can_be_used_on(mesh: Any) -> None:
     x = gs.device_put(GRID, gs.NamedSharding(mesh, P("x", "y")))
     f = gs.jit(lambda x: gnp.exp(constrain(x / 9, gs.NamedSharding(mesh, P(U, "x")))).sum(0))
     np.testing.assert_allclose(f(x), np.exp(GRID / 9).sum(0))
+
+
+def test_open_dims_of_a_value_over_another_mesh_are_not_split(mesh: Any) -> None:
+    for names, spec in ((("a", "b"), P("a", "b")), (("y", "x"), P("y", "x"))):
+        x = gs.device_put(GRID, gs.NamedSharding(gs.make_mesh((2, 2), names), spec))
+        made = gs.jit(lambda x: constrain(x, gs.NamedSharding(mesh, P(U, "x"))))(x)
+        np.testing.assert_array_equal(made, GRID)
+        assert [made.sharding.spec.axes(dim) for dim in range(2)] == [(), ("x",)]
