@@ -419,7 +419,9 @@ def test_sums_of_products_in_a_tile() -> None:
 
 
 @pytest.mark.parametrize("name", ["argmin", "argmax"])
-@pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.float32, np.complex64, np.bool_])
+@pytest.mark.parametrize(
+    "dtype", [np.int8, np.uint16, np.float32, np.float64, np.complex64, np.bool_]
+)
 def test_positions_in_a_tile(name: str, dtype: Any) -> None:
     """The first ones, of several axes in the order that is said, and of NaN where there is one."""
     rng, op = np.random.default_rng(0), mock.Mock(spec=["name"])
@@ -433,6 +435,8 @@ def test_positions_in_a_tile(name: str, dtype: Any) -> None:
         x = rng.integers(0, 4, shape).astype(dtype)
         if dtype == np.float32:
             x[rng.random(shape) < 0.1] = np.nan
+        if dtype == np.float64:
+            x[1] = np.nan
         for axes in every:
             rows = np.moveaxis(x, axes, range(-len(axes), 0))
             want = getattr(np, name)(rows.reshape(*rows.shape[: -len(axes)], -1), -1)
