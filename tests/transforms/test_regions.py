@@ -914,3 +914,11 @@ def test_elements_lie_in_the_order_of_the_axes() -> None:
         strides = [step for step, n in zip(turned.strides, turned.shape, strict=True) if n > 1]
         assert strides == sorted(strides, reverse=True)
         np.testing.assert_array_equal(turned, x.T)
+
+
+@pytest.mark.parametrize("step", [2, 3, -1, -2])
+def test_every_second_element_is_read_where_there_are_two(step: int) -> None:
+    function = gs.jit(lambda x: x[::step] * 2 + 1)
+    for n in range(1, 6):
+        x = np.arange(float(n)) ** 2
+        np.testing.assert_array_equal(function(x), x[::step] * 2 + 1, f"{n} elements")
