@@ -23,8 +23,7 @@ def simplified(graph: Graph) -> Graph:
     for step in graph.needed():
         own.add(step)
     results = [own.now.get(x, x) for x in graph.results]
-    ends = [own.ended(x, old) for x, old in zip(results, graph.results, strict=True)]
-    return dataclasses.replace(graph, steps=own.steps, results=ends)
+    return dataclasses.replace(graph, steps=own.steps, results=results)
 
 
 class _Simplified:
@@ -84,15 +83,6 @@ class _Simplified:
         while x in self._source:
             x = self._source[x]
         return x
-
-    def ended(self, x: Var, old: Var) -> Var:
-        """Return a result that says what the one did which it stands for."""
-        if x is old or (x.sharding == old.sharding and x.committed == old.committed):
-            return x
-        step = resharded(x, old.sharding, old.sharding)
-        step.results[0].committed = old.committed
-        self.steps.append(step)
-        return step.results[0]
 
 
 def _key(step: Step, operands: tuple[Any, ...]) -> Any:
