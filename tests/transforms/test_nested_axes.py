@@ -241,6 +241,16 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         ValueError,
         "the result varies along 'x'",
     ),
+    "a prefix": (
+        lambda: gs.smap(lambda x: x, in_axes=({"a": 0},), out_axes=0, axis_name="x")(MATRIX),
+        ValueError,
+        r"in_axes is not a prefix of args: in_axes\[0\]",
+    ),
+    "a prefix of the result": (
+        lambda: gs.smap(lambda x: x, in_axes=0, out_axes={"a": 0}, axis_name="x")(MATRIX),
+        ValueError,
+        "out_axes is not a prefix of the result",
+    ),
     "a function": (lambda: gs.smap(3, in_axes=0, out_axes=0, axis_name="x"), TypeError, "f=3"),
 }
 
