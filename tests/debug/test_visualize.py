@@ -291,6 +291,15 @@ def test_colors_only_where_they_are_wanted(monkeypatch: pytest.MonkeyPatch) -> N
     assert asked == [0, 1 / 3, 2 / 3, 1]
 
 
+def test_what_is_left_out_has_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    many = NamedSharding(Mesh(np.arange(100), "x"), P(None, "x"))
+    text = shown((1, 100), many, Terminal(), max_width=40)
+    assert re.search(r"m *99 *\x1b", text)
+    assert re.search(r"│ *\.\.\. *│", text)
+
+
 def test_a_terminal_without_the_characters_gets_ascii() -> None:
     sharding = NamedSharding(CUBE, P("x", "y"))
     text = shown((8, 8), sharding, Terminal("ascii", colors=False))
