@@ -60,7 +60,7 @@ class Eager:
             else:
                 data = host_data(row, arg)
                 buffers.append(data)
-                key += (data.shape, data.dtype)
+                key += (data.shape, data.dtype, kind in KINDS and kind is not bool)
         cached = tuple(key)
         if held is None:
             if row.creates and out_sharding is not None:

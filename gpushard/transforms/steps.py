@@ -56,7 +56,7 @@ def bound(step: Step, operands: Sequence[Var | HostArray], out: Sharding | None)
         if isinstance(x, Sharded):
             key += (x.tiling, x.aval.dtype, x.committed, x.aval.weak)
         elif isinstance(x, Hosted):
-            key += (x.aval.shape, x.aval.dtype)
+            key += (x.aval.shape, x.aval.dtype, x.aval.weak)
         else:
             kind = type(next(numbers))
             key.append(kind if kind in KINDS else x.aval.dtype)

@@ -268,7 +268,7 @@ class Trace:
                 values.append(data)
                 weak = type(arg) in KINDS and type(arg) is not bool
                 operands.append(Hosted(Aval(data.shape, data.dtype, weak)))
-                key += (data.shape, data.dtype)
+                key += (data.shape, data.dtype, weak)
         assert runtime is not None
         cached = tuple(key)
         program = runtime.plans.get(cached)

@@ -651,3 +651,17 @@ def test_what_is_laid_out_as_others_is_so_under_jit(number: int) -> None:
                 assert found.sharding.is_equivalent_to(want.sharding, want.ndim)
                 assert found.aval == want.aval and found.committed == want.committed
                 np.testing.assert_array_equal(np.asarray(found), np.asarray(want))
+
+
+@pytest.mark.parametrize("map_of", [lambda f: f, gs.jit])
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_number_of_python_gives_way_and_an_array_of_one_does_not(map_of: Any, first: int) -> None:
+    """Whichever comes first: programs are kept by the types of their operands."""
+    for dtype, number in (("int8", 2), ("float32", 2.0), ("complex64", 2j), ("int8", True)):
+        own = np.arange(3).astype(dtype)
+        given = [number, np.array(number)]
+        with testing.runtime(host_devices=2):
+            for value in (given[first], given[1 - first]):
+                made = map_of(lambda x, value=value: gnp.tensordot(x, value, 0))(gnp.asarray(own))
+                assert made.dtype == np.multiply(own, value).dtype, (dtype, value)
+                np.testing.assert_array_equal(made, np.multiply(own, value))
