@@ -378,3 +378,16 @@ def test_values_stay_on_the_devices_that_users_chose(mesh: Any) -> None:
     assert counts.tolist() == [12, 12, 12, 12]
     edges = gs.jit(lambda x: gnp.arange(5) * (x.max() - x.min()) + x.min())(x)
     np.testing.assert_array_equal(np.asarray(edges), np.arange(5) * 47.0)
+
+
+def test_numbers_of_python_and_numpy_are_told_apart_where_values_are_laid_out_anew() -> None:
+    with testing.runtime(host_devices=4):
+        sharding = gs.NamedSharding(gs.make_mesh((4,), ("x",)), P("x"))
+        x, y = (gs.device_put(np.ones(shape, "f"), sharding) for shape in ((8, 8), (8,)))
+        f = gs.jit(lambda x, y: x.sum(0) * 2.0 + y)
+        multiplied = f.lower(x, y).compiler_ir().needed()[1]
+        assert multiplied.name == "multiply" and multiplied.operands[0].sharding == sharding
+        assert f(x, y).dtype == np.float32
+        for number in (np.float64(2), 2.0, np.float32(2)):
+            made = gs.jit(lambda y, number=number: y * number)(y)
+            assert made.dtype == np.multiply(np.ones(8, "f"), number).dtype
