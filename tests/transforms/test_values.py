@@ -132,6 +132,11 @@ def test_what_a_map_passes_on_to_a_map_within_comes_from_its_own_argument(mesh: 
             gs.vmap(lambda row, within=within: within(row * 2))(VALUE)
 
 
+def test_what_is_the_same_for_all_comes_from_its_argument_too(mesh: gs.Mesh) -> None:
+    with pytest.raises(errors.TracedArrayError, match=r"argument x of shape \(8, 8\) of the vmap"):
+        gs.vmap(lambda n, x: x.sharding, in_axes=(0, None))(np.arange(8), VALUE)
+
+
 def test_messages_of_python_call_a_value_an_array(mesh: gs.Mesh) -> None:
     with pytest.raises(TypeError, match="unhashable type: 'Array'"):
         inside(mesh, lambda x: {x: 1})
