@@ -132,6 +132,22 @@ class Lopsided(Sharding):
         return {"a": (slice(0, n),), "b": (slice(n, None),)}
 
 
+class Backwards(Sharding):
+    """The second half, and the first."""
+
+    device_set = frozenset("ab")  # type: ignore[assignment]
+
+    def devices_indices_map(self, global_shape):  # type: ignore[no-untyped-def]
+        n = global_shape[0] // 2
+        return {"a": (slice(n, None),), "b": (slice(0, n),)}
+
+
+def test_blocks_in_another_order_lie_where_they_are() -> None:
+    found = [(text, len(cells)) for cells, text in regions(shown((16,), Backwards()))]
+    assert sorted(text for text, _ in found) == ["0", "1"]
+    assert found[0][0] == "1" and abs(found[0][1] - found[1][1]) <= 1
+
+
 def test_blocks_that_form_no_grid_are_still_one_each() -> None:
     text = shown((2, 4), Staggered(), scale=0.4).splitlines()
     assert text == [
@@ -212,6 +228,8 @@ def test_as_many_panels_as_fit_are_beside_each_other() -> None:
         lines = terminal._side_by_side([[("panel", "panel")]] * 4, width)
         fit = sum(5 * count + 2 * (count - 1) <= width for count in range(1, 5))
         assert lines[0].count("panel") == max(1, fit), width
+    assert lines[1:] == []
+    assert terminal._side_by_side([[("a", "a")], [("b", "b")]], 1) == ["a", "", "b"]
 
 
 def test_too_many_blocks_leave_out_the_middle() -> None:
@@ -261,12 +279,21 @@ class Scattered(Sharding):
 
 
 @pytest.mark.parametrize(
-    ("color", "code"),
-    [((0, 0, 0), 16), ((0, 0, 1), 21), ((0, 1, 0), 46), ((1, 0, 0), 196), ((1, 1, 1), 231)],
+    ("color", "code", "ink"),
+    [
+        ((0, 0, 0), 16, 15),
+        ((0, 0, 1), 21, 15),
+        ((0, 1, 0), 46, 16),
+        ((1, 0, 0), 196, None),
+        ((1, 1, 1), 231, 16),
+        ("#808080", 145, None),  # 128 is nearer to 153 than to 102
+    ],
 )
-def test_colors_are_those_of_the_cube_of_256(color: tuple[int, ...], code: int) -> None:
+def test_colors_are_those_of_the_cube_of_256(color: Any, code: int, ink: int | None) -> None:
+    """The text on them is white where they are dark, else black."""
     text = shown((8, 8), NamedSharding(CUBE, P("x")), Terminal(), color_map=lambda _: color)
     assert set(re.findall(r"48;5;(\d+);", text)) == {str(code)}
+    assert ink is None or set(re.findall(r"38;5;(\d+)m", text)) == {str(ink)}
 
 
 def test_colors_only_where_they_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
