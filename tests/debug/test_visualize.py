@@ -132,22 +132,6 @@ class Lopsided(Sharding):
         return {"a": (slice(0, n),), "b": (slice(n, None),)}
 
 
-class Backwards(Sharding):
-    """The second half, and the first."""
-
-    device_set = frozenset("ab")  # type: ignore[assignment]
-
-    def devices_indices_map(self, global_shape):  # type: ignore[no-untyped-def]
-        n = global_shape[0] // 2
-        return {"a": (slice(n, None),), "b": (slice(0, n),)}
-
-
-def test_blocks_in_another_order_lie_where_they_are() -> None:
-    found = [(text, len(cells)) for cells, text in regions(shown((16,), Backwards()))]
-    assert sorted(text for text, _ in found) == ["0", "1"]
-    assert found[0][0] == "1" and abs(found[0][1] - found[1][1]) <= 1
-
-
 def test_blocks_that_form_no_grid_are_still_one_each() -> None:
     text = shown((2, 4), Staggered(), scale=0.4).splitlines()
     assert text == [
@@ -171,6 +155,22 @@ def test_a_long_vector_stands_and_a_short_one_lies() -> None:
 
 
 @pytest.mark.parametrize(("end", "least"), [(8, 3), (8 * 10**6, 7)])
+class Beside(Sharding):
+    """Two blocks one above the other, and one beside both."""
+
+    device_set = frozenset("abc")  # type: ignore[assignment]
+
+    def devices_indices_map(self, global_shape):  # type: ignore[no-untyped-def]
+        top, bottom, left, right = slice(0, 2), slice(2, 4), slice(0, 3), slice(3, 6)
+        return {"a": (top, left), "b": (bottom, left), "c": (slice(0, 4), right)}
+
+
+def test_a_block_beside_two_is_as_tall_as_both() -> None:
+    cells = {text: found for found, text in regions(shown((4, 6), Beside()))}
+    rows = {text: len({y for y, _ in found}) for text, found in cells.items()}
+    assert rows["0"] == rows["1"] == (rows["2"] - 1) / 2  # and the line between them
+
+
 def test_a_vector_lies_as_soon_as_its_blocks_and_ticks_fit(end: int, least: int) -> None:
     sharding = NamedSharding(Mesh(np.arange(8), "x"), P("x"))
     fits = 8 * (least + 1) + len(str(end))
