@@ -154,7 +154,6 @@ def test_a_long_vector_stands_and_a_short_one_lies() -> None:
     assert [line.split()[0] for line in standing[::2]][-1] == str(8 * 10**9)
 
 
-@pytest.mark.parametrize(("end", "least"), [(8, 3), (8 * 10**6, 7)])
 class Beside(Sharding):
     """Two blocks one above the other, and one beside both."""
 
@@ -171,6 +170,7 @@ def test_a_block_beside_two_is_as_tall_as_both() -> None:
     assert rows["0"] == rows["1"] == (rows["2"] - 1) / 2  # and the line between them
 
 
+@pytest.mark.parametrize(("end", "least"), [(8, 3), (8 * 10**6, 7)])
 def test_a_vector_lies_as_soon_as_its_blocks_and_ticks_fit(end: int, least: int) -> None:
     sharding = NamedSharding(Mesh(np.arange(8), "x"), P("x"))
     fits = 8 * (least + 1) + len(str(end))
