@@ -143,6 +143,12 @@ def test_a_dim_of_vmap_that_is_split_stays_where_it_is() -> None:
             assert traffic.bytes_received == 0
 
 
+def test_a_dim_of_vmap_that_lies_there_is_not_brought_there(mesh: gs.Mesh) -> None:
+    x = gs.device_put(MATRIX, gs.NamedSharding(mesh, P("x", None)))
+    traced = gs.jit(gs.vmap(lambda v: v * 2, spmd_axis_name="x")).trace(x)
+    assert "multiply" in traced.jaxpr and "reshard" not in traced.jaxpr
+
+
 def test_dims_of_several_vmaps_and_a_constraint(mesh: gs.Mesh) -> None:
     cube = MATRIX.reshape(2, 4, 8)
     f = gs.vmap(gs.vmap(inner(mesh), spmd_axis_name="x"), 1, 1, spmd_axis_name="y")
