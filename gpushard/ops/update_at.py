@@ -32,7 +32,10 @@ def update_at(
     ufunc: np.ufunc | None,
     room: int,
 ) -> None:
-    """Combine elements with values, one after the other; without a ufunc the last one stays."""
+    """Combine elements with values, one after the other; without a ufunc the last one stays.
+
+    Positions are in bounds, and none counts from the end.
+    """
     if xp is np:
         _update_on_host(view, index, values, ufunc)
         return
@@ -88,14 +91,14 @@ def _rounds(view: LocalArray, index: Sequence[Any]) -> list[LocalArray] | None:
         return None
     keys: Any = 0
     for at, size in zip(index[lead:], view.shape[lead : len(index)], strict=True):
-        keys = keys * size + np.where(at < 0, at + size, at)
+        keys = keys * size + at
     order = keys.argsort(kind="stable")
     keys = keys[order]
     first = np.ones(len(keys), bool)
     first[1:] = keys[1:] != keys[:-1]
     starts = np.flatnonzero(first)
     number = np.arange(len(keys)) - starts[np.cumsum(first) - 1]
-    times = int(number.max(initial=-1)) + 1
+    times = int(number.max()) + 1
     return None if times > _ROUNDS else [order[number == n] for n in range(times)]
 
 

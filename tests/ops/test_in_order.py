@@ -5,14 +5,17 @@ from __future__ import annotations
 import functools
 import types
 from typing import Any
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
 
 import gpushard as gs
 from gpushard import testing
+from gpushard.ops import in_order as module
 from gpushard.ops.in_order import InOrder
 from gpushard.ops.programs.reduce import as_state, finished, merged_rows
+from gpushard.runtime.sharing import share
 from tests.late import late_devices
 
 
@@ -51,6 +54,15 @@ def test_eight_parts_are_merged_in_a_launch(count: int, expected: list[int]) -> 
     np.testing.assert_array_equal(out, np.sum(parts, axis=0))
 
 
+def test_a_launch_takes_one_part_after_the_other() -> None:
+    made: list[Any] = []
+    xp: Any = types.ModuleType("gpu")
+    xp.ElementwiseKernel = lambda *of, **options: made.append(of)
+    InOrder(xp, "add").elementwise(np.dtype(float), 3)
+    steps = ["T s = in0;", "{ const T a = in1; s = s + a; }", "{ const T a = in2; s = s + a; }"]
+    assert made == [("T in0, T in1, T in2", "T out0", "".join([*steps, "out0 = s"]), ANY)]
+
+
 def test_every_way_to_merge_writes_what_it_is_given() -> None:
     xp, launches = like_a_gpu(np.maximum)
     parts = [np.array([1, 5, 3]), np.array([4, 2, 3]), np.array([0, 9, 1])]
@@ -68,6 +80,11 @@ def test_results_of_another_type_are_converted_after_the_merge() -> None:
     parts = [np.array([1.5, 2.5])] * 3
     finished(1, InOrder(xp, "add"), lambda s, n: s[0] / n, (1, 1, 1), *parts, out=out)
     assert out.tolist() == [1.5, 2.5] and launches == [3]
+    sums = InOrder(xp, "add")
+    for room in (None, np.zeros(2, np.float32), np.zeros(3), np.zeros((1, 2))):
+        made = sums.at_once(parts, room)
+        assert made is not room and made.tolist() == [4.5, 7.5] and made.dtype == float
+        assert room is None or not room.any()
 
 
 def test_the_host_and_complex_extremes_go_two_at_a_time() -> None:
@@ -95,6 +112,22 @@ def test_long_parts_are_merged_in_strips_on_the_host(name: str) -> None:
     np.testing.assert_array_equal(parts, kept)
     assert merge.at_once([part[:, ::2] for part in parts]) is None
     assert merge.at_once([part[:1, :10] for part in parts]) is None
+
+
+@pytest.mark.parametrize(("strips", "threads"), [(2, 1), (3, 1), (8, 2), (40, 8)])
+def test_more_threads_merge_longer_parts(
+    strips: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has four strips at least, and eight are the most; one strip is merged as it is."""
+    shared = []
+    monkeypatch.setattr(module, "_STRIP", 3)
+    monkeypatch.setattr(module, "share", lambda parts: (shared.append(parts), share(parts)))
+    parts = [np.arange(3 * strips) * n for n in (1, 2, 3)]
+    made = InOrder(np, "add").at_once(parts)
+    assert made is not None
+    np.testing.assert_array_equal(made, 6 * parts[0])
+    assert [len(each) for each in shared] == [threads]
+    assert InOrder(np, "add").at_once([part[:3] for part in parts]) is None
 
 
 def test_blocks_of_one_element_are_states_as_they_are() -> None:
