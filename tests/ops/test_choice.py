@@ -290,3 +290,14 @@ def test_where_there_are_too_many_assignments_axes_stay_where_operands_have_them
     for most in (len(wanted["used"]) - 1, 5):
         monkeypatch.setattr(choose, "MOST", most)
         assert choose.assignments(rule, mesh, given) == as_they_are[:most]
+
+
+def test_what_must_be_whole_and_axes_of_one_device_get_none_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rule = parse("ij->ij", [(8, 4)], "j")
+    with testing.runtime(host_devices=4):
+        mesh = gs.make_mesh((2, 2, 1), ("p", "q", "one"))
+    monkeypatch.setattr(choose, "MOST", 2)
+    given = [choose.Given(None, (("p", "one"), ("q",)), 8)]
+    assert choose.assignments(rule, mesh, given) == [(("p",), ()), ((), ())]

@@ -58,6 +58,7 @@ def test_a_launch_takes_one_part_after_the_other() -> None:
     made: list[Any] = []
     xp: Any = types.ModuleType("gpu")
     xp.ElementwiseKernel = lambda *of, **options: made.append(of)
+    xp.add = np.add
     InOrder(xp, "add").elementwise(np.dtype(float), 3)
     steps = ["T s = in0;", "{ const T a = in1; s = s + a; }", "{ const T a = in2; s = s + a; }"]
     assert made == [("T in0, T in1, T in2", "T out0", "".join([*steps, "out0 = s"]), ANY)]
