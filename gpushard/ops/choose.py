@@ -69,10 +69,10 @@ def agreed(rule: Rule, operands: Sequence[Given]) -> Splits | None:
 
 
 def _may_stay(rule: Rule, factor: int | None) -> bool:
-    """Whether a factor can stay split, as its operands have it: pinned, or of one element."""
-    if factor is None or factor in rule.pins:
-        return factor is not None
-    return rule.sizes[factor] <= 1 and factor not in rule.whole and factor not in rule.reduced
+    """Whether a factor that is not splittable can stay split: if pinned, or kept, of one element."""
+    if factor in rule.pins:
+        return True
+    return factor is not None and factor not in rule.whole and factor not in rule.reduced
 
 
 def assignments(rule: Rule, mesh: Mesh, operands: Sequence[Given]) -> list[Splits]:

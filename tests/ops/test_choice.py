@@ -301,3 +301,18 @@ def test_what_must_be_whole_and_axes_of_one_device_get_none_then(
     monkeypatch.setattr(choose, "MOST", 2)
     given = [choose.Given(None, (("p", "one"), ("q",)), 8)]
     assert choose.assignments(rule, mesh, given) == [(("p",), ()), ((), ())]
+
+
+@pytest.mark.parametrize("wanted", [None, (("p",),), (("q",),)])
+def test_a_choice_knows_whether_its_bytes_bring_the_result_where_it_is_wanted(wanted: Any) -> None:
+    with testing.runtime(host_devices=4):
+        mesh = gs.make_mesh((2, 2), ("p", "q"))
+        target = None if wanted is None else choose.Target(wanted, 8)
+        on = {
+            name: choose.Given(gs.NamedSharding(mesh, gs.P(name)).tiling((8,)), ((name,),), 8)
+            for name in ("p", "q")
+        }
+        for names in ("pp", "pq"):  # operands that agree, and such as do not
+            operands = [on[name] for name in names]
+            rule = elementwise([(8,)] * 2, (8,))
+            assert choose.choose(rule, [(mesh, operands)], target=target).aimed == bool(wanted)

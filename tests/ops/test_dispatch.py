@@ -81,6 +81,12 @@ def test_devices_that_differ_are_an_error_that_names_them() -> None:
         y = gs.device_put(np.arange(8.0), gs.devices()[3])
         with pytest.raises(gs.errors.ShardingError, match=r"[CG]puDevice\(id=3\)"):
             x + y
+        first, others = (", ".join(map(repr, gs.devices()[a:b])) for a, b in ((0, 3), (4, 8)))
+        line = gs.NamedSharding(gs.make_mesh((4,), "x", devices=gs.devices()[4:]), P("x"))
+        with pytest.raises(gs.errors.ShardingError) as error:
+            x + gs.device_put(np.arange(8.0), line)
+        assert f"on {first}, ... 8 in all and" in str(error.value)
+        assert f"on {others};" in str(error.value)
 
 
 def test_meshes_over_the_same_devices_mix() -> None:
