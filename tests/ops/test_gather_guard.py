@@ -1,5 +1,6 @@
 """The guard against gathers and large moves that operations do by themselves."""
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -114,6 +115,12 @@ def test_the_limit_is_a_setting() -> None:
         a = Arrays()
         with gs.gather_guard("disallow"):
             assert (a.rows + a.columns).shape == (32, 32)
+    for limit, moves in ((32 * 24 * 8, False), (32 * 24 * 8 - 1, True)):  # all but one's own
+        with runtime(large_move_bytes=limit):
+            a = Arrays()
+            watched = pytest.raises(TransferGuardError) if moves else contextlib.nullcontext()
+            with watched, gs.gather_guard("disallow"):
+                a.rows + a.columns
 
 
 def test_unknown_levels() -> None:

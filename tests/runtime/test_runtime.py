@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard.runtime import runtime as runtime_module
 from gpushard.runtime.pool import size_class
 from gpushard.testing import runtime, simulated
 from gpushard.testing.programs import check_nothing_left
@@ -143,6 +144,8 @@ def test_a_pending_free_of_another_size_is_waited_for_when_memory_is_short():
 def test_statistics_follow_allocations():
     with runtime(host_devices=2) as rt:
         device = rt.devices[1]
+        counts = {name: n for name, n in device.memory_stats().items() if name != "bytes_limit"}
+        assert set(counts.values()) == {0}
         claim = rt.commit(lambda: rt.claim(device, 1000, None))
         stats = device.memory_stats()
         assert stats["bytes_in_use"] == stats["peak_bytes_in_use"] == 1000
@@ -153,6 +156,38 @@ def test_statistics_follow_allocations():
         assert stats["bytes_in_use"] == 0 and stats["peak_bytes_in_use"] == 1000
         assert stats["pool_free_bytes"] == size_class(1000)
         assert rt.devices[0].memory_stats()["num_allocs"] == 0
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "capacity"),
+    [(1, 64), (63, 64), (64, 64), (65, 128), (128, 128), (129, 256), (1 << 20, 1 << 20)],
+)
+def test_slots_have_few_sizes(nbytes, capacity):
+    """They are powers of two, so that most are used again."""
+    with runtime(host_devices=1) as rt:
+        claim = rt.commit(lambda: rt.claim_slot(rt.domains[0], nbytes, None))
+        assert claim.memory.nbytes == capacity
+
+
+def test_an_emptied_cache_says_what_it_gave_back():
+    with runtime(host_devices=2, host_domains=2) as rt:
+        rt.empty_cache()
+        claims = [rt.commit(lambda d=d: rt.claim(d, 1000, None)) for d in rt.devices]
+        assert rt.empty_cache() == 0
+        del claims[1]
+        assert rt.empty_cache() == size_class(1000)
+        del claims
+        assert rt.empty_cache() == size_class(1000) and rt.empty_cache() == 0
+
+
+def test_arrays_that_are_gone_are_forgotten_and_no_others(monkeypatch):
+    monkeypatch.setattr(runtime_module, "_MOST_DEAD", 6)
+    with runtime(host_devices=1) as rt:
+        kept = [gs.device_put(np.ones(n)) for n in (1, 2, 3)]
+        for _ in range(50):
+            gs.device_put(np.ones(4))
+            assert len(rt._arrays) <= 2 * (len(kept) + 1) + 6
+        assert rt.live_arrays() == kept
 
 
 def test_waits_that_are_covered_are_left_out():

@@ -98,7 +98,7 @@ def test_events_that_are_done_are_dropped():
     for tick in range(1, 100):
         stream.issued = tick
         stream.synchronize(tick)
-    assert len(stream._events) <= 1
+        assert len(stream._events) <= 1
 
 
 def test_covers_counts_what_a_stream_waited_for_already():

@@ -108,8 +108,8 @@ class Segment:
         if made is None:
             held = dict(zip(self.operands, given, strict=True))
             for part, ended in zip(self._parts, self._ended, strict=True):
-                own = part.launched.run([held[x] for x in part.operands], part.scalars)
-                held.update(zip(part.results, own, strict=False))
+                taken = [held[x] for x in part.operands]
+                held.update(zip(part.results, part.launched.run(taken, part.scalars), strict=False))
                 for value in ended:
                     del held[value]
             return [held[value] for value in self.results]
