@@ -69,7 +69,7 @@ def agreed(rule: Rule, operands: Sequence[Given]) -> Splits | None:
 
 
 def _may_stay(rule: Rule, factor: int | None) -> bool:
-    """Whether a factor that is not splittable can stay split: if pinned, or kept, of one element."""
+    """Whether a factor that is not splittable may stay split: if pinned, or kept and short."""
     if factor in rule.pins:
         return True
     return factor is not None and factor not in rule.whole and factor not in rule.reduced

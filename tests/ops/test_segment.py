@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from types import SimpleNamespace
 from typing import Any
@@ -47,17 +48,18 @@ class World:
         stream: Stream | None = None,
         alone: Any = (),
         of_device: int = 0,
+        calls: int = 1,
     ) -> Part:
-        """An operation of one call that takes whole values."""
+        """An operation of a call for each device, of which several share the memory of results."""
         count = len(results)
         group = Group(
-            (0,),
-            tuple((n, (0,)) for n in range(len(operands))),
+            tuple(range(calls)),
+            tuple((n, tuple(range(calls))) for n in range(len(operands))),
             stream or self.stream,
-            SimpleNamespace(nbytes=BYTES),
-            ((self.account, BYTES),) * count,
-            None,
-            False,
+            SimpleNamespace(nbytes=512 * calls),  # type: ignore[arg-type]
+            ((self.account, BYTES),) * count * calls,
+            None,  # type: ignore[arg-type]
+            calls > 1,
             alone,
         )
 
@@ -68,9 +70,9 @@ class World:
         launched: Any = SimpleNamespace(
             runtime=self,
             groups=[group],
-            calls=[SimpleNamespace(shapes=((BYTES // 8,),) * count)],
+            calls=[SimpleNamespace(shapes=((BYTES // 8,),) * count)] * calls,
             dtypes=[np.dtype(float)] * count,
-            of_device=[of_device],
+            of_device=[of_device] if calls == 1 else list(range(calls)),
             run=run,
         )
         return Part(launched, (), operands, results)
@@ -85,7 +87,7 @@ def places(segment: Segment) -> list[Any]:
 def test_results_that_are_not_needed_at_the_same_time_share_memory() -> None:
     world = World()
     names = ["x", *"abcd"]
-    parts = [world.part([x], [y]) for x, y in zip(names, names[1:], strict=False)]
+    parts = [world.part([x], [y]) for x, y in itertools.pairwise(names)]
     segment = segment_of(parts, {"d"}, "f")
     assert segment is not None and segment.operands == ["x"] and segment.results == ["d"]
     read, stays, rest = 0, 1, 2
@@ -109,6 +111,20 @@ def test_what_is_needed_after_the_segment_has_memory_of_its_own() -> None:
     assert segment is not None and segment.operands == ["x", "y"]
     wanted = [[(0, 0), (2, 0), (5, 0)], [(0, 0), (5, 0), (3, 0)], [(1, 0), (4, 0)]]
     assert places(segment) == wanted and segment.scratch == BYTES
+    every = segment_of(parts, set("abcd"), "f")
+    assert every is not None and every.scratch == 0
+
+
+def test_results_of_several_devices_lie_in_one_memory_where_a_launch_has_them_so() -> None:
+    world = World()
+    parts = [world.part([x], [y], calls=2) for x, y in itertools.pairwise("xabcd")]
+    segment = segment_of(parts, {"d"}, "f")
+    assert segment is not None and segment.scratch == 4 * 512
+    reads, stays = [(0, 0), (1, 0)], [(2, 0), (2, 512)]
+    one, two = [(3, 0), (3, 512)], [(3, 1024), (3, 1536)]
+    assert places(segment) == [reads + one, one + two, two + one, one + stays]
+    (chain,) = segment._chains
+    assert chain.charges == ((world.account, 4 * BYTES),)
 
 
 def test_results_that_nobody_names_have_memory_while_they_are_written() -> None:
@@ -150,24 +166,26 @@ def test_operations_run_one_by_one_and_drop_what_is_needed_no_more() -> None:
         return part
 
     parts = [
-        note(world.part(["x"], ["a"])),
+        note(world.part(["x", "y"], ["a"])),
         note(world.part(["a"], ["b", "unused"])),
         note(world.part(["b"], ["c"])),
     ]
     segment = segment_of(parts, {"a", "c"}, "f")
     assert segment is not None and segment.results == ["a", "c"]
-    memory = Memory(None, 8, 8, (), None)  # type: ignore[arg-type]
-    memory.error = RuntimeError("lost")
-    made: list[Any] = segment.run([Value("x", memory)], ())  # type: ignore[list-item]
+    fine, failed = (Memory(None, 8, 8, (), None) for _ in "xy")  # type: ignore[arg-type]
+    failed.error = RuntimeError("lost")
+    operands: Any = [Value("x", fine), Value("y", failed)]
+    made: list[Any] = segment.run(operands, ())
     assert [value.name for value in made] == ["a", "c"]
-    assert world.said == [[], ["x"], ["a"], ["a"], ["a", "b"], ["b"]]
+    assert world.said == [[], ["x", "y"], ["a"], ["a"], ["a", "b"], ["b"]]
     assert held[1][1]() is None
 
 
 @pytest.mark.parametrize("alone", [False, True])
 def test_launches_for_several_devices_wait_for_one_stream_at_most(alone: bool) -> None:
     world = World()
-    apart = [world.part([name], [name + "'"], alone=("each",) * alone) for name in "xy"]
+    each = ("each",) * alone  # of the first launch, the other one is for one device
+    apart = [world.part(["x"], ["x'"], alone=each), world.part(["y"], ["y'"])]
     segment = segment_of(apart, {"x'", "y'"}, "f")
     assert segment is not None
     memories = [Memory(None, 8, 8, (), None) for _ in "xy"]  # type: ignore[arg-type]
@@ -214,6 +232,6 @@ def test_blocks_lie_in_the_first_hole_that_is_free_all_the_time() -> None:
     beside, last = block(500, 1, 1), block(250, 0, 1)
     assert _laid_out([last, beside, second, first]) == 2048 + 250
     assert [each.at for each in (first, second, beside, last)] == [0, 0, 1024, 2048]
-    first, second, hole = block(1024, 0, 0), block(512, 0, 5), block(1024, 5, 5)
-    assert _laid_out([first, second, hole]) == 1536 and (second.at, hole.at) == (1024, 0)
+    first, second, hole = block(1024, 0, 0), block(1024, 0, 1), block(1024, 1, 1)
+    assert _laid_out([first, second, hole]) == 2048 and (second.at, hole.at) == (1024, 0)
     assert _laid_out([]) == 0
