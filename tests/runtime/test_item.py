@@ -105,3 +105,11 @@ def test_an_interrupt_that_is_raised_on_leaves_no_frame_with_the_memory():
     del caught
     assert _alive[0]() is None, "a frame is alive"
     assert repr(memory.error.cause) == 'KeyboardInterrupt("of the user\'s")'
+
+
+def test_an_item_fails_with_the_first_error_of_what_it_reads() -> None:
+    memories = [Memory(None, 8, 8, (), None) for _ in range(4)]  # type: ignore[arg-type]
+    errors = memories[1].error, memories[2].error = RuntimeError("first"), RuntimeError("second")
+    stream: Any = None
+    item = Item("work", lambda: None, stream, 1, reads=memories[:3], writes=memories[3:])
+    assert item.execute() is None and memories[3].error is errors[0]

@@ -136,23 +136,69 @@ def test_a_view_that_the_host_has_without_a_claim(rt):
     assert kept is not None
 
 
-def copy_without_saying_so(rt) -> gs.Array:
-    """Let an item read what it did not declare, and return what it writes."""
-    x, y = (gs.device_put(VALUE, rt.devices[0]) for _ in range(2))
-    source, target = x._live(), y._live()
+def overwrite(rt, memory) -> None:
+    rt.commit(lambda: rt.submit(rt.devices[0].stream, "late", lambda: None, [], [memory]))
+
+
+def test_memory_that_is_written_while_the_host_has_it(rt):
+    buffer = gs.device_put(VALUE, rt.devices[0])._live()
+    memory = buffer.claims[0].memory
+    kept = rt.backend.host_view(buffer.values[0], buffer)
+    with pytest.raises(RaceError, match=r"is overwritten by 'late'.*after the host"):
+        overwrite(rt, memory)
+    assert np.array_equal(kept, VALUE)
+    del kept
+    rt.checker.reset()
+    buffer = gs.device_put(VALUE, rt.devices[0])._live()
+    memory = buffer.claims[0].memory
+    with pytest.raises(RaceError, match=r"is overwritten by 'late'.*after the host"):
+        rt.backend.run_now([lambda: overwrite(rt, memory)], [memory], [], Pace())
+    rt.checker.reset()
+
+
+def test_memory_that_is_given_back_while_an_item_uses_it(rt):
+    memory = pending(rt)._live().claims[0].memory
+    with pytest.raises(RaceError, match=r"is given back to the system by 'deferred work'"):
+        rt.backend.free(memory.raw)
+
+
+def test_a_message_of_an_item_that_did_not_say_what_it_sends_or_gets(rt):
+    writer = rt.devices[0].stream
+    x = pending(rt)
+    check, array = rt.checker._check_end, x._live().values[0]
+    check(array, writer, "is received", writes=True)
+    check(array, writer, "is sent", writes=False)
+    y = gs.device_put(x, rt.devices[1])
+    (reader,) = x._live().claims[0].memory.used
+    assert reader is not writer
+    check(array, reader, "is sent", writes=False)
+    for stream, what in ((reader, "is received"), (rt.devices[1].stream, "is sent")):
+        with pytest.raises(RaceError, match=f"{what} without being declared by a message"):
+            check(array, stream, what, writes=what == "is received")
+    check(np.ones(3), reader, "is received", writes=True)  # memory of somebody else
+    assert np.array_equal(np.asarray(y), VALUE + 1)
+
+
+def copy_without_saying_so(rt, what: str = "read") -> gs.Array:
+    """Let an item read, or write, what it did not declare; return what it declared to write."""
+    arrays = [gs.device_put(VALUE, rt.devices[0]) for _ in range(3)]
+    source, target, other = (array._live() for array in arrays)
 
     def run():
         rt.backend.copy_boxes([(target.values[0], source.values[0], 0)], 0)
 
     stream = rt.devices[0].stream
-    rt.commit(lambda: rt.submit(stream, "careless", run, [], [target.claims[0].memory]))
+    reads, writes = ([], target) if what == "read" else ([source, target], other)
+    memories = [buffer.claims[0].memory for buffer in reads], [writes.claims[0].memory]
+    rt.commit(lambda: rt.submit(stream, "careless", run, *memories))
     stream.synchronize(stream.issued)
-    return y
+    return arrays[1] if what == "read" else arrays[2]
 
 
-def test_an_item_that_touches_what_it_did_not_declare(rt):
-    error = copy_without_saying_so(rt)._live().claims[0].memory.error.cause
-    assert isinstance(error, RaceError) and "is read without being declared" in str(error)
+@pytest.mark.parametrize("what", ["read", "written"])
+def test_an_item_that_touches_what_it_did_not_declare(rt, what):
+    error = copy_without_saying_so(rt, what)._live().claims[0].memory.error.cause
+    assert isinstance(error, RaceError) and f"is {what} without being declared" in str(error)
 
 
 def test_a_race_that_nobody_heard_of_fails_the_block():
