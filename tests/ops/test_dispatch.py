@@ -45,6 +45,35 @@ def test_programs_are_bounded_by_their_bytes() -> None:
         assert runtime.claimed_bytes() == 0
 
 
+def test_programs_of_more_devices_and_operands_count_as_larger() -> None:
+    calls: dict[str, Callable[[gs.Array, gs.NamedSharding], gs.Array]] = {
+        "created": lambda x, sharding: gs.numpy.ones(8, out_sharding=sharding),
+        "of one": lambda x, sharding: -x,
+        "of three": lambda x, sharding: gs.numpy.where(x > 1, x, x),
+        "moved": lambda x, sharding: gs.numpy.flip(x),
+        "a part": lambda x, sharding: x[1:7],
+    }
+    found: list[dict[str, int]] = []
+    for count in (1, 8):
+        with testing.runtime(host_devices=count) as runtime:
+            sharding = on(P("x"), (count,))
+            x = gs.device_put(np.arange(8.0), sharding)
+            x > 1
+            sizes = {}
+            for name, call in calls.items():
+                before = runtime.plans.nbytes
+                call(x, sharding).block_until_ready()
+                sizes[name] = runtime.plans.nbytes - before
+            found.append(sizes)
+            assert min(sizes.values()) > 0 and sizes["of one"] < sizes["of three"]
+            kept = runtime.plans.nbytes
+            for call in calls.values():
+                call(x, sharding).block_until_ready()
+            assert runtime.plans.nbytes == kept
+    one, eight = found
+    assert all(0 < one[name] < eight[name] for name in ("created", "of one", "a part")), found
+
+
 def test_numpy_operands_go_where_they_are_needed() -> None:
     host = np.arange(32.0).reshape(8, 4)
     with testing.runtime(host_devices=8, host_domains=8) as runtime:
