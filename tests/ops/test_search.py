@@ -68,3 +68,19 @@ def test_numpy_searches_where_values_come_in_order(monkeypatch):
     assert not asked
     search(np, x1, np.sort(values), "left")
     assert sum(len(x2) for _, x2 in asked) == 400
+
+
+@pytest.mark.parametrize(("size", "count", "together"), [
+    (160, 10, True), (160, 9, False), (176, 10, False), (16, 2, True), (16, 1, False),
+    (1, 2, True), (0, 9, False),
+])  # fmt: skip
+def test_values_are_searched_for_together_if_they_are_many_beside_the_array(
+    size, count, together, monkeypatch
+):
+    """A sixteenth of its elements, and so many at least as make it worthwhile."""
+    asked = []
+    numpys = np.searchsorted
+    monkeypatch.setattr(np, "searchsorted", lambda *a, **k: asked.append(a) or numpys(*a, **k))
+    x1, x2 = np.arange(size), np.arange(count)[::-1] * 7
+    np.testing.assert_array_equal(search(np, x1, x2, "left"), numpys(x1, x2))
+    assert bool(asked) != together

@@ -90,6 +90,7 @@ def test_a_child_of_a_thread_in_a_step_collects_again():
             rt.renew_locks(torn=True)
             assert gc.get_threshold() == before
             rt.run_locked(lambda: None)  # its thread is in no step
+            assert not rt._cut_short
 
         rt.run_locked(step)
         assert gs.device_put(np.ones(3)).tolist() == [1, 1, 1]
@@ -101,8 +102,13 @@ def test_a_child_of_a_thread_about_to_step_collects_as_its_parent():
         try:
             for own in before[0] + 1, before[0] + 2:
                 gc.set_threshold(own)
+                rt.renew_locks(torn=False)
+                assert not rt._cut_short
                 rt.renew_locks(torn=True)
                 assert gc.get_threshold()[0] == own
+                assert rt._cut_short  # whoever had the lock may have been in the middle
+                rt.renew_locks(torn=False)
+                assert rt._cut_short
                 rt.run_locked(lambda: None)
         finally:
             gc.set_threshold(*before)
