@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import itertools
 import math
 import sys
 import threading
@@ -769,12 +768,6 @@ def _row_length(
     in_order = axes == list(range(-len(axes), 0)) and axes
     fits = LEAST_ELEMENTS <= length <= MOST_ELEMENTS and sizes[0] > 0
     return length if in_order and fits and len(set(sizes)) == 1 else None
-
-
-def _lengths(shape: Shape, dims: Sequence[int]) -> list[int]:
-    """Return lengths of loops that stand for some dims each."""
-    ends = [0, *itertools.accumulate(dims)]
-    return [math.prod(shape[start:stop]) for start, stop in itertools.pairwise(ends)]
 
 
 def _call_if_there(reference: weakref.WeakMethod[Callable[[], object]]) -> None:
