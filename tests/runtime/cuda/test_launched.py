@@ -284,3 +284,27 @@ def test_what_moves_goes_by_the_stream_that_is_for_it(gpus: int, kinds: tuple[st
             if gpus == 1 and kinds == ("device", "device"):
                 expected = runtime.devices[0].stream  # in turn with what computes there
             assert streams[domain.index] is expected
+
+
+def test_graphs_that_nobody_needs_end_where_memory_is_taken_again() -> None:
+    with cuda() as (runtime, driver):
+        own: Any = runtime.backend
+        dropped: list[Any] = []
+        driver.drop_graph = dropped.append  # type: ignore[method-assign]
+        own.taken(None)
+        own._graphs.dead.append("graph")
+        own.taken(None)
+        assert dropped == ["graph"] and not own._graphs.dead
+
+
+def test_what_a_loan_may_still_be_used_by_is_launched_and_not_known_to_be_over() -> None:
+    with cuda(partitions=2) as (runtime, _):
+        own: Any = runtime.backend
+        assert own._launched() == []
+        x = apart(split())
+        ticks = own._launched()
+        assert ticks and all(tick > stream.done for stream, tick in ticks)
+        x.block_until_ready()
+        for stream, tick in ticks:
+            stream.synchronize(tick)
+        assert own._launched() == []

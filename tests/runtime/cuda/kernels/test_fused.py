@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import re
 from collections.abc import Iterator
@@ -281,7 +282,9 @@ def test_patches_are_of_rows_that_threads_have_for_themselves() -> None:
     [((1, 0), (0, 1), (16, 16), 0), ((0, 1), (0, 1), (16, 16), None),
      ((1, 0), (0, 1), (15, 16), None), ((1, 0), (0, 1), (16, 15), None),
      ((0,), (0, 1), (16, 16), None),
-     ((2, None, 1), (0, 1, 2), (16, 16, 16), 1), ((1, 0, 2), (0, 1, 2), (16, 16, 16), None)],
+     ((2, None, 1), (0, 1, 2), (16, 16, 16), 1), ((2, None, 1), (0, 1, 2), (16, 15, 16), None),
+     ((2, None, 1), (0, 1, 2), (16, 16, 15), None), ((2, None, 1), (0, 1, 2), (1, 16, 16), 1),
+     ((1, 0, 2), (0, 1, 2), (16, 16, 16), None)],
 )  # fmt: skip
 def test_threads_have_patches_where_an_array_is_dense_across_others(
     read: tuple[int | None, ...],
@@ -303,6 +306,21 @@ def test_threads_have_patches_where_an_array_is_dense_across_others(
     blocks = math.prod(-(-n // side) for n, side in zip(lengths, sides, strict=True))
     assert way.blocks_of(lengths) == (blocks if loop is not None else -(-blocks // 256))
     assert math.prod(way.sides) == 256
+
+
+@pytest.mark.parametrize(("reduction", "wanted"), [("min", np.minimum), ("max", np.maximum)])
+def test_extremes_of_two_floats_are_numpys(reduction: str, wanted: Any) -> None:
+    """Of which the first one stays where both are equal, and what is no number wins."""
+    double = np.dtype(float)
+    op = FusedOp(None, (0,), (double,), double, reduction, frozenset({0}), (1,))
+    text, _, choice = fused._combined(op).partition(" ? ")
+    assert choice == "a : b"
+    holds = text.replace("||", "or").replace("!(", "not (")
+    values = (1.0, 2.0, -0.0, np.nan, -np.inf)
+    for a, b in itertools.product(values, repeat=2):
+        made = a if eval(holds, {"a": a, "b": b}) else b
+        np.testing.assert_equal(made, wanted(a, b))
+    assert eval(holds, {"a": 0.0, "b": -0.0})
 
 
 @pytest.mark.parametrize(
