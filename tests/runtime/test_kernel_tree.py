@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import re
@@ -47,7 +48,13 @@ def expression(text: str) -> str:
 
 def run(statement: Any, hits: list[Any], **names: Any) -> None:
     """Run the text of a statement, whose body says where it is."""
-    python, ends = ["def kernel():", f" {'; '.join(f'{k} = {v!r}' for k, v in names.items())}"], []
+    in_python(statement, tuple(names))(lambda *at: hits.append(at), **names)
+
+
+@functools.cache
+def in_python(statement: Any, names: tuple[str, ...]) -> Any:
+    """Return the text of a statement as a function of names that are known to it."""
+    python, ends = [f"def kernel(hit, {', '.join(names)}):", " pass"], list[str]()
 
     def say(line: str) -> None:
         python.append(" " * (1 + len(ends)) + line)
@@ -80,9 +87,9 @@ def run(statement: Any, hits: list[Any], **names: Any) -> None:
             say(f"{left.replace('/', '//')}{equals}{expression(right)}" if equals else left)
             continue
         say("pass")
-    scope: dict[str, Any] = {"hit": lambda *at: hits.append(at)}
+    scope: dict[str, Any] = {}
     exec("\n".join(python), scope)
-    scope["kernel"]()
+    return scope["kernel"]
 
 
 def here(*names: str) -> tuple[Point]:
