@@ -16,6 +16,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import numpy as gnp
+from gpushard.config import Settings
 from gpushard.ops.bind import bind
 from gpushard.ops.table.elementwise import ufunc_row
 from gpushard.runtime.backend import Item, Pace, WorkFailure
@@ -255,6 +256,18 @@ def test_a_pause_begins_when_what_runs_has_ended():
         goes_on.set()
         pauses.join()
         assert found == [True]
+
+
+@pytest.mark.parametrize(
+    ("cpus", "asked", "count"), [(None, None, 2), (1, None, 2), (3, None, 3), (5, 1, 1)]
+)
+def test_there_is_a_worker_for_each_processor_and_two_at_least(cpus, asked, count, monkeypatch):
+    monkeypatch.setattr(host_backend.os, "cpu_count", lambda: cpus)
+    backend = host_backend.HostBackend(Settings(backend="host", host_workers=asked))
+    try:
+        assert backend.workers.count == count == len(backend.workers._threads)
+    finally:
+        backend.close()
 
 
 def test_closed_workers_end():
