@@ -52,7 +52,18 @@ def test_a_part_is_that_of_the_index_it_comes_from(seed: int) -> None:
     assert copied.is_dense(whole.itemsize) and copied.of(part.copy()).tolist() == part.tolist()
     assert view.is_dense(whole.itemsize) == part.flags.c_contiguous
     index = view.index_in(shape, whole.itemsize)
-    assert index is None or whole[index].tolist() == part.tolist()
+    assert whole[index].tolist() == part.tolist() if index else min(part.shape) == 1
+
+
+def test_elements_that_are_repeated() -> None:
+    whole = np.arange(6.0)
+    foreign: Any = Foreign((6,), whole.dtype, Pointer(whole, 0), whole.strides)
+    for view, wanted in (
+        (View(16, (3, 2), (0, 8)), [[2, 3]] * 3),
+        (View(24, (2, 3), (0, -8)), [[3, 2, 1]] * 2),
+    ):
+        found: Any = view.of(foreign)
+        assert getattr(found, "array", found).tolist() == view.of(whole).tolist() == wanted
 
 
 @pytest.mark.parametrize(
