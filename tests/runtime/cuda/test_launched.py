@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from gpushard.errors import ExecutionError, OutOfMemoryError
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.execute import launch_of
 from gpushard.movement.reshard import plan_for
+from gpushard.ops.programs.launched import Launched
 from gpushard.runtime.backend import Reducing
 from gpushard.runtime.checking.checker import Checker
 from gpushard.runtime.cuda import backend
@@ -308,3 +310,14 @@ def test_what_a_loan_may_still_be_used_by_is_launched_and_not_known_to_be_over()
         for stream, tick in ticks:
             stream.synchronize(tick)
         assert own._launched() == []
+
+
+@pytest.mark.parametrize("replays", [True, False])
+@pytest.mark.parametrize("takes", [True, False])
+def test_launches_are_replayed_if_all_can_be_and_take_the_numbers(
+    replays: bool, takes: bool
+) -> None:
+    groups = [SimpleNamespace(launch=SimpleNamespace(replays=each)) for each in (True, replays)]
+    own: Any = SimpleNamespace(groups=groups, takes=lambda numbers: takes)
+    wanted = (own, [(0, 1.5)]) if replays and takes else None
+    assert Launched.launches(own, [(0, 1.5)]) == wanted
