@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.ops.programs.owners import Owners
+from gpushard.ops.programs.owners import PART, Owners
 from gpushard.ops.table import gather
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.deferred import gated
@@ -127,11 +127,17 @@ def test_what_is_taken_is_split_as_what_it_is_taken_from(
             np.testing.assert_array_equal(np.asarray(made), data[at])
 
 
-@pytest.mark.parametrize(("many", "part"), [(3, gs.P()), (4, gs.P("x")), (5, gs.P("x"))])
-def test_few_long_rows_are_dealt_out_if_each_part_has_one(many: int, part: gs.P) -> None:
+@pytest.mark.parametrize(
+    ("many", "length", "part"),
+    [(3, 1 << 15, gs.P()), (4, 1 << 15, gs.P("x")), (5, 1 << 15, gs.P("x")),
+     (4, PART // 8, gs.P("x")), (4, PART // 8 - 1, gs.P())],
+)  # fmt: skip
+def test_few_long_rows_are_dealt_out_if_each_part_has_one(
+    many: int, length: int, part: gs.P
+) -> None:
     with testing.runtime(host_devices=4):
         rows = gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x"))
-        x = gs.numpy.zeros((8, 1 << 15), device=rows)
+        x = gs.numpy.zeros((8, length), device=rows)
         assert x[np.arange(many)].sharding.spec == part
 
 
