@@ -3777,6 +3777,12 @@ MATRICES: dict[str, Case] = {
         "divides the 3 of query",
         argument="key",
     ),
+    "keys without heads": wrong(
+        lambda w: gs.nn.dot_product_attention(w.x[None], w.x[None, :0], w.x[None, :0]),
+        "key of shape (1, 1, 0, 6)",
+        "divides the 8 of query",
+        argument="key",
+    ),
     "keys of another type": wrong(
         lambda w: gs.nn.dot_product_attention(w.x[None], w.x[None].astype("d"), w.x[None]),
         "key of float64",
@@ -3796,6 +3802,22 @@ MATRICES: dict[str, Case] = {
         "bias of shape (1, 1, 8, 6)",
         "(1, 8, 1, 1)",
         argument="bias",
+    ),
+    "a bias of more dims": wrong(
+        lambda w: gs.nn.dot_product_attention(
+            w.x[None], w.x[None], w.x[None], np.ones((1, 1, 1, 1, 1))
+        ),
+        "bias of shape (1, 1, 1, 1, 1)",
+        "(1, 8, 1, 1)",
+        argument="bias",
+    ),
+    "another way to attend": wrong(
+        lambda w: gs.nn.dot_product_attention(
+            w.x[None], w.x[None], w.x[None], implementation="cudnn"
+        ),
+        "implementation='cudnn'",
+        "xla",
+        argument="implementation",
     ),
     "lengths of other batches": wrong(
         lambda w: gs.nn.dot_product_attention(

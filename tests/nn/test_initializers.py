@@ -91,7 +91,7 @@ def test_numbers_that_do_not_depend_on_the_shape() -> None:
         assert x.dtype == np.float64 and (np.asarray(x) == value).all()
 
 
-@pytest.mark.parametrize("shape", [(6, 4), (4, 6), (3, 2, 4)])
+@pytest.mark.parametrize("shape", [(6, 4), (4, 6), (3, 2, 4), (4, 1)])
 @pytest.mark.parametrize("axis", [0, -1])
 def test_rows_or_columns_are_orthonormal(shape: tuple[int, ...], axis: int) -> None:
     x = np.asarray(init.orthogonal(3.0, axis)(KEY, shape)) / 3
@@ -100,9 +100,10 @@ def test_rows_or_columns_are_orthonormal(shape: tuple[int, ...], axis: int) -> N
     np.testing.assert_allclose(matrix.T @ matrix, np.eye(matrix.shape[1]), atol=1e-12)
 
 
-@pytest.mark.parametrize("window", [(3,), (4, 3), (2, 5, 1)])
-def test_the_middle_of_a_window_is_orthogonal(window: tuple[int, ...]) -> None:
-    x = np.array(init.delta_orthogonal(2.0)(KEY, (*window, 3, 4)))
+@pytest.mark.parametrize("window", [(3,), (4, 3), (2, 1, 5)])
+@pytest.mark.parametrize("outputs", [3, 4])
+def test_the_middle_of_a_window_is_orthogonal(window: tuple[int, ...], outputs: int) -> None:
+    x = np.array(init.delta_orthogonal(2.0)(KEY, (*window, 3, outputs)))
     middle = tuple((n - 1) // 2 for n in window)
     np.testing.assert_allclose(x[middle] @ x[middle].T, 4 * np.eye(3), atol=1e-12)
     x[middle] = 0
