@@ -17,7 +17,7 @@ import pytest
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import lax, testing
-from gpushard.cache import BoundedCache, exact_key
+from gpushard.cache import BoundedCache, exact_key, remembering
 from gpushard.transforms import jit
 from tests.kept import Caches
 from tests.share import some
@@ -334,6 +334,15 @@ def test_bytes_are_counted_again_after_a_change_that_was_cut_short() -> None:
     assert cache.values() == ["kept"]
     cache.put("c", "new", 4)
     assert (cache.values(), cache.nbytes) == (["kept", "new"], 10)
+
+
+def test_functions_whose_results_are_remembered_share_a_bound() -> None:
+    remember = remembering(limit=100)
+    zeros, ones = remember(np.zeros), remember(np.ones)
+    first = zeros(5)
+    assert zeros(5) is first and ones(5) is not first and zeros.kept is ones.kept
+    assert zeros.kept.nbytes == 80 and zeros(5, dtype="b").dtype == np.int8
+    assert zeros(shape=4) is zeros(shape=4) and zeros.kept.nbytes <= 100
 
 
 def test_keys_tell_slices_apart() -> None:

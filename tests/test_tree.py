@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpushard import tree, tree_util
-from gpushard.errors import GpushardError, TreeError
+from gpushard.errors import ArgumentTypeError, GpushardError, TreeError
 
 
 class Point(NamedTuple):
@@ -641,6 +641,13 @@ def test_dataclass_fields_are_checked(lists: Any, facts: dict[str, list[str]]) -
 def test_dataclass_lists_come_together(lists: Any) -> None:
     with pytest.raises(TreeError, match="give both or, for a dataclass, neither"):
         tree.register_dataclass(Three, *lists)
+
+
+@pytest.mark.parametrize("argument", ["data_fields", "meta_fields", "drop_fields"])
+def test_names_of_fields_are_sequences(argument: str) -> None:
+    lists = {"data_fields": ["a"], "meta_fields": ["b"]} | {argument: 3}
+    with pytest.raises(ArgumentTypeError, match=f"{argument}=3 must be a sequence of names"):
+        tree.register_dataclass(Three, **lists)
 
 
 def test_a_class_that_is_no_dataclass_needs_the_lists() -> None:

@@ -158,8 +158,11 @@ def test_shapes_of_processes() -> None:
 
 
 def test_few_devices() -> None:
-    with testing.runtime(host_devices=2), pytest.raises(NoDeviceError, match="need 4 devices"):
-        sharded_jit(lambda x: x, Parts(4), None)(np.ones(4))
+    cut = sharded_jit(lambda x: x, Parts(4), None)
+    with testing.runtime(host_devices=2), pytest.raises(NoDeviceError, match="4 parts need 4 dev"):
+        cut(np.ones(4))
+    with testing.runtime(host_devices=4), pytest.raises(NoDeviceError, match="2 need 8 devices"):
+        gs.pmap(cut)(np.ones((2, 4)))
 
 
 def test_errors_of_old() -> None:

@@ -302,6 +302,15 @@ def test_loops_take_turns() -> None:
     np.testing.assert_array_equal(np.asarray(made), x.T * 2)
 
 
+def test_the_name_of_a_loop_is_free_afterwards() -> None:
+    f = xmap(lambda x: x * 2, ["i"], ["i"], axis_resources={"i": "turns"})
+    for turns in (2, 4):
+        with serial_loop("turns", turns), serial_loop("others", 3):
+            assert f(np.arange(8)).tolist() == list(range(0, 16, 2))
+    with pytest.raises(ArgumentError, match="'turns'"):
+        f(np.arange(8))
+
+
 def test_a_loop_leaves_other_names_whole() -> None:
     sizes = []
 

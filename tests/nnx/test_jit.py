@@ -390,6 +390,19 @@ def test_eval_shape_makes_nothing_and_changes_nothing() -> None:
     assert again.v000.shape == () and abstract.v000.shape == (4,)
 
 
+def test_eval_shape_leaves_static_arguments_as_they_are() -> None:
+    marks = object(), object()
+
+    def f(n: Any, m: Any, *, k: Any, other: Any) -> Any:
+        assert (n, k) == marks
+        return m.v000.value, other.v000.value.sum()
+
+    shape, total = nnx.jit(f, static_argnums=0, static_argnames="k").eval_shape(
+        marks[0], Layers(1), k=marks[1], other=Layers(1)
+    )
+    assert shape.shape == (4,) and total.shape == ()
+
+
 def test_names_of_attributes_are_free() -> None:
     m = Plain()
     m._level, m._plan, m._metadata = 3, nnx.Param(gnp.ones(2), _level=5), "text"
