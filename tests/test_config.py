@@ -129,6 +129,9 @@ WRONG: list[tuple[str, Any, int]] = [
     ("pinned_bytes", 63, 64),
     ("pinned_bytes", None, 64),
     ("slab_bytes", (1 << 20) - 1, 1 << 20),
+    ("queue_limit", 0, 1),
+    ("engine_bytes", -1, 0),
+    ("large_move_bytes", -1, 0),
 ]
 
 

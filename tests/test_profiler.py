@@ -36,6 +36,17 @@ def test_spans_lie_within_each_other_and_say_more(tmp_path: Path) -> None:
     assert inner["ts"] + inner["dur"] <= around["ts"] + around["dur"]
 
 
+def test_times_are_microseconds_since_the_trace_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter([7_000_000, 9_500_000, 12_750_000])
+    monkeypatch.setattr("time.perf_counter_ns", lambda: next(clock))
+    with profiler.trace(tmp_path / "new" / "folder"), profiler.TraceAnnotation("own"):
+        pass
+    (own,) = spans(tmp_path / "new" / "folder")
+    assert (own["ts"], own["dur"]) == (2500, 3250)
+
+
 def test_the_library_has_spans_of_its_own(tmp_path: Path) -> None:
     f = gs.jit(lambda x: x + 1)
     x = gs.numpy.arange(3)

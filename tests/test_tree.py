@@ -220,6 +220,7 @@ def test_what_a_reduction_of_nothing_and_a_transpose_need() -> None:
         tree.transpose(tree.structure([]), None, [])
     with pytest.raises(TreeError, match="inner_treedef"):
         tree.transpose(tree.structure([0, 0]), None, [{"a": 1}, {"b": 2}])
+    assert tree.transpose(tree.structure([0]), None, [{"a": 1, "b": 2}]) == {"a": [1], "b": [2]}
 
 
 class Pole:
@@ -264,6 +265,7 @@ def test_nodes_under_the_names_of_jax() -> None:
     texts = [tree_util.keystr(path) for path, _ in tree_util.tree_leaves_with_path(value)]
     assert texts == ["[0][<flat index 0>]", "[0][<flat index 1>]", "[1].top", "[1].foot[0]"]
     assert "Staff['aux']" in repr(tree.structure(value))
+    assert tree.structure(value[1]).node_data() == (Staff, "aux")
 
 
 @given(TREES)
@@ -398,6 +400,11 @@ def test_a_clash_of_large_trees_has_a_short_message() -> None:
         tree.broadcast_prefix(large, large | {"extra": 0})
     assert "only full_tree has: ['extra']" in str(caught.value)
     assert len(str(caught.value)) < 1000
+    shown = repr(tree.structure(large))[len("TreeDef(") :]
+    assert f"prefix_tree is {shown[:200]}... (dict of size 1000)" in str(caught.value)
+    whole = [1] * 64 + [[], []]  # as text 200 characters long
+    with pytest.raises(TreeError, match=r"\[\], \[\]\] \(list of size 66\)"):
+        tree.broadcast_prefix(whole, whole[1:])
 
 
 def test_map_names_the_tree_that_differs() -> None:
@@ -533,8 +540,9 @@ def test_an_endless_tree_is_refused() -> None:
         pass
 
     tree.register_node(Endless, lambda _: ((Endless(),), None), lambda *_: Endless())
-    with pytest.raises(TreeError, match="more than 10000 levels"):
+    with pytest.raises(TreeError, match="more than 10000 levels") as caught:
         tree.flatten(Endless())
+    assert caught.value.depth == 10_000
 
 
 @pytest.mark.parametrize("cls", [list, tuple, dict, type(None), OrderedDict, Box, Layer])
@@ -650,6 +658,17 @@ def test_names_of_fields_are_sequences(argument: str) -> None:
         tree.register_dataclass(Three, **lists)
 
 
+@pytest.mark.parametrize(
+    "register", ["register_node", "register_node_with_keys", "register_dataclass"]
+)
+def test_what_is_registered_is_a_class(register: str) -> None:
+    how = () if register == "register_dataclass" else (lambda x: ((), None), lambda aux, _: 3)
+    with pytest.raises(ArgumentTypeError, match=f"{register}: nodetype=3 must be a class"):
+        getattr(tree, register)(3, *how)
+    with pytest.raises(ArgumentTypeError, match="map_with_path: f=3 must be a function"):
+        tree.map_with_path(3, [1])  # type: ignore[arg-type]
+
+
 def test_a_class_that_is_no_dataclass_needs_the_lists() -> None:
     with pytest.raises(TreeError, match="give both or, for a dataclass, neither"):
         tree.register_dataclass(Hole)
@@ -671,6 +690,10 @@ def test_cycles_are_said_to_be_through_the_innermost_container() -> None:
     cycle["again"] = cycle
     with pytest.raises(TreeError, match="through a dict"):
         tree.flatten([([cycle],)])
+    ring: list[Any] = []
+    ring.append({"a": ring})  # the container that is reached when cycles are looked for
+    with pytest.raises(TreeError, match="through a list"):
+        tree.flatten(ring)
 
 
 TREE = {"a": [1, (2, None)], "b": Box("l", 3, [4]), "c": Point(5, {}), "d": Layer(6, "n", [7])}

@@ -106,8 +106,20 @@ def test_the_middle_of_a_window_is_orthogonal(window: tuple[int, ...], outputs: 
     x = np.array(init.delta_orthogonal(2.0)(KEY, (*window, 3, outputs)))
     middle = tuple((n - 1) // 2 for n in window)
     np.testing.assert_allclose(x[middle] @ x[middle].T, 4 * np.eye(3), atol=1e-12)
+    np.testing.assert_array_equal(x[middle], init.orthogonal(2.0)(KEY, (3, outputs)))
     x[middle] = 0
     assert not x.any()
+
+
+def test_without_more_said_the_last_dims_are_inputs_and_outputs() -> None:
+    shape = (3, 4, 5, 6)
+    for maker, how, last in (
+        (init.variance_scaling, (0.5, "fan_geo_avg", "normal"), (-2, -1)),
+        (init.orthogonal, (1.0,), (-1,)),
+        (init.truncated_normal, (1e-2, None), (-2.0, 2.0)),
+    ):
+        wanted = maker(*how, *last)(KEY, shape)
+        np.testing.assert_array_equal(maker(*how)(KEY, shape), wanted)
 
 
 @pytest.mark.parametrize("name", MAKERS)

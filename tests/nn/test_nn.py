@@ -106,6 +106,7 @@ def test_softmax_and_sums_of_exponentials(entries: Any, axis: Any, masked: bool)
     close(nn.logmeanexp(x, axis, where), total - np.log(counts))
     shape = nn.logmeanexp(x, axis, keepdims=True).shape
     assert shape == data.sum(axis, keepdims=True).shape
+    assert np.isnan(nn.logmeanexp(x[:0], axis if axis != -1 else None)).all()
 
 
 @pytest.mark.parametrize("entries", [("x", "y"), (("x", "y"),), (None, ("y", "x")), (("y", "x"),)])

@@ -429,7 +429,8 @@ def test_printing(capsys: pytest.CaptureFixture[str]) -> None:
     gs.vmap(lambda x: gs.debug.print("element {}", x))(np.arange(2))
     legacy.id_print({"b": (gs.numpy.ones(2), 3), "a": [1]}, what="it", also=4)
     gs.vmap(lambda x: legacy.id_print(x))(np.arange(2))
-    legacy.id_print(gs.numpy.arange(3), threshold=2, tap_with_device=True)
+    legacy.id_print(gs.numpy.arange(8), threshold=7, tap_with_device=True)
+    legacy.id_print(gs.numpy.arange(1025))
     gs.effects_barrier()
     assert capsys.readouterr().out.splitlines() == [
         "[0 1] and 1.00",
@@ -442,7 +443,8 @@ def test_printing(capsys: pytest.CaptureFixture[str]) -> None:
         "transforms: [('batch', {'batch_dims': (0,)})]",
         "[0 1]",
         f"device: {gs.devices()[0]}",
-        "[0 1 2]",
+        "[0 1 2 ... 5 6 7]",
+        "[   0    1    2 ... 1022 1023 1024]",
     ]
 
 
