@@ -361,6 +361,8 @@ def test_a_clash_is_found_where_it_is(value: Any, clash: tuple[Any, Any]) -> Non
     ("prefix", "full", "texts"),
     [
         ([1, {"a": 1}], [1, {"b": 1}], ["only p has: ['a']", "only f has: ['b']", "p[1] is {'a'"]),
+        ({"a": 1, "b": 1}, {"a": 1}, ["only p has: ['b']", "only f has: none"]),
+        ({"a": 1}, {"a": 1, "b": 1}, ["only p has: none", "only f has: ['b']"]),
         ([1, 2], (1, 2, 3), ["[*, *] (list of size 2)", "(*, *, *) (tuple of size 3)"]),
         ([1, None], [1, 2], ["p[1] is None (a node without leaves) but f[1] is a leaf (int)"]),
         (Layer(1, "p"), Layer(1, "q"), ["name='p'", "name='q'"]),

@@ -281,9 +281,7 @@ def _placement(shape: Any, mesh: Any, axes: Any) -> tuple[Shape, NamedSharding]:
             argument="mesh_axes",
             type=type(axes),
         )
-    sharding = NamedSharding(mesh, PartitionSpec(*axes))
-    sharding.tiling(sizes)  # refuses too many axes
-    return sizes, sharding
+    return sizes, NamedSharding(mesh, PartitionSpec(*axes))
 
 
 def _checked_list(data: Any, needed: int) -> list[Any]:

@@ -189,8 +189,6 @@ class _Walk:
                 own, aux = node.flatten(x)
                 entries.append((TREE, cls, aux, len(own)))
                 pending += reversed(own)
-                if cls is not tuple:
-                    self.checks = None
             elif isinstance(x, ARRAYS):
                 entries.append((ARRAY,))
                 self.leaves.append(x)

@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import functools
+import operator
 import types
 from typing import Any
 
@@ -156,14 +157,28 @@ def updated(m: Any) -> Any:
     return lambda x: (nnx.update(m, {"part": {"w": x}}), x)[1]
 
 
+def updated_at(m: Any, **state: Any) -> Any:
+    return lambda x: (nnx.update(m, state), x)[1]
+
+
 def passed_on(m: Any) -> Any:
     """Give an object that is no argument to another transform, which changes it."""
     inner = nnx.jit(lambda m, x: setattr(m.w, "value", x))
     return lambda x: (inner(m, x), x)[1]
 
 
+def grown(m: Any) -> Any:
+    """Give an object that is no argument to another transform, which adds to it."""
+    inner = nnx.jit(lambda m, x: setattr(m, "extra", nnx.Param(x)))
+    return lambda x: (inner(m, x), x)[1]
+
+
 def marked(m: Any) -> Any:
     return lambda x: (setattr(m.w, "tag", "t"), x)[1]
+
+
+def untagged(m: Any) -> Any:
+    return lambda x: (delattr(m.part.w, "tag"), x)[1]
 
 
 def looped(m: Any) -> Any:
@@ -248,6 +263,16 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     "an argument in a loop": (
         lambda m: jit(looped(m))(m, 1.0), TraceContextError, r"m\.w, a Param",
     ),
+    "an operator that changes a captured Variable": (
+        lambda m: jit(lambda x: (operator.iadd(m.w, x), x)[1])(1.0), TraceContextError, "of m.w,",
+    ),
+    "a copy into a captured Variable": (
+        lambda m: jit(lambda x: (m.w.copy_from(nnx.Param(x)), x)[1])(1.0),
+        TraceContextError, r"value of m\.w,",
+    ),
+    "a deletion of metadata of a captured Variable": (
+        lambda m: jit(untagged(tagged(m)))(1.0), TraceContextError, r"deletion of 'tag' of m\.part",
+    ),
     "metadata of a captured Variable": (
         lambda m: jit(marked(m))(1.0), TraceContextError, "'tag' of m.w",
     ),
@@ -261,8 +286,20 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     "update of a captured Module": (
         lambda m: jit(updated(m))(1.0), TraceContextError, r"m\.part\.w",
     ),
+    "update that adds to a captured Module": (
+        lambda m: jit(updated_at(m, new=1))(1.0), TraceContextError, "assignment to 'new' of m,",
+    ),
+    "update of a text of a captured Module": (
+        lambda m: jit(updated_at(m, name="other"))(1.0), TraceContextError, "to 'name' of m,",
+    ),
     "a captured Module that is passed on": (
         lambda m: jit(passed_on(m))(gnp.ones(8)), TraceContextError, r"m\.w",
+    ),
+    "a captured Module that is passed on and grows": (
+        lambda m: jit(grown(m.part))(1.0), TraceContextError, "a change of m, a Plain",
+    ),
+    "an empty captured Module that is passed on and grows": (
+        lambda m: jit(grown(Plain()))(1.0), TraceContextError, "a Plain that was made outside",
     ),
     # Arguments
     "a static Module": (
@@ -278,14 +315,16 @@ BAD: dict[str, tuple[Any, Any, str]] = {
         lambda m: jit(first, static_argnums=1)(m, [1]), ArgumentError, "no hash",
     ),
     "a static value without hash": (
-        lambda m: jit(first)(with_static(m, {1})), ArgumentTypeError, r"\.part\.options is a set",
+        lambda m: jit(first)(with_static(m, {1})), ArgumentTypeError,
+        r"^an argument: the static value at \.part\.options is a set",
     ),
     "metadata without hash": (
         lambda m: jit(first)(nnx.Param(gnp.ones(2), names=["x"])),
         ArgumentTypeError, r"\.names is a list",
     ),
     "a static value without hash that is made": (
-        lambda m: jit(lambda m: with_static(m, {1}))(m), ArgumentTypeError, "options is a set",
+        lambda m: jit(lambda m: with_static(m, {1}))(m), ArgumentTypeError,
+        r"^a result: the static value at \.part\.options is a set",
     ),
     "a Variable of a text": (
         lambda m: jit(first)(with_static(m, nnx.Param("text"))), ArgumentTypeError, r"options is",

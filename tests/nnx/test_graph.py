@@ -328,6 +328,7 @@ def module() -> nnx.Module:
 BAD = {
     "a leaf without filter": (lambda m: nnx.split(m, nnx.Param), ArgumentError, "part/mean"),
     "... first": (lambda m: nnx.split(m, ..., nnx.Param), ArgumentError, "before other"),
+    "... twice": (lambda m: nnx.split(m, ..., nnx.Param, ...), ArgumentError, "before other"),
     "True first": (lambda m: nnx.state(m, True, nnx.Param), ArgumentError, "before other"),
     "no filter": (lambda m: nnx.split(m, 3.5), ArgumentTypeError, "3.5"),
     "split of a number": (lambda m: nnx.split(5), ArgumentTypeError, "must be a Module"),
@@ -362,6 +363,7 @@ BAD = {
     "update of a number": (lambda m: nnx.update(3, {}), ArgumentTypeError, "node"),
     "update by a list": (lambda m: nnx.update(m, [1]), ArgumentTypeError, "state"),
     "pop without filters": (lambda m: nnx.pop(m), ArgumentError, "no filter"),
+    "pop of a number": (lambda m: nnx.pop(5, nnx.Param), ArgumentTypeError, "must be a Module"),
     "pop of a tuple's": (lambda m: nnx.pop(m, gs.Array), ArgumentError, "tuple"),
     "a numpy function into a Variable": (
         lambda m: np.add(1, 1, out=m.part.kernel), ArgumentTypeError, "add: out=Param.*its value",
@@ -382,6 +384,12 @@ BAD = {
     "device_put of a Module": (lambda m: gs.device_put(m), TypeError, "nnx.state"),
     "a flat path through a leaf": (
         lambda m: nnx.from_flat_state([(("a",), 1), (("a", "b"), 2)]), ArgumentError, "leads",
+    ),
+    "a longer path through a leaf": (
+        lambda m: nnx.from_flat_state([(("a",), 1), (("a", "b", "c"), 2)]), ArgumentError, "leads",
+    ),
+    "a pure dict for an empty State": (
+        lambda m: nnx.replace_by_pure_dict(nnx.State({}), {"a": 1}), ArgumentError, "has nothing",
     ),
     "a pure dict with another key": (
         lambda m: nnx.replace_by_pure_dict(nnx.state(m), {"part": {"none": 1}}),
@@ -465,11 +473,39 @@ def test_update_adds_to_lists_and_makes_new_parts() -> None:
     assert [type(x) for x in m.items] == [nnx.Param, nnx.Cache] and m.items[1].value == 3
 
 
+def test_update_takes_metadata_and_adds_to_dictionaries_of_numbers() -> None:
+    m = Plain()
+    m.own, m.numbers = nnx.Param(gs.numpy.ones(2), tag="old"), {}
+    own = m.own
+    nnx.update(m, {"own": nnx.Param(gs.numpy.zeros(2), unit="s"), "numbers": {0: 3}})
+    assert m.own is own and own.value.tolist() == [0, 0] and own.get_metadata() == {"unit": "s"}
+    assert m.numbers == {0: 3}
+    nnx.update(m, {"own": gs.numpy.ones(2)})
+    assert own.get_metadata() == {"unit": "s"}
+
+
+@pytest.mark.parametrize("count", [10, 11, 13])
+def test_errors_name_ten_leaves_at_most(count: int) -> None:
+    m = Plain()
+    m.items = [nnx.Param(1.0) for _ in range(count)]
+    shown = ", ".join(f"items/{n}" for n in range(10))
+    shown += f" and {count - 10} more" if count > 10 else ""
+    with pytest.raises(ArgumentError, match=f"split: no filter takes {shown}; add"):
+        nnx.split(m, nnx.Cache)
+    with pytest.raises(ArgumentError, match=f"merge: the states lack {shown}, other"):
+        nnx.merge(nnx.graphdef(m), {})
+
+
 def test_numbers_of_objects_and_leaves() -> None:
     m = module()  # itself, its part and list, and three Variables; arrays in a tuple are no objects
     assert nnx.graphdef(m).num_objects == 6 and nnx.graphdef(m).num_leaves == 4
     m.again, m.more = m.part, {"a": m.items}
     assert nnx.graphdef(m).num_objects == 7 and nnx.graphdef(m).num_leaves == 4
+    m.both = Both(1, 2)
+    assert nnx.graphdef(m).num_objects == 8
+    two = parameter(), {"a": parameter()}
+    assert repr(nnx.graphdef(two)) == "GraphDef(tuple: 2 nodes, 2 leaves)"
+    assert repr(nnx.graphdef(two[:1])) == "GraphDef(tuple: 1 node, 1 leaf)"
 
 
 class Keyed:
@@ -483,12 +519,46 @@ class Grown(list[Any]):
     """A pytree of a user's that can change."""
 
 
+class Table(dict[str, Any]):
+    """Another one."""
+
+
+class Bag:
+    """A pytree of attributes."""
+
+    def __init__(self, **parts: Any) -> None:
+        vars(self).update(parts)
+
+
+@gs.tree.register_dataclass
+@dataclasses.dataclass
+class Marked:
+    """A pytree with something static."""
+
+    part: Any
+    mark: str = dataclasses.field(metadata={"static": True})
+
+
+@gs.tree.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Fixed:
+    """A pytree that cannot change."""
+
+    part: Any
+
+
 gs.tree_util.register_pytree_with_keys(
     Keyed,
     lambda x: ([(("part", n), part) for n, part in enumerate(x.parts)], None),
     lambda _, parts: Keyed(*parts),
 )
 gs.tree_util.register_pytree_node(Grown, lambda x: (list(x), None), lambda _, parts: Grown(parts))
+for cls, parts_of in ((Table, dict), (Bag, vars)):
+    gs.tree_util.register_pytree_node(
+        cls,
+        lambda x, parts_of=parts_of: (list(parts_of(x).values()), tuple(parts_of(x))),
+        lambda names, parts, cls=cls: cls(**dict(zip(names, parts, strict=True))),
+    )
 
 
 def test_keys_of_any_kind_are_steps_of_paths() -> None:
@@ -513,6 +583,64 @@ def test_lists_of_users_are_changed_where_they_are() -> None:
     assert m.grown is grown and grown[0] is first and type(grown) is Grown
     assert [type(x) for x in grown] == [nnx.Param, nnx.Cache]
     assert [x.value.tolist() for x in grown] == [[2, 2], [4, 4]]
+
+
+def test_what_is_taken_from_users_containers_is_gone() -> None:
+    m = Plain()
+    m.table, m.bag = Table(a=parameter(), b=parameter()), Bag(a=parameter(), b=parameter())
+    m.marked, m.items = Marked(parameter(), "old"), [parameter(), parameter()]
+    before = [m.table, m.bag, m.marked, m.items]
+
+    @nnx.jit
+    def step(m: Any) -> None:
+        del m.table["a"], m.bag.a
+        m.table["c"], m.bag.c = m.table["b"], m.bag.b
+        m.marked.mark = "new"
+        m.items[1] = nnx.Cache(m.items[0] * 2)
+
+    step(m)
+    after = [m.table, m.bag, m.marked, m.items]
+    assert all(x is y for x, y in zip(before, after, strict=True))
+    assert list(m.table) == list(vars(m.bag)) == ["b", "c"] and m.marked.mark == "new"
+    assert m.table["b"] is m.table["c"] and type(m.items[1]) is nnx.Cache
+
+
+def test_others_take_the_place_of_what_cannot_change() -> None:
+    m = Plain()
+    m.fixed = Fixed(parameter())
+    fixed, part = m.fixed, m.fixed.part
+    nnx.jit(lambda m: object.__setattr__(m.fixed, "part", nnx.Cache(m.fixed.part * 2)))(m)
+    assert fixed.part is part and m.fixed is not fixed
+    assert type(m.fixed) is Fixed and m.fixed.part.value.tolist() == [2, 2]
+
+
+def test_what_changes_between_two_splits_is_seen() -> None:
+    m = Plain()
+    m.items, m.a, m.b = [parameter()], parameter(), parameter()
+    first = nnx.graphdef(m)
+    m.items.append(parameter())
+    assert nnx.graphdef(m).num_leaves == 4
+    m.items.pop()
+    assert nnx.graphdef(m) == first
+    m.a.tag = "t"
+    assert nnx.graphdef(m) != first and nnx.merge(*nnx.split(m)).a.tag == "t"
+    m.default, m.both, m.pair = defaultdict(list), Both(1, 2), Pair(m.a, 3)
+    first = nnx.graphdef(m)
+    m.default.default_factory = dict
+    assert nnx.graphdef(m) != first and nnx.clone(m).default.default_factory is dict
+    first = nnx.graphdef(m)
+    m.both.x = parameter()
+    assert nnx.graphdef(m) != first and nnx.clone(m).both.x.value.tolist() == [1, 1]
+    first = nnx.graphdef(m)
+    m.pair = Pair(m.a, 4)
+    assert nnx.graphdef(m) != first and nnx.clone(m).pair.y == 4
+
+
+def test_the_order_of_attributes_says_nothing() -> None:
+    m, other = Plain(), Plain()
+    m.a, m.b = 1, 2
+    other.b, other.a = 2, 1
+    assert nnx.graphdef(m) == nnx.graphdef(other)
 
 
 TEXT = """\
@@ -559,3 +687,32 @@ def test_a_prefix_says_something_of_each_graph() -> None:
     assert nnx.from_tree(pure, prefix="z", merge_fn=merge)[1]["b"][0] == "z"
     assert repr(pure[0]) == f"NodeStates({pure[0].graphdef!r}, {pure[0].states!r})"
     assert "Plain: 1 node, 1 leaf" in repr(pure[0]) and "Param(1.0)" in repr(pure[0])
+
+
+def test_one_graph_with_two_prefixes_may_be_wanted() -> None:
+    m = module()
+    with pytest.raises(ArgumentError, match="say the same of both"):
+        nnx.to_tree((m, m), prefix=("x", "y"))
+    pure = nnx.to_tree((m, m), prefix=("x", "y"), check_aliasing=False)
+    assert [x.metadata for x in pure] == ["x", "y"]
+    again = nnx.from_tree(pure, is_inner=True)
+    assert again[0] is again[1] and difference(again[0], m) == ""
+    only = nnx.StateSharding({nnx.Param: None})
+    with pytest.raises(ArgumentError, match="flatten: no filter takes pair/0, part/mean;"):
+        nnx.to_tree(m, prefix=only, check_aliasing=False)
+
+
+def test_tags_are_those_of_contexts_around() -> None:
+    m = module()
+    with nnx.update_context("outer"):
+        with nnx.update_context("inner"):
+            pure = nnx.to_tree(m, ctxtag="outer")
+            nnx.to_tree(m, ctxtag="inner")
+        with pytest.raises(ArgumentError, match="ctxtag='inner'"):
+            nnx.to_tree(m, ctxtag="inner")
+        made = nnx.from_tree(pure, ctxtag="outer", is_inner=True)
+        made.part.kernel.value = gs.numpy.zeros(2)
+        back = nnx.from_tree(nnx.to_tree(made, ctxtag="outer"), ctxtag="outer", is_inner=False)
+        assert back is m and m.part.kernel.value.tolist() == [0, 0]
+    with pytest.raises(ArgumentError, match="ctxtag='outer'"):
+        nnx.from_tree(pure, ctxtag="outer")

@@ -403,6 +403,19 @@ def test_eval_shape_leaves_static_arguments_as_they_are() -> None:
     assert shape.shape == (4,) and total.shape == ()
 
 
+def test_modules_and_arrays_may_come_in_one_container() -> None:
+    m = Layers(1)
+
+    @nnx.jit
+    def step(pair: Any, *, k: Any) -> Any:
+        own, more = pair
+        own.v000 += more["x"]
+        return k[0].v000.value, k[1] + 1
+
+    value, number = step((m, {"x": 2.0}), k=[m, 1])
+    assert value.tolist() == m.v000.value.tolist() == [2] * 4 and number == 2
+
+
 def test_names_of_attributes_are_free() -> None:
     m = Plain()
     m._level, m._plan, m._metadata = 3, nnx.Param(gnp.ones(2), _level=5), "text"

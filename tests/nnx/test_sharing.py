@@ -549,6 +549,28 @@ def test_one_object_as_two_arguments_has_one_layout(kind: str, how: str) -> None
         assert m.w.value.sharding != ROWS
 
 
+@pytest.mark.parametrize("fresh", [True, False])
+def test_arguments_that_were_split_before_share_with_others(fresh: bool) -> None:
+    first, other, last = (Plain() for _ in range(3))
+    first.w = last.w = nnx.Param(gnp.ones(4))
+    other.w = nnx.Param(gnp.ones(4))
+    if not fresh:
+        first.array = gnp.ones(4)
+    nnx.split(other), nnx.split(last)
+
+    @nnx.jit
+    def step(*args: Any) -> Any:
+        first, other, last = args
+        nnx.split(first)
+        first.w += 1
+        return first.w is last.w, first.w is other.w
+
+    assert step(first, other, last) == (True, False)
+    assert first.w is last.w and first.w.value.tolist() == [2] * 4
+    assert nnx.clone(last).w.value.tolist() == [2] * 4
+    assert other.w.value.tolist() == [1] * 4
+
+
 class Caller(nnx.Module):
     """A Module with methods of others as attributes."""
 

@@ -431,6 +431,7 @@ def test_filters() -> None:
         assert (bool(taken(("a",), param)), bool(taken(("b",), stat))) == expected, filter
     assert nnx.All(nnx.Param, "t") == nnx.All(nnx.OfType(nnx.Param), nnx.WithTag("t"))
     assert hash(nnx.PathIn(("a",), ("b",))) == hash(nnx.PathIn(("b",), ("a",)))
+    assert nnx.PathIn(("a",)) != nnx.PathIn(("b",)) and nnx.PathIn(("a",)) != {("a",)}
     assert nnx.Any("t") != nnx.All("t") and nnx.Not("t") == nnx.Not("t") != nnx.Not("u")
     assert nnx.Everything() == nnx.to_predicate(...) and nnx.Nothing() == nnx.to_predicate(None)
     for text in ("All(OfType", "Not(", "PathIn(('a',)"):

@@ -430,7 +430,8 @@ def test_printing(capsys: pytest.CaptureFixture[str]) -> None:
     legacy.id_print({"b": (gs.numpy.ones(2), 3), "a": [1]}, what="it", also=4)
     gs.vmap(lambda x: legacy.id_print(x))(np.arange(2))
     legacy.id_print(gs.numpy.arange(8), threshold=7, tap_with_device=True)
-    legacy.id_print(gs.numpy.arange(1025))
+    large = np.arange(1025)
+    assert legacy.id_print(large) is large and legacy.id_print(1, result="made") == "made"
     gs.effects_barrier()
     assert capsys.readouterr().out.splitlines() == [
         "[0 1] and 1.00",
@@ -445,6 +446,7 @@ def test_printing(capsys: pytest.CaptureFixture[str]) -> None:
         f"device: {gs.devices()[0]}",
         "[0 1 2 ... 5 6 7]",
         "[   0    1    2 ... 1022 1023 1024]",
+        "1",
     ]
 
 
