@@ -85,6 +85,7 @@ def test_it_is_made_of_its_shards_without_a_copy(name: str, devices: list[gs.Dev
 def test_the_shorter_constructor_takes_rows(devices: list[gs.Device]) -> None:
     x = ShardedDeviceArray(AVAL, buffers(ROWS, devices))
     assert x.sharding_spec == ROWS and np.array_equal(x, VALUE)
+    assert any(x is each for each in gs.live_arrays())
     assert make_sharded_device_array(AVAL, None, buffers(ROWS, devices)).sharding_spec == ROWS
 
 

@@ -1,5 +1,6 @@
 """`nnx.jit`: what is traced again, where state lies, donation, methods, stages."""
 
+import collections
 import functools
 import gc
 import logging
@@ -414,6 +415,9 @@ def test_modules_and_arrays_may_come_in_one_container() -> None:
 
     value, number = step((m, {"x": 2.0}), k=[m, 1])
     assert value.tolist() == m.v000.value.tolist() == [2] * 4 and number == 2
+    two = collections.namedtuple("two", ["m", "x"])
+    result = nnx.jit(lambda pair: two(pair.m, pair.m.v000 + pair.x))(two(m, 3.0))
+    assert type(result) is two and result.m is m and result.x.tolist() == [5] * 4
 
 
 def test_names_of_attributes_are_free() -> None:

@@ -516,7 +516,7 @@ PREFIXES: dict[str, tuple[Any, bool]] = {
     "a mapping and one": ((EVERY, ROWS), True),
     "each": ((ROWS, ROWS), True),
     "a list": ([ROWS, ROWS], True),
-    "of parts": ((ROWS, nnx.StateSharding({nnx.Param: ROWS})), True),
+    "of parts": ((ROWS, nnx.StateSharding({(nnx.Param, gs.Array): ROWS})), True),
     "two": ((ROWS, WHOLE), False),
     "one and none": ((ROWS, None), False),
     "none and a mapping": ((None, EVERY), False),
@@ -524,15 +524,23 @@ PREFIXES: dict[str, tuple[Any, bool]] = {
 }
 
 
+def beside_array(w: Any) -> Any:
+    m = Plain()
+    m.array, m.w = gnp.ones(4), w
+    return m
+
+
 @pytest.mark.parametrize("kind", PREFIXES)
-@pytest.mark.parametrize("how", ["Param twice", "Module twice", "Param of it", "in a list"])
+@pytest.mark.parametrize(
+    "how", ["Param twice", "Module twice", "Param of it", "in a list", "beside arrays"]
+)
 def test_one_object_as_two_arguments_has_one_layout(kind: str, how: str) -> None:
     prefix, agree = PREFIXES[kind]
     m = Plain()
     m.w = nnx.Param(gnp.ones(4))
     first, second = {
         "Param twice": (m.w, m.w), "Module twice": (m, m), "Param of it": (m.w, m),
-        "in a list": ([m.w], m),
+        "in a list": ([m.w], m), "beside arrays": (beside_array(m.w), beside_array(m.w)),
     }[how]  # fmt: skip
 
     def f(a: Any, b: Any) -> Any:
@@ -569,6 +577,34 @@ def test_arguments_that_were_split_before_share_with_others(fresh: bool) -> None
     assert first.w is last.w and first.w.value.tolist() == [2] * 4
     assert nnx.clone(last).w.value.tolist() == [2] * 4
     assert other.w.value.tolist() == [1] * 4
+
+
+def test_what_refers_to_an_argument_that_changed_is_followed() -> None:
+    first, other = Plain(), Plain()
+    first.x, first.y = nnx.Param(gnp.ones(4)), nnx.Param(gnp.zeros(4))
+    other.w, old = first.y, first.x
+
+    @nnx.jit
+    def step(first: Any, other: Any) -> None:
+        first.x, first.y = first.y, first.x
+        other.w = first.y
+
+    step(first, other)
+    assert other.w is first.y is old
+
+
+def test_a_module_has_the_layout_of_each_call() -> None:
+    m = Plain()
+    m.w, m.part = nnx.Param(gnp.ones(4)), Plain()
+    m.part.a = m.w
+    for sharding in (ROWS, WHOLE, ROWS):
+        m.w.value = gnp.ones(4)
+        nnx.jit(lambda m: None, in_shardings=(nnx.StateSharding({...: sharding}),))(m)
+        assert m.w.value.sharding == sharding
+    m.w.value = gnp.ones(4)
+    two = nnx.StateSharding({nnx.PathContains("a"): WHOLE, ...: ROWS})
+    with pytest.raises(ArgumentError, match="say the same of both"):
+        nnx.jit(lambda m: None, in_shardings=(two,))(m)
 
 
 class Caller(nnx.Module):
