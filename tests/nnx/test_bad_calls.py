@@ -332,6 +332,13 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     "a result that is no array": (
         lambda m: jit(lambda m: object())(m), ArgumentTypeError, "object",
     ),
+    "a result with a sharding that is no array": (
+        lambda m: jit(lambda m: "text", out_shardings=ROWS)(m),
+        ArgumentTypeError, "leaf 0 of the result",
+    ),
+    "eval_shape of a number": (
+        lambda m: nnx.eval_shape(3), ArgumentTypeError, "nnx.eval_shape.* must be a function",
+    ),
     "keyword arguments with in_shardings": (
         lambda m: jit(first, in_shardings=(ROWS,))(m=m.part), ArgumentError, "by position",
     ),

@@ -391,6 +391,47 @@ def test_eval_shape_makes_nothing_and_changes_nothing() -> None:
     assert again.v000.shape == () and abstract.v000.shape == (4,)
 
 
+def test_static_and_other_arguments_that_lie_nowhere() -> None:
+    mesh = gs.make_mesh((4,), "x")
+    rows, whole = gs.NamedSharding(mesh, P("x")), gs.NamedSharding(mesh, P())
+
+    def f(n: int, m: Any, x: Any, k: int) -> Any:
+        return m.v001.value + n, x * k
+
+    own = nnx.jit(f, static_argnums=(0, -1), in_shardings=(rows, whole), donate_argnums=(1, 2))
+    assert own.static_argnums == (0, 3)
+    m = Layers(2)
+    for _ in range(2):
+        total, product = own(3, m, 2.0, 5)
+        assert total.tolist() == [4] * 4 and float(product) == 10
+        assert m.v000.value.sharding == total.sharding == rows
+        m.v000.value = m.v001.value = gnp.ones(4)
+
+
+def test_all_values_are_on_the_device_of_the_call() -> None:
+    m, device = Layers(2), gs.devices()[1]
+    nnx.jit(lambda m: None, device=device)(m)
+    assert m.v000.value.devices() == m.v001.value.devices() == {device}
+
+
+def test_functions_that_equal_each_other_are_kept_apart() -> None:
+    class Scaled:
+        def __init__(self, by: float) -> None:
+            self.by = by
+
+        def __eq__(self, other: object) -> bool:
+            return type(other) is Scaled
+
+        def __hash__(self) -> int:
+            return 0
+
+        def __call__(self, x: Any) -> Any:
+            return x * self.by
+
+    two, three = Scaled(2), Scaled(3)
+    assert [float(nnx.jit(f)(1.0)) for f in (two, three, Scaled(4))] == [2, 3, 4]
+
+
 def test_eval_shape_leaves_static_arguments_as_they_are() -> None:
     marks = object(), object()
 
