@@ -11,7 +11,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.errors import NoMeshError
+from gpushard.errors import ArgumentError, ArgumentTypeError, NoMeshError
 from gpushard.legacy import FROM_GDA, GlobalDeviceArray
 
 P = gs.P
@@ -153,3 +153,21 @@ def test_as_a_decorator_and_a_method() -> None:
         assert step.eval_shape(VALUE).shape == (8, 2)
         assert step.trace(VALUE).fun_name == "step"
     assert np.array_equal(Model().scaled(VALUE), 2 * VALUE)
+
+
+def test_wrong_arguments_are_refused_before_a_call() -> None:
+    with pytest.raises(ArgumentTypeError, match="^pjit: .*must be a function"):
+        gs.pjit(3, P("x"))
+    with pytest.raises(ArgumentError, match="both static and donated"):
+        gs.pjit(lambda a, k: a, P("x"), static_argnums=1, donate_argnums=1)
+    with pytest.raises(NoMeshError) as caught:
+        gs.pjit(lambda x: x, P("x"), P("y"))(np.ones(4))
+    assert caught.value.spec == P("x")
+
+
+def test_what_was_compiled_can_be_forgotten() -> None:
+    f = gs.pjit(lambda x: x + 1, P("x"), P("x"))
+    with gs.make_mesh((4,), "x"):
+        f(VALUE)
+        f.clear_cache()
+        np.testing.assert_array_equal(np.asarray(f(VALUE)), VALUE + 1)

@@ -12,7 +12,12 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.errors import NoDeviceError, UnsupportedError
+from gpushard.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    NoDeviceError,
+    UnsupportedError,
+)
 from gpushard.legacy import (
     FROM_GDA,
     Chunked,
@@ -124,6 +129,17 @@ def test_first_parts_are_in_the_order_of_devices() -> None:
         shard.device.id for shard in sorted(made.addressable_shards, key=lambda s: str(s.index))
     ]
     assert order == list(range(6))
+    outs = Parts(3, 2), Parts(2, 3)
+    made = sharded_jit(lambda x: (x.T, x), Parts(2, 3), outs)(x)[1]
+    assert [shard.index for shard in made.addressable_shards] == [
+        (slice(2 * n, 2 * n + 2), slice(2 * m, 2 * m + 2)) for n in range(2) for m in range(3)
+    ]
+
+
+def test_it_can_be_lowered() -> None:
+    f = sharded_jit(lambda x: x + 1, Parts(2), Parts(2))
+    compiled = f.lower(np.ones(4)).compile()  # type: ignore[attr-defined]
+    assert compiled(np.ones(4)).tolist() == [2] * 4
 
 
 def test_the_number_of_parts() -> None:
@@ -136,6 +152,11 @@ def test_the_number_of_parts() -> None:
     assert len(sharded_jit(lambda x: x, None, None, num_partitions=3)(1.0).devices()) == 3
     inner = sharded_jit(lambda x: with_sharding_constraint(x, Parts(2)) + 1, None, None)
     assert len(inner(np.ones(4)).devices()) == 2
+    with pytest.raises(UnsupportedError):  # outside of it again
+        with_sharding_constraint(np.ones(4), Parts(2))
+    for number, error in ((0, ArgumentError), (-1, ArgumentError), (True, ArgumentTypeError)):
+        with pytest.raises(error, match=f"num_partitions={number} must be a positive integer"):
+            sharded_jit(lambda x: x, None, None, num_partitions=number)
 
 
 def test_constants_are_replicated() -> None:
@@ -155,6 +176,12 @@ def test_shapes_of_processes() -> None:
     assert get_global_aval(aval, None, None).shape == (8, 6)
     assert get_global_aval(aval, Parts(4, 2), Parts(2, 2)).shape == (16, 6)
     assert get_local_aval(aval, Parts(4, 2), Parts(1, 1)).shape == (2, 3)
+    for whole, local in (
+        (Parts(4, 2), None), (Parts(4, 2), Parts(4)), (Parts(4), Parts(4, 2)),
+        (Parts(4), Parts(4)), (Parts(4, 2, 1), Parts(4, 2, 1)),
+    ):  # fmt: skip
+        with pytest.raises(ArgumentError, match="give one number for each dim in both"):
+            get_global_aval(aval, whole, local)
 
 
 def test_few_devices() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.errors import ArgumentError, GpushardError
+from gpushard.errors import ArgumentError, ArgumentTypeError, GpushardError
 from gpushard.legacy import SerialLoop, serial_loop, xmap
 from tests.share import seeds
 from tests.traffic import received
@@ -352,6 +352,12 @@ def test_donated_arguments_are_deleted() -> None:
     f(x, y)
     assert x.is_deleted()
     assert not y.is_deleted()
+    last = xmap(lambda x, y: x + y, ["i"], ["i"], donate_argnums=(-2, -1))
+    x = gs.numpy.ones(4)
+    assert last(x, np.ones(4)).tolist() == [2] * 4 and x.is_deleted()
+    for beyond in (2, -3):
+        with pytest.raises(ArgumentError, match=f"donate_argnums has {beyond}, and the call 2"):
+            xmap(lambda x, y: x + y, ["i"], ["i"], donate_argnums=beyond)(y, y)
 
 
 def test_stages() -> None:
@@ -375,6 +381,42 @@ def test_pytrees_and_prefixes() -> None:
     listed = xmap(lambda x, y: x[0] * y, [{0: "i"}, {1: "i"}], ["i", ...])  # as the tuple of these
     assert listed(X[:2], X[:, :2]).tolist() == (X[:2, :1] * X[:, :2].T).tolist()
     assert prefix({"a": np.arange(3)}, np.arange(3)).tolist() == [0, 1, 4]
+
+
+def test_errors_say_which_sizes_and_dims_differ() -> None:
+    for call, facts in (
+        (
+            lambda: xmap(lambda x: x, ["i"], ["i"], axis_sizes={"i": 3})(np.ones(4)),
+            {"argument": "axis_sizes", "axis": "i", "sizes": (3, 4)},
+        ),
+        (
+            lambda: xmap(lambda x, y: x, (["i"], ["i"]), ["i"])(np.ones(3), np.ones(4)),
+            {"argument": "in_axes", "axis": "i", "sizes": (3, 4)},
+        ),
+        (
+            lambda: xmap(lambda x: x, {1: "i"}, ["i"])(np.ones(4)),
+            {"argument": "in_axes", "axis": "i", "dim": 1, "ndim": 1},
+        ),
+    ):
+        with pytest.raises(ArgumentError) as caught:
+            call()
+        assert {name: getattr(caught.value, name) for name in facts} == facts
+
+
+def test_sizes_that_are_given() -> None:
+    for size in (0, 1, np.int64(3)):
+        f = xmap(lambda x: x + 1, {}, {0: "i"}, axis_sizes={"i": size})
+        assert f(1.0).tolist() == [2.0] * size
+    with pytest.raises(ArgumentTypeError, match="axis_sizes=True for 'i' must be an integer"):
+        xmap(abs, {}, {0: "i"}, axis_sizes={"i": True})
+    assert xmap(lambda x: x + 1, (("i",),), ("i",))(np.arange(3)).tolist() == [1, 2, 3]
+
+
+def test_what_xmap_refuses_of_a_call() -> None:
+    with pytest.raises(ArgumentTypeError, match="a str"):
+        xmap(lambda x: "text", ["i"], ["i"])(np.ones(2))
+    with pytest.raises(GpushardError, match="other"):
+        xmap(lambda x: x, ["i"], ["i"], backend="other")(np.ones(2))
 
 
 @pytest.mark.parametrize("inner", ["pmap", "soft_pmap", "sharded_jit"])
