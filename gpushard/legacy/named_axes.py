@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gpushard import tree
-from gpushard.errors import ArgumentError, ArgumentTypeError, MeshError
+from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.mesh import Mesh
 from gpushard.legacy.serial_loop import OwnLoop, SerialLoop, loops_here
 from gpushard.transforms.arguments import indices_of
@@ -146,7 +146,6 @@ def scoped(
 
     Raises:
       ArgumentError: a resource is not there.
-      MeshError: the mesh is not that of the function around.
     """
     around = None if frame.outer is None else frame.outer.mesh
     loops = loops_here.get() or {}
@@ -181,8 +180,6 @@ def scoped(
             argument="axis_resources",
             missing=tuple(missing),
         )
-    if around is not None and any(places.values()) and not isinstance(around, Mesh):
-        raise MeshError(f"{frame.what}: the mesh around has no devices", argument="mesh")
     used = mesh if any(places.values()) else None
     return Resources(used, places, own_loops, lengths)
 

@@ -156,7 +156,7 @@ def test_as_a_decorator_and_a_method() -> None:
 
 
 def test_wrong_arguments_are_refused_before_a_call() -> None:
-    with pytest.raises(ArgumentTypeError, match="^pjit: .*must be a function"):
+    with pytest.raises(ArgumentTypeError, match=r"^pjit: .*must be a function"):
         gs.pjit(3, P("x"))
     with pytest.raises(ArgumentError, match="both static and donated"):
         gs.pjit(lambda a, k: a, P("x"), static_argnums=1, donate_argnums=1)
