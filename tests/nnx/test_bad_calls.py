@@ -123,6 +123,16 @@ def assigned(m: Any) -> Any:
     return f
 
 
+def beside_circle(m: Any) -> Any:
+    def f(x: Any) -> Any:
+        circle: list[Any] = []
+        circle.append(circle)
+        m.part.w.value = x
+        return x
+
+    return f
+
+
 def half(m: Any) -> Any:
     """Assign to an argument first, and then to one that is none."""
 
@@ -257,6 +267,9 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     "a captured Variable in vmap": (
         lambda m: gs.vmap(assigned(m))(gnp.ones(2)), TraceContextError, r"m\.part\.w",
     ),
+    "a captured Variable beside a list that holds itself": (
+        lambda m: jit(beside_circle(m))(1.0), TraceContextError, r"m\.part\.w, a Param",
+    ),
     "a part of a captured Variable": (
         lambda m: jit(half(m))(nnx.clone(m), 1.0), TraceContextError, r"m\.w, a Param",
     ),
@@ -356,6 +369,9 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     "a generator in jit": (lambda m: jit(yielding), ArgumentTypeError, "no generator"),
     "a generator in shard_map": (lambda m: mapped(yielding), ArgumentTypeError, "no generator"),
     "a number as a function": (lambda m: jit(3), ArgumentTypeError, "function"),
+    "a number as a function of blocks": (
+        lambda m: mapped(3), ArgumentTypeError, r"^nnx\.shard_map: .* must be a function",
+    ),
     "a mesh that is none": (lambda m: mapped(first, mesh=4), ArgumentTypeError, "mesh"),
     "an unknown auto axis": (
         lambda m: mapped(first, auto={"z"}), ArgumentError, "auto names",

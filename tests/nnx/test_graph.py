@@ -13,7 +13,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import nnx
-from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.errors import ArgumentError, ArgumentTypeError, TraceContextError
 from tests.nnx.graphs import Other, Plain, array, difference, graph, objects_of, parts
 from tests.share import seeds
 
@@ -310,12 +310,27 @@ def test_attributes_are_set_where_modules_have_them() -> None:
     m.set_attributes(nnx.Linear, nnx.Dropout, rng_collection="noise")
     assert (first.rate, second.rate, first.rng_collection) == (0.25, 0, "noise")
     m.set_attributes(raise_if_not_found=False, unknown=1)
-    with pytest.raises(ArgumentError, match="no Module here has other, unknown"):
+    with pytest.raises(ArgumentError, match="no Module here has other, unknown") as caught:
         m.set_attributes(rate=0.75, unknown=1, other=2)
+    assert caught.value.argument == "other"
     assert first.rate == 0.25 and "unknown" not in vars(second.rngs)
     streams = nnx.Rngs(0)  # which has a stream for every name
     streams.eval()
     assert list(vars(streams)) == ["default"]
+
+
+def test_attributes_are_set_on_all_modules_or_on_none() -> None:
+    outer, seen = nnx.Dropout(0.5), []
+
+    def f(x: Any) -> Any:
+        own = nnx.Sequential(nnx.Dropout(0.25), outer)
+        with pytest.raises(TraceContextError, match="an assignment to 'rate' of"):
+            own.set_attributes(rate=0.75)
+        seen.append(own.layers[0].rate)
+        return x
+
+    nnx.jit(f)(1.0)
+    assert seen == [0.25] and outer.rate == 0.5
 
 
 def module() -> nnx.Module:

@@ -144,6 +144,8 @@ def test_layer_norm_without_weights_and_in_narrow_types() -> None:
     x = (100 + numbers((8, 64))).astype(np.float16)
     layer = nnx.LayerNorm(64, use_bias=False, use_scale=False, rngs=rngs())
     assert layer.scale is None and layer.bias is None
+    plain = nnx.LayerNorm(64, epsilon=0, rngs=rngs())(numbers((3, 64)))
+    close(plain, normalized(numbers((3, 64)), -1, 0), 1e-6)
     found = layer(x)
     assert found.dtype == np.float16
     close(found, normalized(x.astype(float), -1, 1e-6), 2e-2)
@@ -341,6 +343,11 @@ def test_sequential_gives_streams_to_those_that_take_them() -> None:
     assert nnx.Sequential()(x, rngs=streams) is x
     assert nnx.Sequential(sorted)([2, 1], rngs=streams) == [1, 2]
 
+    def own(rngs: Any, /) -> Any:
+        return rngs
+
+    assert nnx.Sequential(own)(3, rngs=streams) == 3
+
 
 def test_functions_without_a_signature_take_no_streams() -> None:
     first = nnx.Sequential(max, lambda x: x * 2)
@@ -455,6 +462,16 @@ WRONG: dict[str, tuple[Any, type[GpushardError], str]] = {
     "epsilon-type": (
         lambda: nnx.LayerNorm(3, epsilon="1", rngs=rngs()), ArgumentTypeError, "epsilon='1'",
     ),
+    "spec-of-many": (
+        lambda: nnx.with_partitioning(lambda key, shape: np.ones(shape), ("x", "y"))(KEY, (3,)),
+        ShardingError, r"with_partitioning: sharding=\('x', 'y'\) has 2 names",
+    ),
+    "spec-of-many-on-a-mesh": (
+        lambda: nnx.with_partitioning(
+            initializers.normal(), ("x", "y"), gs.make_mesh((2, 2), ("x", "y"))
+        )(KEY, (3,)),
+        ShardingError, r"with_partitioning: sharding=\('x', 'y'\) has 2 names",
+    ),
     "axes": (
         lambda: nnx.LayerNorm(3, reduction_axes=2, rngs=rngs())(np.ones((4, 3))),
         AxisError, "reduction_axes=2",
@@ -473,6 +490,9 @@ WRONG: dict[str, tuple[Any, type[GpushardError], str]] = {
     "groups": (
         lambda: conv(feature_group_count=3), ArgumentError, "count=3 must divide in_features=4",
     ),
+    "groups-out": (
+        lambda: conv(feature_group_count=4), ArgumentError, "count=4 must divide .*out_features=6",
+    ),
     "no-groups": (lambda: conv(feature_group_count=0), ArgumentError, "feature_group_count=0"),
     "padding": (lambda: conv(padding="EDGE"), ArgumentError, "padding='EDGE' is unknown.*CAUSAL"),
     "causal": (lambda: conv(padding="CAUSAL"), ArgumentError, "one dim, this one has 2"),
@@ -484,6 +504,8 @@ WRONG: dict[str, tuple[Any, type[GpushardError], str]] = {
     "kernel_size": (lambda: conv(4, 6, (3, 0)), ArgumentError, "kernel_size=0 must be 1"),
     "dilation": (lambda: conv(kernel_dilation="x"), ArgumentTypeError, "kernel_dilation='x'"),
     "rate": (lambda: nnx.Dropout(1.5), ArgumentError, "rate=1.5 must be from 0 to 1"),
+    "rate-negative": (lambda: nnx.Dropout(-0.5), ArgumentError, "rate=-0.5 must be from 0 to 1"),
+    "rate-bool": (lambda: nnx.Dropout(True), ArgumentTypeError, "rate=True must be a number"),
     "rate-nan": (lambda: nnx.Dropout(np.nan), ArgumentError, "rate=nan must be from 0 to 1"),
     "rate-type": (lambda: nnx.Dropout("0.5"), ArgumentTypeError, "rate='0.5' must be a number"),
     "dropout-rngs": (lambda: nnx.Dropout(0.5, rngs=3), ArgumentTypeError, "rngs=3 must be"),
