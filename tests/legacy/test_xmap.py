@@ -12,7 +12,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.errors import ArgumentError, ArgumentTypeError, GpushardError
+from gpushard.errors import ArgumentError, ArgumentTypeError, GpushardError, TreeError
 from gpushard.legacy import SerialLoop, serial_loop, xmap
 from tests.share import seeds
 from tests.traffic import received
@@ -413,8 +413,13 @@ def test_sizes_that_are_given() -> None:
 
 
 def test_what_xmap_refuses_of_a_call() -> None:
-    with pytest.raises(ArgumentTypeError, match="a str"):
+    with pytest.raises(ArgumentTypeError, match="the result is a str"):
         xmap(lambda x: "text", ["i"], ["i"])(np.ones(2))
+    for entry in ("i", 3):
+        with pytest.raises(ArgumentTypeError, match=f"in_axes has {entry!r}; an entry is"):
+            xmap(abs, entry, ["i"])
+    with pytest.raises(TreeError, match="in_axes is not a prefix of args"):  # () has no leaves
+        xmap(lambda x, y: y, ((), ["i"]), ["i"])(1.0, np.ones(2))
     with pytest.raises(GpushardError, match="other"):
         xmap(lambda x: x, ["i"], ["i"], backend="other")(np.ones(2))
 
