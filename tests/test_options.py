@@ -140,6 +140,11 @@ def test_what_cannot_change_is_refused_with_another_way(name: str) -> None:
     assert gs.config.read(name) == accepted[0]
 
 
+def test_what_cannot_change_is_as_this_library_works() -> None:
+    fixed = {"enable_x64": True, "random_seed_offset": 0, "default_prng_impl": "threefry2x32"}
+    assert {name: gs.config.read(f"jax_{name}") for name in fixed} == fixed
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
