@@ -61,6 +61,12 @@ def test_seeds_and_keys_start_a_stream(seed: Any) -> None:
     assert same(nnx.Rngs(params=nnx.RngStream(seed, tag="x")).params(), wanted)
 
 
+def test_numbers_of_several_keys_start_a_stream() -> None:
+    keys = random.split(random.key(7), 3)
+    stream = nnx.RngStream(random.key_data(keys), tag="x")
+    assert same(stream.key.value, keys) and stream.count.shape == (3,)
+
+
 def test_streams_say_which_they_are() -> None:
     rngs = nnx.Rngs(0, dropout=1)
     assert rngs.dropout.tag == rngs.dropout.key.tag == rngs.dropout.count.tag == "dropout"

@@ -127,6 +127,16 @@ def test_types_promote_as_those_of_jax(jax: Any, other: Any) -> None:
     assert gnp.result_type(x, y) == gnp.promote_types(BF, other) == wanted
 
 
+@pytest.mark.parametrize(
+    ("other", "wanted"),
+    [("e", "f"), ("f", "f"), ("d", "d"), ("F", "F"), ("D", "D"), (1j, "F"), (1.0, BF),
+     ("l", BF), ("?", BF), (True, BF), (BF, BF)],
+)  # fmt: skip
+def test_types_that_bfloat16_has_in_common_with_others(other: Any, wanted: Any) -> None:
+    assert gnp.result_type(BF, other) == gnp.result_type(other, BF) == np.dtype(wanted)
+    assert gnp.result_type(BF, other, np.int8, 1.5) == np.dtype(wanted)
+
+
 @pytest.mark.parametrize("dtype", [BF, F8], ids=str)
 def test_pythons_numbers_have_no_say_in_the_type(dtype: Any) -> None:
     x = put(np.arange(8).astype(dtype), "x")
