@@ -683,6 +683,12 @@ def test_children_by_the_name_of_jax() -> None:
     assert tree_util.treedef_children(tree_util.tree_structure(1)) == []
 
 
+def test_the_package_lists_the_names_of_its_modules() -> None:
+    modules = (tree.functions, tree.node, tree.register, tree.treedef)
+    assert dir(tree) == sorted(name for module in modules for name in module.__all__)
+    assert {"flatten", "keystr", "register_node", "TreeDef"} <= {*dir(tree)}
+
+
 def test_keys_of_other_kinds_are_shown_as_they_are() -> None:
     assert tree_util.keystr((3, "x"), simple=True, separator="/") == "3/x"
 
