@@ -435,14 +435,14 @@ def test_functions_that_equal_each_other_are_kept_apart() -> None:
 def test_eval_shape_leaves_static_arguments_as_they_are() -> None:
     marks = object(), object()
 
-    def f(n: Any, m: Any, *, k: Any, other: Any) -> Any:
+    def f(n: Any, m: Any, *, k: Any = marks[1], other: Any) -> Any:
         assert (n, k) == marks
         return m.v000.value, other.v000.value.sum()
 
-    shape, total = nnx.jit(f, static_argnums=0, static_argnames="k").eval_shape(
-        marks[0], Layers(1), k=marks[1], other=Layers(1)
-    )
-    assert shape.shape == (4,) and total.shape == ()
+    own = nnx.jit(f, static_argnums=0, static_argnames="k")
+    for said in ({"k": marks[1]}, {}):
+        shape, total = own.eval_shape(marks[0], Layers(1), other=Layers(1), **said)
+        assert shape.shape == (4,) and total.shape == ()
 
 
 def test_modules_and_arrays_may_come_in_one_container() -> None:

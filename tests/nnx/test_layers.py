@@ -359,6 +359,7 @@ def test_functions_without_a_signature_take_no_streams() -> None:
 
 def test_functions_and_initializers_are_those_of_nn() -> None:
     assert nnx.initializers is gs.nn.initializers
+    assert {*dir(gs.nn)} <= {*dir(nnx)}
     for name in ("relu", "gelu", "softmax", "silu", "tanh", "one_hot", "log_softmax"):
         assert getattr(nnx, name) is getattr(gs.nn, name)
 
