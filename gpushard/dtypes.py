@@ -156,7 +156,7 @@ def _common_type(types: list[Any]) -> Dtype:
     if complex in types:
         floats.append(np.dtype(np.complex64))
     large = [t for t in floats if not is_custom(t) and t.itemsize >= 4]
-    if not large and len(set(floats)) > 1 and all(t.itemsize == 2 for t in floats):
+    if len(set(floats)) > 1 and all(t.itemsize == 2 for t in floats):
         return _SINGLE
     return np.result_type(*(large or floats))
 
