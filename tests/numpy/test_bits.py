@@ -85,6 +85,8 @@ def test_types_as_arrays_have_them() -> None:
     keys = gs.random.key(0).dtype
     assert gs.dtypes.canonicalize_dtype(keys, allow_extended_dtype=True) is keys
     assert gs.dtypes.canonicalize_dtype(int) == np.dtype("int64")
+    assert gs.dtypes.can_cast(keys, keys, "no")
+    assert not gs.dtypes.can_cast(keys, np.dtype("u4"), "unsafe")
     for given in (keys, "no type", object()):
         with pytest.raises(ArgumentTypeError, match="is no dtype") as caught:
             gs.dtypes.canonicalize_dtype(given)
