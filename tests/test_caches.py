@@ -345,6 +345,14 @@ def test_functions_whose_results_are_remembered_share_a_bound() -> None:
     assert zeros(shape=4) is zeros(shape=4) and zeros.kept.nbytes <= 100
 
 
+def test_what_takes_all_bytes_is_kept_and_what_takes_more_is_not() -> None:
+    cache: BoundedCache[str] = BoundedCache(limit=10)
+    cache.put("a", "all", 10)
+    assert (cache.get("a"), cache.nbytes) == ("all", 10)
+    cache.put("b", "more", 11)
+    assert (cache.get("b"), cache.get("a"), cache.nbytes) == (None, "all", 10)
+
+
 def test_keys_tell_slices_apart() -> None:
     ends = [0, -0.0, 0.0, 1, True, None, np.int64(1)]
     keys = [exact_key(slice(*of)) for of in itertools.permutations(ends, 3)]

@@ -618,7 +618,11 @@ def test_names_lay_nothing_out_otherwise() -> None:
     other = gs.make_mesh((4,), "model")
     init = nnx.with_partitioning(initializers.ones, (None, "model"), other)
     with gs.set_mesh(MESHES):
-        assert nnx.Param(init(KEY, (4, 8))).value.sharding.mesh == other
+        again = nnx.with_partitioning(init, ("data", None))  # other names, where it lies already
+        for made in (init, again):
+            assert nnx.Param(made(KEY, (4, 8))).value.sharding == gs.NamedSharding(
+                other, P(None, "model")
+            )
         assert nnx.Param(3.0, sharding=("model",)).value == 3.0
         shape = nnx.eval_shape(lambda: nnx.Param(gs.numpy.ones((4, 8)), sharding=("data",)))
         assert shape.value.shape == (4, 8)
