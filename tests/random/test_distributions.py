@@ -10,7 +10,7 @@ from scipy import special, stats
 
 import gpushard as gs
 from gpushard import random
-from gpushard.errors import ArgumentTypeError
+from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops.prng import giles
 from gpushard.ops.prng.special import _polynomial, erf, erfinv, log_factorial
 
@@ -269,9 +269,43 @@ def test_each_order_is_as_likely() -> None:
     assert len(counts) == 6 and stats.chisquare(counts).pvalue > LEAST
 
 
-def test_large_rates_of_poisson_give_zeros_at_times() -> None:
-    zeros = np.sum(np.asarray(random.poisson(random.key(0), 10.0, (400_000,))) == 0)
-    assert stats.binomtest(int(zeros), 400_000, np.exp(-10)).pvalue > LEAST
+def test_large_means_give_zeros_at_times() -> None:
+    counts = {
+        np.exp(-10): random.poisson(random.key(0), 10.0, (400_000,)),
+        0.9**100: random.binomial(random.key(0), 100, 0.1, (400_000,)),
+    }
+    for odds, found in counts.items():
+        zeros = int(np.sum(np.asarray(found) == 0))
+        assert stats.binomtest(zeros, 400_000, odds).pvalue > LEAST
+
+
+def test_ends_of_what_parameters_may_be() -> None:
+    def values(made: Any) -> set[float]:
+        return set(np.asarray(made).tolist())
+
+    key, shape = random.key(1), (99,)
+    assert values(random.geometric(key, 1.0, shape)) == {1}
+    assert values(random.poisson(key, 0.0, shape)) == {0}
+    for mode in ("low", "high"):
+        assert values(random.bernoulli(key, 0.0, shape, mode)) == {False}
+        assert values(random.bernoulli(key, 1.0, shape, mode)) == {True}
+    for dtype in ("float64", "int64"):
+        assert values(random.binomial(key, 0, 0.5, shape, dtype)) == {0}
+        assert values(random.binomial(key, 7, 0.0, shape, dtype)) == {0}
+        assert values(random.binomial(key, 7, 1.0, shape, dtype)) == {7}
+    for draw, bad, why in (
+        (random.geometric, (0.0,), "p=0.0"),
+        (random.geometric, (1.01,), "p=1.01"),
+        (random.poisson, (np.inf,), "lam=inf"),
+        (random.bernoulli, (1.01,), "p=1.01"),
+        (random.bernoulli, (-0.01,), "p=-0.01"),
+        (random.gamma, (0.0,), "a=0.0"),
+        (random.binomial, (-1, 0.5), "n=-1"),
+        (random.binomial, (3, 1.01), "p=1.01"),
+        (random.binomial, (3, -0.01), "p=-0.01"),
+    ):
+        with pytest.raises(ArgumentError, match=why):
+            draw(key, *bad)
 
 
 def test_parameters_on_devices_that_are_impossible_give_no_numbers() -> None:
