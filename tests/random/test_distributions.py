@@ -313,6 +313,12 @@ def test_parameters_on_devices_that_are_impossible_give_no_numbers() -> None:
     assert np.isnan(np.asarray(random.gamma(random.key(1), bad))).all()
     assert (np.asarray(random.poisson(random.key(1), bad)) == -1).all()
     assert np.isnan(np.asarray(random.binomial(random.key(1), 5, bad))).all()
+    key, put = random.key(2), gs.device_put
+    n, p = (put(np.array(x)) for x in ([-1.0, 0, 3, 3, 3, 3], [0.5, 0.5, -0.5, 0, 1, 1.5]))
+    np.testing.assert_array_equal(random.binomial(key, n, p), [np.nan, 0, np.nan, 0, 3, np.nan])
+    assert np.isnan(np.asarray(random.gamma(key, put(np.array([0.0, -0.5]))))).all()
+    rates = put(np.array([0.0, -0.5, np.inf, 0.5]))
+    np.testing.assert_array_equal(np.asarray(random.poisson(key, rates)) < 0, [0, 1, 1, 0])
 
 
 @pytest.mark.parametrize("shape", [(200, 256), (64, 1000)])

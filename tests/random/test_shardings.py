@@ -1,5 +1,6 @@
 """Every result is the same for every sharding, in parts that are made where they live."""
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -191,6 +192,7 @@ def test_positions_that_follow_one_another(count: int) -> None:
         high, low = blocks._sequence(np, first, count)
         found = high.astype(np.uint64) * 2**32 + low
         assert found[:count].tolist() == list(range(first, first + count))
+        assert found.size == -(-count // 64) * 64
 
 
 def test_a_position_needs_more_than_32_bits() -> None:
@@ -204,7 +206,7 @@ def test_a_position_needs_more_than_32_bits() -> None:
     np.testing.assert_array_equal(_positions((across[0],), (16,), (1 << 33,)), across)
 
 
-@pytest.mark.parametrize("size", [1, 5, 64, 1 << 20])
+@pytest.mark.parametrize("size", [1, 5, 16, 64, 1 << 20])
 def test_positions_of_blocks(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     monkeypatch.setattr("gpushard.ops.prng.blocks.ELEMENTS", size)
     whole = (4, 5, 6, 7)
@@ -220,6 +222,9 @@ def test_positions_of_blocks(monkeypatch: pytest.MonkeyPatch, size: int) -> None
     ]:
         box = tuple(slice(a, a + n) for a, n in zip(start, local, strict=True))
         np.testing.assert_array_equal(_positions(start, local, whole), numbers[box].ravel())
+    for whole, local in (((6, 6, 6), (2, 6, 3)), ((6, 3, 6), (2, 3, 3))):
+        numbers = np.arange(math.prod(whole)).reshape(whole)[4:, :, 2:5]
+        np.testing.assert_array_equal(_positions((4, 0, 2), local, whole), numbers.ravel())
 
 
 def _positions(start: tuple[int, ...], local: tuple[int, ...], whole: tuple[int, ...]) -> Any:

@@ -62,9 +62,11 @@ def each_block(
       work: takes where the block starts and stops in the array's row-major elements, and a stream.
     """
     batch, size = keys.ndim - 1, math.prod(local)
+    if not size:
+        return
     outer, inner, offset = _run(start, local, whole, batch)
-    most = ELEMENTS if xp is np else max(size, 1)
-    height, width = max(1, most // max(inner, 1)), min(inner, most)
+    most = ELEMENTS if xp is np else size
+    height, width = max(1, most // inner), min(inner, most)
     words = keys.reshape(-1, 2)
 
     def block(row: int, column: int) -> None:
@@ -74,10 +76,10 @@ def each_block(
             high, low = _sequence(xp, base + offset + column, n)
             pair = words[number] if batch else words[0]
             key = pair[:1], pair[1:]
-        else:
+        else:  # several rows are whole: `column` is 0
             rows = xp.arange(row, row + count)
             numbers, bases = _rows(rows, start, local, whole, batch, outer)
-            columns = xp.arange(offset + column, offset + column + n)
+            columns = xp.arange(offset, offset + n)
             high, low = _words(xp, bases, columns, math.prod(whole[batch:]))
             key = words[0, :1], words[0, 1:]
             if batch:
@@ -87,14 +89,13 @@ def each_block(
         stream = Stream(xp, key, high, low, math.prod(whole[batch:]))
         work(first, first + count * n, stream)
 
-    if height >= size // max(inner, 1) and width >= inner:
-        if size:
-            block(0, 0)
+    if height >= size // inner and width >= inner:
+        block(0, 0)
         return
     share(
         [
             functools.partial(block, row, column)
-            for row in range(0, size // max(inner, 1), height)
+            for row in range(0, size // inner, height)
             for column in range(0, inner, width)
         ]
     )

@@ -166,7 +166,7 @@ def _turned(params: Params, position: int, axes: tuple[int, ...]) -> Params:
 
 def _in_type(kernel: Kernel, avals: Sequence[Aval], work: Dtype, dtype: Dtype) -> Kernel:
     """Return a kernel for operands of any type, which works in one and gives another."""
-    if all(aval.dtype == work for aval in avals) and work == dtype:
+    if all(aval.dtype == work for aval in avals):  # so is what they give
         return kernel
 
     def converted(*operands: Any, out: Any = None) -> Any:
