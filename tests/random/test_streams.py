@@ -118,3 +118,58 @@ def test_the_host_stops_where_nothing_is_left_to_count() -> None:
 
 def test_a_rate_without_end_gives_no_numbers() -> None:
     assert np.isnan(poisson(stream(np, np.arange(3), KEYS[:1]), DOUBLE, np.inf)).all()
+
+
+class Chosen(Stream):
+    """A stream whose first trial has two chosen numbers; those after it have 0.5 and 0.1."""
+
+    def __init__(self, *numbers: float, path: tuple[int, ...] = ()) -> None:
+        zero = np.zeros(64, np.uint32)
+        super().__init__(np, (zero, zero), zero, zero)
+        object.__setattr__(self, "numbers", numbers)
+        object.__setattr__(self, "path", path)
+
+    def fold(self, number: int) -> "Chosen":
+        return Chosen(*self.numbers, path=(*self.path, number))
+
+    def at(self, which: Any) -> "Chosen":
+        return self
+
+    def uniform(self, dtype: Any, low: Any = None, high: Any = None) -> Any:
+        trial, which = self.path if len(self.path) == 2 else (1, 0)
+        return np.full(64, (self.numbers if trial == 1 else (0.5, 0.1))[which])
+
+
+@pytest.mark.parametrize(
+    ("draw", "parameters", "numbers", "wanted"),
+    [
+        (poisson, (10.0,), (0.9, 0.3), 15),
+        (poisson, (10.0,), (0.0808, 0.4), 4),  # within the squeeze
+        (poisson, (10.0,), (0.0808, 0.47), 4),
+        (poisson, (10.0,), (0.0808, 0.49), None),
+        (poisson, (10.0,), (0.02, 1e-12), None),  # -2
+        (binomial, (100, 0.1), (0.02, 0.006), 0),
+        (binomial, (100, 0.1), (0.02, 0.007), None),
+        (binomial, (100, 0.1), (0.9, 0.52), 15),
+        (binomial, (100, 0.1), (0.9, 0.53), None),
+        (binomial, (100, 0.1), (0.01, 1e-12), None),  # -7
+        (binomial, (20, 0.5), (0.99, 1e-12), None),  # 22
+        (binomial, (20, 0.5), (0.9, 0.1), 13),
+        (binomial, (20, 0.5), (0.1, 0.1), 7),
+    ],
+)
+def test_trials(draw: Any, parameters: Any, numbers: Any, wanted: int | None) -> None:
+    """What is refused gets the number of the next trial, which is the mean."""
+    made = draw(Chosen(*numbers), DOUBLE, *parameters)
+    assert set(made) == {10 if wanted is None else wanted}
+
+
+def test_a_success_at_a_uniform_number_of_zero_takes_one_trial() -> None:
+    assert set(rows._geometric(Chosen(0.0), DOUBLE, 0.3)) == {1}
+
+
+def test_gamma_numbers_take_no_logarithm_of_what_is_negative() -> None:
+    place = even(np, np.arange(4096, dtype=np.uint32))
+    many = Stream(np, (KEYS[:1, 0], KEYS[:1, 1]), np.zeros(1, np.uint32), place)
+    with np.errstate(invalid="raise", divide="raise"):
+        assert np.isfinite(log_gamma(many, DOUBLE, DOUBLE.type(0.01))).all()
