@@ -182,7 +182,7 @@ def test_blocks_are_made_in_place() -> None:
 @pytest.mark.parametrize("endpoint", [True, False])
 def test_linspace(num: int, endpoint: bool) -> None:
     pairs = [(0, 1), (1.5, -3), (0, 0), (-1e308, 1e308), (0, 5e-324), (1, 2 + 1j), (3, 10)]
-    pairs += [(np.float32(0.1), np.float32(2.7))]
+    pairs += [(np.float32(0.1), np.float32(2.7)), (0.0, -0.0), (-0.0, -0.0)]
     for (start, stop), dtype in itertools.product(pairs, (None, "f", "l", "D")):
         no_complex = dtype in ("f", "l") and isinstance(stop, complex)
         if no_complex or (abs(stop) > 1e30 and dtype == "l"):

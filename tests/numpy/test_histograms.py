@@ -181,10 +181,11 @@ def test_counts(dtype: str) -> None:
 @pytest.mark.parametrize("length", [1, 2, 4])
 def test_counts_for_each_row(length: int) -> None:
     data = np.array([[0, 1, 3, 0], [2, 0, 0, 0], [3, 3, 5, 4]])
-    counts = gs.vmap(lambda x: gnp.bincount(x, length=length))(put(data, "x"))
-    same(counts, [np.bincount(row, minlength=length)[:length] for row in data])
-    bins = gs.vmap(lambda x: gnp.histogram(x, length, (0, 4))[0])(put(data, "x"))
-    same(bins, [np.histogram(row, length, (0, 4))[0] for row in data])
+    for x in (put(data, "x"), put(data)):
+        counts = gs.vmap(lambda row: gnp.bincount(row, length=length))(x)
+        same(counts, np.stack([np.bincount(row, minlength=length)[:length] for row in data]))
+        bins = gs.vmap(lambda row: gnp.histogram(row, length, (0, 4))[0])(x)
+        same(bins, np.stack([np.histogram(row, length, (0, 4))[0] for row in data]))
 
 
 def test_only_counts_move() -> None:

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard.ops.aval import Aval
+from gpushard.ops.table.nan_moments import NANMEAN, NANVAR
 from tests.numpy.calls import KINDS, Call, alike, everywhere, with_nans
 from tests.numpy.compare import LAYOUTS, placed, put, same, value
 
@@ -78,6 +80,16 @@ def test_types_to_work_in() -> None:
     found = gnp.nanmean(put(half, "x"), axis=0)
     assert found.dtype == np.float16
     np.testing.assert_allclose(np.asarray(found), np.nanmean(data, axis=0), rtol=1e-2)
+
+
+def test_nothing_is_divided_by_zero() -> None:
+    data = np.array([[np.nan, 3.0], [np.nan, np.nan], [1.0, 3.0]])
+    aval = Aval(data.shape, data.dtype)
+    for row, more in ((NANMEAN, None), (NANVAR, 1), (NANVAR, 2)):
+        with np.errstate(all="raise"):
+            found = row.kernel(np, [aval], ((-1,), False, more))(data)
+        wanted = {None: [3, np.nan, 2], 1: [np.nan, np.nan, 2], 2: [np.nan] * 3}[more]
+        np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize("name", ["nanargmin", "nanargmax"])

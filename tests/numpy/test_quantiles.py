@@ -135,6 +135,19 @@ def test_infinities_are_elements() -> None:
     x = gs.device_put(np.array([1.0, np.inf]))
     same(gnp.quantile(x, [0.0, 1.0]), np.array([1, np.inf]))  # NumPy gives NaN here
     same(gnp.median([np.inf, np.inf]), np.inf)
+    same(gnp.quantile(x, 0.5, method="higher"), np.inf)
+    same(gnp.quantile(-x, 0.5, method="lower"), -np.inf)
+
+
+def test_halfway_the_upper_element_is_the_nearer_one() -> None:
+    for pair in ([0.1, 1.7], [0.3, 0.9], [0.7, 3.1]):
+        same(gnp.quantile(put(np.array(pair)), 0.5), np.quantile(pair, 0.5))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_one_element_beside_nans_is_every_quantile(method: str) -> None:
+    x = put(np.array([np.nan, 5.0, np.nan]))
+    same(gnp.nanquantile(x, [0.0, 0.3, 1.0], method=method), np.full(3, 5.0))
 
 
 def test_nothing() -> None:
@@ -180,6 +193,13 @@ def test_nothing_weighs_what_is_no_number() -> None:
         same(found, wanted)
 
 
+def test_the_least_quantile_has_a_weight() -> None:
+    data, weights = np.array([[2.0, 1, 3], [5, 6, 4]]), np.array([[1.0, 0, 1], [0, 2, 0]])
+    how: dict[str, Any] = {"axis": 1, "weights": weights, "method": "inverted_cdf"}
+    same(gnp.quantile(put(data), 0, **how), [2.0, 6.0])
+    same(gnp.quantile(put(data), [], **how), np.zeros((0, 2)))
+
+
 def test_shares_on_devices() -> None:
     data, x = placed("uneven")
     q = np.array([0.1, 0.4, 0.9])
@@ -187,6 +207,8 @@ def test_shares_on_devices() -> None:
         same(gnp.quantile(x, shares, axis=0), np.quantile(data, q, axis=0), exact=False)
     outside = np.asarray(gnp.quantile(x, put(np.array([-1.0, 2.0, np.nan])), axis=0))
     np.testing.assert_array_equal(outside[:2], [data.min(0), data.max(0)])
+    lower = gnp.quantile(x, put(np.array([-1.0, 2.0, np.nan])), axis=0, method="lower")
+    np.testing.assert_array_equal(lower, [data.min(0), data.max(0), data.min(0)])
 
 
 def test_where_results_lie() -> None:

@@ -207,6 +207,8 @@ def test_filling() -> None:
     same(gnp.setdiff1d(x, [1], size=3), np.array([3, 0, 0]))
     same(gnp.setdiff1d(x, [3], True, size=3), np.array([1, 0, 0]))
     same(gnp.setxor1d([np.nan, np.nan], [1.0], size=3), np.array([1, np.nan, 1]))
+    same(gnp.intersect1d(x[:2], [3, 4], size=3), np.array([3, 3, 3]))
+    same(gnp.intersect1d(x, [4], size=2), np.zeros(2, int))
     same(gnp.unique(x[:0], size=2, fill_value=7), np.array([7, 7]))
     same(gnp.unique(x.reshape(3, 1), axis=0, size=3, fill_value=9), np.array([[1], [3], [9]]))
 

@@ -116,6 +116,16 @@ def test_many_elements(dtype: str, special: tuple[float, ...]) -> None:
         assert sorting.sort(np, data, axis, True).tobytes() == wanted.tobytes()
 
 
+@pytest.mark.parametrize("dtype", ["f", "d"])
+def test_many_floats_of_all_sizes_and_one_that_is_no_number(dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    data = rng.standard_normal(3000).astype(dtype) * (10.0 ** rng.integers(-30, 30, 3000))
+    data = data.astype(dtype)
+    data[1234] = np.nan
+    np.testing.assert_array_equal(sorting.argsort(np, data), np.argsort(data, kind="stable"))
+    np.testing.assert_array_equal(sorting.sort(np, data, -1, True), np.sort(data))
+
+
 @pytest.mark.parametrize("dtype", ["i", "l", "f", "d"])
 def test_stable_sorts_run_on_vectors(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """NumPy's own stable sorts compare elements one by one, and take twenty times as long."""

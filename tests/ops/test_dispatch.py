@@ -144,6 +144,19 @@ def test_weak_numbers_take_the_type_of_arrays() -> None:
     assert (f + np.float64(1)).dtype == np.float64
 
 
+@pytest.mark.parametrize("number", [2.5, 2])
+def test_results_of_weak_numbers_are_weak_if_they_are_of_their_type(number: float) -> None:
+    x = gs.device_put(number)[None]
+    values, places = gs.lax.top_k(x, 1)
+    sums = [gs.numpy.sum(x), gs.numpy.cumsum(x), x @ x]
+    for made in (gs.numpy.sort(x), x.max(), values, *sums):
+        assert made.weak_type and made.dtype == x.dtype
+    singles = [function(x, dtype="f4") for function in (gs.numpy.sum, gs.numpy.cumsum)]
+    for made in (x.argsort(), x.any(), places, *singles, x @ np.ones(1)):
+        assert not made.weak_type
+    assert gs.numpy.mean(x).weak_type == (x.dtype.kind == "f")
+
+
 def test_integers_beyond_a_type_are_refused_except_in_comparisons() -> None:
     x = gs.device_put(np.arange(4, dtype=np.uint8))
     with pytest.raises(gs.errors.ArgumentRangeError, match="300"):

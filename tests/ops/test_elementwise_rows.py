@@ -12,6 +12,7 @@ from gpushard.errors import ArgumentTypeError
 from gpushard.ops.aval import Aval
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Params, Row
+from gpushard.ops.table.contractions import EINSUM
 from gpushard.ops.table.elementwise import ASTYPE, CLIP, COPY, REAL, ufunc_row
 from tests.numpy.compare import memory_of
 
@@ -33,6 +34,7 @@ def test_a_ufunc_that_a_backend_lacks_is_named() -> None:
         (REAL, (), "D", "d"),
         (CLIP, (True, True), "fff", "f"),
         (CLIP, (False, True), "id", "d"),
+        (EINSUM, ("ab->ab",), "d", "d"),
     ],
 )
 def test_results_are_written_where_they_go(

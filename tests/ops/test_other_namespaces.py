@@ -74,7 +74,7 @@ def made_on_card(case: Case) -> tuple[np.ndarray, ...]:
 def test_kernels_for_cards(row: Row) -> None:
     for case in list(cases(row))[:: some(7, 1)]:
         for want, got in zip(case.expected(), made_on_card(case), strict=True):
-            assert got.shape == want.shape and got.dtype == want.dtype
+            assert got.shape == want.shape and got.dtype == want.dtype and got.flags.c_contiguous
             if want.dtype.kind in "fc":
                 np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
             else:

@@ -22,6 +22,7 @@ from gpushard.ops.row import Row, Site
 from gpushard.ops.rule import Rule
 from gpushard.ops.table import contractions, linalg
 from gpushard.ops.table.scatter import UPDATE
+from gpushard.ops.table.windows import REDUCE_WINDOW
 from tests.late import late_devices
 from tests.ops.cases import (
     AXES,
@@ -264,9 +265,21 @@ def test_columns_of_right_sides_need_not_be_whole() -> None:
     assert columns not in rule.whole and rule.whole.issuperset(rule.operands[0][1:])
 
 
+def test_dims_in_which_windows_do_nothing_need_not_be_whole() -> None:
+    window, strides = (2, 1, 1, 1, 1, 1), (1, 2, 1, 1, 1, 1)
+    pads, base = ((0, 0), (0, 0), (1, 0), (0, 1), (0, 0), (0, 0)), (1, 1, 1, 1, 2, 1)
+    avals = [Aval((8,) * 6, np.dtype("d")), Aval((), np.dtype("d"))]
+    rule = REDUCE_WINDOW.rule_for(avals, ("add", window, strides, pads, base, (1,) * 6))
+    assert rule.whole == frozenset(range(5))
+
+
 def test_dims_that_an_update_replaces_as_a_whole_pass_through() -> None:
     form, starts = open_index(((0, 1, 8), (1, 1, 2)), (8, 4))
     double, whole = np.dtype("float64"), np.dtype("int64")
     values = [Aval((8, 4), double), Aval((1, 2), double), *(Aval((), whole) for _ in starts)]
     rule = UPDATE.rule_for(values, (form,))
     assert rule == Rule(((0, 1), (None, 1), ()), ((0, 1),), (8, 4), frozenset({1}))
+    form, starts = open_index((2, None, (0, 1, 4)), (8, 4))
+    values[1:] = [Aval((1, 4), double), *(Aval((), whole) for _ in starts)]
+    rule = UPDATE.rule_for(values, (form,))
+    assert rule.operands[:2] == ((0, 1), (None, 1)) and rule.whole == frozenset({0})

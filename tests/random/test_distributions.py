@@ -13,6 +13,8 @@ from gpushard import random
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops.prng import giles
 from gpushard.ops.prng.special import _polynomial, erf, erfinv, log_factorial
+from gpushard.ops.table import random as rows
+from gpushard.ops.table.random_order import _rounds
 
 COUNT = 20000
 LEAST = 1e-3
@@ -232,6 +234,36 @@ def test_truncated_numbers_lie_strictly_within(dtype: Any, bounds: tuple[float, 
     found = random.truncated_normal(random.key(4), *bounds, (COUNT,), dtype)
     values = np.asarray(found).astype(np.float64)
     assert (values > bounds[0]).all() and (values < bounds[1]).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_bounds_that_numbers_lie_within_are_the_next_ones(dtype: str) -> None:
+    least = np.finfo(dtype).smallest_subnormal
+    bounds = np.array([-np.inf, -1.5, -least, 0, least, 0.75, np.inf], dtype)
+    with np.errstate(over="ignore", under="ignore"):
+        for up, way in ((True, np.inf), (False, -np.inf)):
+            wanted = np.nextafter(bounds, np.array(way, dtype))
+            assert rows._beyond(np, bounds, np.dtype(dtype), up=up).tolist() == wanted.tolist()
+    third = np.array([1 / 3, -1 / 3])
+    low, high = (rows._beyond(np, third, np.dtype(dtype), up=up) for up in (True, False))
+    near = third.astype(dtype)
+    steps = [np.nextafter(near, np.array(way, dtype)) for way in (np.inf, -np.inf)]
+    if dtype != "float64":
+        np.testing.assert_array_equal(low, np.where(near > third, near, steps[0]))
+        np.testing.assert_array_equal(high, np.where(near < third, near, steps[1]))
+
+
+def test_tiny_concentrations_give_shares() -> None:
+    alpha = np.array([[1e-3, 1e-3, 1e-3], [0.5, 2, 1]])
+    drawn = np.asarray(random.dirichlet(random.key(0), alpha, (500, 2)))
+    np.testing.assert_allclose(drawn.sum(-1), 1, rtol=1e-12)
+
+
+def test_rounds_of_sorting_have_as_many_bits_as_three_of_each_position() -> None:
+    for size in (0, 1, 2, 1625, 1626, 2642245, 2642246):
+        rounds = _rounds(size)
+        assert (2**32 - 1) ** rounds >= size**3
+        assert rounds == 0 or (2**32 - 1) ** (rounds - 1) < size**3
 
 
 def test_parameters_without_end_and_without_value() -> None:

@@ -75,7 +75,7 @@ def _exact(dtype: Dtype) -> int:
 def _fill(xp: Any, block: Any, site: Site, dtype: Dtype, values_at: Callable[[Any], Any]) -> None:
     """Write the block of a vector, with the help of idle threads."""
     (start,), (n,) = site.result, site.shape
-    size = _PIECE if xp is np else max(n, 1)
+    size = _PIECE if xp is np else n
     exact = start + n <= _exact(dtype)
     first = xp.arange(min(n, size), dtype=dtype if exact or dtype.kind != "f" else np.int64)
     if n <= size:
