@@ -144,6 +144,14 @@ def test_conv_of_a_line(pad: Any) -> None:
             check(Call("conv", x, kernel, (stride,), padding))
 
 
+@pytest.mark.parametrize("pad", [(-9, 8), (8, -9), (-9, -9)], ids=str)
+def test_pads_that_take_all_elements_away(pad: Any) -> None:
+    check_window(LINE, 0, "add", (2,), (1,), [pad])
+    x, kernel = values((2, 3, 5), "f8", 1), values((4, 3, 2), "f8", 2)
+    for base in (1, 2):
+        check(Call("conv_general_dilated", x, kernel, (1,), [pad], (base,)))
+
+
 @pytest.mark.parametrize("groups", range(-1, 5))
 @pytest.mark.parametrize("which", ["feature_group_count", "batch_group_count"])
 def test_groups(groups: int, which: str) -> None:

@@ -309,8 +309,7 @@ def _given_weights(xp: Any, params: Params, dtype: Dtype, skips: bool) -> Callab
         for n in range(q.size):  # an element of weight 0 is never the least
             short = xp.where(q[n] > 0, below < q[n], below <= 0)
             found.append(_at(xp, rows, short.sum(axis=-1, keepdims=True), count))
-        made = xp.concatenate(found, axis=-1) if found else rows[..., :0]
-        return _with_nans(xp, rows, made, skips)
+        return _with_nans(xp, rows, xp.concatenate(found, axis=-1), skips)
 
     return find
 
