@@ -147,6 +147,7 @@ def test_conv_of_a_line(pad: Any) -> None:
 @pytest.mark.parametrize("pad", [(-9, 8), (8, -9), (-9, -9)], ids=str)
 def test_pads_that_take_all_elements_away(pad: Any) -> None:
     check_window(LINE, 0, "add", (2,), (1,), [pad])
+    check_window(X, 0.0, "add", (2, 2), (1, 1), [pad, (0, 0)])
     x, kernel = values((2, 3, 5), "f8", 1), values((4, 3, 2), "f8", 2)
     for base in (1, 2):
         check(Call("conv_general_dilated", x, kernel, (1,), [pad], (base,)))
@@ -179,8 +180,9 @@ def test_conv_of_each_type(dtype: Any) -> None:
         check(Call("conv_transpose", *turned, (2,), "SAME", preferred_element_type=wide))
 
 
-def test_conv_of_few_elements_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_of_windows, "_AT_ONCE", 64)
+@pytest.mark.parametrize("few", [1, 64])
+def test_conv_of_few_elements_at_once(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_of_windows, "_AT_ONCE", few)
     for groups in (1, 3):
         x, kernel = values((5, 3, 5), "f8", 1), values((6, 3 // groups, 2), "f8", 2)
         check(Call("conv_general_dilated", x, kernel, (1,), "SAME", feature_group_count=groups))
