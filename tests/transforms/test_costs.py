@@ -18,11 +18,17 @@ from tests.transforms import least_bytes
 KNOWN: dict[str, tuple[Callable[..., Any], list[tuple[tuple[int, ...], Any]]]] = {
     "roll": (lambda mesh, a: gnp.roll(a, 3, axis=0) + 1, [((17, 5), P("x"))]),
     "uneven sum": (lambda mesh, a: (a * 2).sum(0), [((18, 7), P("x"))]),
+    "sum in a kernel": (lambda mesh, a: (a * 2 + 1).sum(0), [((258, 256), P("x"))]),
     "sum of products": (lambda mesh, a, b: a @ b, [((6, 18), P(None, "x")), ((18, 5), P("x"))]),
     "reduce, scattered": (
         lambda mesh, a: gs.reshard(a.sum(0), gs.NamedSharding(mesh, P("x"))),
         [((8, 16), P("x"))],
     ),
+    "reduce, to one device": (
+        lambda mesh, a: gs.reshard(a.sum(0), gs.NamedSharding(mesh, P("x"))),
+        [((8, 1, 5), P("x"))],
+    ),
+    "sum of one row": (lambda mesh, a: a.sum(0), [((1, 6), P("x"))]),
     "mean and spread": (lambda mesh, a: (a.mean(), a.std(0)), [((12, 9), P("x"))]),
     "stencil": (lambda mesh, a: a[1:-1] - a[2:] - a[:-2], [((40, 3), P("x"))]),
     "there": (

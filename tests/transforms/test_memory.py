@@ -41,9 +41,18 @@ PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
     "two layers": lambda a, mesh: gnp.maximum(a @ a.T, 0) @ a,
     "there and back": _there_and_back,
     "sums of columns": lambda a, mesh: (a * 2).sum(0) + a.sum(0),
+    "a sum of everything": lambda a, mesh: a.sum(),
+    "a transpose": lambda a, mesh: a.T,
+    "a transpose that is none": lambda a, mesh: a.transpose(0, 1),
     "a sum in a mapped function": _psum,
     "a loop": lambda a, mesh: lax.fori_loop(0, 5, lambda i, c: gnp.sort(c, axis=1) * 2 + 1, a),
     "a scan": lambda a, mesh: lax.scan(lambda c, x: (c + x, c * 2), gnp.zeros(SIDE), a)[1],
+    "a short scan with three results": lambda a, mesh: lax.scan(
+        lambda c, _: (c + 1, (c.sum(), c * 2, c.max())), gnp.zeros(4 * SIDE), length=64
+    )[1],
+    "a scan that takes more than it gives": lambda a, mesh: lax.scan(
+        lambda c, _: (gnp.sort(gnp.outer(c, c), 1)[0], c * 2), gnp.ones(SIDE), length=64
+    )[1],
     "a branch": lambda a, mesh: lax.cond(
         a.sum() > 0, lambda a: gnp.sort(a, axis=1) + a, lambda a: a, a
     ),
@@ -51,7 +60,10 @@ PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-SORTS = ("two sorts", "there and back", "a loop", "a branch", "what dies early")
+SORTS = (
+    "two sorts", "there and back", "a loop", "a scan that takes more than it gives", "a branch",
+    "what dies early",
+)  # fmt: skip
 """What sorts, for which libraries of GPUs take memory of their own."""
 
 EVEN = ("there and back", "a sum in a mapped function")
@@ -62,7 +74,7 @@ CALLS = [
     for name in PROGRAMS
     for rows in (SIDE, SIDE + 1)
     if rows == SIDE or name not in EVEN
-]
+] + [("a sum of everything", 4)]
 
 
 @pytest.mark.parametrize(("name", "rows"), CALLS)
@@ -76,4 +88,6 @@ def test_the_peak_is_predicted(name: str, rows: int) -> None:
         memory = compiled.memory_analysis()
         gs.block_until_ready(compiled(x))
         peak = sum(device.memory_stats()["peak_bytes_in_use"] or 0 for device in gs.devices())
-        assert peak <= memory.peak_memory_in_bytes <= 1.05 * peak
+        on_host = gs.devices()[0].platform == "cpu"
+        most = peak if on_host and "scan" not in name else 1.05 * peak
+        assert peak <= memory.peak_memory_in_bytes <= most
