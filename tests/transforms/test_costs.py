@@ -84,6 +84,12 @@ FLOPS: dict[str, tuple[Callable[..., Any], list[Any], int, list[int]]] = {
     "product": (lambda a, b: a @ b.T, [P("x"), P()], 2 * 8 * 8 * 12, [384] * 4),
     "merged product": (lambda a, b: a @ b.T, [P(None, "x")] * 2, 2 * 8 * 8 * 12, [384] * 4),
     "sum": (lambda a, b: a.sum(), [P("x"), P()], 96, [24] * 4),
+    "repeated product": (
+        lambda a, b: gnp.einsum("ij,jk->ik", a, b[:1, :5]), [P("x"), P()], 2 * 8 * 12 * 5, [240] * 4
+    ),
+    "branches": (
+        lambda a, b: lax.cond(True, lambda: a * b, lambda: a + b), [P("x")] * 2, 192, [48] * 4
+    ),
     "moves": (lambda a, b: gnp.roll(a, 1, 0), [P("x"), P()], 0, [0] * 4),
 }  # fmt: skip
 
@@ -98,6 +104,29 @@ def test_flops_are_those_that_are_known(name: str) -> None:
         for costs in (lowered.cost_analysis(), lowered.compile().cost_analysis()):
             assert costs["flops"] == total
             assert [own["flops"] for own in costs["devices"].values()] == each
+
+
+def test_operations_that_are_not_laid_out_yet_move_their_operands() -> None:
+    with testing.runtime(host_devices=4):
+        mesh = gs.make_mesh((4,), ("x",))
+        rows, columns = [
+            gs.device_put(np.ones((8, 8)), gs.NamedSharding(mesh, spec))
+            for spec in (P("x"), P(None, "x"))
+        ]
+        costs = gs.jit(lambda x, y: x + y).lower(rows, columns).cost_analysis()
+        # of 16 elements each device has 4
+        assert [own["bytes moved"] for own in costs["devices"].values()] == [12 * 8] * 4
+
+
+def test_what_is_known_in_all_is_shared_out() -> None:
+    with testing.runtime(host_devices=4):
+        place = gs.NamedSharding(gs.make_mesh((4,), ("x",)), P("x"))
+        x = gs.device_put(np.ones((8, 4)), place)
+        rows = gnp.asarray([7, 0, 3])
+        costs = gs.jit(lambda x: x[rows]).lower(x).cost_analysis()
+        each = [own["bytes moved"] for own in costs["devices"].values()]
+        assert sum(each) == costs["bytes moved"] > 0
+        assert max(each) - min(each) <= 1
 
 
 def test_kernels_read_and_write_less_than_operations() -> None:

@@ -132,6 +132,17 @@ def test_a_dim_of_vmap_is_split_over_the_mesh_of_a_map_in_it(mesh: gs.Mesh, name
             assert made.sharding.spec.axes(0) == ("x",), (name, made.sharding)
 
 
+def test_a_map_in_vmap_uses_what_was_computed_around_it(mesh: gs.Mesh) -> None:
+    def body(v: Any) -> Any:
+        total = v.sum()
+        add = gs.shard_map(lambda block: block + total, mesh, P("z"), P("z"))
+        return add(gs.numpy.arange(8.0))
+
+    for x in everywhere(mesh, MATRIX):
+        made = gs.vmap(body, spmd_axis_name="x")(x)
+        equal(made, np.arange(8.0) + MATRIX.sum(1, keepdims=True))
+
+
 def test_a_dim_of_vmap_that_is_split_stays_where_it_is() -> None:
     with testing.runtime(host_devices=8, host_domains=8):
         mesh = gs.make_mesh((2, 2, 2), ("x", "y", "z"))
