@@ -82,6 +82,15 @@ def test_constraints_in_mapped_functions_leave_named_dims(mesh: Any) -> None:
             lambda a: constrain(a, gs.NamedSharding(mesh, P("x"))),
             mesh=mesh, in_specs=P("x"), out_specs=P("x"),
         )(x)  # fmt: skip
+    with pytest.raises(gs.errors.ShardingError, match="mapped"):
+        gs.vmap(lambda row: constrain(row, gs.SingleDeviceSharding(gs.devices()[0])))(x)
+
+
+def test_arguments_may_lie_as_in_shardings_mean(mesh: Any) -> None:
+    one = gs.make_mesh((1,), "x", devices=gs.devices()[:1])
+    x = gs.device_put(GRID, gs.devices()[0])
+    made = gs.jit(lambda x: x + 1, in_shardings=gs.NamedSharding(one, P("x")))(x)
+    np.testing.assert_array_equal(made, GRID + 1)
 
 
 def test_open_dims_follow_formats_and_what_is_left_out(mesh: Any) -> None:

@@ -160,6 +160,18 @@ def test_a_dim_of_vmap_that_lies_there_is_not_brought_there(mesh: gs.Mesh) -> No
     assert "multiply" in traced.jaxpr and "reshard" not in traced.jaxpr
 
 
+def test_an_axis_of_one_device_moves_no_dim_of_vmap(mesh: gs.Mesh) -> None:
+    x = gs.device_put(MATRIX, gs.NamedSharding(mesh, P("x")))
+    columns = gs.NamedSharding(mesh, P("z"))
+    for f, spec in (
+        (lambda v: v * 2, P("x")),
+        (lambda v: lax.with_sharding_constraint(v * 2, columns), P("x", "z")),
+    ):
+        made = gs.vmap(f, spmd_axis_name="y")(x)
+        equal(made, MATRIX * 2)
+        assert made.sharding.spec == spec
+
+
 def test_dims_of_several_vmaps_and_a_constraint(mesh: gs.Mesh) -> None:
     cube = MATRIX.reshape(2, 4, 8)
     f = gs.vmap(gs.vmap(inner(mesh), spmd_axis_name="x"), 1, 1, spmd_axis_name="y")
