@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 import shutil
 import tracemalloc
 from collections.abc import Callable
@@ -133,3 +134,25 @@ def test_kernels_are_unloaded_and_files_removed(
         assert len(loaded) == 3  # that, and what is kept
     assert 0 < len(list(tmp_path.rglob("*.so"))) <= 8
     assert result_of(make(compiler, source.format(1))) == 1001
+    files = list(tmp_path.rglob("*.so"))
+    for path in files:
+        os.utime(path, (0, 0))
+    make.cache_clear()
+    make(compiler, source.format(1))
+    assert sum(path.stat().st_mtime > 0 for path in files) == 1  # that was used just now
+    assert files[0].parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_the_files_that_were_used_last_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "_FILES", 8)
+    for n in range(9):
+        kernels._forget_oldest(tmp_path)
+        path = tmp_path / f"{n}.so"
+        path.touch()
+        os.utime(path, (100 - n, 100 - n))  # the first one was used last
+    (tmp_path / "0.txt").touch()
+    assert len(list(tmp_path.glob("*.so"))) == 9
+    kernels._forget_oldest(tmp_path)
+    assert {path.stem for path in tmp_path.glob("*.so")} == set("0123456")
