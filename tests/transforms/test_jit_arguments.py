@@ -95,6 +95,28 @@ def test_functions_of_all_kinds(name: str) -> None:
         assert np.broadcast_to(function(gnp.asarray([1.0, 2.0])), 2).tolist() == want
 
 
+def test_arguments_by_number_of_a_function_that_takes_any() -> None:
+    def are_numbers(*args: Any) -> list[bool]:
+        return [type(x) is int for x in args]
+
+    for number, static in ((-2, [1, 0]), (-1, [0, 1]), (0, [1, 0]), (2, [0, 0]), (-3, [0, 0])):
+        made = gs.jit(are_numbers, static_argnums=number)(1, 2)
+        assert [x.item() for x in made] == static
+        give = gs.jit(lambda *args: [x + 1 for x in args], donate_argnums=number)
+        pair = [gnp.ones(3), gnp.ones(3)]
+        memory = give.lower(*pair).compile().memory_analysis()
+        assert memory.alias_size_in_bytes == sum(static) * pair[0].nbytes
+        give(*pair)
+        assert [x.is_deleted() for x in pair] == [bool(own) for own in static]
+    first = gs.jit(lambda a, *rest: [type(x) is int for x in (a, *rest)], static_argnums=1)
+    assert [x.item() for x in first(1, 2)] == [False, True]
+
+
+def test_a_name_of_an_argument_without_one_is_another_argument() -> None:
+    f = gs.jit(lambda a, /, **others: [type(a) is int, type(others["a"]) is int], static_argnums=0)
+    assert [x.item() for x in f(1, a=2)] == [True, False]
+
+
 def test_methods() -> None:
     class Model:
         @gs.jit
