@@ -353,6 +353,29 @@ def test_what_comes_back_is_as_weak_as_what_was_given(times: int) -> None:
         assert not made.weak_type and made == (1.5 if times else 0)
 
 
+def test_what_branches_give_is_committed_if_one_of_them_is() -> None:
+    for x in (gs.device_put(np.ones(3), gs.devices()[0]), gnp.ones(3)):
+        for branches in ((lambda x: x.sum(), lambda x: 1.5), (lambda x: 1.5, lambda x: x.sum())):
+            for call in (lax.cond, gs.jit(lax.cond, static_argnums=(1, 2))):
+                made = call(True, *branches, x)
+                assert made.committed == x.committed and not made.weak_type
+
+
+def test_what_loops_carry_lies_where_something_is_committed() -> None:
+    with testing.runtime(host_devices=4):
+        mesh = gs.make_mesh((4,), ("x",))
+        rows, whole = gs.NamedSharding(mesh, P("x")), gs.NamedSharding(mesh, P())
+        placed, free = gs.device_put(np.ones(8), rows), gnp.ones(8)
+        for call in (lax.fori_loop, gs.jit(lax.fori_loop, static_argnums=(0, 1, 2))):
+            given = call(0, 2, lambda i, c: gnp.ones(8) * 2, placed)
+            taken = call(0, 2, lambda i, c: c + placed, free)
+            for made, value in ((given, 2), (taken, 3)):
+                assert made.sharding == rows and made.committed and made.tolist() == [value] * 8
+            assert not call(0, 2, lambda i, c: c * 2, free).committed
+            moved = call(0, 2, lambda i, c: gs.reshard(c * 2, whole), placed)
+            assert moved.sharding == whole and moved.tolist() == [4] * 8
+
+
 def test_late_devices() -> None:
     """What is replayed waits for what it reads, whenever devices do their work."""
 
