@@ -84,11 +84,9 @@ FLOPS: dict[str, tuple[Callable[..., Any], list[Any], int, list[int]]] = {
     "product": (lambda a, b: a @ b.T, [P("x"), P()], 2 * 8 * 8 * 12, [384] * 4),
     "merged product": (lambda a, b: a @ b.T, [P(None, "x")] * 2, 2 * 8 * 8 * 12, [384] * 4),
     "sum": (lambda a, b: a.sum(), [P("x"), P()], 96, [24] * 4),
-    "repeated product": (
-        lambda a, b: gnp.einsum("ij,jk->ik", a, b[:1, :5]), [P("x"), P()], 2 * 8 * 12 * 5, [240] * 4
-    ),
+    "a result of another length": (lambda a, b: gnp.fft.rfft(a), [P("x"), P()], 96, [24] * 4),
     "branches": (
-        lambda a, b: lax.cond(True, lambda: a * b, lambda: a + b), [P("x")] * 2, 192, [48] * 4
+        lambda a, b: lax.cond(True, gnp.multiply, gnp.add, a, b), [P("x")] * 2, 192, [48] * 4
     ),
     "moves": (lambda a, b: gnp.roll(a, 1, 0), [P("x"), P()], 0, [0] * 4),
 }  # fmt: skip
