@@ -101,6 +101,39 @@ def test_on_each_device_what_is_the_same_everywhere() -> None:
     assert devices == [((8, 6), device) for device in gs.devices()]
 
 
+def test_the_first_device_where_others_have_the_same() -> None:
+    devices: list[Any] = []
+
+    def tapped(x: Any) -> Any:
+        legacy.id_tap(lambda v, _, device: devices.append(device), x, tap_with_device=True)
+        return x
+
+    gs.shard_map(tapped, mesh(), P("x"), P("x"), axis_names={"x"})(VALUE)
+    gs.effects_barrier()
+    assert devices == [*mesh().devices[:, 0]]
+    last = gs.NamedSharding(gs.make_mesh((4,), "x", devices=gs.devices()[4:]), P("x"))
+    for place, first in ((gs.devices()[5], 5), (last, 4)):
+        tapped(gs.device_put(VALUE, place))
+        gs.effects_barrier()
+        assert devices[-1] == gs.devices()[first]
+
+
+def test_results_are_committed_where_somebody_said_where_they_lie() -> None:
+    place = gs.NamedSharding(mesh(), P("x"))
+
+    def plain(x: Any) -> Any:
+        return gs.pure_callback(np.negative, Shape((8, 6), float), x)
+
+    def placed(x: Any) -> Any:
+        return gs.pure_callback(np.negative, Shape((8, 6), float), x, sharding=place)
+
+    for way in (lambda f: f, gs.jit):
+        made, there = way(plain)(VALUE), way(placed)(VALUE)
+        assert not made.committed
+        assert there.committed and there.sharding == place
+        np.testing.assert_array_equal(there, -VALUE)
+
+
 def test_pmap_of_pmap() -> None:
     seen, log = [], Log()
     value = np.arange(48.0).reshape(2, 4, 6)

@@ -206,6 +206,18 @@ def test_assignment_gives_a_variable_another_value(mesh: gs.Mesh) -> None:
     np.testing.assert_array_equal(np.asarray(x), VALUE)
 
 
+def test_what_is_assigned_gives_way_no_more() -> None:
+    def assigned(x: Any) -> Any:
+        before = gs.typeof(x).weak_type
+        x[...] = 2.5
+        assert before and not gs.typeof(x).weak_type
+        return x
+
+    weak = gs.numpy.broadcast_to(gs.device_put(1.5), (3,))
+    assert gs.vmap(assigned)(weak).tolist() == [2.5] * 3
+    assert not gs.jit(assigned)(weak).weak_type
+
+
 def test_values_are_not_assigned_to_arrays_of_outside(mesh: gs.Mesh) -> None:
     outside = gs.device_put(np.zeros((2, 8)))
 
