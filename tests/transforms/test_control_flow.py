@@ -242,10 +242,18 @@ def test_a_function_that_uses_arrays_of_outside_sees_what_these_are_now() -> Non
     def step(carry: Any, x: Any) -> Any:
         return carry + x * weights, carry
 
-    x = gnp.arange(3.0)
+    def weighted(x: Any) -> Any:
+        return x * weights
+
+    def whether(x: Any) -> Any:
+        return lax.cond(True, weighted, gnp.negative, x)
+
+    x, pair = gnp.arange(3.0), gnp.ones(2)
     assert lax.scan(step, gnp.zeros(2), x)[0].tolist() == [3, 3]
+    assert whether(pair).tolist() == [1, 1]
     weights[1] = 10
     assert lax.scan(step, gnp.zeros(2), x)[0].tolist() == [3, 30]
+    assert whether(pair).tolist() == [1, 10]
 
 
 @pytest.mark.parametrize("traced", [False, True])
@@ -298,6 +306,10 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "shape of a carry": (lambda x: lax.fori_loop(0, 2, lambda i, c: c.sum(), x), "float64"),
     "type of a carry": (lambda x: lax.scan(lambda c, a: (c + 0.5, a), gnp.int32(1), x), "int32"),
     "float that becomes an integer": (lambda x: lax.fori_loop(0, 3, lambda i, c: i, 0.5), "int64"),
+    "types that go from value to value": (
+        lambda x: lax.fori_loop(0, 2, lambda i, c: (x[0].astype("f"), *c[:-1]), (0,) * 8),
+        "float32",
+    ),
     "tree of a carry": (lambda x: lax.while_loop(lambda c: True, lambda c: (c, c), x), "structure"),
     "shape of a carry, where elements stop": (
         lambda x: gs.vmap(lambda y: lax.while_loop(lambda c: c.sum() < y, lambda c: c[0] + 1, x))(
