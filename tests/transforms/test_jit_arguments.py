@@ -186,6 +186,12 @@ def test_given_twice_and_donated_once() -> None:
     kept, view, new = gs.jit(lambda x: (x, x.reshape(2, 1), x * 2), donate_argnums=0)(y)
     kept[0] = 5
     assert (kept.tolist(), view.tolist(), new.tolist()) == ([5, 1], [[1], [1]], [2, 2])
+    first, second = gs.jit(lambda x: [x + 1] * 2)(gnp.ones(2))
+    first[0] = 5
+    assert (first.tolist(), second.tolist()) == ([5, 2], [2, 2])
+    first, second = gs.jit(lambda x: [x + 1] * 2)(gnp.ones(2))
+    first.delete()
+    assert second.tolist() == [2, 2]
     z = np.ones(2)
     gs.jit(lambda x: x * 2, donate_argnums=0)(z)
     assert z.tolist() == [1, 1]
