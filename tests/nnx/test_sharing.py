@@ -437,6 +437,19 @@ def test_containers_of_captured_modules_cannot_be_changed(kind: str, where: str)
     assert repr(m.part.items) != before[0]
 
 
+def test_an_item_of_a_captured_list_cannot_be_replaced() -> None:
+    m = Plain()
+    m.items = [1, 2]
+
+    def f(x: Any) -> Any:
+        m.items[0] = x
+        return x
+
+    with pytest.raises(TraceContextError, match="m"):
+        gs.jit(f)(1.0)
+    assert m.items == [1, 2]
+
+
 @pytest.mark.parametrize("kind", INSIDE)
 def test_containers_can_be_read_and_those_of_arguments_changed(kind: str) -> None:
     m = Plain()
