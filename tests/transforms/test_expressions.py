@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from gpushard.runtime.kernel_tree import Atom
-from gpushard.transforms.expressions import PRELUDE, TYPES, expression, literal
+from gpushard.transforms.expressions import PRELUDE, TYPES, expression, is_reduction, literal
 
 ARITHMETIC = ("add", "subtract", "multiply")
 ORDERS = ("less", "less_equal", "greater", "greater_equal")
@@ -205,3 +205,15 @@ def test_numbers_that_no_type_has() -> None:
     for dtype in map(np.dtype, ("i4", "i8", "b1")):
         assert literal(np.float64(np.inf), dtype) is None
     assert literal(np.complex128(1), np.dtype(np.complex128)) is None
+
+
+def test_reductions_that_are_there_for_some_types() -> None:
+    i4, i8, f4, f8, b1 = map(np.dtype, ("i4", "i8", "f4", "f8", "b1"))
+    for name in ("sum", "mean", "product"):
+        assert is_reduction(name, i4, i8) and is_reduction(name, i8, f8)
+        assert is_reduction(name, f4, f4)
+        assert not is_reduction(name, b1, i8) and not is_reduction(name, f8, i8)
+    for name in ("max", "min"):
+        assert is_reduction(name, f4, f4) and is_reduction(name, i8, i8)
+        assert not is_reduction(name, i4, i8) and not is_reduction(name, b1, b1)
+    assert is_reduction("argmax", b1, i8) and not is_reduction("any", b1, b1)

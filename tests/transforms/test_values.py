@@ -137,6 +137,16 @@ def test_what_is_the_same_for_all_comes_from_its_argument_too(mesh: gs.Mesh) -> 
         gs.vmap(lambda n, x: x.sharding, in_axes=(0, None))(np.arange(8), VALUE)
 
 
+def test_what_an_argument_is_assigned_to_comes_of_it(mesh: gs.Mesh) -> None:
+    def body(first: Any) -> Any:
+        new = gs.numpy.zeros(8)
+        new[...] = first[0]
+        return bool(new[0] > 0)
+
+    with pytest.raises(errors.TracedValueError, match="argument first of shape"):
+        inside(mesh, body)
+
+
 def test_messages_of_python_call_a_value_an_array(mesh: gs.Mesh) -> None:
     with pytest.raises(TypeError, match="unhashable type: 'Array'"):
         inside(mesh, lambda x: {x: 1})
