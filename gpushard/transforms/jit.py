@@ -61,12 +61,6 @@ _log = logging.getLogger("gpushard.jit")
 _CACHE_BYTES = 64 << 20
 """Bytes of executables that one function keeps, about."""
 
-_LOOKALIKES: Any = object()
-"""Stands for executables of structures that are equal, which are found by their exact keys."""
-
-_KEY_BYTES = 500
-"""Bytes that a key takes, about."""
-
 
 @dataclass(frozen=True, eq=False)
 class Replay:
@@ -176,7 +170,7 @@ class Jitted:
             given_up = [x for x in donated(options.donated, args, kwargs) if isinstance(x, Array)]
             check_donated(self._what, given_up)
         compiled = self._cache.get(key)
-        if compiled is None or compiled is _LOOKALIKES:
+        if compiled is None:
             compiled = self._compiled(key, leaves, call)
         with span(self._what):
             return compiled.call(leaves, given_up)
@@ -190,8 +184,6 @@ class Jitted:
             with self._options.around(), span(f"compile {self._what}"):
                 compiled = self._compile(leaves, call)
             self._cache.put(own, compiled, compiled.nbytes)
-            if own is not key:
-                self._cache.put(key, _LOOKALIKES, _KEY_BYTES)
         return compiled
 
     def _prepared(self, args: Any, kwargs: Any) -> tuple[list[Any], Any, Any]:

@@ -18,6 +18,7 @@ import pytest
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import errors, lax, stages, testing
+from gpushard.movement.buffer import ShardedBuffer
 from gpushard.transforms import compiled
 
 P = gs.P
@@ -351,6 +352,20 @@ def test_stages() -> None:
         made = compiled(x)
         assert made.sharding == NS(mesh, P("y", "x")) and x.is_deleted()
         np.testing.assert_array_equal(np.asarray(made), np.full((4, 4), 8.0))
+
+
+def test_what_a_traced_function_gives_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[Any] = []
+
+    def check(buffer: Any) -> None:
+        checked.append(buffer)
+
+    monkeypatch.setattr(ShardedBuffer, "check", check)
+    for checks in (True, False):
+        with testing.runtime(host_devices=2, enable_checks=checks):
+            made = gs.jit(lambda x: x + 1)(np.ones(4))
+            assert any(buffer is made._live() for buffer in checked) == checks
+            checked.clear()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
