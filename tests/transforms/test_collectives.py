@@ -158,3 +158,22 @@ def test_sums_of_numbers_are_numbers_of_their_type(name: str, size: int, traced:
     x = np.arange(size * 4.0).reshape(size, 4)
     np.testing.assert_array_equal(np.asarray((gs.jit(f) if traced else f)(x)), x)
     assert seen
+
+
+def test_groups_along_two_axes_around_a_map() -> None:
+    value = np.arange(12.0).reshape(4, 3) ** 2
+    groups = [[0, 3], [2, 1]]
+
+    def body(v: Any) -> Any:
+        return lax.psum(v, ("x", "y"), axis_index_groups=groups), lax.all_gather(
+            v, ("x", "y"), axis_index_groups=groups
+        )
+
+    with testing.runtime(host_devices=4):
+        mesh = gs.make_mesh((2, 2), ("x", "y"))
+        each, rows = gs.vmap(body, in_axes=1, out_axes=1), gs.P(("x", "y"))
+        made = gs.shard_map(each, mesh, rows, rows)(value)
+    first, second = value[[0, 2, 2, 0]], value[[3, 1, 1, 3]]
+    np.testing.assert_array_equal(made[0], first + second)
+    together = np.stack([first, second], axis=1)  # for each row those of its group
+    np.testing.assert_array_equal(np.asarray(made[1]).reshape(4, 2, 3), together)
