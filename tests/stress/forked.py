@@ -110,7 +110,8 @@ def _pair(
       _RunsAtImportError: it cannot be replaced.
     """
     if _own(plain) != _own(new):
-        if not old.co_flags & inspect.CO_OPTIMIZED or old.co_freevars != new.co_freevars:
+        shared = plain.co_freevars, plain.co_cellvars
+        if not old.co_flags & inspect.CO_OPTIMIZED or shared != (new.co_freevars, new.co_cellvars):
             raise _RunsAtImportError
         found[old] = new
         return new
