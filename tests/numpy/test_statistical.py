@@ -201,6 +201,7 @@ def test_a_part_is_reduced_by_functions_and_methods(name: str, nan: str) -> None
         )
 
 
+@pytest.mark.filterwarnings("ignore:Mean of empty slice", "ignore:invalid value")
 def test_a_row_on_devices_says_what_takes_part() -> None:
     data, row = np.arange(12, dtype="f").reshape(3, 4), np.array([True, False, True, True])
     x, given = put(data, "x"), put(row)
