@@ -2964,6 +2964,9 @@ OPERATIONS: dict[str, Case] = {
     "zeros trimmed in the middle": wrong(
         lambda w: GNP.trim_zeros(w.x, "m"), "trim='m'", argument="trim"
     ),
+    "diagonal of a vector": wrong(
+        lambda w: GNP.diagonal(w.x[0]), "diagonal needs at least two dims", "(6,)"
+    ),
     "diagonal of a stack": wrong(
         lambda w: GNP.diag(w.x[None]), "(1, 8, 6)", "diagonal", argument="x"
     ),

@@ -408,7 +408,8 @@ def test_what_a_plan_says_of_its_relays() -> None:
         assert text in plan.explain() and f"in {plan.waves} waves" in plan.explain()
         direct = both_plans(runtime, (96, 5), few(runtime, 1, P()), everywhere(runtime))[0]
         assert "relayed" not in direct.explain() and direct.waves == 1
-        assert plan.nbytes > direct.nbytes
+        fewer = both_plans(runtime, (96, 5), few(runtime, 1, P()), few(runtime, 2, P()))[0]
+        assert plan.nbytes > direct.nbytes > fewer.nbytes > 0
 
 
 @pytest.mark.parametrize("seed", seeds(24))
