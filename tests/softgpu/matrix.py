@@ -1,6 +1,6 @@
 """Runs the suites of the CUDA backend on the software GPU in every configuration.
 
-    python -m tests.softgpu.matrix                       # each configuration, seed and suite once
+    python -m tests.softgpu.matrix                       # each suite on each machine once
     python -m tests.softgpu.matrix --all                 # their whole product
     python -m tests.softgpu.matrix --only numpy --only seed-3
 
@@ -24,9 +24,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.softgpu.build import ROOT, cache
+from tests.softgpu.build import ROOT, TOOLKITS, cache
 
 SUITES = ("gpu", "conformance", "array", "ops", "numpy", "random", "interop")
+CUDAS = tuple(TOOLKITS)
 SEEDS = (1, 2, 3, 4, 5)
 MOST_SECONDS = 3600
 """Of one run."""
@@ -61,13 +62,15 @@ class Run:
     """One run of pytest."""
 
     machine: Machine
+    cuda: str
+    """Which CuPy is used: the one for this CUDA."""
     seed: int
     suite: str
 
     @property
     def name(self) -> str:
         """What `--only` looks at."""
-        return f"{self.machine.name} seed-{self.seed} {self.suite}"
+        return f"{self.machine.name} cuda-{self.cuda} seed-{self.seed} {self.suite}"
 
     def command(self) -> list[str]:
         """Return how pytest is called."""
@@ -75,6 +78,7 @@ class Run:
         idle = cache() / f"idle-{self.machine.name}-{self.suite}.json"
         return [
             *(sys.executable, "-m", "pytest", "--softgpu", "-n0", "--tb=short", "-rfE"),
+            *("--softgpu-cuda", self.cuda),
             *("--softgpu-seed", str(self.seed), "--softgpu-devices", str(self.machine.gpus)),
             *(*more, "--softgpu-idle", str(idle), f"tests/{self.suite}"),
         ]
@@ -115,14 +119,14 @@ class Outcome:
 
 def all_runs() -> Iterator[Run]:
     """Yield the whole product."""
-    return (Run(*run) for run in itertools.product(MACHINES, SEEDS, SUITES))
+    return (Run(*run) for run in itertools.product(MACHINES, CUDAS, SEEDS, SUITES))
 
 
 def few_runs() -> Iterator[Run]:
-    """Yield runs that have each suite on every machine and with every seed once: a Latin square."""
+    """Yield runs that have each suite on every machine, with every CuPy and with every seed."""
     for shift, suite in enumerate(SUITES):
-        for number, machine in enumerate(MACHINES):
-            yield Run(machine, SEEDS[(number + shift) % len(SEEDS)], suite)
+        for number, machine in enumerate(MACHINES, shift):
+            yield Run(machine, CUDAS[number % len(CUDAS)], SEEDS[number % len(SEEDS)], suite)
 
 
 def state() -> str:
@@ -166,7 +170,7 @@ def _count(lines: Sequence[str], what: str) -> int:
 
 
 def table(outcomes: dict[Run, Outcome]) -> str:
-    """Return what passed of each suite on each machine, over all seeds that were run."""
+    """Return what passed of each suite on each machine, over all CuPys and seeds that were run."""
     lines = ["".join(f"{title:>14}" for title in ("", *SUITES))]
     for machine in MACHINES:
         cells = [machine.name]
@@ -211,7 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             outcome = execute(run, record.with_suffix(".txt"))
             record.write_text(json.dumps(dataclasses.asdict(outcome)), encoding="utf-8")
         outcomes[run] = outcome
-        print(f"{run.name:32} {outcome}", flush=True)
+        print(f"{run.name:40} {outcome}", flush=True)
 
     with ThreadPoolExecutor(asked.jobs) as pool:
         list(pool.map(one, runs))

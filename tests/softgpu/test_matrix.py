@@ -10,12 +10,13 @@ import pytest
 from tests.softgpu import idle, matrix
 
 
-def test_each_suite_meets_every_machine_and_every_seed_by_default():
+def test_each_suite_meets_every_machine_cupy_and_seed_by_default():
     few, everything = list(matrix.few_runs()), set(matrix.all_runs())
-    assert set(few) <= everything and len(everything) == 6 * 5 * len(matrix.SUITES)
+    assert set(few) <= everything and len(everything) == 6 * 2 * 5 * len(matrix.SUITES)
     for suite in matrix.SUITES:
         runs = [run for run in few if run.suite == suite]
         assert [run.machine for run in runs] == list(matrix.MACHINES)
+        assert {run.cuda for run in runs} == {"12", "13"}
         assert {run.seed for run in runs} == set(matrix.SEEDS)
     assert all(machine.gpus * machine.partitions == 8 for machine in matrix.MACHINES)
     assert len({run.name for run in everything}) == len(everything)
@@ -30,11 +31,12 @@ def test_counts_are_those_that_pytest_prints(monkeypatch: pytest.MonkeyPatch, tm
 
     def run(command: list[str], *, stdout, env: dict[str, str], **_: object):
         assert env["GPUSHARD_CHECK"] == "1" and "--softgpu-no-peers" in command
+        assert command[command.index("--softgpu-cuda") + 1] == "13"
         stdout.write(text)
         return subprocess.CompletedProcess(command, 1)
 
     monkeypatch.setattr(matrix.subprocess, "run", run)
-    outcome = matrix.execute(matrix.Run(matrix.MACHINES[3], 1, "ops"), tmp_path / "log.txt")
+    outcome = matrix.execute(matrix.Run(matrix.MACHINES[3], "13", 1, "ops"), tmp_path / "log.txt")
     counted = outcome.passed, outcome.skipped, outcome.failed, outcome.worked, outcome.code
     assert counted == (10, 3, 3, 9, 1) and outcome.idle == 7
 
