@@ -109,7 +109,8 @@ def all_gpus() -> Iterator[Runtime]:
 @counted
 def test_every_gpu_has_a_graph() -> None:
     with all_gpus() as runtime:
-        step, x = gs.jit(balanced), put(runtime, values(3))
+        rows = np.resize(values(3), (len(runtime.devices), *SHAPE[1:]))  # some on every GPU
+        step, x = gs.jit(balanced), put(runtime, rows)
         expected = np.asarray(step(x))
         for _ in range(9):
             found = asked(lambda: step(x).block_until_ready())
