@@ -47,3 +47,14 @@ def test_the_furthest_position_of_two_needs_the_longest_dim(spec: gs.P) -> None:
     needed = np.maximum(pairs + 1, -pairs)  # elements in a dim
     assert np.array_equal(np.maximum(furthest + 1, -furthest), needed.max(-1))
     assert (furthest[:, None] == pairs).any(-1).all()
+
+
+@pytest.mark.parametrize("position", [(1 << 64) - 1, 1 << 63, 5])
+def test_unsigned_positions_stay_positive_and_no_dim_is_longer_than_numbers_go(
+    position: int,
+) -> None:
+    with testing.runtime(host_devices=2, host_domains=2):
+        sharding = gs.NamedSharding(gs.make_mesh((2,), "x"), gs.P("x"))
+        x = gs.device_put(np.array([2, position], np.uint64), sharding)
+        furthest = np.asarray(bind(FURTHEST, (x,), ((-1,), False)))
+    assert furthest == min(position, np.iinfo(np.int64).max)

@@ -86,9 +86,10 @@ def test_a_reader_waits_for_no_more_parts_than_it_needs(rt, until):
     submit_parts(rt, until, seen=0)
 
 
-def test_a_part_that_is_believed_to_be_there(rt):
+@pytest.mark.parametrize("until", [0, 1])
+def test_a_part_that_is_believed_to_be_there(rt, until):
     with pytest.raises(RaceError, match=r"is read by 'reader'.*'parts'"):
-        submit_parts(rt, 1, seen=2)
+        submit_parts(rt, until, seen=until + 1)
 
 
 def test_a_writer_that_does_not_wait_for_a_reader(rt):
