@@ -52,7 +52,7 @@ def test_the_row_divides_and_calls_no_remainder(monkeypatch):
             return getattr(np, name)
 
     monkeypatch.setattr(remainders, "np", Counting())
-    with runtime(host_devices=2):
+    with runtime(backend="host", host_devices=2):
         host = np.arange(-40, 40, dtype=np.int32).reshape(8, 10)
         x = gs.device_put(host, gs.NamedSharding(gs.make_mesh((2,), ("x",)), gs.P("x")))
         assert np.array_equal(x % 7, host % 7)
