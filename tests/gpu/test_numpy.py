@@ -5,6 +5,7 @@ kinds, and random numbers, whose integers and uniforms are those of the host to 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -105,6 +106,27 @@ def test_functions_are_numpys(kind: str, split: Split) -> None:
     with using(make_gpu_runtime(make_driver(kind), split)):
         for data, call in CALLS.values():
             agree(call(gs.numpy, spread(data, split.partitions)), call(np, data))
+
+
+@needs_gpu
+@pytest.mark.one_of(7)
+@pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
+@pytest.mark.parametrize("given", "?bBhHiIlLefdFD")
+def test_sums_are_of_the_type_that_is_asked_for(given: str) -> None:
+    numbers = np.tile(WHOLE if given in "?BHIL" else WHOLE - 4, (1, 5))
+    if given not in "?BHIL":
+        numbers[0] = np.resize([1, -1], 35)  # each is true, and the sum of each unit is not
+        numbers[0, 32:] = 0
+    data = numbers.astype(given)
+    calls: list[Callable[[Any, Any, str], Any]] = [
+        lambda ns, x, dtype: ns.sum(x, 1, dtype=dtype),
+        lambda ns, x, dtype: ns.prod(x[:, :3], 1, dtype=dtype),
+        lambda ns, x, dtype: ns.mean(x, 1, dtype=dtype),
+    ]
+    with using(make_gpu_runtime(make_driver("cupy"), SPLITS[0])):
+        x = gs.device_put(data)
+        for dtype, call in itertools.product("?bLefdD", calls):
+            agree(call(gs.numpy, x, dtype), call(np, data, dtype))
 
 
 @needs_gpu

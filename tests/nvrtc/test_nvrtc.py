@@ -48,6 +48,9 @@ def test_kernels_of_each_type_compile(letter: str, version: str) -> None:
         result = np.dtype(bool) if name in ("any", "all") else one
         text = reduction.source(name, Signature((one,), (), (result,), 8, False))
         assert text is None or problem(compiled(text, version)) is None
+    for result in map(np.dtype, TYPES):
+        text = reduction.source("sum", Signature((one,), (), (result,), 8, False))
+        assert text is None or problem(compiled(text, version)) is None, result
 
 
 @pytest.mark.parametrize("version", WHEELS)

@@ -98,11 +98,21 @@ def _sum_dtype(own: Dtype, dtype: Dtype | None) -> Dtype:
     return default
 
 
+def _total(xp: Any, name: str, own: Dtype, dtype: Dtype) -> Callable[..., Any]:
+    """Return CuPy's sum or product, which does not convert complex elements to integers."""
+    function: Callable[..., Any] = getattr(xp, name)
+    if own.kind != "c" or dtype.kind not in "biu":
+        return function
+    return lambda x, *args, **options: function(x.astype(dtype), *args, **options)
+
+
 def _by_ufunc(name: str, dtype_of: Callable[[Dtype, Any], Dtype], *, empty: bool) -> Row:
     """Return the row of a reduction by one ufunc; last parameter: its dtype or None."""
     title = _TITLES[name]
 
-    def reduce(xp: Any, axes: tuple[int, ...], keepdims: bool, dtype: Dtype) -> Kernel:
+    def reduce(
+        xp: Any, axes: tuple[int, ...], keepdims: bool, given: Dtype, dtype: Dtype
+    ) -> Kernel:
         if xp is np:
             function = getattr(np, name).reduce
 
@@ -113,13 +123,16 @@ def _by_ufunc(name: str, dtype_of: Callable[[Dtype, Any], Dtype], *, empty: bool
         own, skips = own_kernels(xp), title.startswith("nan") and kind_of(dtype) in "fc"
         if own is not None and skips:  # CuPy's wait for the GPU, to warn of NaNs
             return lambda x, out: own.reduce(title, x, axes, out)
+        if title in ("sum", "prod"):
+            total = _total(xp, title, given, dtype)
+            return Reducing(total, axes, {"keepdims": keepdims, "dtype": dtype})
         function = getattr(xp, title if skips else title.removeprefix("nan"))
-        extra = {"dtype": dtype} if title in ("sum", "prod") else {}
-        return Reducing(function, axes, {"keepdims": keepdims, **extra})
+        return Reducing(function, axes, {"keepdims": keepdims})
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         axes, keepdims, extra = params
-        return reduce(xp, axes, keepdims, dtype_of(avals[0].dtype, extra))
+        given = avals[0].dtype
+        return reduce(xp, axes, keepdims, given, dtype_of(given, extra))
 
     def merge(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
         return InOrder(xp, name)
@@ -194,7 +207,7 @@ def _mean_dtype(own: Dtype, dtype: Dtype | None) -> Dtype:
 def _mean_local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     axes, keepdims, dtype = params
     wide = _mean_dtype(avals[0].dtype, dtype)
-    total = np.add.reduce if xp is np else xp.sum
+    total = np.add.reduce if xp is np else _total(xp, "sum", avals[0].dtype, wide)
     return Reducing(total, axes, {"dtype": wide, "keepdims": keepdims})
 
 

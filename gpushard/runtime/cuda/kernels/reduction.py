@@ -47,6 +47,8 @@ it is an element of the row, which may take part again."""
 _WHOLE = {"amin": "b < a ? b : a", "amax": "a < b ? b : a"}
 """How two come together of types without NaNs."""
 
+_TRUTH = {"any", "all"}
+
 SHUFFLES = """
 // What the thread of the same warp has that comes so many threads later.
 template <class V>
@@ -169,6 +171,12 @@ def power_of(length: int, dtype: Dtype) -> int:
     return (THREADS if count >= 2 * THREADS else max(1, lanes)).bit_length() - 1
 
 
+def _part(name: str, given: Dtype, result: Dtype) -> str | None:
+    """Return the type of what a unit comes to, unless it is that of rows: 32 bits hold it."""
+    narrow = given.kind in "biu" and given.itemsize < 4
+    return "int" if name == "sum" and narrow and result.kind not in "bc" else None
+
+
 def source(name: str, signature: Signature) -> str | None:
     """Return a kernel called `reduction`; None for types that CUDA C++ has not.
 
@@ -180,9 +188,9 @@ def source(name: str, signature: Signature) -> str | None:
     types = [
         NAMES.get(f"{t.kind}{t.itemsize}") if t.isbuiltin == 1 else None for t in (given, result)
     ]
-    if None in types or (given.kind == "c" and result.kind not in "cb"):
+    if None in types:
         return None
-    if name in _WHOLE and given.kind == "c":
+    if given.kind == "c" and (name in _WHOLE or (result.kind != "c" and name not in _TRUTH)):
         return None
     element, combine, start = OPERATIONS[name]
     spare = start
@@ -200,8 +208,7 @@ def source(name: str, signature: Signature) -> str | None:
         "threads": THREADS,
         "given": types[0],
         "work": work,
-        # The sum of a unit of small integers needs 32 bits.
-        "part": "int" if name == "sum" and given.kind in "biu" and given.itemsize < 4 else work,
+        "part": _part(name, given, result) or work,
         "result": types[1],
         "start": start,
         "spare": spare,
