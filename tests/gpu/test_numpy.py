@@ -165,6 +165,9 @@ MADE: dict[str, Callable[..., Any]] = {
     "arange downwards": lambda ns, t, **to: ns.arange(3, -9, -1, dtype=t, **to),
     "linspace": lambda ns, t, **to: ns.linspace(1, 27, 13, dtype=t, **to),
     "linspace without its end": lambda ns, t, **to: ns.linspace(5, 2, 9, False, dtype=t, **to),
+    "linspace to a zero with a sign": lambda ns, t, **to: ns.linspace(0, -0.0, 9, dtype=t, **to),
+    "full": lambda ns, t, **to: ns.full((9, 3), 7, dtype=t, **to),
+    "zeros with a sign": lambda ns, t, **to: ns.full((9, 3), -np.zeros((), t), t, **to),
     "eye": lambda ns, t, **to: ns.eye(9, 12, -2, dtype=t, **to),
     "tri": lambda ns, t, **to: ns.tri(9, 7, 1, dtype=t, **to),
 }
@@ -181,6 +184,7 @@ def test_arrays_are_made_of_what_numpy_makes(kind: str, name: str) -> None:
             found = MADE[name](gs.numpy, dtype, out_sharding=out)
             assert found.dtype == wanted.dtype
             np.testing.assert_array_equal(found, wanted)
+            assert np.asarray(found).tobytes() == wanted.tobytes()  # zeros have signs
 
 
 @pytest.mark.parametrize("split", SPLITS, ids=str)

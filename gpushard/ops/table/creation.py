@@ -49,10 +49,19 @@ def _row(name: str, make: Callable[[Any, Dtype], Callable[..., None]]) -> Row:
 
 
 def _full(xp: Any, dtype: Dtype) -> Callable[..., None]:
-    def full(block: Any, site: Site, value: Any) -> None:
-        block[...] = value
+    return lambda block, site, value: _set(xp, block, value)
 
-    return full
+
+def _set(xp: Any, block: Any, value: Any) -> None:
+    """Set all elements of a dense block."""
+    if xp is np or value != 0 or not np.any(np.signbit([value.real, value.imag])):
+        block[...] = value
+        return
+    # CuPy's `fill` has no sign for zeros, so their bits are filled in, complex numbers in two words.
+    word = np.dtype(f"u{min(8, block.itemsize)}")
+    words = np.array([value], block.dtype).view(word)
+    for n, bits in enumerate(words):
+        block.reshape(-1).view(word)[n :: len(words)] = bits
 
 
 _PIECE = 1 << 15
@@ -101,11 +110,11 @@ def _fill(xp: Any, block: Any, site: Site, dtype: Dtype, values_at: Callable[[An
     share([work] * min(_MOST_THREADS, max(1, len(left) // _PIECES)))
 
 
-def _put(block: Any, site: Site, position: int, value: Any) -> None:
+def _put(xp: Any, block: Any, site: Site, position: int, value: Any) -> None:
     """Set an element of a vector, if it is in the block."""
     at = position - site.result[0]
     if 0 <= at < site.shape[0]:
-        block[at] = value
+        _set(xp, block[at : at + 1], value)
 
 
 def _arange(xp: Any, dtype: Dtype) -> Callable[..., None]:
@@ -147,8 +156,8 @@ def _arange(xp: Any, dtype: Dtype) -> Callable[..., None]:
             return at
 
         _fill(xp, block, site, part_of, values_at)
-        _put(block, site, 0, first)  # what is rounded may be other than these
-        _put(block, site, 1, second)
+        _put(xp, block, site, 0, first)  # what is rounded may be other than these
+        _put(xp, block, site, 1, second)
 
     return arange
 
@@ -213,7 +222,7 @@ def _linspace(xp: Any, dtype: Dtype) -> Callable[..., None]:
             return xp.floor(values) if dtype.kind in "iu" else values
 
         _fill(xp, block, site, start.real.dtype, values_at)
-        _put(block, site, last, np.floor(stop) if dtype.kind in "iu" else stop)
+        _put(xp, block, site, last, np.floor(stop) if dtype.kind in "iu" else stop)
 
     return linspace
 
