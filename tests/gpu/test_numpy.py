@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard import random
+from gpushard import random, special
 from gpushard.testing import runtime
 from gpushard.testing.runtime import using
 from tests.gpu.device import DRIVERS, SPLITS, Split, make_driver, make_gpu_runtime, needs_gpu
@@ -127,6 +127,17 @@ def test_sums_are_of_the_type_that_is_asked_for(given: str) -> None:
         x = gs.device_put(data)
         for dtype, call in itertools.product("?bLefdD", calls):
             agree(call(gs.numpy, x, dtype), call(np, data, dtype))
+
+
+@needs_gpu
+@pytest.mark.parametrize("dtype", "efd")
+def test_digamma_of_integers_is_that_of_harmonic_numbers(dtype: str) -> None:
+    n = np.arange(1, 60, dtype=dtype)
+    wanted = np.cumsum([0, *(1 / n[:-1].astype(float))]) - np.euler_gamma
+    with using(make_gpu_runtime(make_driver("cupy"), SPLITS[1])):
+        found = np.asarray(special.digamma(gs.device_put(n)))
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, wanted, rtol=8 * np.finfo(dtype).eps)
 
 
 @needs_gpu

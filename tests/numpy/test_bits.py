@@ -73,7 +73,7 @@ def test_subtypes_of_narrow_types() -> None:
     }
     for name, kind in kinds.items():
         own = getattr(ml_dtypes, name)
-        for given in (own, np.dtype(own), gnp.ones(2, own)):
+        for given in (own, np.dtype(own), gs.device_put(np.ones(2, own))):
             found = {each for each in ABSTRACT if gnp.issubdtype(given, getattr(np, each))}
             assert found == kind, name
             for other in kinds:
