@@ -137,7 +137,7 @@ def test_digamma_of_integers_is_that_of_harmonic_numbers(dtype: str) -> None:
     with using(make_gpu_runtime(make_driver("cupy"), SPLITS[1])):
         found = np.asarray(special.digamma(gs.device_put(n)))
     assert found.dtype == dtype
-    np.testing.assert_allclose(found, wanted, rtol=8 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(found, wanted, rtol=32 * np.finfo(dtype).eps)
 
 
 @needs_gpu
