@@ -193,7 +193,7 @@ def test_results_of_a_given_size(jax: Any, fill: Any) -> None:
 
 @pytest.mark.parametrize("name", SETS)
 def test_results_of_a_given_size_are_filled_as_jax_fills_them(jax: Any, name: str) -> None:
-    for other in ([3], [9], [3, 4, 5], []):
+    for other in ([3], [5], [9], [3, 4, 5], []):
         data, more = np.array([5, 3, 4, 3], "i"), np.array(other, "i")
         wanted = getattr(jax.numpy, name)(data, more, size=6)
         same(getattr(gnp, name)(put(data, "x"), put(more), size=6), np.asarray(wanted))

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import gpushard as gs
 from gpushard import testing
+from gpushard.errors import ShardingError
 from gpushard.ops.aval import Aval
 from gpushard.ops.committed import common_devices, common_memory, is_committed
 from gpushard.ops.operand import Scalar, Sharded
@@ -56,3 +58,14 @@ def test_results_lie_in_the_memory_that_all_operands_lie_in() -> None:
         x, y = operand((8,), line), operand((8,), beside)
         found = [common_memory(operands) for operands in ([x], [y], [y, y], [x, y], [y, x])]
         assert found == ["device", "pinned_host", "pinned_host", "device", "device"]
+
+
+def test_errors_name_four_devices_and_of_five_the_first_three() -> None:
+    with testing.runtime(host_devices=6):
+        *devices, last = gs.devices()
+        other = operand((8,), gs.SingleDeviceSharding(last))
+        for many, named in ((4, devices[:4]), (5, [*devices[:3], "... 5 in all"])):
+            line = gs.NamedSharding(gs.make_mesh((many,), "x", devices=devices[:many]), gs.P())
+            with pytest.raises(ShardingError) as caught:
+                common_devices("add", [operand((8,), line), other])
+            assert f"on {', '.join(map(str, named))} and" in str(caught.value)

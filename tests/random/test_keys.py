@@ -356,7 +356,7 @@ def test_one_range_for_all_is_drawn_as_many_ranges_are(dtype: str) -> None:
         np.testing.assert_array_equal(random.randint(random.key(0), (99,), low, high, dtype), made)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint64", "int64"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "uint64", "int64"])
 def test_the_whole_range_of_a_type_is_its_bits(dtype: str) -> None:
     info, key = np.iinfo(dtype), random.key(3)
     made = random.randint(key, (99,), info.min, info.max + 1, dtype)
