@@ -65,6 +65,13 @@ def test_functions_of_windows(name: str) -> None:
         check_window(values((length,), "i4"), 1, name, (2,), padding=[(1, 1)])
 
 
+def test_a_window_of_all_elements() -> None:
+    check_window(LINE, 0, "add", (7,))
+    check_window(LINE, 0, "add", (6,), padding=[(-1, 0)])
+    check_window(X, 0.0, "max", (5, 4))
+    assert table_of_windows.seen_by(3, 3, 1, (0, 0), 1, 1) == (range(3), (0, 0))
+
+
 def test_windows_that_do_not_fit() -> None:
     for window in ((2,), (2, 2, 2), (0, 1), (-1, 1), ()):
         check_window(X, 0.0, "add", window)

@@ -64,6 +64,15 @@ def test_methods(method: str) -> None:
 NUMBERS: list[Any] = [75.5, 50, 0, 100, np.float32(30), np.float64(33), np.array(20)]
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_quantiles_at_elements_and_between_them(method: str) -> None:
+    shares = np.array([0, 0.1, 0.2, 0.25, 0.375, 0.5, 0.625, 0.75, 0.9, 1])
+    for data in (np.array([1.0, 2, 4, 8]), np.array([1.0, 2, 4, 8, 16])):
+        for q in (shares, shares.astype("f")):
+            wanted = np.quantile(data, q, method=method)  # type: ignore[call-overload]
+            same(gnp.quantile(put(data), q, method=method), wanted)
+
+
 @pytest.mark.one_of(2)
 @pytest.mark.parametrize("method", METHODS)
 def test_percentiles_of_every_kind_at_numbers(method: str) -> None:

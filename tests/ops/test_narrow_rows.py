@@ -133,7 +133,13 @@ def test_gpus_multiply_halves_as_they_are(dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "shapes"), [("ab,b->a", [(2, 3), (3,)]), ("b,ba->a", [(3,), (3, 2)])]
+    ("text", "shapes"),
+    [
+        ("ab,b->a", [(2, 3), (3,)]),
+        ("b,ba->a", [(3,), (3, 2)]),
+        ("ab,bc->ac", [(2, 3), (3, 1)]),
+        ("ab,bc->ac", [(1, 3), (3, 2)]),
+    ],
 )
 def test_gpus_multiply_halves_and_vectors_in_single_precision(text: str, shapes: Any) -> None:
     xp, own = Gpu(), np.dtype(np.float16)

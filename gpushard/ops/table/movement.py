@@ -321,8 +321,6 @@ def reshape_splits(
         return tuple(result)
     related = _related(shape, new)
     for dim, axes in enumerate(splits):
-        if not axes or shape[dim] <= 1:
-            continue
         many = math.prod(sizes[axis] for axis in axes)
         for target in related.get(dim, ()):
             if not result[target] and new[target] >= many:

@@ -45,16 +45,16 @@ def _nonzero(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
 
     def nonzero(site: Site, mask: LocalArray) -> Any:
         start, length = site.result[0], site.shape[0]
-        if not size:
+        if size:
+            at = _true_ones(xp, mask.ravel(), start, length)
+            there = at < size
+            places = xp.unravel_index(xp.minimum(at, size - 1), shape)
+            chosen = tuple(
+                xp.where(there, place, fill).astype(_INDEX, copy=False)
+                for place, fill in zip(places, fills, strict=True)
+            )
+        else:
             chosen = tuple(xp.full(length, fill, _INDEX) for fill in fills)
-            return chosen if len(chosen) > 1 else chosen[0]
-        at = _true_ones(xp, mask.ravel(), start, length)
-        there = at < size
-        places = xp.unravel_index(xp.minimum(at, size - 1), shape)
-        chosen = tuple(
-            xp.where(there, place, fill).astype(_INDEX, copy=False)
-            for place, fill in zip(places, fills, strict=True)
-        )
         return chosen if len(chosen) > 1 else chosen[0]
 
     return nonzero_here if own is not None and size else writing(nonzero)

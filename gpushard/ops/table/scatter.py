@@ -130,7 +130,7 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
             view, index = indexed.view(xp, touched, places)
             view[index] = True
             return xp.where(touched[_without_room(axis)], result.astype(x.dtype), x)
-        return result if axis == -x.ndim else xp.ascontiguousarray(result)
+        return xp.ascontiguousarray(result)
 
     return writing(scatter)
 

@@ -131,10 +131,11 @@ def _reduced_rule(avals: Sequence[Aval], params: Params) -> Rule:
 def _neutral(name: str, dtype: Dtype) -> Any:
     """Return the number that makes no difference to a ufunc."""
     if name in ("maximum", "minimum"):
-        sign = -1 if name == "maximum" else 1
+        if kind_of(dtype) == "b":
+            return name == "minimum"
         if kind_of(dtype) in "iu":
-            return iinfo(dtype).min if sign < 0 else iinfo(dtype).max
-        return sign > 0 if kind_of(dtype) == "b" else sign * np.inf
+            return iinfo(dtype).min if name == "maximum" else iinfo(dtype).max
+        return -np.inf if name == "maximum" else np.inf
     number = getattr(np, name).identity
     return number if name != "bitwise_and" else np.array(number).astype(dtype)[()]
 
