@@ -217,6 +217,27 @@ def test_rows_of_blocks_are_taken_in_pieces_of_any_size(
         np.testing.assert_array_equal(part, np.reshape(wanted, part.shape))
 
 
+@pytest.mark.parametrize("piece", [1, 17, 100, 1 << 20])
+@pytest.mark.parametrize("ascending", [True, False])
+def test_another_dim_of_blocks_is_taken_from_in_pieces_of_any_size(
+    monkeypatch: pytest.MonkeyPatch, piece: int, ascending: bool
+) -> None:
+    monkeypatch.setattr(gather, "PIECE", piece)
+    rng = np.random.default_rng(piece)
+    whole, starts = rng.integers(0, 99, (5, 3, 10, 2)), np.array([0, 4, 7])
+    blocks = [whole[:, :, :4].copy(), whole[:, :, 4:7].copy(), whole[:, :, 7:].copy()]
+    for count in (0, 1, 8):
+        at = rng.integers(0, 10, count)
+        if ascending:
+            at.sort()
+        owner = (starts.searchsorted(at, "right") - 1).astype(np.uint8)
+        order, ends = gather._by_number(owner, np.arange(3, dtype=np.uint8))
+        parts = np.full((2, 5, 3, count, 2), -1)
+        gather._take_along(parts[0], 2, order, at - starts[owner], blocks, ends)
+        gather._take_joined(parts[1], 2, at, 10, starts.tolist(), blocks)
+        np.testing.assert_array_equal(parts, np.stack([whole[:, :, at]] * 2))
+
+
 KINDS = (np.int8, np.uint8, np.int32, np.int64, np.uint64)
 
 
