@@ -96,6 +96,16 @@ def test_the_sharding_does_not_matter(rt: Runtime, name: str) -> None:
             np.testing.assert_array_equal(np.asarray(shard.data), wanted[shard.index])
 
 
+@pytest.mark.parametrize("name", sorted({*CALLS} - {"categorical", "multinomial"}))  # large ones
+def test_the_length_of_what_is_drawn_at_a_time_does_not_matter(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    call, key = CALLS[name], random.key(11)
+    wanted = np.asarray(call(key))
+    monkeypatch.setattr("gpushard.ops.prng.blocks.ELEMENTS", 1000)
+    np.testing.assert_array_equal(np.asarray(call(key)), wanted)
+
+
 def test_what_is_chosen_of_arrays_in_host_memory() -> None:
     there = gs.SingleDeviceSharding(gs.devices()[0], memory_kind="pinned_host")
     numbers, key = np.arange(9.0), random.key(3)
