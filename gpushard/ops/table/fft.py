@@ -54,9 +54,6 @@ def _transform(name: str, length: Callable[[int], int]) -> Row:
         function, dtype = getattr(xp.fft, name), _dtype(name, avals[0].dtype)
 
         def transform(x: LocalArray) -> LocalArray:
-            if not n:
-                dim = x.ndim + axis
-                return xp.zeros((*x.shape[:dim], 0, *x.shape[dim + 1 :]), dtype)
             if not x.shape[axis]:  # irfft and hfft of NumPy's read beyond no elements: give a zero
                 x = xp.zeros((*x.shape[: x.ndim + axis], 1, *x.shape[x.ndim + axis + 1 :]), x.dtype)
             return xp.ascontiguousarray(function(x, n=n, axis=axis, norm=norm), dtype)
