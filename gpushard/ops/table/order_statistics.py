@@ -255,9 +255,8 @@ def _quantile_row(
     def stacked(
         params: Params, shapes: Sequence[Shape], dims: Sequence[tuple[int, ...]], lead: int
     ) -> Stack | None:
-        everywhere = frozenset({0, 2} & {*range(len(dims))})
         between = (0, None, 0)[: len(dims)]
-        return None if dims[1] else Stack((*params, lead), between, everywhere)
+        return None if dims[1] else Stack((*params, lead), between, frozenset([0]))
 
     return in_single(
         Row(
