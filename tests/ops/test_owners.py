@@ -57,6 +57,16 @@ def test_elements_of_what_is_pending_are_taken_once_it_is_there() -> None:
         np.testing.assert_array_equal(np.asarray(made), data[at])
 
 
+@pytest.mark.parametrize("spec", SPECS)
+def test_nothing_is_taken_where_there_is_nothing(spec: gs.P) -> None:
+    with testing.runtime(host_devices=8, small_bytes=0):
+        mesh = gs.make_mesh((4, 2), ("x", "y"))
+        x = gs.device_put(np.zeros((0, 8)), gs.NamedSharding(mesh, spec))
+        at = gs.device_put(np.array([1, 2, -1]), gs.NamedSharding(mesh, gs.P()))
+        found = x.at[at].get(mode="fill", fill_value=7)
+        np.testing.assert_array_equal(np.asarray(found), np.full((3, 8), 7.0))
+
+
 def test_positions_in_many_blocks_of_several_dims(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     data = rng.integers(-99, 99, (50, 30, 40)).astype(np.int16)

@@ -232,8 +232,8 @@ class Owned(LocalCalls):
 def _owned(case: Case, call: ShardedCall, kernel: Kernel, lies: Tiling) -> Owned | None:
     """Return calls that take the first operand as it lies.
 
-    None if each has all that it needs in one block, if a domain lacks blocks, or if these form no
-    grid. `lies` has the boxes of the first operand.
+    None if each has all that it needs in one block, if a domain lacks blocks, if these form no
+    grid, or if there is nothing to take. `lies` has the boxes of the first operand.
     """
     row, rule, tilings = case.row, case.rule, call.tilings
     results = [result.tiling for result in call.results]
@@ -248,6 +248,8 @@ def _owned(case: Case, call: ShardedCall, kernel: Kernel, lies: Tiling) -> Owned
     kept = [dim for dim in range(lies.ndim) if dim not in searched]
     starts = tuple(tuple(np.unique(lies.edges[dim])[:-1].tolist()) for dim in searched)
     count = math.prod(map(len, starts))
+    if not count:
+        return None
     held = holdings(lies.assignment)
     own = holdings(results[0].assignment).device_domain
     inputs, placed = [], []
@@ -262,8 +264,8 @@ def _owned(case: Case, call: ShardedCall, kernel: Kernel, lies: Tiling) -> Owned
         inputs.append(homes[np.lexsort(lies.starts[searched][::-1, homes])].tolist())
         part = [slice(None)] * lies.ndim
         for dim, start, stop in zip(kept, low.tolist(), high.tolist(), strict=True):
-            begin = int(lies.starts[dim, homes[0]]) if len(homes) else 0
-            if len(homes) and (start > begin or stop < lies.stops[dim, homes[0]]):
+            begin = int(lies.starts[dim, homes[0]])
+            if start > begin or stop < lies.stops[dim, homes[0]]:
                 part[dim] = slice(start - begin, stop - begin)
         whole = all(of == slice(None) for of in part)
         volume = math.prod([lies.shape[dim] for dim in searched]) * math.prod((high - low).tolist())
