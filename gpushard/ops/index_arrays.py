@@ -209,8 +209,7 @@ def located(
     if positions.dtype == np.uint64:  # beyond the largest position there is only "outside"
         positions = xp.minimum(positions, np.uint64(size))
     at = positions.astype(np.int64)
-    at = xp.where(at < 0, at + size, at)
-    at = xp.where((at >= 0) & (at < size), at - start, -1)
+    at = xp.where(at < 0, at + size, at) - start
     inside = (at >= 0) & (at < length)
     return xp.where(inside, at, 0), inside
 
