@@ -20,6 +20,7 @@ from gpushard.runtime.kernel_tree import (
     First,
     For,
     FullStrip,
+    Index,
     Lanes,
     Let,
     Register,
@@ -195,7 +196,7 @@ TWO = {2: Task(BOTH, NONE, frozenset({0})), 3: Task(BOTH, NONE, frozenset({2}))}
 ROW_RESULT = array("r0", IN_ROWS, memory="result")
 LANE_RESULT = array("r0", IN_LANES, memory="result")
 TO_KEEP = array("b2", IN_ROWS, IN_LANES, memory="scratch")
-ONE_KEPT = array("b2", IN_STRIP)
+ONE_KEPT, OTHER_KEPT = array("b2", IN_STRIP), array("b3", IN_STRIP)
 
 DEFECTS: dict[str, tuple[Program, str]] = {
     "defined twice": (
@@ -449,6 +450,69 @@ DEFECTS: dict[str, tuple[Program, str]] = {
         of_sums(rows(START, strips(START_STRIP, lanes(ADD)), END)),
         "t2: started 1 times, added to 0 times",
     ),
+    "kept in another's array": (
+        program([rows(strips(
+            lanes(let(2, X), put(OTHER_KEPT, 2, "keep", 2)),
+            lanes(let(3, OTHER_KEPT), put(RESULT, 3, "write", 3)),
+        ))], TWO, [(3, BOTH)]),
+        "something else is kept for 2",
+    ),
+    "kept for another": (
+        program([rows(strips(
+            lanes(let(2, X), put(ONE_KEPT, 2, "keep", 3)),
+            lanes(let(3, ONE_KEPT), put(RESULT, 3, "write", 3)),
+        ))], TWO, [(3, BOTH)]),
+        "something else is kept for 3",
+    ),
+    "kept of another": (
+        program([rows(strips(
+            lanes(let(2, X), put(ONE_KEPT, X, "keep", 2)),
+            lanes(let(3, ONE_KEPT), put(RESULT, 3, "write", 3)),
+        ))], TWO, [(3, BOTH)]),
+        "something else is kept for 2",
+    ),
+    "written of another": (
+        square(rows(strips(lanes(let(2, X), put(RESULT, X, "write", 2))))),
+        "something else is kept for 2",
+    ),
+    "written for another": (
+        changed(
+            program([rows(strips(lanes(let(2, X), let(3, 2), put(RESULT, 3, "write", 3))))],
+                    TWO, [(3, BOTH)]),
+            values={"a0": 0, "r0": 2},
+        ),
+        "r0 is 3, not 2",
+    ),
+    "not declared": (
+        changed(
+            program([rows(strips(
+                Scope((Declare(ONE_KEPT), lanes(let(2, X), put(ONE_KEPT, 2, "keep", 2)))),
+                lanes(let(3, ONE_KEPT), put(RESULT, 3, "write", 3)),
+            ))], TWO, [(3, BOTH)]),
+            stack=(),
+        ),
+        "b2 is not declared where it is used",
+    ),
+    "declared behind": (
+        changed(
+            program([rows(strips(
+                lanes(let(2, X), put(ONE_KEPT, 2, "keep", 2)),
+                Declare(ONE_KEPT),
+                lanes(let(3, ONE_KEPT), put(RESULT, 3, "write", 3)),
+            ))], TWO, [(3, BOTH)]),
+            stack=(),
+        ),
+        "b2 is not declared where it is used",
+    ),
+    "an index of no loop": (
+        square(rows(strips(lanes(let(2, X, Index("i2", loop=2)), put(RESULT, 2, "write", 2))))),
+        "i2 is the index of no loop around",
+    ),
+    "along what it reduces": (
+        changed(square(SQUARED), tasks={2: Task(BOTH, LANE, frozenset({0}))}),
+        "2 reduces some of what it goes along",
+    ),
+    "no row of a thread": (changed(square(SQUARED), rows=True), "2 is done for no row"),
 }  # fmt: skip
 """What is wrong with kernels, and what is said of it."""
 
