@@ -27,6 +27,7 @@ from gpushard.runtime.kernel_tree import (
     Deal,
     Declare,
     Dim,
+    EachPart,
     EachRow,
     Element,
     First,
@@ -37,6 +38,7 @@ from gpushard.runtime.kernel_tree import (
     Patch,
     Point,
     Rows,
+    Scope,
     Set,
     Shared,
     element,
@@ -413,6 +415,43 @@ def test_rows_of_a_thread_and_what_a_block_has_for_them() -> None:
     ):
         with pytest.raises(BrokenKernelError, match=message):
             check(dataclasses.replace(program, body=other_array(tuple(program.body), new)))
+
+
+def test_parts_of_rows_and_the_last_block() -> None:
+    """It is said what is wrong where threads or blocks bring together what each has added up."""
+    ops = [((0, 2.0), (0, 1), ()), ((1,), (0,), (1,))]
+    program = program_of(nest_of_sums((2, 1 << 20), [(0, 1)], ops, 2))
+    assert program is not None
+    check(program)
+    every: list[Any] = list(statements_of(program.body))
+    (whole,) = [x for x in every if isinstance(x, Rows)]
+    (last,) = [x for x in every if isinstance(x, LastBlock)]
+    (parts,) = [x for x in every if isinstance(x, EachPart)]
+    along = next(x for x in every if isinstance(x, Along))
+    ours, all_parts = [x for x in every if isinstance(x, Meet)]
+    *_, start = [x for x in every if isinstance(x, Set) and x.step.kind == "start"]
+    (keep,) = [x for x in every if isinstance(x, Set) and x.step.kind == "keep"]
+    guard = next(x for x in every if isinstance(x, First))
+    assert guard.body[0].step.kind == "put"
+    everywhere = dataclasses.replace(parts, body=(First((SPARE,), guard.body), *parts.body))
+    for one, wrong, message in [
+        (whole, dataclasses.replace(whole, body=(*whole.body, last)), "which one is the last"),
+        (last, Scope((last,)), "blocks come more than once"),
+        (last, dataclasses.replace(last, body=(along, *last.body)), "its own part of a row only"),
+        (last, Scope(replaced(last.body, parts, Scope(parts.body))), "before all parts have been"),
+        (last, First((SPARE,), (last,)), "not all threads come to where they meet"),
+        (ours, First((SPARE,), (ours,)), "not all threads come to where they meet"),
+        (ours, Along(Deal((9,), 8), (ours,)), "not all threads come to where they meet"),
+        (along, Along(along.deal, (along,)), "share work in a loop and are not all around it"),
+        (guard, dataclasses.replace(guard, loops=(0, *guard.loops)), "is put over"),
+        (parts, everywhere, "is put over"),
+        (parts, dataclasses.replace(parts, body=(start, *parts.body)), "as there are parts"),
+        (keep, First((ROW_THREADS,), (keep,)), "is done in the first turn of"),
+        (keep, dataclasses.replace(keep, value=all_parts.value), "threads have to meet, once"),
+        (keep, dataclasses.replace(keep, value=ours.target), "have been brought together"),
+    ]:
+        with pytest.raises(BrokenKernelError, match=message):
+            check(dataclasses.replace(program, body=replaced(tuple(program.body), one, wrong)))
 
 
 SIZES = {
