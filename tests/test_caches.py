@@ -345,6 +345,16 @@ def test_functions_whose_results_are_remembered_share_a_bound() -> None:
     assert zeros(shape=4) is zeros(shape=4) and zeros.kept.nbytes <= 100
 
 
+def test_what_was_used_since_gets_a_second_chance() -> None:
+    cache = BoundedCache[str](3)
+    for name in "abcd":
+        cache.put(name, name, 1)
+    assert cache.values() == ["b", "c", "d"]
+    assert cache.get("b") == "b"
+    cache.put("e", "e", 1)
+    assert cache.values() == ["d", "e", "b"]
+
+
 def test_what_takes_all_bytes_is_kept_and_what_takes_more_is_not() -> None:
     cache: BoundedCache[str] = BoundedCache(limit=10)
     cache.put("a", "all", 10)

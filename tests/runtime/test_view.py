@@ -55,6 +55,27 @@ def test_a_part_is_that_of_the_index_it_comes_from(seed: int) -> None:
     assert whole[index].tolist() == part.tolist() if index else min(part.shape) == 1
 
 
+@pytest.mark.parametrize(
+    ("view", "part"),
+    [
+        (View(0, (3,), (8,)), np.s_[0]),
+        (View(40, (3,), (-8,)), np.s_[1, ::-1]),
+        (View(0, (4,), (8,)), None),  # the last one is in the next row
+        (View(40, (4,), (-8,)), None),  # and here in the row before
+        (View(24, (3,), (-24,)), None),  # before the first row
+        (View(8, (2,), (16,)), None),
+        (View(0, (2,), (16,)), np.s_[0, ::2]),
+        (View(16, (2,), (-16,)), np.s_[0, ::-2]),
+        (View(32, (2,), (-24,)), np.s_[::-1, 1]),
+    ],
+)
+def test_only_what_stays_within_its_dims_has_an_index(view: View, part: Any) -> None:
+    whole = np.arange(6.0).reshape(2, 3)
+    index = view.index_in(whole.shape, whole.itemsize)
+    assert (index is None) == (part is None)
+    assert index is None or whole[index].tolist() == whole[part].tolist()
+
+
 def test_elements_that_are_repeated() -> None:
     whole = np.arange(6.0)
     foreign: Any = Foreign((6,), whole.dtype, Pointer(whole, 0), whole.strides)

@@ -8,7 +8,7 @@ import pytest
 import gpushard as gs
 from gpushard.errors import RaceError
 from gpushard.runtime.backend import Pace
-from gpushard.runtime.checking.checker import Checker, Shadow
+from gpushard.runtime.checking.checker import Access, Checker, Shadow
 from gpushard.runtime.memory import Claim
 from gpushard.runtime.stream import Stream
 from gpushard.testing import deferred, runtime, simulated
@@ -92,6 +92,34 @@ def test_a_part_that_is_believed_to_be_there(rt, until):
         submit_parts(rt, until, seen=until + 1)
 
 
+def test_parts_are_there_for_who_knows_of_their_tick(rt):
+    """The first tick of a stream, too, of which a reader may know nothing."""
+    checker, writer = rt.checker, rt.domains[0].copy
+    shadow, reader = Shadow(object(), 0, 64), Access(rt.domains[1].copy, "the reader", 1)
+    for tick, part in ((1, 0), (2, 1)):
+        shadow.wrote(Access(writer, "the parts", tick, part))
+    for known, until in (({}, 1), ({writer: 1}, 2), ({writer: 1}, 0), ({writer: 1}, None)):
+        with pytest.raises(RaceError, match="is read by the reader.*the parts"):
+            checker._check_parts(shadow, known, reader, until)
+    before = checker.checks
+    for known, until in (({writer: 1}, 1), ({writer: 2}, 2), ({writer: 2}, None)):
+        checker._check_parts(shadow, known, reader, until)
+    assert checker.checks == before + 3
+
+
+def test_what_an_event_has_seen_finished_is_over(rt):
+    stream = rt.domains[0].copy
+    first, later = (Access(stream, "a writer", tick) for tick in (1, 2))
+    old, new = Shadow(object(), 0, 64), Shadow(object(), 64, 128)
+    for shadow, last in ((old, first), (new, later)):
+        shadow.wrote(last)
+        shadow.reads.append(Access(stream, "a reader", 1))
+    rt.checker._learn_within([(old, first), (new, first)], stream, 1)
+    assert [*old.accesses()] == [] and old.whole is None
+    assert [*new.accesses()] == [later, *new.reads] and len(new.reads) == 1
+    assert rt.checker._host[stream] >= 1
+
+
 def test_a_writer_that_does_not_wait_for_a_reader(rt):
     x = gs.device_put(VALUE, rt.devices[0])
     y = gs.device_put(x, rt.devices[1])
@@ -172,6 +200,7 @@ def test_a_message_of_an_item_that_did_not_say_what_it_sends_or_gets(rt):
     y = gs.device_put(x, rt.devices[1])
     (reader,) = x._live().claims[0].memory.used
     assert reader is not writer
+    rt.checker._find(array).reads.append(Access(rt.domains[0].copy, "another reader"))
     check(array, reader, "is sent", writes=False)
     for stream, what in ((reader, "is received"), (rt.devices[1].stream, "is sent")):
         with pytest.raises(RaceError, match=f"{what} without being declared by a message"):
