@@ -36,14 +36,16 @@ class FreeAssignment(Assignment):
         spans: IntArray,
     ) -> None:
         super().__init__(devices, tuple(len(edge) - 1 for edge in edges), cells)
-        self.spans = self._spans = spans
-        self._volumes = np.ones(len(devices), np.int64)
-        for edge, first, span in zip(edges, cells, spans, strict=True):
-            self._volumes *= edge[first + span] - edge[first]
+        self.spans = spans
+        self._edges = edges
 
     def _numbers(self) -> IntArray:
         """Number the distinct boxes, larger ones first."""
-        rows: IntArray = np.concatenate((-self._volumes[None], self.blocks, self._spans))
+        assert self.spans is not None
+        volumes = np.ones(len(self.devices), np.int64)
+        for edge, first, span in zip(self._edges, self.blocks, self.spans, strict=True):
+            volumes *= edge[first + span] - edge[first]
+        rows: IntArray = np.concatenate((-volumes[None], self.blocks, self.spans))
         return distinct_columns(rows)[1]
 
     @property

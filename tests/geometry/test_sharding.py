@@ -196,6 +196,7 @@ def test_copies_and_kinds(sharding: NamedSharding, kind: str) -> None:
     assert (copy, hash(copy), copy.memory_kind) == (single, hash(single), kind)
     assert (single == SingleDeviceSharding("a")) == (kind == "device")
     assert single.with_memory_kind("device") == SingleDeviceSharding("a")
+    assert single.tiling((3,)).devices == ("a",)  # which has no memories
 
 
 @given(st.lists(sizes, max_size=4).map(tuple))

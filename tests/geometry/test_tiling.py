@@ -102,6 +102,26 @@ def test_a_grid_of_boxes_is_kept(case: tuple[Shape, dict[str, Index]]) -> None:
         assert (copies[i] == copies[j]) == (boxes[filled[i]] == boxes[filled[j]])
 
 
+def test_boxes_of_some_devices_are_those_of_all() -> None:
+    """As one process of several has them: in a grid, and where there is none."""
+    whole, left, right = (slice(0, 2), slice(0, 4)), (slice(2, 4), slice(0, 2)), slice(2, 4)
+    boxes = [whole, left, (right, right), whole, left]
+    for here in ([0, 2, 3], [1, 4], [3, 2, 1, 0], []):
+        tiling = tiling_from_indices((4, 4), dict(zip("abcde", boxes, strict=True)))
+        assert tiling.assignment.flat.tolist() == [0, 1, 2, 0, 1]  # of all, first
+        part = tiling.assignment.of(here)
+        assert part.devices == tuple("abcde"[n] for n in here)
+        some = Tiling((4, 4), part, tiling.edges)
+        assert some.starts.T.tolist() == [[one.start for one in boxes[n]] for n in here]
+        assert some.stops.T.tolist() == [[one.stop for one in boxes[n]] for n in here]
+        mine = [boxes[n] for n in here]
+        assert part.replica_ids.tolist() == [mine[:n].count(box) for n, box in enumerate(mine)]
+        assert len({*part.flat.tolist()}) == len({str(box) for box in mine})
+        assert tiling.assignment.flat.tolist() == [0, 1, 2, 0, 1]
+    half = Assignment(tuple("ab"), (2,), np.array([[1, 0]])).of([1])
+    assert (half.devices, half.flat.tolist(), half.spans) == (("b",), [0], None)
+
+
 def uncovered(shape: Shape, boxes: list[list[range]]) -> set[tuple[int, ...]]:
     """Brute force: the elements that are in no box."""
     cover = np.zeros(shape, bool)
