@@ -141,6 +141,20 @@ def test_sources_may_go_before_they_are_read(mode: str) -> None:
             assert np.array_equal(np.asarray(y), DATA + value)
 
 
+def test_results_in_memory_that_is_still_read_wait_for_the_reader() -> None:
+    """Some of it is: that of one device, which has no more."""
+    room = {"small_bytes": 0, "inline_bytes": 1 << 20, "memory_limit": 100}
+    with testing.runtime(host_devices=2, host_domains=2, **room) as runtime:
+        value, mesh = np.arange(8.0).reshape(4, 2), gs.make_mesh((2,), ("x",))
+        x = gs.device_put(value, gs.NamedSharding(mesh, P("x")))
+        read, gate = testing.gated(gs.device_put(np.full(4, 7.0), runtime.devices[0]))
+        y = on(x, P(None, "x"))
+        assert not y.is_ready()
+        gate.open()
+        assert np.asarray(read).tolist() == [7.0] * 4
+        assert np.array_equal(np.asarray(y), value)
+
+
 def test_plans_are_cached_and_bounded() -> None:
     with testing.runtime(plan_cache_bytes=100_000) as runtime:
         plans = runtime.plans

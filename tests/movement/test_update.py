@@ -196,6 +196,35 @@ def test_what_is_replaced_whole_is_neither_waited_for_nor_missed() -> None:
     assert np.array_equal(np.asarray(updated(failed, ..., new)), np.ones((16, 4)))
 
 
+@pytest.mark.parametrize("inline_bytes", [0, 1 << 20])
+def test_what_is_written_in_place_waits_for_who_reads_some_of_it(inline_bytes: int) -> None:
+    with testing.runtime(host_domains=4, small_bytes=0, inline_bytes=inline_bytes):
+        old = numbers((16, 4), "float32")
+        x = gs.device_put(old, rows_of(8)).block_until_ready()
+        read, gate = gated(x.addressable_data(3))
+        x[...] = -1
+        assert not x.is_ready()
+        gate.open()
+        assert np.array_equal(np.asarray(read), old[6:8])
+        assert np.array_equal(np.asarray(x), np.full_like(old, -1))
+
+
+@pytest.mark.parametrize("inline_bytes", [0, 1 << 20])
+def test_an_error_of_what_is_replaced_in_place_is_over(inline_bytes: int) -> None:
+    with testing.runtime(host_domains=4, small_bytes=0, inline_bytes=inline_bytes):
+        old = gs.device_put(numbers((16, 4), "float32"), rows_of(8))
+        x = deferred(old, lambda v: v, error=ValueError("planned"))
+        x[:7] = 1  # the first row of the last of these blocks alone
+        shards = [shard.data for shard in x.addressable_shards]
+        assert np.array_equal(np.asarray(shards[2]), np.ones((2, 4)))
+        for of in (3, 4):
+            with pytest.raises(gs.errors.ExecutionError, match="planned"):
+                np.asarray(shards[of])
+        del shards
+        x[...] = 2
+        assert np.array_equal(np.asarray(x), np.full((16, 4), 2.0))
+
+
 def test_without_room_nothing_has_changed() -> None:
     with testing.runtime(host_domains=8, small_bytes=0, memory_limit=64) as runtime:
         x = gs.device_put(numbers((16, 2), "float64"), rows_of(8))  # 32 bytes each
