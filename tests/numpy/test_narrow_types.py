@@ -162,6 +162,10 @@ def test_float8_beside_other_floats() -> None:
     for call in (lambda: x + y, lambda: gnp.where(x > 0, x, y), lambda: gnp.result_type(F8, BF)):
         with pytest.raises(ArgumentTypeError, match=r"float8_e4m3fn.*astype"):
             call()
+    with pytest.raises(ArgumentTypeError, match=r"float8_e4m3fn, float16.*astype"):
+        gnp.result_type(F8, np.dtype("e"))
+    wide = np.dtype(ml_dtypes.float8_e5m2)  # as many bits of exponent as float16
+    assert gnp.result_type(wide, np.dtype("e")) == np.result_type(wide, "e") == np.float32
 
 
 def test_types_of_three_are_those_of_two_and_the_third() -> None:
