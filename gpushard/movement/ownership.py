@@ -17,10 +17,10 @@ Memory of users, which was borrowed and not allocated, is never written: its cla
 from __future__ import annotations
 
 import sys
+from collections import Counter
 
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.planning.update import Block, Touched
-from gpushard.runtime.memory import Claim
 
 COUNTS_ARE_EXACT = (
     sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -73,7 +73,7 @@ def owns_alone(holder: Holder, touched: Touched) -> bool:
     if sys.getrefcount(buffer.claims) != ALONE:  # two buffers may have one list
         return False
     claims = buffer.claims
-    own = _references(claims) if len(claims) > _FEW else None
+    own = Counter(map(id, claims)) if len(claims) > _FEW else None
     checked = 0
     for block in touched.blocks:
         home = block.home
@@ -88,13 +88,6 @@ def owns_alone(holder: Holder, touched: Touched) -> bool:
         if len(block.sharers) > 1 and not _is_one(buffer, block):
             return False
     return True
-
-
-def _references(claims: list[Claim]) -> dict[int, int]:
-    own: dict[int, int] = {}
-    for claim in claims:
-        own[id(claim)] = own.get(id(claim), 0) + 1
-    return own
 
 
 def _is_one(buffer: ShardedBuffer, block: Block) -> bool:
