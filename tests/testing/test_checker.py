@@ -99,7 +99,7 @@ def test_parts_are_there_for_who_knows_of_their_tick(rt):
     for tick, part in ((1, 0), (2, 1)):
         shadow.wrote(Access(writer, "the parts", tick, part))
     for known, until in (({}, 1), ({writer: 1}, 2), ({writer: 1}, 0), ({writer: 1}, None)):
-        with pytest.raises(RaceError, match="is read by the reader.*the parts"):
+        with pytest.raises(RaceError, match=r"is read by the reader.*the parts"):
             checker._check_parts(shadow, known, reader, until)
     before = checker.checks
     for known, until in (({writer: 1}, 1), ({writer: 2}, 2), ({writer: 2}, None)):
