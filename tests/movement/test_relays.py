@@ -399,6 +399,23 @@ def test_no_relays_of_scalars_nor_in_updates() -> None:
         assert make_update(base, value, touched, 4).relays == 0
 
 
+def test_what_a_plan_says_of_its_links() -> None:
+    """The last of three shards has one element, the others have three."""
+    with testing.runtime(host_devices=3, host_domains=3):
+        mesh = gs.make_mesh((3,), "x")
+        x = gs.device_put(np.arange(7.0), gs.NamedSharding(mesh, P("x")))
+        assert x.plan(gs.NamedSharding(mesh, P())).explain().splitlines() == [
+            "move (7,) on 3 devices to (7,) on 3 devices in 3 memory domains",
+            "  blocks, once per domain: 3 copied",
+            "  written: 168 bytes, the least possible",
+            "  received from other domains: 112 bytes, the least possible",
+            "  peak: 80 bytes on one device",
+            "  links: 6 between domains, the busiest 0 -> 1 with 24 bytes",
+        ]
+        alone = x.plan(gs.NamedSharding(gs.Mesh(gs.devices()[:1], "x"), P())).explain()
+        assert "links: 2 between domains, the busiest 1 -> 0 with 24 bytes" in alone
+
+
 def test_what_a_plan_says_of_its_relays() -> None:
     with testing.runtime(host_domains=8) as runtime:
         plan = both_plans(runtime, (96, 5), few(runtime, 1, P()), everywhere(runtime))[1]

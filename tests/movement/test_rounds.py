@@ -128,6 +128,12 @@ def test_slots_are_as_large_as_what_each_domain_gets_or_a_quarter_of_the_ring(
         assert plan.staging == dict.fromkeys(range(len(runtime.devices)), planned)
 
 
+def test_slots_are_filled_as_often_as_there_are_chunks_for_all_of_them() -> None:
+    for chunks, rounds in ((1, 1), (4, 1), (5, 2), (8, 2), (9, 3)):
+        planned = Staging(slots=4, slot_bytes=64, chunk_bytes=60, chunks=chunks)
+        assert (planned.rounds, planned.nbytes) == (rounds, 256)
+
+
 @pytest.mark.parametrize("room", [0, 64, 128, 192, 256, 1024])
 def test_others_that_use_the_ring_leave_room_for_one_round_or_it_is_an_error(room: int) -> None:
     data = np.arange(400, dtype="i4").reshape(20, 20)
