@@ -67,6 +67,7 @@ def test_a_part_is_that_of_the_index_it_comes_from(seed: int) -> None:
         (View(0, (2,), (16,)), np.s_[0, ::2]),
         (View(16, (2,), (-16,)), np.s_[0, ::-2]),
         (View(32, (2,), (-24,)), np.s_[::-1, 1]),
+        (View(16, (2,), (-8,)), np.s_[0, :0:-1]),  # not the first one
     ],
 )
 def test_only_what_stays_within_its_dims_has_an_index(view: View, part: Any) -> None:
