@@ -38,7 +38,7 @@ from gpushard.transforms import c_kernels, tiles
 from gpushard.transforms.c_kernels import c_kernel
 from gpushard.transforms.c_source import c_source
 from gpushard.transforms.nests import Load, Nest, Op, Result, merged
-from gpushard.transforms.tiles import tile_kernel
+from gpushard.transforms.tiles import straight_kernel, tile_kernel
 from tests.share import examples, some
 from tests.transforms import nest_definition, nest_emitters, nest_families
 from tests.transforms.test_cuda_kernels import nest as nest_of_sums
@@ -377,6 +377,42 @@ def test_tiles_are_no_larger_than_they_need_be(short: Loops, inner: Loops, large
     with mock.patch.object(tiles, "scratch", memory), mock.patch.object(tiles, "_TILE", 4):
         check_values(tile_kernel(meant), meant)
     assert max(slot.nbytes for slot in memory.slots) == largest * FLOAT.itemsize
+
+
+ADDED = nest((64, 64), [(0, 1), (0, 1)], [("add", (0, 1), (0, 1), ())], [2])
+"""The sum of two arrays whose dims are the same loops."""
+
+STRAIGHT: dict[str, tuple[Nest, Sequence[Sequence[tuple[int, ...]]], bool]] = {
+    # the nest, the shapes of each operand's blocks, and whether its operations are lines
+    "small blocks of one shape": (ADDED, [[(64, 64)]] * 2, True),
+    "an element too many": (ADDED, [[(17, 241)]] * 2, False),
+    "blocks of several shapes": (ADDED, [[(64, 9), (64, 8)]] * 2, False),
+    "a number beside": (
+        nest((9, 7), [(0, 1), ()], [("add", (0, 1), (0, 1), ())], [2]), [[(9, 7)], [()]], True
+    ),
+    "numbers alone": (nest((), [(), ()], [("add", (0, 1), (), ())], [2]), [[()]] * 2, True),
+    "dims in another order": (
+        nest((9, 9), [(0, 1), (1, 0)], [("add", (0, 1), (0, 1), ())], [2]), [[(9, 9)]] * 2, False
+    ),
+    "sums": (nest((9, 7), [(0, 1)], [("sum", (0,), (0,), (1,))], [1]), [[(9, 7)]], False),
+    "a part of a block": (
+        nest((9, 7), [(0, 1)], [("negative", (0,), (0, 1), ())], [1], more=(0,)), [[(9, 8)]], False
+    ),
+    "two results": (
+        nest((9, 7), [(0, 1)], [("negative", (0,), (0, 1), ()), ("square", (1,), (0, 1), ())],
+             [1, 2]),
+        [[(9, 7)]], True,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STRAIGHT)
+def test_small_blocks_are_done_without_tiles(name: str) -> None:
+    meant, blocks, are_lines = STRAIGHT[name]
+    kernel = straight_kernel(meant, blocks)
+    assert (kernel is not None) == are_lines
+    if kernel is not None:
+        check_values(kernel, meant)
 
 
 @pytest.mark.parametrize("shape", [(9, 150), (3, 9, 150), (150, 1), (3, 50, 1), (3, 50, 4, 1)])
