@@ -5025,7 +5025,8 @@ MAPPED: dict[str, Case] = {
         ArgumentError, ValueError, "8 in dim 0 of argument a", "3 in dim 0 of argument b",
     ),
     "vmap beyond the rank": refused(
-        lambda w: gs.vmap(abs, 2)(w.x), ArgumentError, ValueError, "in_axes=2 is beyond", "2 dims"
+        lambda w: gs.vmap(abs, 2)(w.x),
+        ArgumentError, ValueError, "in_axes=2 is beyond", "2 dims", "count from 0",
     ),
     "vmap of a negative length": refused(
         lambda w: gs.vmap(lambda: 1, axis_size=-1)(), ArgumentError, ValueError, "axis_size=-1"
@@ -5042,11 +5043,13 @@ MAPPED: dict[str, Case] = {
         lambda w: gs.vmap(lambda row: gs.lax.pshuffle(row, "i", "abcd"), axis_name="i")(w.x),
         errors.ArgumentTypeError, TypeError, "perm='abcd'", "integers",
     ),
-    "pmap of no element": refused(
-        lambda w: gs.pmap(abs)(np.ones((0, 3))), ArgumentError, ValueError, "0 elements", "vmap"
+    "pmap of no element": Case(
+        lambda w: gs.pmap(abs)(np.ones((0, 3))),
+        ArgumentError, ValueError, ("0 elements", "vmap"), {"argument": "axis_size", "size": 0},
     ),
     "vmap of a number": refused(
-        lambda w: gs.vmap(lambda a: a)(2.5), ArgumentError, ValueError, "argument a", "0 dims"
+        lambda w: gs.vmap(lambda a: a)(2.5),
+        ArgumentError, ValueError, "argument a", "0 dims", "pass None",
     ),
     "vmap whose result differs": refused(
         lambda w: gs.vmap(lambda a: a, 0, None)(w.x),

@@ -153,6 +153,14 @@ def test_numbers_of_python_give_way_where_elements_differ() -> None:
             assert way(np.arange(4), x).dtype == np.float32
 
 
+def test_one_of_several_values_gives_way() -> None:
+    for call in (lax.fori_loop, gs.jit(lax.fori_loop, static_argnums=2)):
+        first, second = call(
+            0, 3, lambda i, c: (c[0] + gnp.float32(2), c[1] * 2), (0, gnp.ones(2))
+        )
+        assert first.dtype == np.float32 and first == 6 and second.tolist() == [8, 8]
+
+
 def test_each_mapped_value_loops_as_often_as_it_needs() -> None:
     numbers = np.arange(1, 30)
     want = [collatz_of(int(n)) for n in numbers]
@@ -172,6 +180,18 @@ def test_collectives_in_loops() -> None:
         value = np.arange(8.0)
         for way in (around, gs.jit(around)):
             np.testing.assert_array_equal(np.asarray(way(value)), value + 6)
+
+
+def test_bounds_of_a_loop_are_of_one_type_or_give_way() -> None:
+    weak, int32, int8 = gs.device_put(4), gnp.int32(4), gnp.int8(4)
+    for call in (lax.fori_loop, gs.jit(lax.fori_loop, static_argnums=2)):
+        for lower, upper in ((1, weak), (1, int32), (weak - 3, 4), (int32 - 3, 4),
+                             (int32 - 3, weak), (weak - 3, int32), (int32 - 3, int32)):  # fmt: skip
+            assert call(lower, upper, lambda i, c: c * 10 + i, 0) == 123
+        with pytest.raises(errors.ArgumentTypeError, match="lower is int32 and upper is int8"):
+            call(int32, int8, lambda i, c: c, 0)
+    with pytest.raises(errors.ArgumentRangeError, match="upper=300"):
+        lax.fori_loop(int8, 300, lambda i, c: c, 0)
 
 
 @pytest.mark.parametrize("length", range(9))
@@ -465,8 +485,8 @@ def test_branches_may_vary_over_different_maps(swapped: bool) -> None:
     a, b = np.arange(3.0), np.arange(10.0, 12)
 
     def inner(p: Any, a: Any, b: Any) -> Any:
-        ways = (lambda: a, lambda: b)
-        return lax.cond(p, *(ways[::-1] if swapped else ways))
+        ways = (lambda: (1, a), lambda: (1, b))
+        return lax.cond(p, *(ways[::-1] if swapped else ways))[1]
 
     each = gs.jit(lambda p: gs.vmap(lambda a: gs.vmap(lambda b: inner(p, a, b))(b))(a))
     for p in (True, False):

@@ -379,6 +379,29 @@ def test_tiles_are_no_larger_than_they_need_be(short: Loops, inner: Loops, large
     assert max(slot.nbytes for slot in memory.slots) == largest * FLOAT.itemsize
 
 
+def test_sums_over_loops_that_are_cut() -> None:
+    """The parts of several tiles are put together, once where a sum has not all loops."""
+    ops: list[tuple[str, Loops, Loops, Loops]] = [
+        ("add", (0, 1), (0, 1), ()), ("sum", (1,), (), (0,)), ("sum", (2,), (0,), (1,)),
+        ("sum", (2,), (1,), (0,)), ("max", (2,), (), (0, 1)), ("min", (0,), (), (1, 0)),
+    ]  # fmt: skip
+    for count in range(1, len(ops) + 1):
+        meant = nest((9, 5), [(0, 1), (0,)], ops[:count], range(2, 2 + count))
+        for size in (1, 4, 12, 45):
+            with mock.patch.object(tiles, "_TILE", size):
+                check_values(tile_kernel(meant), meant)
+
+
+def test_the_widest_operation_says_how_large_tiles_are() -> None:
+    ops: list[tuple[str, Loops, Loops, Loops]] = [
+        ("negative", (1,), (0,), ()), ("add", (0, 2), (0, 1), ()), ("sum", (3,), (0,), (1,)),
+    ]  # fmt: skip
+    meant, memory = nest((300, 7), [(0, 1), (0,)], ops, [4], short=(1,)), tiles.Scratch()
+    with mock.patch.object(tiles, "scratch", memory), mock.patch.object(tiles, "_TILE", 28):
+        check_values(tile_kernel(meant), meant)
+    assert max(slot.nbytes for slot in memory.slots) == 28 * FLOAT.itemsize
+
+
 ADDED = nest((64, 64), [(0, 1), (0, 1)], [("add", (0, 1), (0, 1), ())], [2])
 """The sum of two arrays whose dims are the same loops."""
 

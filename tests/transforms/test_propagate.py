@@ -14,8 +14,11 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import lax, testing
 from gpushard.geometry import sharding
+from gpushard.ops.aval import Aval
+from gpushard.ops.operand import Sharded
 from gpushard.transforms import propagate
 from gpushard.transforms.graph import Graph
+from gpushard.transforms.priced import _has_a_say
 from tests.share import examples, some
 from tests.traffic import received
 from tests.transforms import least_bytes
@@ -235,6 +238,7 @@ def test_a_sum_of_which_each_needs_a_part_is_scattered(mesh: Any) -> None:
     plain = gs.jit(lambda x, y: gnp.tanh(x @ x.T) + y).trace(x, y)._signature.graph
     assert sum(step.moved for step in graph.needed()) * 2 <= sum(s.moved for s in plain.needed())
     assert graph.needed()[0].results[0].sharding.spec.axes(0) == ("x",)
+    assert _names(graph) == ["matmul", "tanh", "reshard", "add"]
 
 
 def test_reshards_are_merged_cancelled_and_shortened(mesh: Any) -> None:
@@ -251,6 +255,14 @@ def test_reshards_are_merged_cancelled_and_shortened(mesh: Any) -> None:
     other = _on(mesh, None, "x")
     taken = compiled(lambda x, y, z: (x * 2 @ y, x * 2 + y, x * 2 - y), x, other, other)
     assert sum(step.moved > 0 for step in taken.needed()) <= 2
+
+
+def test_what_a_constraint_says_is_kept_where_less_would_move_without(mesh: Any) -> None:
+    split = gs.NamedSharding(mesh, P("y", U))
+    for x in (_on(mesh, "x"), _on(mesh, None, "x")):
+        graph = compiled(lambda x: lax.with_sharding_constraint(x, split) + x, x)
+        constrained = graph.needed()[0].results[0]
+        assert constrained.sharding.spec.axes(0) == ("y",)
 
 
 def test_what_lies_in_memory_of_the_host_stays_there(mesh: Any) -> None:
@@ -379,6 +391,15 @@ def test_values_stay_on_the_devices_that_users_chose(mesh: Any) -> None:
     assert counts.tolist() == [12, 12, 12, 12]
     edges = gs.jit(lambda x: gnp.arange(5) * (x.max() - x.min()) + x.min())(x)
     np.testing.assert_array_equal(np.asarray(edges), np.arange(5) * 47.0)
+
+
+def test_what_moves_counts_for_dispatch_if_users_placed_it_or_it_is_there(mesh: Any) -> None:
+    whole, one = gs.NamedSharding(mesh, P()), gs.SingleDeviceSharding(gs.devices()[0])
+    for lies, committed, counts in (
+        (whole, True, True), (whole, False, True), (one, True, True), (one, False, False),
+    ):  # fmt: skip
+        x = Sharded(Aval((8,), np.dtype(float)), lies.tiling((8,)), lies, committed)
+        assert _has_a_say(x, mesh.assignment) == counts
 
 
 def test_numbers_of_python_and_numpy_are_told_apart_where_values_are_laid_out_anew() -> None:

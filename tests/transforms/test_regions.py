@@ -744,6 +744,13 @@ def test_sums_of_several_tiles(function: int, tile: int, monkeypatch: pytest.Mon
                 np.testing.assert_allclose(np.asarray(found), want)
 
 
+def test_an_operation_tries_the_last_regions_that_have_what_it_takes() -> None:
+    own, value, most = regions._Candidates(), mock.sentinel.value, regions._MOST_TRIED
+    for number in range(most + 2):
+        own._add(value, regions.Region(True), number)
+        assert list(own._of[value]) == [*range(max(0, number + 1 - most), number + 1)]
+
+
 TABLE = np.random.default_rng(0).random((132, 140))
 
 
