@@ -18,6 +18,7 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import errors, lax, testing
 from gpushard.transforms import jit as module
+from gpushard.transforms.signature import parameter_names
 
 P = gs.P
 
@@ -80,6 +81,12 @@ KINDS: dict[str, tuple[Callable[[Any], Any], list[float]]] = {
         lambda x: gs.jit(_named, static_argnames=("a", "b"))(x, b=2, a=3), [1, 4]
     ),
     "numbers, swapped": (lambda x: gs.jit(_last, static_argnums=(2, 0))(5, x, 7), [35, 35]),
+    "first number, given by name": (
+        lambda x: gs.jit(lambda n, x: [x] * n, static_argnums=0)(n=1, x=x)[0], [1, 2]
+    ),
+    "last number, given by name": (
+        lambda x: gs.jit(lambda x, n: [x] * n, static_argnums=1)(x, n=1)[0], [1, 2]
+    ),
     "recursion": (lambda x: gs.jit(_down, static_argnums=1)(x, 4), [5, 6]),
     "default": (lambda x: gs.jit(_named)(x), [1, 2]),
     "nothing": (lambda x: gs.jit(lambda x, none, more: x)(x, None, {"a": None}), [1, 2]),
@@ -447,6 +454,14 @@ def test_functions_without_a_signature() -> None:
     with pytest.raises(errors.ArgumentError, match="argument 1 of shape") as caught:
         gs.vmap(max)(x, np.float64(3))
     assert caught.value.argument == "in_axes"
+
+
+def test_names_of_as_many_arguments_as_are_given() -> None:
+    for f, count, names in (
+        (lambda a, b, *c: a, 4, ["a", "b", "c[0]", "c[1]"]), (lambda a, b, *c: a, 1, ["a"]),
+        (lambda a, *, b=1: a, 2, ["a", "1"]), (getattr, 2, ["0", "1"]),
+    ):  # fmt: skip
+        assert parameter_names(f, count) == names
 
 
 def test_places_of_arguments_hold_within_others_and_for_stages() -> None:
