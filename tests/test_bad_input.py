@@ -4727,6 +4727,10 @@ CALLBACKS: dict[str, Case] = {
         lambda w: gs.vmap(lambda x: gs.io_callback(np.sum, SCALAR, x, ordered=True))(w.x),
         ArgumentError, ValueError, "ordered=True", "vmap",
     ),
+    "io_callback in order under vmap in shard_map": refused(
+        mapped(gs.vmap(lambda row: gs.io_callback(np.sum, SCALAR, row, ordered=True))),
+        ArgumentError, ValueError, "ordered=True", "vmap",
+    ),
     "pure_callback that raises": refused(
         mapped(lambda x: gs.pure_callback(lambda v: v[9], SCALAR, x)),
         errors.CallbackError, RuntimeError, "raised IndexError", "index 9", HERE,

@@ -13,6 +13,7 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import P, lax, testing
 from gpushard.debug import count_traffic
+from gpushard.transforms import executable, stages
 from tests.transforms import least_bytes
 
 KNOWN: dict[str, tuple[Callable[..., Any], list[tuple[tuple[int, ...], Any]]]] = {
@@ -141,3 +142,23 @@ def test_the_text_says_what_runs_where() -> None:
         assert not any("launches" in line for line in lines)  # on the host there are none
         with pytest.raises(gs.errors.ArgumentError, match="dialect='hlo' is unknown"):
             compiled.as_text("hlo")
+
+
+@pytest.mark.parametrize(
+    ("launches", "said"),
+    [
+        ((2, 3), "# launches: 5"),
+        ((2, None), "# launches: 2, and those of 1 other operations"),
+        ((None, None), "# launches: 0, and those of 2 other operations"),
+        ((0, 0), None),
+    ],
+)
+def test_the_text_says_how_often_something_is_launched(
+    launches: tuple[int | None, ...], said: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = gs.jit(lambda x: gnp.sort(gnp.sort(x, 0), 1)).lower(np.ones((3, 3))).compile()
+    each = iter(launches)
+    monkeypatch.setattr(stages, "launches_of", lambda step: next(each))
+    monkeypatch.setattr(executable, "launches_of", lambda step: None)
+    lines = compiled.as_text().splitlines()
+    assert [line for line in lines if line.startswith("# launches")] == ([said] if said else [])

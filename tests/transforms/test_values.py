@@ -8,12 +8,14 @@ import math
 import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import gpushard as gs
 from gpushard import errors, testing
+from gpushard.array.array import ConcreteArray
 from gpushard.functions.concrete import at_hand
 
 P = gs.P
@@ -302,6 +304,9 @@ def test_what_is_not_computed_yet_has_a_text_and_is_not_waited_for(mesh: gs.Mesh
     ]
     np.testing.assert_array_equal(np.asarray(inside(mesh, body)), VALUE * 2)
     np.testing.assert_array_equal(np.asarray(gs.vmap(lambda x: x.block_until_ready())(x)), VALUE)
+    with mock.patch.object(ConcreteArray, "block_until_ready") as waited:
+        gs.vmap(lambda x: x.block_until_ready())(x)
+    waited.assert_called_once_with()
 
 
 def test_a_traced_value_of_no_argument_says_so() -> None:
