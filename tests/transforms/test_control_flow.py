@@ -155,9 +155,7 @@ def test_numbers_of_python_give_way_where_elements_differ() -> None:
 
 def test_one_of_several_values_gives_way() -> None:
     for call in (lax.fori_loop, gs.jit(lax.fori_loop, static_argnums=2)):
-        first, second = call(
-            0, 3, lambda i, c: (c[0] + gnp.float32(2), c[1] * 2), (0, gnp.ones(2))
-        )
+        first, second = call(0, 3, lambda i, c: (c[0] + gnp.float32(2), c[1] * 2), (0, gnp.ones(2)))
         assert first.dtype == np.float32 and first == 6 and second.tolist() == [8, 8]
 
 
@@ -346,7 +344,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "branches": (lambda x: lax.cond(True, lambda x: x, lambda x: x.sum(), x), "structure"),
     "no condition": (lambda x: lax.while_loop(lambda c: c, lambda c: c, x), "boolean"),
     "no pair": (lambda x: lax.scan(lambda c, a: c, 0.0, x), "pair"),
-    "no length": (lambda x: lax.scan(lambda c, a: (c, a), 0.0), "length"),
+    "no length": (lambda x: lax.scan(lambda c, a: (c, a), 0.0), "xs is nothing, and length=None"),
     "lengths": (lambda x: lax.scan(lambda c, a: (c, c), 0.0, (x, x[1:])), "length"),
     "pred with dims": (lambda x: lax.cond(x > 0, lambda: 1, lambda: 2), "without dims"),
     "index that is a float": (lambda x: lax.switch(x[0], [lambda: 1]), "integer"),
@@ -485,8 +483,8 @@ def test_branches_may_vary_over_different_maps(swapped: bool) -> None:
     a, b = np.arange(3.0), np.arange(10.0, 12)
 
     def inner(p: Any, a: Any, b: Any) -> Any:
-        ways = (lambda: (1, a), lambda: (1, b))
-        return lax.cond(p, *(ways[::-1] if swapped else ways))[1]
+        ways = (lambda: (1, 2.5, a), lambda: (1, 2.5, b))
+        return lax.cond(p, *(ways[::-1] if swapped else ways))[2]
 
     each = gs.jit(lambda p: gs.vmap(lambda a: gs.vmap(lambda b: inner(p, a, b))(b))(a))
     for p in (True, False):

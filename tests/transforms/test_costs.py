@@ -54,7 +54,23 @@ CASES = [
 def test_each_device_receives_what_is_said(sizes: tuple[int, ...], name: str) -> None:
     programs = {**least_bytes.PROGRAMS, **KNOWN}
     programs = {**programs, **least_bytes.TWO} if len(sizes) == 2 else programs
-    function, given = programs[name]
+    check_received(sizes, *programs[name])
+
+
+@pytest.mark.parametrize("spec", [P(), P("y", "x")])
+def test_each_device_receives_what_is_said_of_a_product_that_is_merged_elsewhere(spec: P) -> None:
+    def product(mesh: Any, a: Any) -> Any:
+        return gs.reshard(a @ a.T, gs.NamedSharding(mesh, spec))
+
+    check_received((2, 2), product, [((8, 8), P("x", "y"))])
+
+
+def check_received(
+    sizes: tuple[int, ...],
+    function: Callable[..., Any],
+    given: list[tuple[tuple[int, ...], Any]],
+) -> None:
+    """Check what is said of a function, of a mesh and of arrays of these shapes and specs."""
     count = int(np.prod(sizes))
     with testing.runtime(host_devices=count, host_domains=count):
         mesh = gs.make_mesh(sizes, ("x", "y")[: len(sizes)])
