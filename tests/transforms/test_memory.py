@@ -91,3 +91,8 @@ def test_the_peak_is_predicted(name: str, rows: int) -> None:
         on_host = gs.devices()[0].platform == "cpu"
         most = peak if on_host and "scan" not in name else 1.05 * peak
         assert peak <= memory.peak_memory_in_bytes <= most
+
+
+def test_loops_over_nothing_take_nothing() -> None:
+    compiled = gs.jit(lambda x: lax.map(lambda row: row * 2, x)).lower(gnp.zeros((3, 0))).compile()
+    assert compiled.memory_analysis().peak_memory_in_bytes == 0
