@@ -92,7 +92,7 @@ def _meanwhile(step: Step) -> tuple[int, int]:
     if not step.bodies:
         program = getattr(step.run, "__self__", None)
         return 0, step.scratch + getattr(program, "scratch", 0) + _states(step)
-    (body, *_), within = step.bodies, 0
+    body, within = step.bodies[-1], 0  # of a loop, not its condition
     for own in step.bodies:
         carried = own.inputs[: len(own.inputs) - own.captured]
         outside = _bytes(own.inputs[len(carried) :])

@@ -53,6 +53,9 @@ PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
     "a scan that takes more than it gives": lambda a, mesh: lax.scan(
         lambda c, _: (gnp.sort(gnp.outer(c, c), 1)[0], c * 2), gnp.ones(SIDE), length=64
     )[1],
+    "a condition": lambda a, mesh: lax.while_loop(
+        lambda c: gnp.sort(-gnp.sort(c, axis=1), axis=1).sum() < -70000, lambda c: c - 1, a
+    ),
     "a branch": lambda a, mesh: lax.cond(
         a.sum() > 0, lambda a: gnp.sort(a, axis=1) + a, lambda a: a, a
     ),
@@ -61,8 +64,8 @@ PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 SORTS = (
-    "two sorts", "there and back", "a loop", "a scan that takes more than it gives", "a branch",
-    "what dies early",
+    "two sorts", "there and back", "a loop", "a condition", "a scan that takes more than it gives",
+    "a branch", "what dies early",
 )  # fmt: skip
 """What sorts, for which libraries of GPUs take memory of their own."""
 
