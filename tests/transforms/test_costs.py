@@ -178,3 +178,5 @@ def test_the_text_says_how_often_something_is_launched(
     monkeypatch.setattr(executable, "launches_of", lambda step: None)
     lines = compiled.as_text().splitlines()
     assert [line for line in lines if line.startswith("# launches")] == ([said] if said else [])
+    if said is not None:
+        assert lines[lines.index(said) - 1].startswith("# operations")
