@@ -57,7 +57,7 @@ def _set(xp: Any, block: Any, value: Any) -> None:
     if xp is np or value != 0 or not np.any(np.signbit([value.real, value.imag])):
         block[...] = value
         return
-    # CuPy's `fill` has no sign for zeros, so their bits are filled in, complex numbers in two words.
+    # CuPy's `fill` has no sign for zeros: their bits are filled in, complex numbers in two words.
     word = np.dtype(f"u{min(8, block.itemsize)}")
     words = np.array([value], block.dtype).view(word)
     for n, bits in enumerate(words):
