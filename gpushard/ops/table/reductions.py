@@ -99,7 +99,7 @@ def _sum_dtype(own: Dtype, dtype: Dtype | None) -> Dtype:
 
 
 def _total(xp: Any, name: str, own: Dtype, dtype: Dtype) -> Callable[..., Any]:
-    """Return CuPy's sum or product, which does not convert complex elements to integers."""
+    """Return CuPy's sum or product, which also takes complex elements for integers, as NumPy's."""
     function: Callable[..., Any] = getattr(xp, name)
     if own.kind != "c" or dtype.kind not in "biu":
         return function

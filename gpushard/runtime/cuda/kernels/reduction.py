@@ -48,6 +48,7 @@ _WHOLE = {"amin": "b < a ? b : a", "amax": "a < b ? b : a"}
 """How two come together of types without NaNs."""
 
 _TRUTH = {"any", "all"}
+"""What gives booleans, of complex elements too."""
 
 SHUFFLES = """
 // What the thread of the same warp has that comes so many threads later.
@@ -172,7 +173,7 @@ def power_of(length: int, dtype: Dtype) -> int:
 
 
 def _part(name: str, given: Dtype, result: Dtype) -> str | None:
-    """Return the type of what a unit comes to, unless it is that of rows: 32 bits hold it."""
+    """Return the type of the sum of a unit of small integers; None where it is the row's own."""
     narrow = given.kind in "biu" and given.itemsize < 4
     return "int" if name == "sum" and narrow and result.kind not in "bc" else None
 
