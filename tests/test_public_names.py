@@ -2,11 +2,18 @@
 
 import inspect
 import types
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard.lax import elementwise, gathering, reductions, segments
+from gpushard.numpy import fft
+from gpushard.ops.table import cumulative
+from gpushard.ops.table import fft as fft_rows
+from gpushard.special import ufuncs
 
 NAMES = [
     "AbstractMesh",
@@ -229,6 +236,33 @@ def test_every_function_of_arrays_describes_all_that_it_takes(module: Any) -> No
     for function in public_functions(module):
         names = {name.lstrip("*") for entry in described(function) for name in entry.split(", ")}
         assert names == arguments(function), function
+
+
+FAMILIES: dict[str, Callable[[str, str], Any]] = {
+    "lax: of one": lambda name, text: elementwise._unary(name, "iuf", np.negative, text),
+    "lax: of two": lambda name, text: elementwise._binary(name, "iuf", np.add, text),
+    "lax: of three": lambda name, text: elementwise._ternary(name, "iuf", np.clip, text),
+    "lax: scatter": lambda name, text: gathering._scatter(name, "set", text),
+    "lax: reduce": lambda name, text: reductions._reduction(name, "iuf", np.sum, text),
+    "lax: running": lambda name, text: reductions._running(name, cumulative.CUMSUM, text),
+    "lax: segments": lambda name, text: segments._segments(name, "add", np.zeros, "zeros", text),
+    "special: of one": ufuncs._unary,
+    "special: of two": ufuncs._binary,
+    "special: of three": ufuncs._ternary,
+    "fft: one dim": lambda name, text: fft._one(name, fft_rows.FFT, text),
+    "fft: many dims": lambda name, text: fft._many(name, fft_rows.FFT, text),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_new_function_of_a_family_has_its_name_and_describes_all_that_it_takes(
+    family: str,
+) -> None:
+    function = FAMILIES[family]("new", "Return it.")
+    assert (function.__name__, function.__qualname__) == ("new", "new")
+    assert inspect.getdoc(function).partition("\n\n")[0] == "Return it."
+    names = {name for entry in described(function) for name in entry.split(", ")}
+    assert names == arguments(function)
 
 
 def test_every_method_describes_all_that_it_takes() -> None:

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard.lax import reductions
+from gpushard.ops.table import cumulative
 from tests.lax.calls import (
     Call,
     check,
@@ -187,6 +189,12 @@ def test_running(name: str, reverse: bool) -> None:
     if name in ("cummax", "cummin"):
         check(Call(name, NANS, 0, reverse))
         check(Call(name, NANS.astype("f2"), 1, reverse))
+
+
+def test_a_new_running_function_goes_along_the_first_dim_from_its_start() -> None:
+    x = values((3, 2, 5), "i8", 1)
+    running = reductions._running("running", cumulative.CUMSUM, "Return running sums.")
+    np.testing.assert_array_equal(running(x), np.cumsum(x, 0))
 
 
 @pytest.mark.parametrize("name", ["argmax", "argmin"])

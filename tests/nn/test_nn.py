@@ -137,6 +137,10 @@ def test_weights_of_exponentials() -> None:
     total = (np.exp(data) * weights * where).sum(1)
     close(np.asarray(size), np.log(np.abs(total)), 1e-12)
     np.testing.assert_array_equal(np.asarray(sign), np.sign(total))
+    unknown = np.where(where, weights, np.nan)
+    size, _ = nn.logsumexp(put(data, "x", "y"), 1, unknown, return_sign=True, where=where)
+    close(np.asarray(size), np.log(np.abs(total)), 1e-12)
+    close(nn.logsumexp(put(data, "x", "y"), 1, weights**2), np.log(np.exp(data) @ weights**2))
 
 
 @pytest.mark.parametrize("entries", SPECS)

@@ -15,6 +15,7 @@ from gpushard.ops.prng import giles
 from gpushard.ops.prng.special import _polynomial, erf, erfinv, log_factorial
 from gpushard.ops.table import random as rows
 from gpushard.ops.table.random_order import _rounds
+from gpushard.random.sampling import documented
 
 COUNT = 20000
 LEAST = 1e-3
@@ -182,17 +183,31 @@ def test_orthogonal_matrices(shape: tuple[int, int], dtype: str) -> None:
 
 
 def test_counts_of_outcomes() -> None:
-    odds = np.array([0.1, 0.2, 0.0, 0.7])
-    found = np.asarray(random.multinomial(random.key(3), 20, odds, shape=(COUNT, 4), dtype="int32"))
-    assert found.dtype == np.int32 and (found.sum(axis=-1) == 20).all()
-    for n, p in enumerate(odds):
-        assert abs(found[:, n].mean() - 20 * p) < 5 * np.sqrt(20 * p * (1 - p) / COUNT) + 1e-12
-    correlation = np.cov(found[:, 0], found[:, 3])[0, 1]
-    assert abs(correlation + 20 * 0.1 * 0.7) < 0.1
-    trials, split = np.array([3.0, 40.0]), gs.device_put(odds)
-    found = np.asarray(random.multinomial(random.key(3), trials, split, shape=(2, 4)))
+    key, odds = random.key(3), np.array([0.1, 0.2, 0.0, 0.7])
+    split = gs.device_put(odds)
+    for given in (odds, split):
+        found = np.asarray(random.multinomial(key, 20, given, shape=(COUNT, 4), dtype="int32"))
+        assert found.dtype == np.int32 and (found.sum(axis=-1) == 20).all()
+        for n, p in enumerate(odds):
+            assert abs(found[:, n].mean() - 20 * p) < 5 * np.sqrt(20 * p * (1 - p) / COUNT) + 1e-12
+        correlation = np.cov(found[:, 0], found[:, 3])[0, 1]
+        assert abs(correlation + 20 * 0.1 * 0.7) < 0.1
+    trials = np.array([3.0, 40.0])
+    found = np.asarray(random.multinomial(key, trials, split, shape=(2, 4)))
     np.testing.assert_array_equal(found.sum(axis=-1), trials)
-    assert random.multinomial(random.key(3), 3, np.zeros(0)).shape == (0,)
+    assert random.multinomial(key, 3, np.zeros(0)).shape == (0,)
+    for shape in ((4,), (2, 1)):
+        with pytest.raises(ArgumentError, match=r"n of shape \(2,\) and p of shape \(4,\) do not"):
+            random.multinomial(key, trials, odds, shape=shape)
+
+
+def test_means_and_covariances_broadcast() -> None:
+    mean, cov = np.zeros((4, 1, 2)), np.tile(np.eye(2), (3, 1, 1))
+    for method in ("cholesky", "svd"):
+        draw = random.multivariate_normal
+        assert draw(random.key(3), mean, cov, method=method).shape == (4, 3, 2)
+        assert draw(random.key(3), mean[0, 0], cov, method=method).shape == (3, 2)
+        assert draw(random.key(3), mean, cov[0], method=method).shape == (4, 1, 2)
 
 
 NARROW = [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2]
@@ -419,3 +434,34 @@ def test_docs_say_which_shape_there_is_by_default(name: str) -> None:
     lines = (getattr(random, name).__doc__ or "").splitlines()
     (shape,) = [line for line in lines if line.startswith("  shape: ")]
     assert "; by default " in shape
+
+
+def test_a_new_distribution_has_a_text_for_every_argument() -> None:
+    """Who refuses impossible parameters says so, once, and what follows it stays at the end."""
+
+    def sections(row: Any, text: str) -> tuple[list[str], str]:
+        def draw(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
+            raise NotImplementedError
+
+        draw.__doc__ = text
+        parts = (documented(row, a="the first")(draw).__doc__ or "").split("\n\n")
+        return parts[1].splitlines(), "|".join([parts[0], *parts[2:]])
+
+    example, raises = "\n\n>>> 1 + 1\n2", "\n\nRaises:\n  ArgumentError: a parameter is impossible."
+    arguments, rest = sections(rows.GAMMA, f"Draw it.{example}")
+    assert arguments == [
+        "Args:", "  key: a key.", "  a: the first.",
+        "  shape: of the result; by default that of `a`.",
+        "  dtype: a type of floats; float64 by default.",
+    ]  # fmt: skip
+    assert rest == "|".join(f"Draw it.{raises}{example}".split("\n\n"))
+    own = f"Draw it.\n\nRaises:\n  ArgumentError: it is not so.{example}"
+    assert sections(rows.GAMMA, own)[1] == "|".join(own.split("\n\n"))
+    assert sections(rows.NORMAL, f"Draw it.{example}")[1] == "Draw it.|>>> 1 + 1\n2"
+    beta, _ = sections(rows.BETA, "Draw it.")
+    assert beta[3] == "  shape: of the result; by default what the parameters broadcast to."
+
+    def as_it_is(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+        """Draw it."""
+
+    assert "\n  shape: of the result.\n" in (documented(rows.NORMAL)(as_it_is).__doc__ or "")
