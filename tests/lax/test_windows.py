@@ -213,6 +213,8 @@ def test_conv_that_does_not_fit() -> None:
 def test_dims_of_a_conv_are_named_by_letters() -> None:
     with pytest.raises(gs.errors.ArgumentTypeError, match="must be None, or three strings"):
         gs.lax.conv_dimension_numbers((2, 3, 5), (4, 3, 2), [(0, 1, 2)] * 3)
+    with pytest.raises(gs.errors.ArgumentTypeError, match="must be None, or three strings"):
+        gs.lax.conv_dimension_numbers((2, 3, 5), (4, 3, 2), ["NC2", ("O", "I", 2), "NC2"])
 
 
 TRANSPOSED = [*itertools.product((1, 2, 3, 4), (1, 2, 3), (1, 2), (False, True))]

@@ -122,6 +122,16 @@ def test_without_more_said_the_last_dims_are_inputs_and_outputs() -> None:
         np.testing.assert_array_equal(maker(*how)(KEY, shape), wanted)
 
 
+def test_a_new_maker_has_its_name_its_text_and_the_last_dims() -> None:
+    make = init._scaling("new", 0.5, "fan_geo_avg", "normal", "numbers of a new kind")
+    assert (make.__name__, make.__qualname__) == ("new", "new")
+    assert make.__doc__.startswith("Return an initializer of numbers of a new kind.\n")
+    for name in inspect.signature(make).parameters:
+        assert f"      {name}: " in make.__doc__
+    wanted = init.variance_scaling(0.5, "fan_geo_avg", "normal", -2, -1)
+    np.testing.assert_array_equal(make()(KEY, (3, 4, 5, 6)), wanted(KEY, (3, 4, 5, 6)))
+
+
 @pytest.mark.parametrize("name", MAKERS)
 def test_numbers_are_the_same_for_every_sharding(name: str) -> None:
     mesh = gs.make_mesh((4, 2), ("x", "y"))
