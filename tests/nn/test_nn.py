@@ -180,6 +180,14 @@ def test_classes_as_vectors(axis: int) -> None:
     assert nn.one_hot(x, 0).shape == (8, 6, 0)
 
 
+def test_without_more_said_functions_go_along_the_last_dim() -> None:
+    x = put(numbers((3, 4, 6)))
+    for function in (nn.softmax, nn.log_softmax, nn.standardize, nn.glu):
+        np.testing.assert_array_equal(function(x), function(x, 2))
+    classes = put(numbers((3, 4), "i"))
+    np.testing.assert_array_equal(nn.one_hot(classes, 5), nn.one_hot(classes, 5, axis=2))
+
+
 @pytest.mark.parametrize("call", oracle.CALLS)
 @pytest.mark.parametrize("entries", [(), ("y",), ("y", None, "x"), (None, "x")])
 def test_attention(call: str, entries: Any) -> None:

@@ -97,3 +97,42 @@ def test_numbers_stay_what_they_are(name: str) -> None:
     single = name.endswith(("single", "half"))
     total = found @ np.cos(np.arange(found.size))
     assert np.isclose(total, wanted, rtol=1e-4 if single else 1e-9, atol=0), total
+
+
+LEFT_OUT: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "ball": (lambda key: random.ball(key, 3), lambda key: random.ball(key, 3, 2.0)),
+    "bernoulli": (
+        lambda key: random.bernoulli(key, shape=(99,)),
+        lambda key: random.bernoulli(key, 0.5, (99,), "low"),
+    ),
+    "categorical": (
+        lambda key: random.categorical(key, np.ones((9, 4, 5))),
+        lambda key: random.categorical(key, np.ones((9, 4, 5)), 2),
+    ),
+    "choice": (
+        lambda key: random.choice(key, ROW[:99].reshape(9, 11), (4,)),
+        lambda key: random.choice(key, ROW[:99].reshape(9, 11), (4,), axis=0),
+    ),
+    "lognormal": (
+        lambda key: random.lognormal(key, shape=(9,)),
+        lambda key: np.exp(random.normal(key, (9,))),
+    ),
+    "permutation": (
+        lambda key: random.permutation(key, ROW[:99].reshape(9, 11)),
+        lambda key: random.permutation(key, ROW[:99].reshape(9, 11), 0),
+    ),
+    "split": (
+        lambda key: random.key_data(random.split(key)),
+        lambda key: random.key_data(random.split(key, 2)),
+    ),
+    "uniform": (
+        lambda key: random.uniform(key, (9,)),
+        lambda key: random.uniform(key, (9,), None, 0, 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_arguments_left_out(name: str) -> None:
+    short, full = (call(random.key(3)) for call in LEFT_OUT[name])
+    np.testing.assert_array_equal(short, full)
