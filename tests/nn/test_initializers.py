@@ -95,6 +95,7 @@ def test_numbers_that_do_not_depend_on_the_shape() -> None:
 @pytest.mark.parametrize("axis", [0, -1])
 def test_rows_or_columns_are_orthonormal(shape: tuple[int, ...], axis: int) -> None:
     x = np.asarray(init.orthogonal(3.0, axis)(KEY, shape)) / 3
+    assert x.shape == shape
     matrix = np.moveaxis(x, axis, -1).reshape(-1, shape[axis])
     matrix = matrix if matrix.shape[0] >= matrix.shape[1] else matrix.T
     np.testing.assert_allclose(matrix.T @ matrix, np.eye(matrix.shape[1]), atol=1e-12)

@@ -309,6 +309,9 @@ def test_raw_keys_are_keys() -> None:
     assert isinstance(random.fold_in(key, 1), random.KeyArray)
     assert random.fold_in(on_host, 1).shape == (2,)
     assert random.key_impl(key) == random.key_impl(raw) == "threefry2x32"
+    for wrong in (7, np.ones(2), np.ones(3, np.uint32)):
+        with pytest.raises(GpushardError, match="key_impl: key"):
+            random.key_impl(wrong)
     assert np.asarray(random.wrap_key_data(random.key_data(key)) == key)
 
 
