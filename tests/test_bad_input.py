@@ -3493,6 +3493,15 @@ RANDOM: dict[str, Case] = {
         error=AxisError,
     ),
     "a permutation of -1": wrong(lambda w: random.permutation(KEY, -1), "x=-1", argument="x"),
+    "a permutation of 2.5": wrong(
+        lambda w: random.permutation(KEY, 2.5),
+        "x=2.5 must be an integer",
+        error=ArgumentTypeError,
+        argument="x",
+    ),
+    "a choice of 2.5": wrong(
+        lambda w: random.choice(KEY, 2.5), "a=2.5", error=ArgumentTypeError, argument="a"
+    ),
     "a permutation of a number on devices": wrong(
         lambda w: random.permutation(KEY, w.scalar), "int(x)", error=ArgumentTypeError
     ),

@@ -296,7 +296,7 @@ def fft(x: Any, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Array:
     check_kind("fft", array, kinds)
     lengths = integers("fft", "fft_lengths", fft_lengths)
     own = array.shape[array.ndim - len(lengths) :]
-    if fft_type == FftType.IRFFT and lengths:
+    if fft_type == FftType.IRFFT and own:
         own = (*own[:-1], lengths[-1] if own[-1] == lengths[-1] // 2 + 1 else None)
     if own != lengths:
         raise ArgumentError.refusing(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import builtins
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,7 @@ from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.table import cumulative
 from gpushard.transforms.prefix_scan import associative_scan
+from gpushard.transforms.signature import check_function
 
 __all__ = [
     "argmax", "argmin", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "reduce",
@@ -210,10 +211,15 @@ def reduce(
         arrays, whose elements it has to combine one by one.
       dimensions: which dims go.
 
+    Raises:
+      ArgumentError: there are not as many values of each kind, or not of one shape.
+      ArgumentTypeError: the computation cannot be called, or dims are no sequence.
+
     >>> import gpushard as gs
     >>> reduce(gs.numpy.arange(4), 0, gs.lax.add, (0,))
     Array(6, dtype=int64)
     """
+    check_function(computation, "lax.reduce", "computation")
     leaves, structure = tree.flatten(operands)
     inits = tree.leaves(init_values)
     if len(leaves) != len(inits) or not leaves:
@@ -226,14 +232,21 @@ def reduce(
     for x, init in pairs:
         check_shape("reduce", "init_values", init.shape, ())
         check_shape("reduce", "operands", x.shape, xs[0].shape)
-    axes = dims("reduce", tuple(dimensions), xs[0].ndim, "dimensions")
-    known = MONOIDS.get(computation) if leaves[0] is operands else None
+    axes = dims("reduce", each("reduce", "dimensions", dimensions), xs[0].ndim, "dimensions")
+    alone = leaves[0] is operands and isinstance(computation, Hashable)
+    known = MONOIDS.get(computation) if alone else None
     if known is not None:
         return getattr(ew, known.__name__)(inits[0], _REDUCTIONS[known](xs[0], axes))
 
     def function(a: Sequence[Any], b: Sequence[Any]) -> Sequence[Any]:
         both = computation(tree.unflatten(structure, a), tree.unflatten(structure, b))
-        return tree.leaves(both)
+        made = tree.leaves(both)
+        if len(made) != len(leaves):
+            raise ArgumentError(
+                f"lax.reduce: computation returned {len(made)} values, for {len(leaves)} operands",
+                argument="computation",
+            )
+        return made
 
     if any(xs[0].shape[at] == 0 for at in axes):
         return tree.unflatten(structure, _neighbours(function, xs, inits, axes))

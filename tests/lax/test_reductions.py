@@ -134,6 +134,19 @@ def test_reduce(length: int) -> None:
         check(Call("reduce", x, 2, operation, (0,)))
 
 
+class BySum:
+    """A function without a hash, as objects have that can be changed."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __call__(self, a: Any, b: Any) -> Any:
+        return a + b
+
+
+def test_reduce_by_what_has_no_hash() -> None:
+    check(Call("reduce", values((5, 3), "i8"), 7, BySum(), (0,)))
+
+
 @pytest.mark.parametrize("dtype", ["i4", "u1", "f4", "f8", "?", "c8"])
 def test_reduce_by_known_functions(dtype: str) -> None:
     x = values((5, 3), dtype, 1)

@@ -31,7 +31,11 @@ REFUSED = {
     "window_dimensions": [Call(*WINDOW, (0, 1)), Call(*WINDOW, (1,))],
     "base_dilation": [Call(*WINDOW, (1, 1), base_dilation=(0, 1))],
     "window_dilation": [Call(*WINDOW, (1, 1), window_dilation=(0, 1))],
-    "computation": [Call("reduce_window", X, 0.0, np.hypot, (1, 1))],
+    "computation": [
+        Call("reduce_window", X, 0.0, np.hypot, (1, 1)), Call("reduce", X, 0.0, [max], (0,)),
+        Call("reduce", X, 0.0, lambda a, b: (a, b), (0,)),
+        Call("reduce", (X, X), (0.0, 0.0), lambda a, b: a[0], (0,)),
+    ],
     "dimension_numbers": [
         Call(*CONV, (1,), "VALID", dimension_numbers=("NCH", "OIH", "NC")),
         Call("dot_general", X, X, 3), Call("dot_general", X, X, (((0,), (1,)), ((), ()))),
@@ -68,7 +72,7 @@ REFUSED = {
     "axes": [Call("reduce_sum", X, (2,)), Call("index_take", X, ([0],), (2,))],
     "idxs": [Call("index_take", X, ([0],), (0, 1))],
     "dimension": [Call("sort", X, 2), Call("broadcasted_iota", int, (2,), 1)],
-    "dimensions": [Call("reduce", X, 0.0, np.add, (2,))],
+    "dimensions": [Call("reduce", X, 0.0, np.add, (2,)), Call("reduce", X, 0.0, np.add, 0)],
     "init_values": [Call("reduce", (X, X), (0.0,), max, (0,)), Call("reduce", X, X[0], max, (0,))],
     "num_keys": [Call("sort", X, num_keys=0), Call("sort", X, num_keys="a")],
     "k": [Call("top_k", X, 4)],
@@ -91,7 +95,10 @@ REFUSED = {
     "operands": [
         Call("concatenate", [], 0), Call("reduce", (X, X[0]), (0.0, 0.0), np.maximum, (0,)),
     ],
-    "fft_lengths": [Call("fft", X, "RFFT", (4,)), Call("fft", X, "RFFT", ("a",))],
+    "fft_lengths": [
+        Call("fft", X, "RFFT", (4,)), Call("fft", X, "RFFT", ("a",)),
+        Call("fft", np.array(1j), "IRFFT", (4,)),
+    ],
     "fft_type": [Call("fft", X, "DCT", (3,))],
     "mode": [Call("gather", X, np.zeros((3, 1), int), ((1,), (0,), (0,), (), ()), (1, 3), mode=7)],
     "dtype": [Call("iota", bool, 3)],

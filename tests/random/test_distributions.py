@@ -154,6 +154,18 @@ def test_vectors() -> None:
     assert np.isnan(np.asarray(bad)).all()
 
 
+def test_factors_of_covariances_have_their_eigenvectors_in_order() -> None:
+    """From the least eigenvalue on as NumPy's `eigh` has them, from the greatest as `svd`."""
+    draws = np.asarray(random.normal(random.key(3), (9, 2)))
+    for method, wanted in (("eigh", draws[:, ::-1]), ("svd", draws)):
+        found = np.asarray(
+            random.multivariate_normal(
+                random.key(3), [0, 0], np.diag([4.0, 1]), (9,), method=method
+            )
+        )
+        np.testing.assert_allclose(abs(found), abs(wanted) * [2, 1], rtol=1e-12)
+
+
 def test_double_sided_maxwell() -> None:
     found = np.asarray(random.double_sided_maxwell(random.key(1), 1.0, [2.0, 0.5], (COUNT,)))
     assert found.shape == (COUNT, 2)
