@@ -215,6 +215,9 @@ def test_dims_of_a_conv_are_named_by_letters() -> None:
         gs.lax.conv_dimension_numbers((2, 3, 5), (4, 3, 2), [(0, 1, 2)] * 3)
     with pytest.raises(gs.errors.ArgumentTypeError, match="must be None, or three strings"):
         gs.lax.conv_dimension_numbers((2, 3, 5), (4, 3, 2), ["NC2", ("O", "I", 2), "NC2"])
+    for letters in (("NCHH", "OIH", "NCH"), ("NCH", "OIHH", "NCH"), ("NCH", "OIH", "NCHH")):
+        with pytest.raises(gs.errors.ArgumentError, match="must be three strings of 3 letters"):
+            gs.lax.conv_dimension_numbers((2, 3, 5), (4, 3, 2), letters)
 
 
 TRANSPOSED = [*itertools.product((1, 2, 3, 4), (1, 2, 3), (1, 2), (False, True))]
