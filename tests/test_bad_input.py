@@ -4685,8 +4685,19 @@ CALLBACKS: dict[str, Case] = {
     "callback that is none": refused(
         lambda w: gs.debug.callback(3, w.x), ArgumentTypeError, TypeError, "callback=3", "function"
     ),
-    "arguments without a callback": refused(
-        lambda w: gs.debug.callback(x=w.x), ArgumentTypeError, TypeError, "['x'] without", "first"
+    "arguments without a callback": Case(
+        lambda w: gs.debug.callback(x=w.x),
+        ArgumentTypeError,
+        TypeError,
+        ("['x'] without", "first"),
+        {"argument": "callback"},
+    ),
+    "arguments without a format": Case(
+        lambda w: gs.debug.print(x=w.x),
+        ArgumentTypeError,
+        TypeError,
+        ("['x'] without", "first"),
+        {"argument": "fmt"},
     ),
     "callback of a deleted array": refused(
         lambda w: gs.debug.callback(print, w.gone), DeletedArrayError, RuntimeError, "was deleted"
@@ -4701,6 +4712,9 @@ CALLBACKS: dict[str, Case] = {
     ),
     "format without an argument": refused(
         lambda w: gs.debug.print("{x}", w.x), ArgumentError, ValueError, "fmt='{x}'", "1 argument"
+    ),
+    "format given later without an argument": refused(
+        lambda w: gs.debug.print()("{x}", w.x), ArgumentError, ValueError, "fmt='{x}'", "1 argument"
     ),
     "format that leaves an argument": refused(
         lambda w: gs.debug.print("text", x=w.x), ArgumentError, ValueError, "['x']", "f-string"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import gc
 import inspect
 import itertools
+import os
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +20,7 @@ import pytest
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import lax, testing
-from gpushard.cache import BoundedCache, exact_key, remembering
+from gpushard.cache import BoundedCache, exact_key, hold_while_forking, remembering
 from gpushard.transforms import jit
 from tests.kept import Caches
 from tests.share import some
@@ -345,6 +348,40 @@ def test_functions_whose_results_are_remembered_share_a_bound() -> None:
     assert zeros(shape=4) is zeros(shape=4) and zeros.kept.nbytes <= 100
 
 
+def test_after_a_fork_no_thread_holds_the_lock_of_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    hooks: dict[str, Callable[[], object]] = {}
+    monkeypatch.setattr(os, "register_at_fork", lambda **given: hooks.update(given))
+    zeros = remembering(limit=100)(np.zeros)
+    inside, gate = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with zeros.kept._lock:
+            inside.set()
+            gate.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    inside.wait()
+    assert not zeros.kept._lock.acquire(blocking=False)
+    hooks["after_in_child"]()
+    assert zeros.kept._lock.acquire(blocking=False)
+    assert zeros(5) is zeros(5)
+    gate.set()
+    thread.join()
+
+
+def test_a_lock_is_held_while_the_process_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    hooks: dict[str, Callable[[], object]] = {}
+    monkeypatch.setattr(os, "register_at_fork", lambda **given: hooks.update(given))
+    lock = threading.Lock()
+    hold_while_forking(lock)
+    for after in ("after_in_parent", "after_in_child"):
+        hooks["before"]()
+        assert lock.locked()
+        hooks[after]()
+        assert not lock.locked()
+
+
 def test_what_was_used_since_gets_a_second_chance() -> None:
     cache = BoundedCache[str](3)
     for name in "abcd":
@@ -369,3 +406,17 @@ def test_keys_tell_slices_apart() -> None:
     assert len(set(keys)) == len(keys) == 210
     assert exact_key(slice(0, 1.0, None)) == exact_key(slice(0, 1.0, None))
     assert exact_key((slice(1), 2)) == exact_key((slice(1), 2)) != exact_key((slice(True), 2))
+
+
+@dataclasses.dataclass(frozen=True)
+class Listed:
+    """A record with a field that is compared, and has no hash."""
+
+    name: Any
+    items: list[int] = dataclasses.field(hash=False)
+
+
+def test_keys_of_records_with_fields_without_hash_have_one() -> None:
+    keys = [exact_key(Listed(name, [n])) for name in ("a", "b") for n in (1, 2)]
+    assert len(set(keys)) == 4
+    assert exact_key(Listed("a", [1])) == keys[0]

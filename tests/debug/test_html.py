@@ -139,3 +139,17 @@ def test_a_picture_has_room_for_all_of_its_blocks(shape: tuple[int, ...]) -> Non
         x, y, width, height = (float(box[name]) for name in ("x", "y", "width", "height"))
         assert left <= x and x + width <= left + wide
         assert top <= y and y + height <= top + tall
+
+
+def test_notes_are_lines_of_their_own_below_all_blocks() -> None:
+    many = NamedSharding(Mesh(np.arange(16), "x"), P("x"))
+    drawn = picture(many, (15, 4, 4))  # 12 of 15 parts are shown, and one device has none
+    notes = _notes(drawn)
+    assert notes == ["and 3 parts more", "without elements: 15"]
+    root = ET.fromstring(svg(drawn))
+    _, top, _, tall = map(float, root.attrib["viewBox"].split())
+    ends = [float(r.attrib["y"]) + float(r.attrib["height"]) for r in root.iter(f"{SVG}rect")]
+    lines = {text.text: float(text.attrib["y"]) for text in root.iter(f"{SVG}text")}
+    first, second = (lines[note] for note in notes)
+    assert max(ends) + 11 <= first <= second - 11  # the size of the font
+    assert second <= top + tall
