@@ -452,8 +452,6 @@ def find_duplicates(node: Any, /) -> list[list[Path]]:
     pending: list[tuple[Path, Any]] = [((), node)]
     while pending:
         path, x = pending.pop()
-        if not (isinstance(x, Leveled) or is_container(x)):
-            continue
         if is_shared(x):
             known = paths.setdefault(id(x), [])
             known.append(path)

@@ -587,5 +587,17 @@ def test_bad_input_is_refused_and_changes_nothing(name: str) -> None:
     assert np.array_equal(jit(lambda m: m.w.value + m.part.w.value)(m), np.full(8, 2))
 
 
+def test_errors_name_the_first_variable_that_leads_to_what_is_captured() -> None:
+    m = module()
+
+    def f(x: Any) -> Any:
+        first = second = m.part
+        second.w.value = x
+        return first
+
+    with pytest.raises(TraceContextError, match=r"of first\.w, a Param"):
+        jit(f)(1.0)
+
+
 def test_there_are_enough_of_them() -> None:
     assert len(BAD) >= 40
