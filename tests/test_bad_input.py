@@ -4788,6 +4788,9 @@ CALLBACKS: dict[str, Case] = {
     "tap of text": refused(
         lambda w: legacy.id_print({"a": "text"}), ArgumentTypeError, TypeError, "['a'] is a str"
     ),
+    "call of no function": refused(
+        lambda w: legacy.call(3, w.x), ArgumentTypeError, TypeError, "call", "3", "function"
+    ),
     "call of what raises": refused(
         lambda w: legacy.call(lambda v: v[9], w.x, result_shape=SCALAR),
         errors.CallbackError, RuntimeError, "function of call", "IndexError", HERE,

@@ -597,6 +597,9 @@ def test_errors_name_the_first_variable_that_leads_to_what_is_captured() -> None
 
     with pytest.raises(TraceContextError, match=r"of first\.w, a Param"):
         jit(f)(1.0)
+    held = {"parts": [None, (m.part,)]}
+    with pytest.raises(TraceContextError, match=r"of held\['parts'\]\[1\]\[0\]\.w, a Param"):
+        jit(lambda x: setattr(held["parts"][1][0].w, "value", x))(1.0)  # type: ignore[index]
 
 
 def test_there_are_enough_of_them() -> None:

@@ -183,6 +183,15 @@ def test_iter_graph_yields_each_object_once_and_nodes_last() -> None:
         assert all(any(_at(x, p) is _at(x, q) for q in twice if q != p) for p in twice)
 
 
+def test_what_a_duplicate_holds_is_none_itself() -> None:
+    m = Plain()
+    m.a = m.b = m.c = Other()
+    m.a.w, m.n = parameter(), 3
+    assert nnx.find_duplicates(m) == [[("a",), ("b",), ("c",)]]
+    m.v = m.a.w
+    assert nnx.find_duplicates(m) == [[("a",), ("b",), ("c",)], [("a", "w"), ("v",)]]
+
+
 def test_iter_modules_yields_modules_with_parts_first() -> None:
     m = Plain()
     m.a, m.b = Other(), [Other(), {"c": Plain()}]

@@ -4,6 +4,7 @@ import copy
 import functools
 import operator
 import pickle
+import types
 import typing
 from collections import OrderedDict
 from types import MappingProxyType
@@ -290,6 +291,8 @@ def test_kinds() -> None:
     assert issubclass(nnx.RngKey, nnx.RngState) and issubclass(nnx.RngCount, nnx.RngState)
     assert type(gs.tree.map(lambda x: x + 1, v)) is Mine
     assert [str(path[0]) for path, _ in gs.tree.leaves_with_path(v)] == [".value"]
+    with pytest.raises(TypeError, match="takes no keyword arguments"):
+        types.new_class("Other", (nnx.Param,), {"unit": "s"})
     m = Plain()
     m.v = v
     assert type(nnx.clone(m).v) is Mine and list(nnx.state(m, Mine)) == ["v"]

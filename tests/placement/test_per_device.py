@@ -145,6 +145,12 @@ def test_pieces_of_arguments(devices: list[gs.Device]) -> None:
         assert there is not None
         assert row[0].unsafe_buffer_pointer() == there.unsafe_buffer_pointer()
     assert pieces[6][1].unsafe_buffer_pointer() == far.addressable_data(2).unsafe_buffer_pointer()
+    halves = gs.device_put(value, gs.NamedSharding(gs.make_mesh((2,), "x"), gs.P("x")))
+    written = [(slice(0, -2), slice(2)), (slice(-2, None), slice(0, 9))]  # as no shard has it
+    for row, shard in zip(
+        shard_args(devices[:2], [written], [halves]), halves.addressable_shards, strict=True
+    ):
+        assert row[0].unsafe_buffer_pointer() == shard.data.unsafe_buffer_pointer()
     whole = shard_args(devices[:2], [[slice(None), ...]], [3 * np.ones(2)])
     assert all(np.array_equal(row[0], [3.0, 3.0]) for row in whole)
     with pytest.raises(ArgumentError, match=r"lengths \[1\]"):
