@@ -220,6 +220,8 @@ def test_what_a_reduction_of_nothing_and_a_transpose_need() -> None:
         tree.transpose(tree.structure([]), None, [])
     with pytest.raises(TreeError, match="inner_treedef"):
         tree.transpose(tree.structure([0, 0]), None, [{"a": 1}, {"b": 2}])
+    with pytest.raises(ArgumentTypeError, match=r"^transpose: inner_treedef=\[0\] must be a str"):
+        tree.transpose(tree.structure([0, 0]), [0], [[1], [2]])  # type: ignore[arg-type]
     assert tree.transpose(tree.structure([0]), None, [{"a": 1, "b": 2}]) == {"a": [1], "b": [2]}
 
 

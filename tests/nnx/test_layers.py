@@ -483,7 +483,9 @@ WRONG: dict[str, tuple[Any, type[GpushardError], str]] = {
         lambda: nnx.LayerNorm(3, feature_axes=5, rngs=rngs())(np.ones((4, 3))),
         AxisError, "feature_axes=5",
     ),
-    "embed": (lambda: nnx.Embed(4, 2, rngs=rngs())([0.5]), ArgumentTypeError, "float64.*integers"),
+    "embed": (
+        lambda: nnx.Embed(4, 2, rngs=rngs())([0.5]), ArgumentTypeError, "float64; .* of rows",
+    ),
     "embed-size": (lambda: nnx.Embed(0, 2, rngs=rngs()), ArgumentError, "num_embeddings=0"),
     "attend": (
         lambda: nnx.Embed(4, 2, rngs=rngs()).attend(np.ones(3)), ArgumentError, r"\(3,\) must",
