@@ -5687,7 +5687,7 @@ NAMED_AXES: dict[str, Case] = {
         "give FROM_GDA",
     ),
     "pjit of results as global arguments": refused(
-        lambda w: gs.pjit(abs, out_axis_resources=legacy.FROM_GDA),
+        lambda w: gs.pjit(abs, out_axis_resources=(None, legacy.FROM_GDA)),
         ArgumentError,
         ValueError,
         "out_axis_resources has FROM_GDA",

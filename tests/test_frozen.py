@@ -156,6 +156,12 @@ def test_parameters_are_the_same(name: str) -> None:
     assert ours == theirs
 
 
+def test_each_class_takes_its_own_fields_and_defaults() -> None:
+    made = [classes(kind).More((1, 2), last="y") for kind in (dataclass, dataclasses.dataclass)]
+    assert vars(made[0]) == vars(made[1])
+    assert vars(made[0]) == {"shape": (1, 2), "self_": None, "put": 4, "last": "y"}
+
+
 def test_a_value_that_holds_itself_has_a_text() -> None:
     loop: list[Any] = []
     loop.append(OURS.Single(loop))

@@ -51,6 +51,15 @@ def test_an_array_is_drawn_as_wide_and_tall_as_its_dims_up_to_four_times(
     assert max(width, height) == 220
 
 
+@pytest.mark.parametrize(("shape", "parts"), [((), 1), ((8,), 8), ((1, 8), 8)])
+def test_fewer_dims_are_one_row_of_blocks(shape: tuple[int, ...], parts: int) -> None:
+    sharding = NamedSharding(Mesh(np.arange(8), "x"), P(*[None, "x"][2 - len(shape) :]))
+    rects = list(ET.fromstring(svg(picture(sharding, shape))).iter(f"{SVG}rect"))
+    boxes = [tuple(float(r.attrib[k]) for k in ("x", "y", "width", "height")) for r in rects]
+    wide, tall = (220, 55) if len(shape) > 1 else (440, 48)
+    assert boxes == [(n * wide / parts, 0, wide / parts, tall) for n in range(parts)]
+
+
 def test_data_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     mesh = gs.make_mesh((4, 2), ("x", "y"))
     x = gs.device_put(np.ones((9, 7)), gs.NamedSharding(mesh, gs.P("x", "y")))

@@ -16,6 +16,7 @@ from gpushard.errors import (
     ArgumentError,
     ArgumentTypeError,
     NoDeviceError,
+    TracedValueError,
     UnsupportedError,
 )
 from gpushard.legacy import (
@@ -197,6 +198,18 @@ def test_errors_of_old() -> None:
         sharded_jit(lambda x: x, None, None)(x=1)
     with pytest.raises(UnsupportedError):
         with_sharding_constraint(1, Parts(1))
+
+
+def test_what_is_no_function_and_no_array_is_refused() -> None:
+    with pytest.raises(ArgumentTypeError, match="^sharded_jit: f=3 must be a function"):
+        sharded_jit(3, None, None)  # type: ignore[arg-type]
+    x = np.ones(4)
+    with pytest.raises(ArgumentTypeError, match="sharded_jit of .*the result is a str"):
+        sharded_jit(lambda a: "text", Parts(2), None)(x)
+    leaked: list[Any] = []
+    gs.vmap(lambda a: leaked.append(a) or a)(x)
+    with pytest.raises(TracedValueError, match="has returned"):
+        sharded_jit(lambda a: leaked[0], Parts(2), None)(x)
 
 
 def test_within_others_and_with_others_in_it() -> None:
