@@ -101,7 +101,7 @@ def shard_map(
 
     @functools.wraps(f)
     def inner(*args: Any, **kwargs: Any) -> Any:
-        specs = _specs(in_specs, args, ("in_specs", "args"))[1]
+        specs, _ = _specs(in_specs, args, ("in_specs", "args"))
         own = tree.structure(args).unflatten(specs)
         ends = _Ends(f, in_specs, out_specs)
 
@@ -142,12 +142,14 @@ def _check_aliases(in_specs: Any, args: Any, kwargs: Any) -> None:
     check_aliases(roots, "in_specs")
 
 
-def _specs(prefix: Any, full: Any, names: tuple[str, str]) -> tuple[list[Any], list[Any], Any]:
-    """Return the arrays of a pytree of graphs that were taken apart, and the spec of each."""
+def _specs(prefix: Any, full: Any, names: tuple[str, str]) -> tuple[list[Any], Any]:
+    """Return the spec of each array of a pytree of graphs that were taken apart.
+
+    Also return the leaves of that, its structure, and what the prefix says of each leaf.
+    """
     leaves, structure = tree.flatten(full, lambda x: type(x) is NodeStates)
     numbers = structure.unflatten(range(len(leaves)))
     said = prefixes(prefix, numbers, names)
-    arrays: list[Any] = []
     specs: list[Any] = []
     for leaf, own in zip(leaves, said, strict=True):
         if type(leaf) is NodeStates:
@@ -158,9 +160,8 @@ def _specs(prefix: Any, full: Any, names: tuple[str, str]) -> tuple[list[Any], l
         else:
             check_no_mapping(own, leaf, names[0])
             places, values = [own], [leaf]
-        arrays += tree.leaves(values)
         specs += [P() if spec is None else spec for spec in spread(places, values)]
-    return arrays, specs, (leaves, structure, said)
+    return specs, (leaves, structure, said)
 
 
 def _mapped(prefix: Any, states: NodeStates) -> list[Any]:
@@ -189,13 +190,13 @@ class _Ends:
 
     def take(self, args: Any, kwargs: Any, out: Any) -> list[Any]:
         """Note the specs of results, and return their leaves."""
-        _, given, (leaves, structure, said) = _specs(self._in_specs, args, ("in_specs", "args"))
+        given, (leaves, structure, said) = _specs(self._in_specs, args, ("in_specs", "args"))
         roots = _roots("the arguments", leaves, structure, said)
         named = tree.leaves(kwargs)
         arrays = tree.leaves([x.leaves if type(x) is Part else x for x in named])
         roots += [("a keyword argument", x.root, P()) for x in named if type(x) is Part]
         names = "out_specs", "the result"
-        _, made, (results, structure, said) = _specs(self._out_specs, out, names)
+        made, (results, structure, said) = _specs(self._out_specs, out, names)
         check_aliases([*roots, *_roots("the result", results, structure, said)], "out_specs")
         self._specs = [*given, *[P()] * len(arrays), *made]
         return [*leaves, *named, *results]

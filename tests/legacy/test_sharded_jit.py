@@ -201,10 +201,10 @@ def test_errors_of_old() -> None:
 
 
 def test_what_is_no_function_and_no_array_is_refused() -> None:
-    with pytest.raises(ArgumentTypeError, match="^sharded_jit: f=3 must be a function"):
+    with pytest.raises(ArgumentTypeError, match=r"^sharded_jit: f=3 must be a function"):
         sharded_jit(3, None, None)  # type: ignore[arg-type]
     x = np.ones(4)
-    with pytest.raises(ArgumentTypeError, match="sharded_jit of .*the result is a str"):
+    with pytest.raises(ArgumentTypeError, match=r"sharded_jit of .*the result is a str"):
         sharded_jit(lambda a: "text", Parts(2), None)(x)
     leaked: list[Any] = []
     gs.vmap(lambda a: leaked.append(a) or a)(x)

@@ -254,6 +254,10 @@ BAD: dict[str, tuple[Any, Any, str]] = {
         lambda m: mapped(lambda m: m, in_specs=(P("x"),), out_specs=P())(m.part),
         ArgumentError, r"result\.w",
     ),
+    "aliases of a keyword argument and a result in shard_map": (
+        lambda m: mapped(lambda *, k: k, in_specs=(), out_specs=P("x"))(k=m.part),
+        ArgumentError, r"a keyword argument\.w",
+    ),
     # What is changed that is no argument
     "a captured Variable": (
         lambda m: jit(assigned(m))(1.0), TraceContextError, r"m\.part\.w, a Param",

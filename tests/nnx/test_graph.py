@@ -2,10 +2,12 @@
 
 import copy
 import dataclasses
+import itertools
 import pickle
 import random
+import types
 import weakref
-from collections import OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +16,7 @@ import pytest
 import gpushard as gs
 from gpushard import nnx
 from gpushard.errors import ArgumentError, ArgumentTypeError, TraceContextError
+from gpushard.nnx.walk import all_paths
 from tests.nnx.graphs import Other, Plain, array, difference, graph, objects_of, parts
 from tests.share import seeds
 
@@ -233,6 +236,14 @@ def test_a_graph_may_be_deep() -> None:
     assert len(list(nnx.iter_graph(new))) == 5002
 
 
+def test_objects_of_many_paths_are_entered_so_often() -> None:
+    steps = [Plain() for _ in range(8)]
+    for step, after in itertools.pairwise(steps):
+        step.a = step.b = after
+    met = Counter(id(x) for _, x, _ in all_paths(steps[0], visits=3))
+    assert [met[id(step)] for step in steps] == [1, 2, 4, 6, 6, 6, 6, 6]
+
+
 def test_dictionaries_keep_their_order() -> None:
     m = Plain()
     m.d = {"b": nnx.Param(1.0), "a": 2, 5: 3}
@@ -405,6 +416,10 @@ BAD = {
         lambda m: setattr(m.part.kernel, "value", m.part.mean), ArgumentTypeError, "copy_from",
     ),
     "an unknown attribute": (lambda m: m.part.kernel.nothing, AttributeError, "nothing"),
+    "a class with an argument that it does not have": (
+        lambda m: types.new_class("M", (nnx.Module,), {"frozen": True}), TypeError,
+        "takes no keyword arguments",
+    ),
     "device_put of a Module": (lambda m: gs.device_put(m), TypeError, "nnx.state"),
     "a flat path through a leaf": (
         lambda m: nnx.from_flat_state([(("a",), 1), (("a", "b"), 2)]), ArgumentError, "leads",

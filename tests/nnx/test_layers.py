@@ -267,6 +267,12 @@ def test_conv_of_inputs_that_are_far_apart() -> None:
     close(layer(x), convolved(apart, np.asarray(layer.kernel), (1,), [(0, 0)], (1,), 1))
 
 
+def test_conv_of_none_takes_every_element() -> None:
+    none = {"strides": None, "input_dilation": None, "kernel_dilation": None}
+    layer = nnx.Conv(2, 3, (3, 2), **none, rngs=rngs())
+    assert layer.strides == layer.input_dilation == layer.kernel_dilation == (1, 1)
+
+
 # Dropout
 
 
@@ -397,6 +403,22 @@ def test_initializers_of_users_are_laid_out_afterwards() -> None:
     mesh = gs.make_mesh(*MESH_SHAPE)
     value = nnx.Param(nnx.with_partitioning(init, ("data", "model"), mesh)(KEY, (8, 4), "f"))
     assert value.value.sharding.spec == P("data", "model") and value.dtype == np.float32
+
+
+def test_initializers_that_can_are_told_where_values_will_live() -> None:
+    told: list[Any] = []
+
+    def init(key: Any, shape: Any, dtype: Any = float, out_sharding: Any = None) -> Any:
+        told.append(out_sharding)
+        return gs.numpy.ones(shape, dtype)
+
+    mesh = gs.make_mesh(*MESH_SHAPE)
+    with_names = nnx.with_partitioning(init, ("data",))
+    with_names(KEY, (8, 4))
+    with mesh:
+        with_names(KEY, shape=(8, 4))
+    nnx.with_partitioning(init, ("data",), mesh)(KEY, (8, 4))
+    assert told == [None, *[gs.NamedSharding(mesh, P("data"))] * 2]
 
 
 def test_names_of_names_are_the_outer_ones() -> None:

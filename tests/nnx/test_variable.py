@@ -265,6 +265,13 @@ def test_metadata() -> None:
     assert before.tolist() == [1, 1] and host.value.tolist() == [2, 1]
 
 
+def test_the_text_of_a_variable_shows_no_data_of_arrays() -> None:
+    assert repr(nnx.Param(gnp.ones((2, 3)), unit="s")) == "Param(float64[2, 3], unit='s')"
+    assert repr(nnx.Cache(np.zeros((), int))) == "Cache(int64[])"
+    held = types.SimpleNamespace(shape=(2,))  # which has no type of elements, so is no array
+    assert repr(nnx.Variable(held)) == "Variable(namespace(shape=(2,)))"
+
+
 def test_what_a_variable_has_not() -> None:
     v = nnx.Param(gnp.ones(2), unit="s")
     with pytest.raises(ArgumentTypeError, match="replace: a BatchStat cannot replace a Param"):
