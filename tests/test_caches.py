@@ -303,7 +303,7 @@ class Last:
 
 
 def test_a_finalizer_in_the_middle_of_a_change_changes_nothing() -> None:
-    cache: BoundedCache[Any] = BoundedCache(limit=10)
+    cache: BoundedCache[Any] = BoundedCache(limit=20)
     for act in (lambda: cache.put("late", 0, 3), cache.clear):
         cache.put("a", Last(act), 4)
         cache.put("a", "new", 5)
