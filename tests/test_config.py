@@ -182,6 +182,11 @@ def test_what_makes_no_sense_is_named(name: str, value: Any) -> None:
     assert (caught.value.argument, caught.value.value) == (name, value)
 
 
+def test_a_gpu_may_have_64_partitions() -> None:
+    assert Settings(partitions=64).partitions == 64
+    assert Settings(partitions=(1, 64)).partitions == (1, 64)
+
+
 @given(st.integers(1, 5), st.integers(1, 5))
 def test_a_tuple_of_partitions_has_one_for_each_gpu(gpus: int, partitions: int) -> None:
     values: dict[str, Any] = {"gpus": tuple(range(gpus)), "partitions": (2,) * partitions}

@@ -146,6 +146,44 @@ def test_blocks_that_form_no_grid_are_still_one_each() -> None:
     ]
 
 
+class Upturned(Sharding):
+    """Two narrow blocks over a wide one, which is as many columns wide as there are others."""
+
+    def __init__(self, edges: list[int]) -> None:
+        self.edges = edges
+
+    @property
+    def device_set(self) -> set[int]:
+        return {*range(len(self.edges))}
+
+    def devices_indices_map(self, global_shape):  # type: ignore[no-untyped-def]
+        top = [(slice(0, 1), slice(*ends)) for ends in itertools.pairwise(self.edges)]
+        return dict(enumerate([*top, (slice(1, 2), slice(None))]))
+
+
+def test_lines_end_where_blocks_do() -> None:
+    text = shown((2, 4), Upturned([0, 3, 4]), scale=0.4).splitlines()
+    assert text == [
+        "  0                           3         4",
+        "0 ┌───────────────────────────┬─────────┐",
+        "  │             0             │    1    │",
+        "  │                           │         │",
+        "1 ├───────────────────────────┴─────────┤",
+        "  │                  2                  │",
+        "  │                                     │",
+        "2 └─────────────────────────────────────┘",
+    ]
+
+
+def test_lines_have_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    text = shown((2, 99), Upturned([*range(100)]), Terminal(), max_width=40)
+    colored = re.findall(r"\x1b\[48;[0-9;]*m(.*?)\x1b\[0m", text)
+    assert "99" in {part.strip() for part in colored} and "..." in text
+    assert not LINES & {*"".join(colored)}
+
+
 def test_a_long_vector_stands_and_a_short_one_lies() -> None:
     mesh = Mesh(np.arange(8), "x")
     assert shown((8,), NamedSharding(mesh, P("x"))).startswith("0  ")
@@ -223,6 +261,13 @@ def test_a_picture_fits_a_terminal(sizes: tuple[int, int], spec: P, shape: tuple
     assert len(lines) <= 70
 
 
+@pytest.mark.parametrize("shape", [(10**7,), (3, 10**7), (10**7, 3)])
+def test_a_picture_with_room_for_a_long_tick_fits(shape: tuple[int, ...]) -> None:
+    for width in range(20, 40):
+        lines = shown(shape, NamedSharding(CUBE, P()), max_width=width, scale=9).splitlines()
+        assert max(map(len, lines)) <= width
+
+
 def test_as_many_panels_as_fit_are_beside_each_other() -> None:
     for width in range(40):
         lines = terminal._side_by_side([[("panel", "panel")]] * 4, width)
@@ -261,6 +306,11 @@ def test_long_labels_have_as_many_lines_as_they_need() -> None:
     drawn = [read_ids(text) for _, text in regions("\n".join(lines[1:]))]
     assert sorted(map(min, drawn)) == [100, 106, 107]
     assert {device: min(ids) for ids in drawn for device in ids} == Scattered.first
+
+
+def test_labels_of_more_than_16_characters_break_after_commas() -> None:
+    assert terminal._breakable("8,10,100,102,104") == "8,10,100,102,104"
+    assert terminal._breakable("8,10,100,102,1004") == "8, 10, 100, 102, 1004"
 
 
 class Numbered(NamedTuple):

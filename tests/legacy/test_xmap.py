@@ -12,7 +12,13 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.errors import ArgumentError, ArgumentTypeError, GpushardError, TreeError
+from gpushard.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    GpushardError,
+    TracedValueError,
+    TreeError,
+)
 from gpushard.legacy import SerialLoop, serial_loop, xmap
 from tests.share import seeds
 from tests.traffic import received
@@ -413,6 +419,10 @@ def test_sizes_that_are_given() -> None:
 
 
 def test_what_xmap_refuses_of_a_call() -> None:
+    with pytest.raises(ArgumentTypeError, match="argument x is a str"):
+        xmap(lambda x: x, {0: "i"}, {0: "i"})("text")
+    with pytest.raises(TracedValueError, match=r"argument x of shape \(2,\) of the xmap"):
+        xmap(lambda x: bool(x), ["i"], ["i"])(np.ones(2))
     with pytest.raises(ArgumentTypeError, match="the result is a str"):
         xmap(lambda x: "text", ["i"], ["i"])(np.ones(2))
     for entry in ("i", 3):
@@ -524,3 +534,17 @@ def test_other_kinds_of_arrays() -> None:
         assert np.array_equal(by_x(lambda a: a + 1)(gs.pmap(abs)(X)), X + 1)
         as_global = gs.legacy.GlobalDeviceArray.from_callback((8, 8), mesh, ("y",), lambda i: X[i])
         assert np.array_equal(by_x(lambda a: a + 1)(as_global), X + 1)
+
+
+def test_names_that_live_nowhere_are_of_the_mesh_beside_others() -> None:
+    twice = xmap(
+        lambda a, b: (2 * a, 2 * b), ({0: "i"}, {0: "j"}), ({0: "i"}, {0: "j"}),
+        axis_resources={"i": "x"},
+    )  # fmt: skip
+    mesh = gs.make_mesh((4,), "x")
+    elsewhere = gs.device_put(np.arange(3.0), gs.devices()[6])
+    with mesh:
+        first, second = twice(np.arange(8.0), elsewhere)
+    assert first.sharding.is_equivalent_to(gs.NamedSharding(mesh, gs.P("x")), 1)
+    assert second.sharding.is_equivalent_to(gs.NamedSharding(mesh, gs.P()), 1)
+    assert second.tolist() == [0, 2, 4]
