@@ -21,11 +21,10 @@ _REAL = "iuf"
 
 def as_element(value: Any, dtype: np.dtype[Any]) -> np.generic | None:
     """Return a number as an element of a dtype, or None if the value is no number."""
-    kind = type(value)
-    if kind not in _PLAIN:
+    if type(value) not in _PLAIN:
         if not isinstance(value, np.generic | int | float | complex):
             return None
-        _check_kind(np.asarray(value).dtype if kind is not int else dtype, dtype)
+        _check_kind(np.asarray(value).dtype, dtype)
     check_replaced(value, dtype)
     element: Any = _converted(value, dtype, ())[()]
     return cast("np.generic", element)

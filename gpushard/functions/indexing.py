@@ -465,8 +465,8 @@ def argwhere(
     Of an array without dims the rows have no elements: there is one, or none.
     """
     if not a.ndim:
-        places = _nonzero(bind(RESHAPE, (a,), ((1,),)), size, fill_value, "argwhere")
-        return laid_out(bind(RESHAPE, places, ((places[0].shape[0], 1),))[:, :0], out_sharding)
+        (at,) = _nonzero(bind(RESHAPE, (a,), ((1,),)), size, fill_value, "argwhere")
+        return laid_out(at[:, None][:, :0], out_sharding)
     places = _nonzero(a, size, fill_value, "argwhere")
     return laid_out(bind(STACK, places, (-1,)), out_sharding)
 

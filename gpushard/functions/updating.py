@@ -520,7 +520,7 @@ def _repeated(values: Any, length: int) -> Any:
     if not array.size or not length:
         return None
     if array.size == 1:
-        return np.asarray(values).reshape(1) if array is not values else array.reshape(1)
+        return array.reshape(1)
     flat = array.ravel()
     if array.size >= length:
         return flat[:length]

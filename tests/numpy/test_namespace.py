@@ -9,6 +9,7 @@ import pytest
 import gpushard as gs
 from gpushard import testing
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.docstrings import complete, described, named
 from tests.numpy.compare import placed, put
 
 gnp = gs.numpy
@@ -164,6 +165,54 @@ def test_functions_are_documented_and_place_their_results(name: str) -> None:
         assert "out_sharding" in inspect.signature(function).parameters
         for argument in inspect.signature(function).parameters:
             assert argument in text, argument
+
+
+def _example(x: Any, y: Any, *rest: Any, axis: Any, out_sharding: Any, **more: Any) -> Any:
+    """Return all.
+
+    Args:
+      y: another one,
+        of any kind.
+      **more: hints.
+
+    Raises:
+      ValueError: there is none.
+    """
+
+
+def test_docstrings_are_completed_in_the_order_of_arguments() -> None:
+    def bare(x: Any, out_sharding: Any, unknown: Any) -> Any:
+        """Return one of them."""
+
+    def nothing() -> Any:
+        pass
+
+    def lines(function: Any, *how: Any, **more: Any) -> list[str]:
+        return complete(function, *how, **more).split("\n")
+
+    texts = {"*rest": "others."}
+    others = ["  y: another one,", "    of any kind.", "  *rest: others.", "  axis: which dims."]
+    several = "  out_sharding: where the results go; by default they stay where they were made."
+    one = "  out_sharding: where the result goes; by default it stays where it was made."
+    end = ["  **more: hints.", "", "Raises:", "  ValueError: there is none."]
+    first = ["", "Args:", "  x: an array."]
+    assert lines(_example, texts) == ["Return all.", *first, *others, several, *end]
+    assert lines(_example, texts, bound=True) == ["Return all.", *first[:2], *others, several, *end]
+    there = lines(bare, {**texts, "out_sharding": "there."}, _example)
+    assert there == ["Return one of them.", *first, *others, "  out_sharding: there.", end[0]]
+    assert lines(bare) == ["Return one of them.", *first, several]
+    assert lines(nothing) == [""]
+    bare.__annotations__["return"] = "Array"
+    assert lines(bare) == ["Return one of them.", *first, one]
+    assert lines(_example, texts, bare)[-1] == "  ValueError: there is none."
+    assert lines(nothing, like=bare) == [*first, one]
+    made = described(x="the first one.")(bare)
+    assert made is bare
+    wanted = ["Return one of them.", "", "Args:", "  x: the first one.", one]
+    assert (bare.__doc__ or "").split("\n") == wanted
+    assert named(nothing, "all_of_it", "Return all.") is nothing
+    assert (nothing.__name__, nothing.__qualname__) == ("all_of_it", "all_of_it")
+    assert nothing.__doc__ == "Return all."
 
 
 def test_the_door_of_the_standard() -> None:

@@ -82,7 +82,8 @@ def test_bins(layout: str, right: bool) -> None:
         same(np.digitize(x, edges, right=right), wanted)
         for split in SPLITS:
             same(gnp.digitize(x, put(np.array(edges, float), *split), right), wanted)
-    agree(lambda: gnp.digitize(x, [1, 3, 2]), lambda: np.digitize(data, [1, 3, 2]))
+    for edges in ([1, 3, 2], [5, 3, 4]):
+        agree(lambda e=edges: gnp.digitize(x, e), lambda e=edges: np.digitize(data, e))
     agree(lambda: gnp.digitize(x + 1j, [1, 3]), lambda: np.digitize(data + 1j, [1, 3]))
 
 

@@ -100,6 +100,14 @@ def test_all_axes(name: str) -> None:
                 same(theirs.reduce(x, axis=axis), expected)
 
 
+def test_an_initial_value_decides_what_no_element_does() -> None:
+    x = np.array([[True, True], [False, False]])
+    for name in ("logical_and", "logical_or", "logical_xor"):
+        for initial in (False, True):
+            wanted = getattr(np, name).reduce(x, axis=1, initial=initial)
+            same(getattr(gnp, name).reduce(put(x, "y"), axis=1, initial=initial), wanted)
+
+
 AT: dict[str, tuple[Any, Any]] = {
     "repeated": ([0, 1, 0, -1], [1, 2, 3, 4]),
     "grid": ((np.array([[0], [2]]), np.array([1, 1, 0])), np.array([[1, 2, 3], [4, 5, 6]])),
