@@ -6425,7 +6425,7 @@ HUGE: dict[str, Case] = {
         ArgumentError, ValueError, f"tril_indices: n={1 << 40}", "2**58", "smaller",
     ),
     "a length that the host has no room for": refused(
-        lambda w: GNP.repeat(w.x, 2, total_repeat_length=1 << 57),
+        lambda w: GNP.repeat(w.x, 2, total_repeat_length=1 << 58),
         OutOfMemoryError, MemoryError, "repeat", "no room",
     ),
     "more numbers than an iterator gives": Case(

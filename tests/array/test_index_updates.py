@@ -219,6 +219,48 @@ def test_functions_are_applied_as_jax_applies_them(jax: Any, mode: str) -> None:
         np.testing.assert_array_equal(np.asarray(made), np.asarray(wanted))
 
 
+def test_functions_are_applied_to_positions_that_are_clipped_or_dropped() -> None:
+    x, at = gs.device_put(np.arange(4.0)), np.array([-1, 2, 9])
+    how: dict[str, Any] = {"wrap_negative_indices": False}
+    made = x.at[at].apply(lambda part: part + 5, mode="clip", **how)
+    assert made.tolist() == [5, 1, 7, 8]
+    assert x.at[at].apply(lambda part: part + 5, **how).tolist() == [0, 1, 7, 3]
+    far = x.at[np.array([7, 9])].apply(lambda part: pytest.fail("nothing is selected"), mode="drop")
+    assert far.tolist() == x.tolist()
+
+
+@pytest.mark.parametrize("dtype", [float, complex, np.int8])
+def test_values_may_have_more_dims_of_length_one_than_the_part(dtype: Any) -> None:
+    data, row = np.zeros((4, 3), dtype), np.array([7, 8, 9], dtype)
+    mask, at = np.array([True, False, True, False]), np.array([0, 2])
+    for lead in ((1,), (1, 1), (1, 1, 1)):
+        for index, value in ((mask, row), (at, row), (at, row * np.ones((2, 1), dtype))):
+            value = value.reshape(lead + value.shape)
+            wanted = data.copy()
+            wanted[index] = value
+            x = gs.device_put(data)
+            for given in (value, gs.device_put(value)):
+                np.testing.assert_array_equal(x.at[index].set(given), wanted)
+                np.testing.assert_array_equal(x.at[index].add(given), wanted)
+                np.testing.assert_array_equal(x.at[gs.device_put(index)].set(given), wanted)
+
+
+def test_a_dim_of_no_elements_has_none_that_is_nearest() -> None:
+    x = gs.device_put(np.ones((0, 3)))
+    for mode in ("clip", "wrap"):
+        assert x.at[np.array([0, 4]), np.array([1, 2])].get(mode=mode).tolist() == [0, 0]
+        assert x.at[np.array([0])].get(mode=mode).tolist() == [[0, 0, 0]]
+
+
+def test_a_mask_is_as_long_as_the_dim_or_empty() -> None:
+    x = gs.device_put(np.arange(6.0).reshape(3, 2))
+    for place in (np.asarray, gs.device_put):
+        assert x[place(np.zeros(0, bool))].shape == (0, 2)
+        for length in (1, 2, 4):
+            with pytest.raises(gs.errors.ArrayIndexError, match=f"has length {length} along dim 0"):
+                x[place(np.ones(length, bool))]
+
+
 @pytest.mark.parametrize("ufunc", [np.add, np.multiply, np.maximum])
 def test_rows_that_are_updated_often_take_every_value_in_order(ufunc: np.ufunc) -> None:
     rng = np.random.default_rng(3)

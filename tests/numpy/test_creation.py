@@ -527,7 +527,7 @@ def test_complex_numbers_fill_no_real_array(number: Any, dtype: Any) -> None:
         gs.numpy.full(3, number, dtype)
 
 
-@pytest.mark.parametrize("ndmin", range(5))
+@pytest.mark.parametrize("ndmin", [*range(5), 64])
 def test_new_dims_come_first(ndmin: int) -> None:
     for data in (3, [1, 2], [[1, 2, 3]]):
         want = np.array(data, ndmin=ndmin)

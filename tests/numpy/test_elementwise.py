@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard import testing
 from gpushard.errors import ArgumentError, ArgumentRangeError, GpushardError
 from gpushard.numpy import elementwise
 from tests.numpy.compare import LAYOUTS, agree, placed, put, same, value
+from tests.traffic import received
 
 gnp = gs.numpy
 DTYPES = ["?", "b", "H", "l", "e", "f", "d", "D"]
@@ -174,6 +176,19 @@ def test_results_go_where_they_are_asked_to() -> None:
     assert quotient.sharding == rest.sharding == there
     with pytest.raises(GpushardError, match="at most one entry per dim"):
         gnp.add(x, 1, out_sharding=gs.P(None, None, "x"))
+
+
+def test_a_result_on_all_devices_is_computed_there() -> None:
+    """Operands are moved rather than the result, which may have more elements."""
+    with testing.runtime(host_devices=8, host_domains=8) as runtime:
+        mesh = gs.make_mesh((8,), "x")
+        column, row = np.arange(8.0)[:, None], np.arange(1000.0)
+        x = gs.device_put(column, gs.NamedSharding(mesh, gs.P("x")))
+        y = gs.device_put(row, gs.NamedSharding(mesh, gs.P()))
+        before = received(runtime)
+        found = gnp.add(x, y, out_sharding=gs.P())
+        assert received(runtime) - before == 7 * column.nbytes
+        same(found, column + row)
 
 
 def test_one_condition_of_piecewise_may_be_a_host_array() -> None:

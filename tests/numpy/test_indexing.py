@@ -184,6 +184,14 @@ def test_conditions() -> None:
         same(np.compress(condition=first, axis=0, a=x), np.compress(first, data, 0))
 
 
+def test_what_a_condition_chooses_is_split_as_by_a_mask() -> None:
+    data, x = placed("even")
+    mask = put(np.arange(6) % 3 > 0, "x")
+    found = gnp.compress(mask, x, 1)
+    same(found, data[:, np.arange(6) % 3 > 0])
+    assert found.sharding == x[:, mask].sharding == x.sharding.with_spec(gs.P(None, "x"))
+
+
 def test_conditions_for_a_result_of_known_size() -> None:
     data = np.arange(1.0, 25).reshape(4, 6)
     x = put(data, "x")

@@ -205,7 +205,7 @@ def test_docstrings_are_completed_in_the_order_of_arguments() -> None:
     bare.__annotations__["return"] = "Array"
     assert lines(bare) == ["Return one of them.", *first, one]
     assert lines(_example, texts, bare)[-1] == "  ValueError: there is none."
-    assert lines(nothing, like=bare) == [*first, one]
+    assert lines(nothing, like=bare) == ["", *first, one]
     made = described(x="the first one.")(bare)
     assert made is bare
     wanted = ["Return one of them.", "", "Args:", "  x: the first one.", one]

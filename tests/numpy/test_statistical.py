@@ -86,6 +86,14 @@ def test_corrections(taken: Any) -> None:
         same(getattr(gnp, name)(x, axis=1, correction=taken), wanted, exact=False)
 
 
+@pytest.mark.parametrize("taken", [2**63 - 1, 2**63, 2**64])
+def test_a_correction_may_be_any_integer(taken: int) -> None:
+    """NumPy takes those of 64 bits."""
+    x = put(np.array([1.0, 2, 4]))
+    for where in (True, [True, False, True]):
+        assert gnp.var(x, ddof=taken, where=where) == gnp.std(x, ddof=taken, where=where) == np.inf
+
+
 def test_results_go_where_they_are_asked_to() -> None:
     data, x = placed("even")
     found = gnp.sum(x, axis=0, out_sharding=gs.P(("x", "y")))

@@ -183,6 +183,7 @@ KNOWN: dict[str, Any] = {
     "bincount": lambda x, n: gnp.bincount(x, length=n),
     "cov": lambda x, n: gnp.cov(x, ddof=n),
     "expand_dims": lambda x, n: gnp.expand_dims(x, n),
+    "gradient": lambda x, n: gnp.gradient(x, edge_order=n),
     "histogram": lambda x, n: gnp.histogram(x, n),
     "nonzero": lambda x, n: gnp.nonzero(x, size=3, fill_value=n),
     "partition": lambda x, n: gnp.partition(x, n),
