@@ -47,7 +47,7 @@ class ParsedIndex:
     indexed: Indexed = Indexed((), 0)
     unchecked: Indexed = Indexed((), 0)  # the same where positions may be out of bounds
     masks: tuple[bool, ...] = ()  # which of its arrays are masks
-    # Whether there is one mask, which has dims, and nothing else but slices.
+    # Whether there is one mask, and nothing else but slices.
     only_mask: bool = False
 
 
@@ -177,7 +177,7 @@ def _parsed(shape: Shape, keys: tuple[Any, ...]) -> ParsedIndex:
         Indexed(axes, after, (), inside),
         Indexed(axes, after),
         masks,
-        len(masks) == 1 and not others and -1 not in dims,
+        len(masks) == 1 and not others,
     )
 
 

@@ -34,7 +34,7 @@ def is_in_place(mask: Any, x: Any = None) -> bool:
     shardings = [operand.sharding for operand in arrays]
     return (
         mask.dtype == np.bool_
-        and mask.size >= max(FEW, 1)
+        and mask.size >= FEW
         and all(isinstance(s, NamedSharding) and isinstance(s.mesh, Mesh) for s in shardings)
         and {(s.mesh, s.memory_kind) for s in shardings} == {(shardings[0].mesh, "device")}
         and any(axes for s in shardings for axes in s.spec)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard.errors import ArgumentError
 from gpushard.ops.table.cumulative import doubling
 from tests.numpy.calls import KINDS, Call, alike, everywhere, with_nans
 from tests.numpy.compare import LAYOUTS, placed, same
@@ -61,6 +62,18 @@ def test_nans(name: str) -> None:
     data = with_nans((7,))
     everywhere(lambda ns, x: np.maximum.accumulate(x), data)
     everywhere(lambda ns, x: ns.cumulative_sum(x), data)
+
+
+def test_refusals_name_the_function_that_was_called() -> None:
+    _, x = placed("even")
+    for name, call in {
+        "cumsum": lambda: gnp.cumsum(x, 5),
+        "cumulative_sum": lambda: gnp.cumulative_sum(x, axis=5),
+        "cumulative_prod": lambda: gnp.cumulative_prod(x, axis=5),
+        "add.accumulate": lambda: np.add.accumulate(x, 5),
+    }.items():
+        with pytest.raises(ArgumentError, match=f"^{name}: axis=5 is out of range"):
+            call()
 
 
 def test_a_split_dim_stays_split() -> None:

@@ -229,6 +229,18 @@ def test_positions_clipped_along_a_dim_count_from_its_end() -> None:
     same(gnp.take_along_axis(x[:0], at[:0], 0, mode="clip"), data[:0])
 
 
+@pytest.mark.parametrize("fill", [None, 9.0])
+def test_positions_outside_along_a_dim_are_filled(fill: float | None) -> None:
+    data, x = placed("even")
+    at = np.array([[-20, -9, -8, -1, 0, 7], [3, 8, 30, 3, 3, 3]])
+    inside = (at >= -8) & (at < 8)
+    there = np.take_along_axis(data, np.where(inside, at, 0), 0)
+    wanted = np.where(inside, there, np.nan if fill is None else fill)
+    for given in both(at):
+        same(gnp.take_along_axis(x, given, 0, mode="fill", fill_value=fill), wanted)
+    same(gnp.take_along_axis(x[:0], at, 0, mode="fill", fill_value=9), np.full((2, 6), 9.0))
+
+
 def test_positions_without_a_sign_never_count_from_the_end() -> None:
     x = put(np.arange(8.0), "x")
     at = np.array([1, 255, 7, 8], np.uint8)
