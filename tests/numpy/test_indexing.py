@@ -331,6 +331,8 @@ def test_choices() -> None:
     same(gnp.choose([0, 0], [5]), np.choose([0, 0], [5]))
     ints = put(np.array([1, 0, 1], np.int8)).choose([np.int8(3), put(np.arange(3, dtype="h"))])
     same(ints, np.array([0, 3, 2], "h"))
+    mixed = [np.arange(3, dtype=dtype) for dtype in "ebB"]  # of two at a time it would be float32
+    same(gnp.choose([0, 1, 2], mixed), np.choose([0, 1, 2], mixed))
 
 
 @pytest.mark.parametrize("order", "CF")
