@@ -303,9 +303,9 @@ def test_many_integers_from_one_end_of_their_type_to_the_other(dtype: str) -> No
 @pytest.mark.parametrize("dtype", "efd")
 def test_a_stable_sort_of_many_keeps_bits(dtype: str, special: Any, axis: int) -> None:
     rng = np.random.default_rng(0)
-    data = rng.integers(1, 9, (48, 60)).astype(dtype)
+    data = rng.integers(1, 9, (96, 60)).astype(dtype)
     if special:
-        data[:, ::5] = rng.choice(special, (48, 12))
+        data[:, ::5] = rng.choice(special, (96, 12))
     found, again = (np.asarray(gnp.sort(put(data, "x"), axis, stable=how)) for how in (True, None))
     wanted = np.sort(data, axis, kind="stable")
     assert found.tobytes() == again.tobytes()
