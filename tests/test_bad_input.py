@@ -5474,6 +5474,12 @@ NAMED_AXES: dict[str, Case] = {
         "sum: out_sharding=NamedSharding",
         "beside the name of a dim; leave it out",
     ),
+    "a greatest element over a name, beside another number": refused(
+        lambda w: named(lambda a: GNP.max(a, axis="i", initial=0))(w.x),
+        ArgumentTypeError,
+        TypeError,
+        "max: axis='i' must be an integer",
+    ),
     "einsum that keeps a name that the value lacks": refused(
         lambda w: named(lambda a: EINSUM("a{j}->a{j}", a))(w.x),
         ArgumentError,

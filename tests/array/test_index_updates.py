@@ -186,6 +186,7 @@ MANY: dict[str, Any] = {
     "a grid": (np.array([[1], [1]]), np.array([0, 0, 3])),
     "a mask": np.arange(64) % 3 == 0,
     "a mask and positions": (np.arange(64) == 3, np.array([1, 1, 2])),
+    "a position and others": (np.array([1]), np.array([2, 2, 0])),
     "nothing": np.zeros(0, int),
     "a row": 2,
 }
@@ -243,6 +244,31 @@ def test_values_may_have_more_dims_of_length_one_than_the_part(dtype: Any) -> No
                 np.testing.assert_array_equal(x.at[index].set(given), wanted)
                 np.testing.assert_array_equal(x.at[index].add(given), wanted)
                 np.testing.assert_array_equal(x.at[gs.device_put(index)].set(given), wanted)
+
+
+def test_values_of_two_elements_are_broadcast_where_dims_are_split() -> None:
+    data, row = np.zeros((8, 2)), np.array([7.0, 8])
+    with runtime():
+        for value in (row, row[:, None]):
+            part = slice(2, 7) if value is row else slice(2, 4)
+            wanted = data.copy()
+            wanted[part] = value
+            for entries in (("x",), (None, None), ()):
+                made = placed(data, *entries).at[part].set(gs.device_put(value))
+                np.testing.assert_array_equal(made, wanted)
+
+
+def test_values_come_to_where_the_array_lies() -> None:
+    with runtime():
+        here, there = gs.devices()[:2]
+        x = gs.device_put(np.zeros(4), here)
+        for value in (np.array([7.0, 8]), np.array([7.0])):
+            wanted = np.zeros(4)
+            wanted[[1, 2]] = value
+            given = gs.device_put(value, there)
+            for made in (x.at[np.array([1, 2])].set(given), x.at[np.array([1, 2])].add(given)):
+                np.testing.assert_array_equal(made, wanted)
+                assert made.devices() == {here}
 
 
 def test_a_dim_of_no_elements_has_none_that_is_nearest() -> None:

@@ -222,6 +222,14 @@ def test_numbers_of_elements_that_are_traced_are_clipped() -> None:
         same(found(at), np.ravel_multi_index((at.clip(0, 2), at.clip(0, 3)), (3, 4), order=order))
 
 
+def test_traced_positions_to_take_are_clipped() -> None:
+    data, x = placed("even")
+    at = np.array([-99, -9, -8, -1, 0, 7, 8, 9, 99])
+    wanted = [0, 0, 0, 7, 0, 7, 7, 7, 7]
+    same(gs.jit(lambda x, at: gnp.take(x, at, 0))(x, at), data[wanted])
+    same(gs.jit(gnp.take)(x[:, 0], at), data[wanted, 0])
+
+
 def test_positions_clipped_along_a_dim_count_from_its_end() -> None:
     data, x = placed("even")
     at = np.array([[-20, -8, -1, 0, 7, 30], [3] * 6])

@@ -242,6 +242,9 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "out": (lambda x: gnp.add.reduce(x, out=x), ArgumentError, "out="),
     "out, running": (lambda x: gnp.add.accumulate(x, out=x), ArgumentError, "accumulate: out="),
     "out of slices": (lambda x: gnp.add.reduceat(x, [0], out=x), ArgumentError, "reduceat: out="),
+    "out of a call": (
+        lambda x: gnp.frompyfunc(max, 2, 1)(x, x, out=x), ArgumentError, "max: out=",
+    ),
     "many": (lambda x: gnp.frompyfunc(max, 2, 1)(x), ArgumentTypeError, "takes 2 operands, got 1"),
     "no type to accumulate": (
         lambda x: np.bitwise_and.accumulate(x), ArgumentTypeError, "bitwise_and is not defined for",
