@@ -207,6 +207,10 @@ def test_a_function_is_applied_once_for_each_time_that_an_element_is_selected(in
                 np.testing.assert_array_equal(np.asarray(again), data)
                 traced = gs.jit(lambda x, at: x.at[at].apply(lambda part: part * part))
                 np.testing.assert_array_equal(np.asarray(traced(x, index)), data)
+        data, mask, at = DATA.copy(), np.arange(64) == 3, np.array([1, 1, 2])
+        np.square.at(data, (mask, at))
+        made = gs.jit(lambda x, at: x.at[mask, at].apply(gs.numpy.square))(placed(DATA, "x"), at)
+        np.testing.assert_array_equal(np.asarray(made), data)
         whole = placed(np.arange(8), "x").at[np.array([1, 1, 2])].apply(lambda part: part * 1.5 + 1)
         assert np.asarray(whole).tolist() == [0, 4, 4, 3, 4, 5, 6, 7]  # int(1.5 * 2 + 1) twice
 

@@ -132,6 +132,12 @@ def test_splits_stay() -> None:
     assert fft.fft(line).sharding.spec == gs.P("x")
 
 
+def test_along_no_dims_nothing_is_transformed() -> None:
+    data, x = placed("even", "D")
+    same(fft.fftn(x, axes=()), np.fft.fftn(data, axes=()))
+    same(fft.ifftn(x, (), ()), data)
+
+
 def test_the_inverse_is_one() -> None:
     for layout in LAYOUTS:
         data, x = placed(layout, "D")
