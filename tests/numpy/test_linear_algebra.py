@@ -249,3 +249,9 @@ def test_preferred_types_of_vector_products() -> None:
     for kind in ("e", "d"):
         assert gnp.vecdot(x, x, preferred_element_type=kind).dtype == kind
         assert gnp.einsum("ij,ij->i", x, x, preferred_element_type=kind).dtype == kind
+
+
+def test_the_type_of_a_product_of_matrices_comes_before_the_preferred_one() -> None:
+    data = np.arange(6, dtype="f").reshape(2, 3)
+    found = gnp.matmul(put(data), data.T, dtype="d", preferred_element_type="f")
+    same(found, np.matmul(data, data.T, dtype="d"))
