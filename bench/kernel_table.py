@@ -43,10 +43,10 @@ from gpushard import testing
 from gpushard.runtime.backend import Fused, FusedLoad, FusedOp, FusedResult
 from gpushard.runtime.cuda.kernels import elementwise, fused, reduction
 from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement
-from gpushard.transforms import region_steps
-from gpushard.transforms.cuda_kernels import fused_nest
-from gpushard.transforms.nests import Nest
-from gpushard.transforms.region_steps import nest_of
+from gpushard.transforms.kernels.nests import Nest
+from gpushard.transforms.regions import layout
+from gpushard.transforms.regions.cuda_kernels import fused_nest
+from gpushard.transforms.regions.layout import nest_of
 
 BYTES_IN_FLIGHT = 4.8e12 * 0.6e-6 / 132
 """On a multiprocessor, for full bandwidth."""
@@ -374,18 +374,18 @@ def _reduction(letter: str, length: int) -> Case:
 def _nest(function: Callable[..., Any], values: Sequence[Any]) -> Nest:
     """Return the nest that a function becomes."""
     nests: list[Nest] = []
-    kept = region_steps.nest_of
+    kept = layout.nest_of
 
     def noting(laid: Any) -> Any:
         nests.append(nest_of(laid))
         return nests[-1]
 
-    region_steps.nest_of = noting  # type: ignore[assignment]
+    layout.nest_of = noting  # type: ignore[assignment]
     try:
         with testing.runtime(backend="host", host_devices=1, compiler="cc"):
             gs.jit(function).lower(*map(gs.device_put, values)).compile()
     finally:
-        region_steps.nest_of = kept
+        layout.nest_of = kept
     (nest,) = nests
     return nest
 

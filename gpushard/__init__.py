@@ -12,7 +12,7 @@ layer  package                           what it knows
 9      `nnx`                             modules as graphs, and transforms that take them
 8      `numpy`, `random`, `special`      functions, as NumPy, JAX and SciPy name them
 8      `nn`, `lax`                       those of networks; operations as JAX names them
-7      `transforms`                      `shard_map`, `vmap`, `pmap`: functions of functions
+7      `transforms`                      `vmap`, `shard_map`, `jit`: functions of functions
 6      `array`, `placement`              `Array`, `Shard`, `device_put`, `make_array_from_*`
 5      `functions`                       functions of values, written once
 4      `ops`                             operations: rows, how they are split, their execution
@@ -113,31 +113,31 @@ _MODULES = (
 _FROM = {
     "device_put_replicated": "gpushard.placement.per_device",
     "device_put_sharded": "gpushard.placement.per_device",
-    "effects_barrier": "gpushard.transforms.callbacks",
+    "effects_barrier": "gpushard.transforms.tracing.callbacks",
     "empty_cache": "gpushard.placement.prefetch",
     "from_dlpack": "gpushard.interop",
-    "io_callback": "gpushard.transforms.callbacks",
+    "io_callback": "gpushard.transforms.tracing.callbacks",
     "load": "gpushard.placement.npy",
     "map_shards": "gpushard.interop",
     "prefetch": "gpushard.placement.prefetch",
-    "pure_callback": "gpushard.transforms.callbacks",
+    "pure_callback": "gpushard.transforms.tracing.callbacks",
     "replicate": "gpushard.placement.per_device",
     "save": "gpushard.placement.npy",
     "show_config": "gpushard.cli.info",
     "pmap": "gpushard.transforms.pmap",
-    "shard_map": "gpushard.transforms.shard_map",
-    "smap": "gpushard.transforms.shard_map",
+    "shard_map": "gpushard.transforms.mapping.shard_map",
+    "smap": "gpushard.transforms.mapping.shard_map",
     "soft_pmap": "gpushard.transforms.pmap",
-    "vmap": "gpushard.transforms.vmap",
-    "clear_caches": "gpushard.transforms.jit",
-    "disable_jit": "gpushard.transforms.jit",
-    "eval_shape": "gpushard.transforms.abstract",
-    "jit": "gpushard.transforms.jit",
-    "log_compiles": "gpushard.transforms.jit",
-    "make_jaxpr": "gpushard.transforms.abstract",
-    "named_scope": "gpushard.transforms.scopes",
+    "vmap": "gpushard.transforms.mapping.vmap",
+    "clear_caches": "gpushard.transforms.jit.jit",
+    "disable_jit": "gpushard.transforms.jit.jit",
+    "eval_shape": "gpushard.transforms.jit.abstract",
+    "jit": "gpushard.transforms.jit.jit",
+    "log_compiles": "gpushard.transforms.jit.jit",
+    "make_jaxpr": "gpushard.transforms.jit.abstract",
+    "named_scope": "gpushard.transforms.values.scopes",
     "pjit": "gpushard.legacy.pjit",
-    "typeof": "gpushard.transforms.abstract",
+    "typeof": "gpushard.transforms.jit.abstract",
 }
 """Where names are that few programs use."""
 
@@ -160,22 +160,22 @@ if TYPE_CHECKING:
     from gpushard.placement.npy import load, save
     from gpushard.placement.per_device import device_put_replicated, device_put_sharded, replicate
     from gpushard.placement.prefetch import empty_cache, prefetch
-    from gpushard.transforms.abstract import eval_shape as eval_shape
-    from gpushard.transforms.abstract import make_jaxpr as make_jaxpr
-    from gpushard.transforms.abstract import typeof as typeof
-    from gpushard.transforms.callbacks import effects_barrier as effects_barrier
-    from gpushard.transforms.callbacks import io_callback as io_callback
-    from gpushard.transforms.callbacks import pure_callback as pure_callback
-    from gpushard.transforms.jit import clear_caches as clear_caches
-    from gpushard.transforms.jit import disable_jit as disable_jit
-    from gpushard.transforms.jit import jit as jit
-    from gpushard.transforms.jit import log_compiles as log_compiles
+    from gpushard.transforms.jit.abstract import eval_shape as eval_shape
+    from gpushard.transforms.jit.abstract import make_jaxpr as make_jaxpr
+    from gpushard.transforms.jit.abstract import typeof as typeof
+    from gpushard.transforms.jit.jit import clear_caches as clear_caches
+    from gpushard.transforms.jit.jit import disable_jit as disable_jit
+    from gpushard.transforms.jit.jit import jit as jit
+    from gpushard.transforms.jit.jit import log_compiles as log_compiles
+    from gpushard.transforms.mapping.shard_map import shard_map as shard_map
+    from gpushard.transforms.mapping.shard_map import smap as smap
+    from gpushard.transforms.mapping.vmap import vmap as vmap
     from gpushard.transforms.pmap import pmap as pmap
     from gpushard.transforms.pmap import soft_pmap as soft_pmap
-    from gpushard.transforms.scopes import named_scope as named_scope
-    from gpushard.transforms.shard_map import shard_map as shard_map
-    from gpushard.transforms.shard_map import smap as smap
-    from gpushard.transforms.vmap import vmap as vmap
+    from gpushard.transforms.tracing.callbacks import effects_barrier as effects_barrier
+    from gpushard.transforms.tracing.callbacks import io_callback as io_callback
+    from gpushard.transforms.tracing.callbacks import pure_callback as pure_callback
+    from gpushard.transforms.values.scopes import named_scope as named_scope
 else:  # a type checker would take it for a module that has every name
 
     def __getattr__(name: str) -> Any:
@@ -183,7 +183,7 @@ else:  # a type checker would take it for a module that has every name
         if name == "multihost_utils":  # as JAX calls it
             name = "multihost"
         if name == "stages":
-            return importlib.import_module("gpushard.transforms.stages")
+            return importlib.import_module("gpushard.transforms.jit.stages")
         if name in _MODULES:
             return importlib.import_module(f"{__name__}.{name}")
         if name in _FROM:

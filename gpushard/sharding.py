@@ -8,9 +8,9 @@ PartitionSpec('x')
 
 from __future__ import annotations
 
-from gpushard.geometry.listed_sharding import GSPMDSharding, PmapSharding
 from gpushard.geometry.mesh import AbstractMesh, AxisType, Mesh, set_mesh
 from gpushard.geometry.named_sharding import NamedSharding
+from gpushard.geometry.older.listed_sharding import GSPMDSharding, PmapSharding
 from gpushard.geometry.partition_spec import P, PartitionSpec
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.placement.defaults import get_mesh, use_mesh

@@ -21,7 +21,7 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import lax, testing
 from gpushard.cache import BoundedCache, exact_key, hold_while_forking, remembering
-from gpushard.transforms import jit
+from gpushard.transforms.jit import jit
 from tests.kept import Caches
 from tests.share import some
 
@@ -50,9 +50,9 @@ WEAK = {
     "nnx.jit._pures": "a function: what stands for it, for each option",
     "runtime.callbacks._every": "a runtime's callbacks",
     "runtime.runtime._runtimes": "runtimes that live",
-    "transforms.bodies._caches": "a function: a BoundedCache",
-    "transforms.jit._caches": "a function: a BoundedCache of BoundedCaches",
-    "transforms.jit._every": "a BoundedCache",
+    "transforms.control_flow.bodies._caches": "a function: a BoundedCache",
+    "transforms.jit.jit._caches": "a function: a BoundedCache of BoundedCaches",
+    "transforms.jit.jit._every": "a BoundedCache",
 }
 """Caches whose entries go with their keys or values, and what an entry has."""
 

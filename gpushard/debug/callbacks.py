@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.transforms.callbacks import Operands, check_callback, tap
+from gpushard.transforms.tracing.callbacks import Operands, check_callback, tap
 
 
 def callback(

@@ -14,8 +14,8 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.colors import ColorMap
 from gpushard.geometry.pictures import picture
 from gpushard.geometry.sharding import Sharding
-from gpushard.transforms.mapped import Mapped, sharding_within
-from gpushard.transforms.trace import Tracer
+from gpushard.transforms.tracing.trace import Tracer
+from gpushard.transforms.values.mapped import Mapped, sharding_within
 from gpushard.tree import leaves
 
 __all__ = ["inspect_array_sharding", "visualize_array_sharding", "visualize_sharding"]

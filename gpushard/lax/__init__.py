@@ -27,12 +27,13 @@ from gpushard.lax.segments import *
 from gpushard.lax.shapes import *
 from gpushard.lax.slicing import *
 from gpushard.lax.windows import *
-from gpushard.transforms import branches, constraints, loops, prefix_scan, scans
-from gpushard.transforms.branches import *
-from gpushard.transforms.constraints import *
-from gpushard.transforms.loops import *
-from gpushard.transforms.prefix_scan import *
-from gpushard.transforms.scans import *
+from gpushard.transforms.control_flow import branches, loops, prefix_scan, scans
+from gpushard.transforms.control_flow.branches import *
+from gpushard.transforms.control_flow.loops import *
+from gpushard.transforms.control_flow.prefix_scan import *
+from gpushard.transforms.control_flow.scans import *
+from gpushard.transforms.tracing import constraints
+from gpushard.transforms.tracing.constraints import *
 
 __all__: list[str] = ["linalg"]
 __all__ += collectives.__all__

@@ -19,11 +19,11 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops.row import Row
 from gpushard.ops.scalars import KINDS
 from gpushard.ops.table import reductions
-from gpushard.transforms import collectives
-from gpushard.transforms.frames import Names, find, innermost
-from gpushard.transforms.groups import Groups, checked_groups, in_groups, sizes_of, unequal
-from gpushard.transforms.mapped import Mapped, as_mapped, mapped
-from gpushard.transforms.signature import check_axis, check_leaf
+from gpushard.transforms.mapping import collectives
+from gpushard.transforms.mapping.groups import Groups, checked_groups, in_groups, sizes_of, unequal
+from gpushard.transforms.values.frames import Names, find, innermost
+from gpushard.transforms.values.mapped import Mapped, as_mapped, mapped
+from gpushard.transforms.values.signature import check_axis, check_leaf
 
 __all__ = [
     "all_gather", "all_to_all", "axis_index", "axis_size", "pbroadcast", "pmax", "pmean", "pmin",

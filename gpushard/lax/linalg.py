@@ -23,7 +23,7 @@ from gpushard.numpy.manipulation import broadcast_to, expand_dims, squeeze
 from gpushard.numpy.ranges import arange
 from gpushard.ops.bind import bind
 from gpushard.ops.table import linalg as rows
-from gpushard.transforms.loops import fori_loop
+from gpushard.transforms.control_flow.loops import fori_loop
 
 __all__ = [
     "cholesky", "eigh", "lu", "lu_pivots_to_permutation", "qr", "svd", "symmetric_product",

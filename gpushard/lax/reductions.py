@@ -42,8 +42,8 @@ from gpushard.numpy.sorting import sort as sorted_along
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.table import cumulative
-from gpushard.transforms.prefix_scan import associative_scan
-from gpushard.transforms.signature import check_function
+from gpushard.transforms.control_flow.prefix_scan import associative_scan
+from gpushard.transforms.values.signature import check_function
 
 __all__ = [
     "argmax", "argmin", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "reduce",

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from gpushard.geometry.format import Format as Layout
 from gpushard.geometry.format import Layout as DeviceLocalLayout
-from gpushard.geometry.listed_sharding import GSPMDSharding, PmapSharding
-from gpushard.geometry.op_sharding import OpSharding
-from gpushard.geometry.sharding_spec import (
+from gpushard.geometry.older.listed_sharding import GSPMDSharding, PmapSharding
+from gpushard.geometry.older.op_sharding import OpSharding
+from gpushard.geometry.older.sharding_spec import (
     ArrayMapping,
     Chunked,
     NoSharding,

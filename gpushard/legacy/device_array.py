@@ -9,8 +9,8 @@ from gpushard.array.array import Array
 from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.array.data import Data, is_gone
 from gpushard.errors import ArgumentTypeError, DeletedShardsError, ShardingError
-from gpushard.geometry.listed_sharding import PmapSharding
-from gpushard.geometry.sharding_spec import ShardingSpec, pmap_sharding_spec, spec_to_indices
+from gpushard.geometry.older.listed_sharding import PmapSharding
+from gpushard.geometry.older.sharding_spec import ShardingSpec, pmap_sharding_spec, spec_to_indices
 from gpushard.legacy.face import Face, Kind
 from gpushard.placement.make_array import device_of_array, make_array_from_single_device_arrays
 from gpushard.runtime.runtime import Device

@@ -9,14 +9,14 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from gpushard.transforms.callbacks import (
+from gpushard.transforms.tracing.callbacks import (
     Operands,
     called,
     check_callback,
     effects_barrier,
     tap,
 )
-from gpushard.transforms.frames import merged
+from gpushard.transforms.values.frames import merged
 
 
 def id_tap(

@@ -17,8 +17,8 @@ from gpushard import tree
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.mesh import Mesh
 from gpushard.legacy.serial_loop import OwnLoop, SerialLoop, loops_here
-from gpushard.transforms.arguments import indices_of
-from gpushard.transforms.frames import Frame
+from gpushard.transforms.jit.arguments import indices_of
+from gpushard.transforms.values.frames import Frame
 
 Label: TypeAlias = Callable[[int], str]
 """Gives the name of an argument by its number."""

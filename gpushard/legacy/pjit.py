@@ -18,8 +18,8 @@ from gpushard.legacy.global_device_array import GlobalDeviceArray
 from gpushard.placement.defaults import get_mesh
 from gpushard.placement.device_put import device_put
 from gpushard.runtime.current import current
-from gpushard.transforms.jit import Jitted, jit
-from gpushard.transforms.signature import by_position, check_function, labelled, title
+from gpushard.transforms.jit.jit import Jitted, jit
+from gpushard.transforms.values.signature import by_position, check_function, labelled, title
 
 
 class _Mark:

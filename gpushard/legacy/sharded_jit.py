@@ -25,12 +25,13 @@ from gpushard.legacy.parts import (
 )
 from gpushard.placement.defaults import local_devices
 from gpushard.placement.device_put import implicitly_put
-from gpushard.transforms.abstract import eval_shape
-from gpushard.transforms.frames import Frame, Names, frames, innermost
-from gpushard.transforms.jit import jit
-from gpushard.transforms.mapped import Mapped, mapped
-from gpushard.transforms.placed_dims import relabel
-from gpushard.transforms.signature import (
+from gpushard.transforms.jit.abstract import eval_shape
+from gpushard.transforms.jit.jit import jit
+from gpushard.transforms.mapping.device_axis import StackedFrame, listed
+from gpushard.transforms.values.frames import Frame, Names, frames, innermost
+from gpushard.transforms.values.mapped import Mapped, mapped
+from gpushard.transforms.values.placed_dims import relabel
+from gpushard.transforms.values.signature import (
     by_position,
     check_function,
     check_leaf,
@@ -40,7 +41,6 @@ from gpushard.transforms.signature import (
     labelled,
     title,
 )
-from gpushard.transforms.stacked import StackedFrame, listed
 
 
 def sharded_jit(

@@ -11,7 +11,8 @@ import numpy as np
 from gpushard import tree
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import moveaxis
-from gpushard.transforms.signature import (
+from gpushard.transforms.mapping.vmap import vmap
+from gpushard.transforms.values.signature import (
     by_position,
     check_axis,
     check_function,
@@ -21,7 +22,6 @@ from gpushard.transforms.signature import (
     mapped_leaves,
     title,
 )
-from gpushard.transforms.vmap import vmap
 
 
 def vtile(

@@ -34,10 +34,18 @@ from gpushard.numpy import stack
 from gpushard.ops.table.movement import transposed
 from gpushard.placement.defaults import get_mesh, local_devices
 from gpushard.placement.device_put import check_donated, implicitly_put
-from gpushard.transforms.frames import Frame, NamedDim, check_apart
-from gpushard.transforms.jit import jit
-from gpushard.transforms.mapped import Mapped, as_mapped, as_result, mapped, sharding_of, spread
-from gpushard.transforms.signature import (
+from gpushard.transforms.jit.jit import jit
+from gpushard.transforms.jit.stages import Lowered
+from gpushard.transforms.values.frames import Frame, NamedDim, check_apart
+from gpushard.transforms.values.mapped import (
+    Mapped,
+    as_mapped,
+    as_result,
+    mapped,
+    sharding_of,
+    spread,
+)
+from gpushard.transforms.values.signature import (
     check_function,
     check_leaf,
     each_result,
@@ -45,7 +53,6 @@ from gpushard.transforms.signature import (
     place_of,
     title,
 )
-from gpushard.transforms.stages import Lowered
 
 _Dims = dict[Hashable, NamedDim]
 

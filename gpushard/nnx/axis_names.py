@@ -12,8 +12,8 @@ from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.placement.defaults import get_mesh
-from gpushard.transforms.constraints import with_sharding_constraint
-from gpushard.transforms.frames import innermost
+from gpushard.transforms.tracing.constraints import with_sharding_constraint
+from gpushard.transforms.values.frames import innermost
 from gpushard.typing import Shape
 
 

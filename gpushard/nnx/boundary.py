@@ -22,8 +22,8 @@ from gpushard.nnx.state import State
 from gpushard.nnx.state_sharding import PrefixMapping
 from gpushard.nnx.variable import Variable, put
 from gpushard.nnx.walk import Path, all_paths
-from gpushard.transforms.mapped import Mapped
-from gpushard.transforms.trace import Tracer
+from gpushard.transforms.tracing.trace import Tracer
+from gpushard.transforms.values.mapped import Mapped
 from gpushard.tree.node import NODES, GetAttrKey, Node
 
 __all__ = ["NodeStates", "clear_non_graph_nodes"]

@@ -33,12 +33,18 @@ from gpushard.nnx.splitter import Part
 from gpushard.nnx.stages import Lowered, Traced
 from gpushard.placement.device_put import implicitly_put
 from gpushard.runtime.runtime import Device
-from gpushard.transforms.arguments import Options, check_options, options_of
-from gpushard.transforms.constraints import laid_out, placed
-from gpushard.transforms.frames import innermost
-from gpushard.transforms.jit import OPTIONS, Jitted
-from gpushard.transforms.signature import check_function, check_leaf, imitate, labelled, title
-from gpushard.transforms.trace import tracing
+from gpushard.transforms.jit.arguments import Options, check_options, options_of
+from gpushard.transforms.jit.jit import OPTIONS, Jitted
+from gpushard.transforms.tracing.constraints import laid_out, placed
+from gpushard.transforms.tracing.trace import tracing
+from gpushard.transforms.values.frames import innermost
+from gpushard.transforms.values.signature import (
+    check_function,
+    check_leaf,
+    imitate,
+    labelled,
+    title,
+)
 
 __all__ = ["JitWrapped", "Missing", "eval_shape", "jit"]
 

@@ -15,9 +15,9 @@ from types import FrameType
 from typing import Any, TypeAlias
 
 from gpushard.errors import TraceContextError
-from gpushard.transforms.captured import Guard, watch
-from gpushard.transforms.frames import innermost
-from gpushard.transforms.trace import tracing
+from gpushard.transforms.tracing.trace import tracing
+from gpushard.transforms.values.captured import Guard, watch
+from gpushard.transforms.values.frames import innermost
 
 Level: TypeAlias = tuple[Any, Any, Any]
 """The innermost call of this package's transforms, of a mapped and of a traced function."""

@@ -11,7 +11,7 @@ from gpushard.nnx.levels import Leveled, level
 from gpushard.nnx.variable import Variable, put, shown, without_slots
 from gpushard.nnx.walk import iter_graph
 from gpushard.placement.device_put import register_placeable
-from gpushard.transforms.captured import CONTAINERS, guard
+from gpushard.transforms.values.captured import CONTAINERS, guard
 
 __all__ = ["Module"]
 

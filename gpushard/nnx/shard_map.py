@@ -24,8 +24,13 @@ from gpushard.nnx.jit import Missing
 from gpushard.nnx.levels import Leveled
 from gpushard.nnx.splitter import Part
 from gpushard.nnx.state_sharding import PrefixMapping
-from gpushard.transforms.shard_map import shard_map as of_arrays
-from gpushard.transforms.signature import by_position, check_function, parameter_names, result_names
+from gpushard.transforms.mapping.shard_map import shard_map as of_arrays
+from gpushard.transforms.values.signature import (
+    by_position,
+    check_function,
+    parameter_names,
+    result_names,
+)
 
 __all__ = ["shard_map"]
 

@@ -8,7 +8,7 @@ from gpushard import tree
 from gpushard.errors import ArgumentTypeError, UnsupportedError
 from gpushard.nnx.boundary import Outside, is_states
 from gpushard.nnx.graphdef import shown_path
-from gpushard.transforms import stages
+from gpushard.transforms.jit import stages
 
 __all__ = ["Compiled", "Lowered", "Traced"]
 

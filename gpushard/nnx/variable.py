@@ -17,7 +17,7 @@ from gpushard.errors import ArgumentTypeError
 from gpushard.nnx.axis_names import laid_out
 from gpushard.nnx.levels import Leveled, level
 from gpushard.ops.bind import bind
-from gpushard.transforms.captured import CONTAINERS, guard
+from gpushard.transforms.values.captured import CONTAINERS, guard
 from gpushard.tree.node import NODES, GetAttrKey, Node
 
 if TYPE_CHECKING:

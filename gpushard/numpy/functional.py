@@ -25,8 +25,8 @@ from gpushard.numpy.ranges import arange
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows
-from gpushard.transforms.signature import check_function
-from gpushard.transforms.vmap import vmap
+from gpushard.transforms.mapping.vmap import vmap
+from gpushard.transforms.values.signature import check_function
 from gpushard.typing import Shape
 
 __all__ = ["apply_along_axis", "apply_over_axes", "fromfunction", "piecewise", "vectorize"]

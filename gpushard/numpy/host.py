@@ -16,7 +16,7 @@ from gpushard.functions.docstrings import described
 from gpushard.numpy.creation import asarray, ones
 from gpushard.placement.device_put import device_get
 from gpushard.placement.npy import PathLike, checked_path
-from gpushard.transforms.signature import check_function
+from gpushard.transforms.values.signature import check_function
 
 __all__ = [
     "array2string", "array_repr", "array_str", "errstate", "frombuffer", "fromiter",

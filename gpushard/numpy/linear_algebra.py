@@ -26,7 +26,7 @@ from gpushard.numpy.subscripts import from_lists, parse
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table.contractions import DOT, EINSUM, LETTERS, OUTER, TENSORDOT, VECDOT
-from gpushard.transforms.named_einsum import lettered
+from gpushard.transforms.mapping.named_einsum import lettered
 from gpushard.typing import Shape
 
 __all__ = [

@@ -15,8 +15,8 @@ from gpushard.errors import (
     TreeError,
 )
 from gpushard.functions.checks import integer
-from gpushard.geometry.listed_sharding import PmapSharding
-from gpushard.geometry.sharding_spec import Replicated, ShardingSpec, pmap_sharding_spec
+from gpushard.geometry.older.listed_sharding import PmapSharding
+from gpushard.geometry.older.sharding_spec import Replicated, ShardingSpec, pmap_sharding_spec
 from gpushard.placement.defaults import local_devices
 from gpushard.placement.device_put import device_put
 from gpushard.placement.make_array import make_array_from_single_device_arrays

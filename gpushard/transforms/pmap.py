@@ -14,18 +14,18 @@ from gpushard.placement.defaults import local_devices
 from gpushard.placement.device_put import check_donated
 from gpushard.runtime.current import current
 from gpushard.runtime.runtime import Device, Runtime
-from gpushard.transforms.arguments import indices_of, with_statics
-from gpushard.transforms.frames import frames
-from gpushard.transforms.jit import jit
-from gpushard.transforms.signature import (
+from gpushard.transforms.jit.arguments import indices_of, with_statics
+from gpushard.transforms.jit.jit import jit
+from gpushard.transforms.jit.stages import Lowered
+from gpushard.transforms.mapping.device_axis import Opened, StackedFrame
+from gpushard.transforms.values.frames import frames
+from gpushard.transforms.values.signature import (
     by_position,
     check_function,
     check_mapped,
     is_array,
     title,
 )
-from gpushard.transforms.stacked import Opened, StackedFrame
-from gpushard.transforms.stages import Lowered
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

@@ -23,8 +23,8 @@ READERS = {
     "array/array.py": "what `concrete` does",
     "array/text.py": "reads the edges of what is printed",
     "ops/ragged.py": "counts, of an operation's own buffers",
-    "transforms/branches.py": "numbers, which decide what is run",
-    "transforms/loops.py": "conditions and counts, which decide how often",
+    "transforms/control_flow/branches.py": "numbers, which decide what is run",
+    "transforms/control_flow/loops.py": "conditions and counts, which decide how often",
 }
 """Files above `movement` that read buffers, and why."""
 

@@ -30,8 +30,8 @@ from tests.gpu.test_dtypes import case_of
 from tests.nvrtc.compiler import Source
 from tests.ops.cases import FORMS, MADE
 from tests.softgpu import sources
-from tests.transforms.nest_emitters import chosen
-from tests.transforms.nest_families import Case
+from tests.transforms.kernels.nest_emitters import chosen
+from tests.transforms.kernels.nest_families import Case
 
 TYPES = "?bBhHiIqQefdFD"
 

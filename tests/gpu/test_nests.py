@@ -15,12 +15,12 @@ from gpushard.runtime.backend import COUNTERS, FusedOp
 from gpushard.runtime.cuda.kernels import fused
 from gpushard.runtime.cuda.kernels.reduction import MOST_ELEMENTS
 from gpushard.runtime.kernel_checks import BrokenKernelError
-from gpushard.transforms import cuda_kernels
+from gpushard.transforms.regions import cuda_kernels
 from tests.gpu import nest_emitter
 from tests.gpu.device import Split, gpu_runtime, needs_gpu
 from tests.share import some
-from tests.transforms import nest_families
-from tests.transforms.nest_emitters import chosen
+from tests.transforms.kernels import nest_families
+from tests.transforms.kernels.nest_emitters import chosen
 
 
 @needs_gpu

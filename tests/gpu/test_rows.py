@@ -24,7 +24,7 @@ from tests.gpu.device import Split, gpu_runtime, needs_gpu
 from tests.gpu.rows import Kernel, lengths_of
 from tests.gpu.test_units import CHECKED, Memory, launch
 from tests.share import some
-from tests.transforms import fused_loops
+from tests.transforms.kernels import fused_loops
 
 pytestmark = needs_gpu
 

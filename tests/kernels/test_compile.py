@@ -14,10 +14,10 @@ import gpushard as gs
 from gpushard import testing
 from gpushard.runtime.cuda.kernels import fills, fused, pieces
 from gpushard.runtime.cuda.kernels.elementwise import Signature
-from gpushard.transforms import region_steps
-from gpushard.transforms.cuda_kernels import fused_nest
-from gpushard.transforms.nests import Nest
-from gpushard.transforms.region_steps import nest_of
+from gpushard.transforms.kernels.nests import Nest
+from gpushard.transforms.regions import layout as region_layout
+from gpushard.transforms.regions.cuda_kernels import fused_nest
+from gpushard.transforms.regions.layout import nest_of
 from tests.kernels.harness import KERNELS, NVCC
 
 STRUCTS = {
@@ -142,7 +142,7 @@ def test_nests_compile_at_run_time(
     statement = pytest.importorskip("gpushard.runtime.cuda.driver.cupy_driver")._statement
     nests: list[Nest] = []
     monkeypatch.setattr(
-        region_steps, "nest_of", lambda laid: nests.append(nest_of(laid)) or nests[-1]
+        region_layout, "nest_of", lambda laid: nests.append(nest_of(laid)) or nests[-1]
     )
     function, shape = FUSED[name]
     with testing.runtime(backend="host", host_devices=1, compiler="cc"):

@@ -15,7 +15,7 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import P, nnx
 from gpushard.errors import TraceContextError
-from gpushard.transforms import jit as tracing
+from gpushard.transforms.jit import jit as tracing
 from tests.share import some
 
 TURNS = some(8, 200)

@@ -21,14 +21,14 @@ import numpy as np
 from gpushard.runtime.cuda.kernels import fused, reduction
 from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement, source
 from gpushard.runtime.cuda.kernels.sources import kernel_source
-from gpushard.transforms.cuda_kernels import fused_nest
-from gpushard.transforms.nests import Nest
+from gpushard.transforms.kernels.nests import Nest
+from gpushard.transforms.regions.cuda_kernels import fused_nest
 from tests.gpu import rows
 from tests.nvrtc.compiler import Compiled, Source
 from tests.nvrtc.jobs import Job, run
 from tests.nvrtc.share import templates
 from tests.softgpu.sources import ADDED
-from tests.transforms.test_cuda_kernels import THREADS, summed
+from tests.transforms.regions.test_cuda_kernels import THREADS, summed
 
 TABLE = Path(__file__).with_name("registers.txt")
 VERSION, ARCHITECTURE = "13.0", 90

@@ -8,12 +8,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushard.geometry.listed_sharding import GSPMDSharding
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.op_sharding import OpSharding
+from gpushard.geometry.older.listed_sharding import GSPMDSharding
+from gpushard.geometry.older.op_sharding import OpSharding
 from gpushard.geometry.partition_spec import P
-from tests.geometry.test_op_sharding import shardings
+from tests.geometry.older.test_op_sharding import shardings
 from tests.oracle.test_geometry_vs_jax import random_cases
 from tests.share import examples
 

@@ -13,10 +13,10 @@ import pytest
 import gpushard as gs
 from gpushard.testing import runtime
 from tests.share import some
-from tests.transforms import test_collectives as collectives
-from tests.transforms.bodies import Lax, Step
+from tests.transforms.mapping import test_collectives as collectives
+from tests.transforms.mapping.bodies import Lax, Step
+from tests.transforms.mapping.test_shard_map import mesh_of, ours, random_program
 from tests.transforms.test_pmap import called, random_call
-from tests.transforms.test_shard_map import mesh_of, ours, random_program
 
 
 @pytest.fixture(autouse=True)

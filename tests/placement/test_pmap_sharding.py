@@ -16,7 +16,7 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import random, testing
 from gpushard.errors import DeletedArrayError, ShardingError
-from gpushard.geometry.sharding_spec import (
+from gpushard.geometry.older.sharding_spec import (
     Chunked,
     Replicated,
     ShardedAxis,

@@ -44,7 +44,7 @@ STAGES = {
         "pytest --softgpu --softgpu-seed 1 --softgpu-devices 2 tests/gpu/test_ordering.py"
         " tests/conformance/test_cuda.py -k 'cupy or Gpu'",
     ),
-    "nests": ("tests.transforms.nest_emitters --share 40",),
+    "nests": ("tests.transforms.kernels.nest_emitters --share 40",),
 }
 """Modules that CI runs besides the tests, of the second one a share."""
 

@@ -12,10 +12,10 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.geometry.sharding_spec import Chunked, Unstacked
+from gpushard.geometry.older.sharding_spec import Chunked, Unstacked
 from tests.late import late_devices
 from tests.share import some
-from tests.transforms.bodies import WITH_GROUPS, Blocks, Lax, Step, random_body
+from tests.transforms.mapping.bodies import WITH_GROUPS, Blocks, Lax, Step, random_body
 
 lax = gs.lax
 PmapSharding = gs.sharding.PmapSharding

@@ -11,7 +11,7 @@ import pytest
 
 import gpushard as gs
 from gpushard.runtime.cuda.backend import CudaBackend
-from gpushard.transforms import region_steps
+from gpushard.transforms.regions import layout
 from tests.runtime.cuda.test_launched import cuda
 
 LONGEST = 1000
@@ -48,7 +48,7 @@ def test_operations_of_kernels(name: str) -> None:
     with (
         cuda(partitions=1),
         mock.patch.object(CudaBackend, "fuses", lambda self, op, length: length <= LONGEST),
-        mock.patch.object(region_steps, "launched_nest", note),  # it gives no kernel
+        mock.patch.object(layout, "launched_nest", note),  # it gives no kernel
     ):
         results = gs.jit(function)(gs.device_put(value))
         for got, want in zip(

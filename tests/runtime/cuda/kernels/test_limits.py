@@ -26,10 +26,10 @@ from gpushard.runtime.cuda.kernels.fills import FILL_BATCH, Filling, make_fills
 from gpushard.runtime.cuda.kernels.pieces import BASES, BATCH, Box, make_pieces
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.runtime import using
-from gpushard.transforms.cuda_kernels import fused_nest
+from gpushard.transforms.regions.cuda_kernels import fused_nest
 from tests.runtime.cuda.fake_driver import FakeDriver
 from tests.share import examples
-from tests.transforms.test_cuda_kernels import summed
+from tests.transforms.regions.test_cuda_kernels import summed
 
 BYTE, DOUBLE, SLOT = (np.dtype(t) for t in (np.int8, np.float64, np.complex128))
 EDGES = [

@@ -1,0 +1,1 @@
+"""Older types of JAX and XLA that say where blocks lie. The rest of `geometry` reads none."""

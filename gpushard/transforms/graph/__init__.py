@@ -1,0 +1,9 @@
+"""Recorded operations, where their values lie, and what that costs.
+
+- `graph`: operations in order, and the values between them.
+- `steps`: an operation for values that lie elsewhere than when it was recorded.
+- `simplify`: fewer operations that give the same results.
+- `propagate`: where values lie so that few bytes move.
+- `priced`: the bytes that one operation moves.
+- `costs`: operations on numbers, and bytes, of a whole graph.
+"""

@@ -1,0 +1,193 @@
+"""What a graph costs, for each device: operations on numbers, and bytes read, written and moved.
+
+Bytes moved are those that a device receives from others, as if each were a memory domain: they
+depend on shapes and shardings alone, as prices do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.geometry.box import block_edges
+from gpushard.geometry.tiling import Tiling
+from gpushard.ops.operand import Sharded
+from gpushard.ops.programs.local import Local
+from gpushard.ops.programs.move import Move
+from gpushard.ops.programs.reduce import Reduce
+from gpushard.ops.row import Case, ShardedCall, Strategy
+from gpushard.ops.shardings import refines, sharded_call
+from gpushard.transforms.graph.graph import Graph, Step, Var
+from gpushard.transforms.graph.priced import between
+from gpushard.transforms.graph.steps import case_of, lacking_each
+
+COSTS = ("flops", "bytes accessed", "bytes read", "bytes written", "bytes moved")
+
+
+def costs(
+    graph: Graph, steps_of: Callable[[Graph], Sequence[Step]] = Graph.needed
+) -> dict[str, Any]:
+    """Return what one run costs, by the names in `COSTS`, and under "devices" for each device.
+
+    A loop is counted once: nobody knows how often it runs.
+
+    Args:
+      graph: the graph.
+      steps_of: says which operations are done of it, and of the graphs within it.
+    """
+    of_device: dict[Any, Counter[str]] = {}
+    _add(graph, steps_of, of_device)
+    total: dict[str, Any] = {
+        name: float(sum(own[name] for own in of_device.values())) for name in COSTS
+    }
+    total["devices"] = {
+        device.id: {name: float(own[name]) for name in COSTS}
+        for device, own in sorted(of_device.items(), key=lambda item: item[0].id)
+    }
+    return total
+
+
+def _add(
+    graph: Graph, steps_of: Callable[[Graph], Sequence[Step]], of_device: dict[Any, Counter[str]]
+) -> None:
+    def count(name: str, devices: Any, amounts: Any) -> None:
+        for device, amount in zip(devices, amounts, strict=True):
+            of_device.setdefault(getattr(device, "device", device), Counter())[name] += int(amount)
+
+    for step in steps_of(graph):
+        for name, values in (("read", step.operands), ("written", step.results)):
+            for x in values:
+                if isinstance(x, Var):
+                    nbytes = x.tiling.volumes * x.dtype.itemsize
+                    count(f"bytes {name}", x.tiling.devices, nbytes)
+                    count("bytes accessed", x.tiling.devices, nbytes)
+        moved = received(step)
+        count("bytes moved", moved, moved.values())
+        for member in step.members or (step,):
+            done = _flops(member)
+            count("flops", done, done.values())
+        for body in step.bodies:
+            _add(body, steps_of, of_device)
+
+
+def received(step: Step) -> Counter[Any]:
+    """Return the bytes that each device receives from others as an operation is done."""
+    moved: Counter[Any] = Counter()
+    if step.reshards:
+        (x,), (to,) = step.operands, step.results
+        assert isinstance(x, Var)
+        return _lacking(x.tiling, to.tiling, x.dtype.itemsize)
+    if step.members:  # a region
+        for own, to_tiling, itemsize in step.brings:
+            moved += _lacking(own, to_tiling, itemsize)
+        for member in step.merges:
+            strategy, case, call = _chosen(member)
+            assert call is not None
+            moved += _merging(strategy, case, call)
+        return moved
+    if step.row is None or step.row.creates or not step.operands:
+        return _evenly(step)
+    strategy, case, call = _chosen(step)
+    if isinstance(strategy, Move):
+        tilings = [x.tiling for x in case.operands if isinstance(x, Sharded)]
+        elements = between(strategy, case, tilings, step.results[0].tiling, step.numbers)
+        return Counter({d: n * step.results[0].dtype.itemsize for d, n in elements.items()})
+    if call is None or type(strategy) not in (Local, Reduce):
+        return _evenly(step)
+    for operand, place in zip(case.operands, call.operands, strict=True):
+        if isinstance(operand, Sharded) and place is not None:
+            moved += _lacking(operand.tiling, place[1], operand.aval.dtype.itemsize)
+    moved += _merging(strategy, case, call)
+    for result, end in zip(call.results, call.ends, strict=True):
+        if not (isinstance(strategy, Reduce) and refines(end.tiling, result.tiling)):
+            moved += _lacking(result.tiling, end.tiling, result.aval.dtype.itemsize)
+    return moved
+
+
+def _chosen(step: Step) -> tuple[Strategy, Case, ShardedCall | None]:
+    """Return how an operation is done whose results lie where they do."""
+    case = case_of(step, step.operands, None)
+    strategy, call = sharded_call(case)
+    if call is not None and call.ends[0].tiling is not step.results[0].tiling:
+        case = case_of(step, step.operands, step.results[0].sharding)
+        strategy, call = sharded_call(case)
+    return strategy, case, call
+
+
+def _lacking(own: Tiling, to: Tiling, itemsize: int) -> Counter[Any]:
+    elements = (lacking_each(own, to) * itemsize).tolist()
+    return Counter(dict(zip(to.devices, elements, strict=True)))
+
+
+def _evenly(step: Step) -> Counter[Any]:
+    """Share out what is known in all."""
+    devices = step.results[0].tiling.devices if step.results else ()
+    edges = block_edges(step.moved, max(1, len(devices)))
+    return Counter(dict(zip(devices, np.diff(edges).tolist(), strict=False)))
+
+
+def _merging(strategy: Strategy, case: Case, call: ShardedCall) -> Counter[Any]:
+    """Return what devices receive as the parts of a reduction are merged.
+
+    Those that have parts of a block merge a piece each, which then goes to all that want it; where
+    each wants a piece of its own that is merged there.
+    """
+    moved: Counter[Any] = Counter()
+    if not isinstance(strategy, Reduce):
+        return moved
+    natural, end = call.results[0].tiling, call.ends[0].tiling
+    result = end if refines(end, natural) else natural
+    width = sum(dtype.itemsize for dtype in strategy.states(case.avals, case.params))
+    boxes = result.assignment.flat.tolist()
+    members: dict[int, dict[Any, int]] = {}
+    wanting: dict[int, list[int]] = {}
+    for n, block in enumerate(natural.assignment.flat.tolist()):
+        if all(tiling.volumes[n] for tiling in call.tilings):
+            part = tuple(tiling.assignment.flat[n] for tiling in call.tilings)
+            members.setdefault(block, {}).setdefault(part, n)
+        if result.volumes[n]:
+            wanting.setdefault(block, []).append(n)
+    for block, parts in members.items():
+        own, wants = list(parts.values()), wanting.get(block, [])
+        if len(own) == 1:
+            continue
+        size = int(natural.volumes[own[0]])
+        apart = len({boxes[n] for n in wants}) == len(wants) > 1
+        if apart and sum(int(result.volumes[n]) for n in wants) == size:
+            for n in wants:
+                others = len(own) - (n in own)
+                moved[natural.devices[n]] += others * int(result.volumes[n]) * width
+            continue
+        pieces = dict(zip(own, np.diff(block_edges(size, len(own))).tolist(), strict=True))
+        for n, piece in pieces.items():
+            moved[natural.devices[n]] += (len(own) - 1) * piece * width
+        for n in wants:
+            moved[natural.devices[n]] += (size - pieces.get(n, 0)) * width
+    return moved
+
+
+def _flops(step: Step) -> Counter[Any]:
+    """Return operations on numbers: one for each element, two where products are summed."""
+    row = step.row
+    if row is None or step.moves or row.creates:
+        return Counter()
+    _, case, call = _chosen(step)
+    if call is None:
+        return Counter()
+    rule, natural = case.rule, call.results[0].tiling
+    products = 2 if rule.reduced and len(rule.operands) > 1 else 1
+    done = np.full(len(natural.devices), products, np.int64)
+    of_factor: dict[int, Any] = {}
+    arrays = [None if place is None else place[1] for place in call.operands]
+    tilings = [*arrays, *(x.tiling for x in call.results)]
+    for dims, tiling in zip((*rule.operands, *rule.results), tilings, strict=True):
+        for dim, factor in enumerate(dims):
+            if tiling is None or factor is None or tiling.shape[dim] != rule.sizes[factor]:
+                continue
+            of_factor[factor] = tiling.stops[dim] - tiling.starts[dim]
+    for factor, size in enumerate(rule.sizes):
+        done = done * of_factor.get(factor, size)
+    return Counter(dict(zip(natural.devices, done.tolist(), strict=True)))

@@ -1,0 +1,146 @@
+"""What an operation of a graph moves, for operands and results that lie somewhere. Pure.
+
+Prices are those of dispatch: bytes that all devices receive, if each were a memory domain. They
+depend on shapes and shardings alone, never on the machine.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from gpushard.frozen import dataclass
+from gpushard.geometry.sharding import Sharding
+from gpushard.geometry.tiling import Tiling
+from gpushard.movement.planning.dims import Piece
+from gpushard.movement.planning.rearrange import make_rearrange
+from gpushard.movement.planning.reshard import make_plan
+from gpushard.movement.planning.windows import started
+from gpushard.ops.operand import Sharded, in_memory
+from gpushard.ops.programs.local import Local
+from gpushard.ops.programs.move import Move
+from gpushard.ops.programs.owners import FromOwners
+from gpushard.ops.programs.reduce import Reduce
+from gpushard.ops.row import Case, Strategy
+from gpushard.ops.shardings import sharded_call
+from gpushard.transforms.graph.graph import Step, Var
+from gpushard.transforms.graph.steps import lacking
+
+Place: TypeAlias = tuple[Sharding, Tiling]
+"""Where a value lies: its sharding, and that for its shape."""
+
+
+@dataclass(frozen=True, eq=False)
+class Laid:
+    """An operation laid out."""
+
+    results: tuple[Place, ...]  # where its results lie
+    wants: tuple[Place | None, ...]  # where it takes each array; None for wherever that lies
+    own: int  # bytes that it moves itself, beside bringing arrays where it takes them
+    total: int  # all bytes that it moves
+
+
+def priced(case: Case) -> Laid:
+    """Say where operands go and results lie, and what moves, as dispatch chooses."""
+    strategy, call = sharded_call(case)
+    if call is None:
+        return _moved(strategy, case)
+    arrays = [(x, lies) for x, lies in zip(case.operands, call.operands, strict=True) if lies]
+    wants: list[Place | None] = [None] * len(arrays)
+    nbytes = 0 if call.choice is None else call.choice.nbytes
+    before = brought = 0
+    for n, (x, place) in enumerate(arrays):
+        if not isinstance(x, Sharded) or place[1] is x.tiling:
+            continue
+        wants[n] = place
+        inside = in_memory(x, "device")
+        assert isinstance(inside, Sharded)
+        before += lacking(x.tiling, place[1]) * x.aval.dtype.itemsize
+        if call.choice is not None and _has_a_say(inside, call.choice.mesh.assignment):
+            brought += lacking(inside.tiling, place[1]) * x.aval.dtype.itemsize
+    ends = tuple((end.sharding, end.tiling) for end in call.ends)
+    own = nbytes - brought
+    if case.out is None and call.choice is not None and not call.choice.aimed:
+        own += sum(
+            lacking(x.tiling, end.tiling) * x.aval.dtype.itemsize
+            for x, end in zip(call.results, call.ends, strict=True)
+        )
+    if len(ends) > 1 or type(strategy) not in (Local, Reduce):  # which bring operands themselves
+        return Laid(ends, (None,) * len(arrays), own + before, own + before)
+    return Laid(ends, tuple(wants), own, own + before)
+
+
+def _has_a_say(x: Sharded, devices: Sequence[Any]) -> bool:
+    """Whether it counts for dispatch what an operand moves."""
+    return x.committed or set(x.tiling.devices) == set(devices)
+
+
+def can_price(step: Step) -> bool:
+    """Whether an operation can be laid out in other ways, and what they cost is known."""
+    row = step.row
+    if row is None or row.creates or not step.operands:
+        return False
+    for x in step.operands:
+        if isinstance(x, Var):
+            if x.sharding.memory_kind != "device":
+                return False
+        elif not x.ndim:  # whose type may be weak
+            return False
+    if any(x.sharding.memory_kind != "device" for x in step.results):
+        return False
+    last = row.strategies[-1]
+    if isinstance(last, Move):
+        fixed = last.starts is None or not last.starts(step.params)
+        return fixed and all(isinstance(x, Var) for x in step.operands)
+    return type(last) in (Local, Reduce, FromOwners)
+
+
+def _moved(strategy: Strategy, case: Case) -> Laid:
+    """Say what an operation moves that moves nothing but elements."""
+    assert isinstance(strategy, Move)
+    program = strategy.compile(case, None)
+    (result,) = program.results
+    arrays = [x for x in case.operands if isinstance(x, Sharded)]
+    nbytes = sum(between(strategy, case, [x.tiling for x in arrays], result.tiling).values())
+    nbytes *= result.aval.dtype.itemsize
+    return Laid(((result.sharding, result.tiling),), (None,) * len(arrays), nbytes, nbytes)
+
+
+@dataclass(frozen=True)
+class _Alone:
+    """A device that is a memory domain of its own."""
+
+    memory_domain: int
+
+
+def between(
+    move: Move, case: Case, sources: Sequence[Tiling], to: Tiling, numbers: Sequence[Any] = ()
+) -> dict[Any, int]:
+    """Return the elements that each device receives; `numbers` are the starts of a part."""
+    if len(to.devices) == 1 or all(x.assignment.is_replicated for x in sources):
+        same = all(set(to.devices) <= set(x.devices) for x in sources)
+        if same:
+            return {}
+    shapes = [x.aval.shape for x in case.operands if isinstance(x, Sharded)]
+    how = move.how(shapes, case.params)
+    devices = {
+        device: _Alone(n)
+        for n, device in enumerate(dict.fromkeys(d for x in (*sources, to) for d in x.devices))
+    }
+
+    def apart(tiling: Tiling) -> Tiling:
+        own, assignment = copy.copy(tiling), copy.copy(tiling.assignment)
+        assignment.devices = tuple(devices[device] for device in tiling.devices)
+        own.assignment = assignment
+        return own
+
+    if isinstance(how, Piece):
+        starts = () if move.starts is None else move.starts(case.params)
+        how = started(how, tuple(numbers), starts) if starts and numbers else how
+        plan = make_plan(apart(sources[0]), apart(to), how, 1)
+    else:
+        each, which = [apart(x) for x in sources], range(len(sources))
+        plan = make_rearrange(how, each, which, apart(to), 1, [0] * len(each))
+    places = list(devices)
+    return {places[n]: elements for n, elements in plan.received.items()}

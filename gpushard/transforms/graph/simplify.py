@@ -1,0 +1,100 @@
+"""A graph with fewer operations that does the same: equal ones are one, reshards go straight.
+
+Operations of the table are functions of their operands alone, so equal ones are done once, random
+numbers of a key among them. What has an effect, and what other code recorded, stays as it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from gpushard.cache import exact_key
+from gpushard.transforms.graph.graph import Graph, Step, Var
+from gpushard.transforms.graph.steps import lacking, resharded
+
+_SMALL = 1 << 10
+"""Bytes of data on the host up to which two arrays are compared."""
+
+
+def simplified(graph: Graph) -> Graph:
+    """Return a graph that does the same with no more operations, and moves no more bytes."""
+    own = _Simplified()
+    for step in graph.needed():
+        own.add(step)
+    results = [own.now.get(x, x) for x in graph.results]
+    return dataclasses.replace(graph, steps=own.steps, results=results)
+
+
+class _Simplified:
+    """The operations that remain, as they are added."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.now: dict[Var, Var] = {}  # what stands for values of operations that are gone
+        self._known: dict[Any, Step] = {}
+        self._source: dict[Var, Var] = {}  # of what was brought elsewhere, where it came from
+
+    def add(self, step: Step) -> None:
+        """Add an operation, unless it is there."""
+        now = self.now
+        operands = tuple([now.get(x, x) if isinstance(x, Var) else x for x in step.operands])
+        if step.reshards and not step.bodies:
+            self._reshard(step, operands[0])
+            return
+        key = None if step.row is None or step.kept else _key(step, operands)
+        known = self._known.get(key) if key is not None else None
+        if known is not None:
+            now.update(zip(step.results, known.results, strict=True))
+            return
+        if any(x is not old for x, old in zip(operands, step.operands, strict=True)):
+            step = dataclasses.replace(step, operands=operands)
+        self.steps.append(step)
+        if key is not None:
+            self._known[key] = step
+
+    def _reshard(self, step: Step, x: Any) -> None:
+        """Add a reshard, from the nearest place where the value is."""
+        (end,) = step.results
+        key = "reshard", self._root(x), end.tiling, end.sharding, end.committed
+        known = self._known.get(key)
+        if known is not None:
+            self.now[end] = known.results[0]
+            return
+        source = x
+        while source in self._source and source.tiling is not end.tiling:
+            source = self._source[source]
+            if source.sharding.memory_kind != x.sharding.memory_kind:
+                break
+            if lacking(source.tiling, end.tiling) <= lacking(x.tiling, end.tiling):
+                x = source
+        if x is not step.operands[0]:
+            made = resharded(x, end.sharding, step.wanted)
+            made.results[0].committed = end.committed
+            self.now[end] = made.results[0]
+            step = made
+        (end,) = step.results
+        self.steps.append(step)
+        self._source[end] = x
+        self._known[key] = step
+
+    def _root(self, x: Var) -> Var:
+        """Return the value that a reshard of reshards brings somewhere."""
+        while x in self._source:
+            x = self._source[x]
+        return x
+
+
+def _key(step: Step, operands: tuple[Any, ...]) -> Any:
+    """Return what operations have in common that are the same; None if that is not known."""
+    given: list[Any] = []
+    for x in operands:
+        if isinstance(x, Var):
+            given.append(x)
+        elif x.nbytes <= _SMALL:
+            given.append((x.shape, x.dtype, x.tobytes()))
+        else:
+            given.append(id(x))
+    numbers = map(exact_key, step.numbers)
+    places = [(x.tiling, x.sharding, x.committed, x.weak) for x in step.results]
+    return (step.row, exact_key(step.params), step.scalars, *given, *numbers, *places)

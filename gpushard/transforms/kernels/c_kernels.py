@@ -1,0 +1,107 @@
+"""Kernels of loop nests in C."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import shutil
+import warnings
+from typing import Any
+
+import numpy as np
+
+from gpushard.config import Settings
+from gpushard.ops.row import Kernel
+from gpushard.runtime.kernel_checks import BrokenKernelError, check
+from gpushard.transforms.kernels.c_source import c_source
+from gpushard.transforms.kernels.compiled import compiled, warn
+from gpushard.transforms.kernels.nests import Nest, merged
+from gpushard.transforms.kernels.tiles import of_nothing, scratch
+from gpushard.typing import LocalArray, Shape
+
+_BYTE = np.dtype(np.uint8)
+
+
+def c_kernel(compiler: str, nest: Nest) -> Kernel | None:
+    """Return the kernel of a nest in C; None where there is none.
+
+    Args:
+      compiler: its name; empty for none.
+      nest: what it computes.
+    """
+    path = shutil.which(compiler) if compiler else None
+    if path is None:
+        if compiler not in (
+            "",
+            Settings.compiler,
+        ):  # where the default is missing, it is no mistake
+            warn(compiler, "there is no such program in PATH")
+        return None
+    short, groups = merged(nest)
+    source = c_source(short)
+    if source is None:
+        return None
+    try:
+        check(source.program)
+    except BrokenKernelError as error:
+        warnings.warn(
+            f"a kernel in C is wrong and is not used, NumPy's functions are: {error}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
+    function = compiled(path, source.text)
+    if function is None:
+        return None
+    count = nest.operands + len(nest.results)
+    dtypes = [nest.dtype(result.place) for result in nest.results]
+    strided = [(nest.loads[n].operand, nest.loads[n].dtype.itemsize) for n in source.strided]
+    views = {operand for operand, _ in strided}
+    numbers = len(groups) + sum(len(nest.loads[n].dims) for n in source.strided)
+    pointers, sizes = ctypes.c_void_p * count, ctypes.c_int64 * numbers
+
+    @functools.lru_cache(maxsize=64)
+    def lengths_of(*shapes: Shape) -> tuple[list[int], list[Shape], Any]:
+        """Return the lengths of the loops, shapes of results, and what the function takes of it."""
+        own = nest.lengths(shapes)
+        lengths = [math.prod([own[loop] for loop in group]) for group in groups]
+        results = [nest.shape(result, own) for result in nest.results]
+        return lengths, results, None if strided else sizes(*lengths)
+
+    def kernel(*blocks: Any, out: Any = None) -> Any:
+        lengths, shapes, taken = lengths_of(*[x.shape for x in blocks])
+        if out is None:
+            outs = [np.empty(shape, t) for shape, t in zip(shapes, dtypes, strict=True)]
+        else:
+            outs = list(out) if isinstance(out, tuple) else [out]
+        if 0 not in lengths:
+            given = [
+                x if n in views else np.ascontiguousarray(x) for n, x in enumerate((*blocks, *outs))
+            ]
+            if strided:
+                lengths = list(lengths)
+                for operand, itemsize in strided:
+                    lengths += [n // itemsize for n in given[operand].strides]
+                taken = sizes(*lengths)
+            nbytes = 8 * sum(n * math.prod([lengths[x] for x in row]) for n, row in source.scratch)
+            kept = _address(scratch.array(0, (nbytes,), _BYTE)) if nbytes else None
+            function(pointers(*map(_address, given)), taken, kept)
+        else:
+            of_nothing(nest, outs)
+        if out is not None:
+            return out
+        return tuple(outs) if len(outs) > 1 else outs[0]
+
+    return kernel
+
+
+def _address(x: LocalArray) -> int:
+    """Return where the elements of an array begin; quickly where they can be written to."""
+    try:
+        return ctypes.addressof(_first_byte(x))
+    except (TypeError, ValueError, BufferError):
+        return int(x.ctypes.data)
+
+
+_first_byte: Any = ctypes.c_char.from_buffer

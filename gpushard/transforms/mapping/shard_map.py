@@ -1,0 +1,261 @@
+"""`shard_map`: a function of blocks, called once for the blocks of all devices."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard import tree
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import listed
+from gpushard.geometry.mesh import AbstractMesh, Mesh
+from gpushard.geometry.partition_spec import PartitionSpec
+from gpushard.transforms.mapping.specs import (
+    check_axes,
+    check_leaf_spec,
+    check_nested,
+    manual_axes,
+    mapped_axes,
+    mesh_of,
+    specs_of,
+)
+from gpushard.transforms.values.frames import Frame, NamedDim
+from gpushard.transforms.values.mapped import as_mapped, element_along
+from gpushard.transforms.values.placed_dims import entered, left
+from gpushard.transforms.values.signature import (
+    by_position,
+    check_axis,
+    check_function,
+    is_array,
+    labelled,
+    place_of,
+    result_names,
+    title,
+)
+
+
+def shard_map(
+    f: Any = None,
+    mesh: Mesh | AbstractMesh | None = None,
+    in_specs: Any = None,
+    out_specs: Any = None,
+    check_rep: bool = True,
+    auto: Collection[str] = frozenset(),
+    *,
+    axis_names: Collection[str] = frozenset(),
+    check_vma: bool | None = None,
+) -> Any:
+    """Map a function over the blocks of arrays: it sees one block of each, whatever the device.
+
+    Nothing moves between blocks but by the collectives of `gpushard.lax`, and by gathering or
+    splitting arguments that lie otherwise than `in_specs` say. Blocks are views of the arrays, and
+    results of what the function returns: nothing is copied on the way in or out.
+
+    Args:
+      f: the function; without it, the result takes the function, as a decorator.
+      mesh: the devices. An `AbstractMesh`, or None, stands for the mesh around the call: that of
+        the function that is mapped there, of `set_mesh` or `use_mesh`, or of the arguments.
+      in_specs: for each argument which axes split which dim, or a pytree of such specs that is a
+        prefix of the arguments; None for what comes whole. Keyword arguments come whole.
+      out_specs: the same for the results: blocks are joined along the axes that a spec names.
+      check_rep: whether a result must be the same along axes that its spec does not name. If not,
+        the first block counts.
+      auto: axes of the mesh that the function is not mapped over; blocks may be split along them.
+      axis_names: the axes that it is mapped over; the others are `auto`. By default all of them
+        but those that a `shard_map` around the call maps over.
+      check_vma: the same as `check_rep`.
+
+    Returns:
+      The function of whole arrays.
+
+    Raises:
+      ArgumentTypeError: an argument has a type that cannot be used; f is no function.
+      ArgumentError: axes do not divide a dim, a spec does not fit, or a result varies along an axis
+        that its spec does not name.
+      MeshError: there is no such mesh.
+
+    >>> import gpushard as gs
+    >>> mesh = gs.make_mesh((4,), "x")
+    >>> total = gs.shard_map(lambda x: gs.lax.psum(x.sum(), "x"), mesh, gs.P("x"), gs.P())
+    >>> int(total(gs.numpy.arange(8)))
+    28
+    """
+    how = (mesh, in_specs, out_specs, check_rep if check_vma is None else check_vma)
+    auto = listed(auto, "shard_map", "auto", "the names of axes")
+    axis_names = listed(axis_names, "shard_map", "axis_names", "the names of axes")
+    if mesh is not None and not isinstance(mesh, Mesh | AbstractMesh):
+        raise ArgumentTypeError.refusing(
+            "mesh", mesh, "must be a Mesh or an AbstractMesh", "shard_map"
+        )
+    if mesh is not None:
+        check_axes(mesh, auto, axis_names, "shard_map")
+    axes = frozenset(auto), frozenset(axis_names)
+    return _wrapped(f, *how, *axes) if f is not None else lambda f: _wrapped(f, *how, *axes)
+
+
+def smap(f: Any = None, /, *, in_axes: Any, out_axes: Any, axis_name: str) -> Any:
+    """Map a function over the blocks of arrays along one axis of the mesh around the call.
+
+    The function sees a part of a dim of each argument. Along other axes of the mesh arrays stay
+    split as they are.
+
+    Args:
+      f: the function; without it, the result takes the function, as a decorator.
+      in_axes: for each argument the dim that the axis splits, counted from either end, or None for
+        what comes whole; or a pytree of these that is a prefix of the arguments.
+      out_axes: the dims along which results are joined, likewise; None for results that are the
+        same in all blocks.
+      axis_name: the axis of the mesh.
+
+    Returns:
+      The function of whole arrays.
+
+    Raises:
+      ArgumentTypeError: f is no function; axis_name is no string; a dim is no integer.
+      ArgumentError: the axis does not divide a dim, a dim is beyond an argument, or a result
+        without a dim differs between blocks.
+      MeshError: there is no mesh around the call.
+
+    >>> import gpushard as gs
+    >>> with gs.set_mesh(gs.make_mesh((4, 2), ("x", "y"))):
+    ...     rows = gs.smap(lambda x: x[:1], in_axes=0, out_axes=0, axis_name="x")
+    ...     rows(gs.numpy.arange(8)).tolist()
+    [0, 2, 4, 6]
+    """
+    if not isinstance(axis_name, str):
+        raise ArgumentTypeError.refusing(
+            "axis_name", axis_name, "must be the name of a mesh axis", "smap"
+        )
+    if f is None:
+        return lambda f: smap(f, in_axes=in_axes, out_axes=out_axes, axis_name=axis_name)
+    check_function(f, "smap")
+    in_axes, what = by_position(in_axes), title("smap", f)
+
+    def outs(out: Any) -> tuple[list[Any], list[PartitionSpec], list[tuple[str, str]]]:
+        leaves, structure = tree.flatten(out)
+        names = result_names(structure)
+        specs = _specs_along(axis_name, out_axes, out, (what, "out_axes"), names.__getitem__)
+        return leaves, specs, [(name, "out_axes") for name in names]
+
+    @functools.wraps(f)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        label = labelled(f, args, kwargs)
+        specs = _specs_along(axis_name, in_axes, args, (what, "in_axes"), label)
+        wanted = tree.unflatten(tree.structure(args), specs)
+        only = frozenset({axis_name})
+        return _wrapped(f, None, wanted, outs, True, frozenset(), only, "smap")(*args, **kwargs)
+
+    return call
+
+
+def _specs_along(
+    axis: str, dims: Any, full: Any, said: tuple[str, str], label: Callable[[int], str]
+) -> list[PartitionSpec]:
+    """Return how an axis splits one dim of each leaf of a tree, by a prefix of dims."""
+    names = (said[1], "args" if said[1] == "in_axes" else "the result")
+    each = tree.broadcast_prefix(dims, full, lambda dim: dim is None, names=names)
+    specs = []
+    for number, (leaf, dim) in enumerate(zip(tree.leaves(full), each, strict=True)):
+        if dim is not None:
+            dim = check_axis(dim, np.ndim(leaf), *said, label(number))
+        specs.append(PartitionSpec() if dim is None else PartitionSpec(*[None] * dim, axis))
+    return specs
+
+
+def _wrapped(
+    f: Any,
+    mesh: Any,
+    in_specs: Any,
+    out_specs: Any,
+    check: bool,
+    auto: frozenset[str],
+    names: frozenset[str],
+    name: str = "shard_map",
+) -> Any:
+    check_function(f, name)
+    in_specs = by_position(in_specs)
+    what = title(name, f)
+    plain = in_specs if type(in_specs) is tuple else None
+    if plain is not None and not all(isinstance(spec, PartitionSpec) for spec in plain):
+        plain = None
+
+    @functools.wraps(f)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        own = mesh_of(mesh, args, what)
+        if mesh is None:
+            check_axes(own, auto, names, what)
+        frame = Frame(what, own, labelled(f, args, kwargs))
+        manual = manual_axes(own, auto if names else auto | mapped_axes(frame), names)
+        if len(manual) < len(own.axis_names):
+            frame.auto = tuple([axis for axis in own.axis_names if axis not in manual])
+        check_nested(frame, own, manual)
+        dims = [frame.name(axis, own.shape[axis], (axis,)) for axis in manual]
+        leaves: Sequence[Any] = args
+        specs: Sequence[Any] | None = plain
+        if specs is None or len(specs) != len(args) or not all(map(is_array, args)):
+            leaves, specs = specs_of(args, in_specs, "in_specs", "args")
+        inside: Any = []
+        every = list(zip(leaves, specs, strict=True))
+        for number, (leaf, spec) in enumerate(every):
+            check_leaf_spec(
+                leaf, spec, own, manual, (what, "in_specs"), frame.label, number, every=every
+            )
+            inside.append(entered(leaf, spec, dims, frame, number))
+        with frame:
+            if leaves is not args:
+                inside = tree.unflatten(tree.structure(args), inside)
+            whole = {key: tree.map(lambda x: as_mapped(x, frame), x) for key, x in kwargs.items()}
+            out = f(*inside, **whole)
+            return _results(f, out, out_specs, dims, frame, check)
+
+    return call
+
+
+def _results(
+    f: Any, out: Any, out_specs: Any, dims: Sequence[NamedDim], frame: Frame, check: bool
+) -> Any:
+    """Return what a function gave as arrays."""
+    if type(out_specs) is PartitionSpec and is_array(out):
+        return _result(f, out, out_specs, dims, frame, check, "the result")
+    if callable(out_specs):  # of a caller who knows specs and names when results are there
+        leaves, specs, names = out_specs(out)
+    else:
+        leaves, specs = specs_of(out, out_specs, "out_specs", "the result")
+        names = [(name, "out_specs") for name in result_names(tree.structure(out))]
+    made = [
+        _result(f, leaf, spec, dims, frame, check, *name)
+        for leaf, spec, name in zip(leaves, specs, names, strict=True)
+    ]
+    return tree.unflatten(tree.structure(out), made)
+
+
+def _result(
+    f: Any,
+    x: Any,
+    spec: PartitionSpec,
+    dims: Sequence[NamedDim],
+    frame: Frame,
+    check: bool,
+    arg: str,
+    argument: str = "out_specs",
+) -> Any:
+    manual = tuple([name.axes[0] for name in dims if name.axes])
+    said = frame.what, argument
+    check_leaf_spec(x, spec, frame.mesh, manual, said, lambda _: arg, 0, divides=False)
+    x = as_mapped(x, frame)
+    split = set(spec.all_axes())
+    varies = [name for name in x._names if name in dims and name.name not in split]
+    if varies and check:
+        axes = ", ".join(repr(name.name) for name in varies)
+        raise ArgumentError(
+            f"{frame.what} ({place_of(f)}): {arg} varies along {axes}, which {argument}={spec} "
+            f"does not name; name them in the spec, reduce over them (gpushard.lax.psum(x, {axes}))"
+            ", or pass check_rep=False for the first block",
+            argument=argument,
+            spec=spec,
+            axes=tuple(name.name for name in varies),
+        )
+    return left(element_along(x, varies), spec, dims, frame)

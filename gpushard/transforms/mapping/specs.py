@@ -1,0 +1,252 @@
+"""Meshes and specs of mapped functions: which axes they are mapped over, and how errors say so."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from gpushard import tree
+from gpushard.array.array import ConcreteArray
+from gpushard.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    MeshError,
+    ShardingError,
+    UnsupportedError,
+)
+from gpushard.geometry.mesh import AbstractMesh, Mesh
+from gpushard.geometry.named_sharding import NamedSharding
+from gpushard.geometry.partition_spec import P, PartitionSpec, refuse_unreduced
+from gpushard.placement.defaults import get_mesh
+from gpushard.transforms.mapping.device_axis import StackedFrame
+from gpushard.transforms.values.frames import Frame, innermost, outwards
+from gpushard.transforms.values.signature import check_leaf
+from gpushard.typing import Shape
+
+
+def check_axes(mesh: Any, auto: Collection[str], axis_names: Collection[str], what: str) -> None:
+    """Check that a mesh has the axes that a function is mapped over, or is not."""
+    for argument, axes in (("auto", auto), ("axis_names", axis_names)):
+        unknown = sorted(set(axes) - set(mesh.axis_names))
+        if unknown:
+            raise ArgumentError(
+                f"{what}: {argument} names {unknown}, the mesh has {dict(mesh.shape)}; use axes "
+                "of the mesh",
+                argument=argument,
+                axes=unknown,
+            )
+
+
+def specs_of(
+    args: Any, specs: Any, argument: str, full: str
+) -> tuple[list[Any], list[PartitionSpec]]:
+    """Return the leaves of arguments or results, and the spec of each."""
+    leaves = tree.leaves(args)
+    if type(specs) is PartitionSpec:
+        return leaves, [specs] * len(leaves)
+    found = tree.broadcast_prefix(specs, args, lambda x: x is None, names=(argument, full))
+    return leaves, [P() if spec is None else spec for spec in found]
+
+
+def mesh_of(mesh: Mesh | AbstractMesh | None, args: Any, what: str) -> Mesh:
+    """Return the devices that a function is mapped over."""
+    if isinstance(mesh, Mesh):
+        return mesh
+    frame = innermost()
+    found: Mesh | AbstractMesh | None = None if frame is None else frame.mesh
+    if found is None:
+        found = get_mesh()
+    if found is None:
+        own = [x.sharding for x in tree.leaves(args) if isinstance(x, ConcreteArray)]
+        found = next((s.mesh for s in own if isinstance(s, NamedSharding)), None)
+    if not isinstance(found, Mesh):
+        raise MeshError(
+            f"{what}: mesh={mesh!r} has no devices, and none is set; pass a Mesh, or call it "
+            "within gpushard.set_mesh(mesh)",
+            argument="mesh",
+        )
+    if mesh is not None and mesh != found.abstract_mesh:
+        raise MeshError(
+            f"{what}: mesh={mesh!r} differs from the mesh around the call, {dict(found.shape)}; "
+            "use the same names and sizes",
+            argument="mesh",
+        )
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def manual_axes(mesh: Mesh, auto: frozenset[str], names: frozenset[str]) -> tuple[str, ...]:
+    """Return the axes that a function is mapped over, in the order of the mesh."""
+    return tuple(
+        axis for axis in mesh.axis_names if axis not in auto and (not names or axis in names)
+    )
+
+
+def mapped_axes(frame: Frame) -> frozenset[str]:
+    """Return the axes of the mesh of a call that those around it are mapped over."""
+    around = frame.outer
+    if around is None or around.mesh is not frame.mesh:
+        return frozenset()
+    return frozenset(
+        axis for each in outwards(around) for name in each.dims for axis in name.axes or ()
+    )
+
+
+def check_nested(frame: Frame, mesh: Mesh, manual: Sequence[str]) -> None:
+    """Check that a mesh is that of the calls around this one, which map over other axes."""
+    around = frame.outer
+    if around is None or around.mesh is None:
+        return
+    if around.mesh != mesh:
+        if isinstance(around, StackedFrame):
+            raise UnsupportedError(
+                f"{frame.what} in the {around.what}, which has its devices from no mesh; use vmap "
+                "or pmap here, or map the outer function by shard_map, over other axes of the mesh",
+                argument="mesh",
+            )
+        raise MeshError(
+            f"{frame.what} in the {around.what}: its mesh {dict(mesh.shape)} is not the mesh "
+            f"{dict(around.mesh.shape)} of that; use one mesh, and leave axes to the inner one "
+            "with axis_names",
+            argument="mesh",
+        )
+    both = [axis for axis in manual if axis in mapped_axes(frame)]
+    if both:
+        raise ArgumentError(
+            f"{frame.what} in the {around.what}: the mesh axes {both} are mapped already; say "
+            "which axes are left with axis_names",
+            argument="mesh",
+            axes=both,
+        )
+
+
+def check_leaf_spec(
+    x: Any,
+    spec: Any,
+    mesh: Any,
+    manual: tuple[str, ...],
+    said: tuple[str, str],
+    label: Callable[[int], str],
+    number: int,
+    *,
+    divides: bool = True,
+    every: Sequence[tuple[Any, Any]] = (),
+) -> None:
+    """Check an argument or a result, and its spec.
+
+    Args:
+      x: the argument.
+      spec: how it is split.
+      mesh: the devices.
+      manual: the axes that a spec may name.
+      said: the function and the argument that has the spec, for errors.
+      label: gives the name of an argument by its number.
+      number: of the argument.
+      divides: whether axes must divide its dims.
+      every: all arguments with their specs, for an error that is about several.
+    """
+    shape = getattr(x, "shape", None)
+    if shape is None:
+        check_leaf(x, said[0], label(number))
+        shape = ()
+    shape = shape if divides else (0,) * len(shape)
+    if not _fits(shape, spec, mesh, manual):
+        check_spec(spec, mesh, manual, *said)
+        check_ranks(every, *said, label)
+        check_divided(shape, spec, mesh, *said, label(number))
+
+
+@functools.lru_cache(maxsize=4096)
+def _fits(shape: Shape, spec: Any, mesh: Mesh, manual: tuple[str, ...]) -> bool:
+    try:
+        check_spec(spec, mesh, manual, "", "")
+        check_divided(shape, spec, mesh, "", "", "")
+    except (ArgumentError, ArgumentTypeError, ShardingError):
+        return False
+    return True
+
+
+def check_spec(spec: Any, mesh: Mesh, manual: Sequence[str], what: str, argument: str) -> None:
+    """Check that a spec names axes that a function is mapped over, each once."""
+    if not isinstance(spec, PartitionSpec):
+        raise ArgumentTypeError(
+            f"{what}: {argument} holds {spec!r}; it takes PartitionSpecs, such as P('x'), and None",
+            argument=argument,
+            value=spec,
+        )
+    refuse_unreduced(spec)
+    if PartitionSpec.UNCONSTRAINED in spec:
+        raise ArgumentError(
+            f"{what}: {argument} has {spec}, and a function sees blocks of one shape; name the "
+            "axes that split each dim, or None",
+            argument=argument,
+            spec=spec,
+        )
+    for axis, times in Counter(spec.all_axes()).items():
+        if axis not in manual or times > 1:
+            why = (
+                f"{times} times"
+                if axis in manual
+                else "which is in auto, or mapped already"
+                if axis in mesh.axis_names
+                else f"which the mesh {dict(mesh.shape)} does not have"
+            )
+            raise ArgumentError(
+                f"{what}: {argument} has {spec}, which names {axis!r}, {why}; name axes of "
+                f"{list(manual)}, each once",
+                argument=argument,
+                spec=spec,
+                axis=axis,
+            )
+
+
+def check_ranks(
+    every: Sequence[tuple[Any, Any]], what: str, argument: str, label: Callable[[int], str]
+) -> None:
+    """Check that no more than one argument has a spec with more entries than it has dims."""
+    wrong = [
+        f"{spec} for {label(number)}"
+        for number, (x, spec) in enumerate(every)
+        if isinstance(spec, PartitionSpec) and len(spec) > len(getattr(x, "shape", ()))
+    ]
+    if len(wrong) > 1:
+        raise ArgumentError(
+            f"{what}: {argument} has more entries than the arguments have dims: "
+            f"{'; '.join(wrong)}; give at most one entry per dim",
+            argument=argument,
+            specs=tuple(wrong),
+        )
+
+
+def check_divided(
+    shape: Shape, spec: PartitionSpec, mesh: Mesh, what: str, argument: str, arg: str
+) -> None:
+    """Check that the axes of a spec divide the dims of an array.
+
+    Raises:
+      ArgumentError: they do not, or the spec is longer than the rank.
+    """
+    if len(spec) > len(shape):
+        raise ArgumentError(
+            f"{what}: {argument} for {arg} is {spec}, of {len(spec)} entries, and its shape "
+            f"{shape} has {len(shape)} dims; give at most one entry per dim",
+            argument=argument,
+            spec=spec,
+            shape=shape,
+        )
+    for dim, n in enumerate(shape):
+        parts = math.prod(mesh.shape[axis] for axis in spec.axes(dim))
+        if parts and n % parts:
+            axes = ", ".join(f"{axis!r}: {mesh.shape[axis]}" for axis in spec.axes(dim))
+            raise ArgumentError(
+                f"{what}: dim {dim} of {arg} has length {n}, which the mesh axes {{{axes}}} of "
+                f"{argument}={spec} do not divide: one function can't see blocks of several "
+                "shapes. Pad it, or use gpushard.map_shards, which takes unequal blocks",
+                argument=argument,
+                dim=dim,
+                size=n,
+                parts=parts,
+            )

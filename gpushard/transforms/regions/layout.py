@@ -1,0 +1,427 @@
+"""Regions laid out, and as one operation of a graph each."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.geometry.free_boxes import tiling_of_boxes
+from gpushard.geometry.tiling import Tiling
+from gpushard.movement.buffer import ShardedBuffer, devices_of
+from gpushard.movement.reshard import Mover
+from gpushard.ops.aval import Aval
+from gpushard.ops.programs.calls import LocalCalls, Outputs, Work, calls_of
+from gpushard.ops.programs.launched import Launched
+from gpushard.ops.programs.local import Local
+from gpushard.ops.programs.reduce import Merge
+from gpushard.ops.row import Row
+from gpushard.ops.rule import elementwise
+from gpushard.ops.scalars import converter
+from gpushard.transforms.graph.graph import Step, Var
+from gpushard.transforms.kernels.c_kernels import c_kernel
+from gpushard.transforms.kernels.nests import LARGE, SHORT, Load, Nest, Op, Result
+from gpushard.transforms.kernels.tiles import straight_kernel, tile_kernel
+from gpushard.transforms.regions.cuda_kernels import launched_nest
+from gpushard.transforms.regions.halos import halos, in_parts
+from gpushard.transforms.regions.views import View
+from gpushard.typing import IntArray, Shape
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Member:
+    """An operation of a region."""
+
+    step: Step
+    views: Sequence[View]  # its arrays
+    own: Sequence[tuple[int | None, ...]]  # loops that the dims of each of them run along
+    dims: tuple[int | None, ...]  # those of the result's dims
+    reduced: tuple[int, ...] = ()  # loops that it reduces
+    name: str = ""  # of the reduction
+    ends: bool = False  # whether the result is there in the end only
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Laid:
+    """A region, and where everything lies."""
+
+    members: Sequence[Member]
+    sizes: tuple[int, ...]  # of the loops
+    inner: frozenset[int]
+    operands: list[Var]  # what it takes
+    loads: tuple[Load, ...]
+    places: dict[tuple[int, int], int]  # of each operand of each member the load, if it is one
+    tilings: list[Tiling]  # boxes of operands when the kernel runs
+    results: Sequence[Member]
+    merges: list[Merge | None]  # what merges the parts of each result
+
+    @property
+    def natural(self) -> list[Tiling]:
+        """Boxes of the results as the kernel gives them."""
+        return [
+            member.step.results[0].tiling if merge is None else merge.natural
+            for member, merge in zip(self.results, self.merges, strict=True)
+        ]
+
+
+Boxes = tuple[IntArray, IntArray]
+
+_Read = tuple[Var, tuple[int | None, ...], Shape]
+"""An array, the loops that its dims run along, and the first element of each dim that is read."""
+
+
+def merge_of(step: Step) -> Merge | None:
+    """Return what merges the parts that devices give; None if there are none, or more is done."""
+    work = getattr(step.run, "__self__", None)
+    return work if isinstance(work, Merge) else None
+
+
+def laid_out(
+    members: Sequence[Member],
+    results: Sequence[Member],
+    sizes: Sequence[int],
+    inner: frozenset[int],
+) -> Laid | None:
+    """Lay out a region as its results are; None if that contradicts itself, or more would move."""
+    boxes: dict[int, Boxes] = {}
+    merges = [merge_of(member.step) if member.ends else None for member in results]
+    devices = results[0].step.results[0].tiling.devices
+    count = len(devices)
+    zero = np.zeros(count, np.int64)
+
+    def put(dims: Sequence[int | None], tiling: Tiling) -> bool:
+        for dim, loop in enumerate(dims):
+            box = tiling.starts[dim], tiling.stops[dim]
+            own = (zero, zero + 1) if loop is None else boxes.setdefault(loop, box)
+            if not all(np.array_equal(a, b) for a, b in zip(own, box, strict=True)):
+                return False  # or a dim of length 1 that some device has nothing of
+        return tiling.devices == devices
+
+    def whole(loop: int) -> bool:
+        box = zero, zero + sizes[loop]
+        own = boxes.setdefault(loop, box)
+        return all(np.array_equal(a, b) for a, b in zip(own, box, strict=True))
+
+    for member, merge in zip(results, merges, strict=True):
+        if merge is None:
+            if not put(member.dims, member.step.results[0].tiling):
+                return None
+        else:
+            if len(merge.dtypes) != 1 or merge.dtypes[0] != member.step.results[0].dtype:
+                return None
+            for x, dims in zip(member.step.operands, member.own, strict=True):
+                if not isinstance(x, Var) or not put(dims, x.tiling):
+                    return None
+    for member in members:
+        reduced = member.reduced if merge_of(member.step) is None or not member.ends else ()
+        if not all(whole(loop) for loop in reduced) or (member.ends and member not in results):
+            return None
+    for loop, size in enumerate(sizes):
+        boxes.setdefault(loop, (zero, zero + size))
+    empty = {loop: begin >= end for loop, (begin, end) in boxes.items()}
+    nowhere = zero > 0
+    for member in results:  # where a loop has no elements, nothing is done in the others
+        own = [empty[loop] for loop in (*member.dims, *member.reduced) if loop is not None]
+        if not np.array_equal(np.any([nowhere, *own], 0), np.any([nowhere, *empty.values()], 0)):
+            return None
+    return _read(members, results, merges, tuple(sizes), inner, boxes)
+
+
+def _read(
+    members: Sequence[Member],
+    results: Sequence[Member],
+    merges: list[Merge | None],
+    sizes: tuple[int, ...],
+    inner: frozenset[int],
+    boxes: dict[int, Boxes],
+) -> Laid | None:
+    """Find what is read, and where that has to lie."""
+    made = {member.step.results[0] for member in members}
+    places: dict[tuple[int, int], _Read] = {}
+    for number, member in enumerate(members):
+        for at, (view, own) in enumerate(zip(member.views, member.own, strict=True)):
+            if view.base not in made:
+                places[number, at] = view.base, view.under(own), view.starts
+    reads = list(dict.fromkeys(places.values()))
+    result = results[0].step.results[0].tiling
+    if any(x.tiling.devices != result.devices for x, *_ in reads):
+        return None
+    groups = _grouped(reads, boxes)
+    operands = [group[0][0] for group in groups]
+    tilings, received = [], 0
+    array_of: dict[_Read, int] = {}
+    ends: list[tuple[IntArray, IntArray]] = []  # first elements that are read: least, greatest
+    for number, (x, group) in enumerate(zip(operands, groups, strict=True)):
+        cut, low, high = _cut(x, group, boxes)
+        ends.append((low, high))
+        array_of |= dict.fromkeys(group, number)
+        if cut is not x.tiling:
+            mover = Mover(devices_of(cut)[0].runtime, x.tiling, cut, x.dtype.itemsize, "fused")
+            received += mover.bytes_received
+        tilings.append(cut)
+    views = {id(v): v.moved for m in members for v in m.views}
+    if received > sum(member.step.moved for member in members) + sum(views.values()):
+        return None
+    loads = tuple(
+        Load(
+            n, operands[n].dtype, dims, tuple(int(x) for x in np.subtract(begin, ends[n][0])),
+            tuple(int(x) for x in np.subtract(ends[n][1], ends[n][0])),
+        )
+        for read in reads
+        for n, (_, dims, begin) in [(array_of[read], read)]
+    )  # fmt: skip
+    found = {at: reads.index(read) for at, read in places.items()}
+    return Laid(members, sizes, inner, operands, loads, found, tilings, results, merges)
+
+
+def _grouped(reads: Sequence[_Read], boxes: dict[int, Boxes]) -> list[list[_Read]]:
+    """Return the reads of each array that a kernel takes: what is cut out of an array as one block.
+
+    Reads along the same loops share a block, as those of a stencil do, unless it has more elements
+    than a block for each: `x[:9] + x[-9:]` needs nothing of what lies between.
+    """
+    alike: dict[Any, list[_Read]] = {}
+    for read in reads:
+        alike.setdefault(read[:2], []).append(read)
+    groups: list[list[_Read]] = []
+    for (x, _), own in alike.items():
+        cut = _cut(x, own, boxes)[0]
+        apart = sum(int(_cut(x, [read], boxes)[0].volumes.sum()) for read in own)
+        shared = cut is x.tiling or int(cut.volumes.sum()) <= apart
+        groups += [own] if shared else [[read] for read in own]
+    return groups
+
+
+def _cut(
+    x: Var, reads: Sequence[_Read], boxes: dict[int, Boxes]
+) -> tuple[Tiling, IntArray, IntArray]:
+    """Return the boxes of an operand that are read, in all ways that it is.
+
+    Then come the least and the greatest first element of its dims, counted from these boxes.
+    """
+    begins = np.array([begin for *_, begin in reads])
+    low, high = begins.min(axis=0), begins.max(axis=0)
+    zero = np.zeros(len(x.tiling.devices), np.int64)
+    starts, stops = [], []
+    for dim, n in enumerate(x.shape):
+        spans = []
+        for (_, dims, _), first in zip(reads, begins[:, dim], strict=True):
+            loop = dims[dim]
+            a, b = boxes[loop] if loop is not None else (zero, zero + 1)
+            spans.append((a + first, b + first))
+        starts.append(np.min([a for a, _ in spans], axis=0))
+        stops.append(np.max([b for _, b in spans], axis=0))
+        if (x.tiling.stops[dim] - x.tiling.starts[dim] == n).all():
+            before, behind = starts[dim], n - stops[dim]
+            if (before == before[0]).all() and (behind == behind[0]).all():
+                # Blocks have all of it: they are read where they lie, and nothing is cut off.
+                starts[dim], stops[dim] = starts[dim] - before, stops[dim] + behind
+                low[dim] -= before[0]
+                high[dim] += behind[0]
+    cut = x.tiling
+    if x.shape and not (np.array_equal(cut.starts, starts) and np.array_equal(cut.stops, stops)):
+        cut = tiling_of_boxes(x.shape, cut.devices, np.array(starts), np.array(stops))
+    return cut, low, high
+
+
+def op_of(
+    step: Step, name: str, given: Sequence[int | None], dims: Sequence[int | None] = (),
+    reduced: tuple[int, ...] = (),
+) -> Op:  # fmt: skip
+    """Return an operation of a nest.
+
+    Args:
+      step: the operation.
+      name: of the reduction, if it is one; else empty.
+      given: places of the arrays that it takes.
+      dims: loops that its result varies along.
+      reduced: loops that it reduces.
+    """
+    row, avals, (result,) = step.row, step.avals(), step.results
+    assert row is not None
+    found = row.infer(avals, step.params)
+    inside = avals if row.loop is None or name else [
+        Aval((), t) if at in step.scalars else aval
+        for at, (aval, t) in enumerate(zip(avals, row.loop(avals), strict=False))
+    ]  # fmt: skip
+    numbers, places = iter(step.numbers), iter(given)
+    operands: list[Any] = [
+        (None, converter(row, found, avals, at)(next(numbers)))
+        if at in step.scalars else (next(places), None)
+        for at in range(len(avals))
+    ]  # fmt: skip
+    types = row.loop(avals)[: len(avals)] if row.loop and not name else [a.dtype for a in inside]
+    plain = row
+    while plain.within is not None:  # loops put values beside each other
+        plain = plain.within
+    backend = devices_of(result.tiling)[0].runtime.backend
+    kernel = None if name else plain.kernel(backend.namespace, inside, step.params)
+    loops = frozenset(loop for loop in dims if loop is not None)
+    return Op(
+        name or row.name, tuple(operands), result.dtype, loops, tuple(types), kernel,
+        step.params, reduced,
+    )  # fmt: skip
+
+
+def nest_of(laid: Laid) -> Nest:
+    """Return a region as a loop nest."""
+    places: dict[Var, int] = {}
+    first = len(laid.loads)
+    ops: list[Op] = []
+    for number, member in enumerate(laid.members):
+        bases = [view.base for view in member.views]
+        given = [
+            places[base] if base in places else laid.places[number, at]
+            for at, base in enumerate(bases)
+        ]
+        places[member.step.results[0]] = first + len(ops)
+        ops.append(op_of(member.step, member.name, given, member.dims, member.reduced))
+    ends = tuple(Result(places[m.step.results[0]], m.dims) for m in laid.results)
+    boxes = [(load.dims, laid.tilings[load.operand]) for load in laid.loads]
+    boxes += [(m.dims, tiling) for m, tiling in zip(laid.results, laid.natural, strict=True)]
+    short = _short(laid, boxes)
+    return Nest(
+        laid.sizes, len(laid.operands), laid.loads, tuple(ops), ends, short, laid.inner - short,
+        _split(laid, boxes, short),
+    )  # fmt: skip
+
+
+def _short(laid: Laid, boxes: Sequence[tuple[tuple[int | None, ...], Tiling]]) -> frozenset[int]:
+    """Return the loops of few elements that are within strips.
+
+    They are reduced for something in the region, or no array has a long loop behind them.
+    """
+    found = {loop for member in laid.members if not member.ends for loop in member.reduced}
+    outer = {
+        loop for dims, _ in boxes for at, loop in enumerate(dims)
+        if any(x is not None and laid.sizes[x] > SHORT for x in dims[at:])
+    }  # fmt: skip
+    return frozenset([
+        n for n, size in enumerate(laid.sizes) if size <= SHORT and (n in found or n not in outer)
+    ])  # fmt: skip
+
+
+def _split(
+    laid: Laid, boxes: Sequence[tuple[tuple[int | None, ...], Tiling]], loops: frozenset[int]
+) -> frozenset[int]:
+    """Return the loops of which some block has not all elements."""
+    return frozenset([
+        loop for dims, tiling in boxes for dim, loop in enumerate(dims)
+        if loop in loops and (tiling.stops[dim] - tiling.starts[dim] < laid.sizes[loop]).any()
+    ])  # fmt: skip
+
+
+def one(laid: Laid) -> Step | None:
+    """Return a region as one operation; None if there is no kernel for it."""
+    nest = nest_of(laid)
+    results = [member.step.results[0] for member in laid.results]
+    runtime = devices_of(results[0].tiling)[0].runtime
+    tilings = laid.natural
+    name = "fused " + " ".join(member.step.name for member in laid.members)
+    host = runtime.backend.host_readable
+    split = None
+    if host and nest.large >= LARGE:
+        split = halos(nest, laid.operands, laid.tilings, tilings)
+    read = laid.tilings if split is None else split.tilings
+    sources = [*range(len(laid.operands)), *(split.sources if split else [])]
+    sizes = [laid.operands[n].dtype.itemsize for n in sources]
+    calls, of_device = calls_of(_REGION, list(zip(read, sizes, strict=True)), tilings)
+    through = nest.large * max(x.dtype.itemsize for x in results) // max(len(calls), 1)
+    calls = [
+        dataclasses.replace(
+            call,
+            reads=max(call.reads, through),  # small operands may meet in many pairs
+            site=() if split is None else (split.parts[call.home],),
+        )
+        for call in calls
+    ]
+    work = Work(runtime, name, len, calls, of_device, tilings, [x.dtype for x in results])
+    numbers: Sequence[tuple[int, Any]] = ()
+    scratch = 0
+    if host:
+        kernel = c_kernel(runtime.settings.compiler, nest) if nest.large >= LARGE else None
+        steps = 1 if kernel is not None else len(laid.members)
+        blocks = [tiling.shard_shapes for tiling in laid.tilings]
+        kernel = kernel or straight_kernel(nest, blocks) or tile_kernel(nest)
+        kernel = kernel if split is None else in_parts(kernel, len(laid.operands))
+        local = LocalCalls(dataclasses.replace(work, kernel=kernel), steps=steps)
+    else:
+        found = launched_nest(work, nest, laid.tilings)
+        if found is None:
+            return None
+        local, numbers, scratch = found.calls, found.numbers, found.scratch
+    movers = []
+    for at, (n, tiling, size) in enumerate(zip(sources, read, sizes, strict=True)):
+        own = laid.operands[n].tiling
+        if tiling is not own or at != n:
+            movers.append((n, at, Mover(runtime, own, tiling, size, name)))
+    run = _Fused(local, numbers, of_device, movers, laid.merges).run
+    moved = sum(mover.bytes_received for *_, mover in movers)
+    parts = zip(laid.merges, tilings, results, strict=True)
+    scratch += sum(mover.bytes_written for *_, mover in movers) + sum(
+        int(tiling.volumes.sum()) * x.dtype.itemsize for merge, tiling, x in parts if merge
+    )
+    scope = " ".join(dict.fromkeys(m.step.scope for m in laid.members if m.step.scope))
+    return Step(
+        name, run, tuple(laid.operands), tuple(results),
+        moved=moved, nbytes=6000 + 900 * len(of_device) + sum(m.nbytes for *_, m in movers),
+        brings=tuple((laid.operands[n].tiling, read[at], sizes[at]) for n, at, _ in movers),
+        merges=tuple(m.step for m, x in zip(laid.results, laid.merges, strict=True) if x),
+        members=tuple(m.step for m in laid.members), scratch=scratch, scope=scope,
+    )  # fmt: skip
+
+
+class _Fused:
+    """A region, ready to run: operands are moved, the kernel is called, parts are merged."""
+
+    def __init__(
+        self,
+        calls: LocalCalls,
+        numbers: Sequence[tuple[int, Any]],
+        of_device: Sequence[int],
+        movers: Sequence[tuple[int, int, Mover]],
+        merges: Sequence[Merge | None],
+    ) -> None:
+        self._calls, self._numbers, self._movers = calls, numbers, movers
+        self._merges = [
+            None if merge is None else (merge, [of_device[call.home] for call in merge.calls])
+            for merge in merges
+        ]
+        self._more = sum(source != at for source, at, _ in movers)
+        self._alone = not movers and not any(merges) and len(calls.dtypes) == len(merges)
+
+    def launches(self, numbers: Sequence[Any]) -> tuple[Launched, Sequence[tuple[int, Any]]] | None:
+        """Return the launches that it is, and the numbers that they take; None if it is more."""
+        if self._movers or any(self._merges) or not isinstance(self._calls, Launched):
+            return None
+        return self._calls.launches(self._numbers)
+
+    def run(self, given: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
+        """Call the kernel on operands, and return what it gives."""
+        if self._alone:
+            return self._calls.run(given, self._numbers)
+        read = [*given, *[None] * self._more]
+        for source, at, move in self._movers:
+            read[at] = move(given[source])
+        found = []
+        parts = self._calls.run_parts(read, self._numbers)
+        for n, (part, merge) in enumerate(zip(parts, self._merges, strict=False)):
+            if merge is None:
+                found.append(self._calls.assemble(n, part))
+                continue
+            values = [part.values[number] for number in merge[1]]
+            claims = [part.claims[number] for number in merge[1]]
+            found.append(merge[0].merged([Outputs(values, claims, part.settled)]))
+        return found
+
+
+_REGION = Row(
+    "fused",
+    lambda avals, params: (),
+    lambda avals, params: elementwise([], ()),
+    lambda xp, avals, params: len,
+    (Local(),),
+)
+"""What stands for regions where blocks are listed."""

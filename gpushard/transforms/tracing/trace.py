@@ -1,0 +1,376 @@
+"""Tracing: a function is called once with values that have no data, and what it does is recorded.
+
+What records lays out each result as dispatch does, by the same programs from the same cache. So a
+function that is traced moves what it moves when its operations run one by one, unless something
+better is found afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from gpushard.array.array import Array, ConcreteArray
+from gpushard.array.aval import KEY
+from gpushard.array.eager import host_data
+from gpushard.array.key_array import OF_KEYS, elements_of, is_keys
+from gpushard.functions.checks import place_tiling
+from gpushard.geometry.sharding import Sharding
+from gpushard.geometry.tiling import Tiling
+from gpushard.movement.buffer import ShardedBuffer, devices_of
+from gpushard.movement.reshard import Mover
+from gpushard.ops.aval import Aval
+from gpushard.ops.bind import creating
+from gpushard.ops.dispatch import check_out, create, program_for
+from gpushard.ops.operand import Hosted, Operand, Scalar, Sharded
+from gpushard.ops.row import Params, Row
+from gpushard.ops.scalars import KINDS
+from gpushard.placement.device_put import implicitly_put
+from gpushard.runtime.runtime import Runtime
+from gpushard.transforms.graph.graph import Graph, Step, Var
+from gpushard.transforms.graph.steps import closed, resharded
+from gpushard.transforms.tracing.executable import array_of, var_of
+from gpushard.transforms.values.captured import Guard
+from gpushard.transforms.values.frames import innermost
+from gpushard.transforms.values.mapped import as_mapped
+from gpushard.transforms.values.placed_dims import relabelled
+from gpushard.transforms.values.scopes import scope
+from gpushard.transforms.values.traced import Traced
+from gpushard.typing import HostArray
+
+
+class Tracer(Traced):
+    """What a function sees of an argument that is being traced, and what it makes of it.
+
+    Args:
+      var: the value in the graph.
+      trace: which records.
+      source: the number of the argument that it comes from, if any.
+    """
+
+    __slots__ = ("_committed", "_home", "_sharding", "_source", "_trace", "_var", "interpreter")
+
+    interpreter: Trace
+    _var: Var
+    _trace: Trace
+    _home: Trace | None  # the function that it is a variable of, which may assign to it
+    _source: int | None
+
+    def _origin(self) -> tuple[str, str]:
+        what = self._trace.what
+        value = "is not computed yet: the function is traced, once for all values"
+        if self._source is None:
+            return f"no argument, in the {what}", value
+        return f"{self._trace.label(self._source)} of the {what}", value
+
+    def _check_open(self) -> None:
+        self._trace.check_open(self)
+
+    def _check_assigned(self, what: str) -> None:
+        self._check_open()
+        if self._home is not _innermost.get():
+            raise self._assigned_within(what, "traced")
+
+    def _become(self, new: Any) -> None:
+        self._var = new._var
+        self._trace = self.interpreter = new._trace
+        self._sharding, self._committed = new._sharding, new._committed
+        self._weak_type = False
+
+    def _held(self) -> Any:
+        return self._var
+
+    def _moved(self, sharding: Sharding, what: str) -> Any:
+        return self._laid_out(sharding, sharding)
+
+    def constrained(self, sharding: Sharding) -> Any:
+        """Return this value where a sharding says, which may leave dims open."""
+        return self._laid_out(closed(sharding, self._var.sharding), sharding)
+
+    def _laid_out(self, sharding: Sharding, wanted: Sharding) -> Any:
+        self._trace.check_open(self)
+        place_tiling(sharding, self._shape)
+        return self._trace.add(self, resharded(self._var, sharding, wanted))
+
+    def _relabelled(self, tiling: Tiling, sharding: Sharding) -> Any:
+        """Return an array whose devices hold the same elements in blocks of other shapes."""
+        var = self._var
+        made = Var(var.dtype, tiling, sharding, committed=True, weak=var.weak)
+        return self._trace.record(
+            self, "relabel", lambda given, _: [relabelled(given[0], tiling)], (var,), (made,)
+        )
+
+    def _of(self, function: Callable[[Any], Any]) -> Any:
+        """Return keys as their elements, or these as keys: the memory is the same."""
+        return _tracer(self._var, self._trace, self._source, keys=function is not elements_of)
+
+    def block_until_ready(self) -> Any:
+        """Return this array: there is nothing to wait for yet."""
+        return self
+
+    def copy_to_host_async(self) -> None:
+        """Raise: there is nothing to copy yet."""
+        raise self._refusal("a copy to the host")
+
+    def __copy__(self) -> Any:
+        return _tracer(self._var, self._trace, self._source, keys=is_keys(self))
+
+    def __repr__(self) -> str:
+        return f"Array(shape={self._shape}, dtype={self._dtype}, traced)"
+
+
+def _tracer(var: Var, trace: Trace, source: int | None, *, keys: bool = False) -> Tracer:
+    made: Tracer = _new(Tracer)
+    made._var = var
+    made._trace = made.interpreter = trace
+    made._source = source
+    made._home = _innermost.get()
+    made._sharding = var.sharding
+    made._committed = var.committed
+    made._shape = var.tiling.shape
+    made._dtype = KEY if keys else var.dtype
+    made._weak_type = var.weak
+    return made
+
+
+_new: Any = object.__new__
+
+Tracer.__name__ = "Array"  # in messages of Python's own
+
+
+class Trace:
+    """Records what one call of a function does; the interpreter of its values.
+
+    Args:
+      what: the function, for errors: "jit of f".
+      label: gives the name of an argument by its number, for errors.
+    """
+
+    def __init__(self, what: str, label: Callable[[int], str]) -> None:
+        outer = _innermost.get()
+        self.level: float = 5 if outer is None else outer.level + 1e-3
+        self.what = what
+        self.label = label
+        self.graph = Graph(what.partition(" of ")[2], [], {}, [], [])
+        self.is_open = True
+        self._lifted: dict[int, tuple[Any, Var]] = {}  # by identity, the array of outside is kept
+
+    def input(self, var: Var, *, keys: bool = False) -> Tracer:
+        """Return what the function sees of its next argument."""
+        self.graph.inputs.append(var)
+        made = _tracer(var, self, len(self.graph.inputs) - 1, keys=keys)
+        made._home = self
+        return made
+
+    @contextmanager
+    def entered(self, *, mapped: bool = False) -> Iterator[None]:
+        """Have operations without operands in this trace, unless the function is mapped, too."""
+        inside = _innermost.set(self)
+        around = creating.set(creating.get() if mapped else self)
+        try:
+            with Guard():
+                yield
+        finally:
+            self.is_open = False
+            creating.reset(around)
+            _innermost.reset(inside)
+
+    def check_open(self, x: Tracer) -> None:
+        """Check that a value is used while its function runs."""
+        if not self.is_open:
+            raise x._leaked(self.what)
+
+    def lift(self, x: Any) -> Var:
+        """Return the value that stands for an array in the graph: a constant where it is none."""
+        if isinstance(x, Tracer) and x._trace is self:
+            return x._var
+        if isinstance(x, Tracer):
+            x._trace.check_open(x)
+        elif not isinstance(x, ConcreteArray):
+            x = implicitly_put(x, self.what)
+        held = x._held()
+        known = self._lifted.get(id(held))
+        if known is not None:
+            return known[1]
+        var = var_of(x)
+        self._lifted[id(held)] = held, var
+        self.graph.constants[var] = x.__copy__()
+        return var
+
+    def record(
+        self,
+        x: Any,
+        name: str,
+        run: Any,
+        operands: Sequence[Var | HostArray],
+        results: Sequence[Var],
+        **more: Any,
+    ) -> Any:
+        """Record an operation, and return its result, or a tuple of several."""
+        return self.add(x, Step(name, run, tuple(operands), tuple(results), **more))
+
+    def add(self, x: Any, step: Step) -> Any:
+        """Add an operation on a value, and return its result, or a tuple of several."""
+        source = getattr(x, "_source", None)
+        step.scope = scope()
+        self.graph.steps.append(step)
+        made = tuple([_tracer(result, self, source) for result in step.results])
+        keys = x is not None and is_keys(x)
+        if keys:
+            made = tuple([one._of(is_keys) for one in made])
+        return made[0] if len(made) == 1 else made
+
+    def bind(
+        self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None = None
+    ) -> Any:
+        """Record one operation."""
+        if any(map(is_keys, args)):
+            return OF_KEYS.bind(row, args, params, out_sharding)
+        if out_sharding is not None:
+            check_out(row, out_sharding)
+        if row.creates and out_sharding is not None:
+            return self._create(row, args, params, out_sharding)
+        operands: list[Operand] = []
+        values: list[Any] = []
+        numbers: list[Any] = []
+        scalars: list[int] = []
+        key: list[Any] = [row, row.key(params), out_sharding]
+        runtime: Runtime | None = None
+        first: Any = None
+        for arg in args:
+            if isinstance(arg, Array):
+                if isinstance(arg, Tracer):
+                    arg._trace.check_open(arg)
+                    first = arg if first is None else first
+                var = self.lift(arg)
+                if row.turned is not None and var.turned is not None:
+                    params = row.turned(params, len(operands), var.turned[1])
+                    key[1], var = row.key(params), var.turned[0]
+                values.append(var)
+                aval = Aval(var.shape, var.dtype, var.weak)
+                operands.append(Sharded(aval, var.tiling, var.sharding, var.committed))
+                key += (var.tiling, var.dtype, var.committed, var.weak)
+                runtime = runtime or devices_of(var.tiling)[0].runtime
+            elif row.takes_numbers and (type(arg) in KINDS or isinstance(arg, np.generic)):
+                numbers.append(arg)
+                scalars.append(len(operands))
+                kind = type(arg)
+                operands.append(
+                    Scalar(KINDS[kind] if kind in KINDS else Aval((), np.asarray(arg).dtype))
+                )
+                key.append(kind if kind in KINDS else arg.dtype)
+            else:
+                data = host_data(row, arg).copy()  # which may change after this
+                values.append(data)
+                weak = type(arg) in KINDS and type(arg) is not bool
+                operands.append(Hosted(Aval(data.shape, data.dtype, weak)))
+                key += (data.shape, data.dtype, weak)
+        assert runtime is not None
+        cached = tuple(key)
+        program = runtime.plans.get(cached)
+        if program is None:
+            program = program_for(row, cached, operands, params, runtime, out_sharding)
+        results = [
+            Var(
+                result.aval.dtype,
+                result.tiling,
+                result.sharding,
+                program.committed,
+                result.aval.weak,
+            )
+            for result in program.results
+        ]
+        if row.later and out_sharding is None:
+            results[0].turned = values[0], params[0]
+        return self.record(
+            first, row.name, program.run, values, results,
+            numbers=tuple(numbers), scalars=tuple(scalars), row=row, params=params,
+            moved=getattr(program, "bytes_received", 0), nbytes=program.nbytes,
+        )  # fmt: skip
+
+    def _create(self, row: Row, args: Sequence[Any], params: Params, sharding: Sharding) -> Any:
+        """Record what makes an array of numbers."""
+        shape, dtype, committed = params
+        tiling = place_tiling(sharding, shape)
+        inside = tiling
+        if sharding.memory_kind != "device":
+            inside = sharding.with_memory_kind("device").tiling(shape)
+        var = Var(dtype, tiling, sharding, committed, weak=False)
+        runtime = devices_of(tiling)[0].runtime
+        mover = (
+            None if inside is tiling else Mover(runtime, inside, tiling, dtype.itemsize, row.name)
+        )
+
+        def run(given: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
+            made = create(row, inside, dtype, numbers)
+            return [made if mover is None else mover(made)]
+
+        return self.record(
+            None, row.name, run, (), (var,), numbers=tuple(args), row=row, params=params
+        )
+
+
+_innermost: ContextVar[Trace | None] = ContextVar("innermost trace", default=None)
+
+
+def tracing() -> Trace | None:
+    """Return the innermost trace that this code runs in."""
+    return _innermost.get()
+
+
+def inside(x: Any) -> Any:
+    """Return what a function sees of an argument which becomes a part of the one that calls it.
+
+    What it assigns to that stays its own.
+    """
+    frame, trace = innermost(), tracing()
+    if frame is not None:
+        return as_mapped(x, frame).__copy__()
+    assert trace is not None
+    if isinstance(x, Tracer):
+        return x.__copy__()
+    return _tracer(trace.lift(x), trace, None, keys=is_keys(x))
+
+
+def done(
+    name: str,
+    run: Callable[[Sequence[Any]], Sequence[Any]],
+    operands: Sequence[Any],
+    results: Sequence[tuple[Var, bool]],
+    bodies: Sequence[Graph],
+) -> list[Any]:
+    """Do an operation on arrays now, or record it where one of them is traced.
+
+    One whose bodies have effects is recorded in a traced function whatever it takes.
+
+    Args:
+      name: of the operation.
+      run: takes buffers of the operands and gives those of the results.
+      operands: arrays.
+      results: of each what it is, and whether it is keys.
+      bodies: what it runs.
+    """
+    trace = tracing()
+    kept = any(step.kept for body in bodies for step in body.steps)
+    if trace is None or not (kept or any(isinstance(x, Tracer) for x in operands)):
+        buffers = run([x._live() for x in operands])
+        return [
+            array_of(alone(buffer), var, keys=keys)
+            for buffer, (var, keys) in zip(buffers, results, strict=True)
+        ]
+    given = [trace.lift(x) for x in operands]
+    variables = [var for var, _ in results]
+    made = trace.record(
+        None, name, lambda given, _: run(given), given, variables, bodies=tuple(bodies), kept=kept
+    )
+    arrays = [made] if len(results) == 1 else made
+    return [x._of(is_keys) if keys else x for x, (_, keys) in zip(arrays, results, strict=True)]
+
+
+def alone(buffer: ShardedBuffer) -> ShardedBuffer:
+    """Return another buffer of the same memory: of several results that may be one."""
+    return ShardedBuffer(buffer.tiling, buffer.dtype, buffer.values, buffer.claims, buffer.settled)
