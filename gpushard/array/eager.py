@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from gpushard.array.array import Array, ConcreteArray
-from gpushard.array.data import Data, Turned, data_of, handle
+from gpushard.array.data import Data, Handle, Turned, data_of, handle
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentTypeError
 from gpushard.functions.checks import check_dtype, place_tiling
@@ -16,10 +16,10 @@ from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.reshard import move
 from gpushard.ops.aval import Aval
-from gpushard.ops.dispatch import check_out, create, program_for
-from gpushard.ops.operand import Hosted, Operand, Scalar, Sharded
+from gpushard.ops.dispatch import as_they_lie, check_out, create, gather, make_program
+from gpushard.ops.operand import Hosted, Sharded
 from gpushard.ops.row import Params, Program, Result, Row
-from gpushard.ops.scalars import KINDS
+from gpushard.ops.scalars import KINDS, WEAK_KINDS
 from gpushard.runtime.reclaim import of_operation
 from gpushard.runtime.runtime import Runtime
 from gpushard.typing import HostArray
@@ -38,12 +38,12 @@ class Eager:
             check_out(row, out_sharding)
         given_args, given_params = args, params
         if row.turned is not None:
-            args, params = _as_they_lie(row, args, params)
+            args, params = as_they_lie(row, args, params, _source)
         key: list[Any] = [row, row.key(params) if row.exact else params, out_sharding]
         buffers: list[Any] = []
         numbers: list[Any] = []
         held: Any = None
-        for arg in args:
+        for arg in args:  # as `gather` does it, which makes the same key
             if type(arg) is ConcreteArray:
                 held = arg._data
                 if type(held) is not Data:
@@ -60,7 +60,7 @@ class Eager:
             else:
                 data = host_data(row, arg)
                 buffers.append(data)
-                key += (data.shape, data.dtype, kind in KINDS and kind is not bool)
+                key += (data.shape, data.dtype, kind in WEAK_KINDS)
         cached = tuple(key)
         if held is None:
             if row.creates and out_sharding is not None:
@@ -75,12 +75,14 @@ class Eager:
         runtime = held.runtime
         program: Program | None = runtime.plans.get(cached)
         if program is None:
-            if args is not given_args:  # errors are about operands as they were given
-                row.infer([_aval(row, arg) for arg in given_args], given_params)
-            operands = [_operand(row, arg) for arg in args]
-            if _moved_meanwhile(operands, buffers):
+            case, own = gather(row, args, params, out_sharding, _reader(buffers))
+            if own != cached:  # another thread has assigned to an operand meanwhile
                 return self.bind(row, args, params, out_sharding)
-            program = program_for(row, cached, operands, params, runtime, out_sharding)
+            if args is not given_args:  # errors are about operands as they were given
+                pairs = zip(given_args, case.avals, strict=True)
+                avals = [_aval(arg) if type(arg) is ConcreteArray else x for arg, x in pairs]
+                row.infer(avals, given_params)
+            program = make_program(case, cached)
         if row.later and out_sharding is None:
             return _turned(args[0], buffers[0], params[0], program, runtime)
         try:
@@ -138,21 +140,29 @@ def _turned(
     return x._handle(turned, result.sharding)
 
 
-def _as_they_lie(row: Row, args: Sequence[Any], params: Params) -> tuple[Sequence[Any], Params]:
-    """Return transposed operands as they were before that, and parameters for these."""
-    assert row.turned is not None
-    for position, arg in enumerate(args):
-        if type(arg) is ConcreteArray and type(data := arg._data) is Turned:
-            args = [*args[:position], data.source, *args[position + 1 :]]
-            params = row.turned(params, position, data.axes)
-    return args, params
+def _source(arg: Any) -> tuple[Handle, tuple[int, ...]] | None:
+    """Return the array that an operand is the transpose of, if it is one, and the axes."""
+    if type(arg) is ConcreteArray and type(data := arg._data) is Turned:
+        return data.source, data.axes
+    return None
 
 
-def _moved_meanwhile(operands: Sequence[Operand], buffers: Sequence[Any]) -> bool:
-    """Whether an assignment on another thread has taken an operand to other devices."""
-    arrays = (buffer for buffer in buffers if type(buffer) is ShardedBuffer)
-    placed = (x for x in operands if isinstance(x, Sharded))
-    return any(x.tiling is not buffer.tiling for x, buffer in zip(placed, arrays, strict=True))
+def _reader(buffers: Sequence[Any]) -> Callable[[Any], Sharded | Hosted]:
+    """Return what says what operands are; `buffers` has the data of those that are no numbers."""
+    given = iter(buffers)
+
+    def read(arg: Any) -> Sharded | Hosted:
+        data = next(given)
+        if type(arg) is ConcreteArray:
+            sharding, committed = arg.sharding, arg.committed  # before the data, which change last
+            return Sharded(_aval(arg), arg._live().tiling, sharding, committed)
+        return Hosted(Aval(data.shape, data.dtype, type(arg) in WEAK_KINDS))
+
+    return read
+
+
+def _aval(x: ConcreteArray) -> Aval:
+    return Aval(x.shape, x.dtype, x.weak_type)
 
 
 def host_data(row: Row, arg: Any) -> HostArray:
@@ -171,21 +181,3 @@ def host_data(row: Row, arg: Any) -> HostArray:
     if data.ndim:
         check_transfer(HOST_TO_DEVICE, f"an operand of {row.name} on the host", explicit=False)
     return data
-
-
-def _operand(row: Row, arg: Any) -> Operand:
-    if type(arg) is ConcreteArray:
-        sharding, committed = arg.sharding, arg.committed  # before the data, which change last
-        return Sharded(_aval(row, arg), arg._live().tiling, sharding, committed)
-    scalar = row.takes_numbers and (type(arg) in KINDS or isinstance(arg, np.generic))
-    return (Scalar if scalar else Hosted)(_aval(row, arg))
-
-
-def _aval(row: Row, arg: Any) -> Aval:
-    """Return what is known of an operand but for where it lies."""
-    if type(arg) is ConcreteArray:
-        return Aval(arg.shape, arg.dtype, arg.weak_type)
-    if row.takes_numbers and type(arg) in KINDS:
-        return KINDS[type(arg)]
-    data = np.asarray(arg)
-    return Aval(data.shape, data.dtype, type(arg) in KINDS and type(arg) is not bool)

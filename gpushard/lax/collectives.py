@@ -17,7 +17,7 @@ import numpy as np
 from gpushard import tree
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops.row import Row
-from gpushard.ops.scalars import KINDS
+from gpushard.ops.scalars import is_number
 from gpushard.ops.table import reductions
 from gpushard.transforms.mapping import collectives
 from gpushard.transforms.mapping.groups import Groups, checked_groups, in_groups, sizes_of, unequal
@@ -61,7 +61,7 @@ def psum(
     groups = checked_groups(axis_index_groups, names, "psum")
 
     def one(x: Any) -> Any:
-        if type(x) in KINDS or isinstance(x, np.generic):
+        if is_number(x):
             x = np.int32(x) if isinstance(x, np.bool_) else x
             return x * _size(names, groups)
         x = _value(x, names)

@@ -12,13 +12,8 @@ from gpushard.array import Array
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.values import is_value, offered, view
-from gpushard.ops.scalars import KINDS
+from gpushard.ops.scalars import KINDS, is_number
 from gpushard.placement.device_put import as_host_array, device_put, resharded
-
-
-def is_number(x: Any) -> bool:
-    """Whether it is a number that needs no place: Python's or NumPy's."""
-    return type(x) in KINDS or isinstance(x, np.generic)
 
 
 def as_list(x: Any) -> Any:

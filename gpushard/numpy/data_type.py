@@ -14,7 +14,8 @@ from gpushard.errors import ArgumentTypeError
 from gpushard.functions.checks import as_dtype, check_choice
 from gpushard.functions.docstrings import described
 from gpushard.functions.values import is_value
-from gpushard.numpy.arguments import as_value, is_number, settle
+from gpushard.numpy.arguments import as_value, settle
+from gpushard.ops.scalars import is_number
 
 __all__ = [
     "astype", "bool", "bool_", "can_cast", "cdouble", "complex64", "complex128",

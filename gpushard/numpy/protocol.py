@@ -18,8 +18,8 @@ from gpushard.errors import ArgumentTypeError
 from gpushard.functions.checks import check_choice, refuse_out
 from gpushard.functions.values import is_value
 from gpushard.numpy import linear_algebra, ufuncs
-from gpushard.numpy.arguments import is_number
 from gpushard.numpy.ufunc_methods import UfuncMethods
+from gpushard.ops.scalars import is_number
 
 EXTENSIONS = {
     "fft": "gpushard.numpy.fft",

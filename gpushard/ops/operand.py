@@ -37,6 +37,24 @@ class Hosted:
     aval: Aval
 
 
+class Literal:
+    """Data on the host itself, where an operation of a graph is given some.
+
+    Args:
+      data: it; nobody changes it.
+      weak: whether it was a Python number, whose type gives way to those of arrays.
+    """
+
+    __slots__ = ("data", "dtype", "shape", "weak")
+
+    def __init__(self, data: HostArray, weak: bool) -> None:
+        self.data = data
+        self.shape, self.dtype, self.weak = data.shape, data.dtype, weak
+
+    def __repr__(self) -> str:
+        return f"{self.dtype}{list(self.shape)}" if self.shape else repr(self.data)
+
+
 @dataclass(frozen=True, eq=False)
 class Scalar:
     """A Python number; dispatch knows its type, never its value."""

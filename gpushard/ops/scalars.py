@@ -21,6 +21,25 @@ KINDS: dict[type, Aval] = {
 }
 """What each type of Python number is as an operand."""
 
+WEAK_KINDS = frozenset(kind for kind, aval in KINDS.items() if aval.weak)
+"""Types of Python numbers whose type gives way to those of other operands."""
+
+
+def is_number(x: Any) -> bool:
+    """Whether it is a number that needs no place: Python's or NumPy's."""
+    return type(x) in KINDS or isinstance(x, np.generic)
+
+
+def kind_of_number(x: Any) -> Any:
+    """Return what a program depends on of a number: Python's type, or NumPy's dtype."""
+    kind = type(x)
+    return kind if kind in KINDS else x.dtype
+
+
+def aval_of_number(x: Any) -> Aval:
+    """Return what a number is as an operand."""
+    return KINDS.get(type(x)) or Aval((), x.dtype)
+
 
 def converter(
     row: Row, found: Sequence[Aval], avals: Sequence[Aval], position: int

@@ -12,11 +12,12 @@ from gpushard.errors import ArgumentError
 from gpushard.functions.docstrings import described
 from gpushard.functions.values import wanted
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value, is_number, operands, settle
+from gpushard.numpy.arguments import as_value, operands, settle
 from gpushard.numpy.manipulation import broadcast_arrays
 from gpushard.numpy.public import public
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
+from gpushard.ops.scalars import is_number
 from gpushard.ops.table.special import LOGSUMEXP, ZETA
 from gpushard.special.ufuncs import binom, digamma, gamma, gammaln
 

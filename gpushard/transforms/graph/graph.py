@@ -11,17 +11,16 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.operand import Literal
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
 from gpushard.ops.row import Params, Row
-from gpushard.ops.scalars import KINDS
-from gpushard.typing import HostArray, Shape
+from gpushard.ops.scalars import aval_of_number
+from gpushard.typing import Shape
 
 Run: TypeAlias = Callable[[Sequence[Any], Sequence[Any]], Sequence[ShardedBuffer]]
 """Takes the buffers of operands, and Python numbers; gives those of the results."""
@@ -83,7 +82,7 @@ class Step:
 
     name: str  # what users call it
     run: Run  # does it
-    operands: tuple[Var | HostArray, ...]  # values, and data of the host that it is given
+    operands: tuple[Var | Literal, ...]  # values, and data of the host that it is given
     results: tuple[Var, ...]  # what it makes
     numbers: tuple[Any, ...] = ()  # Python numbers that it is given
     scalars: tuple[int, ...] = ()  # where these are among all that the operation takes
@@ -104,16 +103,16 @@ class Step:
 
     def avals(self) -> list[Aval]:
         """Return shapes and types of all that the operation takes, numbers among it."""
-        found: list[Aval] = []
-        operands, numbers = iter(self.operands), iter(self.numbers)
-        for at in range(len(self.operands) + len(self.numbers)):
-            if at in self.scalars:
-                number = next(numbers)
-                found.append(KINDS.get(type(number)) or Aval((), np.asarray(number).dtype))
-            else:
-                x = next(operands)
-                found.append(Aval(x.shape, x.dtype, isinstance(x, Var) and x.weak))
-        return found
+        return [
+            aval_of_number(x) if at in self.scalars else Aval(x.shape, x.dtype, x.weak)
+            for at, x in enumerate(self.args(self.operands))
+        ]
+
+    def args(self, operands: Sequence[Var | Literal]) -> list[Any]:
+        """Return all that the operation takes, with these operands: numbers stand among them."""
+        arrays, numbers = iter(operands), iter(self.numbers)
+        count = len(operands) + len(self.numbers)
+        return [next(numbers if at in self.scalars else arrays) for at in range(count)]
 
     @property
     def reshards(self) -> bool:
@@ -206,7 +205,7 @@ def lines(
     def said(x: Any) -> str:
         if isinstance(x, Var):
             return named(x)
-        return repr(x) if not hasattr(x, "shape") or not x.shape else f"{x.dtype}{list(x.shape)}"
+        return repr(x)
 
     taken = {x for step in steps for x in step.operands if isinstance(x, Var)}
     constants = [x for x in graph.constants if x in taken]

@@ -81,13 +81,8 @@ def can_price(step: Step) -> bool:
     row = step.row
     if row is None or row.creates or not step.operands:
         return False
-    for x in step.operands:
-        if isinstance(x, Var):
-            if x.sharding.memory_kind != "device":
-                return False
-        elif not x.ndim:  # whose type may be weak
-            return False
-    if any(x.sharding.memory_kind != "device" for x in step.results):
+    places = [x.sharding for x in (*step.operands, *step.results) if isinstance(x, Var)]
+    if any(place.memory_kind != "device" for place in places):
         return False
     last = row.strategies[-1]
     if isinstance(last, Move):

@@ -27,13 +27,13 @@ from gpushard.movement.buffer import devices_of
 from gpushard.ops.aval import Aval
 from gpushard.ops.choose import Given, assignments, sharding_of
 from gpushard.ops.gather_guard import watched
-from gpushard.ops.operand import Sharded
+from gpushard.ops.operand import Literal, Sharded
 from gpushard.ops.rule import elementwise
+from gpushard.ops.scalars import kind_of_number
 from gpushard.transforms.graph.graph import Graph, Step, Var
 from gpushard.transforms.graph.priced import Laid, Place, can_price, priced
 from gpushard.transforms.graph.simplify import simplified
 from gpushard.transforms.graph.steps import bound, case_of, closed, keeps, lacking, resharded
-from gpushard.typing import HostArray
 
 _PRICES = 200
 """So many operations are priced at most beyond those of the graph as it comes."""
@@ -294,8 +294,8 @@ class Layout:
             key = number
         else:
             kinds = [(x.dtype, x.committed, x.weak) for x in arrays]
-            hosted = [(x.shape, x.dtype) for x in step.operands if not isinstance(x, Var)]
-            numbers = [getattr(x, "dtype", type(x)) for x in step.numbers]
+            hosted = [(x.shape, x.dtype, x.weak) for x in step.operands if isinstance(x, Literal)]
+            numbers = map(kind_of_number, step.numbers)
             at = [tiling for _, tiling in places]
             key = (
                 step.row, step.params, step.scalars, out,
@@ -371,7 +371,7 @@ class _Build:
                 self._copies.setdefault((now, to[1]), made.results[0])
             return
         wants = iter(laid.wants)
-        operands: list[Var | HostArray] = []
+        operands: list[Var | Literal] = []
         for x in step.operands:
             if isinstance(x, Var):
                 x = self._brought(x, next(wants), step.name, laid.total)

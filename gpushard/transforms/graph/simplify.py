@@ -91,8 +91,8 @@ def _key(step: Step, operands: tuple[Any, ...]) -> Any:
     for x in operands:
         if isinstance(x, Var):
             given.append(x)
-        elif x.nbytes <= _SMALL:
-            given.append((x.shape, x.dtype, x.tobytes()))
+        elif x.data.nbytes <= _SMALL:
+            given.append((x.shape, x.dtype, x.weak, x.data.tobytes()))
         else:
             given.append(id(x))
     numbers = map(exact_key, step.numbers)

@@ -14,34 +14,30 @@ from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.reshard import Mover
-from gpushard.ops.dispatch import program_for
+from gpushard.ops.aval import Aval
+from gpushard.ops.dispatch import gather, program_of
 from gpushard.ops.gather_guard import check_gather
-from gpushard.ops.operand import Hosted, Operand, Scalar, Sharded
+from gpushard.ops.operand import Hosted, Literal, Sharded
 from gpushard.ops.row import Case
-from gpushard.ops.scalars import KINDS
 from gpushard.transforms.graph.graph import Step, Var
-from gpushard.typing import HostArray, IntArray
+from gpushard.typing import IntArray
 
 
-def case_of(step: Step, operands: Sequence[Var | HostArray], out: Sharding | None) -> Case:
+def read(x: Var | Literal) -> Sharded | Hosted:
+    """Return an operand as dispatch sees it."""
+    aval = Aval(x.shape, x.dtype, x.weak)
+    if isinstance(x, Literal):
+        return Hosted(aval)
+    return Sharded(aval, x.tiling, x.sharding, x.committed)
+
+
+def case_of(step: Step, operands: Sequence[Var | Literal], out: Sharding | None) -> Case:
     """Return an operation as dispatch sees it, of operands that may lie elsewhere."""
     assert step.row is not None
-    found: list[Operand] = []
-    arrays, avals = iter(operands), step.avals()
-    for position, aval in enumerate(avals):
-        if position in step.scalars:
-            found.append(Scalar(aval))
-            continue
-        x = next(arrays)
-        if isinstance(x, Var):
-            found.append(Sharded(aval, x.tiling, x.sharding, x.committed))
-        else:
-            found.append(Hosted(aval))
-    runtime = devices_of(step.results[0].tiling)[0].runtime
-    return Case(step.row, tuple(found), step.params, runtime, out)
+    return gather(step.row, step.args(operands), step.params, out, read)[0]
 
 
-def bound(step: Step, operands: Sequence[Var | HostArray], out: Sharding | None) -> Step:
+def bound(step: Step, operands: Sequence[Var | Literal], out: Sharding | None) -> Step:
     """Return an operation of operands that may lie elsewhere.
 
     Args:
@@ -49,28 +45,15 @@ def bound(step: Step, operands: Sequence[Var | HostArray], out: Sharding | None)
       operands: its operands.
       out: where its results go; None for as they come.
     """
-    case = case_of(step, operands, out)
-    key: list[Any] = [case.row, case.row.key(case.params), out]
-    numbers = iter(step.numbers)
-    for x in case.operands:
-        if isinstance(x, Sharded):
-            key += (x.tiling, x.aval.dtype, x.committed, x.aval.weak)
-        elif isinstance(x, Hosted):
-            key += (x.aval.shape, x.aval.dtype, x.aval.weak)
-        else:
-            kind = type(next(numbers))
-            key.append(kind if kind in KINDS else x.aval.dtype)
-    cached = tuple(key)
-    program = case.runtime.plans.get(cached)
-    if program is None:
-        program = program_for(case.row, cached, case.operands, case.params, case.runtime, out)
+    assert step.row is not None
+    program = program_of(*gather(step.row, step.args(operands), step.params, out, read))
     results = [
         Var(old.dtype, new.tiling, new.sharding, old.committed, old.weak)
         for old, new in zip(step.results, program.results, strict=True)
     ]
     return Step(
         step.name, program.run, tuple(operands), tuple(results), step.numbers, step.scalars,
-        case.row, case.params, moved=getattr(program, "bytes_received", 0), nbytes=program.nbytes,
+        step.row, step.params, moved=getattr(program, "bytes_received", 0), nbytes=program.nbytes,
     )  # fmt: skip
 
 

@@ -36,7 +36,7 @@ class Executable:
 
         def place(x: Any) -> int:
             if not isinstance(x, Var):  # data of the host
-                hosted.append(x)
+                hosted.append(x.data)
                 return -len(hosted)
             return places.setdefault(x, len(places))
 

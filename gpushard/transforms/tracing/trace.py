@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-import numpy as np
-
 from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.aval import KEY
 from gpushard.array.eager import host_data
@@ -23,16 +21,14 @@ from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.reshard import Mover
-from gpushard.ops.aval import Aval
 from gpushard.ops.bind import creating
-from gpushard.ops.dispatch import check_out, create, program_for
-from gpushard.ops.operand import Hosted, Operand, Scalar, Sharded
+from gpushard.ops.dispatch import as_they_lie, check_out, create, gather, make_program
+from gpushard.ops.operand import Literal, Scalar
 from gpushard.ops.row import Params, Row
-from gpushard.ops.scalars import KINDS
+from gpushard.ops.scalars import WEAK_KINDS, is_number
 from gpushard.placement.device_put import implicitly_put
-from gpushard.runtime.runtime import Runtime
 from gpushard.transforms.graph.graph import Graph, Step, Var
-from gpushard.transforms.graph.steps import closed, resharded
+from gpushard.transforms.graph.steps import closed, read, resharded
 from gpushard.transforms.tracing.executable import array_of, var_of
 from gpushard.transforms.values.captured import Guard
 from gpushard.transforms.values.frames import innermost
@@ -40,7 +36,6 @@ from gpushard.transforms.values.mapped import as_mapped
 from gpushard.transforms.values.placed_dims import relabelled
 from gpushard.transforms.values.scopes import scope
 from gpushard.transforms.values.traced import Traced
-from gpushard.typing import HostArray
 
 
 class Tracer(Traced):
@@ -186,10 +181,10 @@ class Trace:
 
     def lift(self, x: Any) -> Var:
         """Return the value that stands for an array in the graph: a constant where it is none."""
-        if isinstance(x, Tracer) and x._trace is self:
-            return x._var
         if isinstance(x, Tracer):
             x._trace.check_open(x)
+            if x._trace is self:
+                return x._var
         elif not isinstance(x, ConcreteArray):
             x = implicitly_put(x, self.what)
         held = x._held()
@@ -206,7 +201,7 @@ class Trace:
         x: Any,
         name: str,
         run: Any,
-        operands: Sequence[Var | HostArray],
+        operands: Sequence[Var | Literal],
         results: Sequence[Var],
         **more: Any,
     ) -> Any:
@@ -234,46 +229,17 @@ class Trace:
             check_out(row, out_sharding)
         if row.creates and out_sharding is not None:
             return self._create(row, args, params, out_sharding)
-        operands: list[Operand] = []
-        values: list[Any] = []
-        numbers: list[Any] = []
-        scalars: list[int] = []
-        key: list[Any] = [row, row.key(params), out_sharding]
-        runtime: Runtime | None = None
-        first: Any = None
-        for arg in args:
-            if isinstance(arg, Array):
-                if isinstance(arg, Tracer):
-                    arg._trace.check_open(arg)
-                    first = arg if first is None else first
-                var = self.lift(arg)
-                if row.turned is not None and var.turned is not None:
-                    params = row.turned(params, len(operands), var.turned[1])
-                    key[1], var = row.key(params), var.turned[0]
-                values.append(var)
-                aval = Aval(var.shape, var.dtype, var.weak)
-                operands.append(Sharded(aval, var.tiling, var.sharding, var.committed))
-                key += (var.tiling, var.dtype, var.committed, var.weak)
-                runtime = runtime or devices_of(var.tiling)[0].runtime
-            elif row.takes_numbers and (type(arg) in KINDS or isinstance(arg, np.generic)):
-                numbers.append(arg)
-                scalars.append(len(operands))
-                kind = type(arg)
-                operands.append(
-                    Scalar(KINDS[kind] if kind in KINDS else Aval((), np.asarray(arg).dtype))
-                )
-                key.append(kind if kind in KINDS else arg.dtype)
-            else:
-                data = host_data(row, arg).copy()  # which may change after this
-                values.append(data)
-                weak = type(arg) in KINDS and type(arg) is not bool
-                operands.append(Hosted(Aval(data.shape, data.dtype, weak)))
-                key += (data.shape, data.dtype, weak)
-        assert runtime is not None
-        cached = tuple(key)
-        program = runtime.plans.get(cached)
+        first = next((arg for arg in args if isinstance(arg, Tracer)), None)
+        args = given = [self._operand(row, arg) for arg in args]
+        given_params = params
+        if row.turned is not None:
+            args, params = as_they_lie(row, args, params, _source)
+        case, key = gather(row, args, params, out_sharding, read)
+        program = case.runtime.plans.get(key)
         if program is None:
-            program = program_for(row, cached, operands, params, runtime, out_sharding)
+            if args is not given:  # errors are about operands as they were given
+                row.infer(gather(row, given, given_params, None, read)[0].avals, given_params)
+            program = make_program(case, key)
         results = [
             Var(
                 result.aval.dtype,
@@ -285,12 +251,23 @@ class Trace:
             for result in program.results
         ]
         if row.later and out_sharding is None:
-            results[0].turned = values[0], params[0]
+            results[0].turned = args[0], params[0]
+        scalars = tuple([at for at, x in enumerate(case.operands) if isinstance(x, Scalar)])
         return self.record(
-            first, row.name, program.run, values, results,
-            numbers=tuple(numbers), scalars=tuple(scalars), row=row, params=params,
+            first, row.name, program.run,
+            [x for at, x in enumerate(args) if at not in scalars], results,
+            numbers=tuple([args[at] for at in scalars]), scalars=scalars, row=row, params=params,
             moved=getattr(program, "bytes_received", 0), nbytes=program.nbytes,
         )  # fmt: skip
+
+    def _operand(self, row: Row, arg: Any) -> Any:
+        """Return an operand as the graph has it: a value, a number, or data of the host."""
+        if isinstance(arg, Array):
+            return self.lift(arg)
+        if row.takes_numbers and is_number(arg):
+            return arg
+        data = host_data(row, arg).copy()  # which may change after this
+        return Literal(data, type(arg) in WEAK_KINDS)
 
     def _create(self, row: Row, args: Sequence[Any], params: Params, sharding: Sharding) -> Any:
         """Record what makes an array of numbers."""
@@ -312,6 +289,11 @@ class Trace:
         return self.record(
             None, row.name, run, (), (var,), numbers=tuple(args), row=row, params=params
         )
+
+
+def _source(x: Any) -> tuple[Var, tuple[int, ...]] | None:
+    """Return the value that one is the transpose of, if it is one, and the axes."""
+    return x.turned if isinstance(x, Var) else None
 
 
 _innermost: ContextVar[Trace | None] = ContextVar("innermost trace", default=None)
