@@ -178,7 +178,7 @@ def make_device_array(aval: ShapeDtypeStruct, device: Device | None, device_buff
     False
     """
     _check_aval(aval)
-    there = device_of_array(device_buffer, "device_buffers", 0)
+    there = device_of_array(device_buffer, "device_buffer")
     if device is not None and device != there:
         raise ShardingError(
             f"device={device!r}, and device_buffer is on {there!r}; move it first, with "

@@ -401,11 +401,13 @@ def _by_device(tiling: Tiling, arrays: Sequence[Array]) -> list[Array]:
     return [placed[device] for device in wanted]
 
 
-def device_of_array(x: Any, argument: str, position: int) -> Device:
-    """Return the device of one of several arrays, which are on one device each."""
+def device_of_array(x: Any, argument: str, position: int | None = None) -> Device:
+    """Return the device of an array that is on one device, or of one of several such arrays."""
+    name = argument if position is None else f"{argument}[{position}]"
+    each = "it" if position is None else "each"
     if not isinstance(x, Array):
         raise ArgumentTypeError(
-            f"{argument}[{position}] is a {type(x).__name__}; each must be an Array on one device, "
+            f"{name} is a {type(x).__name__}; {each} must be an Array on one device, "
             "place it with device_put(x, device)",
             argument=argument,
             position=position,
@@ -414,7 +416,7 @@ def device_of_array(x: Any, argument: str, position: int) -> Device:
     devices = list(x.devices())
     if len(devices) != 1:
         raise ShardingError(
-            f"{argument}[{position}] lies on {len(devices)} devices; each must lie on one",
+            f"{name} lies on {len(devices)} devices; {each} must lie on one",
             argument=argument,
             position=position,
             devices=len(devices),

@@ -209,7 +209,7 @@ def test_a_device_array_is_the_array_that_it_is_made_of(devices: list[gs.Device]
         make_device_array(gs.ShapeDtypeStruct((8, 4), int), None, data)
     with pytest.raises(ArgumentTypeError, match=r"(?s)aval=.* must be a ShapeDtypeStruct"):
         make_device_array(VALUE, None, data)  # type: ignore[arg-type]
-    with pytest.raises(ArgumentTypeError, match=r"device_buffers\[0\] is a ndarray"):
+    with pytest.raises(ArgumentTypeError, match=r"device_buffer is a ndarray; it must be an Array"):
         make_device_array(AVAL, None, VALUE)  # type: ignore[arg-type]
 
 

@@ -294,6 +294,17 @@ def test_static_arguments_beside_shardings() -> None:
     assert y.tolist() == [1, 1, 1, 1] and m.v000.value.sharding == y.sharding == rows
 
 
+def test_the_first_of_any_number_of_arguments_may_be_static_counted_from_the_end() -> None:
+    rows = gs.NamedSharding(gs.make_mesh((2,), ("x",)), gs.P("x"))
+
+    @nnx.jit(static_argnums=-2, in_shardings=(rows,))
+    def f(*args: Any) -> Any:
+        return args[1] * args[0]
+
+    made = f(3, gs.numpy.arange(4.0))
+    assert made.tolist() == [0, 3, 6, 9] and made.sharding == rows
+
+
 def test_functions_within_each_other_keep_references() -> None:
     inner = nnx.jit(lambda a, b: (setattr(a, "again", b), b)[1])
 
