@@ -1,26 +1,35 @@
-"""gpushard: arrays that span devices, move between layouts at memory speed and behave like NumPy.
+"""Arrays that span devices, move between layouts at memory speed, and behave like NumPy.
 
-The map of the house; imports point downwards only.
+A mesh gives devices axes with names. A sharding says which of these axes split which dims of an
+array. Operations run where their operands lie, and results stay there:
 
-====== ================================= ===================================================
-layer  package                           what it knows
-====== ================================= ===================================================
-10     `cli`, `testing`, `debug`         the command line; tools for tests; pictures
-9      `interop`                         other array libraries: DLPack, CUDA arrays, PyTorch
-9      `multihost`                       what the processes of a program exchange
-9      `legacy`                          older types of JAX, as faces on `Array`
-9      `nnx`                             modules as graphs, and transforms that take them
-8      `numpy`, `random`, `special`      functions, as NumPy, JAX and SciPy name them
-8      `nn`, `lax`                       those of networks; operations as JAX names them
-7      `transforms`                      `vmap`, `shard_map`, `jit`: functions of functions
-6      `array`, `placement`              `Array`, `Shard`, `device_put`, `make_array_from_*`
-5      `functions`                       functions of values, written once
-4      `ops`                             operations: rows, how they are split, their execution
-3      `movement`                        copies between shards: plans and their execution
-2      `runtime`                         devices, streams, memory, events; the host backend
-1      `geometry`                        meshes, specs and shardings, as integers and names
-0      `errors`, `config`, `tree`, ...   errors, settings, pytrees, types, a bounded cache
-====== ================================= ===================================================
+>>> import numpy as np
+>>> import gpushard as gs
+>>> mesh = gs.make_mesh((2,), ("x",))
+>>> x = gs.device_put(np.arange(6.0).reshape(2, 3), gs.NamedSharding(mesh, gs.P("x")))
+>>> y = gs.numpy.square(x)
+>>> y.sharding.spec
+P('x')
+>>> y.sum(axis=0).tolist()
+[9.0, 17.0, 29.0]
+>>> [shard.data.shape for shard in y.addressable_shards]
+[(1, 3), (1, 3)]
+
+=========================================  =====================================================
+what                                       where
+=========================================  =====================================================
+meshes and shardings                       `make_mesh`, `Mesh`, `NamedSharding`, `P`, `sharding`
+arrays, and how they come to lie           `device_put`, `reshard`, `make_array_from_callback`
+functions under the names of NumPy, SciPy  `numpy`, `special`
+random numbers of keys                     `random`
+functions under the names of JAX           `lax`, `nn`, `tree`, `tree_util`
+functions of functions                     `jit`, `vmap`, `pmap`, `shard_map`
+modules as graphs, as Flax has them        `nnx`
+other libraries                            `from_dlpack`, `map_shards`
+older types of JAX                         `legacy`
+programs of several processes              `multihost`
+pictures, traces, settings                 `debug`, `profiler`, `show_config`, `configure`
+=========================================  =====================================================
 """
 
 from __future__ import annotations
