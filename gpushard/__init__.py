@@ -9,7 +9,7 @@ array. Operations run where their operands lie, and results stay there:
 >>> x = gs.device_put(np.arange(6.0).reshape(2, 3), gs.NamedSharding(mesh, gs.P("x")))
 >>> y = gs.numpy.square(x)
 >>> y.sharding.spec
-P('x')
+PartitionSpec('x')
 >>> y.sum(axis=0).tolist()
 [9.0, 17.0, 29.0]
 >>> [shard.data.shape for shard in y.addressable_shards]
