@@ -22,7 +22,7 @@ _windows = described(M="how many elements.", device="where it goes.", out_shardi
 def _turns(name: str, M: Any, place: Any) -> tuple[int, Any]:
     """Return how many elements there are, and numbers from -(M - 1) to M - 1 for them."""
     length = integer(M, name, "M")
-    return length, arange(1 - length, max(length, 1 - length), 2, float, out_sharding=place)
+    return length, arange(1 - length, length, 2, float, out_sharding=place)
 
 
 def _window(name: str, M: Any, device: Any, out_sharding: Any, *weights: float) -> Any:

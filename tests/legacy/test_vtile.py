@@ -64,6 +64,8 @@ def test_trees_names_and_what_does_not_differ() -> None:
     assert float(made["b"]) == MATRIX.sum() and float(made["c"]) == 3
     whole = vtile(lambda x: gs.lax.psum(x, "t"), 0, 0, 1, "t")(MATRIX)
     np.testing.assert_array_equal(np.asarray(whole), MATRIX)
+    sums = vtile(lambda x: x.sum(axis=0, keepdims=True), tile_size=2)(MATRIX)
+    np.testing.assert_allclose(np.asarray(sums), [MATRIX[:2].sum(axis=0), MATRIX[2:].sum(axis=0)])
     inside = gs.vmap(vtile(lambda x: x[::-1], 0, 0, 2))(MATRIX)
     np.testing.assert_array_equal(np.asarray(inside), MATRIX[:, [2, 1, 0, 5, 4, 3]])
 

@@ -314,9 +314,7 @@ class Checker:
         for read in shadow.reads:
             apart = 0 < access.part > read.part and shadow.extends(access)
             self._check(apart or read.before(clock), "is overwritten", access, read)
-        for host in shadow.hosts:
-            self._check(False, "is overwritten", access, host)
-        lent = shadow.lent()
+        lent = shadow.lent()  # to the host, or beyond
         self._check(lent is None, "is overwritten", access, lent)
 
     def _owned(self, memory: Memory, access: Access) -> Shadow | None:
