@@ -18,7 +18,7 @@ from gpushard.movement.reshard import move
 from gpushard.ops.aval import Aval
 from gpushard.ops.dispatch import as_they_lie, check_out, create, gather, make_program
 from gpushard.ops.operand import Hosted, Sharded
-from gpushard.ops.row import Params, Program, Result, Row
+from gpushard.ops.row import Case, Params, Program, Result, Row
 from gpushard.ops.scalars import KINDS, WEAK_KINDS
 from gpushard.runtime.reclaim import of_operation
 from gpushard.runtime.runtime import Runtime
@@ -38,7 +38,10 @@ class Eager:
             check_out(row, out_sharding)
         given_args, given_params = args, params
         if row.turned is not None:
-            args, params = as_they_lie(row, args, params, _source)
+            for arg in args:  # most are in order, which costs no call
+                if type(arg) is ConcreteArray and type(arg._data) is Turned:
+                    args, params = as_they_lie(row, args, params, _source)
+                    break
         key: list[Any] = [row, row.key(params) if row.exact else params, out_sharding]
         buffers: list[Any] = []
         numbers: list[Any] = []
@@ -78,10 +81,8 @@ class Eager:
             case, own = gather(row, args, params, out_sharding, _reader(buffers))
             if own != cached:  # another thread has assigned to an operand meanwhile
                 return self.bind(row, args, params, out_sharding)
-            if args is not given_args:  # errors are about operands as they were given
-                pairs = zip(given_args, case.avals, strict=True)
-                avals = [_aval(arg) if type(arg) is ConcreteArray else x for arg, x in pairs]
-                row.infer(avals, given_params)
+            if args is not given_args:
+                _check_given(case, given_args, given_params)
             program = make_program(case, cached)
         if row.later and out_sharding is None:
             return _turned(args[0], buffers[0], params[0], program, runtime)
@@ -91,10 +92,7 @@ class Eager:
             raise of_operation(error, row.name, getattr(program, "moves", None)) from None
         if len(made) == 1:
             return _array(made[0], program, program.results[0], runtime)
-        return tuple(
-            _array(buffer, program, result, runtime)
-            for buffer, result in zip(made, program.results, strict=True)
-        )
+        return _arrays(made, program, runtime)
 
 
 def _array(
@@ -115,6 +113,14 @@ def _array(
         buffer.check()
     runtime.register(array)
     return array
+
+
+def _arrays(
+    made: Sequence[ShardedBuffer], program: Program, runtime: Runtime
+) -> tuple[ConcreteArray, ...]:
+    """Return several results; apart from `bind`, whose variables stay fast without closures."""
+    pairs = zip(made, program.results, strict=True)
+    return tuple([_array(buffer, program, result, runtime) for buffer, result in pairs])
 
 
 def _created(row: Row, numbers: Sequence[Any], params: Params, sharding: Sharding) -> ConcreteArray:
@@ -138,6 +144,13 @@ def _turned(
         source, axes, lambda buffer: program.run([buffer], ())[0], result.tiling, runtime
     )
     return x._handle(turned, result.sharding)
+
+
+def _check_given(case: Case, args: Sequence[Any], params: Params) -> None:
+    """Check operands in the order in which they were given, so that errors are about that."""
+    pairs = zip(args, case.avals, strict=True)
+    avals = [_aval(arg) if type(arg) is ConcreteArray else aval for arg, aval in pairs]
+    case.row.infer(avals, params)
 
 
 def _source(arg: Any) -> tuple[Handle, tuple[int, ...]] | None:

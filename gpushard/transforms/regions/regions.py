@@ -372,7 +372,7 @@ def _joined(form: _Form, region: Region) -> bool:
     if not set(names.values()) <= {loop for dims in read for loop in dims}:
         return False  # nothing that is read says how long a broadcast dim is
     read += [v.under(x) for m in region.members for v, x in zip(m.views, m.own, strict=True)]
-    level = max((region.level.get(view.base, 0) for view in form.views))
+    level = max(region.level.get(view.base, 0) for view in form.views)
     far = False
     if form.serves is not None:
         others = [{loop for loop in m.reduced if grown[loop] > SHORT} for m in region.members]
