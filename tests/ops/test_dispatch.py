@@ -6,14 +6,12 @@ import gc
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.array import eager
 from gpushard.movement.buffer import ShardedBuffer
 from tests.late import late_devices
 from tests.traffic import received
@@ -74,25 +72,6 @@ def test_programs_of_more_devices_and_operands_count_as_larger() -> None:
             assert runtime.plans.nbytes == kept
     one, eight = found
     assert all(0 < one[name] < eight[name] for name in ("created", "of one", "a part")), found
-
-
-def test_an_operand_that_is_assigned_to_meanwhile_is_read_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with testing.runtime(host_devices=8):
-        x, placed = gs.numpy.ones(8), gs.device_put(np.full(8, 2.0), on(P("x")))
-        real, rows = eager.gather, list[str]()
-
-        def late(row: Any, *args: Any) -> Any:
-            rows.append(row.name)
-            if len(rows) == 1:
-                x[...] = placed  # as another thread may, once the data were read
-            return real(row, *args)
-
-        monkeypatch.setattr(eager, "gather", late)
-        made = x * 3.5
-        assert rows.count("multiply") == 2 and made.tolist() == [7.0] * 8
-        assert made.sharding == placed.sharding and made.committed
 
 
 def test_numpy_operands_go_where_they_are_needed() -> None:
