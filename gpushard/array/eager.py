@@ -16,7 +16,7 @@ from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.reshard import move
 from gpushard.ops.aval import Aval
-from gpushard.ops.dispatch import as_they_lie, check_out, create, gather, make_program
+from gpushard.ops.dispatch import as_they_lie, case_and_key, check_out, create, make_program
 from gpushard.ops.operand import Hosted, Sharded
 from gpushard.ops.row import Case, Params, Program, Result, Row
 from gpushard.ops.scalars import KINDS, WEAK_KINDS
@@ -46,7 +46,7 @@ class Eager:
         buffers: list[Any] = []
         numbers: list[Any] = []
         held: Any = None
-        for arg in args:  # as `gather` does it, which makes the same key
+        for arg in args:  # as `case_and_key` does it, which makes the same key
             if type(arg) is ConcreteArray:
                 held = arg._data
                 if type(held) is not Data:
@@ -78,7 +78,7 @@ class Eager:
         runtime = held.runtime
         program: Program | None = runtime.plans.get(cached)
         if program is None:
-            case, own = gather(row, args, params, out_sharding, _reader(buffers))
+            case, own = case_and_key(row, args, params, out_sharding, _operand_of(buffers))
             if own != cached:  # another thread has assigned to an operand meanwhile
                 return self.bind(row, args, params, out_sharding)
             if args is not given_args:
@@ -160,18 +160,18 @@ def _source(arg: Any) -> tuple[Handle, tuple[int, ...]] | None:
     return None
 
 
-def _reader(buffers: Sequence[Any]) -> Callable[[Any], Sharded | Hosted]:
-    """Return what says what operands are; `buffers` has the data of those that are no numbers."""
+def _operand_of(buffers: Sequence[Any]) -> Callable[[Any], Sharded | Hosted]:
+    """Return an `operand_of`, for operands in order; `buffers` has the data of each."""
     given = iter(buffers)
 
-    def read(arg: Any) -> Sharded | Hosted:
+    def operand_of(arg: Any) -> Sharded | Hosted:
         data = next(given)
         if type(arg) is ConcreteArray:
             sharding, committed = arg.sharding, arg.committed  # before the data, which change last
             return Sharded(_aval(arg), arg._live().tiling, sharding, committed)
         return Hosted(Aval(data.shape, data.dtype, type(arg) in WEAK_KINDS))
 
-    return read
+    return operand_of
 
 
 def _aval(x: ConcreteArray) -> Aval:

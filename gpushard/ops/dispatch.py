@@ -1,7 +1,7 @@
 """Dispatch: rows on sharded buffers or on none, compiled once for operands of a kind.
 
 The first call chooses how the work is split, plans what has to move and makes the kernels; what it
-finds is a program, which later calls only run. `gather` says which calls have one program in
+finds is a program, which later calls only run. `case_and_key` says which calls have one program in
 common: those with the same key.
 """
 
@@ -36,12 +36,12 @@ def check_out(row: Row, out: Any) -> None:
         )
 
 
-def gather(
+def case_and_key(
     row: Row,
     args: Sequence[Any],
     params: Params,
     out: Sharding | None,
-    read: Callable[[Any], Sharded | Hosted],
+    operand_of: Callable[[Any], Sharded | Hosted],
 ) -> tuple[Case, tuple[Any, ...]]:
     """Return an operation as dispatch sees it, and the key of its program.
 
@@ -52,7 +52,7 @@ def gather(
       args: its operands, numbers among them.
       params: its parameters.
       out: how its results are laid out; None for as they come.
-      read: says what an operand is that is no number.
+      operand_of: returns what dispatch sees of an operand that is no number.
     """
     key: list[Any] = [row, row.key(params), out]
     operands: list[Operand] = []
@@ -62,7 +62,7 @@ def gather(
             operands.append(Scalar(aval_of_number(arg)))
             key.append(kind_of_number(arg))
             continue
-        x = read(arg)
+        x = operand_of(arg)
         operands.append(x)
         if isinstance(x, Sharded):
             key += (x.tiling, x.aval.dtype, x.committed, x.aval.weak)

@@ -1,9 +1,9 @@
 """Layer 7: functions of arrays that become other functions.
 
-Nine rooms on six floors. Each imports from those below it, never from one beside or above it; an
-exhaustive contract in `pyproject.toml` holds them to that.
+Eight packages and a module, in layers. Each imports from those below it, never from one beside or
+above it; a contract in `pyproject.toml` holds them to that.
 
-| floor | room | what it knows |
+| layer | package | what it knows |
 |---|---|---|
 | 6 | `pmap` | `pmap` and `soft_pmap`: they need `jit`'s stages and named dims |
 | 5 | `jit` | the arguments of a call, its stages, and which compiled function serves it |

@@ -188,14 +188,14 @@ def test_a_refused_assignment_leaves_the_target_where_it_is() -> None:
 
 def test_an_operand_that_follows_another_thread_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
     x, v = gnp.zeros(8), gs.device_put(V, named("x"))
-    look = eager.gather
+    look = eager.case_and_key
 
     def assign_and_look(*args: Any) -> Any:
-        monkeypatch.setattr(eager, "gather", look)
+        monkeypatch.setattr(eager, "case_and_key", look)
         x[...] = v
         return look(*args)
 
-    monkeypatch.setattr(eager, "gather", assign_and_look)
+    monkeypatch.setattr(eager, "case_and_key", assign_and_look)
     made = gnp.hypot(x, 1)
     assert np.array_equal(made, np.hypot(V, 1)) and made.sharding == v.sharding
     again = gnp.hypot(gnp.zeros(8), 1)

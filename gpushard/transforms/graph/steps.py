@@ -15,7 +15,7 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.reshard import Mover
 from gpushard.ops.aval import Aval
-from gpushard.ops.dispatch import gather, program_of
+from gpushard.ops.dispatch import case_and_key, program_of
 from gpushard.ops.gather_guard import check_gather
 from gpushard.ops.operand import Hosted, Literal, Sharded
 from gpushard.ops.row import Case
@@ -23,7 +23,7 @@ from gpushard.transforms.graph.graph import Step, Var
 from gpushard.typing import IntArray
 
 
-def read(x: Var | Literal) -> Sharded | Hosted:
+def operand_of(x: Var | Literal) -> Sharded | Hosted:
     """Return an operand as dispatch sees it."""
     aval = Aval(x.shape, x.dtype, x.weak)
     if isinstance(x, Literal):
@@ -34,7 +34,7 @@ def read(x: Var | Literal) -> Sharded | Hosted:
 def case_of(step: Step, operands: Sequence[Var | Literal], out: Sharding | None) -> Case:
     """Return an operation as dispatch sees it, of operands that may lie elsewhere."""
     assert step.row is not None
-    return gather(step.row, step.args(operands), step.params, out, read)[0]
+    return case_and_key(step.row, step.args(operands), step.params, out, operand_of)[0]
 
 
 def bound(step: Step, operands: Sequence[Var | Literal], out: Sharding | None) -> Step:
@@ -46,7 +46,7 @@ def bound(step: Step, operands: Sequence[Var | Literal], out: Sharding | None) -
       out: where its results go; None for as they come.
     """
     assert step.row is not None
-    program = program_of(*gather(step.row, step.args(operands), step.params, out, read))
+    program = program_of(*case_and_key(step.row, step.args(operands), step.params, out, operand_of))
     results = [
         Var(old.dtype, new.tiling, new.sharding, old.committed, old.weak)
         for old, new in zip(step.results, program.results, strict=True)

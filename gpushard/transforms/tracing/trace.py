@@ -22,13 +22,13 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.reshard import Mover
 from gpushard.ops.bind import creating
-from gpushard.ops.dispatch import as_they_lie, check_out, create, gather, make_program
+from gpushard.ops.dispatch import as_they_lie, case_and_key, check_out, create, make_program
 from gpushard.ops.operand import Literal, Scalar
 from gpushard.ops.row import Params, Row
 from gpushard.ops.scalars import WEAK_KINDS, is_number
 from gpushard.placement.device_put import implicitly_put
 from gpushard.transforms.graph.graph import Graph, Step, Var
-from gpushard.transforms.graph.steps import closed, read, resharded
+from gpushard.transforms.graph.steps import closed, operand_of, resharded
 from gpushard.transforms.tracing.executable import array_of, var_of
 from gpushard.transforms.values.captured import Guard
 from gpushard.transforms.values.frames import innermost
@@ -234,11 +234,12 @@ class Trace:
         given_params = params
         if row.turned is not None:
             args, params = as_they_lie(row, args, params, _source)
-        case, key = gather(row, args, params, out_sharding, read)
+        case, key = case_and_key(row, args, params, out_sharding, operand_of)
         program = case.runtime.plans.get(key)
         if program is None:
             if args is not given:  # errors are about operands as they were given
-                row.infer(gather(row, given, given_params, None, read)[0].avals, given_params)
+                as_given, _ = case_and_key(row, given, given_params, None, operand_of)
+                row.infer(as_given.avals, given_params)
             program = make_program(case, key)
         results = [
             Var(
