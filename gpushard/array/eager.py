@@ -161,7 +161,10 @@ def _source(arg: Any) -> tuple[Handle, tuple[int, ...]] | None:
 
 
 def _operand_of(buffers: Sequence[Any]) -> Callable[[Any], Sharded | Hosted]:
-    """Return an `operand_of`, for operands in order; `buffers` has the data of each."""
+    """Return the `operand_of` of plain arrays.
+
+    It is called once for each operand that is no number, in order. `buffers` has their data.
+    """
     given = iter(buffers)
 
     def operand_of(arg: Any) -> Sharded | Hosted:
