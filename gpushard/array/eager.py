@@ -118,7 +118,10 @@ def _array(
 def _arrays(
     made: Sequence[ShardedBuffer], program: Program, runtime: Runtime
 ) -> tuple[ConcreteArray, ...]:
-    """Return several results; apart from `bind`, whose variables stay fast without closures."""
+    """Return several results as arrays.
+
+    This is no part of `bind`, as a closure there would make its variables slower to read.
+    """
     pairs = zip(made, program.results, strict=True)
     return tuple([_array(buffer, program, result, runtime) for buffer, result in pairs])
 

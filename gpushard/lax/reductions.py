@@ -212,7 +212,8 @@ def reduce(
       dimensions: which dims go.
 
     Raises:
-      ArgumentError: there are not as many values of each kind, or not of one shape.
+      ArgumentError: operands differ in shape, or there are more or fewer initial values, or
+        results of the computation, than operands.
       ArgumentTypeError: the computation cannot be called, or dims are no sequence.
 
     >>> import gpushard as gs
@@ -243,7 +244,8 @@ def reduce(
         made = tree.leaves(both)
         if len(made) != len(leaves):
             raise ArgumentError(
-                f"lax.reduce: computation returned {len(made)} values, for {len(leaves)} operands",
+                f"lax.reduce: computation returned {len(made)} values, for {len(leaves)} operands; "
+                "return one for each",
                 argument="computation",
             )
         return made
