@@ -96,32 +96,41 @@ def by_factors(rule: RuleMaker, dtype_of: Callable[[Sequence[Aval], Params], Dty
     return infer
 
 
-class Program(Protocol):
-    """A row compiled for operands of particular shapes, types and layouts."""
+Run: TypeAlias = Callable[[Sequence[Any], Sequence[Any]], Sequence[ShardedBuffer]]
+"""Takes the buffers of operands, and Python numbers; returns those of the results."""
 
-    @property
-    def name(self) -> str:
-        """Name of the operation, for errors."""
 
-    @property
-    def results(self) -> Sequence[Result]:
-        """Shapes, types and layouts of the results."""
+class Runnable:
+    """Work that is ready to run on buffers."""
 
-    @property
-    def committed(self) -> bool:
-        """Whether somebody chose the devices of the results."""
+    # Takes buffers in order, or NumPy arrays where it was made for data on the host, and the Python
+    # numbers in order. Raises `OutOfMemoryError`: a device has no room.
+    run: Run
+    moves: str | None = None  # the operands that it gathers, in words, where a gather guard minds
 
     @property
     def nbytes(self) -> int:
         """Bytes that it takes itself, about."""
+        return 0
 
     @property
-    def run(self) -> Callable[[Sequence[Any], Sequence[Any]], list[ShardedBuffer]]:
-        """Runs it.
+    def scratch(self) -> int:
+        """Bytes that it holds while it runs, next to operands and results."""
+        return 0
 
-        Takes buffers in order, or NumPy arrays where it was made for data on the host, and the
-        Python numbers in order. Raises `OutOfMemoryError`: a device has no room.
-        """
+    def launches(self, numbers: Sequence[Any]) -> tuple[Any, Sequence[tuple[int, Any]]] | None:
+        """Return the `Launched` that is all of this work, and its numbers; None if it is more."""
+        return None
+
+
+class Program(Runnable):
+    """A row compiled for operands of particular shapes, types and layouts."""
+
+    name: str  # of the operation, for errors
+    results: Sequence[Result]  # shapes, types and layouts of the results
+    committed: bool  # whether somebody chose the devices of the results
+    bytes_received: int = 0  # by devices from others, each time, if that is known
+    alone: Any = None  # what computes, where nothing moves before or after it
 
 
 @dataclass(frozen=True, eq=False)

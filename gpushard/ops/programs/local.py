@@ -22,7 +22,7 @@ from gpushard.ops.gather_guard import check_gather, watched
 from gpushard.ops.operand import Hosted, Scalar, Sharded, in_memory, placed
 from gpushard.ops.programs.calls import LocalCalls, Work, calls_of
 from gpushard.ops.programs.launched import Launched, launched
-from gpushard.ops.row import Case, ShardedCall, Strategy
+from gpushard.ops.row import Case, Program, Run, ShardedCall, Strategy
 from gpushard.ops.rule import Splits
 from gpushard.ops.scalars import converter
 
@@ -93,7 +93,7 @@ class Computing(Protocol):
         """Compute; `scalars` are numbers with their positions among the operands."""
 
 
-class Computation:
+class Computation(Program):
     """A program that computes."""
 
     def __init__(self, case: Case, call: ShardedCall, work: Computing) -> None:
@@ -103,7 +103,6 @@ class Computation:
         self.results = call.ends
         self.committed = is_committed(case.operands)
         self.bytes_received = 0 if call.choice is None else call.choice.nbytes
-        """Bytes that devices receive from others, each time."""
         self._work = work
         self._scalars = [
             (position, converter(row, case.results, case.avals, position))
@@ -112,17 +111,13 @@ class Computation:
         ]
         self._before = _before(case, call)
         self.moves = _watched(case, call) if self._before else None
-        """What it moves, in words, where a gather guard minds; else None."""
         self._after = [
             (n, Mover(case.runtime, x.tiling, end.tiling, x.aval.dtype.itemsize, row.name))
             for n, (end, x) in enumerate(zip(call.ends, call.results, strict=True))
             if end.tiling is not x.tiling
         ]
-        alone = not (self._scalars or self._before or self._after)
-        # Runs it.
-        self.run: Callable[[Sequence[Any], Sequence[Any]], list[ShardedBuffer]] = (
-            work.run if alone else self._run_between
-        )
+        self.alone = None if self._scalars or self._before or self._after else work
+        self.run: Run = self._run_between if self.alone is None else work.run
 
     def launches(self, numbers: Sequence[Any]) -> tuple[Launched, Sequence[tuple[int, Any]]] | None:
         """Return the launches that it is, and the numbers that they take; None if it is more."""

@@ -33,7 +33,7 @@ from gpushard.ops.operand import (
     nearest_axes,
     placed,
 )
-from gpushard.ops.row import Adapter, Case, Params, ShardedCall, Strategy
+from gpushard.ops.row import Adapter, Case, Params, Program, ShardedCall, Strategy
 from gpushard.ops.rule import Splits
 from gpushard.ops.shardings import in_sharding, pinned_meshes
 from gpushard.typing import HostArray, Shape
@@ -118,7 +118,7 @@ class Replace(Strategy):
         return Replace(how, lambda params: tuple(lead + number for number in starts(params)))
 
 
-class Movement:
+class Movement(Program):
     """A program that only moves data."""
 
     def __init__(self, move: Move, case: Case) -> None:
@@ -210,7 +210,7 @@ def _kept_axes(
     return ()
 
 
-class Update:
+class Update(Program):
     """A program that replaces a part.
 
     The result is laid out like the first operand, and shares with it what the part does not touch.

@@ -15,6 +15,7 @@ from gpushard.frozen import dataclass
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.ops.programs.calls import Outputs
 from gpushard.ops.programs.launched import Group, Launched, waits_alike
+from gpushard.ops.row import Runnable
 from gpushard.runtime.backend import Replay
 from gpushard.runtime.memory import BLOCK_ALIGNMENT, Account, Claim, Memory, packed
 from gpushard.runtime.pool import Pool
@@ -59,7 +60,7 @@ class _Chain:
     alone: bool  # whether launches are for several devices, which may have to wait apart
 
 
-class Segment:
+class Segment(Runnable):
     """Operations that are launches, one after the other.
 
     Args:

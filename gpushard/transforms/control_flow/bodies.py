@@ -27,13 +27,14 @@ from gpushard.dtypes import result_type
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.frozen import dataclass
 from gpushard.ops.bind import bind
+from gpushard.ops.row import Runnable
 from gpushard.ops.table.elementwise import COPY, WHERE
 from gpushard.ops.table.movement import RESHAPE
 from gpushard.placement.defaults import default_sharding, surroundings
 from gpushard.placement.device_put import implicitly_put
 from gpushard.transforms.graph.graph import Graph, Var
 from gpushard.transforms.graph.propagate import optimized
-from gpushard.transforms.tracing.executable import Executable, var_of
+from gpushard.transforms.tracing.executable import var_of
 from gpushard.transforms.tracing.trace import Trace, Tracer, tracing
 from gpushard.transforms.values.frames import Frame, Names, innermost, merged
 from gpushard.transforms.values.mapped import Mapped, as_mapped, mapped, spread
@@ -80,7 +81,6 @@ class Body:
     """A function that control flow runs."""
 
     graph: Graph
-    executable: Executable
     captured: tuple[Any, ...]  # arrays of outside that it needs, after its arguments
     structure: Any  # of what it returns
     results: tuple[Value, ...]  # what it returns, as traced
@@ -114,7 +114,7 @@ def traced(f: Any, args: Any, leaves: Sequence[Value], what: str, finish: Any = 
     graph.constants = {}
     graph = optimized(graph)
     graph.captured = len(captured)
-    return Body(graph, Executable(graph), captured, structure, tuple(values))
+    return Body(graph, captured, structure, tuple(values))
 
 
 def scalar(x: Any, function: str, argument: str, kinds: str) -> Value:
@@ -260,7 +260,19 @@ def all_like(wanted: Sequence[Value], found: list[Value], structure: Any) -> lis
     return [*map(like, found, wanted), *found[len(wanted) :]]
 
 
-class Loop(Protocol):
+class Control(Protocol):
+    """What control flow has once its functions were traced."""
+
+    @property
+    def bodies(self) -> Sequence[Body]:
+        """Its functions."""
+
+    @property
+    def ready(self) -> Runnable:
+        """What runs it."""
+
+
+class Loop(Control, Protocol):
     """What a loop has once its functions were traced."""
 
     def check(self, values: Sequence[Value]) -> None:
@@ -269,10 +281,6 @@ class Loop(Protocol):
     @property
     def carried(self) -> Sequence[Value]:
         """What its function returns for the next time."""
-
-    @property
-    def bodies(self) -> Sequence[Body]:
-        """Its functions."""
 
 
 _L = TypeVar("_L", bound=Loop)
@@ -309,7 +317,7 @@ def settled(
     if not fitting:
         loop = make(values, functools.partial(all_like, values))
         loop.check(values)
-    kept.put(given, (loop, rounds), loop.bodies)
+    kept.put(given, (loop, rounds), loop)
     return values, loop
 
 
@@ -344,11 +352,16 @@ class Kept:
             return None
         return self._cache.get((*self._key, *map(kind_of, values)))
 
-    def put(self, values: Sequence[Value], made: Any, bodies: Sequence[Body]) -> None:
-        """Keep what was made for values of these kinds."""
-        if self._cache is not None and not any(body.captured for body in bodies):
-            nbytes = sum(body.executable.nbytes for body in bodies)
-            self._cache.put((*self._key, *map(kind_of, values)), made, nbytes)
+    def put(self, values: Sequence[Value], made: Any, control: Control) -> None:
+        """Keep what was made for values of these kinds.
+
+        Args:
+          values: what the functions were called with.
+          made: what is kept.
+          control: the functions, and what runs them.
+        """
+        if self._cache is not None and not any(body.captured for body in control.bodies):
+            self._cache.put((*self._key, *map(kind_of, values)), made, control.ready.nbytes)
 
 
 def kind_of(x: Value) -> tuple[Any, ...]:

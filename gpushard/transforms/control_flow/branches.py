@@ -14,9 +14,10 @@ import numpy as np
 
 from gpushard import tree
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.frozen import dataclass
 from gpushard.functions.checks import listed
-from gpushard.movement.host import read_host
 from gpushard.ops.bind import bind
+from gpushard.ops.row import Runnable
 from gpushard.ops.table.elementwise import ufunc_row
 from gpushard.transforms.control_flow.bodies import (
     Body,
@@ -31,6 +32,8 @@ from gpushard.transforms.control_flow.bodies import (
     value_of,
     where,
 )
+from gpushard.transforms.graph.ops import Branch, Inline
+from gpushard.transforms.tracing.executable import prepare
 from gpushard.transforms.tracing.trace import done
 from gpushard.transforms.values.frames import innermost, merged, only_where
 from gpushard.transforms.values.signature import check_function, title
@@ -115,33 +118,39 @@ def _operands(name: str, operands: tuple[Any, ...], operand: Any) -> tuple[Any, 
     return (operand,)
 
 
-def _chosen(name: str, which: Value, branches: tuple[Any, ...], operands: Any) -> Any:
+@dataclass(frozen=True, eq=False)
+class _Chosen:
+    """Functions one of which is called."""
+
+    name: str  # of the public function
+    bodies: list[Body]
+
+    @property
+    def op(self) -> Branch:
+        return Branch(self.name, tuple([body.graph for body in self.bodies]))
+
+    @functools.cached_property
+    def ready(self) -> Runnable:
+        return prepare(self.op)
+
+
+def _chosen(name: str, which: Value, branches: tuple[Any, ...], args: Any) -> Any:
     """Do one of several functions, or all of them where that differs between what is mapped."""
     frame = innermost()
-    leaves, form = tree.flatten(operands)
+    leaves, form = tree.flatten(args)
     values = [value_of(x, name, frame) for x in leaves]
     kept = Kept(branches, name, form)
-    bodies: list[Body] | None = kept.get(values)
-    if bodies is None:
-        bodies = _traced(name, which, branches, form, values)
-        kept.put(values, bodies, bodies)
+    chosen: _Chosen | None = kept.get(values)
+    if chosen is None:
+        chosen = _Chosen(name, _traced(name, which, branches, form, values))
+        kept.put(values, chosen, chosen)
+    bodies = chosen.bodies
     structure = bodies[0].structure
     if which.names:
         return tree.unflatten(structure, _every(name, which, bodies, values, frame))
-    count, starts = len(values) + 1, [0]
-    for body in bodies:
-        starts.append(starts[-1] + len(body.captured))
-    given = [which.array, *[x.array for x in values], *[c for b in bodies for c in b.captured]]
-
-    def run(buffers: Sequence[Any]) -> Sequence[Any]:
-        value = read_host(buffers[0])
-        number = int(value != 0) if name == "cond" else min(max(int(value), 0), len(bodies) - 1)
-        own = buffers[count + starts[number] : count + starts[number + 1]]
-        return bodies[number].executable.run([*buffers[1:count], *own])
-
-    for body in bodies:
-        body.graph.captured = len(body.graph.inputs)
-    made = done(name, run, given, kinds(bodies[0]), bodies=[body.graph for body in bodies])
+    captured = [x for body in bodies for x in body.captured]
+    operands = [which.array, *[x.array for x in values], *captured]
+    made = done(chosen.op, lambda: chosen.ready, operands, kinds(bodies[0]))
     names = [x.names for x in bodies[0].results]
     results = [outside(Value(x, own), frame) for x, own in zip(made, names, strict=True)]
     return tree.unflatten(structure, results)
@@ -203,13 +212,9 @@ def _common(each: Sequence[Sequence[Value]]) -> list[Value]:
 
 def _called(body: Body, values: Sequence[Value], name: str) -> list[Value]:
     """Run a function once."""
-    given = [*[x.array for x in values], *body.captured]
-    body.graph.captured = len(body.graph.inputs)
-
-    def run(buffers: Sequence[Any]) -> Sequence[Any]:
-        return body.executable.run(list(buffers))
-
-    made = done(name, run, given, kinds(body), bodies=[body.graph])
+    operands = [*[x.array for x in values], *body.captured]
+    op = Inline(name, body.graph)
+    made = done(op, lambda: prepare(op), operands, kinds(body))
     return [Value(x, own.names) for x, own in zip(made, body.results, strict=True)]
 
 

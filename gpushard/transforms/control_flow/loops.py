@@ -8,6 +8,7 @@ its functions ask something of the host for these only.
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,8 +18,8 @@ from gpushard import tree
 from gpushard.errors import ArgumentTypeError
 from gpushard.frozen import dataclass
 from gpushard.functions.checks import number_of
-from gpushard.movement.host import read_host
 from gpushard.ops.bind import bind
+from gpushard.ops.row import Runnable
 from gpushard.ops.table.elementwise import ufunc_row
 from gpushard.transforms.control_flow.bodies import (
     Body,
@@ -34,6 +35,8 @@ from gpushard.transforms.control_flow.bodies import (
     value_of,
     where,
 )
+from gpushard.transforms.graph.ops import For, While
+from gpushard.transforms.tracing.executable import prepare
 from gpushard.transforms.tracing.trace import done
 from gpushard.transforms.values.frames import Frame, innermost, only_where
 from gpushard.transforms.values.signature import check_function, title
@@ -65,6 +68,14 @@ class _While:
     @property
     def bodies(self) -> Sequence[Body]:
         return self.test, self.body
+
+    @property
+    def op(self) -> While:
+        return While(self.test.graph, self.body.graph)
+
+    @functools.cached_property
+    def ready(self) -> Runnable:
+        return prepare(self.op)
 
 
 def while_loop(
@@ -149,19 +160,8 @@ def _masked(what: str, cond_fun: Any, body_fun: Any, form: Any, values: list[Val
 
 def _run(loop: _While, values: Sequence[Value], frame: Frame | None) -> list[Any]:
     """Return what a loop has in the end."""
-    test, body = loop.test, loop.body
-    count, own = len(values), len(values) + len(test.captured)
-
-    def run(buffers: Sequence[Any]) -> Sequence[Any]:
-        carry = list(buffers[:count])
-        of_test, of_body = buffers[count:own], buffers[own:]
-        while read_host(test.executable.run([*carry, *of_test])[0]).any():
-            carry += of_body  # the same list, so that nothing else holds the old value
-            carry = body.executable.run(carry)
-        return carry
-
-    given = [*[x.array for x in values], *test.captured, *body.captured]
-    made = done("while", run, given, kinds(body), bodies=[test.graph, body.graph])
+    operands = [*[x.array for x in values], *loop.test.captured, *loop.body.captured]
+    made = done(loop.op, lambda: loop.ready, operands, kinds(loop.body))
     return [outside(Value(x, v.names), frame) for x, v in zip(made, values, strict=True)]
 
 
@@ -201,6 +201,10 @@ class _Times:
     @property
     def bodies(self) -> Sequence[Body]:
         return (self.body,)
+
+    @functools.cached_property
+    def ready(self) -> Runnable:
+        return prepare(For(self.body.graph))
 
 
 def fori_loop(
@@ -286,22 +290,9 @@ def _times(body_fun: Any, start: Value, end: Value | int, init_val: Any) -> Any:
         return _Times(body, what, form, forms[0])
 
     values, loop = settled(Kept([body_fun], "fori_loop", form), make, values)
-    body, count = loop.body, len(values)
-    length, bound = (end, []) if isinstance(end, int) else (0, [end.array])
-    bounds = len(bound)
-
-    def run(buffers: Sequence[Any]) -> Sequence[Any]:
-        own = buffers[bounds + count :]
-        carry = list(buffers[bounds : bounds + count])
-        times = length
-        if bounds:
-            times = int(read_host(buffers[0])) - int(read_host(carry[0]))
-        for _ in range(times):
-            carry += own  # the same list, so that nothing else holds the old value
-            carry = body.executable.run(carry)
-        return carry[1:]
-
-    given = [*bound, *[x.array for x in values], *body.captured]
-    made = done("for", run, given, kinds(body)[1:], bodies=[body.graph])
+    times, bound = ((end,), []) if isinstance(end, int) else ((), [end.array])
+    operands = [*bound, *[x.array for x in values], *loop.body.captured]
+    op = For(loop.body.graph, times)
+    made = done(op, lambda: loop.ready, operands, kinds(loop.body)[1:])
     found = [outside(Value(x, v.names), frame) for x, v in zip(made, values[1:], strict=True)]
     return tree.unflatten(form, found)

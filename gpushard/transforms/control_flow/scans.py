@@ -14,8 +14,8 @@ from gpushard.array.key_array import is_keys
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.frozen import dataclass
 from gpushard.ops.bind import bind
-from gpushard.ops.table.movement import CONCATENATE, STACK, index
-from gpushard.placement.device_put import device_put
+from gpushard.ops.row import Runnable
+from gpushard.ops.table.movement import CONCATENATE, index
 from gpushard.transforms.control_flow.bodies import (
     Body,
     Kept,
@@ -29,24 +29,24 @@ from gpushard.transforms.control_flow.bodies import (
     traced,
     value_of,
 )
-from gpushard.transforms.graph.graph import Var
+from gpushard.transforms.graph.graph import Step, Var
+from gpushard.transforms.graph.ops import Scan, Stacked
 from gpushard.transforms.mapping.vmap import vmap
-from gpushard.transforms.tracing.executable import array_of, var_of
-from gpushard.transforms.tracing.trace import Trace, alone, done
+from gpushard.transforms.tracing.executable import prepare, stack, var_of
+from gpushard.transforms.tracing.trace import Trace, done
 from gpushard.transforms.values.frames import innermost
 from gpushard.transforms.values.signature import check_function, title
 
 __all__ = ["map", "scan"]
-
-SEVERAL = 64
-"""So many arrays are put together at once."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Scan:
     """A loop over parts of arrays."""
 
-    parts: Sequence[Callable[[Any, int], Any]]  # give a part of the data of each array, by number
+    slices: Sequence[Step]  # take a part of each array, by number
+    count: int  # of parts
+    reverse: bool  # whether the last part comes first
     body: Body
     what: str
     form: Any  # the structure of the carry
@@ -63,6 +63,22 @@ class _Scan:
     @property
     def bodies(self) -> Sequence[Body]:
         return (self.body,)
+
+    @functools.cached_property
+    def op(self) -> Scan:
+        carries = len(self.carried)
+        stacked = [
+            Stacked(each, keys, len(x.names), whole)
+            for (each, keys), x, (whole, _) in zip(
+                kinds(self.body)[carries:], self.stacked, self.ends, strict=True
+            )
+        ]
+        slices = tuple(self.slices)
+        return Scan(self.body.graph, carries, self.count, self.reverse, slices, tuple(stacked))
+
+    @functools.cached_property
+    def ready(self) -> Runnable:
+        return prepare(self.op)
 
 
 def scan(
@@ -161,37 +177,14 @@ def _scan(
     arrays = [value_of(x, f"{name}: xs", frame) for x in tree.leaves(xs)]
     count = _length(arrays, length, what)
     pair = tree.structure((init, xs))
-    kept = Kept([named], name, pair, count, *builtins.map(kind_of, arrays))
-    values, loop = settled(
-        kept, functools.partial(_made, f, what, form, pair, arrays, count), values
-    )
-    body, stacked, carries = loop.body, loop.stacked, len(values)
-    several = carries + len(arrays)
-    order = range(count - 1, -1, -1) if reverse else range(count)
-    of_body = kinds(body)
-
-    def run(buffers: Sequence[Any]) -> Sequence[Any]:
-        carry: Sequence[Any] = buffers[:carries]
-        wholes = buffers[carries:several]
-        made: list[Any] = [None] * count
-        for i in order:
-            own = [part(x, i) for part, x in zip(loop.parts, wholes, strict=True)]
-            results = body.executable.run([*carry, *own, *buffers[several:]])
-            carry, made[i] = results[:carries], results[carries:]
-        found = []
-        for n, (x, (var, keys), (end, _)) in enumerate(
-            zip(stacked, of_body[carries:], loop.ends, strict=True)
-        ):
-            if count:
-                column = [array_of(alone(row[n]), var, keys=keys) for row in made]
-                found.append(_stack(column, len(x.names))._live())
-            else:
-                found.append(device_put(np.empty(end.shape, end.dtype), end.sharding)._live())
-        return [*carry, *found]
-
-    given = [*[x.array for x in values], *[x.array for x in arrays], *body.captured]
-    made = done("scan", run, given, [*of_body[:carries], *loop.ends], bodies=[body.graph])
-    names = [*[x.names for x in values], *[x.names for x in stacked]]
+    kept = Kept([named], name, pair, count, reverse, *builtins.map(kind_of, arrays))
+    make = functools.partial(_made, f, what, form, pair, arrays, count, reverse)
+    values, loop = settled(kept, make, values)
+    carries = len(values)
+    operands = [*[x.array for x in values], *[x.array for x in arrays], *loop.body.captured]
+    results = [*kinds(loop.body)[:carries], *loop.ends]
+    made = done(loop.op, lambda: loop.ready, operands, results)
+    names = [*[x.names for x in values], *[x.names for x in loop.stacked]]
     found = [outside(Value(x, own), frame) for x, own in zip(made, names, strict=True)]
     return tree.unflatten(form, found[:carries]), tree.unflatten(loop.stacked_form, found[carries:])
 
@@ -203,6 +196,7 @@ def _made(
     pair: Any,
     arrays: Sequence[Value],
     count: int,
+    reverse: bool,
     values: Sequence[Value],
     finish: Any,
 ) -> _Scan:
@@ -220,12 +214,14 @@ def _made(
         forms[:] = [tree.structure(result[0]), tree.structure(result[1])]
         return tree.leaves(result[0]), tree.leaves(result[1])
 
-    slices, parts = zip(*builtins.map(_parts, arrays), strict=True) if arrays else ((), ())
-    body = traced(own, pair, [*values, *slices], what, finish)
+    parts, slices = zip(*builtins.map(_parts, arrays), strict=True) if arrays else ((), ())
+    body = traced(own, pair, [*values, *parts], what, finish)
     carries = forms[0].num_leaves
     carried, stacked = body.results[:carries], body.results[carries:]
     ends = [_stacked_kind(x, count) for x in stacked]
-    return _Scan(parts, body, what, form, forms[0], carried, stacked, forms[1], ends)
+    return _Scan(
+        slices, count, reverse, body, what, form, forms[0], carried, stacked, forms[1], ends
+    )
 
 
 def _length(arrays: Sequence[Value], length: int | None, what: str) -> int:
@@ -248,20 +244,6 @@ def _length(arrays: Sequence[Value], length: int | None, what: str) -> int:
     return count
 
 
-def _stack(column: Sequence[Any], dim: int) -> Any:
-    """Put arrays together along a new dim."""
-    axis = dim - column[0].ndim
-    blocks = [
-        bind(STACK, column[n : n + SEVERAL], (axis - 1,)) for n in range(0, len(column), SEVERAL)
-    ]
-    while len(blocks) > 1:
-        blocks = [
-            bind(CONCATENATE, blocks[n : n + SEVERAL], (axis - 1,))
-            for n in range(0, len(blocks), SEVERAL)
-        ]
-    return blocks[0]
-
-
 def _abstract(f: Callable[..., Any], var: Var, *, keys: bool) -> Any:
     """Return what a function of an array gives, without data."""
     trace = Trace("scan", str)
@@ -269,8 +251,8 @@ def _abstract(f: Callable[..., Any], var: Var, *, keys: bool) -> Any:
         return f(trace.input(var, keys=keys))
 
 
-def _parts(x: Value) -> tuple[Value, Callable[[Any, int], Any]]:
-    """Return what a part of an array is, also of one that has none, and what gives its data."""
+def _parts(x: Value) -> tuple[Value, Step]:
+    """Return what a part of an array is, also of one that has none, and what takes it."""
     var, dim = var_of(x.array), len(x.names)
     if not var.shape[dim]:
         shape = (*var.shape[:dim], 1, *var.shape[dim + 1 :])
@@ -280,15 +262,14 @@ def _parts(x: Value) -> tuple[Value, Callable[[Any, int], Any]]:
     entries[dim] = 0
     part = _abstract(lambda array: index(array, tuple(entries)), var, keys=is_keys(x.array))
     (step,) = part._trace.graph.steps
-    run: Any = step.run  # one program for all parts: where one begins is a number
-    return Value(part, x.names), lambda whole, i: run([whole], (i,))[0]
+    return Value(part, x.names), step
 
 
 def _stacked_kind(x: Value, count: int) -> tuple[Var, bool]:
     """Return what as many results as a function is called are once they are stacked."""
 
     def stacked(array: Any) -> Any:
-        whole = _stack([array] * max(count, 1), len(x.names))
+        whole = stack([array] * max(count, 1), len(x.names))
         if count:
             return whole
         entries: list[Any] = [(0, 1, n) for n in whole.shape]

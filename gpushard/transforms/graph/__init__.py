@@ -1,6 +1,7 @@
 """Recorded operations, where their values lie, and what that costs.
 
 - `graph`: operations in order, and the values between them.
+- `ops`: the kinds of operations, as data.
 - `steps`: an operation for values that lie elsewhere than when it was recorded.
 - `simplify`: fewer operations that give the same results.
 - `propagate`: where values lie so that few bytes move.

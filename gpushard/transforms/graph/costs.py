@@ -21,6 +21,8 @@ from gpushard.ops.programs.reduce import Reduce
 from gpushard.ops.row import Case, ShardedCall, Strategy
 from gpushard.ops.shardings import refines, sharded_call
 from gpushard.transforms.graph.graph import Graph, Step, Var
+from gpushard.transforms.graph.ops import Move as Reshard
+from gpushard.transforms.graph.ops import Region, RowOp
 from gpushard.transforms.graph.priced import between
 from gpushard.transforms.graph.steps import case_of, lacking_each
 
@@ -66,34 +68,35 @@ def _add(
                     count("bytes accessed", x.tiling.devices, nbytes)
         moved = received(step)
         count("bytes moved", moved, moved.values())
-        for member in step.members or (step,):
+        for member in step.op.members if isinstance(step.op, Region) else (step,):
             done = _flops(member)
             count("flops", done, done.values())
-        for body in step.bodies:
+        for body in step.op.bodies:
             _add(body, steps_of, of_device)
 
 
 def received(step: Step) -> Counter[Any]:
     """Return the bytes that each device receives from others as an operation is done."""
     moved: Counter[Any] = Counter()
-    if step.reshards:
-        (x,), (to,) = step.operands, step.results
-        assert isinstance(x, Var)
+    op = step.op
+    if isinstance(op, Reshard):
+        (x,), (to,) = step.arrays, step.results
         return _lacking(x.tiling, to.tiling, x.dtype.itemsize)
-    if step.members:  # a region
-        for own, to_tiling, itemsize in step.brings:
+    if isinstance(op, Region):
+        for own, to_tiling, itemsize in op.brings:
             moved += _lacking(own, to_tiling, itemsize)
-        for member in step.merges:
-            strategy, case, call = _chosen(member)
+        for member in op.merges:
+            assert isinstance(member.op, RowOp)
+            strategy, case, call = _chosen(member, member.op)
             assert call is not None
             moved += _merging(strategy, case, call)
         return moved
-    if step.row is None or step.row.creates or not step.operands:
+    if not isinstance(op, RowOp) or op.row.creates or not step.operands:
         return _evenly(step)
-    strategy, case, call = _chosen(step)
+    strategy, case, call = _chosen(step, op)
     if isinstance(strategy, Move):
         tilings = [x.tiling for x in case.operands if isinstance(x, Sharded)]
-        elements = between(strategy, case, tilings, step.results[0].tiling, step.numbers)
+        elements = between(strategy, case, tilings, step.results[0].tiling, op.numbers)
         return Counter({d: n * step.results[0].dtype.itemsize for d, n in elements.items()})
     if call is None or type(strategy) not in (Local, Reduce):
         return _evenly(step)
@@ -107,12 +110,12 @@ def received(step: Step) -> Counter[Any]:
     return moved
 
 
-def _chosen(step: Step) -> tuple[Strategy, Case, ShardedCall | None]:
+def _chosen(step: Step, op: RowOp) -> tuple[Strategy, Case, ShardedCall | None]:
     """Return how an operation is done whose results lie where they do."""
-    case = case_of(step, step.operands, None)
+    case = case_of(op, step.operands, None)
     strategy, call = sharded_call(case)
     if call is not None and call.ends[0].tiling is not step.results[0].tiling:
-        case = case_of(step, step.operands, step.results[0].sharding)
+        case = case_of(op, step.operands, step.results[0].sharding)
         strategy, call = sharded_call(case)
     return strategy, case, call
 
@@ -171,10 +174,10 @@ def _merging(strategy: Strategy, case: Case, call: ShardedCall) -> Counter[Any]:
 
 def _flops(step: Step) -> Counter[Any]:
     """Return operations on numbers: one for each element, two where products are summed."""
-    row = step.row
-    if row is None or step.moves or row.creates:
+    op = step.op
+    if not isinstance(op, RowOp) or op.only_moves or op.row.creates:
         return Counter()
-    _, case, call = _chosen(step)
+    _, case, call = _chosen(step, op)
     if call is None:
         return Counter()
     rule, natural = case.rule, call.results[0].tiling

@@ -9,21 +9,15 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
+from gpushard.frozen import dataclass
 from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
-from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.ops.aval import Aval, Dtype
+from gpushard.movement.buffer import devices_of
+from gpushard.ops.aval import Dtype
 from gpushard.ops.operand import Literal
-from gpushard.ops.programs.local import Local
-from gpushard.ops.programs.reduce import Reduce
-from gpushard.ops.row import Params, Row
-from gpushard.ops.scalars import aval_of_number
 from gpushard.typing import Shape
-
-Run: TypeAlias = Callable[[Sequence[Any], Sequence[Any]], Sequence[ShardedBuffer]]
-"""Takes the buffers of operands, and Python numbers; gives those of the results."""
 
 
 class Var:
@@ -76,53 +70,50 @@ class Var:
         return f"{self.dtype.name}{list(self.shape)}"
 
 
-@dataclasses.dataclass(eq=False)
-class Step:
-    """One operation of a graph."""
+class Op:
+    """What an operation does, as data; its kinds are in `ops`."""
 
     name: str  # what users call it
-    run: Run  # does it
-    operands: tuple[Var | Literal, ...]  # values, and data of the host that it is given
-    results: tuple[Var, ...]  # what it makes
-    numbers: tuple[Any, ...] = ()  # Python numbers that it is given
-    scalars: tuple[int, ...] = ()  # where these are among all that the operation takes
-    row: Row | None = None  # the operation, where it is one of the table's
-    params: Params = ()  # its parameters
-    scratch: int = 0  # bytes that it holds while it runs, beside operands and results
+    numbers: tuple[Any, ...] = ()  # Python numbers that it takes, next to its operands
+
+    @property
+    def bodies(self) -> tuple[Graph, ...]:
+        """Graphs that it runs."""
+        return ()
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether it is done even if nobody needs its results."""
+        return any(step.op.has_effect for body in self.bodies for step in body.steps)
+
+    def lent(self, body: Graph) -> Sequence[Var]:
+        """Return those inputs of a body that are memory which the operation does not own."""
+        return ()
+
+    def donated(self, body: Graph) -> Sequence[Var]:
+        """Return those inputs of a body that the body may free as soon as nothing needs them."""
+        return ()
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One operation of a graph, on values."""
+
+    op: Op  # what it does
+    operands: tuple[Var | Literal, ...]  # values, and data of the host
+    results: tuple[Var, ...]
     moved: int = 0  # bytes that devices receive so that operands and results lie where they do
-    nbytes: int = 0  # bytes that what runs it takes, about
-    # Of a region: (boxes, others, itemsize) of what is brought elsewhere, and what is merged.
-    brings: tuple[tuple[Tiling, Tiling, int], ...] = ()
-    merges: tuple[Step, ...] = ()
-    members: tuple[Step, ...] = ()  # of a region: its operations
-    # Of a reshard: what a user asked for, who may have left dims open; None where no user did.
-    wanted: Sharding | None = None
-    kept: bool = False  # whether it is done even if nobody needs its results
-    bodies: tuple[Graph, ...] = ()  # graphs that it runs, for the text
     scope: str = ""  # what the program calls the part that it is of
 
-    def avals(self) -> list[Aval]:
-        """Return shapes and types of all that the operation takes, numbers among it."""
-        return [
-            aval_of_number(x) if at in self.scalars else Aval(x.shape, x.dtype, x.weak)
-            for at, x in enumerate(self.args(self.operands))
-        ]
-
-    def args(self, operands: Sequence[Var | Literal]) -> list[Any]:
-        """Return all that the operation takes, with these operands: numbers stand among them."""
-        arrays, numbers = iter(operands), iter(self.numbers)
-        count = len(operands) + len(self.numbers)
-        return [next(numbers if at in self.scalars else arrays) for at in range(count)]
+    @property
+    def name(self) -> str:
+        """What users call it."""
+        return self.op.name
 
     @property
-    def reshards(self) -> bool:
-        """Whether it brings a value to another sharding, and does nothing else."""
-        return self.row is None and self.name == "reshard"
-
-    @property
-    def moves(self) -> bool:
-        """Whether it only moves elements."""
-        return self.row is None or not isinstance(self.row.strategies[-1], Local | Reduce)
+    def arrays(self) -> list[Var]:
+        """The operands that are values of the graph."""
+        return [x for x in self.operands if isinstance(x, Var)]
 
 
 @dataclasses.dataclass(eq=False)
@@ -134,15 +125,25 @@ class Graph:
     constants: dict[Var, Any]  # arrays of outside
     steps: list[Step]  # operations, each after those that make what it needs
     results: list[Var]  # what it returns
-    captured: int = 0  # of a body: so many of its last arguments are memory of what is around it
+    captured: int = 0  # of a body: so many of its last arguments are arrays that it captures
+
+    @property
+    def carried(self) -> list[Var]:
+        """Of a body, the arguments that it is called with."""
+        return self.inputs[: len(self.inputs) - self.captured]
+
+    @property
+    def captures(self) -> list[Var]:
+        """Of a body, the arguments that are arrays which it captures."""
+        return self.inputs[len(self.inputs) - self.captured :]
 
     def needed(self) -> list[Step]:
         """Return the operations that something depends on."""
         wanted, found = set(self.results), []
         for step in reversed(self.steps):
-            if step.kept or not wanted.isdisjoint(step.results):
+            if step.op.has_effect or not wanted.isdisjoint(step.results):
                 found.append(step)
-                wanted.update(x for x in step.operands if isinstance(x, Var))
+                wanted.update(step.arrays)
         return found[::-1]
 
     def text(self, *, shardings: bool = False) -> str:
@@ -207,15 +208,15 @@ def lines(
             return named(x)
         return repr(x)
 
-    taken = {x for step in steps for x in step.operands if isinstance(x, Var)}
+    taken = {x for step in steps for x in step.arrays}
     constants = [x for x in graph.constants if x in taken]
     yield f"{{ lambda {typed(constants)}; {typed(graph.inputs)}. let"
     for step in steps:
-        operands = [said(x) for x in (*step.operands, *step.numbers)]
+        operands = [said(x) for x in (*step.operands, *step.op.numbers)]
         scope = f"  # {said_of}" if (said_of := note(step)) else ""
         words = " ".join([step.name.replace(" ", "_"), *operands])
         yield f"    {typed(step.results)} = {words}{scope}"
-        for body in step.bodies:
+        for body in step.op.bodies:
             inside = lines(body, body.needed(), shardings=shardings, fresh=fresh, note=note)
             yield from ("      " + line for line in inside)
     results = [said(x) for x in graph.results]

@@ -25,6 +25,7 @@ from gpushard.ops.programs.reduce import Reduce
 from gpushard.ops.row import Case, Strategy
 from gpushard.ops.shardings import sharded_call
 from gpushard.transforms.graph.graph import Step, Var
+from gpushard.transforms.graph.ops import RowOp
 from gpushard.transforms.graph.steps import lacking
 
 Place: TypeAlias = tuple[Sharding, Tiling]
@@ -78,15 +79,15 @@ def _has_a_say(x: Sharded, devices: Sequence[Any]) -> bool:
 
 def can_price(step: Step) -> bool:
     """Whether an operation can be laid out in other ways, and what they cost is known."""
-    row = step.row
-    if row is None or row.creates or not step.operands:
+    op = step.op
+    if not isinstance(op, RowOp) or op.row.creates or not step.operands:
         return False
     places = [x.sharding for x in (*step.operands, *step.results) if isinstance(x, Var)]
     if any(place.memory_kind != "device" for place in places):
         return False
-    last = row.strategies[-1]
+    last = op.row.strategies[-1]
     if isinstance(last, Move):
-        fixed = last.starts is None or not last.starts(step.params)
+        fixed = last.starts is None or not last.starts(op.params)
         return fixed and all(isinstance(x, Var) for x in step.operands)
     return type(last) in (Local, Reduce, FromOwners)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from gpushard.geometry.mesh import Mesh
@@ -31,6 +31,7 @@ from gpushard.ops.operand import Literal, Sharded
 from gpushard.ops.rule import elementwise
 from gpushard.ops.scalars import kind_of_number
 from gpushard.transforms.graph.graph import Graph, Step, Var
+from gpushard.transforms.graph.ops import Move, RowOp
 from gpushard.transforms.graph.priced import Laid, Place, can_price, priced
 from gpushard.transforms.graph.simplify import simplified
 from gpushard.transforms.graph.steps import bound, case_of, closed, keeps, lacking, resharded
@@ -68,10 +69,9 @@ def propagated(graph: Graph) -> Graph:
 
 def _rearranges(step: Step) -> bool:
     """Whether an operation may move elements that it does not count."""
-    if step.row is None or not step.moves or not can_price(step):
+    if not isinstance(step.op, RowOp) or not step.op.only_moves or not can_price(step):
         return False
-    values = [x for x in (*step.operands, *step.results) if isinstance(x, Var)]
-    return not all(x.tiling.assignment.is_replicated for x in values)
+    return not all(x.tiling.assignment.is_replicated for x in (*step.arrays, *step.results))
 
 
 class Layout:
@@ -100,7 +100,7 @@ class Layout:
         for x in (*graph.inputs, *graph.constants):
             self.place[x] = x.sharding, x.tiling
         for number, step in enumerate(steps):
-            for x in dict.fromkeys(x for x in step.operands if isinstance(x, Var)):
+            for x in dict.fromkeys(step.arrays):
                 self.users.setdefault(x, []).append(number)
             for x in step.results:
                 self.maker[x] = number
@@ -132,9 +132,15 @@ class Layout:
     def is_open(self, number: int) -> bool:
         """Whether the result of an operation may lie elsewhere."""
         step = self.steps[number]
-        if step.reshards:
-            return isinstance(step.wanted, NamedSharding) and step.wanted.leaves_open
+        if isinstance(step.op, Move):
+            wanted = step.op.wanted
+            return isinstance(wanted, NamedSharding) and wanted.leaves_open
         return self.priced[number] and len(step.results) == 1
+
+    def keeps(self, number: int, sharding: Sharding) -> bool:
+        """Whether the result of an operation may lie so: a user may have said how it has to."""
+        op = self.steps[number].op
+        return not isinstance(op, Move) or keeps(sharding, op.wanted)
 
     def _candidates(self, number: int, *, every: bool) -> Iterator[Sharding]:
         """Yield where the result of an operation may better lie."""
@@ -156,7 +162,7 @@ class Layout:
         for sharding in found:
             if not isinstance(sharding, NamedSharding) or sharding.memory_kind != "device":
                 continue
-            if not keeps(sharding, step.wanted):
+            if not self.keeps(number, sharding):
                 continue
             tiling = sharding.tiling(x.shape)
             if tiling not in seen and set(tiling.devices) == set(own[1].devices):
@@ -190,8 +196,7 @@ class Layout:
             self._choose(number, sharding)
             if self.total < best:
                 best, kept = self.total, len(self._journal)
-            step = self.steps[number]
-            arrays = [x for x in step.operands if isinstance(x, Var)]
+            arrays = self.steps[number].arrays
             for x, want in zip(arrays, self.laid[number].wants, strict=False):
                 if want is None or want[1] is self.place[x][1]:
                     continue
@@ -199,7 +204,7 @@ class Layout:
                 if maker is None or maker in pulled or not self.is_open(maker):
                     continue
                 same_devices = set(want[1].devices) == set(self.place[x][1].devices)
-                if same_devices and keeps(want[0], self.steps[maker].wanted):
+                if same_devices and self.keeps(maker, want[0]):
                     line.append((maker, want[0]))
         self._undo(kept)
         return kept > 0
@@ -241,7 +246,7 @@ class Layout:
         return changed
 
     def _set_laid(self, number: int, laid: Laid | None) -> None:
-        arrays = [x for x in self.steps[number].operands if isinstance(x, Var)]
+        arrays = self.steps[number].arrays
         for sign, each in ((-1, self.laid.get(number)), (1, laid)):
             if each is not None:
                 self.total += sign * each.own
@@ -286,53 +291,58 @@ class Layout:
     def _laid(self, number: int) -> Laid:
         """Return an operation as it is laid out for its operands as they lie."""
         step, out = self.steps[number], self.out.get(number)
-        arrays = [x for x in step.operands if isinstance(x, Var)]
-        places = tuple([self.place[x] for x in arrays])
-        if step.reshards:
-            key: Any = (number, *[tiling for _, tiling in places], out)
-        elif not self.priced[number]:
-            key = number
-        else:
-            kinds = [(x.dtype, x.committed, x.weak) for x in arrays]
-            hosted = [(x.shape, x.dtype, x.weak) for x in step.operands if isinstance(x, Literal)]
-            numbers = map(kind_of_number, step.numbers)
-            at = [tiling for _, tiling in places]
-            key = (
-                step.row, step.params, step.scalars, out,
-                *numbers, *hosted, *(isinstance(x, Var) for x in step.operands), *kinds, *at,
-            )  # fmt: skip
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._new(step, number, arrays, places, out, key)
-        return found
+        op, arrays = step.op, step.arrays
+        places = [self.place[x] for x in arrays]
+        tilings = [tiling for _, tiling in places]
+        if isinstance(op, Move):
+            key: Any = (number, *tilings, out)
+            return self._price(key, lambda: _moved_to(step, op, places[0], out))
+        if not self.priced[number]:
+            return self._price(number, lambda: _as_it_lies(step))
+        assert isinstance(op, RowOp)
+        kinds = [(x.dtype, x.committed, x.weak) for x in arrays]
+        hosted = [(x.shape, x.dtype, x.weak) for x in step.operands if isinstance(x, Literal)]
+        numbers = map(kind_of_number, op.numbers)
+        key = (
+            op.row, op.params, op.scalars, out,
+            *numbers, *hosted, *(isinstance(x, Var) for x in step.operands), *kinds, *tilings,
+        )  # fmt: skip
+        return self._price(key, lambda: _priced(step, op, places, out, key))
 
-    def _new(
-        self,
-        step: Step,
-        number: int,
-        arrays: Sequence[Var],
-        places: Sequence[Place],
-        out: Sharding | None,
-        key: Any,
-    ) -> Laid:
-        if not self.priced[number] and not step.reshards:
-            ends = tuple((x.sharding, x.tiling) for x in step.results)
-            return Laid(ends, tuple((x.sharding, x.tiling) for x in arrays), 0, 0)
-        if step.reshards:
-            (x,) = step.results
-            to = x.sharding
-            if step.wanted is not None:
-                to = out or closed(step.wanted, places[0][0])
-            place = to, to.tiling(x.shape)
-            return Laid((place,), (place,), 0, 0)
-        plans = devices_of(step.results[0].tiling)[0].runtime.plans
-        found: Laid | None = plans.get(("price", *key))
-        if found is None:
-            lies = dict(zip(arrays, places, strict=True))
-            moved = [x if not isinstance(x, Var) else at(x, lies[x]) for x in step.operands]
-            found = priced(case_of(step, moved, out))
-            plans.put(("price", *key), found, 500 + 300 * len(arrays))
-        return found
+    def _price(self, key: Any, make: Callable[[], Laid]) -> Laid:
+        """Return what is known under a key, worked out if it is asked for the first time."""
+        laid = self._known.get(key)
+        if laid is None:
+            laid = self._known[key] = make()
+        return laid
+
+
+def _as_it_lies(step: Step) -> Laid:
+    """Lay out an operation whose operands and results stay where they are."""
+    ends = tuple((x.sharding, x.tiling) for x in step.results)
+    return Laid(ends, tuple((x.sharding, x.tiling) for x in step.arrays), 0, 0)
+
+
+def _moved_to(step: Step, move: Move, lies: Place, out: Sharding | None) -> Laid:
+    """Lay out a reshard of a value that lies somewhere."""
+    (x,) = step.results
+    to = x.sharding if move.wanted is None else out or closed(move.wanted, lies[0])
+    place = to, to.tiling(x.shape)
+    return Laid((place,), (place,), 0, 0)
+
+
+def _priced(
+    step: Step, op: RowOp, places: Sequence[Place], out: Sharding | None, key: tuple[Any, ...]
+) -> Laid:
+    """Lay out an operation of the table on values that lie somewhere, as dispatch would."""
+    plans = devices_of(step.results[0].tiling)[0].runtime.plans
+    laid: Laid | None = plans.get(("price", *key))
+    if laid is None:
+        lies = dict(zip(step.arrays, places, strict=True))
+        operands = [at(x, lies[x]) if isinstance(x, Var) else x for x in step.operands]
+        laid = priced(case_of(op, operands, out))
+        plans.put(("price", *key), laid, 500 + 300 * len(places))
+    return laid
 
 
 def at(x: Var, place: Place) -> Var:
@@ -360,32 +370,29 @@ class _Build:
     def _add(self, number: int, step: Step) -> None:
         """Add an operation."""
         laid = self._layout.laid[number]
-        if step.reshards:
-            (x,), (to,) = step.operands, laid.results
-            assert isinstance(x, Var)
+        if isinstance(step.op, Move):
+            (x,), (to,) = step.arrays, laid.results
             now = self._now.get(x, x)
-            made = resharded(self._copies.get((now, to[1]), now), to[0], step.wanted)
+            made = resharded(self._copies.get((now, to[1]), now), to[0], step.op.wanted)
             self._steps.append(made)
             self._now[step.results[0]] = made.results[0]
             if now.committed:
                 self._copies.setdefault((now, to[1]), made.results[0])
             return
         wants = iter(laid.wants)
-        operands: list[Var | Literal] = []
-        for x in step.operands:
-            if isinstance(x, Var):
-                x = self._brought(x, next(wants), step.name, laid.total)
-            operands.append(x)
+        operands: list[Var | Literal] = [
+            self._brought(x, next(wants), step.name, laid.total) if isinstance(x, Var) else x
+            for x in step.operands
+        ]
         ends = [tiling for _, tiling in laid.results]
         same = [x.tiling for x in step.results] == ends and _alike(operands, step.operands)
-        if same or step.row is None:  # what has no row stays where it is
+        if same or not isinstance(step.op, RowOp):  # only rows can be laid out elsewhere
             moved = laid.own if self._layout.priced[number] else step.moved
             self._steps.append(dataclasses.replace(step, operands=tuple(operands), moved=moved))
             return
-        made = bound(step, operands, self._layout.out.get(number))
+        made = bound(step, operands, self._layout.out.get(number), laid.own)
         if [x.tiling for x in made.results] != ends:
-            made = bound(step, operands, laid.results[0][0])
-        made.moved = laid.own
+            made = bound(step, operands, laid.results[0][0], laid.own)
         self._steps.append(made)
         self._now.update(zip(step.results, made.results, strict=True))
 

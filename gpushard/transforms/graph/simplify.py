@@ -11,6 +11,7 @@ from typing import Any
 
 from gpushard.cache import exact_key
 from gpushard.transforms.graph.graph import Graph, Step, Var
+from gpushard.transforms.graph.ops import Move, RowOp
 from gpushard.transforms.graph.steps import lacking, resharded
 
 _SMALL = 1 << 10
@@ -39,10 +40,10 @@ class _Simplified:
         """Add an operation, unless it is there."""
         now = self.now
         operands = tuple([now.get(x, x) if isinstance(x, Var) else x for x in step.operands])
-        if step.reshards and not step.bodies:
-            self._reshard(step, operands[0])
+        if isinstance(step.op, Move):
+            self._reshard(step, step.op, operands[0])
             return
-        key = None if step.row is None or step.kept else _key(step, operands)
+        key = _key(step, step.op, operands) if isinstance(step.op, RowOp) else None
         known = self._known.get(key) if key is not None else None
         if known is not None:
             now.update(zip(step.results, known.results, strict=True))
@@ -53,7 +54,7 @@ class _Simplified:
         if key is not None:
             self._known[key] = step
 
-    def _reshard(self, step: Step, x: Any) -> None:
+    def _reshard(self, step: Step, move: Move, x: Any) -> None:
         """Add a reshard, from the nearest place where the value is."""
         (end,) = step.results
         key = "reshard", self._root(x), end.tiling, end.sharding, end.committed
@@ -69,7 +70,7 @@ class _Simplified:
             if lacking(source.tiling, end.tiling) <= lacking(x.tiling, end.tiling):
                 x = source
         if x is not step.operands[0]:
-            made = resharded(x, end.sharding, step.wanted)
+            made = resharded(x, end.sharding, move.wanted)
             made.results[0].committed = end.committed
             self.now[end] = made.results[0]
             step = made
@@ -85,7 +86,7 @@ class _Simplified:
         return x
 
 
-def _key(step: Step, operands: tuple[Any, ...]) -> Any:
+def _key(step: Step, op: RowOp, operands: tuple[Any, ...]) -> Any:
     """Return what operations have in common that are the same; None if that is not known."""
     given: list[Any] = []
     for x in operands:
@@ -95,6 +96,6 @@ def _key(step: Step, operands: tuple[Any, ...]) -> Any:
             given.append((x.shape, x.dtype, x.weak, x.data.tobytes()))
         else:
             given.append(id(x))
-    numbers = map(exact_key, step.numbers)
+    numbers = map(exact_key, op.numbers)
     places = [(x.tiling, x.sharding, x.committed, x.weak) for x in step.results]
-    return (step.row, exact_key(step.params), step.scalars, *given, *numbers, *places)
+    return (op.row, exact_key(op.params), op.scalars, *given, *numbers, *places)

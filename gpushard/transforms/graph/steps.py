@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -12,14 +13,12 @@ from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import UNCONSTRAINED, PartitionSpec
 from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
-from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.movement.reshard import Mover
 from gpushard.ops.aval import Aval
 from gpushard.ops.dispatch import case_and_key, program_of
-from gpushard.ops.gather_guard import check_gather
 from gpushard.ops.operand import Hosted, Literal, Sharded
-from gpushard.ops.row import Case
+from gpushard.ops.row import Case, Program
 from gpushard.transforms.graph.graph import Step, Var
+from gpushard.transforms.graph.ops import Move, RowOp
 from gpushard.typing import IntArray
 
 
@@ -31,30 +30,36 @@ def operand_of(x: Var | Literal) -> Sharded | Hosted:
     return Sharded(aval, x.tiling, x.sharding, x.committed)
 
 
-def case_of(step: Step, operands: Sequence[Var | Literal], out: Sharding | None) -> Case:
+def case_of(op: RowOp, operands: Sequence[Var | Literal], out: Sharding | None) -> Case:
     """Return an operation as dispatch sees it, of operands that may lie elsewhere."""
-    assert step.row is not None
-    return case_and_key(step.row, step.args(operands), step.params, out, operand_of)[0]
+    return case_and_key(op.row, op.args(operands), op.params, out, operand_of)[0]
 
 
-def bound(step: Step, operands: Sequence[Var | Literal], out: Sharding | None) -> Step:
-    """Return an operation of operands that may lie elsewhere.
+def program_for(op: RowOp, operands: Sequence[Var | Literal]) -> Program:
+    """Return the program of an operation on operands, made if there is none yet."""
+    return program_of(*case_and_key(op.row, op.args(operands), op.params, op.out, operand_of))
+
+
+def bound(
+    step: Step, operands: Sequence[Var | Literal], out: Sharding | None, moved: int | None = None
+) -> Step:
+    """Return an operation of the table, of operands that may lie elsewhere.
 
     Args:
       step: the operation.
       operands: its operands.
       out: where its results go; None for as they come.
+      moved: bytes that devices receive; None for as many as its program says.
     """
-    assert step.row is not None
-    program = program_of(*case_and_key(step.row, step.args(operands), step.params, out, operand_of))
+    assert isinstance(step.op, RowOp)
+    op = dataclasses.replace(step.op, out=out)
+    program = program_for(op, operands)
     results = [
         Var(old.dtype, new.tiling, new.sharding, old.committed, old.weak)
         for old, new in zip(step.results, program.results, strict=True)
     ]
-    return Step(
-        step.name, program.run, tuple(operands), tuple(results), step.numbers, step.scalars,
-        step.row, step.params, moved=getattr(program, "bytes_received", 0), nbytes=program.nbytes,
-    )  # fmt: skip
+    moved = program.bytes_received if moved is None else moved
+    return Step(op, tuple(operands), tuple(results), moved)
 
 
 def resharded(x: Var, sharding: Sharding, wanted: Sharding | None = None, watch: str = "") -> Step:
@@ -68,34 +73,8 @@ def resharded(x: Var, sharding: Sharding, wanted: Sharding | None = None, watch:
     """
     to = sharding.tiling(x.shape)
     chosen = wanted is not None or x.committed
-    moved = Var(x.dtype, to, sharding, committed=chosen, weak=x.weak)
-    run: Any = _same
-    moving = nbytes = 0
-    if to is not x.tiling:
-        runtime = devices_of(x.tiling)[0].runtime
-        mover = Mover(runtime, x.tiling, to, x.dtype.itemsize, "reshard")
-        run, nbytes = _Move(mover, watch or None), mover.nbytes
-        moving = received(x, to)
-    return Step("reshard", run, (x,), (moved,), moved=moving, nbytes=nbytes, wanted=wanted)
-
-
-def _same(given: Sequence[ShardedBuffer], numbers: Any) -> list[ShardedBuffer]:
-    return [given[0]]
-
-
-class _Move:
-    """Brings a value elsewhere; `moves` is what a gather guard says of it, None if nothing."""
-
-    __slots__ = ("_mover", "moves")
-
-    def __init__(self, mover: Mover, moves: str | None) -> None:
-        self._mover = mover
-        self.moves = moves
-
-    def __call__(self, given: Sequence[ShardedBuffer], _: Any) -> list[ShardedBuffer]:
-        if self.moves is not None:
-            check_gather(self.moves)
-        return [self._mover(given[0])]
+    result = Var(x.dtype, to, sharding, committed=chosen, weak=x.weak)
+    return Step(Move(wanted, watch), (x,), (result,), received(x, to))
 
 
 def received(x: Var, to: Tiling) -> int:

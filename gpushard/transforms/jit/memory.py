@@ -8,10 +8,10 @@ from typing import Any
 
 from gpushard.frozen import dataclass
 from gpushard.ops.programs.reduce import Reduce
-from gpushard.transforms.control_flow.scans import SEVERAL
-from gpushard.transforms.graph.graph import Graph, Step, Var
-from gpushard.transforms.regions.regions import fused
-from gpushard.transforms.regions.segments import in_segments
+from gpushard.ops.row import Runnable
+from gpushard.transforms.graph.graph import Step, Var
+from gpushard.transforms.graph.ops import Move, Relabel, RowOp, Scan
+from gpushard.transforms.tracing.executable import SEVERAL, Control, Executable
 
 
 @dataclass(frozen=True)
@@ -36,22 +36,20 @@ class CompiledMemoryStats:
     peak_memory_in_bytes: int
 
 
-def memory(
-    graph: Graph, steps: Sequence[Step], donated: Sequence[bool] = ()
-) -> CompiledMemoryStats:
+def memory(executable: Executable, donated: Sequence[bool] = ()) -> CompiledMemoryStats:
     """Return how many bytes a graph takes whose operations run one after the other.
 
     Args:
-      graph: the graph.
-      steps: what is run of it.
+      executable: the graph, ready to run.
       donated: which of its arguments are let go of as soon as nothing needs them; () for none.
     """
+    graph = executable.graph
     inputs, results = dict.fromkeys(graph.inputs), dict.fromkeys(graph.results)
     given_up = {x for x, marked in zip(graph.inputs, donated, strict=False) if marked}
     taken, given = _bytes(inputs), _bytes(results)
     shared = _bytes(x for x in inputs if x in results or x in given_up)
     ahead = _bytes((*inputs, *graph.constants))
-    peak = _peak(graph, steps, given_up)
+    peak = _peak(executable, given_up)
     return CompiledMemoryStats(taken, given, shared, max(0, peak - ahead - given + shared), 0, peak)
 
 
@@ -59,60 +57,65 @@ def _bytes(values: Iterable[Var]) -> int:
     return sum(x.held_bytes for x in values)
 
 
-def _peak(graph: Graph, steps: Sequence[Step], given_up: Collection[Var]) -> int:
+def _peak(executable: Executable, given_up: Collection[Var]) -> int:
     """Return the most bytes that are held at once; `given_up` are inputs that nobody else has."""
+    graph, steps = executable.graph, executable.parts
     root: dict[Any, Any] = {}  # of what is another value's memory, that value
     for step in steps:
-        turned = step.row is not None and step.row.later
-        same = turned and list(step.params[0]) == sorted(step.params[0])
-        if same or (step.name in ("relabel", "reshard") and not step.moved):
+        if _is_operand(step):
             root[step.results[0]] = root.get(step.operands[0], step.operands[0])
     own = [x for x in graph.inputs if x not in given_up]
     kept = {root.get(x, x) for x in (*own, *graph.constants, *graph.results)}
     last = {
-        root.get(x, x): n
-        for n, step in enumerate(steps)
-        for x in (*step.operands, *step.results)
-        if isinstance(x, Var)
+        root.get(x, x): n for n, step in enumerate(steps) for x in (*step.arrays, *step.results)
     }
     now = peak = _bytes(dict.fromkeys((*graph.inputs, *graph.constants)))
     for n, step in enumerate(steps):
-        within, beside = _meanwhile(step)
+        within, beside = _meanwhile(step, executable.ready[step])
         made = _bytes(x for x in step.results if x not in root)
         peak = max(peak, now + within, now + made + beside)
         now += made
-        arrays = [x for x in (*step.operands, *step.results) if isinstance(x, Var)]
-        ended = [x for x in dict.fromkeys(root.get(x, x) for x in arrays) if last[x] == n]
+        values = (*step.arrays, *step.results)
+        ended = [x for x in dict.fromkeys(root.get(x, x) for x in values) if last[x] == n]
         now -= _bytes(x for x in ended if x not in kept)
     return peak
 
 
-def _meanwhile(step: Step) -> tuple[int, int]:
-    """Return bytes that an operation holds while it runs, and beside its results at its end."""
-    if not step.bodies:
-        program = getattr(step.run, "__self__", None)
-        return 0, step.scratch + getattr(program, "scratch", 0) + _states(step)
-    body, within = step.bodies[-1], 0  # of a loop, not its condition
-    for own in step.bodies:
-        carried = own.inputs[: len(own.inputs) - own.captured]
-        outside = _bytes(own.inputs[len(carried) :])
-        let_go = carried if step.name in ("for", "while") and own is step.bodies[-1] else ()
-        within = max(within, _peak(own, in_segments(own, fused(own)), let_go) - outside)
-    rows = beside = 0  # parts of results, and what putting them together takes beside these
-    for x, one in zip(step.results[::-1], body.results[::-1], strict=False):
-        if x.shape != one.shape:
-            rows += x.held_bytes
-            several = math.prod(x.shape) > SEVERAL * math.prod(one.shape)
-            beside += x.held_bytes * (3 if several else 2)
+def _is_operand(step: Step) -> bool:
+    """Whether the result of an operation is the memory of its operand."""
+    op = step.op
+    if isinstance(op, RowOp):
+        return op.row.later and list(op.params[0]) == sorted(op.params[0])
+    return isinstance(op, Move | Relabel) and not step.moved
+
+
+def _meanwhile(step: Step, ready: Runnable) -> tuple[int, int]:
+    """Return bytes that an operation holds while it runs, and next to its results at its end."""
+    op = step.op
+    if not isinstance(ready, Control):
+        return 0, ready.scratch + _states(step)
+    within = 0
+    for own in ready.executables:
+        peak = _peak(own, op.donated(own.graph)) - _bytes(op.lent(own.graph))
+        within = max(within, peak)
+    rows = beside = 0  # parts of results, and what putting them together takes next to these
+    for x in op.stacked if isinstance(op, Scan) else ():
+        nbytes = x.whole.held_bytes
+        rows += nbytes
+        several = math.prod(x.whole.shape) > SEVERAL * math.prod(x.each.shape)
+        beside += nbytes * (3 if several else 2)
     return within + rows, beside
 
 
 def _states(step: Step) -> int:
     """Return bytes of what the devices of a split dim reduce, before that is merged."""
-    row, (x, *_) = step.row, (*step.operands, None)
-    if row is None or not isinstance(x, Var) or type(row.strategies[0]) is not Reduce:
+    op, (x, *_) = step.op, (*step.operands, None)
+    if not isinstance(op, RowOp) or not isinstance(x, Var):
         return 0
-    rule, sizes = row.rule_for(step.avals(), step.params), x.tiling.stops - x.tiling.starts
+    if type(op.row.strategies[0]) is not Reduce:
+        return 0
+    rule = op.row.rule_for(op.avals(step.operands), op.params)
+    sizes = x.tiling.stops - x.tiling.starts
     gone = [sizes[dim] for dim, own in enumerate(rule.operands[0]) if own in rule.reduced]
     wholes = [x.shape[dim] for dim, own in enumerate(rule.operands[0]) if own in rule.reduced]
     if all((own == n).all() for own, n in zip(gone, wholes, strict=True)):

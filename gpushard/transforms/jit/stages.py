@@ -20,11 +20,11 @@ from gpushard.movement.buffer import devices_of
 from gpushard.placement.device_put import check_donated, implicitly_put
 from gpushard.transforms.graph.costs import costs
 from gpushard.transforms.graph.graph import Graph, Var
+from gpushard.transforms.graph.ops import Region
 from gpushard.transforms.graph.propagate import optimized
 from gpushard.transforms.jit.memory import CompiledMemoryStats, memory
 from gpushard.transforms.regions.regions import fused
-from gpushard.transforms.regions.segments import segment_in
-from gpushard.transforms.tracing.executable import Executable, array_of, launches_of
+from gpushard.transforms.tracing.executable import Executable, array_of
 from gpushard.transforms.tracing.fold import folded
 from gpushard.transforms.tracing.trace import tracing
 from gpushard.transforms.values.frames import innermost
@@ -349,13 +349,12 @@ class Compiled(_Stage):
         _check_dialect(dialect)
         own, steps = self._signature, self._executable.steps
         moved = {n: int(of["bytes moved"]) for n, of in self.cost_analysis()["devices"].items()}
-        met = [*own.graph.inputs, *(x for one in steps for x in (*one.operands, *one.results))]
-        values = [x for x in met if isinstance(x, Var)]
+        values = [*own.graph.inputs, *(x for one in steps for x in (*one.arrays, *one.results))]
         devices = {x.id: x for value in values for x in devices_of(value.tiling)}
-        kernels = sum(bool(step.members) for step in steps)
+        kernels = sum(isinstance(step.op, Region) for step in steps)
         received = ", ".join(f"{n:,} by device {at}" for at, n in moved.items() if n)
         memory = self.memory_analysis()
-        counts = [launches_of(step) for step in steps]
+        counts = [self._executable.launches(step) for step in steps]
         known, others = sum(filter(None, counts)), counts.count(None)
         lines = [
             f"devices: {', '.join(f'{x.platform} {n}' for n, x in sorted(devices.items()))}",
@@ -368,7 +367,7 @@ class Compiled(_Stage):
         ]
         if known or others:
             rest = f", and those of {others} other operations" if others else ""
-            graphs = [x.counts for x in map(segment_in, self._executable.parts) if x is not None]
+            graphs = self._executable.captured()
             if graphs:
                 of, to = map(sum, zip(*graphs, strict=True))
                 rest += f"; {of:,} of them, captured, are {to:,} of CUDA graphs"
@@ -384,7 +383,7 @@ class Compiled(_Stage):
 
     def memory_analysis(self) -> CompiledMemoryStats:
         """Return how many bytes it takes."""
-        return memory(self._signature.graph, self._executable.parts, self._signature.donated)
+        return memory(self._executable, self._signature.donated)
 
     def runtime_executable(self) -> Executable:
         """Return what runs it."""

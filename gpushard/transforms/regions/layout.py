@@ -17,10 +17,12 @@ from gpushard.ops.programs.calls import LocalCalls, Outputs, Work, calls_of
 from gpushard.ops.programs.launched import Launched
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Merge
-from gpushard.ops.row import Row
+from gpushard.ops.row import Row, Runnable
 from gpushard.ops.rule import elementwise
 from gpushard.ops.scalars import converter
 from gpushard.transforms.graph.graph import Step, Var
+from gpushard.transforms.graph.ops import Region, RowOp
+from gpushard.transforms.graph.steps import program_for
 from gpushard.transforms.kernels.c_kernels import c_kernel
 from gpushard.transforms.kernels.nests import LARGE, SHORT, Load, Nest, Op, Result
 from gpushard.transforms.kernels.tiles import straight_kernel, tile_kernel
@@ -35,6 +37,7 @@ class Member:
     """An operation of a region."""
 
     step: Step
+    op: RowOp  # what it does
     views: Sequence[View]  # its arrays
     own: Sequence[tuple[int | None, ...]]  # loops that the dims of each of them run along
     dims: tuple[int | None, ...]  # those of the result's dims
@@ -72,9 +75,9 @@ _Read = tuple[Var, tuple[int | None, ...], Shape]
 """An array, the loops that its dims run along, and the first element of each dim that is read."""
 
 
-def merge_of(step: Step) -> Merge | None:
+def merge_of(member: Member) -> Merge | None:
     """Return what merges the parts that devices give; None if there are none, or more is done."""
-    work = getattr(step.run, "__self__", None)
+    work = program_for(member.op, member.step.operands).alone if member.ends else None
     return work if isinstance(work, Merge) else None
 
 
@@ -86,7 +89,7 @@ def laid_out(
 ) -> Laid | None:
     """Lay out a region as its results are; None if that contradicts itself, or more would move."""
     boxes: dict[int, Boxes] = {}
-    merges = [merge_of(member.step) if member.ends else None for member in results]
+    merges = [merge_of(member) for member in results]
     devices = results[0].step.results[0].tiling.devices
     count = len(devices)
     zero = np.zeros(count, np.int64)
@@ -111,11 +114,11 @@ def laid_out(
         else:
             if len(merge.dtypes) != 1 or merge.dtypes[0] != member.step.results[0].dtype:
                 return None
-            for x, dims in zip(member.step.operands, member.own, strict=True):
-                if not isinstance(x, Var) or not put(dims, x.tiling):
+            for x, dims in zip(member.step.arrays, member.own, strict=True):
+                if not put(dims, x.tiling):
                     return None
     for member in members:
-        reduced = member.reduced if merge_of(member.step) is None or not member.ends else ()
+        reduced = member.reduced if merge_of(member) is None else ()
         if not all(whole(loop) for loop in reduced) or (member.ends and member not in results):
             return None
     for loop, size in enumerate(sizes):
@@ -227,29 +230,29 @@ def _cut(
 
 
 def op_of(
-    step: Step, name: str, given: Sequence[int | None], dims: Sequence[int | None] = (),
+    step: Step, op: RowOp, name: str, given: Sequence[int | None], dims: Sequence[int | None] = (),
     reduced: tuple[int, ...] = (),
 ) -> Op:  # fmt: skip
     """Return an operation of a nest.
 
     Args:
       step: the operation.
+      op: what it does.
       name: of the reduction, if it is one; else empty.
       given: places of the arrays that it takes.
       dims: loops that its result varies along.
       reduced: loops that it reduces.
     """
-    row, avals, (result,) = step.row, step.avals(), step.results
-    assert row is not None
-    found = row.infer(avals, step.params)
+    row, avals, (result,) = op.row, op.avals(step.operands), step.results
+    found = row.infer(avals, op.params)
     inside = avals if row.loop is None or name else [
-        Aval((), t) if at in step.scalars else aval
+        Aval((), t) if at in op.scalars else aval
         for at, (aval, t) in enumerate(zip(avals, row.loop(avals), strict=False))
     ]  # fmt: skip
-    numbers, places = iter(step.numbers), iter(given)
+    numbers, places = iter(op.numbers), iter(given)
     operands: list[Any] = [
         (None, converter(row, found, avals, at)(next(numbers)))
-        if at in step.scalars else (next(places), None)
+        if at in op.scalars else (next(places), None)
         for at in range(len(avals))
     ]  # fmt: skip
     types = row.loop(avals)[: len(avals)] if row.loop and not name else [a.dtype for a in inside]
@@ -257,11 +260,11 @@ def op_of(
     while plain.within is not None:  # loops put values beside each other
         plain = plain.within
     backend = devices_of(result.tiling)[0].runtime.backend
-    kernel = None if name else plain.kernel(backend.namespace, inside, step.params)
+    kernel = None if name else plain.kernel(backend.namespace, inside, op.params)
     loops = frozenset(loop for loop in dims if loop is not None)
     return Op(
         name or row.name, tuple(operands), result.dtype, loops, tuple(types), kernel,
-        step.params, reduced,
+        op.params, reduced,
     )  # fmt: skip
 
 
@@ -277,7 +280,7 @@ def nest_of(laid: Laid) -> Nest:
             for at, base in enumerate(bases)
         ]
         places[member.step.results[0]] = first + len(ops)
-        ops.append(op_of(member.step, member.name, given, member.dims, member.reduced))
+        ops.append(op_of(member.step, member.op, member.name, given, member.dims, member.reduced))
     ends = tuple(Result(places[m.step.results[0]], m.dims) for m in laid.results)
     boxes = [(load.dims, laid.tilings[load.operand]) for load in laid.loads]
     boxes += [(m.dims, tiling) for m, tiling in zip(laid.results, laid.natural, strict=True)]
@@ -357,23 +360,23 @@ def one(laid: Laid) -> Step | None:
         own = laid.operands[n].tiling
         if tiling is not own or at != n:
             movers.append((n, at, Mover(runtime, own, tiling, size, name)))
-    run = _Fused(local, numbers, of_device, movers, laid.merges).run
     moved = sum(mover.bytes_received for *_, mover in movers)
     parts = zip(laid.merges, tilings, results, strict=True)
     scratch += sum(mover.bytes_written for *_, mover in movers) + sum(
         int(tiling.volumes.sum()) * x.dtype.itemsize for merge, tiling, x in parts if merge
     )
-    scope = " ".join(dict.fromkeys(m.step.scope for m in laid.members if m.step.scope))
-    return Step(
-        name, run, tuple(laid.operands), tuple(results),
-        moved=moved, nbytes=6000 + 900 * len(of_device) + sum(m.nbytes for *_, m in movers),
+    region = Region(
+        name,
+        Fused(local, numbers, of_device, movers, laid.merges, scratch),
+        members=tuple(m.step for m in laid.members),
         brings=tuple((laid.operands[n].tiling, read[at], sizes[at]) for n, at, _ in movers),
         merges=tuple(m.step for m, x in zip(laid.results, laid.merges, strict=True) if x),
-        members=tuple(m.step for m in laid.members), scratch=scratch, scope=scope,
-    )  # fmt: skip
+    )
+    scope = " ".join(dict.fromkeys(m.step.scope for m in laid.members if m.step.scope))
+    return Step(region, tuple(laid.operands), tuple(results), moved, scope)
 
 
-class _Fused:
+class Fused(Runnable):
     """A region, ready to run: operands are moved, the kernel is called, parts are merged."""
 
     def __init__(
@@ -383,14 +386,27 @@ class _Fused:
         of_device: Sequence[int],
         movers: Sequence[tuple[int, int, Mover]],
         merges: Sequence[Merge | None],
+        scratch: int = 0,
     ) -> None:
         self._calls, self._numbers, self._movers = calls, numbers, movers
+        self._scratch = scratch
+        self._nbytes = 6000 + 900 * len(of_device) + sum(mover.nbytes for *_, mover in movers)
         self._merges = [
             None if merge is None else (merge, [of_device[call.home] for call in merge.calls])
             for merge in merges
         ]
         self._more = sum(source != at for source, at, _ in movers)
         self._alone = not movers and not any(merges) and len(calls.dtypes) == len(merges)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes itself, about."""
+        return self._nbytes
+
+    @property
+    def scratch(self) -> int:
+        """Bytes that it holds while it runs, next to operands and results."""
+        return self._scratch
 
     def launches(self, numbers: Sequence[Any]) -> tuple[Launched, Sequence[tuple[int, Any]]] | None:
         """Return the launches that it is, and the numbers that they take; None if it is more."""

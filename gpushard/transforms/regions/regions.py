@@ -26,6 +26,7 @@ from gpushard.ops.programs.reduce import Reduce
 from gpushard.ops.rule import Rule, elementwise, reduction
 from gpushard.runtime.kernel_tree import Atom
 from gpushard.transforms.graph.graph import Graph, Step, Var
+from gpushard.transforms.graph.ops import RowOp
 from gpushard.transforms.kernels.expressions import POSITIONS, TYPES, expression, is_reduction
 from gpushard.transforms.kernels.nests import SHORT
 from gpushard.transforms.regions.cuda_kernels import fused_op
@@ -87,7 +88,7 @@ def fused(graph: Graph) -> list[Step]:
         if view is not None:
             views[step.results[0]] = views[view.base].then(view) if view.base in views else view
         form = None if view is not None else _form(step, views)
-        needs = [views[x].base if x in views else x for x in step.operands if isinstance(x, Var)]
+        needs = [views[x].base if x in views else x for x in step.arrays]
         after = max([group_of.get(x, -1) for x in needs], default=-1)
         place = None if form is None else candidates.join(form, max(after, 0))
         if place is None:
@@ -168,8 +169,8 @@ def _laid_out(groups: Sequence[Region | Step], views: dict[Var, View], graph: Gr
     """
     used: set[Var] = set()
 
-    def use(values: Iterable[Any]) -> None:
-        used.update(views[x].base if x in views else x for x in values if isinstance(x, Var))
+    def use(values: Iterable[Var]) -> None:
+        used.update(views[x].base if x in views else x for x in values)
 
     use(graph.results)
     laid: list[list[Step]] = []
@@ -177,7 +178,7 @@ def _laid_out(groups: Sequence[Region | Step], views: dict[Var, View], graph: Gr
         steps = [group] if isinstance(group, Step) else _steps_of(group, used)
         for step in steps:
             if views.keys().isdisjoint(step.results):
-                use(step.operands)
+                use(step.arrays)
         laid.append(steps)
     return [step for steps in reversed(laid) for step in steps]
 
@@ -204,13 +205,13 @@ def _in_order(steps: list[Step], graph: Graph) -> list[Step]:
     maker = {x: step for step in steps for x in step.results}
     done: set[int] = set()
     needed: list[Step] = [
-        step for step in steps if step.kept or not wanted.isdisjoint(step.results)
+        step for step in steps if step.op.has_effect or not wanted.isdisjoint(step.results)
     ]
     reached = {id(step) for step in needed}
     while needed:
         step = needed.pop()
-        for x in step.operands:
-            of = maker.get(x) if isinstance(x, Var) else None
+        for x in step.arrays:
+            of = maker.get(x)
             if of is not None and id(of) not in reached:
                 reached.add(id(of))
                 needed.append(of)
@@ -218,7 +219,7 @@ def _in_order(steps: list[Step], graph: Graph) -> list[Step]:
     waiting = [step for step in reversed(steps) if id(step) in reached]
     while waiting:
         step = waiting[-1]
-        makers = [maker[x] for x in step.operands if isinstance(x, Var) and x in maker]
+        makers = [maker[x] for x in step.arrays if x in maker]
         before = [x for x in makers if id(x) not in done]
         if id(step) in done or not before:
             waiting.pop()
@@ -234,6 +235,7 @@ class _Form:
     """An operation that may be in a region."""
 
     step: Step
+    op: RowOp  # what it does
     rule: Rule  # of all operands, numbers among them
     views: list[View]  # its arrays
     reduced: tuple[int, ...]  # factors that it reduces, in the order in which they are counted
@@ -246,20 +248,19 @@ class _Form:
 
 def _form(step: Step, views: dict[Var, View]) -> _Form | None:
     """Return what an operation is in a region; None if it can't be in one."""
-    row = step.row
-    if row is None or row.creates or len(step.results) != 1 or not step.operands:
+    op, arrays = step.op, step.arrays
+    if not isinstance(op, RowOp) or op.row.creates or len(step.results) != 1 or not arrays:
         return None
-    if not all(isinstance(x, Var) for x in step.operands):
+    if len(arrays) < len(step.operands):
         return None
-    result = step.results[0]
+    row, result = op.row, step.results[0]
     if result.sharding.memory_kind != "device":
         return None
-    arrays = [x for x in step.operands if isinstance(x, Var)]
     if any(0 in x.shape for x in (*arrays, result)):
         return None
     seen = [views.get(x) or View.of(x) for x in arrays]
-    avals = step.avals()
-    rule = row.rule_for(avals, step.params)
+    avals = op.avals(arrays)
+    rule = row.rule_for(avals, op.params)
     if len(row.strategies) == 1:
         if row.positional or type(row.strategies[0]) is not Local or rule.whole:
             return None
@@ -267,14 +268,14 @@ def _form(step: Step, views: dict[Var, View]) -> _Form | None:
         if rule.operands != full.operands or rule.results != full.results:
             return None
         types = tuple(row.loop(avals)[: len(avals)] if row.loop else [a.dtype for a in avals])
-        numbers = iter(step.numbers)
-        given = [next(numbers) if at in step.scalars else None for at in range(len(avals))]
+        numbers = iter(op.numbers)
+        given = [next(numbers) if at in op.scalars else None for at in range(len(avals))]
         if not _is_here(step):
-            return _launched(_Form(step, rule, seen, (), True))
+            return _launched(_Form(step, op, rule, seen, (), True))
         text = expression(row.name, [Atom("x")] * len(avals), types, result.dtype, given)
         calls = text is not None and "gs_" in str(text)  # a function of the prelude
-        return _Form(step, rule, seen, (), text is not None, weight=_CALL if calls else 1)
-    form = _reducing(step, rule, seen)
+        return _Form(step, op, rule, seen, (), text is not None, weight=_CALL if calls else 1)
+    form = _reducing(step, op, rule, seen)
     return form if form is None or _is_here(step) else _launched(form)
 
 
@@ -286,22 +287,21 @@ def _is_here(step: Step) -> bool:
 def _launched(form: _Form) -> _Form | None:
     """Return an operation as one of kernels of a GPU, if it can be in one."""
     step = form.step
-    op = op_of(step, form.name, range(len(step.operands)))
+    op = op_of(step, form.op, form.name, range(len(step.operands)))
     numbers = [(value.dtype, t) for (at, value), t in zip(op.operands, op.types, strict=False)
                if at is None]  # fmt: skip
-    if step.row is not None and step.row.loop and any(own != t for own, t in numbers):
+    if form.op.row.loop and any(own != t for own, t in numbers):
         return None  # beyond the type: as infinite
-    one = fused_op(op, [x.dtype for x in step.operands])
+    one = fused_op(op, [x.dtype for x in step.arrays])
     fuses = devices_of(step.results[0].tiling)[0].runtime.backend.fuses
     form.serves, form.expressible = functools.partial(fuses, one), True
     return form if fuses(one, 0) else None
 
 
-def _reducing(step: Step, rule: Rule, seen: list[View]) -> _Form | None:
-    """The same for a reduction."""
-    row, avals, result = step.row, step.avals(), step.results[0]
-    assert row is not None
-    if step.numbers or not isinstance(row.strategies[0], Reduce):
+def _reducing(step: Step, op: RowOp, rule: Rule, seen: list[View]) -> _Form | None:
+    """Return what a reduction is in a region; None if it can't be in one."""
+    row, avals, result = op.row, op.avals(step.operands), step.results[0]
+    if op.numbers or not isinstance(row.strategies[0], Reduce):
         return None
     types = [aval.dtype for aval in avals]
     if _is_here(step):
@@ -325,19 +325,19 @@ def _reducing(step: Step, rule: Rule, seen: list[View]) -> _Form | None:
         short = sum(n <= SHORT for n in rule.sizes) >= len(rule.sizes) - 1
         if not short or math.prod(n for n in rule.sizes if n <= SHORT) > _MOST_SHORT:
             return None
-        return _Form(step, rule, seen, rule.reduced, True, "product")
+        return _Form(step, op, rule, seen, rule.reduced, True, "product")
     if row.name not in (*_REDUCTIONS, *POSITIONS) or len(avals) != 1:
         return None
-    x, axes = avals[0], step.params[0]
+    x, axes = avals[0], op.params[0]
     dims = [len(x.shape) + axis if axis < 0 else axis for axis in axes]
-    if rule != reduction(x.shape, dims, keepdims=step.params[1]):
+    if rule != reduction(x.shape, dims, keepdims=op.params[1]):
         return None
     if row.name in POSITIONS and any(x.shape[dim] > SHORT for dim in dims):
         return None
     if row.name == "mean" and result.dtype.kind in "biu":  # a quotient that is cut off
         return None
     known = is_reduction(row.name, x.dtype, result.dtype)
-    return _Form(step, rule, seen, tuple(dims), known, row.name)
+    return _Form(step, op, rule, seen, tuple(dims), known, row.name)
 
 
 def _joined(form: _Form, region: Region) -> bool:
@@ -346,7 +346,7 @@ def _joined(form: _Form, region: Region) -> bool:
         return False
     step, (result,) = form.step, form.step.results
     sizes = form.rule.sizes
-    factors = [dims for n, dims in enumerate(form.rule.operands) if n not in step.scalars]
+    factors = [dims for n, dims in enumerate(form.rule.operands) if n not in form.op.scalars]
     loops: dict[int, int] = {}
     if not _inside(form, region, factors, loops):
         return False
@@ -408,7 +408,9 @@ def _joined(form: _Form, region: Region) -> bool:
     region.level[result] = level + bool(long and not ends)
     if ends:
         region.ended.add(result)
-    region.members.append(Member(step, form.views, own, dims, reduced, form.name, bool(ends)))
+    region.members.append(
+        Member(step, form.op, form.views, own, dims, reduced, form.name, bool(ends))
+    )
     return True
 
 
@@ -423,9 +425,9 @@ def _is_last(
 
 def _is_split(form: _Form) -> bool:
     """Whether a long dim that is reduced has parts on several devices."""
-    for x, dims in zip(form.step.operands, form.rule.operands, strict=False):
+    for x, dims in zip(form.step.arrays, form.rule.operands, strict=False):
         for dim, factor in enumerate(dims):
-            if factor in form.reduced and isinstance(x, Var) and x.shape[dim] > SHORT:
+            if factor in form.reduced and x.shape[dim] > SHORT:
                 tiling = x.tiling
                 if (tiling.stops[dim] - tiling.starts[dim] != tiling.shape[dim]).any():
                     return True

@@ -8,12 +8,14 @@ take longer than to launch them, and memory would be held longer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpushard.movement.buffer import devices_of
-from gpushard.ops.programs.segment import Part, Segment, segment_of
-from gpushard.transforms.graph.graph import Graph, Step, Var
+from gpushard.ops.programs.segment import Part, segment_of
+from gpushard.ops.row import Runnable
+from gpushard.transforms.graph.graph import Graph, Step
+from gpushard.transforms.graph.ops import Segment
 
 LEAST = 4
 """Launches that are worth it."""
@@ -25,15 +27,21 @@ _LARGE = 16 << 20
 """Bytes of results of a single launch from which on it is left alone."""
 
 
-def in_segments(graph: Graph, steps: Sequence[Step]) -> list[Step]:
-    """Return operations of a graph, those that are given to a GPU together as one."""
+def in_segments(graph: Graph, steps: Sequence[Step], ready: Mapping[Step, Runnable]) -> list[Step]:
+    """Return operations of a graph, those that are given to a GPU together as one.
+
+    Args:
+      graph: the graph.
+      steps: what is run of it.
+      ready: what runs each of them.
+    """
     if not steps or not _wanted(steps[0]):
         return list(steps)
     last: dict[Any, int] = {}
     for number, step in enumerate(steps):
-        last.update((x, number) for x in step.operands if isinstance(x, Var))
+        last.update((x, number) for x in step.arrays)
     last.update(dict.fromkeys(graph.results, len(steps)))
-    found: list[Step] = []
+    merged: list[Step] = []
     run: list[tuple[Step, Part]] = []
 
     def close(number: int) -> None:
@@ -41,30 +49,24 @@ def in_segments(graph: Graph, steps: Sequence[Step]) -> list[Step]:
         while run:
             first = number - len(run)
             for count in range(min(len(run), _MOST), LEAST - 1, -1):
-                made = [x for step, _ in run[:count] for x in step.results]
-                one = _as_one(run[:count], {x for x in made if last.get(x, 0) >= first + count})
+                results = [x for step, _ in run[:count] for x in step.results]
+                one = _as_one(run[:count], {x for x in results if last.get(x, 0) >= first + count})
                 if one is not None:
-                    found.append(one)
+                    merged.append(one)
                     del run[:count]
                     break
             else:
-                found.append(run.pop(0)[0])
+                merged.append(run.pop(0)[0])
 
     for number, step in enumerate(steps):
-        part = _part(step)
+        part = _part(step, ready[step])
         if part is None:
             close(number)
-            found.append(step)
+            merged.append(step)
         else:
             run.append((step, part))
     close(len(steps))
-    return found
-
-
-def segment_in(step: Step) -> Segment | None:
-    """Return what an operation is that stands for several; None for any other."""
-    found = getattr(step.run, "__self__", None)
-    return found if isinstance(found, Segment) else None
+    return merged
 
 
 def _wanted(step: Step) -> bool:
@@ -74,15 +76,12 @@ def _wanted(step: Step) -> bool:
     return runtime.settings.cuda_graphs and not runtime.backend.host_readable
 
 
-def _part(step: Step) -> Part | None:
+def _part(step: Step, ready: Runnable) -> Part | None:
     """Return an operation as a part of a segment; None if it is none."""
-    launches = getattr(getattr(step.run, "__self__", None), "launches", None)
-    if launches is None or not all(isinstance(x, Var) for x in step.operands):
+    launches = ready.launches(step.op.numbers)
+    if launches is None or len(step.arrays) < len(step.operands):
         return None
-    found = launches(step.numbers)
-    if found is None:
-        return None
-    launched, scalars = found
+    launched, scalars = launches
     if any(sum(n for _, n in group.charges) > _LARGE for group in launched.groups):
         return None
     return Part(launched, scalars, step.operands, step.results)
@@ -95,4 +94,4 @@ def _as_one(run: Sequence[tuple[Step, Part]], needed: set[Any]) -> Step | None:
     segment = segment_of([part for _, part in run], needed, name)
     if segment is None:
         return None
-    return Step(name, segment.run, tuple(segment.operands), tuple(segment.results))
+    return Step(Segment(name, segment), tuple(segment.operands), tuple(segment.results))

@@ -11,6 +11,7 @@ from gpushard.movement.planning.reshard import make_plan
 from gpushard.movement.planning.windows import started
 from gpushard.ops.programs.move import Move
 from gpushard.transforms.graph.graph import Step, Var
+from gpushard.transforms.graph.ops import RowOp
 from gpushard.typing import Shape
 
 Dims = tuple[int | None, ...]
@@ -52,30 +53,32 @@ class View:
 
 def view_of(step: Step) -> View | None:
     """Return what an operation is as a view; None if elements must move."""
-    row, base = step.row, step.operands[0] if step.operands else None
-    if row is None or not isinstance(base, Var) or len(step.operands) + len(step.results) != 2:
+    op, base = step.op, step.operands[0] if step.operands else None
+    if not isinstance(op, RowOp) or not isinstance(base, Var):
         return None
-    (move, *others), (result,) = row.strategies, step.results
+    if len(step.operands) + len(step.results) != 2:
+        return None
+    (move, *others), (result,) = op.row.strategies, step.results
     if others or not isinstance(move, Move) or 0 in base.shape:
         return None
     if base.sharding.memory_kind != result.sharding.memory_kind:
         return None
     if base.tiling.devices != result.tiling.devices:
         return None
-    how = move.how([base.shape], step.params)
+    how = move.how([base.shape], op.params)
     if isinstance(how, Piece):
-        if step.numbers and move.starts is not None:
-            how = started(how, tuple(int(n) for n in step.numbers), move.starts(step.params))
+        if op.numbers and move.starts is not None:
+            how = started(how, tuple(int(n) for n in op.numbers), move.starts(op.params))
             return _of_piece(base, how, _received(base, result, how))
         return _of_piece(base, how, step.moved)
     own = [dim for dim, n in enumerate(base.shape) if n != 1]
-    if row.name == "reshape":
+    if op.name == "reshape":
         if [n for n in result.shape if n != 1] != [base.shape[dim] for dim in own]:
             return None
         rest = iter(own)
         dims = tuple(None if n == 1 else next(rest) for n in result.shape)
-    elif row.name == "broadcast_to":
-        named = len(result.shape) - len(step.params[0])  # dims in front that it does not speak of
+    elif op.name == "broadcast_to":
+        named = len(result.shape) - len(op.params[0])  # dims in front that it does not speak of
         kept = [dim if dim in own else None for dim in range(len(base.shape))]
         dims = (*kept[:named], *(None,) * (len(result.shape) - len(kept)), *kept[named:])
     else:

@@ -30,6 +30,7 @@ from gpushard.placement.defaults import default_sharding
 from gpushard.placement.device_put import as_sharding, device_put
 from gpushard.runtime import current
 from gpushard.transforms.graph.graph import Var
+from gpushard.transforms.graph.ops import Callback
 from gpushard.transforms.tracing.executable import array_of
 from gpushard.transforms.tracing.trace import tracing
 from gpushard.transforms.values.frames import NamedDim, Names, conditions, frames, innermost, merged
@@ -153,13 +154,13 @@ class Operands:
             lies = to or default_sharding(shape)
             results.append(Var(dtype, lies.tiling(shape), lies, to is not None, weak=False))
 
-        def again(given: Sequence[Any], _: Any) -> list[Any]:
-            arrays = map(functools.partial(array_of, keys=False), given, taken)
+        def again(buffers: Sequence[Any]) -> list[Any]:
+            arrays = map(functools.partial(array_of, keys=False), buffers, taken)
             now = copy.copy(self)
             now.values = [_started(next(arrays)) if isinstance(x, Array) else x for x in now.values]
             return [device_put(x, to)._live() for x, to in zip(run(now), places, strict=True)]
 
-        made = trace.record(None, self.what, again, taken, results, kept=effect)
+        made = trace.record(None, Callback(self.what, again, effect), taken, results)
         return [made] if len(results) == 1 else list(made)
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.transforms.graph.graph import Graph, Step, Var
-from gpushard.transforms.tracing.executable import array_of
+from gpushard.transforms.graph.ops import Move, RowOp
+from gpushard.transforms.tracing.executable import array_of, prepare
 
 _MOST = 1 << 14
 """Bytes of all shards of such a value."""
@@ -25,7 +26,7 @@ def folded(graph: Graph) -> Graph:
     results, steps = set(graph.results), []
     for step in graph.needed():
         if _is_constant(step, held) and results.isdisjoint(step.results):
-            buffers = step.run([held[x] for x in step.operands], step.numbers)  # type: ignore[index]
+            buffers = prepare(step.op, step).run([held[x] for x in step.arrays], step.op.numbers)
             new = dict(zip(step.results, buffers, strict=True))
             held |= new
             made |= new
@@ -33,7 +34,7 @@ def folded(graph: Graph) -> Graph:
             steps.append(step)
     if not made:
         return graph
-    taken = {x for step in steps for x in step.operands if isinstance(x, Var)}
+    taken = {x for step in steps for x in step.arrays}
     constants: dict[Var, Any] = {
         x: array_of(buffer, x, keys=False) for x, buffer in made.items() if x in taken
     }
@@ -43,8 +44,7 @@ def folded(graph: Graph) -> Graph:
 def _is_constant(step: Step, held: dict[Var, ShardedBuffer]) -> bool:
     """Whether an operation is one on small constants, and makes small values."""
     return (
-        (step.row is not None or step.reshards)
-        and not step.kept
+        isinstance(step.op, RowOp | Move)
         and all(x.nbytes <= _MOST for x in step.results)
         and all(isinstance(x, Var) and x in held for x in step.operands)
     )

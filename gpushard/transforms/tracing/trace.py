@@ -19,21 +19,19 @@ from gpushard.array.key_array import OF_KEYS, elements_of, is_keys
 from gpushard.functions.checks import place_tiling
 from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
-from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.movement.reshard import Mover
 from gpushard.ops.bind import creating
-from gpushard.ops.dispatch import as_they_lie, case_and_key, check_out, create, make_program
+from gpushard.ops.dispatch import as_they_lie, case_and_key, check_out, make_program
 from gpushard.ops.operand import Literal, Scalar
-from gpushard.ops.row import Params, Row
+from gpushard.ops.row import Params, Row, Runnable
 from gpushard.ops.scalars import WEAK_KINDS, is_number
 from gpushard.placement.device_put import implicitly_put
-from gpushard.transforms.graph.graph import Graph, Step, Var
+from gpushard.transforms.graph.graph import Graph, Op, Step, Var
+from gpushard.transforms.graph.ops import Relabel, RowOp
 from gpushard.transforms.graph.steps import closed, operand_of, resharded
-from gpushard.transforms.tracing.executable import array_of, var_of
+from gpushard.transforms.tracing.executable import alone, array_of, var_of
 from gpushard.transforms.values.captured import Guard
 from gpushard.transforms.values.frames import innermost
 from gpushard.transforms.values.mapped import as_mapped
-from gpushard.transforms.values.placed_dims import relabelled
 from gpushard.transforms.values.scopes import scope
 from gpushard.transforms.values.traced import Traced
 
@@ -89,15 +87,14 @@ class Tracer(Traced):
     def _laid_out(self, sharding: Sharding, wanted: Sharding) -> Any:
         self._trace.check_open(self)
         place_tiling(sharding, self._shape)
-        return self._trace.add(self, resharded(self._var, sharding, wanted))
+        step = resharded(self._var, sharding, wanted)
+        return self._trace.record(self, step.op, step.operands, step.results, step.moved)
 
     def _relabelled(self, tiling: Tiling, sharding: Sharding) -> Any:
         """Return an array whose devices hold the same elements in blocks of other shapes."""
         var = self._var
         made = Var(var.dtype, tiling, sharding, committed=True, weak=var.weak)
-        return self._trace.record(
-            self, "relabel", lambda given, _: [relabelled(given[0], tiling)], (var,), (made,)
-        )
+        return self._trace.record(self, Relabel(), (var,), (made,))
 
     def _of(self, function: Callable[[Any], Any]) -> Any:
         """Return keys as their elements, or these as keys: the memory is the same."""
@@ -199,21 +196,23 @@ class Trace:
     def record(
         self,
         x: Any,
-        name: str,
-        run: Any,
+        op: Op,
         operands: Sequence[Var | Literal],
         results: Sequence[Var],
-        **more: Any,
+        moved: int = 0,
     ) -> Any:
-        """Record an operation, and return its result, or a tuple of several."""
-        return self.add(x, Step(name, run, tuple(operands), tuple(results), **more))
+        """Record an operation on a value, and return its result, or a tuple of several.
 
-    def add(self, x: Any, step: Step) -> Any:
-        """Add an operation on a value, and return its result, or a tuple of several."""
+        Args:
+          x: the value, or None.
+          op: what is done.
+          operands: what it takes.
+          results: what it makes.
+          moved: bytes that devices receive.
+        """
         source = getattr(x, "_source", None)
-        step.scope = scope()
-        self.graph.steps.append(step)
-        made = tuple([_tracer(result, self, source) for result in step.results])
+        self.graph.steps.append(Step(op, tuple(operands), tuple(results), moved, scope()))
+        made = tuple([_tracer(result, self, source) for result in results])
         keys = x is not None and is_keys(x)
         if keys:
             made = tuple([one._of(is_keys) for one in made])
@@ -254,12 +253,10 @@ class Trace:
         if row.later and out_sharding is None:
             results[0].turned = args[0], params[0]
         scalars = tuple([at for at, x in enumerate(case.operands) if isinstance(x, Scalar)])
-        return self.record(
-            first, row.name, program.run,
-            [x for at, x in enumerate(args) if at not in scalars], results,
-            numbers=tuple([args[at] for at in scalars]), scalars=scalars, row=row, params=params,
-            moved=getattr(program, "bytes_received", 0), nbytes=program.nbytes,
-        )  # fmt: skip
+        numbers = tuple([args[at] for at in scalars])
+        op = RowOp(row, params, numbers, scalars, out_sharding)
+        operands = [x for at, x in enumerate(args) if at not in scalars]
+        return self.record(first, op, operands, results, program.bytes_received)
 
     def _operand(self, row: Row, arg: Any) -> Any:
         """Return an operand as the graph has it: a value, a number, or data of the host."""
@@ -273,23 +270,8 @@ class Trace:
     def _create(self, row: Row, args: Sequence[Any], params: Params, sharding: Sharding) -> Any:
         """Record what makes an array of numbers."""
         shape, dtype, committed = params
-        tiling = place_tiling(sharding, shape)
-        inside = tiling
-        if sharding.memory_kind != "device":
-            inside = sharding.with_memory_kind("device").tiling(shape)
-        var = Var(dtype, tiling, sharding, committed, weak=False)
-        runtime = devices_of(tiling)[0].runtime
-        mover = (
-            None if inside is tiling else Mover(runtime, inside, tiling, dtype.itemsize, row.name)
-        )
-
-        def run(given: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
-            made = create(row, inside, dtype, numbers)
-            return [made if mover is None else mover(made)]
-
-        return self.record(
-            None, row.name, run, (), (var,), numbers=tuple(args), row=row, params=params
-        )
+        var = Var(dtype, place_tiling(sharding, shape), sharding, committed, weak=False)
+        return self.record(None, RowOp(row, params, tuple(args)), (), (var,))
 
 
 def _source(x: Any) -> tuple[Var, tuple[int, ...]] | None:
@@ -320,40 +302,29 @@ def inside(x: Any) -> Any:
 
 
 def done(
-    name: str,
-    run: Callable[[Sequence[Any]], Sequence[Any]],
+    op: Op,
+    ready: Callable[[], Runnable],
     operands: Sequence[Any],
     results: Sequence[tuple[Var, bool]],
-    bodies: Sequence[Graph],
 ) -> list[Any]:
     """Do an operation on arrays now, or record it where one of them is traced.
 
     One whose bodies have effects is recorded in a traced function whatever it takes.
 
     Args:
-      name: of the operation.
-      run: takes buffers of the operands and gives those of the results.
+      op: the operation.
+      ready: returns what runs it.
       operands: arrays.
       results: of each what it is, and whether it is keys.
-      bodies: what it runs.
     """
     trace = tracing()
-    kept = any(step.kept for body in bodies for step in body.steps)
-    if trace is None or not (kept or any(isinstance(x, Tracer) for x in operands)):
-        buffers = run([x._live() for x in operands])
+    lifts = op.has_effect or any(isinstance(x, Tracer) for x in operands)
+    if trace is None or not lifts:
+        buffers = ready().run([x._live() for x in operands], op.numbers)
         return [
             array_of(alone(buffer), var, keys=keys)
             for buffer, (var, keys) in zip(buffers, results, strict=True)
         ]
-    given = [trace.lift(x) for x in operands]
-    variables = [var for var, _ in results]
-    made = trace.record(
-        None, name, lambda given, _: run(given), given, variables, bodies=tuple(bodies), kept=kept
-    )
+    made = trace.record(None, op, [trace.lift(x) for x in operands], [var for var, _ in results])
     arrays = [made] if len(results) == 1 else made
     return [x._of(is_keys) if keys else x for x, (_, keys) in zip(arrays, results, strict=True)]
-
-
-def alone(buffer: ShardedBuffer) -> ShardedBuffer:
-    """Return another buffer of the same memory: of several results that may be one."""
-    return ShardedBuffer(buffer.tiling, buffer.dtype, buffer.values, buffer.claims, buffer.settled)

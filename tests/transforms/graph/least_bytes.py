@@ -21,6 +21,7 @@ from gpushard.ops.choose import Given, assignments, sharding_of
 from gpushard.ops.rule import elementwise
 from gpushard.transforms.graph.costs import received as moved_by
 from gpushard.transforms.graph.graph import Graph, Step, Var
+from gpushard.transforms.graph.ops import Move, RowOp
 from gpushard.transforms.graph.priced import can_price, priced
 from gpushard.transforms.graph.propagate import at
 from gpushard.transforms.graph.simplify import simplified
@@ -187,7 +188,7 @@ def least(graph: Graph, most: int) -> int:
     """
     graph = simplified(graph)
     steps = graph.needed()
-    last = {x: n for n, step in enumerate(steps) for x in step.operands if isinstance(x, Var)}
+    last = {x: n for n, step in enumerate(steps) for x in step.arrays}
     last |= dict.fromkeys(graph.results, len(steps))
     known: dict[Any, Any] = {}
     given = {x: (x.sharding, x.tiling) for x in (*graph.inputs, *graph.constants)}
@@ -208,7 +209,7 @@ def least(graph: Graph, most: int) -> int:
             heapq.heappush(waiting, (cost, -number - 1, next(count), lies, asked))
             continue
         step = steps[number]
-        arrays = [x for x in step.operands if isinstance(x, Var)]
+        arrays = step.arrays
         here = number, tuple(lies[x][1] for x in arrays)
         if here not in known:
             known[here] = {laid(step, lies, out) for out in outs(step)}
@@ -241,16 +242,16 @@ def outs(step: Step) -> Iterator[Any]:
 
 def laid(step: Step, lies: dict[Var, Any], out: Any) -> tuple[Any, Any, int]:
     """Return where results lie, where operands are taken, and what else moves."""
-    if step.reshards:
+    if isinstance(step.op, Move):
         place = step.results[0].sharding, step.results[0].tiling
         return (place,), (place,), 0
     if not can_price(step):  # stays where it is
         ends = tuple((x.sharding, x.tiling) for x in step.results)
-        arrays = [x for x in step.operands if isinstance(x, Var)]
         own = sum(moved_by(step).values())
-        return ends, tuple((x.sharding, x.tiling) for x in arrays), own
+        return ends, tuple((x.sharding, x.tiling) for x in step.arrays), own
+    assert isinstance(step.op, RowOp)
     operands = [at(x, lies[x]) if isinstance(x, Var) else x for x in step.operands]
-    found = priced(case_of(step, operands, out))
+    found = priced(case_of(step.op, operands, out))
     return found.results, found.wants, found.own
 
 

@@ -13,8 +13,7 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import P, lax, testing
 from gpushard.debug import count_traffic
-from gpushard.transforms.jit import stages
-from gpushard.transforms.tracing import executable
+from gpushard.transforms.tracing.executable import Executable
 from tests.transforms.graph import least_bytes
 
 KNOWN: dict[str, tuple[Callable[..., Any], list[tuple[tuple[int, ...], Any]]]] = {
@@ -175,8 +174,7 @@ def test_the_text_says_how_often_something_is_launched(
 ) -> None:
     compiled = gs.jit(lambda x: gnp.sort(gnp.sort(x, 0), 1)).lower(np.ones((3, 3))).compile()
     each = iter(launches)
-    monkeypatch.setattr(stages, "launches_of", lambda step: next(each))
-    monkeypatch.setattr(executable, "launches_of", lambda step: None)
+    monkeypatch.setattr(Executable, "launches", lambda self, step: next(each, None))
     lines = compiled.as_text().splitlines()
     assert [line for line in lines if line.startswith("# launches")] == ([said] if said else [])
     if said is not None:

@@ -13,7 +13,7 @@ import gpushard.numpy as gnp
 from gpushard import testing
 from gpushard.errors import ArgumentError
 from gpushard.ops import dispatch
-from gpushard.transforms.graph.steps import bound
+from gpushard.transforms.graph.steps import bound, program_for
 from gpushard.transforms.tracing import trace
 
 P = gs.P
@@ -67,7 +67,7 @@ def test_an_operation_that_is_laid_out_anew_keeps_the_types_of_its_operands() ->
             made = bound(step, [elsewhere, *step.operands[1:]], None)
             assert made.results[0].sharding == columns
             data = [moved._live(), *[one.data for one in step.operands[1:]]]
-            (buffer,) = made.run(data, made.numbers)
+            (buffer,) = program_for(made.op, made.operands).run(data, made.op.numbers)
             assert buffer.dtype == made.results[0].dtype == np.float32
 
 

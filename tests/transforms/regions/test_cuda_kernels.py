@@ -168,6 +168,6 @@ def test_where_parts_meet_is_no_result() -> None:
     calls: Any = mock.Mock(dtypes=[FLOAT, FLOAT])
     calls.run_parts.return_value = ["sums", "what parts left"]
     calls.assemble.side_effect = lambda n, part: (n, part)
-    assert layout._Fused(calls, [], [0], [], [None]).run([], []) == [(0, "sums")]
+    assert layout.Fused(calls, [], [0], [], [None]).run([], []) == [(0, "sums")]
     calls.dtypes = [FLOAT]
-    assert layout._Fused(calls, [], [0], [], [None]).run([], []) is calls.run.return_value
+    assert layout.Fused(calls, [], [0], [], [None]).run([], []) is calls.run.return_value
