@@ -139,6 +139,20 @@ def programs() -> dict[str, Callable[[], Any]]:
     x, y = (gs.device_put(data, rows) for _ in range(2))
     idx = gs.device_put(np.array([5, 0, 3]))
     key = gs.random.key(0)
+    model, batch = gs.nnx.Linear(8, 8, rngs=gs.nnx.Rngs(0)), gnp.ones((2, 8))
+
+    def add_one(x: Any) -> Any:
+        return x + 1
+
+    def add_row(total: Any, row: Any) -> Any:
+        return total + row, row
+
+    jitted, mapped = gs.jit(lambda x: x * 2 + x), gs.vmap(lambda row: row * 2)
+    forward = gs.nnx.jit(lambda model, x: model(x))
+    replicas = gs.pmap(lambda x: x + gs.lax.psum(x, "i"), axis_name="i")
+    blocks = gs.shard_map(
+        lambda x: x + gs.lax.psum(x, "x"), mesh=mesh, in_specs=gs.P("x"), out_specs=gs.P("x")
+    )
     return {
         "x + y": lambda: x + y,
         "device_put": lambda: gs.device_put(data, rows),
@@ -147,6 +161,14 @@ def programs() -> dict[str, Callable[[], Any]]:
         "x[idx]": lambda: x[idx],
         "random.normal": lambda: gs.random.normal(key, (8, 8)),
         "gnp.sum(x)": lambda: gnp.sum(x),
+        "np.asarray": lambda: np.asarray(y),
+        "jit": lambda: jitted(x),
+        "vmap": lambda: mapped(x),
+        "pmap": lambda: replicas(x),
+        "shard_map": lambda: blocks(x),
+        "lax.cond": lambda: gs.lax.cond(True, add_one, abs, x),
+        "lax.scan": lambda: gs.lax.scan(add_row, x[0], x),
+        "nnx.jit": lambda: forward(model, batch),
     }
 
 
