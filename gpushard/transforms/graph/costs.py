@@ -1,7 +1,7 @@
-"""What a graph costs, for each device: operations on numbers, and bytes read, written and moved.
+"""Count what each device does for a graph: operations on numbers, bytes read, written and moved.
 
-Bytes moved are those that a device receives from others, as if each were a memory domain: they
-depend on shapes and shardings alone, as prices do.
+Bytes moved are those that a device receives from others, as if each were a memory domain. They
+depend on shapes and shardings only, as prices do.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ COSTS = ("flops", "bytes accessed", "bytes read", "bytes written", "bytes moved"
 def costs(
     graph: Graph, steps_of: Callable[[Graph], Sequence[Step]] = Graph.needed
 ) -> dict[str, Any]:
-    """Return what one run costs, by the names in `COSTS`, and under "devices" for each device.
+    """Count one run, by the names in `COSTS`, and under "devices" for each device.
 
-    A loop is counted once: nobody knows how often it runs.
+    The body of a loop counts once, as it is not known how often it runs.
 
     Args:
       graph: the graph.
-      steps_of: says which operations are done of it, and of the graphs within it.
+      steps_of: returns the operations that run of it, and of the bodies in it.
     """
     of_device: dict[Any, Counter[str]] = {}
     _add(graph, steps_of, of_device)
@@ -76,7 +76,7 @@ def _add(
 
 
 def received(step: Step) -> Counter[Any]:
-    """Return the bytes that each device receives from others as an operation is done."""
+    """Count the bytes that each device receives from others while an operation runs."""
     moved: Counter[Any] = Counter()
     op = step.op
     if isinstance(op, Reshard):
@@ -111,7 +111,7 @@ def received(step: Step) -> Counter[Any]:
 
 
 def _chosen(step: Step, op: RowOp) -> tuple[Strategy, Case, ShardedCall | None]:
-    """Return how an operation is done whose results lie where they do."""
+    """Return the strategy of an operation for the layouts of its operands and results."""
     case = case_of(op, step.operands, None)
     strategy, call = sharded_call(case)
     if call is not None and call.ends[0].tiling is not step.results[0].tiling:
@@ -126,17 +126,17 @@ def _lacking(own: Tiling, to: Tiling, itemsize: int) -> Counter[Any]:
 
 
 def _evenly(step: Step) -> Counter[Any]:
-    """Share out what is known in all."""
+    """Divide bytes evenly among devices, if only their sum is known."""
     devices = step.results[0].tiling.devices if step.results else ()
     edges = block_edges(step.moved, max(1, len(devices)))
     return Counter(dict(zip(devices, np.diff(edges).tolist(), strict=False)))
 
 
 def _merging(strategy: Strategy, case: Case, call: ShardedCall) -> Counter[Any]:
-    """Return what devices receive as the parts of a reduction are merged.
+    """Count the bytes that devices receive to merge the parts of a reduction.
 
-    Those that have parts of a block merge a piece each, which then goes to all that want it; where
-    each wants a piece of its own that is merged there.
+    Each device that has a part of a block merges one piece of the block. The pieces then go to all
+    devices that want the block. If each device wants a piece of its own, it merges that piece.
     """
     moved: Counter[Any] = Counter()
     if not isinstance(strategy, Reduce):
@@ -173,7 +173,7 @@ def _merging(strategy: Strategy, case: Case, call: ShardedCall) -> Counter[Any]:
 
 
 def _flops(step: Step) -> Counter[Any]:
-    """Return operations on numbers: one for each element, two where products are summed."""
+    """Count operations on numbers: one for each element, two if products are summed."""
     op = step.op
     if not isinstance(op, RowOp) or op.only_moves or op.row.creates:
         return Counter()

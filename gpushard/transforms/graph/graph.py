@@ -1,7 +1,7 @@
-"""Graphs: operations that were recorded, in order, and the values between them.
+"""Graphs: recorded operations in order, and the values between them.
 
-A graph says of every value where it lies: as dispatch would have laid it out. So what runs where,
-and what moves, is known before anything runs.
+A graph has a layout for every value: at first the one that dispatch would choose. So it is known
+before anything runs which device computes what, and which bytes move.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Var:
 
     Args:
       dtype: type of the elements.
-      tiling: which device will hold what.
-      sharding: how it is laid out.
+      tiling: the block of each device.
+      sharding: its layout, as users name it.
       committed: whether a user chose the devices.
       weak: whether the dtype came from a Python scalar.
     """
@@ -42,7 +42,7 @@ class Var:
         self.committed = committed
         self.weak = weak
         self.turned: tuple[Var, tuple[int, ...]] | None = None
-        """The value that it is the transpose of, and the axes, from the end."""
+        """If it is the transpose of another value: that value, and the axes, from the end."""
 
     @property
     def shape(self) -> Shape:
@@ -56,7 +56,7 @@ class Var:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of memory: replicas of a block in memory that devices share are one."""
+        """Bytes of memory. Devices that share memory hold one copy of a block."""
         tiling, places = self.tiling, devices_of(self.tiling)
         of_block = {
             (places[n].domain, box): volume
@@ -71,43 +71,43 @@ class Var:
 
 
 class Op:
-    """What an operation does, as data; its kinds are in `ops`."""
+    """What an operation does, as data. The kinds of operations are in `ops`."""
 
     name: str  # what users call it
     numbers: tuple[Any, ...] = ()  # Python numbers that it takes, next to its operands
 
     @property
     def bodies(self) -> tuple[Graph, ...]:
-        """Graphs that it runs."""
+        """The graphs that it runs, as loops do."""
         return ()
 
     @property
     def has_effect(self) -> bool:
-        """Whether it is done even if nobody needs its results."""
+        """Whether it runs even if nothing needs its results."""
         return any(step.op.has_effect for body in self.bodies for step in body.steps)
 
     def lent(self, body: Graph) -> Sequence[Var]:
-        """Return those inputs of a body that are memory which the operation does not own."""
+        """Return the inputs of a body that are memory of other operations."""
         return ()
 
     def donated(self, body: Graph) -> Sequence[Var]:
-        """Return those inputs of a body that the body may free as soon as nothing needs them."""
+        """Return the inputs of a body that it may free once nothing needs them."""
         return ()
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One operation of a graph, on values."""
+    """One operation of a graph, with its operands and results."""
 
     op: Op  # what it does
-    operands: tuple[Var | Literal, ...]  # values, and data of the host
+    operands: tuple[Var | Literal, ...]  # values of the graph, and data on the host
     results: tuple[Var, ...]
-    moved: int = 0  # bytes that devices receive so that operands and results lie where they do
-    scope: str = ""  # what the program calls the part that it is of
+    moved: int = 0  # bytes that devices receive to bring operands and results into their layouts
+    scope: str = ""  # name of the part of the program, from `named_scope`
 
     @property
     def name(self) -> str:
-        """What users call it."""
+        """Name that users know."""
         return self.op.name
 
     @property
@@ -118,39 +118,39 @@ class Step:
 
 @dataclasses.dataclass(eq=False)
 class Graph:
-    """A function, as the operations that it is made of."""
+    """A traced function, as a list of operations."""
 
     name: str  # of the function
     inputs: list[Var]  # its arguments
-    constants: dict[Var, Any]  # arrays of outside
-    steps: list[Step]  # operations, each after those that make what it needs
-    results: list[Var]  # what it returns
-    captured: int = 0  # of a body: so many of its last arguments are arrays that it captures
+    constants: dict[Var, Any]  # arrays that it uses without taking them as arguments
+    steps: list[Step]  # operations, each after those that make its operands
+    results: list[Var]  # values that it returns
+    captured: int = 0  # of a body: how many of its last inputs are arrays that it captures
 
     @property
     def carried(self) -> list[Var]:
-        """Of a body, the arguments that it is called with."""
+        """The arguments of a body, without the arrays that it captures."""
         return self.inputs[: len(self.inputs) - self.captured]
 
     @property
     def captures(self) -> list[Var]:
-        """Of a body, the arguments that are arrays which it captures."""
+        """The inputs of a body that are captured arrays."""
         return self.inputs[len(self.inputs) - self.captured :]
 
     def needed(self) -> list[Step]:
-        """Return the operations that something depends on."""
-        wanted, found = set(self.results), []
+        """Return the operations that a result depends on, and those with an effect."""
+        wanted, steps = set(self.results), []
         for step in reversed(self.steps):
             if step.op.has_effect or not wanted.isdisjoint(step.results):
-                found.append(step)
+                steps.append(step)
                 wanted.update(step.arrays)
-        return found[::-1]
+        return steps[::-1]
 
     def text(self, *, shardings: bool = False) -> str:
-        """Return the operations, a line each.
+        """Write the operations, a line each.
 
         Args:
-          shardings: whether to say where values lie.
+          shardings: whether to write the sharding of each value.
 
         >>> import gpushard as gs
         >>> print(gs.make_jaxpr(lambda x: x * 2 + 1)(gs.numpy.zeros(3)))
@@ -180,22 +180,22 @@ def lines(
     fresh: Iterator[str] | None = None,
     note: Callable[[Step], str] = lambda step: step.scope,
 ) -> Iterator[str]:
-    """Yield what operations of a graph are, as text.
+    """Write operations of a graph, a line each.
 
     Args:
       graph: the graph.
       steps: the operations.
-      shardings: whether to say where values lie.
-      fresh: gives names for values.
-      note: says what stands at the end of the line of an operation.
+      shardings: whether to write the sharding of each value.
+      fresh: yields names for values.
+      note: returns a comment for the end of an operation's line, or "".
     """
     names: dict[Var, str] = {}
     fresh = _names() if fresh is None else fresh
 
     def typed(values: Iterable[Var]) -> str:
-        return " ".join(f"{named(x)}:{x!r}{placed(x)}" for x in values)
+        return " ".join(f"{named(x)}:{x!r}{at(x)}" for x in values)
 
-    def placed(x: Var) -> str:
+    def at(x: Var) -> str:
         return f"@{x.sharding}" if shardings else ""
 
     def named(x: Var) -> str:
@@ -203,21 +203,19 @@ def lines(
             names[x] = next(fresh)
         return names[x]
 
-    def said(x: Any) -> str:
-        if isinstance(x, Var):
-            return named(x)
-        return repr(x)
+    def written(x: Any) -> str:
+        return named(x) if isinstance(x, Var) else repr(x)
 
     taken = {x for step in steps for x in step.arrays}
     constants = [x for x in graph.constants if x in taken]
     yield f"{{ lambda {typed(constants)}; {typed(graph.inputs)}. let"
     for step in steps:
-        operands = [said(x) for x in (*step.operands, *step.op.numbers)]
-        scope = f"  # {said_of}" if (said_of := note(step)) else ""
+        operands = [written(x) for x in (*step.operands, *step.op.numbers)]
+        comment = f"  # {text}" if (text := note(step)) else ""
         words = " ".join([step.name.replace(" ", "_"), *operands])
-        yield f"    {typed(step.results)} = {words}{scope}"
+        yield f"    {typed(step.results)} = {words}{comment}"
         for body in step.op.bodies:
             inside = lines(body, body.needed(), shardings=shardings, fresh=fresh, note=note)
             yield from ("      " + line for line in inside)
-    results = [said(x) for x in graph.results]
+    results = [written(x) for x in graph.results]
     yield f"  in ({', '.join(results)}{',' * (len(results) == 1)}) }}"

@@ -1,7 +1,7 @@
-"""What an operation of a graph moves, for operands and results that lie somewhere. Pure.
+"""Price an operation: the bytes that it moves for given layouts of operands and results. Pure.
 
-Prices are those of dispatch: bytes that all devices receive, if each were a memory domain. They
-depend on shapes and shardings alone, never on the machine.
+Prices are those of dispatch: bytes that all devices receive, as if each were a memory domain. They
+depend on shapes and shardings only, never on the machine.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from gpushard.transforms.graph.ops import RowOp
 from gpushard.transforms.graph.steps import lacking
 
 Place: TypeAlias = tuple[Sharding, Tiling]
-"""Where a value lies: its sharding, and that for its shape."""
+"""A layout of a value: its sharding, and the tiling of its shape."""
 
 
 @dataclass(frozen=True, eq=False)
 class Laid:
-    """An operation laid out."""
+    """The layouts of an operation, and the bytes that it moves."""
 
-    results: tuple[Place, ...]  # where its results lie
-    wants: tuple[Place | None, ...]  # where it takes each array; None for wherever that lies
-    own: int  # bytes that it moves itself, beside bringing arrays where it takes them
+    results: tuple[Place, ...]  # layouts of its results
+    wants: tuple[Place | None, ...]  # layout in which it takes each array; None for any
+    own: int  # bytes that it moves itself, without bringing arrays into these layouts
     total: int  # all bytes that it moves
 
 
 def priced(case: Case) -> Laid:
-    """Say where operands go and results lie, and what moves, as dispatch chooses."""
+    """Lay out an operation as dispatch does, and count the bytes that move."""
     strategy, call = sharded_call(case)
     if call is None:
         return _moved(strategy, case)
@@ -73,12 +73,12 @@ def priced(case: Case) -> Laid:
 
 
 def _has_a_say(x: Sharded, devices: Sequence[Any]) -> bool:
-    """Whether it counts for dispatch what an operand moves."""
+    """Whether dispatch counts the bytes that an operand moves."""
     return x.committed or set(x.tiling.devices) == set(devices)
 
 
 def can_price(step: Step) -> bool:
-    """Whether an operation can be laid out in other ways, and what they cost is known."""
+    """Whether an operation has other layouts whose prices are known."""
     op = step.op
     if not isinstance(op, RowOp) or op.row.creates or not step.operands:
         return False
@@ -93,7 +93,7 @@ def can_price(step: Step) -> bool:
 
 
 def _moved(strategy: Strategy, case: Case) -> Laid:
-    """Say what an operation moves that moves nothing but elements."""
+    """Price an operation that only moves elements."""
     assert isinstance(strategy, Move)
     program = strategy.compile(case, None)
     (result,) = program.results
@@ -113,7 +113,7 @@ class _Alone:
 def between(
     move: Move, case: Case, sources: Sequence[Tiling], to: Tiling, numbers: Sequence[Any] = ()
 ) -> dict[Any, int]:
-    """Return the elements that each device receives; `numbers` are the starts of a part."""
+    """Count the elements that each device receives; `numbers` are the starts of a part."""
     if len(to.devices) == 1 or all(x.assignment.is_replicated for x in sources):
         same = all(set(to.devices) <= set(x.devices) for x in sources)
         if same:

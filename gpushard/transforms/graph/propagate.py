@@ -1,15 +1,24 @@
-"""Where the values of a graph lie: so that as few bytes move as can be found, all together.
+"""Search for layouts of the values of a graph so that few bytes move in total.
 
-A graph comes laid out as its operations do it one by one. What users say stays: arguments, results,
-constraints, and what operations without a rule take and give. Everything else may lie elsewhere.
-Where an operation's result goes is what is searched for; where it takes its operands then,
-dispatch chooses, by the same prices.
+A graph comes laid out as dispatch lays out its operations one by one. Arguments, results,
+constraints, and values of operations that have no rule keep their layouts. All others may change.
+The search chooses where the result of each operation lies. Dispatch then chooses where the
+operation takes its operands, by the same prices.
 
-A value is *pulled*: it is tried where one that needs it takes it. Then what makes it takes its own
-operands elsewhere, which are pulled in turn, back to arguments and constraints; of all of these the
-first ones are kept that lower the sum of all bytes. The sum counts a value that several operations
-take in the same place once. Of what the result of a sum is split by, a part for each device is
-enough: then an all-reduce becomes a reduce-scatter.
+`jit` tries other layouts for each value, starting from the layouts that its users need. It then
+tries the operands of that value, back to arguments and constraints. A layout is kept if fewer bytes
+move in total. If several operations take a value in the same layout, it moves there once.
+
+An example: `x.sum(2) + w` on 4 devices, each a memory domain. `x` has 8 x 8 x 8 numbers of 4 bytes
+and its last axis is split; `w` has 8 x 8, and its columns are split.
+
+1. Each device sums its part of `x`. As recorded, the parts are merged everywhere: an all-reduce, in
+   which each device receives 384 bytes. The addition then reads columns, which moves nothing.
+2. The addition takes the sum with its columns split. The search tries that layout for the sum.
+   Each device then needs the merged columns of its own only: a reduce-scatter, in which each
+   receives 192 bytes. Fewer bytes move, so the layout is kept.
+3. The sum would take `x` as it lies, so there is nothing to try for its operand, and the search is
+   over: 768 bytes move instead of 1,536.
 """
 
 from __future__ import annotations
@@ -37,28 +46,28 @@ from gpushard.transforms.graph.simplify import simplified
 from gpushard.transforms.graph.steps import bound, case_of, closed, keeps, lacking, resharded
 
 _PRICES = 200
-"""So many operations are priced at most beyond those of the graph as it comes."""
+"""Most operations that the search prices, next to those of the graph as recorded."""
 
 _LAID = 2000
-"""So often, and four times for each of the graph, an operation is laid out anew at most."""
+"""Most times that the search lays out an operation again, plus four for each operation."""
 
 _TURNS = 16
-"""So often all values are gone through at most."""
+"""Most times that the search goes through all values."""
 
 _DEPTH = 24
-"""So far a value's new place is pulled back to what it is made of."""
+"""Most operations through which a new layout is followed back to operands."""
 
 _EVERY = 64
-"""Up to so many ways to lie a value is tried in all of them, if there are few values."""
+"""If a value has no more layouts than this, and there are few values, all are tried."""
 
 
 def optimized(graph: Graph) -> Graph:
-    """Return a graph that does the same, and moves no more bytes than the one given."""
+    """Simplify a graph and search for better layouts; the new graph moves no more bytes."""
     return simplified(propagated(simplified(graph)))
 
 
 def propagated(graph: Graph) -> Graph:
-    """Return a graph whose values lie so that fewer bytes move; of arguments and results none."""
+    """Lay out the values between arguments and results so that fewer bytes move."""
     steps = graph.needed()
     if not any(step.moved or _rearranges(step) for step in steps):
         return graph
@@ -68,28 +77,28 @@ def propagated(graph: Graph) -> Graph:
 
 
 def _rearranges(step: Step) -> bool:
-    """Whether an operation may move elements that it does not count."""
+    """Whether an operation may move elements that `Step.moved` does not count."""
     if not isinstance(step.op, RowOp) or not step.op.only_moves or not can_price(step):
         return False
     return not all(x.tiling.assignment.is_replicated for x in (*step.arrays, *step.results))
 
 
 class Layout:
-    """Where all values of a graph lie, and what that costs.
+    """The layouts of all values of a graph, and the bytes that move with them.
 
     Args:
-      graph: it.
-      steps: its operations that are needed.
+      graph: the graph.
+      steps: those of its operations that are needed.
     """
 
     def __init__(self, graph: Graph, steps: Sequence[Step]) -> None:
         self.graph = graph
         self.steps = steps
         self.total = 0
-        """Bytes that all devices receive, if each were a memory domain."""
+        """Bytes that all devices receive, as if each were a memory domain."""
         self.place: dict[Var, Place] = {}
         self.out: dict[int, Sharding] = {}
-        """By the number of an operation, where its result is to lie, unless dispatch chooses."""
+        """The sharding of the result, by the number of an operation, unless dispatch chooses."""
         self.laid: dict[int, Laid] = {}
         self.maker: dict[Var, int] = {}
         self.users: dict[Var, list[int]] = {}
@@ -114,7 +123,7 @@ class Layout:
         self._left = _LAID + 4 * len(steps)
 
     def improve(self) -> None:
-        """Search."""
+        """Try layouts until none is better, or the search has taken long enough."""
         few = sum(map(self.is_open, range(len(self.steps)))) <= 24
         for every in (False, True) if few else (False,):
             better, turns = True, 0
@@ -126,11 +135,11 @@ class Layout:
                             better = self._pull(number, sharding) or better
 
     def _is_spent(self) -> bool:
-        """Whether the search has taken long enough; it is counted, not timed."""
+        """Whether the search has taken long enough. Steps are counted, so results do not vary."""
         return self._left < 0 or len(self._known) >= self._most
 
     def is_open(self, number: int) -> bool:
-        """Whether the result of an operation may lie elsewhere."""
+        """Whether the search may change the layout of the result of an operation."""
         step = self.steps[number]
         if isinstance(step.op, Move):
             wanted = step.op.wanted
@@ -138,12 +147,12 @@ class Layout:
         return self.priced[number] and len(step.results) == 1
 
     def keeps(self, number: int, sharding: Sharding) -> bool:
-        """Whether the result of an operation may lie so: a user may have said how it has to."""
+        """Whether a sharding of the result of an operation agrees with what a user asked for."""
         op = self.steps[number].op
         return not isinstance(op, Move) or keeps(sharding, op.wanted)
 
     def _candidates(self, number: int, *, every: bool) -> Iterator[Sharding]:
-        """Yield where the result of an operation may better lie."""
+        """Yield the shardings that the search tries for the result of an operation."""
         step = self.steps[number]
         (x,) = step.results
         own = self.place[x]
@@ -151,15 +160,15 @@ class Layout:
         alone = self.laid[number].total == 0 and all(tiling is own[1] for tiling in asked)
         if alone:
             return
-        found = [places[1] for places in list(asked.values())]
+        candidates = [places[1] for places in list(asked.values())]
         seen: set[Tiling] = set()
         if number in self.out or not self.laid[number].own:
             seen.add(own[1])
-        else:  # asked for, it may come to where it lies for fewer bytes than dispatch chose
-            found.append(own[0])
+        else:  # where it lies now: asked for by name, it may cost fewer bytes than dispatch chose
+            candidates.append(own[0])
         if every:
-            found += self._every(x)
-        for sharding in found:
+            candidates += self._every(x)
+        for sharding in candidates:
             if not isinstance(sharding, NamedSharding) or sharding.memory_kind != "device":
                 continue
             if not self.keeps(number, sharding):
@@ -170,18 +179,18 @@ class Layout:
                 yield sharding
 
     def _every(self, x: Var) -> list[Sharding]:
-        """Return all ways to lay out a value over its mesh, if there are few."""
+        """Return all shardings of a value over its mesh, if they are few; else none."""
         mesh = getattr(x.sharding, "mesh", None)
         if not isinstance(mesh, Mesh):
             return []
         rule = elementwise([x.shape], x.shape)
-        found = assignments(rule, mesh, [Given(None, None, 1)])
-        if len(found) > _EVERY:
+        ways = assignments(rule, mesh, [Given(None, None, 1)])
+        if len(ways) > _EVERY:
             return []
-        return [sharding_of(mesh, rule.results[0], splits) for splits in found]
+        return [sharding_of(mesh, rule.results[0], splits) for splits in ways]
 
     def _pull(self, number: int, sharding: Sharding) -> bool:
-        """Lay out a result elsewhere, and what it is made of; return whether that is better."""
+        """Try a sharding for a result, then for its operands; return whether any was better."""
         if self._is_spent():
             return False
         best, kept = self.total, 0
@@ -210,7 +219,7 @@ class Layout:
         return kept > 0
 
     def _choose(self, number: int, sharding: Sharding | None) -> None:
-        """Say where a result is to lie, and lay out all that follows from it."""
+        """Set the sharding of a result, and lay out the operations that follow from it."""
         self._journal.append(("out", number, self.out.get(number)))
         self._set_out(number, sharding)
         waiting = [number]
@@ -229,7 +238,7 @@ class Layout:
             self.out[number] = sharding
 
     def _lay(self, number: int) -> list[Var]:
-        """Lay out an operation anew; return the results that lie elsewhere than before."""
+        """Lay out an operation again; return its results whose layouts have changed."""
         step, laid = self.steps[number], self._laid(number)
         self._left -= 1
         before = self.laid.get(number)
@@ -265,7 +274,7 @@ class Layout:
         self.total += sum(self.cost(x, tiling) for tiling in asked)
 
     def _ask(self, x: Var, place: Place, sign: int) -> None:
-        """Count an operation more, or less, that takes a value somewhere."""
+        """Count one operation more (sign 1) or less (-1) that takes a value in a layout."""
         asked = self.asked.setdefault(x, {})
         count = asked.setdefault(place[1], [0, place[0]])
         if count[0] == (0 if sign > 0 else 1):
@@ -275,11 +284,11 @@ class Layout:
             del asked[place[1]]
 
     def cost(self, x: Var, tiling: Tiling) -> int:
-        """Return the bytes that move to bring a value somewhere."""
+        """Return the bytes that move to bring a value into a layout."""
         return lacking(self.place[x][1], tiling) * x.dtype.itemsize
 
     def _undo(self, kept: int) -> None:
-        """Take back all but the first changes."""
+        """Undo all changes but the first `kept`."""
         for kind, of, before in reversed(self._journal[kept:]):
             if kind == "out":
                 self._set_out(of, before)
@@ -289,7 +298,7 @@ class Layout:
                 self._set_place(of, before)
 
     def _laid(self, number: int) -> Laid:
-        """Return an operation as it is laid out for its operands as they lie."""
+        """Price an operation for the present layouts of its operands."""
         step, out = self.steps[number], self.out.get(number)
         op, arrays = step.op, step.arrays
         places = [self.place[x] for x in arrays]
@@ -310,7 +319,7 @@ class Layout:
         return self._price(key, lambda: _priced(step, op, places, out, key))
 
     def _price(self, key: Any, make: Callable[[], Laid]) -> Laid:
-        """Return what is known under a key, worked out if it is asked for the first time."""
+        """Return the price under a key, and compute it at first."""
         laid = self._known.get(key)
         if laid is None:
             laid = self._known[key] = make()
@@ -346,14 +355,14 @@ def _priced(
 
 
 def at(x: Var, place: Place) -> Var:
-    """Return a value as it would be elsewhere."""
+    """Return a value with another layout."""
     if place[1] is x.tiling:
         return x
     return Var(x.dtype, place[1], place[0], x.committed, x.weak)
 
 
 class _Build:
-    """The graph of a layout, in which everything that moves is an operation of its own."""
+    """Builds the graph of a layout, with an operation for each value that moves."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -365,7 +374,7 @@ class _Build:
             self._add(number, step)
         results = [self._result(x) for x in own.results]
         self.graph = dataclasses.replace(own, steps=self._steps, results=results)
-        """It."""
+        """The graph."""
 
     def _add(self, number: int, step: Step) -> None:
         """Add an operation."""
@@ -373,11 +382,11 @@ class _Build:
         if isinstance(step.op, Move):
             (x,), (to,) = step.arrays, laid.results
             now = self._now.get(x, x)
-            made = resharded(self._copies.get((now, to[1]), now), to[0], step.op.wanted)
-            self._steps.append(made)
-            self._now[step.results[0]] = made.results[0]
+            reshard = resharded(self._copies.get((now, to[1]), now), to[0], step.op.wanted)
+            self._steps.append(reshard)
+            self._now[step.results[0]] = reshard.results[0]
             if now.committed:
-                self._copies.setdefault((now, to[1]), made.results[0])
+                self._copies.setdefault((now, to[1]), reshard.results[0])
             return
         wants = iter(laid.wants)
         operands: list[Var | Literal] = [
@@ -390,19 +399,19 @@ class _Build:
             moved = laid.own if self._layout.priced[number] else step.moved
             self._steps.append(dataclasses.replace(step, operands=tuple(operands), moved=moved))
             return
-        made = bound(step, operands, self._layout.out.get(number), laid.own)
-        if [x.tiling for x in made.results] != ends:
-            made = bound(step, operands, laid.results[0][0], laid.own)
-        self._steps.append(made)
-        self._now.update(zip(step.results, made.results, strict=True))
+        new = bound(step, operands, self._layout.out.get(number), laid.own)
+        if [x.tiling for x in new.results] != ends:
+            new = bound(step, operands, laid.results[0][0], laid.own)
+        self._steps.append(new)
+        self._now.update(zip(step.results, new.results, strict=True))
 
     def _brought(self, x: Var, want: Place | None, name: str, total: int) -> Var:
-        """Return a value where an operation takes it."""
+        """Return a value in the layout in which an operation takes it."""
         now = self._now.get(x, x)
         if want is None or want[1] is now.tiling:
             return now
-        found = self._copies.get((now, want[1]))
-        if found is None:
+        copy = self._copies.get((now, want[1]))
+        if copy is None:
             limit = devices_of(now.tiling)[0].runtime.settings.large_move_bytes
             lies = Sharded(Aval(now.shape, now.dtype), now.tiling, now.sharding, now.committed)
             watch = ""
@@ -410,11 +419,11 @@ class _Build:
                 watch = watched(name, [lies], [want[1]], total, limit) or ""
             step = resharded(now, want[0], watch=watch)
             self._steps.append(step)
-            found = self._copies[now, want[1]] = step.results[0]
-        return found
+            copy = self._copies[now, want[1]] = step.results[0]
+        return copy
 
     def _result(self, x: Var) -> Var:
-        """Return a result where the operations one by one have it."""
+        """Return a result of the graph in the layout that it had before the search."""
         now = self._now.get(x, x)
         if now is x or (
             now.tiling is x.tiling and now.sharding == x.sharding and now.committed == x.committed
@@ -427,7 +436,7 @@ class _Build:
 
 
 def _alike(operands: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Whether a program for some operands is one for others."""
+    """Whether the program of some operands is also that of others."""
     return all(
         x is y or (x.tiling is y.tiling and x.committed == y.committed)
         for x, y in zip(operands, others, strict=True)

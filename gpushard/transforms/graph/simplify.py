@@ -1,7 +1,7 @@
-"""A graph with fewer operations that does the same: equal ones are one, reshards go straight.
+"""Simplify graphs: equal operations run once, and a value is resharded from its nearest copy.
 
-Operations of the table are functions of their operands alone, so equal ones are done once, random
-numbers of a key among them. What has an effect, and what other code recorded, stays as it is.
+The result of a table's operation depends on its operands only, also for random numbers of a key.
+So equal operations become one. Loops, callbacks and other recorded operations stay as they are.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from gpushard.transforms.graph.ops import Move, RowOp
 from gpushard.transforms.graph.steps import lacking, resharded
 
 _SMALL = 1 << 10
-"""Bytes of data on the host up to which two arrays are compared."""
+"""Most bytes of two arrays on the host that are compared; larger ones count as different."""
 
 
 def simplified(graph: Graph) -> Graph:
-    """Return a graph that does the same with no more operations, and moves no more bytes."""
+    """Merge equal operations of a graph, and shorten chains of reshards."""
     own = _Simplified()
     for step in graph.needed():
         own.add(step)
@@ -28,7 +28,7 @@ def simplified(graph: Graph) -> Graph:
 
 
 class _Simplified:
-    """The operations that remain, as they are added."""
+    """Collects the operations that remain."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
@@ -37,7 +37,7 @@ class _Simplified:
         self._source: dict[Var, Var] = {}  # of what was brought elsewhere, where it came from
 
     def add(self, step: Step) -> None:
-        """Add an operation, unless it is there."""
+        """Add an operation, unless an equal one is known."""
         now = self.now
         operands = tuple([now.get(x, x) if isinstance(x, Var) else x for x in step.operands])
         if isinstance(step.op, Move):
@@ -55,7 +55,7 @@ class _Simplified:
             self._known[key] = step
 
     def _reshard(self, step: Step, move: Move, x: Any) -> None:
-        """Add a reshard, from the nearest place where the value is."""
+        """Add a reshard, from the copy of the value that moves fewest bytes."""
         (end,) = step.results
         key = "reshard", self._root(x), end.tiling, end.sharding, end.committed
         known = self._known.get(key)
@@ -70,32 +70,31 @@ class _Simplified:
             if lacking(source.tiling, end.tiling) <= lacking(x.tiling, end.tiling):
                 x = source
         if x is not step.operands[0]:
-            made = resharded(x, end.sharding, move.wanted)
-            made.results[0].committed = end.committed
-            self.now[end] = made.results[0]
-            step = made
+            step = resharded(x, end.sharding, move.wanted)
+            step.results[0].committed = end.committed
+            self.now[end] = step.results[0]
         (end,) = step.results
         self.steps.append(step)
         self._source[end] = x
         self._known[key] = step
 
     def _root(self, x: Var) -> Var:
-        """Return the value that a reshard of reshards brings somewhere."""
+        """Return the value at the beginning of a chain of reshards."""
         while x in self._source:
             x = self._source[x]
         return x
 
 
 def _key(step: Step, op: RowOp, operands: tuple[Any, ...]) -> Any:
-    """Return what operations have in common that are the same; None if that is not known."""
-    given: list[Any] = []
+    """Return a key that equal operations share."""
+    keys: list[Any] = []
     for x in operands:
         if isinstance(x, Var):
-            given.append(x)
+            keys.append(x)
         elif x.data.nbytes <= _SMALL:
-            given.append((x.shape, x.dtype, x.weak, x.data.tobytes()))
+            keys.append((x.shape, x.dtype, x.weak, x.data.tobytes()))
         else:
-            given.append(id(x))
+            keys.append(id(x))
     numbers = map(exact_key, op.numbers)
     places = [(x.tiling, x.sharding, x.committed, x.weak) for x in step.results]
-    return (op.row, exact_key(op.params), op.scalars, *given, *numbers, *places)
+    return (op.row, exact_key(op.params), op.scalars, *keys, *numbers, *places)

@@ -1,4 +1,4 @@
-"""Operations of a graph, for values that lie elsewhere than when they were recorded."""
+"""Lay out operations of a graph again: for operands in other layouts than those recorded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gpushard.typing import IntArray
 
 
 def operand_of(x: Var | Literal) -> Sharded | Hosted:
-    """Return an operand as dispatch sees it."""
+    """Describe an operand for dispatch."""
     aval = Aval(x.shape, x.dtype, x.weak)
     if isinstance(x, Literal):
         return Hosted(aval)
@@ -31,25 +31,25 @@ def operand_of(x: Var | Literal) -> Sharded | Hosted:
 
 
 def case_of(op: RowOp, operands: Sequence[Var | Literal], out: Sharding | None) -> Case:
-    """Return an operation as dispatch sees it, of operands that may lie elsewhere."""
+    """Describe an operation for dispatch, on operands in any layout."""
     return case_and_key(op.row, op.args(operands), op.params, out, operand_of)[0]
 
 
 def program_for(op: RowOp, operands: Sequence[Var | Literal]) -> Program:
-    """Return the program of an operation on operands, made if there is none yet."""
+    """Return the program that dispatch has for an operation on operands, or make it."""
     return program_of(*case_and_key(op.row, op.args(operands), op.params, op.out, operand_of))
 
 
 def bound(
     step: Step, operands: Sequence[Var | Literal], out: Sharding | None, moved: int | None = None
 ) -> Step:
-    """Return an operation of the table, of operands that may lie elsewhere.
+    """Lay out an operation of the table for operands in any layout.
 
     Args:
       step: the operation.
-      operands: its operands.
-      out: where its results go; None for as they come.
-      moved: bytes that devices receive; None for as many as its program says.
+      operands: its new operands.
+      out: sharding of its results; None for the one that dispatch chooses.
+      moved: bytes that devices receive; None for those that its program counts.
     """
     assert isinstance(step.op, RowOp)
     op = dataclasses.replace(step.op, out=out)
@@ -63,13 +63,13 @@ def bound(
 
 
 def resharded(x: Var, sharding: Sharding, wanted: Sharding | None = None, watch: str = "") -> Step:
-    """Return what brings a value to a sharding.
+    """Make the operation that brings a value to a sharding.
 
     Args:
       x: the value.
-      sharding: where it goes.
-      wanted: what a user asked for, where dims may be open; None where no user did.
-      watch: what a gather guard says of it.
+      sharding: the sharding of the result.
+      wanted: the sharding that a user asked for, which may leave dims open; None if no user did.
+      watch: the message of a gather guard.
     """
     to = sharding.tiling(x.shape)
     chosen = wanted is not None or x.committed
@@ -78,18 +78,18 @@ def resharded(x: Var, sharding: Sharding, wanted: Sharding | None = None, watch:
 
 
 def received(x: Var, to: Tiling) -> int:
-    """Return the bytes that devices receive as a value goes to other boxes, each a domain."""
+    """Count the bytes that devices receive to bring a value to a tiling, each its own domain."""
     return lacking(x.tiling, to) * x.dtype.itemsize
 
 
 def lacking(own: Tiling, to: Tiling) -> int:
-    """Return the elements that devices need of other boxes and do not have."""
+    """Count the elements of a tiling that devices do not have in another one, `own`."""
     return 0 if own is to else int(lacking_each(own, to).sum())
 
 
 @functools.lru_cache(maxsize=4096)
 def lacking_each(own: Tiling, to: Tiling) -> IntArray:
-    """Return the same for each device."""
+    """Count for each device the elements of tiling `to` that it does not have in tiling `own`."""
     at = {device: n for n, device in enumerate(own.devices)}
     places = np.array([at.get(device, -1) for device in to.devices], np.int64)
     common: IntArray = np.asarray(places >= 0, np.int64)
@@ -101,7 +101,7 @@ def lacking_each(own: Tiling, to: Tiling) -> IntArray:
 
 
 def closed(sharding: Sharding, lies: Sharding | None) -> Sharding:
-    """Return a sharding whose open dims are split as a value lies, where axes are left for them."""
+    """Close the open dims of a sharding: split them as sharding `lies` does, if axes are left."""
     if not isinstance(sharding, NamedSharding) or not sharding.leaves_open:
         return sharding
     used = set(sharding.spec.all_axes())
@@ -117,5 +117,5 @@ def closed(sharding: Sharding, lies: Sharding | None) -> Sharding:
 
 
 def keeps(sharding: Sharding, wanted: Sharding | None) -> bool:
-    """Whether a sharding splits dims as a user wants who may have left dims open."""
+    """Whether a sharding agrees with the one that a user wants, which may leave dims open."""
     return wanted is None or sharding == closed(wanted, sharding)
