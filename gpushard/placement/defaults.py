@@ -182,8 +182,11 @@ def use_mesh(mesh: Mesh, spec: PartitionSpec | str = _REPLICATED) -> Iterator[Me
 
 
 def surroundings() -> tuple[Any, ...]:
-    """Return what decides where new data goes, and which mesh a bare spec means; hashable."""
-    return _default.get(), current_mesh(), get_mesh()
+    """Return the settings that traced functions depend on: the default device, and the mesh around.
+
+    Both are hashable. The mesh that a bare `PartitionSpec` refers to follows from them.
+    """
+    return _default.get(), current_mesh()
 
 
 def default_mesh() -> Mesh | None:
