@@ -23,8 +23,7 @@ READERS = {
     "array/array.py": "what `concrete` does",
     "array/text.py": "reads the edges of what is printed",
     "ops/ragged.py": "counts, of an operation's own buffers",
-    "transforms/control_flow/branches.py": "numbers, which decide what is run",
-    "transforms/control_flow/loops.py": "conditions and counts, which decide how often",
+    "transforms/tracing/executable.py": "conditions and counts: what control flow runs next",
 }
 """Files above `movement` that read buffers, and why."""
 
