@@ -21,8 +21,7 @@ from gpushard.ops.programs.reduce import Reduce
 from gpushard.ops.row import Case, ShardedCall, Strategy
 from gpushard.ops.shardings import refines, sharded_call
 from gpushard.transforms.graph.graph import Graph, Step, Var
-from gpushard.transforms.graph.ops import Move as Reshard
-from gpushard.transforms.graph.ops import Region, RowOp
+from gpushard.transforms.graph.ops import Region, Reshard, RowOp
 from gpushard.transforms.graph.priced import between
 from gpushard.transforms.graph.steps import case_of, lacking_each
 

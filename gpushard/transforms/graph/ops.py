@@ -2,7 +2,7 @@
 
 =========  =====================================================================================
 `RowOp`    an operation of the table, such as `add`; `jit` may choose where its operands lie
-`Move`     brings a value to another sharding
+`Reshard`  brings a value to another sharding
 `Relabel`  reads the memory of a value as blocks of other shapes
 `While`    runs a graph as long as another one returns True
 `For`      runs a graph a number of times
@@ -72,7 +72,7 @@ class RowOp(Op):
 
 
 @dataclass(frozen=True, eq=False)
-class Move(Op):
+class Reshard(Op):
     """Brings a value to the sharding of the result."""
 
     wanted: Sharding | None = None  # what a user asked for, who may have left dims open

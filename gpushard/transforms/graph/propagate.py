@@ -40,7 +40,7 @@ from gpushard.ops.operand import Literal, Sharded
 from gpushard.ops.rule import elementwise
 from gpushard.ops.scalars import kind_of_number
 from gpushard.transforms.graph.graph import Graph, Step, Var
-from gpushard.transforms.graph.ops import Move, RowOp
+from gpushard.transforms.graph.ops import Reshard, RowOp
 from gpushard.transforms.graph.priced import Laid, Place, can_price, priced
 from gpushard.transforms.graph.simplify import simplified
 from gpushard.transforms.graph.steps import bound, case_of, closed, keeps, lacking, resharded
@@ -141,7 +141,7 @@ class Layout:
     def is_open(self, number: int) -> bool:
         """Whether the search may change the layout of the result of an operation."""
         step = self.steps[number]
-        if isinstance(step.op, Move):
+        if isinstance(step.op, Reshard):
             wanted = step.op.wanted
             return isinstance(wanted, NamedSharding) and wanted.leaves_open
         return self.priced[number] and len(step.results) == 1
@@ -149,7 +149,7 @@ class Layout:
     def keeps(self, number: int, sharding: Sharding) -> bool:
         """Whether a sharding of the result of an operation agrees with what a user asked for."""
         op = self.steps[number].op
-        return not isinstance(op, Move) or keeps(sharding, op.wanted)
+        return not isinstance(op, Reshard) or keeps(sharding, op.wanted)
 
     def _candidates(self, number: int, *, every: bool) -> Iterator[Sharding]:
         """Yield the shardings that the search tries for the result of an operation."""
@@ -303,7 +303,7 @@ class Layout:
         op, arrays = step.op, step.arrays
         places = [self.place[x] for x in arrays]
         tilings = [tiling for _, tiling in places]
-        if isinstance(op, Move):
+        if isinstance(op, Reshard):
             key: Any = (number, *tilings, out)
             return self._price(key, lambda: _moved_to(step, op, places[0], out))
         if not self.priced[number]:
@@ -332,7 +332,7 @@ def _as_it_lies(step: Step) -> Laid:
     return Laid(ends, tuple((x.sharding, x.tiling) for x in step.arrays), 0, 0)
 
 
-def _moved_to(step: Step, move: Move, lies: Place, out: Sharding | None) -> Laid:
+def _moved_to(step: Step, move: Reshard, lies: Place, out: Sharding | None) -> Laid:
     """Lay out a reshard of a value that lies somewhere."""
     (x,) = step.results
     to = x.sharding if move.wanted is None else out or closed(move.wanted, lies[0])
@@ -379,7 +379,7 @@ class _Build:
     def _add(self, number: int, step: Step) -> None:
         """Add an operation."""
         laid = self._layout.laid[number]
-        if isinstance(step.op, Move):
+        if isinstance(step.op, Reshard):
             (x,), (to,) = step.arrays, laid.results
             now = self._now.get(x, x)
             reshard = resharded(self._copies.get((now, to[1]), now), to[0], step.op.wanted)

@@ -11,7 +11,7 @@ from typing import Any
 
 from gpushard.cache import exact_key
 from gpushard.transforms.graph.graph import Graph, Step, Var
-from gpushard.transforms.graph.ops import Move, RowOp
+from gpushard.transforms.graph.ops import Reshard, RowOp
 from gpushard.transforms.graph.steps import lacking, resharded
 
 _SMALL = 1 << 10
@@ -40,7 +40,7 @@ class _Simplified:
         """Add an operation, unless an equal one is known."""
         now = self.now
         operands = tuple([now.get(x, x) if isinstance(x, Var) else x for x in step.operands])
-        if isinstance(step.op, Move):
+        if isinstance(step.op, Reshard):
             self._reshard(step, step.op, operands[0])
             return
         key = _key(step, step.op, operands) if isinstance(step.op, RowOp) else None
@@ -54,7 +54,7 @@ class _Simplified:
         if key is not None:
             self._known[key] = step
 
-    def _reshard(self, step: Step, move: Move, x: Any) -> None:
+    def _reshard(self, step: Step, move: Reshard, x: Any) -> None:
         """Add a reshard, from the copy of the value that moves fewest bytes."""
         (end,) = step.results
         key = "reshard", self._root(x), end.tiling, end.sharding, end.committed

@@ -18,7 +18,7 @@ from gpushard.ops.dispatch import case_and_key, program_of
 from gpushard.ops.operand import Hosted, Literal, Sharded
 from gpushard.ops.row import Case, Program
 from gpushard.transforms.graph.graph import Step, Var
-from gpushard.transforms.graph.ops import Move, RowOp
+from gpushard.transforms.graph.ops import Reshard, RowOp
 from gpushard.typing import IntArray
 
 
@@ -74,7 +74,7 @@ def resharded(x: Var, sharding: Sharding, wanted: Sharding | None = None, watch:
     to = sharding.tiling(x.shape)
     chosen = wanted is not None or x.committed
     result = Var(x.dtype, to, sharding, committed=chosen, weak=x.weak)
-    return Step(Move(wanted, watch), (x,), (result,), received(x, to))
+    return Step(Reshard(wanted, watch), (x,), (result,), received(x, to))
 
 
 def received(x: Var, to: Tiling) -> int:

@@ -10,7 +10,7 @@ from gpushard.frozen import dataclass
 from gpushard.ops.programs.reduce import Reduce
 from gpushard.ops.row import Runnable
 from gpushard.transforms.graph.graph import Step, Var
-from gpushard.transforms.graph.ops import Move, Relabel, RowOp, Scan
+from gpushard.transforms.graph.ops import Relabel, Reshard, RowOp, Scan
 from gpushard.transforms.tracing.executable import SEVERAL, Control, Executable
 
 
@@ -86,7 +86,7 @@ def _is_operand(step: Step) -> bool:
     op = step.op
     if isinstance(op, RowOp):
         return op.row.later and list(op.params[0]) == sorted(op.params[0])
-    return isinstance(op, Move | Relabel) and not step.moved
+    return isinstance(op, Reshard | Relabel) and not step.moved
 
 
 def _meanwhile(step: Step, ready: Runnable) -> tuple[int, int]:

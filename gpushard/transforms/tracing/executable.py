@@ -33,9 +33,9 @@ from gpushard.transforms.graph.ops import (
     Callback,
     For,
     Inline,
-    Move,
     Region,
     Relabel,
+    Reshard,
     RowOp,
     Scan,
     Segment,
@@ -182,8 +182,8 @@ def prepare(op: Op, step: Step | None = None) -> Runnable:
     match op:
         case RowOp() if step is not None:
             return _Created(op, step) if op.row.creates else program_for(op, step.operands)
-        case Move() if step is not None:
-            return _Moved(op, step)
+        case Reshard() if step is not None:
+            return _Resharded(op, step)
         case Relabel() if step is not None:
             return _Relabelled(step)
         case While():
@@ -224,10 +224,10 @@ class _Created(Runnable):
         return [made if self._mover is None else self._mover(made)]
 
 
-class _Moved(Runnable):
+class _Resharded(Runnable):
     """Brings a value to another sharding."""
 
-    def __init__(self, op: Move, step: Step) -> None:
+    def __init__(self, op: Reshard, step: Step) -> None:
         (x,), (result,) = step.arrays, step.results
         self._mover = None
         if result.tiling is not x.tiling:
@@ -241,7 +241,7 @@ class _Moved(Runnable):
         return 0 if self._mover is None else self._mover.nbytes
 
     def run(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
-        """Move the value."""
+        """Reshard the value."""
         if self._mover is None:
             return [operands[0]]
         if self.moves is not None:

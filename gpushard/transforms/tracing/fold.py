@@ -7,7 +7,7 @@ from typing import Any
 
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.transforms.graph.graph import Graph, Step, Var
-from gpushard.transforms.graph.ops import Move, RowOp
+from gpushard.transforms.graph.ops import Reshard, RowOp
 from gpushard.transforms.tracing.executable import array_of, prepare
 
 _MOST = 1 << 14
@@ -44,7 +44,7 @@ def folded(graph: Graph) -> Graph:
 def _is_constant(step: Step, held: dict[Var, ShardedBuffer]) -> bool:
     """Whether an operation is one on small constants, and makes small values."""
     return (
-        isinstance(step.op, RowOp | Move)
+        isinstance(step.op, RowOp | Reshard)
         and all(x.nbytes <= _MOST for x in step.results)
         and all(isinstance(x, Var) and x in held for x in step.operands)
     )

@@ -21,7 +21,7 @@ from gpushard.ops.choose import Given, assignments, sharding_of
 from gpushard.ops.rule import elementwise
 from gpushard.transforms.graph.costs import received as moved_by
 from gpushard.transforms.graph.graph import Graph, Step, Var
-from gpushard.transforms.graph.ops import Move, RowOp
+from gpushard.transforms.graph.ops import Reshard, RowOp
 from gpushard.transforms.graph.priced import can_price, priced
 from gpushard.transforms.graph.propagate import at
 from gpushard.transforms.graph.simplify import simplified
@@ -242,7 +242,7 @@ def outs(step: Step) -> Iterator[Any]:
 
 def laid(step: Step, lies: dict[Var, Any], out: Any) -> tuple[Any, Any, int]:
     """Return where results lie, where operands are taken, and what else moves."""
-    if isinstance(step.op, Move):
+    if isinstance(step.op, Reshard):
         place = step.results[0].sharding, step.results[0].tiling
         return (place,), (place,), 0
     if not can_price(step):  # stays where it is

@@ -24,7 +24,7 @@ def traced(function: Any) -> Graph:
 
 PROGRAMS: dict[str, Any] = {
     "RowOp": lambda x: x + 1,
-    "Move": lambda x: gs.reshard(x, gs.SingleDeviceSharding(gs.devices()[1])),
+    "Reshard": lambda x: gs.reshard(x, gs.SingleDeviceSharding(gs.devices()[1])),
     "While": lambda x: lax.while_loop(lambda x: (x < 3).all(), lambda x: x + 1, x),
     "For": lambda x: lax.fori_loop(0, 3, lambda n, x: x + n, x),
     "Scan": lambda x: lax.scan(lambda c, row: (c + row.sum(), row * 2), 0.0, x),
