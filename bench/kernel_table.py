@@ -43,7 +43,7 @@ from gpushard import testing
 from gpushard.runtime.backend import Fused, FusedLoad, FusedOp, FusedResult
 from gpushard.runtime.cuda.kernels import elementwise, fused, reduction
 from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement
-from gpushard.transforms.kernels.nests import Nest
+from gpushard.runtime.nests import Nest
 from gpushard.transforms.regions import layout
 from gpushard.transforms.regions.cuda_kernels import fused_nest
 from gpushard.transforms.regions.layout import nest_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from types import FunctionType
 from typing import Any, TypeAlias
 
@@ -19,6 +19,10 @@ LocalArray: TypeAlias = Any
 """A backend's array on one device: `numpy.ndarray` or `cupy.ndarray`."""
 
 LocalArrays: TypeAlias = Sequence[LocalArray]
+
+Kernel: TypeAlias = Callable[..., Any]
+"""Works on local arrays, as NumPy's functions do: `kernel(*operands)` returns a fresh array, or a
+tuple of them for several results; `kernel(*operands, out=...)` writes into what is given."""
 
 Dtype: TypeAlias = "np.dtype[Any]"
 

@@ -21,14 +21,11 @@ from gpushard.ops.choose import Choice, Given, Price
 from gpushard.ops.operand import Operand
 from gpushard.ops.rule import Rule, Splits
 from gpushard.runtime.runtime import Runtime
+from gpushard.typing import Kernel as Kernel
 from gpushard.typing import LocalArray, Shape
 
 Params: TypeAlias = tuple[Any, ...]
 """Static parameters of an operation, hashable; each row says what they are."""
-
-Kernel: TypeAlias = Callable[..., Any]
-"""Works on local arrays, as NumPy's functions do: `kernel(*operands)` returns a fresh array, or a
-tuple of them for several results; `kernel(*operands, out=...)` writes into what is given."""
 
 KernelMaker: TypeAlias = Callable[[Any, Sequence[Aval], Params], Kernel]
 """Takes NumPy or CuPy, the operands, with the dtypes that they come in, and parameters."""

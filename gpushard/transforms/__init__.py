@@ -1,6 +1,6 @@
 """Layer 7: functions of arrays that become other functions.
 
-Eight packages and a module, in layers. Each imports from those below it, never from one beside or
+Seven packages and a module, in layers. Each imports from those below it, never from one beside or
 above it; a contract in `pyproject.toml` holds them to that.
 
 | layer | package | what it knows |
@@ -12,7 +12,6 @@ above it; a contract in `pyproject.toml` holds them to that.
 | 2 | `regions` | several operations of a graph as one kernel |
 | 2 | `mapping` | named dims: `vmap`, `shard_map`, collectives |
 | 1 | `graph` | recorded operations, where their values lie, and what that costs |
-| 1 | `kernels` | loop nests, and how each becomes C or calls of NumPy |
 | 0 | `values` | what functions see in place of arrays |
 """
 

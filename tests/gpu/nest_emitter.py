@@ -28,14 +28,14 @@ import gpushard as gs
 from gpushard.ops.programs.calls import Call, Outputs, Work
 from gpushard.runtime.cuda import backend
 from gpushard.runtime.cuda.kernels import fused, nesting, passes
+from gpushard.runtime.nests import Nest
 from gpushard.runtime.runtime import Runtime
-from gpushard.transforms.kernels.nests import Nest
 from gpushard.transforms.regions import cuda_kernels
 from gpushard.transforms.regions.cuda_kernels import LaunchedNest, fused_op, launched_nest
 from tests.gpu.device import Split, gpu_runtime
-from tests.transforms.kernels import nest_definition, nest_families
-from tests.transforms.kernels.nest_emitters import chosen, is_of_nothing
-from tests.transforms.kernels.nest_families import Case
+from tests.runtime.nests import nest_definition, nest_families
+from tests.runtime.nests.nest_emitters import chosen, is_of_nothing
+from tests.runtime.nests.nest_families import Case
 
 BATCH = 80
 """Kernels that the compiler is given at once."""

@@ -29,9 +29,9 @@ from tests.gpu.nest_emitter import Collected, for_gpus, launches, program_of, re
 from tests.gpu.test_dtypes import case_of
 from tests.nvrtc.compiler import Source
 from tests.ops.cases import FORMS, MADE
+from tests.runtime.nests.nest_emitters import chosen
+from tests.runtime.nests.nest_families import Case
 from tests.softgpu import sources
-from tests.transforms.kernels.nest_emitters import chosen
-from tests.transforms.kernels.nest_families import Case
 
 TYPES = "?bBhHiIqQefdFD"
 

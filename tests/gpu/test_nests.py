@@ -18,9 +18,9 @@ from gpushard.runtime.kernel_checks import BrokenKernelError
 from gpushard.transforms.regions import cuda_kernels
 from tests.gpu import nest_emitter
 from tests.gpu.device import Split, gpu_runtime, needs_gpu
+from tests.runtime.nests import nest_families
+from tests.runtime.nests.nest_emitters import chosen
 from tests.share import some
-from tests.transforms.kernels import nest_families
-from tests.transforms.kernels.nest_emitters import chosen
 
 
 @needs_gpu

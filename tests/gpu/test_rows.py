@@ -23,8 +23,8 @@ from tests.gpu import nest_emitter, rows
 from tests.gpu.device import Split, gpu_runtime, needs_gpu
 from tests.gpu.rows import Kernel, lengths_of
 from tests.gpu.test_units import CHECKED, Memory, launch
+from tests.runtime.nests import fused_loops
 from tests.share import some
-from tests.transforms.kernels import fused_loops
 
 pytestmark = needs_gpu
 

@@ -10,7 +10,7 @@ from tests.gpu.sources import TYPES, keep_programs, run_rows
 from tests.nvrtc.compiler import Source
 from tests.nvrtc.share import templates
 from tests.ops.cases import FORMS
-from tests.transforms.kernels import nest_families
+from tests.runtime.nests import nest_families
 
 pytestmark = needs_gpu
 

@@ -14,8 +14,8 @@ import gpushard.numpy as gnp
 from gpushard.runtime.cuda.kernels import limits, products
 from tests.gpu import nest_emitter
 from tests.gpu.device import Split, gpu_runtime, needs_gpu
+from tests.runtime.nests.nest_emitters import chosen
 from tests.share import some
-from tests.transforms.kernels.nest_emitters import chosen
 
 WIDE, NARROW = (f"typedef unsigned {kind} Index;" for kind in ("long long", "int"))
 pytestmark = needs_gpu

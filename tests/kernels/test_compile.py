@@ -14,7 +14,7 @@ import gpushard as gs
 from gpushard import testing
 from gpushard.runtime.cuda.kernels import fills, fused, pieces
 from gpushard.runtime.cuda.kernels.elementwise import Signature
-from gpushard.transforms.kernels.nests import Nest
+from gpushard.runtime.nests import Nest
 from gpushard.transforms.regions import layout as region_layout
 from gpushard.transforms.regions.cuda_kernels import fused_nest
 from gpushard.transforms.regions.layout import nest_of

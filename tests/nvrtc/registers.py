@@ -21,7 +21,7 @@ import numpy as np
 from gpushard.runtime.cuda.kernels import fused, reduction
 from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement, source
 from gpushard.runtime.cuda.kernels.sources import kernel_source
-from gpushard.transforms.kernels.nests import Nest
+from gpushard.runtime.nests import Nest
 from gpushard.transforms.regions.cuda_kernels import fused_nest
 from tests.gpu import rows
 from tests.nvrtc.compiler import Compiled, Source

@@ -44,13 +44,19 @@ STAGES = {
         "pytest --softgpu --softgpu-seed 1 --softgpu-devices 2 tests/gpu/test_ordering.py"
         " tests/conformance/test_cuda.py -k 'cupy or Gpu'",
     ),
-    "nests": ("tests.transforms.kernels.nest_emitters --share 40",),
+    "nests": ("tests.runtime.nests.nest_emitters --share 40",),
 }
 """Modules that CI runs besides the tests, of the second one a share."""
 
 OF_STAGES = {
     "softgpu": ("",),
-    "nests": ("transforms/", "runtime/kernel_", "runtime/cuda/kernels/"),
+    "nests": (
+        "transforms/",
+        "runtime/nests",
+        "runtime/host/nests/",
+        "runtime/kernel_",
+        "runtime/cuda/kernels/",
+    ),
 }
 """How the paths of the files begin that they tell something of."""
 

@@ -23,7 +23,7 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.ops.programs.calls import Work
 from gpushard.ops.programs.launched import Launched, launched_together
 from gpushard.runtime.backend import COUNTERS, Fused, FusedLoad, FusedOp, FusedResult
-from gpushard.transforms.kernels.nests import Nest, Op, merged
+from gpushard.runtime.nests import Nest, Op, merged
 
 _MOST_KEPT = 128
 """Elements of a value that a thread keeps rather than computing others again and again."""

@@ -17,8 +17,8 @@ from gpushard.frozen import dataclass
 from gpushard.geometry.free_boxes import tiling_of_boxes
 from gpushard.geometry.tiling import Tiling
 from gpushard.ops.row import Kernel
+from gpushard.runtime.nests import Nest
 from gpushard.transforms.graph.graph import Var
-from gpushard.transforms.kernels.nests import Nest
 from gpushard.typing import IntArray
 
 Part = tuple[int, int, tuple[tuple[int, int, int] | None, ...]]

@@ -20,12 +20,12 @@ from gpushard.ops.programs.reduce import Merge
 from gpushard.ops.row import Row, Runnable
 from gpushard.ops.rule import elementwise
 from gpushard.ops.scalars import converter
+from gpushard.runtime.host.nests.c_kernels import c_kernel
+from gpushard.runtime.host.nests.tiles import straight_kernel, tile_kernel
+from gpushard.runtime.nests import LARGE, SHORT, Load, Nest, Op, Result
 from gpushard.transforms.graph.graph import Step, Var
 from gpushard.transforms.graph.ops import Region, RowOp
 from gpushard.transforms.graph.steps import program_for
-from gpushard.transforms.kernels.c_kernels import c_kernel
-from gpushard.transforms.kernels.nests import LARGE, SHORT, Load, Nest, Op, Result
-from gpushard.transforms.kernels.tiles import straight_kernel, tile_kernel
 from gpushard.transforms.regions.cuda_kernels import launched_nest
 from gpushard.transforms.regions.halos import halos, in_parts
 from gpushard.transforms.regions.views import View
@@ -263,8 +263,7 @@ def op_of(
     kernel = None if name else plain.kernel(backend.namespace, inside, op.params)
     loops = frozenset(loop for loop in dims if loop is not None)
     return Op(
-        name or row.name, tuple(operands), result.dtype, loops, tuple(types), kernel,
-        op.params, reduced,
+        name or row.name, tuple(operands), result.dtype, loops, tuple(types), kernel, reduced
     )  # fmt: skip
 
 

@@ -24,11 +24,11 @@ from gpushard.movement.buffer import devices_of
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
 from gpushard.ops.rule import Rule, elementwise, reduction
+from gpushard.runtime.host.nests.expressions import POSITIONS, TYPES, expression, is_reduction
 from gpushard.runtime.kernel_tree import Atom
+from gpushard.runtime.nests import SHORT
 from gpushard.transforms.graph.graph import Graph, Step, Var
 from gpushard.transforms.graph.ops import RowOp
-from gpushard.transforms.kernels.expressions import POSITIONS, TYPES, expression, is_reduction
-from gpushard.transforms.kernels.nests import SHORT
 from gpushard.transforms.regions.cuda_kernels import fused_op
 from gpushard.transforms.regions.layout import Member, laid_out, one, op_of
 from gpushard.transforms.regions.views import View, view_of

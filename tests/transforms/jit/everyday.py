@@ -28,11 +28,11 @@ import numpy as np
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import lax, testing
+from gpushard.runtime.host.nests import c_schedule, tiles
 from gpushard.runtime.runtime import Runtime
-from gpushard.transforms.kernels import c_schedule, tiles
 from gpushard.transforms.regions import cuda_kernels, layout
-from tests.transforms.kernels.c_batches import compiled_together
-from tests.transforms.kernels.fused_loops import launching
+from tests.runtime.nests.c_batches import compiled_together
+from tests.runtime.nests.fused_loops import launching
 
 P = gs.P
 

@@ -19,7 +19,7 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import errors, lax, stages, testing
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.transforms.kernels import compiled
+from gpushard.runtime.host.nests import compiled
 
 P = gs.P
 NS = gs.NamedSharding

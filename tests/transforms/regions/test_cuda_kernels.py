@@ -13,7 +13,7 @@ import pytest
 
 from gpushard.ops.programs.calls import Call, Work
 from gpushard.runtime.backend import COUNTERS
-from gpushard.transforms.kernels.nests import SHORT, Load, Nest, Op, Result
+from gpushard.runtime.nests import SHORT, Load, Nest, Op, Result
 from gpushard.transforms.regions import cuda_kernels, layout
 from gpushard.transforms.regions.cuda_kernels import fused_nest, launched_nest
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import testing
+from gpushard.runtime.host.nests import tiles
 from gpushard.transforms.graph.ops import Region
-from gpushard.transforms.kernels import tiles
 from gpushard.transforms.regions import regions
 from tests.share import examples
 

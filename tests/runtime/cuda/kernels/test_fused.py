@@ -46,11 +46,11 @@ from gpushard.runtime.kernel_tree import (
     statements_of,
     without_units,
 )
-from gpushard.transforms.kernels.nests import Nest
+from gpushard.runtime.nests import Nest
 from gpushard.transforms.regions.cuda_kernels import fused_nest
 from tests.gpu import nest_emitter, rows
+from tests.runtime.nests import nest_emitters, nest_families
 from tests.share import some
-from tests.transforms.kernels import nest_emitters, nest_families
 from tests.transforms.regions.test_cuda_kernels import nest as nest_of_sums
 
 

@@ -23,7 +23,19 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from gpushard.ops.aval import Dtype
+from gpushard.runtime.host.nests.c_products import PRELUDE as PRODUCTS
+from gpushard.runtime.host.nests.c_products import Product, product_source
+from gpushard.runtime.host.nests.c_schedule import Group, Schedule
+from gpushard.runtime.host.nests.expressions import (
+    POSITIONS,
+    PRELUDE,
+    SUMS,
+    TYPES,
+    cast,
+    expression,
+    is_reduction,
+    literal,
+)
 from gpushard.runtime.kernel_checks import Program, Task
 from gpushard.runtime.kernel_tree import (
     Array,
@@ -51,20 +63,8 @@ from gpushard.runtime.kernel_tree import (
     product,
     total,
 )
-from gpushard.transforms.kernels.c_products import PRELUDE as PRODUCTS
-from gpushard.transforms.kernels.c_products import Product, product_source
-from gpushard.transforms.kernels.c_schedule import Group, Schedule
-from gpushard.transforms.kernels.expressions import (
-    POSITIONS,
-    PRELUDE,
-    SUMS,
-    TYPES,
-    cast,
-    expression,
-    is_reduction,
-    literal,
-)
-from gpushard.transforms.kernels.nests import Nest, Op, Result
+from gpushard.runtime.nests import Nest, Op, Result
+from gpushard.typing import Dtype
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,6 +18,10 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import testing
 from gpushard.runtime import kernel_checks
+from gpushard.runtime.host.nests import c_kernels, tiles
+from gpushard.runtime.host.nests.c_kernels import c_kernel
+from gpushard.runtime.host.nests.c_source import c_source
+from gpushard.runtime.host.nests.tiles import straight_kernel, tile_kernel
 from gpushard.runtime.kernel_checks import BrokenKernelError, Program, check
 from gpushard.runtime.kernel_tree import (
     Atom,
@@ -34,13 +38,9 @@ from gpushard.runtime.kernel_tree import (
     product,
     total,
 )
-from gpushard.transforms.kernels import c_kernels, tiles
-from gpushard.transforms.kernels.c_kernels import c_kernel
-from gpushard.transforms.kernels.c_source import c_source
-from gpushard.transforms.kernels.nests import Load, Nest, Op, Result, merged
-from gpushard.transforms.kernels.tiles import straight_kernel, tile_kernel
+from gpushard.runtime.nests import Load, Nest, Op, Result, merged
+from tests.runtime.nests import nest_definition, nest_emitters, nest_families
 from tests.share import examples, some
-from tests.transforms.kernels import nest_definition, nest_emitters, nest_families
 from tests.transforms.regions.test_cuda_kernels import nest as nest_of_sums
 
 P = gs.P
@@ -49,7 +49,7 @@ HOST = {"backend": "host", "host_devices": 8}
 
 @pytest.mark.parametrize("emitter", ["numpy", "c"])
 def test_a_share_of_all_small_nests(emitter: str) -> None:
-    """`python -m tests.transforms.kernels.nest_emitters` takes all of them."""
+    """`python -m tests.runtime.nests.nest_emitters` takes all of them."""
     cases = nest_emitters.chosen(some(1499, 40))
     cases += [nest_families.every_case()[n] for n in nest_emitters.RARE]
     report = nest_emitters.compare(cases, [emitter])

@@ -13,10 +13,10 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard.transforms.graph.ops import Region
 from gpushard.transforms.regions import cuda_kernels
+from tests.runtime.nests import nest_emitters
+from tests.runtime.nests.fused_loops import MOST_ARRAYS, MOST_ELEMENTS, launching
 from tests.share import some
 from tests.transforms.jit import everyday
-from tests.transforms.kernels import nest_emitters
-from tests.transforms.kernels.fused_loops import MOST_ARRAYS, MOST_ELEMENTS, launching
 
 P = gs.P
 

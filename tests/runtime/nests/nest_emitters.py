@@ -1,7 +1,7 @@
 """Loop nests through every emitter, compared with the definition.
 
 Emitters are `numpy` (tiles), `c`, and `launched`: what a GPU's kernel is to do, done by NumPy.
-`python -m tests.transforms.kernels.nest_emitters` goes through all cases of `nest_families`, which
+`python -m tests.runtime.nests.nest_emitters` goes through all cases of `nest_families`, which
 takes about half an hour on one core. `--share 10` takes each tenth, `--processes 2` uses two cores.
 With `--sanitize` kernels in C are compiled for AddressSanitizer and UndefinedBehaviorSanitizer;
 every block is memory of its own in any case.
@@ -27,15 +27,15 @@ from unittest import mock
 
 import numpy as np
 
-from gpushard.transforms.kernels import c_kernels, c_schedule, tiles
-from gpushard.transforms.kernels.c_kernels import c_kernel
-from gpushard.transforms.kernels.nests import Nest
-from gpushard.transforms.kernels.tiles import straight_kernel, tile_kernel
+from gpushard.runtime.host.nests import c_kernels, c_schedule, tiles
+from gpushard.runtime.host.nests.c_kernels import c_kernel
+from gpushard.runtime.host.nests.tiles import straight_kernel, tile_kernel
+from gpushard.runtime.nests import Nest
 from gpushard.transforms.regions import cuda_kernels
 from gpushard.transforms.regions.cuda_kernels import fused_nest
-from tests.transforms.kernels import fused_loops, nest_definition, nest_families
-from tests.transforms.kernels.c_batches import compiled_together
-from tests.transforms.kernels.nest_families import Case
+from tests.runtime.nests import fused_loops, nest_definition, nest_families
+from tests.runtime.nests.c_batches import compiled_together
+from tests.runtime.nests.nest_families import Case
 
 EMITTERS = ("numpy", "c", "launched")
 

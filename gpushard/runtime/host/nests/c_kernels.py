@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 
 from gpushard.config import Settings
-from gpushard.ops.row import Kernel
+from gpushard.runtime.host.nests.c_source import c_source
+from gpushard.runtime.host.nests.compiled import compiled, warn
+from gpushard.runtime.host.nests.tiles import of_nothing, scratch
 from gpushard.runtime.kernel_checks import BrokenKernelError, check
-from gpushard.transforms.kernels.c_source import c_source
-from gpushard.transforms.kernels.compiled import compiled, warn
-from gpushard.transforms.kernels.nests import Nest, merged
-from gpushard.transforms.kernels.tiles import of_nothing, scratch
-from gpushard.typing import LocalArray, Shape
+from gpushard.runtime.nests import Nest, merged
+from gpushard.typing import Kernel, LocalArray, Shape
 
 _BYTE = np.dtype(np.uint8)
 

@@ -21,8 +21,6 @@ split over devices (`split`), lengths are known and emitters may unroll them. *I
 reduced by something that other operations need, and are long. The others are independent but for
 what is reduced last: those results that nothing in the nest needs.
 Lengths of loops are those of the whole array; a kernel gets those of its block from its operands.
-
-A kernel in C or CUDA C is made of the expressions of `expressions.expression`.
 """
 
 from __future__ import annotations
@@ -32,9 +30,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gpushard.ops.aval import Dtype
-from gpushard.ops.row import Kernel, Params
-from gpushard.typing import Shape
+from gpushard.typing import Dtype, Kernel, Shape
 
 SHORT = 64
 """Loops of up to so many elements may be short."""
@@ -70,7 +66,6 @@ class Op:
     loops: frozenset[int]  # that its result varies along
     types: tuple[Dtype, ...]  # of the operands, when it sees them
     kernel: Kernel | None = None  # NumPy's function; None for a reduction
-    params: Params = ()  # its parameters
     reduced: tuple[int, ...] = ()  # loops that it reduces, in row-major order
 
 

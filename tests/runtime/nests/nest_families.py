@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.transforms.kernels.nests import Load, Nest, Op, Result
+from gpushard.runtime.nests import Load, Nest, Op, Result
 
 Loops = frozenset[int]
 Operand = int | Loops
@@ -270,7 +270,7 @@ class _Builder:
         if len(taken) == 2:
             if common.kind != "f" or {*types} != {common}:
                 return None
-            return Op("product", operands, common, loops, tuple(types), None, (), order)
+            return Op("product", operands, common, loops, tuple(types), None, order)
         names = INSIDE if not long else ALONG if needed else ENDED
         name = self.rotate(names)
         if name in ("argmin", "argmax") and inexact:
@@ -293,7 +293,7 @@ class _Builder:
             self.inexact.add(number)
         if inexact:
             self.inexact.add(number)
-        return Op(name, operands, result, loops, tuple(types), None, (), order)
+        return Op(name, operands, result, loops, tuple(types), None, order)
 
 
 def nest_of(case: Case) -> Nest | None:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.ops.aval import Dtype
 from gpushard.runtime.kernel_tree import Atom, Expr
+from gpushard.typing import Dtype
 
 TYPES = {
     np.dtype(np.float32): "float",

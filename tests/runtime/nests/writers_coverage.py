@@ -1,6 +1,6 @@
 """Lines and branches of the kernel writers that runs with compared values reach.
 
-`python -m tests.transforms.kernels.writers_coverage` runs a share of the loop nests, some programs
+`python -m tests.runtime.nests.writers_coverage` runs a share of the loop nests, some programs
 of users and the tests that compare values, all in this process. It prints a table and exits with 1
 if a line or branch is not reached, or a value differs. It takes two minutes of one core, four on a
 busy machine, and needs `pip install coverage`.
@@ -32,13 +32,13 @@ FILES = [
     "gpushard/transforms/regions/layout.py",
     "gpushard/transforms/regions/views.py",
     "gpushard/transforms/regions/halos.py",
-    "gpushard/transforms/kernels/nests.py",
-    "gpushard/transforms/kernels/tiles.py",
-    "gpushard/transforms/kernels/c_schedule.py",
-    "gpushard/transforms/kernels/c_source.py",
-    "gpushard/transforms/kernels/c_products.py",
-    "gpushard/transforms/kernels/c_kernels.py",
-    "gpushard/transforms/kernels/expressions.py",
+    "gpushard/runtime/nests.py",
+    "gpushard/runtime/host/nests/tiles.py",
+    "gpushard/runtime/host/nests/c_schedule.py",
+    "gpushard/runtime/host/nests/c_source.py",
+    "gpushard/runtime/host/nests/c_products.py",
+    "gpushard/runtime/host/nests/c_kernels.py",
+    "gpushard/runtime/host/nests/expressions.py",
     "gpushard/transforms/regions/cuda_kernels.py",
     "gpushard/runtime/kernel_tree.py",
     "gpushard/runtime/kernel_checks.py",
@@ -52,9 +52,9 @@ PROGRAMS = range(80)
 
 TESTS = (
     "transforms/regions/test_regions.py",
-    "transforms/kernels/test_nests.py",
-    "transforms/kernels/test_fused_loops.py",
-    "transforms/kernels/test_compilers.py",
+    "runtime/host/nests/test_nests.py",
+    "runtime/host/nests/test_fused_loops.py",
+    "runtime/host/nests/test_compilers.py",
     "runtime/test_kernel_checks.py",
     "runtime/cuda/kernels/test_fused.py",
 )
@@ -63,8 +63,8 @@ TESTS = (
 
 def compare_nests() -> list[str]:
     """Compare loop nests with their definition; return a text about each that differs."""
-    emitters: Any = importlib.import_module("tests.transforms.kernels.nest_emitters")
-    families: Any = importlib.import_module("tests.transforms.kernels.nest_families")
+    emitters: Any = importlib.import_module("tests.runtime.nests.nest_emitters")
+    families: Any = importlib.import_module("tests.runtime.nests.nest_families")
     cases = emitters.chosen(SHARE) + [families.every_case()[n] for n in emitters.RARE]
     report = emitters.compare(cases, emitters.EMITTERS)
     return [f"{case}\n{problem}" for case, problem in report.problems]

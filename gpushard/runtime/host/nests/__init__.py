@@ -1,6 +1,5 @@
-"""Loop nests, and how each becomes a kernel.
+"""Loop nests on the host: how each becomes C, or calls of NumPy's functions.
 
-- `nests`: what a kernel computes; every emitter takes it from here.
 - `tiles`: kernels made of NumPy's functions, tile by tile.
 - `expressions`: one elementwise operation in C.
 - `c_schedule`, `c_products`, `c_source`, `c_kernels`: kernels in C.

@@ -18,11 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.ops.aval import Dtype
-from gpushard.ops.row import Kernel
 from gpushard.runtime.host.ufuncs import host_ufunc
-from gpushard.transforms.kernels.nests import LARGE, SHORT, Load, Nest, Op, merged
-from gpushard.typing import LocalArray, Shape
+from gpushard.runtime.nests import LARGE, SHORT, Load, Nest, Op, merged
+from gpushard.typing import Dtype, Kernel, LocalArray, Shape
 
 _TILE = 1 << 18
 """Elements of a tile: some tiles together stay in a core's cache, and calls take longer than the

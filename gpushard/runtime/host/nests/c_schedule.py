@@ -13,10 +13,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Sequence
 
+from gpushard.runtime.host.nests.expressions import TYPES
 from gpushard.runtime.kernel_checks import MOST_STACK
 from gpushard.runtime.kernel_tree import Array, Atom, Dim, Expr, number
-from gpushard.transforms.kernels.expressions import TYPES
-from gpushard.transforms.kernels.nests import Nest, Op
+from gpushard.runtime.nests import Nest, Op
 
 _LANES, _STRIP = 128, 512
 """Elements of a strip where there are short loops, and where there are none."""
