@@ -40,12 +40,11 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from bench.sass import KERNELS, Instruction, disassembled, parse, tool
 from gpushard import testing
-from gpushard.runtime.backend import Fused, FusedLoad, FusedOp, FusedResult
 from gpushard.runtime.cuda.kernels import elementwise, fused, reduction
 from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement
-from gpushard.runtime.nests import Nest
+from gpushard.runtime.cuda.kernels.thread_nests import ThreadNest, function_of, thread_nest
+from gpushard.runtime.nests import Load, Nest, Op, Result
 from gpushard.transforms.regions import layout
-from gpushard.transforms.regions.cuda_kernels import fused_nest
 from gpushard.transforms.regions.layout import nest_of
 
 BYTES_IN_FLIGHT = 4.8e12 * 0.6e-6 / 132
@@ -398,40 +397,24 @@ def _fused(
     lines: float = 0,
 ) -> Case:
     nest = _nest(function, values)
-    found = fused_nest(nest)
-    assert found is not None
-    one, numbers = found
-    dtypes = {load.operand: load.dtype for load in nest.loads}
-    blocks = [dtypes[n] for n in range(nest.operands)]
-    operands = (*blocks, *(np.asarray(number).dtype for number in numbers))
-    results = tuple(nest.dtype(result.place) for result in nest.results)
-    scalars = tuple(range(len(blocks), len(operands)))
-    loops = max(1, len(one.loops))
-    signature = Signature(operands, scalars, results, CALLS, False, loops)
-    statements = [
-        None if op.reduction
-        else Statement(
-            _STATEMENTS[getattr(op.function, "__name__", str(op.function))], "",
-            op.types, (op.dtype,),
-        )
-        for op in one.ops
-    ]  # fmt: skip
-    lengths = fused.lengths_of(one, nest.sizes)
+    one = thread_nest(nest)
+    assert one is not None
+    lengths = one.lengths(nest.sizes)
     way = fused.threads(one, [lengths])
-    text = fused.source(one, signature, statements, way)
+    text = fused.source(one, one.signature(CALLS), _statements(one), way)
     assert text is not None
     threads = way.rows_of(lengths) * way.width / (way.each * max(1, way.at_once))
     sizes = [nest.shape(result, list(nest.sizes)) for result in nest.results]
     written = sum(
-        math.prod(shape) * dtype.itemsize for shape, dtype in zip(sizes, results, strict=True)
+        math.prod(shape) * t.itemsize for shape, t in zip(sizes, nest.result_types, strict=True)
     )
     read = sum(value.nbytes for value in values)
     elements = max(value.size for value in values)
-    loaded = elements * sum(dtypes[load.operand].itemsize for load in nest.loads)
+    loaded = elements * sum(load.dtype.itemsize for load in nest.loads)
     if way.at_once:  # all rows, and in each thread all that these share
         loaded = sum(
             value.nbytes if {*way.rows}.intersection(load.dims) else threads * value.nbytes
-            for load, value in zip(one.loads, values, strict=True)
+            for load, value in zip(one.nest.loads, values, strict=True)
         )
     return Case(
         f"fused {name}", text, "fused", read / threads, written / threads,
@@ -439,24 +422,33 @@ def _fused(
     )  # fmt: skip
 
 
+def _statements(dealt: ThreadNest) -> list[Statement | None]:
+    """Return what CuPy has for each operation."""
+    nest, made = dealt.nest, list[Statement | None]()
+    for op in nest.ops:
+        name = getattr(function_of(op), "__name__", str(function_of(op)))
+        types = nest.types_of(op)
+        made.append(op.kernel and Statement(_STATEMENTS[name], "", types, (op.dtype,)))
+    return made
+
+
 def _broadcast(letter: str) -> Case:
     """Return `(x + y) * z` of blocks of shapes (1024, 32, 64), (1024, 1, 64) and (32, 1)."""
     one, lengths, none = np.dtype(letter), (1024, 32, 64), (0, 0, 0)
     loads = (
-        FusedLoad(0, (0, 1, 2), none, none), FusedLoad(1, (0, None, 2), none, none),
-        FusedLoad(2, (1, None), none[:2], none[:2]),
+        Load(0, one, (0, 1, 2), none, none), Load(1, one, (0, None, 2), none, none),
+        Load(2, one, (1, None), none[:2], none[:2]),
     )  # fmt: skip
     every = frozenset(range(3))
     ops = (
-        FusedOp("add", (0, 1), (one, one), one, None, every),
-        FusedOp("multiply", (3, 2), (one, one), one, None, every),
+        Op("add", ((0, None), (1, None)), one, every, (one, one), np.add),
+        Op("multiply", ((3, None), (2, None)), one, every, (one, one), np.multiply),
     )
-    results = (FusedResult(4, (0, 1, 2), (0, 1, 2)),)
-    function = Fused(((0,), (1,), (2,)), frozenset(), 1, (), loads, ops, results)
-    signature = Signature((one,) * 3, (), (one,), CALLS, False, 3)
-    statements = [Statement(_STATEMENTS[str(op.function)], "", op.types, (one,)) for op in ops]
+    results = (Result(4, (0, 1, 2)),)
+    nest = Nest(lengths, 3, loads, ops, results, frozenset(), frozenset())
+    function = ThreadNest(nest, nest, ((0,), (1,), (2,)), frozenset(), ())
     way = fused.threads(function, [lengths])
-    text = fused.source(function, signature, statements, way)
+    text = fused.source(function, function.signature(CALLS), _statements(function), way)
     assert text is not None
     each, nbytes = way.each, one.itemsize
     return Case(

@@ -13,6 +13,7 @@ from gpushard.config import Settings
 from gpushard.frozen import dataclass
 from gpushard.runtime.callbacks import Caller
 from gpushard.runtime.memory import Claim, Memory
+from gpushard.runtime.nests import Nest, Op
 from gpushard.runtime.phase import BoxCopy, Message, Phase
 from gpushard.runtime.pool import Store
 from gpushard.runtime.stream import Event, Stream, Tick
@@ -225,60 +226,21 @@ class Reducing:
         return self.function(x, self.axes, out=out, **self.options)
 
 
-@dataclass(frozen=True)
-class FusedLoad:
-    """How a block is read for functions that become one: shifted, or along other loops."""
-
-    block: int  # its number
-    dims: tuple[int | None, ...]  # loop that each of its dims runs along; None: it has one element
-    starts: Shape  # element of each dim that is read first
-    more: Shape  # how many elements each dim has beyond the loop's
+ROOM = np.dtype(np.complex128)
+"""The type of the elements that launches need beyond their results: 16 bytes."""
 
 
-@dataclass(frozen=True)
-class FusedOp:
-    """One of several functions that become one."""
+@dataclass(frozen=True, eq=False)
+class NestKernel:
+    """A loop nest as a backend computes it: block by block, or by `Backend.calls`."""
 
-    # A function of a backend's namespace that is elementwise, or the name of what is none.
-    function: Any
-    operands: tuple[int, ...]  # places of what it takes
-    types: tuple[Dtype, ...]  # their types
-    dtype: Dtype  # of its result
-    reduction: str | None = None  # what it does with the loops that it reduces: "sum", "argmax"
-    loops: frozenset[int] = frozenset()  # that its result varies along
-    reduced: tuple[int, ...] = ()  # that it reduces, in row-major order
-
-
-COUNTERS = 16
-"""Elements for each row at the start of the memory where parts of rows meet, for counters."""
-
-
-@dataclass(frozen=True)
-class FusedResult:
-    """What functions that become one give."""
-
-    place: int | None  # of the value
-    dims: tuple[int | None, ...]  # loop that each of its dims runs along; None: it has one element
-    shape: tuple[int | None, ...]  # the same for the array as it is seen, of loops that are one
-
-
-@dataclass(frozen=True)
-class Fused:
-    """Functions one after the other, on blocks whose elements are indices of loops.
-
-    Places are those of the loads, then of numbers, then of what the operations give.
-    """
-
-    loops: tuple[tuple[int, ...], ...]  # of each, which lengths of a call make up its own
-    along: frozenset[int]  # loops that several threads go along together
-    # Blocks of threads that share a row, and go along it once. If it is more than one, they meet in
-    # memory: it is what the last result is for, the only one without a place.
-    parts: int
-    within: tuple[tuple[int, int], ...]  # loops that a thread goes over by itself; their lengths
-    loads: tuple[FusedLoad, ...]
-    ops: tuple[FusedOp, ...]  # each after those that make what it needs
-    results: tuple[FusedResult, ...]
-    numbers: int = 0  # how many of them there are
+    function: Any  # works on blocks, as NumPy's functions do; or what `calls` takes
+    launched: bool  # whether it is for `calls`
+    steps: int = 1  # about how many functions of NumPy's it uses for a block
+    numbers: Sequence[np.generic] = ()  # what launches take after the blocks
+    # How many elements of `ROOM` a launched call needs behind its results, from the lengths of its
+    # loops; None for none.
+    room: Callable[[Shape], int] | None = None
 
 
 class Calls(Protocol):
@@ -451,12 +413,12 @@ class Backend(Store, Protocol):
         """Return what makes calls of a function on dense blocks, many at once.
 
         Args:
-          function: one of the namespace, elementwise or `Reducing`; or `Fused`.
+          function: one of the namespace, elementwise or `Reducing`; or of a launched `NestKernel`.
           operands: types of the operands.
           scalars: which of them are numbers, not blocks.
           results: types of the results.
           batches: for each the stream, all of one chip, and for each call the shape of all results;
-            of `Fused` functions lengths of loops.
+            of a `NestKernel` the lengths of its loops.
           blocks: shapes of the operands that are blocks, the same for each call; none if they have
             that of the results.
           together: whether the results of a batch share one memory.
@@ -478,12 +440,21 @@ class Backend(Store, Protocol):
             the whole gets, bytes behind its start), and with its numbers.
         """
 
-    def fuses(self, op: FusedOp, length: int) -> bool:
+    def fuses(self, op: Op, types: Sequence[Dtype], length: int) -> bool:
         """Whether `calls` has kernels of an operation with others.
 
         Args:
           op: what it is; places and loops do not matter.
+          types: of what it takes.
           length: elements of a row that it reduces for what follows in the kernel.
+        """
+
+    def compile(self, nest: Nest, blocks: Sequence[Sequence[Shape]]) -> NestKernel | None:
+        """Return what computes a loop nest; None if there is nothing that does.
+
+        Args:
+          nest: what is computed.
+          blocks: of each operand the shapes of its blocks.
         """
 
     def call_among(self, calls: int, function: Callable[[], T]) -> T:

@@ -1,4 +1,4 @@
-"""Loop nests: what a region computes, said once for all emitters (NumPy's tiles, C, CUDA C).
+"""Loop nests: what a region computes, said once for all emitters (NumPy's tiles, C, CUDA C). Pure.
 
 A nest has loops, numbered from 0, each of a length. A value varies along some of them: it is one
 number for each combination of their indices. There are three kinds of values, and all have places,
@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from gpushard.typing import Dtype, Kernel, Shape
@@ -68,6 +68,11 @@ class Op:
     kernel: Kernel | None = None  # NumPy's function; None for a reduction
     reduced: tuple[int, ...] = ()  # loops that it reduces, in row-major order
 
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Places of the operands that are no numbers."""
+        return tuple([at for at, _ in self.operands if at is not None])
+
 
 @dataclasses.dataclass(frozen=True)
 class Result:
@@ -99,6 +104,38 @@ class Nest:
         """Return the type of a value."""
         loads = len(self.loads)
         return self.loads[place].dtype if place < loads else self.ops[place - loads].dtype
+
+    @property
+    def operand_types(self) -> list[Dtype]:
+        """The types of the arrays that it takes."""
+        types = {load.operand: load.dtype for load in self.loads}
+        return [types[n] for n in range(self.operands)]
+
+    @property
+    def result_types(self) -> list[Dtype]:
+        """The types of its results."""
+        return [self.dtype(result.place) for result in self.results]
+
+    @property
+    def numbers(self) -> list[Any]:
+        """The numbers that operations take, in order."""
+        return [value for op in self.ops for at, value in op.operands if at is None]
+
+    def types_of(self, op: Op) -> tuple[Dtype, ...]:
+        """Return the types of what an operation takes, as arrays and numbers have them."""
+        return tuple([value.dtype if at is None else self.dtype(at) for at, value in op.operands])
+
+    def levels(self, loops: Collection[int]) -> list[int]:
+        """Return for each place after how many reductions of some loops its value is known.
+
+        Along rows, `x.max(1)` is known after one, as is `e = exp(x - x.max(1))`; `e.sum(1)` is
+        known after two.
+        """
+        levels = [0] * len(self.loads)
+        for op in self.ops:
+            before = max([levels[at] for at in op.places], default=0)
+            levels.append(before + any(loop in loops for loop in op.reduced))
+        return levels
 
     @property
     def large(self) -> int:

@@ -27,11 +27,10 @@ import numpy as np
 import gpushard as gs
 from gpushard.ops.programs.calls import Call, Outputs, Work
 from gpushard.runtime.cuda import backend
-from gpushard.runtime.cuda.kernels import fused, nesting, passes
+from gpushard.runtime.cuda.kernels import fused, nesting, passes, thread_nests
 from gpushard.runtime.nests import Nest
 from gpushard.runtime.runtime import Runtime
-from gpushard.transforms.regions import cuda_kernels
-from gpushard.transforms.regions.cuda_kernels import LaunchedNest, fused_op, launched_nest
+from gpushard.transforms.regions.launched_nests import LaunchedNest, launched_nest
 from tests.gpu.device import Split, gpu_runtime
 from tests.runtime.nests import nest_definition, nest_families
 from tests.runtime.nests.nest_emitters import chosen, is_of_nothing
@@ -69,10 +68,10 @@ def small_steps(case: Case, *owners: Any) -> Iterator[None]:
             (fused, "FEWEST_BLOCKS", (0, 1)[number // 5 % 2]),
             (nesting, "MOST_UNROLLED", (512, 10)[number // 3 % 2]),
             (passes, "MOST_KEPT", (8, 64, 256)[number // 2 % 3]),
-            (cuda_kernels, "_MOST_KEPT", (1, 2, 128)[number % 3]),
-            (cuda_kernels, "_PART", (2, 7, 1 << 10)[number // 3 % 3]),
-            (cuda_kernels, "_MOST_PARTS", (3, 128)[number // 2 % 2]),
-            (cuda_kernels, "_MOST_SLOTS", 1 << 20),
+            (thread_nests, "_MOST_KEPT", (1, 2, 128)[number % 3]),
+            (thread_nests, "_PART", (2, 7, 1 << 10)[number // 3 % 3]),
+            (thread_nests, "_MOST_PARTS", (3, 128)[number // 2 % 2]),
+            (thread_nests, "_MOST_SLOTS", 1 << 20),
         ):
             stack.enter_context(mock.patch.object(owner, name, value))
         yield
@@ -180,8 +179,7 @@ def for_gpus(nest: Nest, namespace: Any) -> Nest:
 def refusal(runtime: Runtime, nest: Nest) -> str | None:
     """Say which operation the backend has in no kernel; None if there is none."""
     for op in nest.ops:
-        arrays = [nest.dtype(at) for at, _ in op.operands if at is not None]
-        if not runtime.backend.fuses(fused_op(op, arrays), 0):
+        if not runtime.backend.fuses(op, nest.types_of(op), 0):
             return f"{op.name} of {op.types[0]} as {op.dtype}"
     return None
 
@@ -204,11 +202,12 @@ def launches(runtime: Runtime, program: Program, nest: Nest) -> LaunchedNest | N
     operands = [
         tiling([blocks[n].shape for blocks in program.blocks]) for n in range(nest.operands)
     ]
-    dtypes = [nest.dtype(result.place) for result in nest.results]
     results = [tiling([()] * BLOCKS) for _ in nest.results]
-    nothing: Any = None
-    work = Work(runtime, "nest", nothing, calls, of_device, results, dtypes)
-    return launched_nest(work, nest, operands)
+    kernel = runtime.backend.compile(nest, [of.shard_shapes for of in operands])
+    if kernel is None:
+        return None
+    work = Work(runtime, "nest", kernel.function, calls, of_device, results, nest.result_types)
+    return launched_nest(work, nest, kernel, operands)
 
 
 def placed(program: Program) -> list[list[gs.Array]]:
@@ -318,7 +317,7 @@ def _compare(runtime: Runtime, cases: Sequence[Case], report: Report) -> None:
 
 
 def _loops_refused(nest: Nest) -> str:
-    none = cuda_kernels.fused_nest(nest) is None
+    none = thread_nests.thread_nest(nest) is None
     return "loops that threads go along are reduced apart" if none else "too many arrays"
 
 

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.runtime.backend import Fused, FusedLoad, FusedOp, FusedResult
 from gpushard.runtime.cuda.kernels import fused
 from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement
+from gpushard.runtime.cuda.kernels.thread_nests import ThreadNest, function_of
 from gpushard.runtime.kernel_checks import Program
+from gpushard.runtime.nests import Load, Op
 from gpushard.typing import Dtype
+from tests.runtime.nests import dealt_nests
 
 STATEMENTS: dict[Any, str] = {
     np.add: "out0 = out0_type(in0 + in1)", np.subtract: "out0 = out0_type(in0 - in1)",
@@ -33,7 +35,8 @@ REDUCTIONS = {
 class Builder:
     """Makes a function along `rows` loops of rows and `along` loops along these.
 
-    Behind these come short loops `within` a thread, by their lengths.
+    Behind these come short loops `within` a thread, by their lengths. Values are named by numbers:
+    first those of loads, then numbers that the function takes, then what operations give.
     """
 
     def __init__(
@@ -51,9 +54,10 @@ class Builder:
         self.rows = frozenset(loops) - self.along
         self.within = dict(enumerate(within, len(loops)))
         self.loops = (*loops, *self.within)
-        self.loads: list[FusedLoad] = []
+        self.loads: list[Load] = []
         self.dtypes: list[Dtype] = []  # of loads, then of numbers
-        self.ops: list[FusedOp] = []
+        self.ops: list[Op] = []
+        self.read: set[int] = set()  # values that operations take
         self.numbers = 0
 
     def load(self, dtype: Any, loops: Any = None, starts: int = 0, more: int = 0) -> int:
@@ -62,8 +66,9 @@ class Builder:
         ahead, beyond = [0] * len(dims), [0] * len(dims)
         if dims:
             ahead[-1], beyond[-1] = starts, starts + more
-        self.loads.append(FusedLoad(len(self.loads), dims, tuple(ahead), tuple(beyond)))
-        self.dtypes.append(np.dtype(dtype))
+        place, dtype = len(self.loads), np.dtype(dtype)
+        self.loads.append(Load(place, dtype, dims, tuple(ahead), tuple(beyond)))
+        self.dtypes.append(dtype)
         return len(self.loads) - 1
 
     def number(self, dtype: Any) -> int:
@@ -84,10 +89,21 @@ class Builder:
         return self.ops[place - self.first].loops if place >= self.first else frozenset()
 
     def op(self, function: Any, *operands: int, dtype: Any = None) -> int:
-        types = tuple(map(self.dtype, operands))
         loops = frozenset[int]().union(*map(self.loops_of, operands))
-        result = np.dtype(types[0] if dtype is None else dtype)
-        self.ops.append(FusedOp(function, operands, types, result, None, loops))
+        result = self.dtype(operands[0]) if dtype is None else np.dtype(dtype)
+        return self._add(function, operands, result, loops, None)
+
+    def _add(
+        self, function: Any, operands: Sequence[int], dtype: Dtype, loops: frozenset[int],
+        reduced: Sequence[int] | None,
+    ) -> int:  # fmt: skip
+        self.read.update(operands)
+        types, made = list(map(self.dtype, operands)), list[Any]()
+        for at, t in zip(operands, types, strict=True):
+            number = t.type(0.5 if t.kind in "fc" else 2)
+            place = at if at < self.first else at - self.numbers
+            made.append(number if len(self.loads) <= at < self.first else place)
+        self.ops.append(dealt_nests.op(function, made, types, dtype, loops, reduced))
         return self.first + len(self.ops) - 1
 
     def reduce(self, name: str, *operands: int, over: Collection[int] = ()) -> int:
@@ -101,19 +117,16 @@ class Builder:
             result = np.dtype(np.int64)
         loops = frozenset[int]().union(*map(self.loops_of, operands)).difference(over)
         reduced = tuple(sorted(over))
-        self.ops.append(FusedOp(None, operands, types, result, name, loops, reduced))
-        return self.first + len(self.ops) - 1
+        return self._add(name, operands, result, loops, reduced)
 
-    def function(self, *results: int) -> Fused:
-        made = []
-        for place in results:
-            dims = tuple(n for n in self.loops if n in self.loops_of(place))
-            made.append(FusedResult(place, dims, dims))
-        return Fused(
-            tuple((n,) for n in self.loops), self.along, 1, tuple(self.within.items()),
-            tuple(self.loads),
-            tuple(self.ops), tuple(made), self.numbers,
-        )  # fmt: skip
+    def function(self, *results: int) -> ThreadNest:
+        ends = [
+            (place - self.numbers, tuple([n for n in self.loops if n in self.loops_of(place)]))
+            for place in results
+        ]
+        return dealt_nests.dealt(
+            self.loads, self.ops, ends, len(self.loops), along=self.along, within=self.within
+        )
 
 
 def drawn(seed: int) -> Kernel:
@@ -140,7 +153,7 @@ def drawn(seed: int) -> Kernel:
             count = 1 if function is np.negative else 2
             last = build.op(function, *[last, int(rng.choice(values))][:count])
             values.append(last)
-        rounded = any(op.reduction == "mean" for op in build.ops)  # what is nearly 0 or equal
+        rounded = any(op.name == "mean" for op in build.ops)  # what is nearly 0 or equal
         names = [x for x in REDUCTIONS[letter] if not (rounded and x in ("any", "argmin"))]
         name = names[rng.integers(len(names))]
         along = [at for at in values if build.along <= build.loops_of(at)]
@@ -155,11 +168,9 @@ def drawn(seed: int) -> Kernel:
     full = [at for at in values if at >= build.first and build.loops_of(at) == every]
     results = [last] if last in full else []
     results += [at for at in (*full, *sums) if rng.integers(4) == 0 and at not in results]
-    unread = {build.first + n for n in range(len(build.ops))}
-    for op in build.ops:
-        unread -= {*op.operands}
+    unread = {build.first + n for n in range(len(build.ops))} - build.read
     results += [at for at in sorted(unread) if at not in results]
-    return Kernel(build.function(*results), tuple(build.dtypes))
+    return Kernel(build.function(*results))
 
 
 def drawn_short(seed: int) -> Kernel:
@@ -180,7 +191,7 @@ def drawn_short(seed: int) -> Kernel:
         over = [n for n in short if n in build.loops_of(a)]
         over = [*rng.permutation(over)[: rng.integers(len(over) + 1)]]
         if rng.integers(2) and over:
-            rounded = any(op.reduction == "mean" for op in build.ops)
+            rounded = any(op.name == "mean" for op in build.ops)
             names = [x for x in REDUCTIONS[letter] if not (rounded and x in ("any", "argmin"))]
             name = names[rng.integers(len(names))]
             met = build.reduce(name, *[a] * (1 + (name == "product")), over=over)
@@ -190,34 +201,26 @@ def drawn_short(seed: int) -> Kernel:
         else:
             function = [np.add, np.subtract, np.multiply][rng.integers(3)]
             values.append(build.op(function, a, b))
-    unread = {build.first + n for n in range(len(build.ops))}
-    unread -= {at for op in build.ops for at in op.operands}
+    unread = {build.first + n for n in range(len(build.ops))} - build.read
     more = {at for at in values if at >= build.first and rng.integers(5) == 0}
-    return Kernel(build.function(*sorted(unread | more)), tuple(build.dtypes))
+    return Kernel(build.function(*sorted(unread | more)))
 
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """A function with the types of its operands."""
+    """A function of rows."""
 
-    function: Fused
-    dtypes: tuple[Dtype, ...]
-
-    @property
-    def results(self) -> tuple[Dtype, ...]:
-        first = len(self.dtypes)
-        return tuple(self.function.ops[x.place - first].dtype for x in self.function.results)
+    function: ThreadNest
 
     def signature(self, calls: int, *, wide: bool = False) -> Signature:
-        scalars = tuple(range(len(self.function.loads), len(self.dtypes)))
-        loops = len(self.function.loops)
-        return Signature(self.dtypes, scalars, self.results, calls, wide, loops)
+        return self.function.signature(calls, wide=wide)
 
     def statements(self) -> list[Statement | None]:
+        nest = self.function.nest
         return [
-            None if op.reduction
-            else Statement(STATEMENTS[op.function], "", op.types, (op.dtype,))
-            for op in self.function.ops
+            None if op.kernel is None
+            else Statement(STATEMENTS[function_of(op)], "", nest.types_of(op), (op.dtype,))
+            for op in nest.ops
         ]  # fmt: skip
 
     def way(self, *lengths: Sequence[int]) -> fused.Threads:
@@ -236,13 +239,13 @@ class Kernel:
     def blocks(self, rng: np.random.Generator, lengths: Sequence[int]) -> list[Any]:
         """Return blocks for a call: small numbers of which sums are exact."""
         blocks = []
-        for load, dtype in zip(self.function.loads, self.dtypes, strict=False):
+        for load in self.function.nest.loads:
             shape = [
                 more + (1 if n is None else lengths[n])
                 for n, more in zip(load.dims, load.more, strict=True)
             ]
             value = rng.integers(-2, 3, shape) + rng.integers(-2, 3, shape) * 0.25
-            blocks.append(np.asarray(value).astype(dtype))
+            blocks.append(np.asarray(value).astype(load.dtype))
         return blocks
 
 
@@ -253,7 +256,7 @@ def softmax(letter: str = "f", *, across: bool = False, rows: int = 1) -> Kernel
     most = build.reduce("max", x)
     e = build.op(np.subtract, x, most)
     total = build.reduce("sum", e)
-    return Kernel(build.function(build.op(np.multiply, e, total)), tuple(build.dtypes))
+    return Kernel(build.function(build.op(np.multiply, e, total)))
 
 
 def layer_norm(letter: str = "f") -> Kernel:
@@ -264,7 +267,7 @@ def layer_norm(letter: str = "f") -> Kernel:
     variance = build.reduce("mean", build.op(np.multiply, apart, apart))
     scaled = build.op(np.multiply, build.op(np.multiply, apart, variance), scale)
     result = build.op(np.add, scaled, shift)
-    return Kernel(build.function(result, variance), tuple(build.dtypes))
+    return Kernel(build.function(result, variance))
 
 
 def nearest(letter: str, centres: int, features: int) -> Kernel:
@@ -278,7 +281,7 @@ def nearest(letter: str, centres: int, features: int) -> Kernel:
         both = build.reduce("sum", build.op(np.multiply, points, middle), over={2})
     squares = build.reduce("sum", build.op(np.multiply, middle, middle), over={2})
     apart = build.op(np.add, build.op(np.subtract, own, both), squares)
-    return Kernel(build.function(build.reduce("argmin", apart, over={1})), tuple(build.dtypes))
+    return Kernel(build.function(build.reduce("argmin", apart, over={1})))
 
 
 def lengths_of(kernel: Kernel, rows: int, length: int) -> tuple[int, ...]:

@@ -11,14 +11,13 @@ import pytest
 
 import gpushard as gs
 import gpushard.numpy as gnp
-from gpushard.runtime.backend import COUNTERS, FusedOp
-from gpushard.runtime.cuda.kernels import fused
+from gpushard.runtime.cuda.kernels import fused, thread_nests
 from gpushard.runtime.cuda.kernels.reduction import MOST_ELEMENTS
 from gpushard.runtime.kernel_checks import BrokenKernelError
-from gpushard.transforms.regions import cuda_kernels
 from tests.gpu import nest_emitter
 from tests.gpu.device import Split, gpu_runtime, needs_gpu
 from tests.runtime.nests import nest_families
+from tests.runtime.nests.dealt_nests import op
 from tests.runtime.nests.nest_emitters import chosen
 from tests.share import some
 
@@ -62,19 +61,19 @@ def test_a_thread_has_arrays_of_bounded_size(most: int) -> None:
 def test_parts_of_rows_meet_in_bounded_memory(most: int) -> None:
     several = 0
     with (
-        mock.patch.object(cuda_kernels, "_MOST_SLOTS", most),
-        mock.patch.object(cuda_kernels, "_PART", 2),
+        mock.patch.object(thread_nests, "_MOST_SLOTS", most),
+        mock.patch.object(thread_nests, "_PART", 2),
     ):
         for case in chosen(997):
             nest = nest_families.nest_of(case)
             if nest is None:
                 continue
-            along, within = cuda_kernels._dealt_out(nest)
-            parts, kept = cuda_kernels._parts(nest, along, within)
-            assert 1 <= parts <= cuda_kernels._MOST_PARTS
+            along, within = thread_nests._dealt_out(nest)
+            parts, kept = thread_nests._parts(nest, along, within)
+            assert 1 <= parts <= thread_nests._MOST_PARTS
             rows = math.prod(n for x, n in enumerate(nest.sizes) if x not in along | within)
             several += parts > 1
-            assert parts == 1 or parts * rows * (kept + COUNTERS) <= most
+            assert parts == 1 or parts * rows * (kept + thread_nests.COUNTERS) <= most
     assert several > 10
 
 
@@ -93,6 +92,6 @@ NOT_REDUCED = [
 @pytest.mark.parametrize(("name", "operand", "result"), [*REDUCED, *NOT_REDUCED])
 def test_kernels_reduce_types_that_they_know(name: str, operand: str, result: str) -> None:
     types = (np.dtype(operand),) * (1 + (name == "product"))
-    op = FusedOp(None, tuple(range(len(types))), types, np.dtype(result), name)
-    assert fused.reduces(op, MOST_ELEMENTS) == ((name, operand, result) in REDUCED)
-    assert not fused.reduces(op, MOST_ELEMENTS + 1)
+    reducing = op(name, range(len(types)), types, np.dtype(result), reduced=(0,))
+    assert fused.reduces(reducing, MOST_ELEMENTS) == ((name, operand, result) in REDUCED)
+    assert not fused.reduces(reducing, MOST_ELEMENTS + 1)

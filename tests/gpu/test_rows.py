@@ -16,9 +16,9 @@ import pytest
 
 import gpushard as gs
 import gpushard.numpy as gnp
-from gpushard.runtime.backend import FusedResult
 from gpushard.runtime.cuda.kernels import fused, nesting, units
 from gpushard.runtime.cuda.kernels.division import counted
+from gpushard.runtime.nests import Result
 from tests.gpu import nest_emitter, rows
 from tests.gpu.device import Split, gpu_runtime, needs_gpu
 from tests.gpu.rows import Kernel, lengths_of
@@ -60,15 +60,14 @@ def compare(
       wide: whether indices have 64 bits.
     """
     rng = np.random.default_rng(7)
-    numbers = [t.type(0.5 if t.kind in "fc" else 2) for t in kernel.dtypes]
-    numbers = numbers[len(kernel.function.loads) :]
+    numbers = kernel.function.nest.numbers
     blocks = [kernel.blocks(rng, lengths) for lengths in calls]
     with np.errstate(all="ignore"):
         want = [
             fused_loops.compute(kernel.function, lengths, own, numbers)
             for lengths, own in zip(calls, blocks, strict=True)
         ]
-    assert [x.dtype for x in want[0]] == list(kernel.results)
+    assert [x.dtype for x in want[0]] == kernel.function.nest.result_types
     every = [x for own in (*blocks, *want) for x in own]
     memory = Memory(sum(x.nbytes + 400 for x in every))
     places = [memory.array(x, shift, given=True) for own in zip(*blocks, strict=True) for x in own]
@@ -142,9 +141,10 @@ def test_functions_with_short_loops_drawn_from_seeds(driver: Any) -> None:
 def test_results_do_not_depend_on_how_many_rows_a_thread_has(driver: Any, letter: str) -> None:
     """Nor on how rows are split, on where they lie, and on which loops are unrolled."""
     kernel, rng = rows.nearest(letter, 5, 8), np.random.default_rng(3)
-    apart = len(kernel.dtypes) + len(kernel.function.ops) - 2
-    made = (*kernel.function.results, FusedResult(apart, (0, 1), (0, 1)))
-    kernel = Kernel(dataclasses.replace(kernel.function, results=made), kernel.dtypes)
+    nest = kernel.function.nest
+    apart = Result(len(nest.loads) + len(nest.ops) - 2, (0, 1))
+    nest = dataclasses.replace(nest, results=(*nest.results, apart))
+    kernel = Kernel(dataclasses.replace(kernel.function, whole=nest, nest=nest))
     points, centres = (rng.standard_normal(shape).astype(letter) for shape in ((999, 8), (5, 8)))
     bits, seen = set(), set()
     for few, most, counts, shift in (

@@ -16,13 +16,15 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.runtime.backend import Fused, FusedLoad, FusedOp, FusedResult
 from gpushard.runtime.cuda.kernels import elementwise, fused, reduction, units
 from gpushard.runtime.cuda.kernels.batches import THREADS
 from gpushard.runtime.cuda.kernels.calls import Calls
 from gpushard.runtime.cuda.kernels.division import counted
 from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement
+from gpushard.runtime.cuda.kernels.thread_nests import ThreadNest
+from gpushard.runtime.nests import Load, Op
 from tests.gpu.device import Split, gpu_runtime, needs_gpu
+from tests.runtime.nests.dealt_nests import dealt, op, statements
 
 pytestmark = needs_gpu
 
@@ -169,22 +171,18 @@ def test_numbers_have_no_part_in_how_blocks_lie(driver: Any) -> None:
         memory.check()
 
 
-def copied(dims: Sequence[Any], operands: Sequence[np.dtype[Any]]) -> Fused:
+def copied(dims: Sequence[Any], operands: Sequence[np.dtype[Any]]) -> ThreadNest:
     """Return a sum of blocks that are read along some loops, as (dims, starts, more) each."""
     loops = 1 + max(n for own, _, _ in dims for n in own if n is not None)
-    every = frozenset(range(loops))
-    loads = tuple(FusedLoad(n, *own) for n, own in enumerate(dims))
+    every = tuple(range(loops))
+    loads = [Load(n, t, *own) for n, (own, t) in enumerate(zip(dims, operands, strict=True))]
     result = np.result_type(*operands)
-    ops, last = list[FusedOp](), 0
+    ops, last = list[Op](), 0
     for n in range(1, len(loads)):
         of = (operands[0] if n == 1 else result), operands[n]
-        ops.append(FusedOp("add", (last, n), of, result, None, every))
+        ops.append(op("add", (last, n), of, result, every))
         last = len(loads) + len(ops) - 1
-    whole = tuple(range(loops))
-    return Fused(
-        tuple((n,) for n in whole), frozenset(), 1, (), loads, tuple(ops),
-        (FusedResult(last, whole, whole),),
-    )  # fmt: skip
+    return dealt(loads, ops, [(last, every)], loops)
 
 
 DENSE = ((0,), (0,), (0,))
@@ -232,11 +230,9 @@ def test_fused_kernels_of_every_length_and_place(
     reads, shapes = LOADS[name]
     operands = [np.dtype(types[n % len(types)]) for n in range(len(reads))]
     one = copied(reads, operands)
-    result = one.ops[-1].dtype
-    signature = Signature(tuple(operands), (), (result,), 1, wide, len(one.loops))
-    statements = [
-        Statement("out0 = out0_type(in0 + in1)", "", op.types, (op.dtype,)) for op in one.ops
-    ]
+    (result,) = one.nest.result_types
+    signature = one.signature(1, wide=wide)
+    sums = statements(one, "out0 = out0_type(in0 + in1)")
     seen = set()
     for shape in shapes:
         way = fused.threads(one, [shape])
@@ -246,7 +242,7 @@ def test_fused_kernels_of_every_length_and_place(
         dense = len(shape) - 2  # the last dim of what is read across others
         long = min(shape[dense if name == "transposed with others" else 0], shape[-1]) >= 16
         assert (way.patched is not None) == (name[:5] == "trans" and long)
-        source = fused.source(one, signature, statements, way)
+        source = fused.source(one, signature, sums, way)
         assert source is not None
         grid = max(1, way.blocks_of(shape)), 1
         blocks, want = [], None

@@ -13,12 +13,12 @@ import pytest
 import gpushard as gs
 from gpushard import testing
 from gpushard.runtime.cuda.kernels import fills, fused, pieces
-from gpushard.runtime.cuda.kernels.elementwise import Signature
+from gpushard.runtime.cuda.kernels.thread_nests import function_of
 from gpushard.runtime.nests import Nest
 from gpushard.transforms.regions import layout as region_layout
-from gpushard.transforms.regions.cuda_kernels import fused_nest
 from gpushard.transforms.regions.layout import nest_of
 from tests.kernels.harness import KERNELS, NVCC
+from tests.runtime.nests.dealt_nests import dealt_out
 
 STRUCTS = {
     "box_copy": {
@@ -151,25 +151,15 @@ def test_nests_compile_at_run_time(
     options = core.assemble_cupy_compiler_options(("-std=c++17", "--fmad=false"))
     assert nests
     for nest in nests:
-        found = fused_nest(nest)
-        assert found is not None
-        one, numbers = found
-        types = [nest.dtype(n) for n in range(len(nest.loads))]
-        blocks = [
-            types[[load.operand for load in nest.loads].index(n)] for n in range(nest.operands)
-        ]
-        operands = (*blocks, *(np.asarray(number).dtype for number in numbers))
-        results = tuple(nest.dtype(result.place) for result in nest.results)
-        results += (np.dtype(complex),) * (one.parts > 1)
-        scalars = tuple(range(len(blocks), len(operands)))
-        signature = Signature(operands, scalars, results, 8, False, max(1, len(one.loops)))
-        statements: list[Any] = []
-        for op in one.ops:
-            name_of = getattr(op.function, "__name__", None)
-            known = getattr(cupy, name_of) if name_of else op.function
-            statements.append(None if op.reduction else statement(known, op.types, (op.dtype,)))
-        way = fused.threads(one, [fused.lengths_of(one, nest.sizes)])
-        source = fused.source(one, signature, statements, way)
+        one, way = dealt_out(nest)
+        sources: list[Any] = []
+        for op in one.nest.ops:
+            function = function_of(op)
+            name_of = getattr(function, "__name__", None)
+            known = getattr(cupy, name_of) if name_of else function
+            types = one.nest.types_of(op)
+            sources.append(None if op.kernel is None else statement(known, types, (op.dtype,)))
+        source = fused.source(one, one.signature(8), sources, way)
         assert source is not None
         assert (one.parts > 1) == (name == "parts") and bool(one.within) >= (
             name == "within threads"

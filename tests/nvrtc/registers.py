@@ -22,13 +22,13 @@ from gpushard.runtime.cuda.kernels import fused, reduction
 from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement, source
 from gpushard.runtime.cuda.kernels.sources import kernel_source
 from gpushard.runtime.nests import Nest
-from gpushard.transforms.regions.cuda_kernels import fused_nest
 from tests.gpu import rows
 from tests.nvrtc.compiler import Compiled, Source
 from tests.nvrtc.jobs import Job, run
 from tests.nvrtc.share import templates
+from tests.runtime.cuda.kernels.test_thread_nests import THREADS, summed
+from tests.runtime.nests.dealt_nests import dealt_out, statements
 from tests.softgpu.sources import ADDED
-from tests.transforms.regions.test_cuda_kernels import THREADS, summed
 
 TABLE = Path(__file__).with_name("registers.txt")
 VERSION, ARCHITECTURE = "13.0", 90
@@ -99,22 +99,9 @@ def _signature(dtype: np.dtype, operands: int) -> Signature:
 
 def _fused(nest: Nest) -> str:
     """Return the kernel of a nest of sums and products."""
-    found = fused_nest(nest)
-    assert found is not None
-    one, numbers = found
-    double = np.dtype(np.float64)
-    operands = nest.operands + len(numbers)
-    results = (double,) * len(nest.results) + (np.dtype(complex),) * (one.parts > 1)
-    scalars = tuple(range(nest.operands, operands))
-    signature = Signature(
-        (double,) * operands, scalars, results, _CALLS, False, max(1, len(one.loops))
-    )
-    statements = [
-        None if op.reduction else Statement("out0 = in0 * in1", "", op.types, (op.dtype,))
-        for op in one.ops
-    ]
-    way = fused.threads(one, [fused.lengths_of(one, nest.sizes)])
-    text = fused.source(one, signature, statements, way)
+    one, way = dealt_out(nest)
+    products = statements(one, "out0 = in0 * in1")
+    text = fused.source(one, one.signature(_CALLS), products, way)
     assert text is not None
     return text
 

@@ -7,16 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpushard.runtime.backend import Fused, FusedLoad, FusedOp, FusedResult
 from gpushard.runtime.cuda.kernels import fused, reduction
 from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement, source
 from gpushard.runtime.cuda.kernels.limits import MOST_SHARED_BYTES
 from gpushard.runtime.cuda.kernels.sources import kernel_source
+from gpushard.runtime.nests import Load
 from tests.nvrtc import jobs
 from tests.nvrtc.compiler import Compiled, Source, nvrtc
 from tests.nvrtc.jobs import TARGETS, WARNINGS, Job, problem, run, share
 from tests.nvrtc.snippets import ACCEPTED, REFUSED
 from tests.nvrtc.toolkits import WHEELS, is_made
+from tests.runtime.nests.dealt_nests import dealt, op, statements
 from tests.softgpu.sources import ADDED
 
 OPTIONS = ("-std=c++17", *ADDED)
@@ -59,16 +60,13 @@ def test_kernels_that_count_with_64_bits_compile(version: str, wide: bool) -> No
     """Of `x[:, 5, 7] + 0` and of what it adds up to; rows have 65,536 by 65,536 elements."""
     assert problem(compiled(sums("f", wide=wide), version)) is None
     byte = np.dtype(np.int8)
-    load = FusedLoad(0, (0, 1, None, None), (0, 0, 5, 7), (0, 0, 65_535, 65_535))
-    copy = FusedOp("copy", (0,), (byte,), byte, None, frozenset({0, 1}))
-    add = FusedOp(None, (1,), (byte,), byte, "sum", frozenset({0}), (1,))
-    results = FusedResult(1, (0, 1), (0, 1)), FusedResult(2, (0,), (0,))
-    one = Fused(((0,), (1,)), frozenset({1}), 1, (), (load,), (copy, add), results)
+    load = Load(0, byte, (0, 1, None, None), (0, 0, 5, 7), (0, 0, 65_535, 65_535))
+    copy = op("copy", (0,), (byte,), byte, {0, 1})
+    add = op("sum", (1,), (byte,), byte, {0}, (1,))
+    one = dealt([load], [copy, add], [(1, (0, 1)), (2, (0,))], 2, along={1})
     way = fused.threads(one, [(2, 300)])
     assert fused.largest_index(one, way, (2, 300)) > 2**32
-    signature = Signature((byte,), (), (byte, byte), 8, wide, 2)
-    statement = Statement("out0 = in0", "", (byte,), (byte,))
-    text = fused.source(one, signature, [statement, None], way)
+    text = fused.source(one, one.signature(8, wide=wide), statements(one), way)
     assert text is not None
     found = compiled(text, version)
     assert 0 < found.shared <= MOST_SHARED_BYTES

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from gpushard.runtime.backend import Fused, FusedLoad, FusedOp, FusedResult
 from gpushard.runtime.cuda.kernels import elementwise, fused, reduction
 from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement
+from gpushard.runtime.nests import Load
 from tests.gpu import rows
 from tests.nvrtc.compiler import Source, nvrtc
 from tests.nvrtc.jobs import TARGETS, problem
 from tests.nvrtc.toolkits import WHEELS, is_made
+from tests.runtime.nests.dealt_nests import dealt, op, statements
 from tests.share import some
 from tests.softgpu.sources import ADDED
 
@@ -26,21 +27,17 @@ pytestmark = pytest.mark.skipif(
 
 def copied(letter: str, reduced: bool, length: int, wide: bool) -> str:
     """Return a kernel that adds a row to a block, or adds up its rows by the threads of a warp."""
-    one, every = np.dtype(letter), frozenset({0, 1})
-    whole = FusedLoad(0, (0, 1), (0, 0), (0, 0))
-    add = FusedOp("add", (0, 1), (one, one), one, None, every)
-    result = FusedResult(2, (0, 1), (0, 1))
+    one = np.dtype(letter)
+    loads = Load(0, one, (0, 1), (0, 0), (0, 0)), Load(1, one, (1,), (0,), (0,))
     if reduced:
-        add = FusedOp(None, (0,), (one,), one, "sum", frozenset({0}), (1,))
-        result = FusedResult(2, (0,), (0,))
-    along = frozenset({1} if reduced else ())
-    loads = (whole, FusedLoad(1, (1,), (0,), (0,)))
-    function = Fused(((0,), (1,)), along, 1, (), loads, (add,), (result,))
-    way = fused.threads(function, [(64, length)])
+        ops, results = [op("sum", (0,), (one,), one, {0}, (1,))], [(2, (0,))]
+    else:
+        ops, results = [op("add", (0, 1), (one, one), one, {0, 1})], [(2, (0, 1))]
+    nest = dealt(loads, ops, results, 2, along={1} if reduced else ())
+    way = fused.threads(nest, [(64, length)])
     assert (way.each > 1) != reduced
-    signature = Signature((one, one), (), (one,), 8, wide, 2)
-    statement = None if reduced else Statement("out0 = in0 + in1", "", (one, one), (one,))
-    text = fused.source(function, signature, [statement], way)
+    sums = statements(nest, "out0 = in0 + in1")
+    text = fused.source(nest, nest.signature(8, wide=wide), sums, way)
     assert text is not None
     return text
 

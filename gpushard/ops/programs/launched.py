@@ -235,7 +235,7 @@ def launched_together(
     operands: Sequence[tuple[Dtype, Tiling]],
     lengths: Sequence[Shape],
 ) -> Launched | None:
-    """Return calls of `Fused` functions as launches, if the backend has a kernel for them.
+    """Return calls of a loop nest as launches, if the backend has a kernel for them.
 
     Args:
       work: what there is to call.

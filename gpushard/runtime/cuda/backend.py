@@ -25,15 +25,14 @@ from gpushard.config import Settings
 from gpushard.dtypes import is_custom
 from gpushard.errors import DeviceLostError, OutOfMemoryError
 from gpushard.runtime.backend import (
-    COUNTERS,
     HOST_DOMAIN,
+    ROOM,
     Claiming,
     Committing,
     DeviceInfo,
-    Fused,
-    FusedOp,
     Item,
     Memories,
+    NestKernel,
     Pace,
     Reducing,
     T,
@@ -59,6 +58,7 @@ from gpushard.runtime.cuda.kernels.reduction import (
     MOST_ELEMENTS,
     power_of,
 )
+from gpushard.runtime.cuda.kernels.thread_nests import COUNTERS, ThreadNest, launched_kernel
 from gpushard.runtime.cuda.loans import Loans
 from gpushard.runtime.cuda.memory.bounce import Bounce
 from gpushard.runtime.cuda.memory.slabs import Slabs
@@ -75,6 +75,7 @@ from gpushard.runtime.host import dlpack
 from gpushard.runtime.host.views import keep
 from gpushard.runtime.kernel_checks import BrokenKernelError
 from gpushard.runtime.memory import Claim
+from gpushard.runtime.nests import Nest, Op
 from gpushard.runtime.phase import BoxCopy, Message, Phase
 from gpushard.runtime.stream import Event, Stream, Tick
 from gpushard.typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Shape
@@ -509,8 +510,8 @@ class CudaBackend:
         most = max(len(shapes) for _, shapes in batches)
         if most > MOST_CALLS:
             return None
-        if isinstance(function, Fused):
-            return self._fused(function, operands, scalars, results, batches, together)
+        if isinstance(function, ThreadNest):
+            return self._fused(function, batches, together)
         if len(operands) == 2 and not scalars:
             products = self._products(function, {*operands, *results}, batches, blocks, together)
             if products is not None:
@@ -556,39 +557,39 @@ class CudaBackend:
         queue = self._queues[stream]
         return Replays(self._graphs, queue.handle, queue.noting(), calls)
 
-    def fuses(self, op: FusedOp, length: int) -> bool:
+    def fuses(self, op: Op, types: Sequence[Dtype], length: int) -> bool:
         """Whether `calls` has kernels of an operation with others."""
-        if op.reduction is not None:
+        if op.kernel is None:
             return fused.reduces(op, length)
-        return self._driver.fuses(op)
+        return self._driver.fuses(op, types)
+
+    def compile(self, nest: Nest, blocks: Sequence[Sequence[Shape]]) -> NestKernel | None:
+        """Return a nest as what `calls` takes; None if threads cannot share its loops."""
+        return launched_kernel(nest)
 
     def _fused(
         self,
-        function: Fused,
-        operands: Sequence[Dtype],
-        scalars: Sequence[int],
-        results: Sequence[Dtype],
+        dealt: ThreadNest,
         batches: Sequence[tuple[Stream, Sequence[Shape]]],
         together: bool,
     ) -> list[Calls] | None:
-        """Return what makes calls of functions that become one; None if there is no such kernel.
+        """Return what makes calls of a loop nest; None if there is no such kernel.
 
         There is none for too many arrays, for too large ones within threads, for more rows than a
         grid has blocks, and where the checks of `kernel_checks` find it wrong. Calls whose rows are
         cut into parts count these in memory of the first call, where there has to be room.
         """
-        own = [[fused.lengths_of(function, shape) for shape in shapes] for _, shapes in batches]
-        most, loops = max(map(len, own)), max(1, len(function.loops))
+        own = [[dealt.lengths(lengths) for lengths in wholes] for _, wholes in batches]
         every = [lengths for calls in own for lengths in calls]
-        way = fused.threads(function, every)
-        wide = is_wide(max(fused.largest_index(function, way, lengths) for lengths in every))
-        signature = Signature(tuple(operands), tuple(scalars), tuple(results), most, wide, loops)
+        way = fused.threads(dealt, every)
+        wide = is_wide(max(fused.largest_index(dealt, way, lengths) for lengths in every))
+        signature = dealt.signature(max(map(len, own)), wide=wide)
         if signature.nbytes > MOST_ARGUMENT_BYTES:
             return None
         chip = self._queues[batches[0][0]].chip
         driver, store, gpu = self._driver, self._gpu_stores[chip], self._ordinals[chip]
         try:
-            kernel = driver.fused(gpu, function, signature, way)
+            kernel = driver.fused(gpu, dealt, signature, way)
         except BrokenKernelError as error:
             warnings.warn(
                 "a kernel in CUDA C is wrong and is not used, kernels of single operations are: "
@@ -600,17 +601,19 @@ class CudaBackend:
         if kernel is None:
             return None
         made = []
-        for (stream, shapes), calls in zip(batches, own, strict=True):
+        for (stream, wholes), calls in zip(batches, own, strict=True):
             kinds = [
-                (tuple([1 if n is None else shape[n] for n in result.shape]), t)
-                for result, t in zip(function.results, results, strict=True)
-                for shape in shapes
+                (dealt.whole.shape(result, lengths), t)
+                for result, t in zip(dealt.whole.results, signature.results, strict=False)
+                for lengths in wholes
             ]
+            if dealt.parts > 1:
+                kinds += [((dealt.room(lengths),), ROOM) for lengths in wholes]
             rows = [way.rows_of(lengths) for lengths in calls]
             pieces = max(1, *[way.blocks_of(lengths) for lengths in calls])
-            grid = grid_of(pieces * function.parts, len(calls))
-            cleared = 4 * pieces * len(calls) if function.parts > 1 else 0
-            if grid is None or cleared > rows[0] * COUNTERS * results[-1].itemsize:
+            grid = grid_of(pieces * dealt.parts, len(calls))
+            cleared = 4 * pieces * len(calls) if dealt.parts > 1 else 0
+            if grid is None or cleared > rows[0] * COUNTERS * ROOM.itemsize:
                 return None
             counts = [n for loop in zip(*calls, strict=True) for n in loop]
             counts = counts if wide else list(map(counted, counts))

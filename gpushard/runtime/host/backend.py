@@ -66,7 +66,7 @@ class HostBackend(NumpyStore):
     """NumPy memory, worked on by threads.
 
     Args:
-      settings: of these, host_devices, host_domains, host_workers and blas_threads.
+      settings: of these, host_devices, host_domains, host_workers, blas_threads and compiler.
     """
 
     name = "host"

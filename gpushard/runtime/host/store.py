@@ -13,14 +13,17 @@ from gpushard.runtime.backend import (
     Claiming,
     Committing,
     DeviceInfo,
-    FusedOp,
     Memories,
+    NestKernel,
     Pace,
     T,
     Tasks,
 )
 from gpushard.runtime.host import dlpack
+from gpushard.runtime.host.nests.c_kernels import c_kernel
+from gpushard.runtime.host.nests.tiles import straight_kernel, tile_kernel
 from gpushard.runtime.host.views import address, keep
+from gpushard.runtime.nests import LARGE, Nest, Op
 from gpushard.runtime.phase import Message
 from gpushard.runtime.stream import Stream, Tick
 from gpushard.typing import Dtype, HostArray, Kinds, Shape
@@ -40,7 +43,7 @@ class NumpyStore:
     """The devices and the memory of backends whose data are NumPy arrays.
 
     Args:
-      settings: of these, host_devices and host_domains.
+      settings: of these, host_devices, host_domains and compiler.
     """
 
     platform = "cpu"
@@ -50,6 +53,7 @@ class NumpyStore:
     def __init__(self, settings: Settings) -> None:
         self._devices = settings.host_devices
         self._domains = settings.host_domains
+        self._compiler = settings.compiler
 
     def describe(self) -> list[DeviceInfo]:
         """List the virtual devices; consecutive ones share a domain."""
@@ -82,9 +86,17 @@ class NumpyStore:
     def replay(self, *of: Any) -> Any:
         """Do nothing: there are no `calls`."""
 
-    def fuses(self, op: FusedOp, length: int) -> bool:
+    def fuses(self, op: Op, types: Sequence[Dtype], length: int) -> bool:
         """Whether `calls` has kernels of an operation with others: of none."""
         return False
+
+    def compile(self, nest: Nest, blocks: Sequence[Sequence[Shape]]) -> NestKernel:
+        """Return a nest as a function in C, if it is large, or of NumPy's functions."""
+        kernel = c_kernel(self._compiler, nest) if nest.large >= LARGE else None
+        if kernel is not None:
+            return NestKernel(kernel, launched=False)
+        kernel = straight_kernel(nest, blocks) or tile_kernel(nest)
+        return NestKernel(kernel, launched=False, steps=len(nest.ops))
 
     def call_among(self, calls: int, function: Callable[[], T]) -> T:
         """Call a function."""

@@ -20,14 +20,12 @@ from gpushard.ops.programs.reduce import Merge
 from gpushard.ops.row import Row, Runnable
 from gpushard.ops.rule import elementwise
 from gpushard.ops.scalars import converter
-from gpushard.runtime.host.nests.c_kernels import c_kernel
-from gpushard.runtime.host.nests.tiles import straight_kernel, tile_kernel
 from gpushard.runtime.nests import LARGE, SHORT, Load, Nest, Op, Result
 from gpushard.transforms.graph.graph import Step, Var
 from gpushard.transforms.graph.ops import Region, RowOp
 from gpushard.transforms.graph.steps import program_for
-from gpushard.transforms.regions.cuda_kernels import launched_nest
 from gpushard.transforms.regions.halos import halos, in_parts
+from gpushard.transforms.regions.launched_nests import launched_nest
 from gpushard.transforms.regions.views import View
 from gpushard.typing import IntArray, Shape
 
@@ -322,9 +320,11 @@ def one(laid: Laid) -> Step | None:
     runtime = devices_of(results[0].tiling)[0].runtime
     tilings = laid.natural
     name = "fused " + " ".join(member.step.name for member in laid.members)
-    host = runtime.backend.host_readable
+    kernel = runtime.backend.compile(nest, [tiling.shard_shapes for tiling in laid.tilings])
+    if kernel is None:
+        return None
     split = None
-    if host and nest.large >= LARGE:
+    if not kernel.launched and nest.large >= LARGE:
         split = halos(nest, laid.operands, laid.tilings, tilings)
     read = laid.tilings if split is None else split.tilings
     sources = [*range(len(laid.operands)), *(split.sources if split else [])]
@@ -339,21 +339,18 @@ def one(laid: Laid) -> Step | None:
         )
         for call in calls
     ]
-    work = Work(runtime, name, len, calls, of_device, tilings, [x.dtype for x in results])
+    function = kernel.function if split is None else in_parts(kernel.function, len(laid.operands))
+    work = Work(runtime, name, function, calls, of_device, tilings, [x.dtype for x in results])
+    local: LocalCalls
     numbers: Sequence[tuple[int, Any]] = ()
     scratch = 0
-    if host:
-        kernel = c_kernel(runtime.settings.compiler, nest) if nest.large >= LARGE else None
-        steps = 1 if kernel is not None else len(laid.members)
-        blocks = [tiling.shard_shapes for tiling in laid.tilings]
-        kernel = kernel or straight_kernel(nest, blocks) or tile_kernel(nest)
-        kernel = kernel if split is None else in_parts(kernel, len(laid.operands))
-        local = LocalCalls(dataclasses.replace(work, kernel=kernel), steps=steps)
-    else:
-        found = launched_nest(work, nest, laid.tilings)
+    if kernel.launched:
+        found = launched_nest(work, nest, kernel, laid.tilings)
         if found is None:
             return None
         local, numbers, scratch = found.calls, found.numbers, found.scratch
+    else:
+        local = LocalCalls(work, steps=kernel.steps)
     movers = []
     for at, (n, tiling, size) in enumerate(zip(sources, read, sizes, strict=True)):
         own = laid.operands[n].tiling

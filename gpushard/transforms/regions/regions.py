@@ -29,7 +29,6 @@ from gpushard.runtime.kernel_tree import Atom
 from gpushard.runtime.nests import SHORT
 from gpushard.transforms.graph.graph import Graph, Step, Var
 from gpushard.transforms.graph.ops import RowOp
-from gpushard.transforms.regions.cuda_kernels import fused_op
 from gpushard.transforms.regions.layout import Member, laid_out, one, op_of
 from gpushard.transforms.regions.views import View, view_of
 
@@ -292,10 +291,11 @@ def _launched(form: _Form) -> _Form | None:
                if at is None]  # fmt: skip
     if form.op.row.loop and any(own != t for own, t in numbers):
         return None  # beyond the type: as infinite
-    one = fused_op(op, [x.dtype for x in step.arrays])
+    arrays = iter(step.arrays)
+    types = [value.dtype if at is None else next(arrays).dtype for at, value in op.operands]
     fuses = devices_of(step.results[0].tiling)[0].runtime.backend.fuses
-    form.serves, form.expressible = functools.partial(fuses, one), True
-    return form if fuses(one, 0) else None
+    form.serves, form.expressible = functools.partial(fuses, op, types), True
+    return form if fuses(op, types, 0) else None
 
 
 def _reducing(step: Step, op: RowOp, rule: Rule, seen: list[View]) -> _Form | None:

@@ -513,7 +513,7 @@ class FakeDriver:
     def reduction(self, gpu: int, name: str, signature: Signature) -> None:
         return None
 
-    def fuses(self, op: Any) -> bool:
+    def fuses(self, op: Any, types: Any) -> bool:
         return False
 
     def fused(self, *arguments: Any) -> Any:

@@ -41,13 +41,13 @@ def test_operations_of_kernels(name: str) -> None:
     function, shape, wanted = KERNELS[name]
     found: list[list[str]] = []
 
-    def note(work: Any, nest: Any, tilings: Any) -> None:
+    def note(work: Any, nest: Any, kernel: Any, tilings: Any) -> None:
         found.append([op.name for op in nest.ops])
 
     value = np.arange(shape[0] * shape[1], dtype=float).reshape(shape) % 17
     with (
         cuda(partitions=1),
-        mock.patch.object(CudaBackend, "fuses", lambda self, op, length: length <= LONGEST),
+        mock.patch.object(CudaBackend, "fuses", lambda self, op, types, length: length <= LONGEST),
         mock.patch.object(layout, "launched_nest", note),  # it gives no kernel
     ):
         results = gs.jit(function)(gs.device_put(value))

@@ -1,4 +1,4 @@
-"""Kernels of a GPU without a GPU: what a `Fused` function means, by NumPy, and a backend of these.
+"""Kernels of a GPU without a GPU: what a `ThreadNest` means, by NumPy, and a backend of these.
 
 Values of all indices of the loops are made at once, each with a dim for each loop. So everything
 that decides *what* a launch does is compared with a definition on any machine; how a backend writes
@@ -15,8 +15,10 @@ from unittest import mock
 
 import numpy as np
 
-from gpushard.runtime.backend import Fused, FusedLoad, FusedOp
+from gpushard.runtime.backend import ROOM
+from gpushard.runtime.cuda.kernels.thread_nests import ThreadNest, function_of, launched_kernel
 from gpushard.runtime.memory import packed
+from gpushard.runtime.nests import Load, Op
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing import simulated
 from gpushard.testing.sim.backend import SimBackend
@@ -29,48 +31,38 @@ MOST_ARRAYS = 24
 """Arrays that a kernel takes and gives."""
 
 
-def shapes_of(fused: Fused, lengths: Sequence[int]) -> list[Shape]:
-    """Return the shapes of the results of a call, whose loops have such lengths."""
-    return [
-        tuple([1 if n is None else lengths[n] for n in result.shape]) for result in fused.results
-    ]
-
-
 def compute(
-    fused: Fused, lengths: Sequence[int], blocks: Sequence[Any], numbers: Sequence[Any]
+    dealt: ThreadNest, lengths: Sequence[int], blocks: Sequence[Any], numbers: Sequence[Any]
 ) -> list[Any]:
-    """Return the results of a call; None for memory where parts of rows meet.
+    """Return the results of a call, whose loops have such lengths.
 
     Raises:
       AssertionError: threads cannot go over the loops as it says.
     """
-    own = [math.prod([lengths[n] for n in group]) for group in fused.loops]
-    for loop, length in fused.within:
-        assert own[loop] == length and loop not in fused.along, "a loop within a thread"
-    values = [_loaded(load, blocks[load.block], own) for load in fused.loads]
-    values += numbers
-    for op in fused.ops:
-        reduced = fused.along.intersection(op.reduced)
-        assert reduced in (frozenset(), fused.along) or not op.reduced, "threads along other loops"
-        operands = [values[place] for place in op.operands]
-        assert [x.dtype for x in operands] == [*op.types]
-        values.append(_reduced(op, operands, own) if op.reduction else _elementwise(op, operands))
+    own, nest = dealt.lengths(tuple(lengths)), dealt.nest
+    for loop, length in dealt.within:
+        assert own[loop] == length and loop not in dealt.along, "a loop within a thread"
+    values = [_loaded(load, blocks[load.operand], own) for load in nest.loads]
+    left = iter(numbers)
+    for op in nest.ops:
+        reduced = dealt.along.intersection(op.reduced)
+        assert reduced in (frozenset(), dealt.along) or not op.reduced, "threads along other loops"
+        operands = [next(left) if at is None else values[at] for at, _ in op.operands]
+        assert [x.dtype for x in operands] == [*nest.types_of(op)]
+        values.append(_elementwise(op, operands) if op.kernel else _reduced(op, operands, own))
+    assert not [*left], "numbers that nothing takes"
     results: list[Any] = []
-    for result, shape in zip(fused.results, shapes_of(fused, lengths), strict=True):
-        if result.place is None:
-            assert fused.parts > 1
-            results.append(None)
-            continue
+    for result, outer in zip(nest.results, dealt.whole.results, strict=True):
         dims = [dim for dim in result.dims if dim is not None]
         every = [n if loop in dims else 1 for loop, n in enumerate(own)]
         value = np.broadcast_to(values[result.place], every)
         others = tuple([0 if n not in dims else slice(None) for n in range(len(own))])
         order = np.argsort(np.argsort(dims)) if dims else []
-        results.append(value[others].transpose(order).reshape(shape))
+        results.append(value[others].transpose(order).reshape(dealt.whole.shape(outer, lengths)))
     return results
 
 
-def _loaded(load: FusedLoad, block: Any, own: Sequence[int]) -> Any:
+def _loaded(load: Load, block: Any, own: Sequence[int]) -> Any:
     """Return what is read of a block, with a dim for each loop."""
     lengths = [1 if loop is None else own[loop] for loop in load.dims]
     block = block.reshape([n + more for n, more in zip(lengths, load.more, strict=True)])
@@ -81,10 +73,11 @@ def _loaded(load: FusedLoad, block: Any, own: Sequence[int]) -> Any:
     return block.reshape([own[loop] if loop in load.dims else 1 for loop in range(len(own))])
 
 
-def _elementwise(op: FusedOp, operands: Sequence[Any]) -> Any:
-    if op.function == "astype":
+def _elementwise(op: Op, operands: Sequence[Any]) -> Any:
+    function = function_of(op)
+    if function == "astype":
         return operands[0].astype(op.dtype)
-    function = np.where if op.function == "where" else op.function
+    function = np.where if function == "where" else function
     return np.asarray(function(*operands)).astype(op.dtype, copy=False)
 
 
@@ -102,36 +95,41 @@ REDUCTIONS: dict[str, Callable[[Any, Dtype], Any]] = {
 }
 
 
-def _reduced(op: FusedOp, operands: Sequence[Any], own: Sequence[int]) -> Any:
+def _reduced(op: Op, operands: Sequence[Any], own: Sequence[int]) -> Any:
     x = operands[0] if len(operands) == 1 else operands[0] * operands[1]
     x = np.broadcast_to(x, [own[n] if n in op.reduced else x.shape[n] for n in range(len(own))])
     x = np.moveaxis(x, op.reduced, range(len(op.reduced)))
     rest = x.shape[len(op.reduced) :]
     rows = math.prod(x.shape[: len(op.reduced)])
     x = x.reshape((rows, *rest))
-    found = REDUCTIONS[str(op.reduction)](x, op.dtype) if rows else np.zeros(rest)
+    found = REDUCTIONS[op.name](x, op.dtype) if rows else np.zeros(rest)
     return np.expand_dims(found.astype(op.dtype), tuple(sorted(op.reduced)))
 
 
-def fuses(op: FusedOp, length: int) -> bool:
+def fuses(op: Op, types: Sequence[Dtype], length: int) -> bool:
     """Whether there are kernels of an operation."""
-    known = all(t.kind in "biuf" for t in (*op.types, op.dtype))
-    if op.reduction is not None:
-        return known and op.reduction in REDUCTIONS and length <= MOST_ELEMENTS
-    return known and (op.function in ("astype", "where") or isinstance(op.function, np.ufunc))
+    known = all(t.kind in "biuf" for t in (*types, op.dtype))
+    if op.kernel is None:
+        return known and op.name in REDUCTIONS and length <= MOST_ELEMENTS
+    function = function_of(op)
+    return known and (function in ("astype", "where") or isinstance(function, np.ufunc))
 
 
 class Calls:
-    """Calls of a `Fused` function that are made at once."""
+    """Calls of a nest that are made at once."""
 
     replays = False
 
     def __init__(
-        self, backend: SimBackend, fused: Fused, results: Sequence[Dtype], lengths: Sequence[Shape],
-        *, together: bool,
+        self, backend: SimBackend, dealt: ThreadNest, results: Sequence[Dtype],
+        lengths: Sequence[Shape], *, together: bool,
     ) -> None:  # fmt: skip
-        self._backend, self._fused, self._lengths = backend, fused, lengths
-        shapes = [shapes_of(fused, own) for own in lengths]
+        self._backend, self._dealt, self._lengths = backend, dealt, lengths
+        whole = dealt.whole
+        shapes = [[whole.shape(result, own) for result in whole.results] for own in lengths]
+        assert [*results] == [*whole.result_types, *[ROOM] * (dealt.parts > 1)]
+        if dealt.parts > 1:
+            shapes = [[*own, (dealt.room(n),)] for own, n in zip(shapes, lengths, strict=True)]
         self._kinds = [(own[n], t) for n, t in enumerate(results) for own in shapes]
         starts, self.nbytes = packed([math.prod(shape) * t.itemsize for shape, t in self._kinds])
         self._starts = starts if together else None
@@ -151,11 +149,10 @@ class Calls:
         count = len(self._lengths)
         for n, lengths in enumerate(self._lengths):
             with np.errstate(all="ignore"):
-                found = compute(self._fused, lengths, blocks[n::count], numbers)
-            for value, result in zip(values[n::count], found, strict=True):
-                if result is not None:
-                    assert value.dtype == result.dtype
-                    value[...] = result
+                found = compute(self._dealt, lengths, blocks[n::count], numbers)
+            for value, result in zip(values[n::count], found, strict=False):
+                assert value.dtype == result.dtype
+                value[...] = result
 
 
 def _calls(
@@ -169,8 +166,11 @@ def _calls(
     *,
     together: bool,
 ) -> Sequence[Calls] | None:
-    """Return what makes calls of `Fused` functions; None for others, and for too many arrays."""
-    if not isinstance(function, Fused) or len(operands) - len(scalars) + len(results) > MOST_ARRAYS:
+    """Return what makes calls of nests; None for others, and for too many arrays."""
+    if (
+        not isinstance(function, ThreadNest)
+        or len(operands) - len(scalars) + len(results) > MOST_ARRAYS
+    ):
         return None
     return [Calls(self, function, results, own, together=together) for _, own in batches]
 
@@ -180,7 +180,8 @@ def launching(seed: int = 0, **settings: Any) -> Iterator[Runtime]:
     """Use a simulated runtime whose kernels are launched as a GPU's are, within a `with` block."""
     with (
         mock.patch.object(SimBackend, "calls", _calls),
-        mock.patch.object(SimBackend, "fuses", lambda self, op, length: fuses(op, length)),
+        mock.patch.object(SimBackend, "fuses", lambda self, *of: fuses(*of)),
+        mock.patch.object(SimBackend, "compile", lambda self, nest, blocks: launched_kernel(nest)),
         simulated(seed, host_readable=False, **settings) as runtime,
     ):
         runtime.sim.failing = 0

@@ -27,12 +27,12 @@ from unittest import mock
 
 import numpy as np
 
+from gpushard.runtime.cuda.kernels import thread_nests
+from gpushard.runtime.cuda.kernels.thread_nests import thread_nest
 from gpushard.runtime.host.nests import c_kernels, c_schedule, tiles
 from gpushard.runtime.host.nests.c_kernels import c_kernel
 from gpushard.runtime.host.nests.tiles import straight_kernel, tile_kernel
 from gpushard.runtime.nests import Nest
-from gpushard.transforms.regions import cuda_kernels
-from gpushard.transforms.regions.cuda_kernels import fused_nest
 from tests.runtime.nests import fused_loops, nest_definition, nest_families
 from tests.runtime.nests.c_batches import compiled_together
 from tests.runtime.nests.nest_families import Case
@@ -60,10 +60,10 @@ def small_steps(case: Case, nest: Nest) -> Iterator[None]:
         mock.patch.object(tiles, "LARGE", (1 << 14, 1)[case.number // 16 % 2]),
         mock.patch.object(tiles, "_ROW", (2, 16)[case.number // 4 % 2]),
         mock.patch.object(tiles, "_SMALL", (1, 4096)[case.number // 8 % 2]),
-        mock.patch.object(cuda_kernels, "_MOST_KEPT", (1, 2, 128)[case.number % 3]),
-        mock.patch.object(cuda_kernels, "_PART", (2, 7, 1 << 10)[case.number // 3 % 3]),
-        mock.patch.object(cuda_kernels, "_MOST_PARTS", (3, 128)[case.number // 2 % 2]),
-        mock.patch.object(cuda_kernels, "_MOST_SLOTS", 1 << 20),
+        mock.patch.object(thread_nests, "_MOST_KEPT", (1, 2, 128)[case.number % 3]),
+        mock.patch.object(thread_nests, "_PART", (2, 7, 1 << 10)[case.number // 3 % 3]),
+        mock.patch.object(thread_nests, "_MOST_PARTS", (3, 128)[case.number // 2 % 2]),
+        mock.patch.object(thread_nests, "_MOST_SLOTS", 1 << 20),
     ):
         yield
 
@@ -210,17 +210,16 @@ def _compare_launched(case: Case, nest: Nest, report: Report) -> None:
         for op in nest.ops
     ]))  # fmt: skip
     with small_steps(case, nest):
-        found = fused_nest(typed)
-    if found is None:
+        dealt = thread_nest(typed)
+    if dealt is None:
         report.counts["not launched"] += 1
         return
-    fused, numbers = found
 
     def kernel(*blocks: Any, out: Any) -> None:
-        lengths = [*nest.lengths([x.shape for x in blocks]), 1]
-        results = fused_loops.compute(fused, lengths, blocks, numbers)
+        lengths = nest.lengths([x.shape for x in blocks])
+        results = fused_loops.compute(dealt, lengths, blocks, typed.numbers)
         outs = out if isinstance(out, tuple) else (out,)
-        for to, result in zip(outs, results, strict=False):
+        for to, result in zip(outs, results, strict=True):
             to[...] = result
 
     report.add(case, "launched", problem(case, nest, "launched", kernel))

@@ -11,8 +11,8 @@ import pytest
 
 import gpushard as gs
 import gpushard.numpy as gnp
+from gpushard.runtime.cuda.kernels import thread_nests
 from gpushard.transforms.graph.ops import Region
-from gpushard.transforms.regions import cuda_kernels
 from tests.runtime.nests import nest_emitters
 from tests.runtime.nests.fused_loops import MOST_ARRAYS, MOST_ELEMENTS, launching
 from tests.share import some
@@ -69,7 +69,7 @@ def test_functions_of_users(name: str, domains: int) -> None:
     f, values = FUNCTIONS[name]
     with (
         launching(domains, host_devices=6, host_domains=domains),
-        mock.patch.object(cuda_kernels, "_PART", 64),
+        mock.patch.object(thread_nests, "_PART", 64),
     ):
         mesh = gs.make_mesh((3, 2), ("x", "y"))
         for spec in (P(), P("x"), P(("x", "y")), P(None, "y"), P("x", "y")):

@@ -39,9 +39,9 @@ from gpushard.runtime.kernel_tree import (
     total,
 )
 from gpushard.runtime.nests import Load, Nest, Op, Result, merged
+from tests.runtime.cuda.kernels.test_thread_nests import nest as nest_of_sums
 from tests.runtime.nests import nest_definition, nest_emitters, nest_families
 from tests.share import examples, some
-from tests.transforms.regions.test_cuda_kernels import nest as nest_of_sums
 
 P = gs.P
 HOST = {"backend": "host", "host_devices": 8}

@@ -28,9 +28,10 @@ import numpy as np
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import lax, testing
+from gpushard.runtime.cuda.kernels import thread_nests
 from gpushard.runtime.host.nests import c_schedule, tiles
 from gpushard.runtime.runtime import Runtime
-from gpushard.transforms.regions import cuda_kernels, layout
+from gpushard.transforms.regions import layout
 from tests.runtime.nests.c_batches import compiled_together
 from tests.runtime.nests.fused_loops import launching
 
@@ -376,10 +377,10 @@ def thresholds(seed: int) -> Iterator[None]:
         mock.patch.object(tiles, "_TILE", (7, 50, 1 << 18)[seed % 3]),
         mock.patch.object(tiles, "_ROW", (2, 16)[seed % 2]),
         mock.patch.object(tiles, "_SMALL", (1, 1 << 12)[seed % 2]),
-        mock.patch.object(cuda_kernels, "_MOST_KEPT", (1, 2, 128)[seed % 3]),
-        mock.patch.object(cuda_kernels, "_PART", (2, 7, 1 << 10)[seed // 3 % 3]),
-        mock.patch.object(cuda_kernels, "_MOST_PARTS", (3, 128)[seed // 2 % 2]),
-        mock.patch.object(cuda_kernels, "_MOST_SLOTS", 1 << 20),
+        mock.patch.object(thread_nests, "_MOST_KEPT", (1, 2, 128)[seed % 3]),
+        mock.patch.object(thread_nests, "_PART", (2, 7, 1 << 10)[seed // 3 % 3]),
+        mock.patch.object(thread_nests, "_MOST_PARTS", (3, 128)[seed // 2 % 2]),
+        mock.patch.object(thread_nests, "_MOST_SLOTS", 1 << 20),
     ):
         yield
 

@@ -23,7 +23,6 @@ import numpy as np
 from cupy.cuda import cublas, memory, runtime
 from cupy.cuda import driver as cuda_driver
 
-from gpushard.runtime.backend import Fused, FusedOp
 from gpushard.runtime.cuda.driver import cupy_private
 from gpushard.runtime.cuda.driver.cupy_private import ufunc_loop, ufunc_preamble, ufunc_start
 from gpushard.runtime.cuda.driver.cupy_scope import CupyStream, Scope
@@ -35,7 +34,9 @@ from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement, can_
 from gpushard.runtime.cuda.kernels.fills import Fills
 from gpushard.runtime.cuda.kernels.pieces import Pieces
 from gpushard.runtime.cuda.kernels.sources import kernel_source
+from gpushard.runtime.cuda.kernels.thread_nests import ThreadNest, function_of
 from gpushard.runtime.host.views import address
+from gpushard.runtime.nests import Op
 from gpushard.typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Shape
 
 _NOT_READY = 600
@@ -402,20 +403,22 @@ class CupyDriver:
             return None
         return self._compiled(gpu, key, "elementwise", source(statement, signature))
 
-    def fuses(self, op: FusedOp) -> bool:
+    def fuses(self, op: Op, types: Sequence[Dtype]) -> bool:
         """Whether a kernel can do an elementwise function among others."""
-        statement = _statement(op.function, op.types, (op.dtype,))
-        return statement is not None and can_be(statement, op.types, (op.dtype,))
+        statement = _statement(function_of(op), types, (op.dtype,))
+        return statement is not None and can_be(statement, types, (op.dtype,))
 
     def fused(
-        self, gpu: int, function: Fused, signature: Signature, way: fused.Threads
+        self, gpu: int, dealt: ThreadNest, signature: Signature, way: fused.Threads
     ) -> int | None:
-        """Return the kernel of functions that become one, each by CuPy's own statement."""
+        """Return the kernel of a loop nest, whose operations are CuPy's own statements."""
+        nest = dealt.nest
         statements = [
-            None if op.reduction else _statement(op.function, op.types, (op.dtype,))
-            for op in function.ops
-        ]
-        text = fused.source(function, signature, statements, way)
+            None if op.kernel is None
+            else _statement(function_of(op), nest.types_of(op), (op.dtype,))
+            for op in nest.ops
+        ]  # fmt: skip
+        text = fused.source(dealt, signature, statements, way)
         if text is None:
             return None
         key = gpu, text

@@ -7,12 +7,13 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
 from gpushard.frozen import dataclass
-from gpushard.runtime.backend import Fused, FusedOp
 from gpushard.runtime.cuda.kernels.batches import Batch
 from gpushard.runtime.cuda.kernels.elementwise import Signature
 from gpushard.runtime.cuda.kernels.fills import Fills
 from gpushard.runtime.cuda.kernels.fused import Threads
 from gpushard.runtime.cuda.kernels.pieces import Pieces
+from gpushard.runtime.cuda.kernels.thread_nests import ThreadNest
+from gpushard.runtime.nests import Op
 from gpushard.typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Shape
 
 StreamHandle: TypeAlias = Any
@@ -218,15 +219,15 @@ class Driver(Protocol):
     def reduction(self, gpu: int, name: str, signature: Signature) -> Any:
         """Return the loaded kernel that reduces rows, for `launcher`; None if there is none."""
 
-    def fuses(self, op: FusedOp) -> bool:
+    def fuses(self, op: Op, types: Sequence[Dtype]) -> bool:
         """Whether a kernel can do an elementwise function among others."""
 
-    def fused(self, gpu: int, function: Fused, signature: Signature, way: Threads) -> Any:
-        """Return the loaded kernel of functions that become one, for `launcher`.
+    def fused(self, gpu: int, dealt: ThreadNest, signature: Signature, way: Threads) -> Any:
+        """Return the loaded kernel of a loop nest, for `launcher`.
 
         Args:
           gpu: where.
-          function: what they are; `fuses` is true of all that are elementwise.
+          dealt: what it computes; `fuses` is true of all operations that are elementwise.
           signature: what is taken, blocks first, and given.
           way: how loops are dealt out to threads.
 

@@ -1,4 +1,4 @@
-"""Kernels of several functions, one after the other, on dense blocks of many devices. Pure.
+"""Loop nests in CUDA C: one launch for the blocks of many devices, whatever the nest does. Pure.
 
 Elements are indices of loops. A thread has one of each loop that is in no way special: together
 these are a row. Where no threads share a row, and all that varies along the last loop is dense
@@ -36,7 +36,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from gpushard.runtime.backend import COUNTERS, Fused, FusedLoad, FusedOp, FusedResult
 from gpushard.runtime.cuda.kernels import division, elementwise, units
 from gpushard.runtime.cuda.kernels.batches import THREADS
 from gpushard.runtime.cuda.kernels.elementwise import Signature, cuda_name, is_known, with_headers
@@ -44,6 +43,7 @@ from gpushard.runtime.cuda.kernels.limits import index_type
 from gpushard.runtime.cuda.kernels.nesting import ROW, Group, Loop, Nesting, shared_loops
 from gpushard.runtime.cuda.kernels.passes import Passes, Spans
 from gpushard.runtime.cuda.kernels.reduction import LANES, MOST_ELEMENTS, SHUFFLES
+from gpushard.runtime.cuda.kernels.thread_nests import COUNTERS, ThreadNest
 from gpushard.runtime.cuda.kernels.units import UNIT_BYTES, elements_of
 from gpushard.runtime.kernel_checks import Program, Task, check
 from gpushard.runtime.kernel_tree import (
@@ -86,6 +86,7 @@ from gpushard.runtime.kernel_tree import (
     product,
     total,
 )
+from gpushard.runtime.nests import Load, Nest, Op, Result
 from gpushard.typing import Dtype, Shape
 
 MOST_LOCAL = 64 << 10
@@ -302,22 +303,17 @@ class Threads:
         return math.prod([lengths[loop] for loop in self.rows])
 
 
-def lengths_of(fused: Fused, lengths: Shape) -> Shape:
-    """Return the lengths of the loops of a call."""
-    return tuple([math.prod([lengths[n] for n in group]) for group in fused.loops])
-
-
-def threads(fused: Fused, lengths: Sequence[Shape]) -> Threads:
-    """Return how the loops of functions are dealt out; `lengths` are those of each call's loops."""
-    arrays = sorted([r.dims for r in fused.results], key=len, reverse=True)
-    arrays += sorted([x.dims for x in fused.loads], key=len, reverse=True)
-    within = {loop for loop, _ in fused.within}
+def threads(dealt: ThreadNest, lengths: Sequence[Shape]) -> Threads:
+    """Return how the loops of a nest are dealt out; `lengths` are those of each call's loops."""
+    arrays = sorted([r.dims for r in dealt.nest.results], key=len, reverse=True)
+    arrays += sorted([x.dims for x in dealt.nest.loads], key=len, reverse=True)
+    within = {loop for loop, _ in dealt.within}
     every = [[n for n in dims if n is not None and n not in within] for dims in arrays]
     order = list(dict.fromkeys([n for own in every for n in own]))
-    rows = tuple([n for n in order if n not in fused.along])
-    along = tuple([n for n in order if n in fused.along])
+    rows = tuple([n for n in order if n not in dealt.along])
+    along = tuple([n for n in order if n in dealt.along])
     largest = max(every, key=len, default=[])
-    across = bool(along and largest) and largest[-1] not in fused.along
+    across = bool(along and largest) and largest[-1] not in dealt.along
     longest = max([math.prod([own[n] for n in along]) for own in lengths])
     width = 1
     if along and across:
@@ -325,30 +321,30 @@ def threads(fused: Fused, lengths: Sequence[Shape]) -> Threads:
     elif along:
         width = min(_WARP, _power(longest)) if longest < _SHORT else THREADS
     each = 1
-    if rows and not along and not within and fused.parts == 1:
-        each = _each(fused, rows, lengths)
+    if rows and not along and not within and dealt.parts == 1:
+        each = _each(dealt, rows, lengths)
         if each == 1 and THREADS % LANES == 0:
-            return Threads(rows, along, across, width, 1, _patched(fused, rows, lengths))
+            return Threads(rows, along, across, width, 1, _patched(dealt, rows, lengths))
     way = Threads(rows, along, across, width, each)
-    if within and rows and not along and fused.parts == 1:
-        return dataclasses.replace(way, at_once=_at_once(fused, way, lengths))
-    return way if within or not along else _keeping(fused, way, lengths, longest)
+    if within and rows and not along and dealt.parts == 1:
+        return dataclasses.replace(way, at_once=_at_once(dealt, way, lengths))
+    return way if within or not along else _keeping(dealt, way, lengths, longest)
 
 
-def _at_once(fused: Fused, way: Threads, lengths: Sequence[Shape]) -> int:
+def _at_once(dealt: ThreadNest, way: Threads, lengths: Sequence[Shape]) -> int:
     """Return how many rows a thread has, if all rows read the same elements; 0 if they do not."""
-    within, rows, each, passes = {*dict(fused.within)}, {*way.rows}, MOST_ROWS, Passes(fused)
-    if all(rows.intersection(x.dims) or within.isdisjoint(x.dims) for x in fused.loads):
+    within, rows, each, passes = {*dict(dealt.within)}, {*way.rows}, MOST_ROWS, Passes(dealt)
+    if all(rows.intersection(x.dims) or within.isdisjoint(x.dims) for x in dealt.nest.loads):
         return 0
 
     def nbytes(place: int, loops: Iterable[int | None]) -> int:
-        if rows.isdisjoint(loops) or place not in passes.dtypes:
+        if rows.isdisjoint(loops):
             return 0
         return max(4, passes.dtypes[place].itemsize) * math.prod(
-            [n for loop, n in fused.within if loop in loops]
+            [n for loop, n in dealt.within if loop in loops]
         )
 
-    loaded = sum([nbytes(place, x.dims) for place, x in enumerate(fused.loads)])
+    loaded = sum([nbytes(place, x.dims) for place, x in enumerate(dealt.nest.loads)])
     arrays = loaded + sum([nbytes(place, op.loops) for place, op in passes.ops.items()])
     blocks = max(map(way.rows_of, lengths)) // THREADS
     while each > 1 and (
@@ -360,11 +356,11 @@ def _at_once(fused: Fused, way: Threads, lengths: Sequence[Shape]) -> int:
     return each
 
 
-def _keeping(fused: Fused, way: Threads, lengths: Sequence[Shape], longest: int) -> Threads:
+def _keeping(dealt: ThreadNest, way: Threads, lengths: Sequence[Shape], longest: int) -> Threads:
     """Return the fewest threads that keep values of a row; the ones it has if there are none."""
-    passes, unit = Passes(fused), 1
+    passes, unit = Passes(dealt), 1
     if not way.across:
-        unit = elements_of({dtype for op in fused.ops for dtype in (*op.types, op.dtype)})
+        unit = elements_of(_types(dealt.nest))
         while any(own[way.along[-1]] % unit for own in lengths):
             unit //= 2
     units = -(-longest // unit)
@@ -375,9 +371,9 @@ def _keeping(fused: Fused, way: Threads, lengths: Sequence[Shape], longest: int)
     return way
 
 
-def _patched(fused: Fused, rows: tuple[int, ...], lengths: Sequence[Shape]) -> int | None:
+def _patched(dealt: ThreadNest, rows: tuple[int, ...], lengths: Sequence[Shape]) -> int | None:
     """Return the loop along which some array is dense that varies along the last one, too."""
-    for dims in [*[x.dims for x in fused.loads], *[x.dims for x in fused.results]]:
+    for dims in [*[x.dims for x in dealt.nest.loads], *[x.dims for x in dealt.nest.results]]:
         loops = [loop for loop in dims if loop is not None]
         if rows[-1] in loops and loops[-1] in rows[:-1]:
             long = all(own[n] >= SIDE for own in lengths for n in (loops[-1], rows[-1]))
@@ -385,17 +381,16 @@ def _patched(fused: Fused, rows: tuple[int, ...], lengths: Sequence[Shape]) -> i
     return None
 
 
-def _each(fused: Fused, rows: tuple[int, ...], lengths: Sequence[Shape]) -> int:
+def _each(dealt: ThreadNest, rows: tuple[int, ...], lengths: Sequence[Shape]) -> int:
     """Return how many rows a thread does, so that it moves units.
 
     It is one where some array that varies along the last loop has no units, and where a unit would
     be of two rows of rows.
     """
-    types = {dtype for op in fused.ops for dtype in (*op.types, op.dtype)}
-    each = elements_of(types, MOST_STATEMENTS // max(1, len(fused.ops)))
+    each = elements_of(_types(dealt.nest), MOST_STATEMENTS // max(1, len(dealt.nest.ops)))
     last, every = rows[-1], set(rows)
-    arrays = [(x.dims, x.starts, x.more, every) for x in fused.loads]
-    for result in fused.results:
+    arrays = [(x.dims, x.starts, x.more, every) for x in dealt.nest.loads]
+    for result in dealt.nest.results:
         none = (0,) * len(result.dims)
         arrays.append((result.dims, none, none, {n for n in result.dims if n is not None}))
     for dims, starts, more, loops in arrays:
@@ -409,7 +404,7 @@ def _each(fused: Fused, rows: tuple[int, ...], lengths: Sequence[Shape]) -> int:
     return each if whole else 1
 
 
-def largest_index(fused: Fused, way: Threads, lengths: Shape) -> int:
+def largest_index(dealt: ThreadNest, way: Threads, lengths: Shape) -> int:
     """Return the largest number that a kernel comes to in a call, from the lengths of its loops.
 
     A kernel counts rows, and elements along a row. It also computes where a load or store lies in
@@ -418,15 +413,15 @@ def largest_index(fused: Fused, way: Threads, lengths: Shape) -> int:
         x[:, 5:9] of a block of shape (131136, 32768)    loops (131136, 4), dims of 4 + 32764
         from[i0 * (n1 + 32764) + i1], from element 5     the last one: 131135 * 32768 + 8
 
-    >>> load = FusedLoad(0, (0, 1), (0, 5), (0, 32764))
-    >>> result = FusedResult(0, (0, 1), (0, 1))
-    >>> one = Fused(((0,), (1,)), frozenset(), 1, (), (load,), (), (result,))
+    >>> load = Load(0, np.dtype(np.int8), (0, 1), (0, 5), (0, 32764))
+    >>> nest = Nest((131136, 4), 1, (load,), (), (Result(0, (0, 1)),), frozenset(), frozenset())
+    >>> one = ThreadNest(nest, nest, ((0,), (1,)), frozenset(), ())
     >>> largest_index(one, threads(one, [(131136, 4)]), (131136, 4)) == 131135 * 32768 + 8
     True
     """
     counts = way.rows_of(lengths), math.prod([lengths[loop] for loop in way.along])
-    places = [_largest_place(x.dims, x.starts, x.more, lengths) for x in fused.loads]
-    for result in fused.results:
+    places = [_largest_place(x.dims, x.starts, x.more, lengths) for x in dealt.nest.loads]
+    for result in dealt.nest.results:
         none = (0,) * len(result.dims)
         places.append(_largest_place(result.dims, none, none, lengths))
     return max(*counts, *places)
@@ -443,7 +438,7 @@ def _largest_place(dims: Sequence[int | None], starts: Shape, more: Shape, lengt
     return largest
 
 
-def _whole_units(load: FusedLoad, loop: int) -> int:
+def _whole_units(load: Load, loop: int) -> int:
     """Return how many neighbours along a loop are whole units: each divisor of that, too.
 
     Elements behind a loop are not dense along it: then it is 1.
@@ -455,19 +450,24 @@ def _whole_units(load: FusedLoad, loop: int) -> int:
     return math.gcd(load.starts[at], load.more[at])
 
 
+def _types(nest: Nest) -> set[Dtype]:
+    """Return the types of all values, and of numbers."""
+    return {dtype for op in nest.ops for dtype in (*nest.types_of(op), op.dtype)}
+
+
 def _power(n: int) -> int:
     """Return the least power of 2 that is no less."""
     return 1 << max(0, n - 1).bit_length()
 
 
-def reduces(op: FusedOp, length: int) -> bool:
+def reduces(op: Op, length: int) -> bool:
     """Whether there is a reduction, and rows are not so long that few threads have work.
 
     >>> double = np.dtype(float)
-    >>> reduces(FusedOp(None, (0,), (double,), double, "max"), 100)
+    >>> reduces(Op("max", ((0, None),), double, frozenset(), (double,)), 100)
     True
     """
-    name, given, result = str(op.reduction), op.types[0], op.dtype
+    name, given, result = op.name, op.types[0], op.dtype
     if name not in _REDUCTIONS or not all(map(is_known, (*op.types, result))):
         return False
     if given.kind == "c" and (result.kind not in "cb" or name in ("min", "max", *_POSITIONS)):
@@ -479,7 +479,7 @@ def reduces(op: FusedOp, length: int) -> bool:
 
 
 def program(
-    fused: Fused,
+    dealt: ThreadNest,
     signature: Signature,
     statements: Sequence[elementwise.Statement | None],
     way: Threads,
@@ -487,16 +487,16 @@ def program(
     """Return what a thread does as a tree, and what it has to do.
 
     Args:
-      fused: what the kernel does.
+      dealt: what the kernel computes.
       signature: what it takes and gives.
       statements: what each operation does; None for a reduction.
       way: how loops are dealt out to threads.
     """
-    return _Writer(fused, signature, statements, way).program()
+    return _Writer(dealt, signature, statements, way).program()
 
 
 def source(
-    fused: Fused,
+    dealt: ThreadNest,
     signature: Signature,
     statements: Sequence[elementwise.Statement | None],
     way: Threads,
@@ -509,12 +509,12 @@ def source(
     Raises:
       BrokenKernelError: the kernel is wrong, which is a defect of this module.
     """
-    tree = program(fused, signature, statements, way)
+    tree = program(dealt, signature, statements, way)
     if tree.array_bytes > tree.most_bytes:
         return None
     check(tree)
-    known = dict(fused.within)
-    places = [f"batch.count[{n} * calls + call]" for n in range(len(fused.loops))]
+    known = dict(dealt.within)
+    places = [f"batch.count[{n} * calls + call]" for n in range(len(dealt.loops))]
     counts = [
         f"const Index n{n} = {known.get(n, place if signature.wide else f'(Index){place}')};"
         for n, place in enumerate(places)
@@ -542,7 +542,7 @@ def source(
         "own": own,
         "shuffles": SHUFFLES,
         **_meeting(way),
-        "parts": fused.parts,
+        "parts": dealt.parts,
         "index": index_type(signature.wide),
         "counts": "\n  ".join(counts),
         "rows": _lengths(way.rows),
@@ -572,36 +572,37 @@ class _Writer:
 
     def __init__(
         self,
-        fused: Fused,
+        dealt: ThreadNest,
         signature: Signature,
         statements: Sequence[elementwise.Statement | None],
         way: Threads,
     ) -> None:
-        self._fused, self._signature, self._way = fused, signature, way
-        self._within = dict(fused.within)
+        self._dealt, self._nest, self._signature, self._way = dealt, dealt.nest, signature, way
+        self._within = dict(dealt.within)
         if way.at_once:
             self._within[ROW] = way.at_once
         self._of_block: dict[int, int] = {}  # the loop that the threads of a block share, by place
         self._inside: dict[int, frozenset[int]] = {}  # loops around all that reads a value
         self._fetched: set[int] = set()  # loads that are kept in registers where it writes
         self._fetched_before: set[int] = set()
-        assert fused.numbers == len(signature.scalars)
-        self._passes = Passes(fused)
+        assert len(dealt.nest.numbers) == len(signature.scalars)
+        self._passes = Passes(dealt)
         self._nesting = Nesting(self._passes, self._within, way.rows)
-        self._first = len(fused.loads) + fused.numbers
+        self._first = self._passes.first
         self._ops, self._level = self._passes.ops, self._passes.level
+        self._operands = self._passes.operands
         self._spans: Spans = self._passes.spans(way.kept) if way.kept else {}
         self._statements = dict(enumerate(statements, self._first))
-        self._blocks = signature.arrays - len(fused.results)
+        self._blocks = signature.arrays - len(signature.results)
         self._loads = [
-            Array(
-                f"from{n}", cuda_name(signature.operands[load.block]), self._dims(load), "operand"
-            )
-            for n, load in enumerate(fused.loads)
+            Array(f"from{n}", cuda_name(load.dtype), self._dims(load), "operand")
+            for n, load in enumerate(dealt.nest.loads)
         ]
+        ends = [self._dims(result) for result in dealt.nest.results]
+        ends += [()] * (dealt.parts > 1)  # where parts meet
         self._results = [
-            Array(f"to{n}", cuda_name(dtype), self._dims(result), "result")
-            for n, (result, dtype) in enumerate(zip(fused.results, signature.results, strict=True))
+            Array(f"to{n}", cuda_name(dtype), dims, "result")
+            for n, (dims, dtype) in enumerate(zip(ends, signature.results, strict=True))
         ]
 
     def program(self) -> Program:
@@ -610,7 +611,7 @@ class _Writer:
         for level in reversed(range(self._passes.count)):
             body = self._pass(level, body)
         again = [SPARE, ROW_THREADS] if self._way.along else []
-        again += [PARTS] if self._fused.parts > 1 else []
+        again += [PARTS] if self._dealt.parts > 1 else []
         again += [EVERY_THREAD] if self._way.at_once else []
         patch = None
         if self._way.patched is not None:
@@ -619,10 +620,11 @@ class _Writer:
         rows = Rows(own, tuple(again), tuple(body), self._units(), patch)
         values = {f"{name}{n}": n for n in range(len(self._loads)) for name in ("b", "from")}
         results = {}
-        for n, result in enumerate(self._fused.results):
-            if result.place is not None:
-                values[f"to{n}"] = result.place
-                results[f"to{n}"] = frozenset([x for x in result.dims if x is not None])
+        for n, (place, result) in enumerate(
+            zip(self._passes.result_places, self._nest.results, strict=True)
+        ):
+            values[f"to{n}"] = place
+            results[f"to{n}"] = frozenset([x for x in result.dims if x is not None])
         for place in self._ops:
             values |= {f"{name}{place}": place for name in ("a", "b", "p", "slots", "t", "v")}
         return Program(
@@ -646,19 +648,19 @@ class _Writer:
         moved = [
             tuple([array for array, block in pairs if self._has_units(block)])
             for pairs in (
-                [(self._loads[at], self._fused.loads[at]) for at in sorted(loads)],
-                [(self._results[n], self._fused.results[n])
+                [(self._loads[at], self._nest.loads[at]) for at in sorted(loads)],
+                [(self._results[n], self._nest.results[n])
                  for at in results for n in self._results_of(at)],
             )
         ]  # fmt: skip
         return Units(self._way.unit, *moved) if any(moved) else None
 
-    def _has_units(self, block: FusedLoad | FusedResult) -> bool:
+    def _has_units(self, block: Load | Result) -> bool:
         """Whether the elements of a row that are neighbours are so in a block, too."""
         count, dims, last = self._way.unit, block.dims, self._way.along[-1]
         if count == 1 or not dims or dims.count(last) != 1:
             return False
-        if isinstance(block, FusedResult):
+        if isinstance(block, Result):
             every = {*self._way.rows, *self._way.along}
             return dims[-1] == last and every == {loop for loop in dims if loop is not None}
         return _whole_units(block, last) % count == 0
@@ -672,13 +674,15 @@ class _Writer:
         along = self._way.along if self._passes.is_along(place) else ()
         alike = self._way.at_once and not self._nesting.is_of_rows(op.loops)
         rows = () if alike else self._way.rows
-        return Task(op.loops.union(rows, along), frozenset(op.reduced), frozenset(op.operands))
+        return Task(
+            op.loops.union(rows, along), frozenset(op.reduced), frozenset(self._operands[place])
+        )
 
     def _parameters(self) -> list[Statement]:
         """Name everything that the kernel takes."""
         signature, statements = self._signature, list[Statement]()
-        for load, array in zip(self._fused.loads, self._loads, strict=True):
-            statements.append(self._pointer(f"const {array.type}", array, load.block))
+        for load, array in zip(self._nest.loads, self._loads, strict=True):
+            statements.append(self._pointer(f"const {array.type}", array, load.operand))
         for place, at in enumerate(signature.scalars, len(self._loads)):
             kind, n = cuda_name(signature.operands[at]), place - len(self._loads)
             value = Atom(f"*(const {kind}*)batch.scalar[{n}]")
@@ -694,10 +698,10 @@ class _Writer:
         first = total([Atom(f"({kind}*)batch.at[{block} * calls + call]"), starts])
         return Point((f"{kind}* const __restrict__ {array.name} = {first};",))
 
-    def _dims(self, block: FusedLoad | FusedResult) -> tuple[Dim, ...]:
+    def _dims(self, block: Load | Result) -> tuple[Dim, ...]:
         """Return the dims of a block as it is read or written."""
         starts = more = (0,) * len(block.dims)
-        if isinstance(block, FusedLoad):
+        if isinstance(block, Load):
             starts, more = block.starts, block.more
         dims = []
         for loop, start, beyond in zip(block.dims, starts, more, strict=True):
@@ -723,7 +727,7 @@ class _Writer:
             array = self._variable("t", place)
             body += [Declare(array), *self._start_of(array, place)]
         body += self._along(level)
-        if not sums or self._fused.parts == 1:
+        if not sums or self._dealt.parts == 1:
             return [*body, *[x for place in sums for x in self._bring_together(place)], *rest]
         last: list[Statement] = []
         kept = 0
@@ -764,7 +768,7 @@ class _Writer:
         op = self._ops[place]
         value = _start(op)
         if self._is_in_order(op):
-            value = f"{{{_extreme(op.types[0], str(op.reduction)[3:])}, 0}}"
+            value = f"{{{_extreme(op.types[0], op.name[3:])}, 0}}"
         start = Set(element(array), Atom(value), Step("start", place))
         loops = [ROW if isinstance(dim.loop, Deal) else dim.loop for dim in array.dims]
         return self._each(loops, [start])
@@ -843,7 +847,7 @@ class _Writer:
         alike = [group for group in groups if ROW not in group.space]
         sizes = {
             at: self._size(self._ops[at].loops) * UNIT_BYTES
-            for group in groups for n in group.places for at in self._ops[n].operands
+            for group in groups for n in group.places for at in self._operands[n]
             if group_of.get(at) in alike and at not in group.places
         }  # fmt: skip
         if self._way.at_once and sum(sizes.values()) <= MOST_IN_BLOCK:
@@ -860,7 +864,7 @@ class _Writer:
             if self._passes.is_sum(place):
                 continue
             own = self._ops[place].loops
-            users = [n for n in readers if place in self._ops[n].operands and n not in group.places]
+            users = [n for n in readers if place in self._operands[n] and n not in group.places]
             paths = [group_of[n].path if n in group_of else () for n in users]
             shared = shared_loops([tuple([x for x in group.path if x.loop in own]), *paths])
             self._inside[place] = frozenset([x.loop for x in shared])
@@ -880,16 +884,16 @@ class _Writer:
         Yields:
           Where each is kept: what is around, and the array.
         """
-        places = {at for group in groups for n in group.places for at in self._ops[n].operands}
+        places = {at for group in groups for n in group.places for at in self._operands[n]}
         for at in sorted(places.intersection(range(len(self._loads))) - self._spans.keys()):
-            load, (last, unit) = self._fused.loads[at], self._unit(at)
+            load, (last, unit) = self._nest.loads[at], self._unit(at)
             if unit == 1 or at in self._fetched_before:
                 continue
             others = {loop for loop in self._loops_of(load.dims) if loop not in (last, ROW)}
             kept = self._variable("b", at)
             before: dict[tuple[Loop, ...], Loop] = {}  # by what is around it: the loop after it
             for group in groups:
-                if any(at in self._ops[n].operands for n in group.places):
+                if any(at in self._operands[n] for n in group.places):
                     rest = [*group.path]
                     while others.intersection([x.loop for x in rest]):
                         rest.pop(0)
@@ -905,13 +909,12 @@ class _Writer:
 
     def _unit(self, at: int) -> tuple[int, int]:
         """Return the last loop of a load, and how many neighbours along it are a unit."""
-        load = self._fused.loads[at]
+        load = self._nest.loads[at]
         last = next((x for x in reversed(load.dims) if x is not None), None)
         if last not in self._within or load.dims.count(last) > 1:
             return ROW, 1
-        dtype = self._signature.operands[load.block]
         whole = math.gcd(self._within[last], _whole_units(load, last))
-        return last, elements_of([dtype], whole & -whole)
+        return last, elements_of([load.dtype], whole & -whole)
 
     def _fetches(self, node: Loop) -> list[Statement]:
         """Write the loads that are kept before a loop."""
@@ -921,7 +924,7 @@ class _Writer:
             keep = Set(element(self._variable("b", at)), element(self._loads[at]), Step("keep", at))
             units, length = Units(count, (self._loads[at],), ()), number(self._within[last])
             loop = For(last, length, (keep,), "Index", True, units)
-            rows = [ROW] * (ROW in self._loops_of(self._fused.loads[at].dims))
+            rows = [ROW] * (ROW in self._loops_of(self._nest.loads[at].dims))
             body += self._each(rows, (loop,))
         return body
 
@@ -970,7 +973,7 @@ class _Writer:
             op = self._ops[place]
             if self._passes.is_sum(place):
                 inside.append(self._add(place, self._variable("t", place), here))
-            elif op.reduction is not None:
+            elif op.kernel is None:
                 array = self._variable("a", place)
                 before += [Declare(array), *self._start_of(array, place)]
                 inside.append(self._add(place, array, here))
@@ -987,7 +990,7 @@ class _Writer:
 
     def _is_plain(self, place: int) -> bool:
         """Whether a value is known where its operands are."""
-        return self._ops[place].reduction is None
+        return self._ops[place].kernel is not None
 
     # Values.
 
@@ -998,8 +1001,8 @@ class _Writer:
             own = Dim(self._way.deal, number(self._way.kept))
             return Array(f"b{place}", cuda_name(dtype), (own,), "stack", max(4, dtype.itemsize))
         if place not in self._ops:
-            load = self._fused.loads[place]
-            dtype, last = self._signature.operands[load.block], self._unit(place)[0]
+            load = self._nest.loads[place]
+            dtype, last = load.dtype, self._unit(place)[0]
             dims = self._room(x for x in load.dims if x == last or x in self._way.rows)
             kind = cuda_name(dtype)
             return Array(f"b{place}", kind, dims, "stack", max(4, dtype.itemsize))
@@ -1012,7 +1015,7 @@ class _Writer:
             dims = tuple([dim for dim in dims if isinstance(dim.loop, Deal)])
         name = f"{letter}{place}" if dims or letter != "b" else f"v{place}"
         kind = cuda_name(op.dtype) if letter == "b" else _work(op)
-        itemsize = 16 if op.reduction in _POSITIONS else max(4, op.dtype.itemsize)
+        itemsize = 16 if op.name in _POSITIONS else max(4, op.dtype.itemsize)
         of_block = letter == "b" and self._of_block.get(place, ROW) in [dim.loop for dim in dims]
         return Array(name, kind, dims, "shared" if of_block else "stack", itemsize)
 
@@ -1036,7 +1039,7 @@ class _Writer:
         return element(kept) if kept.dims or not self._is_plain(place) else _register(place)
 
     def _results_of(self, place: int) -> list[int]:
-        return [n for n, result in enumerate(self._fused.results) if result.place == place]
+        return [n for n, at in enumerate(self._passes.result_places) if at == place]
 
     def _write(self, place: int, value: Expr, level: int, along: bool) -> list[Statement]:
         """Write a value into results, in the first pass that has it."""
@@ -1052,9 +1055,9 @@ class _Writer:
                 first, every = ([once], ()) if alike else ([SPARE], every)
             if self._way.along:
                 first = [SPARE] if along else [SPARE, ROW_THREADS]
-            if self._fused.parts > 1 and not along and level == 0:  # later, one block has gone on
+            if self._dealt.parts > 1 and not along and level == 0:  # later, one block has gone on
                 first.append(PARTS)
-            first += [loop for loop in every if loop not in self._fused.results[n].dims]
+            first += [loop for loop in every if loop not in self._nest.results[n].dims]
             write = Set(element(self._results[n]), value, Step("write", place))
             body.append(First(tuple(first), (write,)) if first else write)
         return body
@@ -1063,7 +1066,7 @@ class _Writer:
         """Write the statement of an operation, with the names that it has for its operands."""
         op, statement = self._ops[place], self._statements[place]
         assert statement is not None
-        operands = enumerate(zip(op.operands, statement.operands, strict=True))
+        operands = enumerate(zip(self._operands[place], statement.operands, strict=True))
         arguments = [
             Argument(f"in{n}", cuda_name(own), self._value(at, here)) for n, (at, own) in operands
         ]
@@ -1076,33 +1079,33 @@ class _Writer:
         own = cuda_name(op.types[0])
         arguments = [
             Argument(name, own, self._value(at, here))
-            for name, at in zip("xy", op.operands, strict=False)
+            for name, at in zip("xy", self._operands[place], strict=False)
         ]
-        if op.reduction in _POSITIONS:
+        if op.name in _POSITIONS:
             at: Expr = number(0)
             for loop in op.reduced:
                 at = total([product([at, Atom(f"n{loop}")]), index(loop)])
             arguments.append(Argument("n", "unsigned int", at))
         text = "out0 = fma(x, y, out0)"  # rounded once
-        if op.reduction != "product":
-            taken = _typed(_REDUCTIONS[str(op.reduction)][0], op)
+        if op.name != "product":
+            taken = _typed(_REDUCTIONS[op.name][0], op)
             combined = _combined(op)
             if self._is_in_order(op):
                 combined = combined.replace("nearer", "nearer_behind")
             text = f"const {work} a = out0, b = {taken}; out0 = {combined}"
         return Apply(element(array), work, tuple(arguments), text, Step("add", place))
 
-    def _is_in_order(self, op: FusedOp) -> bool:
+    def _is_in_order(self, op: Op) -> bool:
         """Whether a thread has all elements to find a position among, the first one first."""
-        return op.reduction in _POSITIONS and [*op.reduced] == self._loops_of(op.reduced)
+        return op.name in _POSITIONS and [*op.reduced] == self._loops_of(op.reduced)
 
     def _finish(self, place: int, value: Expr, level: int, *, along: bool) -> list[Statement]:
         """Make a result of an accumulator that has all elements."""
         op, kept = self._ops[place], element(self._variable("b", place))
         result: Expr = value
-        if op.reduction in _POSITIONS:
+        if op.name in _POSITIONS:
             result = CallOf("{}.at", (value,))
-        elif op.reduction == "mean":
+        elif op.name == "mean":
             real = "double" if op.dtype in (np.float64, np.complex128) else "float"
             result = Expr("{} / {}", (value, Atom(f"{real}({_lengths(op.reduced)})")))
         result = CallOf(f"({cuda_name(op.dtype)})({{}})", (result,))
@@ -1114,15 +1117,15 @@ def _register(place: int) -> Register:
     return Register(f"v{place}", place=place)
 
 
-def _work(op: FusedOp) -> str:
+def _work(op: Op) -> str:
     """Return the type in which elements come together."""
-    own = op.types[0] if op.reduction in _POSITIONS else op.dtype
+    own = op.types[0] if op.name in _POSITIONS else op.dtype
     name = "float" if own == np.float16 else cuda_name(own)
-    return f"Position<{name}>" if op.reduction in _POSITIONS else name
+    return f"Position<{name}>" if op.name in _POSITIONS else name
 
 
-def _start(op: FusedOp) -> str:
-    name = str(op.reduction)
+def _start(op: Op) -> str:
+    name = op.name
     if name in ("min", "max"):
         return _extreme(op.dtype, name)
     return _typed(_REDUCTIONS[name][2], op)
@@ -1140,18 +1143,18 @@ def _extreme(dtype: Dtype, name: str) -> str:
     return f"({work}){text}"
 
 
-def _typed(text: str, op: FusedOp) -> str:
+def _typed(text: str, op: Op) -> str:
     """Put the types of an element, T, and of what elements come to, W, into a text."""
     names = {"T": cuda_name(op.types[0]), "W": _work(op)}
     return re.sub(r"\b[TW]\b", lambda found: f"({names[found[0]]})", text)
 
 
-def _combined(op: FusedOp) -> str:
+def _combined(op: Op) -> str:
     """Return how two elements come together; NaNs win."""
-    if op.reduction in ("min", "max") and op.dtype.kind == "f":
-        nearer = "b < a" if op.reduction == "min" else "a < b"
+    if op.name in ("min", "max") and op.dtype.kind == "f":
+        nearer = "b < a" if op.name == "min" else "a < b"
         return f"a != a || !(b != b || {nearer}) ? a : b"
-    return _typed(_REDUCTIONS[str(op.reduction)][1], op)
+    return _typed(_REDUCTIONS[op.name][1], op)
 
 
 def _lengths(loops: Sequence[int]) -> str:

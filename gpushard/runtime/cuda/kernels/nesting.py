@@ -87,15 +87,18 @@ class Nesting:
         """Return operations in groups; none comes before what it needs."""
         groups: list[Group] = []
         group_of: dict[int, Group] = {}
+        operands = self._passes.operands
         for place in places:
             op = self._ops[place]
             space = frozenset(self.loops_of({*op.loops, *op.reduced}))
-            plain = op.reduction is None or self._passes.is_sum(place)
+            plain = op.kernel is not None or self._passes.is_sum(place)
             reduced = None if plain else frozenset(self.loops_of(op.reduced))
             after = 0
-            for of in [group_of[at] for at in op.operands if at in group_of]:
+            for of in [group_of[at] for at in operands[place] if at in group_of]:
                 same = of.space == space and all(
-                    self._ops[at].reduction is None for at in op.operands if group_of.get(at) is of
+                    self._ops[at].kernel is not None
+                    for at in operands[place]
+                    if group_of.get(at) is of
                 )
                 after = max(after, groups.index(of) + (not same))
             for group in groups[after:]:
@@ -140,7 +143,7 @@ class Nesting:
                 if of_block and _reduces(rest[0], inner) != _reduces(first, inner):
                     break
                 ended = {n for group in members if _reduces(group, inner) for n in group.places}
-                if any(not ended.isdisjoint(self._ops[n].operands) for n in rest[0].places):
+                if any(not ended.isdisjoint(self._passes.operands[n]) for n in rest[0].places):
                     break
                 members.append(rest.pop(0))
             inner.ends = [

@@ -11,9 +11,11 @@ in each pass and compute `e` twice.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping
 
-from gpushard.runtime.backend import Fused, FusedOp
+from gpushard.runtime.cuda.kernels.thread_nests import ThreadNest
+from gpushard.runtime.nests import Op
 from gpushard.typing import Dtype
 
 MOST_KEPT = 256
@@ -30,20 +32,33 @@ Spans = Mapping[int, tuple[int, int]]
 
 
 class Passes:
-    """The passes of a function: each ends with reductions of what the threads of a row go along."""
+    """The passes of a nest: each ends with reductions of what the threads of a row go along.
 
-    def __init__(self, fused: Fused) -> None:
-        self._fused = fused
-        self._first = len(fused.loads) + fused.numbers
-        self.ops: dict[int, FusedOp] = {self._first + n: op for n, op in enumerate(fused.ops)}
-        self.dtypes: dict[int, Dtype] = {}
-        # Of each place: how many passes come before it.
-        self.level = dict.fromkeys(range(self._first), 0)
-        for place, op in self.ops.items():
-            self.dtypes |= dict(zip(op.operands, op.types, strict=True))
-            self.dtypes[place] = op.dtype
-            level = max(self.level[at] for at in op.operands)
-            self.level[place] = level + self.is_sum(place)
+    A kernel is given its numbers, and has places for them: behind those of loads.
+    """
+
+    def __init__(self, dealt: ThreadNest) -> None:
+        self._along, self._loads = dealt.along, dealt.nest.loads
+        nest, loads = dealt.nest, len(dealt.nest.loads)
+        numbers, count = itertools.count(loads), len(nest.numbers)
+        self.first = loads + count
+        """The place of the first operation."""
+        self.ops: dict[int, Op] = dict(enumerate(nest.ops, self.first))
+        self.operands: dict[int, tuple[int, ...]] = {
+            place: tuple([
+                next(numbers) if at is None else at + count * (at >= loads)
+                for at, _ in op.operands
+            ])
+            for place, op in self.ops.items()
+        }  # fmt: skip
+        """The places of what each operation takes."""
+        self.result_places = [result.place + count for result in nest.results]
+        """Those of results."""
+        self.dtypes: dict[int, Dtype] = {n: load.dtype for n, load in enumerate(nest.loads)}
+        self.dtypes |= {place: op.dtype for place, op in self.ops.items()}
+        levels = nest.levels(dealt.along)
+        self.level = dict(enumerate([*levels[:loads], *[0] * count, *levels[loads:]]))
+        """How many passes come before each place."""
 
     @property
     def count(self) -> int:
@@ -52,13 +67,13 @@ class Passes:
 
     def is_sum(self, place: int) -> bool:
         """Whether an operation reduces what the threads of a row go along."""
-        return place in self.ops and not self._fused.along.isdisjoint(self.ops[place].reduced)
+        return place in self.ops and not self._along.isdisjoint(self.ops[place].reduced)
 
     def is_along(self, place: int) -> bool:
         """Whether a value varies along a row."""
-        if place < len(self._fused.loads):
-            return not self._fused.along.isdisjoint(self._fused.loads[place].dims)
-        return place in self.ops and not self._fused.along.isdisjoint(self.ops[place].loops)
+        if place < len(self._loads):
+            return not self._along.isdisjoint(self._loads[place].dims)
+        return place in self.ops and not self._along.isdisjoint(self.ops[place].loops)
 
     def sums(self, level: int) -> list[int]:
         """Return the reductions at the end of a pass."""
@@ -66,14 +81,15 @@ class Passes:
 
     def results(self, level: int) -> list[int]:
         """Return the results that vary along a row and are known in a pass, but in none before."""
-        every = {result.place for result in self._fused.results}
         return [
-            at for at in self.ops if at in every and self.is_along(at) and self.level[at] == level
+            at
+            for at in self.ops
+            if at in self.result_places and self.is_along(at) and self.level[at] == level
         ]
 
     def needed(self, level: int, known: Collection[int] = ()) -> set[int]:
         """Return the values along a row that a pass needs, back to loads and to `known` values."""
-        rest = [at for place in self.sums(level) for at in self.ops[place].operands]
+        rest = [at for place in self.sums(level) for at in self.operands[place]]
         rest += self.results(level)
         found: set[int] = set()
         while rest:
@@ -81,7 +97,7 @@ class Passes:
             if place not in found and self.is_along(place):
                 found.add(place)
                 if place in self.ops and place not in known:
-                    rest += self.ops[place].operands
+                    rest += self.operands[place]
         return found
 
     def spans(self, elements: int) -> Spans:
@@ -106,7 +122,7 @@ class Passes:
             for place in self.needed(level, first):
                 if place in first:
                     spans[place] = first[place], level
-                elif place < self._first or not loads_only:
+                elif place < self.first or not loads_only:
                     first[place] = level
         return spans
 

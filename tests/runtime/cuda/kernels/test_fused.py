@@ -13,9 +13,9 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from gpushard.runtime.backend import Fused, FusedLoad, FusedOp, FusedResult
 from gpushard.runtime.cuda.kernels import fused, nesting, reduction
-from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement
+from gpushard.runtime.cuda.kernels.elementwise import Signature
+from gpushard.runtime.cuda.kernels.thread_nests import thread_nest
 from gpushard.runtime.kernel_checks import BrokenKernelError, Program, check
 from gpushard.runtime.kernel_tree import (
     EVERY_THREAD,
@@ -46,33 +46,20 @@ from gpushard.runtime.kernel_tree import (
     statements_of,
     without_units,
 )
-from gpushard.runtime.nests import Nest
-from gpushard.transforms.regions.cuda_kernels import fused_nest
+from gpushard.runtime.nests import Load, Nest
 from tests.gpu import nest_emitter, rows
+from tests.runtime.cuda.kernels.test_thread_nests import nest as nest_of_sums
 from tests.runtime.nests import nest_emitters, nest_families
+from tests.runtime.nests.dealt_nests import dealt, dealt_out, op, statements
 from tests.share import some
-from tests.transforms.regions.test_cuda_kernels import nest as nest_of_sums
 
 
 def program_of(nest: Nest) -> Program | None:
     """Return the kernel of a nest; the text of its operations says nothing."""
-    found = fused_nest(nest)
-    if found is None:
+    if thread_nest(nest) is None:
         return None
-    one, numbers = found
-    dtypes = {load.operand: load.dtype for load in nest.loads}
-    blocks = [dtypes[n] for n in range(nest.operands)]
-    operands = (*blocks, *[np.asarray(number).dtype for number in numbers])
-    results = [nest.dtype(result.place) for result in nest.results]
-    results += [np.dtype(complex)] * (one.parts > 1)
-    scalars = tuple(range(len(blocks), len(operands)))
-    signature = Signature(operands, scalars, tuple(results), 8, False, max(1, len(one.loops)))
-    statements = [
-        None if op.reduction else Statement("out0 = in0", "", op.types, (op.dtype,))
-        for op in one.ops
-    ]
-    way = fused.threads(one, [fused.lengths_of(one, nest.sizes)])
-    return fused.program(one, signature, statements, way)
+    one, way = dealt_out(nest)
+    return fused.program(one, one.signature(8), statements(one), way)
 
 
 def programs(share: int, offset: int = 3) -> Iterator[Program]:
@@ -198,28 +185,25 @@ def test_checks_know_which_statement_comes_first(kernels: list[Program]) -> None
     assert min(count.values()) > 200, count
 
 
-def in_units(loads: list[FusedLoad], *results: tuple[int | None, ...]) -> Program:
+def in_units(loads: list[Load], *results: tuple[int | None, ...]) -> Program:
     """Return a kernel that copies loads, along loops 0 and 1, in units."""
-    byte, every = np.dtype(np.int8), frozenset({0, 1})
     first = len(loads)
-    ops = [FusedOp("copy", (n % first,), (byte,), byte, None, every) for n in range(len(results))]
-    made = tuple(FusedResult(first + n, dims, dims) for n, dims in enumerate(results))
-    one = Fused(((0,), (1,)), frozenset(), 1, (), tuple(loads), tuple(ops), made)
-    signature = Signature((byte,) * first, (), (byte,) * len(results), 8, False, 2)
-    statements = [Statement("out0 = in0", "", (byte,), (byte,)) for _ in ops]
-    way = fused.threads(one, [(3, 32)])
-    return fused.program(one, signature, statements, dataclasses.replace(way, each=16))
+    ops = [op("copy", (n % first,), (BYTE,), BYTE, {0, 1}) for n in range(len(results))]
+    one = dealt(loads, ops, [(first + n, dims) for n, dims in enumerate(results)], 2)
+    way = dataclasses.replace(fused.threads(one, [(3, 32)]), each=16)
+    return fused.program(one, one.signature(8), statements(one), way)
 
 
-WHOLE = FusedLoad(0, (0, 1), (0, 0), (0, 0))
+BYTE = np.dtype(np.int8)
+WHOLE = Load(0, BYTE, (0, 1), (0, 0), (0, 0))
 
 
 def test_units_are_of_arrays_that_have_an_element_for_each_row() -> None:
-    check(in_units([WHOLE, FusedLoad(1, (None, 1), (2, 0), (5, 3))], (0, 1), (0, None)))
-    check(in_units([WHOLE, FusedLoad(1, (1, None), (16, 0), (0, 0))], (0, 1)))
+    check(in_units([WHOLE, Load(1, BYTE, (None, 1), (2, 0), (5, 3))], (0, 1), (0, None)))
+    check(in_units([WHOLE, Load(1, BYTE, (1, None), (16, 0), (0, 0))], (0, 1)))
     for load in (
-        FusedLoad(1, (1, None), (0, 3), (0, 4)), FusedLoad(1, (1, 0), (0, 0), (0, 0)),
-        FusedLoad(1, (1, 1), (0, 0), (0, 0)),
+        Load(1, BYTE, (1, None), (0, 3), (0, 4)), Load(1, BYTE, (1, 0), (0, 0), (0, 0)),
+        Load(1, BYTE, (1, 1), (0, 0), (0, 0)),
     ):  # fmt: skip
         with pytest.raises(BrokenKernelError, match=r"is not dense|no unit of its own"):
             check(in_units([WHOLE, load], (0, 1)))
@@ -241,24 +225,23 @@ def test_units_are_of_arrays_that_have_an_element_for_each_row() -> None:
 
 @pytest.mark.parametrize(
     ("load", "length", "each"),
-    [(WHOLE, 32, 16), (WHOLE, 40, 1), (FusedLoad(0, (0, 1), (0, 16), (0, 16)), 32, 16),
-     (FusedLoad(0, (0, 1), (0, 1), (0, 31)), 32, 1), (FusedLoad(0, (1, 0), (0, 0), (0, 0)), 32, 1),
-     (FusedLoad(0, (0, 1, None), (0,) * 3, (0,) * 3), 32, 16),
-     (FusedLoad(0, (0, 1, None), (0,) * 3, (0, 0, 1)), 32, 1),
-     (FusedLoad(0, (0,), (3,), (0,)), 32, 16), (FusedLoad(0, (1, 1), (0, 0), (0, 0)), 32, 1)],
+    [(WHOLE, 32, 16), (WHOLE, 40, 1), (Load(0, BYTE, (0, 1), (0, 16), (0, 16)), 32, 16),
+     (Load(0, BYTE, (0, 1), (0, 1), (0, 31)), 32, 1),
+     (Load(0, BYTE, (1, 0), (0, 0), (0, 0)), 32, 1),
+     (Load(0, BYTE, (0, 1, None), (0,) * 3, (0,) * 3), 32, 16),
+     (Load(0, BYTE, (0, 1, None), (0,) * 3, (0, 0, 1)), 32, 1),
+     (Load(0, BYTE, (0,), (3,), (0,)), 32, 16), (Load(0, BYTE, (1, 1), (0, 0), (0, 0)), 32, 1)],
 )  # fmt: skip
-def test_threads_have_units_where_all_arrays_have(load: FusedLoad, length: int, each: int) -> None:
-    byte, every = np.dtype(np.int8), frozenset({0, 1})
-    op = FusedOp("copy", (0,), (byte,), byte, None, every)
-    result = FusedResult(1, (0, 1), (0, 1))
-    one = Fused(((0,), (1,)), frozenset(), 1, (), (load,), (op,), (result,))
+def test_threads_have_units_where_all_arrays_have(load: Load, length: int, each: int) -> None:
+    copy = op("copy", (0,), (BYTE,), BYTE, {0, 1})
+    one = dealt([load], [copy], [(1, (0, 1))], 2)
     assert fused.threads(one, [(5, 32), (7, length)]).each == each
-    lacks = dataclasses.replace(one, results=(result, FusedResult(1, (1,), (1,))))
+    lacks = dealt([load], [copy], [(1, (0, 1)), (1, (1,))], 2)
     assert fused.threads(lacks, [(5, 32), (7, length)]).each == 1
-    many = dataclasses.replace(one, ops=(op,) * 9)
+    many = dealt([load], [copy] * 9, [(1, (0, 1))], 2)
     assert each == 1 or fused.threads(many, [(5, 32), (7, length)]).each == 4
-    sums = FusedOp(None, (0,), (byte,), byte, "sum", frozenset({0}), (1,))
-    rows = dataclasses.replace(one, ops=(op, sums), along=frozenset({1}))
+    sums = op("sum", (0,), (BYTE,), BYTE, {0}, (1,))
+    rows = dealt([load], [copy, sums], [(1, (0, 1))], 2, along={1})
     assert fused.threads(rows, [(5, 32), (7, length)]).each == 1
 
 
@@ -295,11 +278,8 @@ def test_threads_have_patches_where_an_array_is_dense_across_others(
     loop: int | None,
 ) -> None:
     double, none = np.dtype(complex), (0,) * len(read)
-    op = FusedOp("copy", (0,), (double,), double, None, frozenset(written))
-    one = Fused(
-        tuple((n,) for n in written), frozenset(), 1, (), (FusedLoad(0, read, none, none),), (op,),
-        (FusedResult(1, written, written),),
-    )  # fmt: skip
+    copy = op("copy", (0,), (double,), double, written)
+    one = dealt([Load(0, double, read, none, none)], [copy], [(1, written)], len(written))
     way = fused.threads(one, [lengths, (64,) * len(lengths)])
     assert way.patched == loop
     sides = [1, 1, 1][: len(lengths)]
@@ -314,8 +294,8 @@ def test_threads_have_patches_where_an_array_is_dense_across_others(
 def test_extremes_of_two_floats_are_numpys(reduction: str, wanted: Any) -> None:
     """Of which the first one stays where both are equal, and what is no number wins."""
     double = np.dtype(float)
-    op = FusedOp(None, (0,), (double,), double, reduction, frozenset({0}), (1,))
-    text, _, choice = fused._combined(op).partition(" ? ")
+    reducing = op(reduction, (0,), (double,), double, {0}, (1,))
+    text, _, choice = fused._combined(reducing).partition(" ? ")
     assert choice == "a : b"
     holds = text.replace("||", "or").replace("!(", "not (")
     values = (1.0, 2.0, -0.0, np.nan, -np.inf)
@@ -541,10 +521,7 @@ def test_numbers_are_read_where_the_argument_has_them() -> None:
 def test_threads_go_across_sums_of_columns() -> None:
     """As the largest array lies, whatever smaller ones do."""
     ops = [((0, 1), (0, 1), ()), ((2,), (1,), (0,)), ((2, 3), (0, 1), ())]
-    found = fused_nest(nest_of_sums((300, 500), [(0, 1), (0,)], ops, 4))
-    assert found is not None
-    one, _ = found
-    way = fused.threads(one, [fused.lengths_of(one, (300, 500))])
+    _, way = dealt_out(nest_of_sums((300, 500), [(0, 1), (0,)], ops, 4))
     assert way.along and way.across
 
 

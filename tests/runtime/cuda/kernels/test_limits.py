@@ -17,21 +17,23 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard.config import Settings
-from gpushard.runtime.backend import Fused, FusedLoad, FusedOp, FusedResult, Reducing
+from gpushard.runtime.backend import ROOM, Reducing
 from gpushard.runtime.cuda.backend import CudaBackend
 from gpushard.runtime.cuda.kernels import elementwise, fused, limits, reduction
 from gpushard.runtime.cuda.kernels.batches import MOST_UNITS, THREADS, Allocation
 from gpushard.runtime.cuda.kernels.elementwise import MOST_CALLS, Signature, Statement
 from gpushard.runtime.cuda.kernels.fills import FILL_BATCH, Filling, make_fills
 from gpushard.runtime.cuda.kernels.pieces import BASES, BATCH, Box, make_pieces
+from gpushard.runtime.cuda.kernels.thread_nests import ThreadNest, thread_nest
+from gpushard.runtime.nests import Load
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.runtime import using
-from gpushard.transforms.regions.cuda_kernels import fused_nest
 from tests.runtime.cuda.fake_driver import FakeDriver
+from tests.runtime.cuda.kernels.test_thread_nests import summed
+from tests.runtime.nests.dealt_nests import dealt, op, statements
 from tests.share import examples
-from tests.transforms.regions.test_cuda_kernels import summed
 
-BYTE, DOUBLE, SLOT = (np.dtype(t) for t in (np.int8, np.float64, np.complex128))
+BYTE, DOUBLE = np.dtype(np.int8), np.dtype(np.float64)
 EDGES = [
     (2**31 - 2, False), (2**31 - 1, False), (2**31, True), (2**31 + 1, True),
     (2**32 - 1, True), (2**32, True), (2**33 + 5, True),
@@ -57,12 +59,8 @@ class Texts(FakeDriver):
         self.text = reduction.source(name, signature) or ""
         return "reduction"
 
-    def fused(self, gpu: int, function: Fused, signature: Signature, way: fused.Threads) -> Any:
-        statements = [
-            None if op.reduction else Statement("out0 = in0", "", op.types, (op.dtype,))
-            for op in function.ops
-        ]
-        self.text = fused.source(function, signature, statements, way) or ""
+    def fused(self, gpu: int, dealt: ThreadNest, signature: Signature, way: fused.Threads) -> Any:
+        self.text = fused.source(dealt, signature, statements(dealt), way) or ""
         return "fused"
 
     def multiplies(self, gpu: int, function: Any, dtype: Any) -> bool:
@@ -188,38 +186,31 @@ def test_a_call_of_cublas_has_sizes_of_32_bits(
 # Functions that become one.
 
 
-def reading(load: FusedLoad, dims: Sequence[int | None], *, adding: bool = False) -> Fused:
-    """Return functions that read a block and write that, or what it adds up to along a loop."""
+def reading(load: Load, dims: Sequence[int | None], *, adding: bool = False) -> ThreadNest:
+    """Return a nest that reads a block and writes that, or what it adds up to along a loop."""
     loops = frozenset(n for n in load.dims if n is not None)
     kept = frozenset(n for n in dims if n is not None)
-    copy = FusedOp("copy", (0,), (BYTE,), BYTE, None, kept)
-    add = FusedOp(None, (0,), (BYTE,), BYTE, "sum", kept, tuple(loops - kept))
-    return Fused(
-        tuple((n,) for n in range(max(loops | kept) + 1)),
-        loops - kept,
-        1,
-        (),
-        (load,),
-        (add if adding else copy,),
-        (FusedResult(1, tuple(dims), tuple(dims)),),
-    )
+    copy = op("copy", (0,), (BYTE,), BYTE, kept)
+    add = op("sum", (0,), (BYTE,), BYTE, kept, tuple(loops - kept))
+    one, count = add if adding else copy, max(loops | kept) + 1
+    return dealt([load], [one], [(1, tuple(dims))], count, along=loops - kept)
 
 
-def numbered(kind: str, last: int) -> tuple[Fused, tuple[int, ...]]:
-    """Return functions and lengths of their loops such that one number alone is this large."""
+def numbered(kind: str, last: int) -> tuple[ThreadNest, tuple[int, ...]]:
+    """Return a nest and lengths of its loops such that one number alone is this large."""
     whole = (0, 0)
     if kind == "rows":
-        return reading(FusedLoad(0, (None,), (0,), (0,)), (0,)), (last,)
+        return reading(Load(0, BYTE, (None,), (0,), (0,)), (0,)), (last,)
     if kind == "elements of a row":
-        return reading(FusedLoad(0, (1,), (0,), (0,)), (0,), adding=True), (1, last)
+        return reading(Load(0, BYTE, (1,), (0,), (0,)), (0,), adding=True), (1, last)
     if kind == "the start of a load":
-        return reading(FusedLoad(0, (0,), (last - 3,), (last + 9,)), (0,)), (4,)
+        return reading(Load(0, BYTE, (0,), (last - 3,), (last + 9,)), (0,)), (4,)
     if kind == "the last row of a load":
-        return reading(FusedLoad(0, (0, 1), whole, (0, last - 3)), (0, 1)), (2, 2)
+        return reading(Load(0, BYTE, (0, 1), whole, (0, last - 3)), (0, 1)), (2, 2)
     if kind == "the row of a load":
-        return reading(FusedLoad(0, (None, 0), (1, 0), (2, last - 17)), (0,)), (9,)
+        return reading(Load(0, BYTE, (None, 0), (1, 0), (2, last - 17)), (0,)), (9,)
     assert kind == "a stride"
-    return reading(FusedLoad(0, (0, None), whole, (0, last - 1)), (0,)), (1,)
+    return reading(Load(0, BYTE, (0, None), whole, (0, last - 1)), (0,)), (1,)
 
 
 KINDS = (
@@ -250,19 +241,18 @@ def test_fused_kernels_count_to_the_last_element_of_a_result(
     driver: Texts, rows: int, length: int, wide: bool
 ) -> None:
     """The result is read from two small blocks, and a row of it is added up."""
-    loads = (FusedLoad(0, (0,), (0,), (0,)), FusedLoad(1, (1,), (0,), (0,)))
+    loads = (Load(0, BYTE, (0,), (0,), (0,)), Load(1, BYTE, (1,), (0,), (0,)))
     ops = (
-        FusedOp("add", (0, 1), (BYTE,) * 2, BYTE, None, frozenset({0, 1})),
-        FusedOp(None, (2,), (BYTE,), BYTE, "sum", frozenset({0}), (1,)),
+        op("add", (0, 1), (BYTE,) * 2, BYTE, {0, 1}),
+        op("sum", (2,), (BYTE,), BYTE, {0}, (1,)),
     )
-    results = (FusedResult(2, (0, 1), (0, 1)), FusedResult(3, (0,), (0,)))
-    one = Fused(((0,), (1,)), frozenset({1}), 1, (), loads, ops, results)
+    one = dealt(loads, ops, [(2, (0, 1)), (3, (0,))], 2, along={1})
     assert calls(one, [(rows, length)], (BYTE,) * 2, (BYTE,) * 2) is not None
     assert driver.is_wide == wide
 
 
 def test_a_narrow_part_of_a_large_block_needs_64_bits(driver: Texts) -> None:
-    load = FusedLoad(0, (0, 1), (0, 5), (0, 32_764))
+    load = Load(0, BYTE, (0, 1), (0, 5), (0, 32_764))
     one = reading(load, (0, 1))
     assert calls(one, [(131_136, 4)]) is not None and driver.is_wide
     assert "from0[(i0 * (n1 + 32764ull)) + i1]" in driver.text
@@ -272,7 +262,7 @@ def test_a_narrow_part_of_a_large_block_needs_64_bits(driver: Texts) -> None:
 
 def test_literals_are_multiplied_with_64_bits(driver: Texts) -> None:
     """Of `x[:, 5, 7]` with rows of 65,536 by 65,536 elements."""
-    one = reading(FusedLoad(0, (0, None, None), (0, 5, 7), (0, 65_535, 65_535)), (0,))
+    one = reading(Load(0, BYTE, (0, None, None), (0, 5, 7), (0, 65_535, 65_535)), (0,))
     assert calls(one, [(4,)]) is not None and driver.is_wide
     assert "batch.at[0 * calls + call] + ((5ull * (1 + 65535ull)) + 7ull);" in driver.text
     assert "from0[i0 * ((1 + 65535ull) * (1 + 65535ull))]" in driver.text
@@ -293,8 +283,7 @@ def test_the_largest_number_is_that_of_a_block_of_numbers(data: st.DataObject) -
     block = block.reshape(extents)
     part = block[tuple(slice(at, at + n) for at, n in zip(starts, read, strict=True))]
     strides = [n // block.itemsize for n in block.strides]
-    load, result = FusedLoad(0, dims, starts, more), FusedResult(1, (0,), (0,))
-    one = Fused(tuple((n,) for n in range(loops)), frozenset(), 1, (), (load,), (), (result,))
+    one = dealt([Load(0, BYTE, dims, starts, more)], [], [(0, (0,))], loops)
     way = fused.Threads((0,), (), False, 1)
     wanted = max(int(part.max()), *strides, lengths[0], 0)
     assert fused.largest_index(one, way, lengths) == wanted
@@ -308,9 +297,9 @@ def test_the_largest_number_is_that_of_a_block_of_numbers(data: st.DataObject) -
 )  # fmt: skip
 def test_a_grid_of_rows_has_an_end(driver: Texts, rows: int, length: int, fits: bool) -> None:
     """A thread has a row or 16, a row a block of threads or the 32 threads of a warp."""
-    one = reading(FusedLoad(0, (0, 1), (0, 0), (0, 0)), (0,), adding=True)
+    one = reading(Load(0, BYTE, (0, 1), (0, 0), (0, 0)), (0,), adding=True)
     if length == 1:
-        one = reading(FusedLoad(0, (None,), (0,), (0,)), (0,))
+        one = reading(Load(0, BYTE, (None,), (0,), (0,)), (0,))
         assert fused.threads(one, [(rows,)]).each == 16
     assert (calls(one, [(rows, length)[: len(one.loops)]]) is not None) == fits
     assert driver.grids == [(2**31 - 1, 1)] * fits
@@ -325,9 +314,9 @@ def test_counters_of_parts_are_before_what_the_first_call_keeps(
     driver: Texts, rows: tuple[int, ...], fits: bool
 ) -> None:
     """All calls count in memory of the first one, which has 256 bytes for that in each row."""
-    found = fused_nest(summed(3, 9000))
-    assert found is not None and found[0].parts > 1
-    made = calls(found[0], [(n, 9000, 0) for n in rows], (DOUBLE,), (DOUBLE, SLOT))
+    one = thread_nest(summed(3, 9000))
+    assert one is not None and one.parts > 1
+    made = calls(one, [(n, 9000) for n in rows], (DOUBLE,), (DOUBLE, ROOM))
     blocks_of_threads = max(rows)  # a row has 256 threads
     assert fits == (4 * blocks_of_threads * len(rows) <= 256 * rows[0])
     assert (made is not None) == fits

@@ -65,7 +65,7 @@ def test_one_pass_keeps_nothing() -> None:
     build = rows.Builder(np.random.default_rng(0), 1, 1, across=False)
     x = build.load("f")
     doubled = build.op(np.add, x, x)
-    kernel = Kernel(build.function(doubled, build.reduce("sum", doubled)), tuple(build.dtypes))
+    kernel = Kernel(build.function(doubled, build.reduce("sum", doubled)))
     assert Passes(kernel.function).spans(4) == {}
     assert kernel.way((64, 1024)).kept == 0
 

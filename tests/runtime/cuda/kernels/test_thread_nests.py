@@ -1,21 +1,14 @@
-"""What loops of a nest are to the threads of a GPU, and what a launch is told."""
+"""What loops of a nest are to the threads of a GPU."""
 
 from __future__ import annotations
 
-import dataclasses
-import types
 from collections.abc import Sequence
-from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
 
-from gpushard.ops.programs.calls import Call, Work
-from gpushard.runtime.backend import COUNTERS
+from gpushard.runtime.cuda.kernels.thread_nests import COUNTERS, launched_kernel, thread_nest
 from gpushard.runtime.nests import SHORT, Load, Nest, Op, Result
-from gpushard.transforms.regions import cuda_kernels, layout
-from gpushard.transforms.regions.cuda_kernels import fused_nest, launched_nest
 
 FLOAT = np.dtype(np.float64)
 Loops = Sequence[int]
@@ -97,11 +90,10 @@ THREADS: dict[str, tuple[Nest, set[int], set[int]]] = {
 @pytest.mark.parametrize("name", THREADS)
 def test_what_loops_are_to_threads(name: str) -> None:
     made, along, within = THREADS[name]
-    found = fused_nest(made)
-    assert found is not None
-    fused, _ = found
-    assert {loop for n in fused.along for loop in fused.loops[n]} == along
-    assert {loop for n, _ in fused.within for loop in fused.loops[n]} == within
+    dealt = thread_nest(made)
+    assert dealt is not None
+    assert {loop for n in dealt.along for loop in dealt.loops[n]} == along
+    assert {loop for n, _ in dealt.within for loop in dealt.loops[n]} == within
 
 
 @pytest.mark.parametrize(
@@ -110,64 +102,23 @@ def test_what_loops_are_to_threads(name: str) -> None:
      (900, 5000, 2), (5000, 5000, 1)],
 )  # fmt: skip
 def test_in_how_many_parts_rows_are_cut(rows: int, columns: int, parts: int) -> None:
-    found = fused_nest(summed(rows, columns))
-    assert found is not None
-    fused, numbers = found
-    assert not numbers
-    assert fused.parts == parts
-    assert [r.place for r in fused.results] == ([1, None] if parts > 1 else [1])
+    kernel = launched_kernel(summed(rows, columns))
+    assert kernel is not None and kernel.launched and not kernel.numbers
+    dealt = kernel.function
+    assert dealt.parts == parts
+    room = rows * (COUNTERS + parts)
+    assert (kernel.room is None) == (parts == 1) and dealt.room((rows, columns)) == room
     assert parts == 1 or rows * parts * (1 + COUNTERS) <= 1 << 15
 
 
 def test_rows_that_are_gone_along_twice_are_in_one_part() -> None:
     twice = nest((3, 9000), [(0, 1)], [((0,), (0,), (1,)), ((0, 1), (0, 1), ())], 2)
-    found = fused_nest(twice)
-    assert found is not None
-    assert found[0].parts == 1
+    dealt = thread_nest(twice)
+    assert dealt is not None and dealt.parts == 1
 
 
 def test_reductions_over_other_parts_of_rows_are_no_kernel() -> None:
     ops = [((0,), (0,), (1, 2)), ((0,), (0, 2), (1,))]
     made = nest((300, 500, 700), [(0, 1, 2)], ops, 1, 2)
-    assert fused_nest(made) is None
-    assert launched_nest(mock.sentinel.work, made, []) is None
-
-
-def test_what_a_launch_is_told() -> None:
-    """Two devices have two rows and one; beyond results there is room where parts meet."""
-    kept = nest(
-        (3, 9000, 5), [(0, 1, 2)], [((0, 2.0), (0, 1, 2), ()), ((1,), (0, 2), (1,)),
-                                    ((2,), (0,), (2,))], 3)  # fmt: skip
-    operand: Any = types.SimpleNamespace(shard_shapes=[(2, 9000, 5), (1, 9000, 5)])
-    result, other = mock.sentinel.result, mock.sentinel.other
-    fields = {field.name: None for field in dataclasses.fields(Call)}
-    calls = [
-        Call(**{**fields, "home": home, "shapes": ((rows,), (7,))})
-        for home, rows in ((0, 2), (1, 1))
-    ]
-    work = Work(mock.sentinel.runtime, "f", np.add, calls, [0, 1], [result, other], [FLOAT] * 2)
-    with mock.patch.object(cuda_kernels, "launched_together") as launch:
-        made = launched_nest(work, kept, [operand])
-    assert made is not None
-    told, numbers, operands, lengths = launch.call_args.args
-    parts = told.kernel.parts
-    room = [rows * (COUNTERS + parts * 5) for rows in (2, 1)]
-    assert parts == 9
-    assert (numbers, operands) == ([FLOAT], [(FLOAT, operand)])
-    assert lengths == [(2, 9000, 5, room[0]), (1, 9000, 5, room[1])]
-    assert [call.shapes for call in told.calls] == [
-        ((2,), (7,), (room[0],)),
-        ((1,), (7,), (room[1],)),
-    ]
-    assert told.tilings == [result, other, result]
-    assert made.numbers == [(1, 2.0)]
-    assert made.scratch == sum(room) * 16
-
-
-def test_where_parts_meet_is_no_result() -> None:
-    calls: Any = mock.Mock(dtypes=[FLOAT, FLOAT])
-    calls.run_parts.return_value = ["sums", "what parts left"]
-    calls.assemble.side_effect = lambda n, part: (n, part)
-    assert layout.Fused(calls, [], [0], [], [None]).run([], []) == [(0, "sums")]
-    calls.dtypes = [FLOAT]
-    assert layout.Fused(calls, [], [0], [], [None]).run([], []) is calls.run.return_value
+    assert thread_nest(made) is None
+    assert launched_kernel(made) is None

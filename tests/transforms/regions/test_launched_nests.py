@@ -1,0 +1,58 @@
+"""What a launch of a loop nest is told."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from gpushard.ops.programs.calls import Call, Work
+from gpushard.runtime.cuda.kernels.thread_nests import COUNTERS, launched_kernel
+from gpushard.transforms.regions import launched_nests, layout
+from gpushard.transforms.regions.launched_nests import launched_nest
+from tests.runtime.cuda.kernels.test_thread_nests import FLOAT, nest
+
+
+def test_what_a_launch_is_told() -> None:
+    """Two devices have two rows and one; beyond results there is room where parts meet."""
+    kept = nest(
+        (3, 9000, 5), [(0, 1, 2)], [((0, 2.0), (0, 1, 2), ()), ((1,), (0, 2), (1,)),
+                                    ((2,), (0,), (2,))], 3)  # fmt: skip
+    operand: Any = types.SimpleNamespace(shard_shapes=[(2, 9000, 5), (1, 9000, 5)])
+    result, other = mock.sentinel.result, mock.sentinel.other
+    fields = {field.name: None for field in dataclasses.fields(Call)}
+    calls = [
+        Call(**{**fields, "home": home, "shapes": ((rows,), (7,))})
+        for home, rows in ((0, 2), (1, 1))
+    ]
+    work = Work(mock.sentinel.runtime, "f", np.add, calls, [0, 1], [result, other], [FLOAT] * 2)
+    kernel = launched_kernel(kept)
+    assert kernel is not None
+    with mock.patch.object(launched_nests, "launched_together") as launch:
+        made = launched_nest(work, kept, kernel, [operand])
+    assert made is not None
+    told, numbers, operands, lengths = launch.call_args.args
+    parts = kernel.function.parts
+    room = [rows * (COUNTERS + parts * 5) for rows in (2, 1)]
+    assert parts == 9
+    assert (numbers, operands) == ([FLOAT], [(FLOAT, operand)])
+    assert lengths == [(2, 9000, 5), (1, 9000, 5)]
+    assert [call.shapes for call in told.calls] == [
+        ((2,), (7,), (room[0],)),
+        ((1,), (7,), (room[1],)),
+    ]
+    assert told.tilings == [result, other, result]
+    assert made.numbers == [(1, 2.0)]
+    assert made.scratch == sum(room) * 16
+
+
+def test_where_parts_meet_is_no_result() -> None:
+    calls: Any = mock.Mock(dtypes=[FLOAT, FLOAT])
+    calls.run_parts.return_value = ["sums", "what parts left"]
+    calls.assemble.side_effect = lambda n, part: (n, part)
+    assert layout.Fused(calls, [], [0], [], [None]).run([], []) == [(0, "sums")]
+    calls.dtypes = [FLOAT]
+    assert layout.Fused(calls, [], [0], [], [None]).run([], []) is calls.run.return_value
