@@ -53,6 +53,7 @@ OF_STAGES = {
     "nests": (
         "transforms/",
         "runtime/nests",
+        "runtime/loop_groups",
         "runtime/host/nests/",
         "runtime/kernel_",
         "runtime/cuda/kernels/",

@@ -844,14 +844,14 @@ class _Writer:
         groups = self._nesting.groups(places)
         group_of = {place: group for group in groups for place in group.places}
         readers = places if along else self._ops  # what is along a row, each pass computes again
-        alike = [group for group in groups if ROW not in group.space]
+        alike = [group for group in groups if ROW not in group.loops]
         sizes = {
             at: self._size(self._ops[at].loops) * UNIT_BYTES
             for group in groups for n in group.places for at in self._operands[n]
             if group_of.get(at) in alike and at not in group.places
         }  # fmt: skip
         if self._way.at_once and sum(sizes.values()) <= MOST_IN_BLOCK:
-            groups = [*alike, *[group for group in groups if ROW in group.space]]
+            groups = [*alike, *[group for group in groups if ROW in group.loops]]
             whole = self._nesting.nest(alike, of_block=True)
             whole.body += self._nesting.nest(groups[len(alike) :]).body
         else:
@@ -985,7 +985,7 @@ class _Writer:
                     keep = Set(element(kept), _register(place), Step("keep", place))
                     inside.append(keep)
                 inside += self._write(place, _register(place), level, along)
-        rows = group.space.intersection([ROW])
+        rows = group.loops.intersection([ROW])
         return before, self._each(rows, inside), self._each(rows, after)
 
     def _is_plain(self, place: int) -> bool:

@@ -1,8 +1,7 @@
-"""Which operations share loops within a thread. Pure.
+"""Which groups of operations share loops within a thread. Pure.
 
-Operations that go over the same loops, and need of one another no more than the same turn has, are
-a group. Groups that follow one another share a loop where none needs what another one reduces over
-it. For the nearest of 32 centres, of 16 features each:
+Groups that follow one another share a loop where none needs what another one reduces over it. For
+the nearest of 32 centres, of 16 features each:
 
     groups                                 loops
     d = points * centres, a = sum(d)       over 32 centres: over 16 features: d, add to a
@@ -19,6 +18,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpushard.runtime.cuda.kernels.passes import MOST_UNROLLED, Passes
+from gpushard.runtime.loop_groups import LoopGroup, loop_groups
 
 ROW = -1
 """Stands for the loop over the rows of a thread, which is inside all others."""
@@ -27,17 +27,14 @@ NO_LOOPS = frozenset[int]()
 
 
 @dataclasses.dataclass(eq=False)
-class Group:
-    """Operations that go over the same loops."""
+class Group(LoopGroup):
+    """Operations that go over the same loops within a thread."""
 
-    space: frozenset[int]
-    reduced: frozenset[int] | None = None  # those that it reduces, if it does
-    places: list[int] = dataclasses.field(default_factory=list)
     path: tuple[Loop, ...] = ()  # what is around it
 
     def next_loops(self, around: Iterable[Loop], order: Sequence[int]) -> list[int]:
         """Return which loops may be next inside of others; those that it reduces are innermost."""
-        left = self.space - {ROW, *[node.loop for node in around]}
+        left = self.loops - {ROW, *[node.loop for node in around]}
         ordered = [loop for loop in order if loop in left]
         return [loop for loop in ordered if loop not in (self.reduced or ())] or ordered[:1]
 
@@ -85,33 +82,15 @@ class Nesting:
 
     def groups(self, places: Iterable[int]) -> list[Group]:
         """Return operations in groups; none comes before what it needs."""
-        groups: list[Group] = []
-        group_of: dict[int, Group] = {}
-        operands = self._passes.operands
-        for place in places:
+
+        def alone(place: int) -> Group:
             op = self._ops[place]
-            space = frozenset(self.loops_of({*op.loops, *op.reduced}))
             plain = op.kernel is not None or self._passes.is_sum(place)
             reduced = None if plain else frozenset(self.loops_of(op.reduced))
-            after = 0
-            for of in [group_of[at] for at in operands[place] if at in group_of]:
-                same = of.space == space and all(
-                    self._ops[at].kernel is not None
-                    for at in operands[place]
-                    if group_of.get(at) is of
-                )
-                after = max(after, groups.index(of) + (not same))
-            for group in groups[after:]:
-                same = reduced is None or group.reduced in (None, reduced)
-                if group.space == space and same:
-                    break
-            else:
-                group = Group(space)
-                groups.append(group)
-            group.places.append(place)
-            group.reduced = group.reduced if reduced is None else reduced
-            group_of[place] = group
-        return groups
+            return Group(frozenset(self.loops_of({*op.loops, *op.reduced})), reduced=reduced)
+
+        ops = {place: self._ops[place] for place in places}
+        return loop_groups(ops, self._passes.operands, alone)
 
     def nest(self, groups: Sequence[Group], *, of_block: bool = False) -> Loop:
         """Put groups into loops, and return what stands for all of them.
@@ -134,7 +113,7 @@ class Nesting:
             loops = first.next_loops(path, order)
             if not loops:
                 node.body.append(first)
-                rows = self.within[ROW] if ROW in first.space else 1
+                rows = self.within[ROW] if ROW in first.loops else 1
                 node.statements += len(first.places) * rows
                 continue
             inner = Loop(loops[0], self.within[loops[0]])

@@ -16,20 +16,11 @@ from collections.abc import Collection, Iterable, Sequence
 from gpushard.runtime.host.nests.expressions import TYPES
 from gpushard.runtime.kernel_checks import MOST_STACK
 from gpushard.runtime.kernel_tree import Array, Atom, Dim, Expr, number
+from gpushard.runtime.loop_groups import LoopGroup, loop_groups
 from gpushard.runtime.nests import Nest, Op
 
 _LANES, _STRIP = 128, 512
 """Elements of a strip where there are short loops, and where there are none."""
-
-
-@dataclasses.dataclass(eq=False)
-class Group:
-    """Operations that share their loops."""
-
-    loops: frozenset[int]  # short ones, and the lanes
-    first: frozenset[int]  # independent loops in whose first turn they are done
-    ops: list[int] = dataclasses.field(default_factory=list)
-    reduced: frozenset[int] | None = None  # those that it reduces, if it does
 
 
 def _lanes(nest: Nest) -> int:
@@ -58,7 +49,7 @@ def _lacked(nest: Nest, outer: Collection[int]) -> dict[int, frozenset[int]]:
     for place, op in reversed(list(enumerate(nest.ops, ahead))):
         loops = frozenset(outer) - op.loops.union(op.reduced)
         for user, other in enumerate(nest.ops[place + 1 - ahead :], place + 1):
-            if any(at == place for at, _ in other.operands):
+            if place in other.places:
                 loops &= lacked[user]
         lacked[place] = loops
     return lacked
@@ -91,9 +82,11 @@ class Schedule:
         self.strip = _LANES if self.short else _STRIP
         self.result_of = {result.place: n for n, result in enumerate(nest.results)}
         """For each value that is a result the number of that."""
-        self.level: dict[int, int] = {}
-        self.groups: dict[tuple[int, bool], list[Group]] = {}
-        self.group_of: dict[int, Group] = {}
+        self.level = self.nest.levels([lanes])
+        """For each place after how many reductions along the lanes it is known."""
+        self.groups: dict[tuple[int, bool], list[LoopGroup]] = {}
+        """Those of a level, and of operations that do or do not go along the lanes."""
+        self.group_of: dict[int, LoopGroup] = {}
         self.scratch: list[Array] = []  # in memory that the kernel is given, one behind the other
         self.stack: list[Array] = []  # known in all loops
         self._bytes = 0  # of the stack
@@ -110,33 +103,22 @@ class Schedule:
     # What is done when.
 
     def _schedule(self) -> None:
-        """Say for each operation after which reductions along the lanes it is, and its loops."""
-        for load in range(self.first):
-            self.level[load] = 0
+        """Say which operations share loops: of each pass over the strips, and of what is around."""
+
+        def alone(place: int) -> LoopGroup:
+            op, outer = self.ops[place], frozenset(self.outer)
+            reduced = frozenset(op.reduced) - outer if op.reduced else None
+            return LoopGroup((op.loops | {*op.reduced}) - outer, self.lacked[place], reduced)
+
+        apart: dict[tuple[int, bool], dict[int, Op]] = {}
         for place, op in self.ops.items():
-            needs = [at for at, _ in op.operands if at is not None]
-            level = max((self.level[at] for at in needs), default=0)
-            space = (op.loops | set(op.reduced)) - set(self.outer)
-            first = self.lacked[place]
-            reduced = frozenset(op.reduced) - set(self.outer) if op.reduced else None
-            groups = self.groups.setdefault((level, self.lanes in space), [])
-            after = 0
-            for at in needs:
-                of = self.group_of.get(at)
-                if of in groups:
-                    apart = self.ops[at].reduced != () or (of.loops, of.first) != (space, first)
-                    after = max(after, groups.index(of) + apart)
-            for group in groups[after:]:
-                alike = (group.loops, group.first) == (space, first)
-                if alike and (reduced is None or group.reduced in (None, reduced)):
-                    break
-            else:
-                group = Group(frozenset(space), first)
-                groups.append(group)
-            group.ops.append(place)
-            group.reduced = group.reduced if reduced is None else reduced
-            self.group_of[place] = group
-            self.level[place] = level + (self.lanes in op.reduced)
+            level = self.level[place] - (self.lanes in op.reduced)
+            apart.setdefault((level, self.lanes in alone(place).loops), {})[place] = op
+        operands = {place: op.places for place, op in self.ops.items()}
+        for key, ops in apart.items():
+            self.groups[key] = loop_groups(ops, operands, alone)
+            for group in self.groups[key]:
+                self.group_of |= dict.fromkeys(group.places, group)
 
     # Where values are.
 
@@ -212,8 +194,8 @@ class Schedule:
         self.stored: dict[int, Array] = {}
         used: dict[int, set[int]] = {}
         for place, op in self.ops.items():
-            for at, _ in op.operands:
-                if at is not None and not self.is_here(at, self.group_of[place]):
+            for at in op.places:
+                if not self.is_here(at, self.group_of[place]):
                     level = self.level[place] - (self.lanes in op.reduced)
                     used.setdefault(at, set()).add(level)
         for place, op in self.ops.items():
@@ -261,6 +243,6 @@ class Schedule:
         place, dims = self.nest.results[result].place, self.nest.results[result].dims
         return self.ops[place].loops <= frozenset(dims)
 
-    def is_here(self, place: int, group: Group) -> bool:
+    def is_here(self, place: int, group: LoopGroup) -> bool:
         """Whether a value is a name in the loops of a group."""
         return self.group_of.get(place) is group and not self.ops[place].reduced

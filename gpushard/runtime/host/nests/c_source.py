@@ -25,7 +25,7 @@ import numpy as np
 
 from gpushard.runtime.host.nests.c_products import PRELUDE as PRODUCTS
 from gpushard.runtime.host.nests.c_products import Product, product_source
-from gpushard.runtime.host.nests.c_schedule import Group, Schedule
+from gpushard.runtime.host.nests.c_schedule import Schedule
 from gpushard.runtime.host.nests.expressions import (
     POSITIONS,
     PRELUDE,
@@ -63,6 +63,7 @@ from gpushard.runtime.kernel_tree import (
     product,
     total,
 )
+from gpushard.runtime.loop_groups import LoopGroup
 from gpushard.runtime.nests import Nest, Op, Result
 from gpushard.typing import Dtype
 
@@ -102,7 +103,7 @@ class _Writer(Schedule):
 
     def source(self) -> Source:
         """Write it."""
-        levels = 1 + max(self.level.values(), default=0)
+        levels = 1 + max(self.level, default=0)
         body: list[Statement] = []
         for level in range(levels):
             body += self._totals_of(level)
@@ -129,9 +130,9 @@ class _Writer(Schedule):
 
     # Groups of operations.
 
-    def _loops(self, group: Group) -> list[Statement]:
+    def _loops(self, group: LoopGroup) -> list[Statement]:
         """Return the loops of a group."""
-        call = self._call(group.ops[0]) if len(group.ops) == 1 else None
+        call = self._call(group.places[0]) if len(group.places) == 1 else None
         if call is not None and not call.adds:
             return self._guarded(group.first, [call])
         loops: Statement = Scope(self._loop_statements(group))
@@ -139,13 +140,13 @@ class _Writer(Schedule):
             loops = FullStrip(self.strip, call, (loops,))
         return self._guarded(group.first, [loops])
 
-    def _loop_statements(self, group: Group) -> tuple[Statement, ...]:
+    def _loop_statements(self, group: LoopGroup) -> tuple[Statement, ...]:
         reduced = group.reduced or frozenset()
         over = [loop for loop in self.short if loop in group.loops and loop not in reduced]
         within = [loop for loop in self.short if loop in reduced]
         in_lanes = self.lanes in group.loops
         parts = _Parts(in_lanes and self.lanes not in reduced, self)
-        for place in group.ops:
+        for place in group.places:
             (self._reduction if self.ops[place].reduced else self._plain)(place, group, parts)
         body: Sequence[Statement] = parts.body
         if in_lanes:
@@ -153,7 +154,7 @@ class _Writer(Schedule):
         inside = around(self.lengths(within), body)
         return around(self.lengths(over), [*parts.before, *inside, *parts.after])
 
-    def _value(self, place: int, group: Group) -> Expr:
+    def _value(self, place: int, group: LoopGroup) -> Expr:
         """Name a value in the loops of a group."""
         if place in self.stored and not self.is_here(place, group):
             return element(self.stored[place])
@@ -161,7 +162,7 @@ class _Writer(Schedule):
             return element(self.loads[place])
         return Register(f"v{place}", place=place)
 
-    def _operands(self, op: Op, group: Group) -> list[Expr]:
+    def _operands(self, op: Op, group: LoopGroup) -> list[Expr]:
         operands = [
             literal(value, dtype) if at is None else self._value(at, group)
             for (at, value), dtype in zip(op.operands, op.types, strict=False)
@@ -171,7 +172,7 @@ class _Writer(Schedule):
             raise _UnknownError
         return known
 
-    def _plain(self, place: int, group: Group, parts: _Parts) -> None:
+    def _plain(self, place: int, group: LoopGroup, parts: _Parts) -> None:
         """Write an elementwise operation."""
         op = self.ops[place]
         numbers = [x for _, x in op.operands]
@@ -198,7 +199,7 @@ class _Writer(Schedule):
 
     # Reductions.
 
-    def _reduction(self, place: int, group: Group, parts: _Parts) -> None:
+    def _reduction(self, place: int, group: LoopGroup, parts: _Parts) -> None:
         op = self.ops[place]
         operands = self._operands(op, group)
         if not is_reduction(op.name, op.types[0], op.dtype):
@@ -324,7 +325,7 @@ class _Writer(Schedule):
         if op.name != "product" or self.is_last(op) or not self.short or self.nest.split:
             return None
         across = self.lanes in op.reduced
-        factors = [at for at, _ in op.operands if at is not None]
+        factors = [*op.places]
         factors.sort(key=lambda at: self.lanes not in self.nest.loops(at))
         if across != all(self.lanes in self.nest.loops(at) for at in factors):
             return None
@@ -456,12 +457,9 @@ class _Writer(Schedule):
     def _program(self, body: tuple[Statement, ...]) -> Program:
         """Say what the function has to do."""
         tasks = {
-            place: Task(
-                op.loops, frozenset(op.reduced),
-                frozenset([at for at, _ in op.operands if at is not None]),
-            )
+            place: Task(op.loops, frozenset(op.reduced), frozenset(op.places))
             for place, op in self.ops.items()
-        }  # fmt: skip
+        }
         loops = [frozenset([x for x in r.dims if x is not None]) for r in self.nest.results]
         results = {f"r{n}": own for n, own in enumerate(loops)}
         values = {f"r{n}": result.place for n, result in enumerate(self.nest.results)}

@@ -423,14 +423,14 @@ def _homes(nest: Nest) -> tuple[dict[int, int], dict[int, int]]:
     """
     first = len(nest.loads)
     homes = {result.place: n for n, result in enumerate(nest.results)}
-    last = {at: n for n, op in enumerate(nest.ops) for at, _ in op.operands if at is not None}
+    last = {at: n for n, op in enumerate(nest.ops) for at in op.places}
     slots: dict[int, int] = {}
     before: dict[int, int] = {}  # for each value the one that it is written over
     free: list[int] = []
     count = 0
     for n, op in enumerate(nest.ops):
         place = first + n
-        ended = {at for at, _ in op.operands if at in slots and last[at] == n}
+        ended = {at for at in op.places if at in slots and last[at] == n}
         if isinstance(op.kernel, np.ufunc):  # in place: others may read what they wrote
             alike = [at for at in ended if (nest.dtype(at), nest.loops(at)) == (op.dtype, op.loops)]
             if alike:
