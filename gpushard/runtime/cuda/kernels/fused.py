@@ -338,7 +338,7 @@ def _at_once(dealt: ThreadNest, way: Threads, lengths: Sequence[Shape]) -> int:
         return 0
 
     def nbytes(place: int, loops: Iterable[int | None]) -> int:
-        if rows.isdisjoint(loops):
+        if rows.isdisjoint(loops) or place not in passes.dtypes:
             return 0
         return max(4, passes.dtypes[place].itemsize) * math.prod(
             [n for loop, n in dealt.within if loop in loops]

@@ -54,8 +54,10 @@ class Passes:
         """The places of what each operation takes."""
         self.result_places = [result.place + count for result in nest.results]
         """Those of results."""
-        self.dtypes: dict[int, Dtype] = {n: load.dtype for n, load in enumerate(nest.loads)}
+        read = {at for op in nest.ops for at in op.places if at < loads}
+        self.dtypes: dict[int, Dtype] = {at: nest.loads[at].dtype for at in read}
         self.dtypes |= {place: op.dtype for place, op in self.ops.items()}
+        """The types of what operations read and give."""
         levels = nest.levels(dealt.along)
         self.level = dict(enumerate([*levels[:loads], *[0] * count, *levels[loads:]]))
         """How many passes come before each place."""
