@@ -30,6 +30,8 @@ import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
+import numpy as np
+
 from gpushard.typing import Dtype, Kernel, Shape
 
 SHORT = 64
@@ -38,6 +40,41 @@ SHORT = 64
 LARGE = 1 << 14
 """A kernel is compiled if the largest value of its nest has at least so many elements. Those of the
 whole array count, so that results do not depend on how it is split."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Reduction:
+    """How elements become one. A mean is a sum in the end divided by their number."""
+
+    combine: np.ufunc  # two elements, or two of what they have come to
+    start: int | None = None  # what an accumulator starts with; None: an extreme of its type
+    position: bool = False  # whether it gives the place of an element, of several the first one
+
+    def start_of(self, dtype: Dtype) -> Any:
+        """Return what an accumulator of a type starts with."""
+        least = self.combine is np.minimum
+        if self.start is not None:
+            return self.start
+        if dtype.kind == "f":
+            return math.inf if least else -math.inf
+        if dtype.kind == "b":
+            return int(least)
+        return int(np.iinfo(dtype).max if least else np.iinfo(dtype).min)
+
+
+REDUCTIONS = {
+    "sum": Reduction(np.add, 0),
+    "mean": Reduction(np.add, 0),
+    "product": Reduction(np.add, 0),
+    "prod": Reduction(np.multiply, 1),
+    "any": Reduction(np.logical_or, 0),
+    "all": Reduction(np.logical_and, 1),
+    "min": Reduction(np.minimum),
+    "max": Reduction(np.maximum),
+    "argmin": Reduction(np.minimum, position=True),
+    "argmax": Reduction(np.maximum, position=True),
+}
+"""The reductions of nests."""
 
 
 @dataclasses.dataclass(frozen=True)

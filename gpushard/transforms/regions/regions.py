@@ -24,9 +24,9 @@ from gpushard.movement.buffer import devices_of
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
 from gpushard.ops.rule import Rule, elementwise, reduction
-from gpushard.runtime.host.nests.expressions import POSITIONS, TYPES, expression, is_reduction
+from gpushard.runtime.host.nests.expressions import TYPES, expression, is_reduction
 from gpushard.runtime.kernel_tree import Atom
-from gpushard.runtime.nests import SHORT
+from gpushard.runtime.nests import REDUCTIONS, SHORT
 from gpushard.transforms.graph.graph import Graph, Step, Var
 from gpushard.transforms.graph.ops import RowOp
 from gpushard.transforms.regions.layout import Member, laid_out, one, op_of
@@ -53,7 +53,6 @@ has a pointer for each. On a GPU it has one for each device, in 4,096 bytes for 
 _MOST_TRIED = 32
 """An operation tries the last so many regions that read or make a value which it takes."""
 
-_REDUCTIONS = ("sum", "prod", "mean", "max", "min", "any", "all")
 _PRODUCTS = ("matmul", "dot", "einsum", "tensordot", "vecdot")
 
 
@@ -326,13 +325,13 @@ def _reducing(step: Step, op: RowOp, rule: Rule, seen: list[View]) -> _Form | No
         if not short or math.prod(n for n in rule.sizes if n <= SHORT) > _MOST_SHORT:
             return None
         return _Form(step, op, rule, seen, rule.reduced, True, "product")
-    if row.name not in (*_REDUCTIONS, *POSITIONS) or len(avals) != 1:
+    if row.name not in REDUCTIONS or len(avals) != 1:
         return None
     x, axes = avals[0], op.params[0]
     dims = [len(x.shape) + axis if axis < 0 else axis for axis in axes]
     if rule != reduction(x.shape, dims, keepdims=op.params[1]):
         return None
-    if row.name in POSITIONS and any(x.shape[dim] > SHORT for dim in dims):
+    if REDUCTIONS[row.name].position and any(x.shape[dim] > SHORT for dim in dims):
         return None
     if row.name == "mean" and result.dtype.kind in "biu":  # a quotient that is cut off
         return None

@@ -86,7 +86,7 @@ from gpushard.runtime.kernel_tree import (
     product,
     total,
 )
-from gpushard.runtime.nests import Load, Nest, Op, Result
+from gpushard.runtime.nests import REDUCTIONS, Load, Nest, Op, Reduction, Result
 from gpushard.typing import Dtype, Shape
 
 MOST_LOCAL = 64 << 10
@@ -239,21 +239,15 @@ _OWN = """
 """
 """Which row a thread has, where that is one."""
 
-_REDUCTIONS: dict[str, tuple[str, str, str]] = {
-    "sum": ("W(x)", "W(a + b)", "W(0)"),
-    "mean": ("W(x)", "W(a + b)", "W(0)"),
-    "product": ("W(x) * W(y)", "W(a + b)", "W(0)"),
-    "prod": ("W(x)", "W(a * b)", "W(1)"),
-    "any": ("x != T(0)", "a || b", "false"),
-    "all": ("x != T(0)", "a && b", "true"),
-    "min": ("W(x)", "b < a ? b : a", ""),
-    "max": ("W(x)", "a < b ? b : a", ""),
-    "argmin": ("{x, n}", "nearer<true>(a, b)", "{0, kNowhere}"),
-    "argmax": ("{x, n}", "nearer<false>(a, b)", "{0, kNowhere}"),
+_COMBINED: dict[np.ufunc, str] = {
+    np.add: "W(a + b)",
+    np.multiply: "W(a * b)",
+    np.logical_or: "a || b",
+    np.logical_and: "a && b",
+    np.minimum: "b < a ? b : a",
+    np.maximum: "a < b ? b : a",
 }
-"""What becomes of an element, how two come together, and what to start with."""
-
-_POSITIONS = ("argmin", "argmax")
+"""How two elements come together, where neither is NaN."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -467,14 +461,15 @@ def reduces(op: Op, length: int) -> bool:
     >>> reduces(Op("max", ((0, None),), double, frozenset(), (double,)), 100)
     True
     """
-    name, given, result = op.name, op.types[0], op.dtype
-    if name not in _REDUCTIONS or not all(map(is_known, (*op.types, result))):
+    name, own, result = op.name, op.types[0], op.dtype
+    if name not in REDUCTIONS or not all(map(is_known, (*op.types, result))):
         return False
-    if given.kind == "c" and (result.kind not in "cb" or name in ("min", "max", *_POSITIONS)):
+    extreme = REDUCTIONS[name].start is None
+    if own.kind == "c" and (result.kind not in "cb" or extreme):
         return False
     if name == "product" and not (result.char in "fd" and {*op.types} == {result}):
         return False
-    same = name not in ("min", "max") or given == result
+    same = not extreme or REDUCTIONS[name].position or own == result
     return same and length <= MOST_ELEMENTS and not (name == "mean" and result.kind in "biu")
 
 
@@ -768,7 +763,7 @@ class _Writer:
         op = self._ops[place]
         value = _start(op)
         if self._is_in_order(op):
-            value = f"{{{_extreme(op.types[0], op.name[3:])}, 0}}"
+            value = f"{{{_number(REDUCTIONS[op.name], op.types[0])}, 0}}"
         start = Set(element(array), Atom(value), Step("start", place))
         loops = [ROW if isinstance(dim.loop, Deal) else dim.loop for dim in array.dims]
         return self._each(loops, [start])
@@ -1015,7 +1010,7 @@ class _Writer:
             dims = tuple([dim for dim in dims if isinstance(dim.loop, Deal)])
         name = f"{letter}{place}" if dims or letter != "b" else f"v{place}"
         kind = cuda_name(op.dtype) if letter == "b" else _work(op)
-        itemsize = 16 if op.name in _POSITIONS else max(4, op.dtype.itemsize)
+        itemsize = 16 if _is_position(op) else max(4, op.dtype.itemsize)
         of_block = letter == "b" and self._of_block.get(place, ROW) in [dim.loop for dim in dims]
         return Array(name, kind, dims, "shared" if of_block else "stack", itemsize)
 
@@ -1081,15 +1076,14 @@ class _Writer:
             Argument(name, own, self._value(at, here))
             for name, at in zip("xy", self._operands[place], strict=False)
         ]
-        if op.name in _POSITIONS:
+        if _is_position(op):
             at: Expr = number(0)
             for loop in op.reduced:
                 at = total([product([at, Atom(f"n{loop}")]), index(loop)])
             arguments.append(Argument("n", "unsigned int", at))
         text = "out0 = fma(x, y, out0)"  # rounded once
         if op.name != "product":
-            taken = _typed(_REDUCTIONS[op.name][0], op)
-            combined = _combined(op)
+            taken, combined = _element(op), _combined(op)
             if self._is_in_order(op):
                 combined = combined.replace("nearer", "nearer_behind")
             text = f"const {work} a = out0, b = {taken}; out0 = {combined}"
@@ -1097,13 +1091,13 @@ class _Writer:
 
     def _is_in_order(self, op: Op) -> bool:
         """Whether a thread has all elements to find a position among, the first one first."""
-        return op.name in _POSITIONS and [*op.reduced] == self._loops_of(op.reduced)
+        return _is_position(op) and [*op.reduced] == self._loops_of(op.reduced)
 
     def _finish(self, place: int, value: Expr, level: int, *, along: bool) -> list[Statement]:
         """Make a result of an accumulator that has all elements."""
         op, kept = self._ops[place], element(self._variable("b", place))
         result: Expr = value
-        if op.name in _POSITIONS:
+        if _is_position(op):
             result = CallOf("{}.at", (value,))
         elif op.name == "mean":
             real = "double" if op.dtype in (np.float64, np.complex128) else "float"
@@ -1119,27 +1113,38 @@ def _register(place: int) -> Register:
 
 def _work(op: Op) -> str:
     """Return the type in which elements come together."""
-    own = op.types[0] if op.name in _POSITIONS else op.dtype
+    own = op.types[0] if _is_position(op) else op.dtype
     name = "float" if own == np.float16 else cuda_name(own)
-    return f"Position<{name}>" if op.name in _POSITIONS else name
+    return f"Position<{name}>" if _is_position(op) else name
+
+
+def _is_position(op: Op) -> bool:
+    """Whether an operation finds the place of an element."""
+    return op.kernel is None and REDUCTIONS[op.name].position
+
+
+def _element(op: Op) -> str:
+    """Return what becomes of an element, before it comes together with others."""
+    if _is_position(op):
+        return "{x, n}"
+    return _typed("x != T(0)" if op.name in ("any", "all") else "W(x)", op)
 
 
 def _start(op: Op) -> str:
-    name = op.name
-    if name in ("min", "max"):
-        return _extreme(op.dtype, name)
-    return _typed(_REDUCTIONS[name][2], op)
+    """Return what an accumulator starts with."""
+    return "{0, kNowhere}" if _is_position(op) else _number(REDUCTIONS[op.name], op.dtype)
 
 
-def _extreme(dtype: Dtype, name: str) -> str:
-    """Return the number that no other one is behind, to find the "min" or the "max"."""
-    work = "float" if dtype == np.float16 else cuda_name(dtype)
-    if dtype.kind == "f":
-        return f"{work}({'-' * (name == 'max')}CUDART_INF)"
+def _number(reduction: Reduction, dtype: Dtype) -> str:
+    """Return what a reduction of elements of a type starts with."""
+    value, work = reduction.start_of(dtype), "float" if dtype == np.float16 else cuda_name(dtype)
+    if reduction.combine in (np.add, np.multiply):
+        return f"({work})({value})"
     if dtype.kind == "b":
-        return "true" if name == "min" else "false"
-    number = int(np.iinfo(dtype).min if name == "max" else np.iinfo(dtype).max)
-    text = f"{number}ULL" if number >= 0 else f"(-{-(number + 1)}LL - 1)"
+        return "true" if value else "false"
+    if dtype.kind == "f":
+        return f"{work}({'-' * (value < 0)}CUDART_INF)"
+    text = f"{value}ULL" if value >= 0 else f"(-{-(value + 1)}LL - 1)"
     return f"({work}){text}"
 
 
@@ -1151,10 +1156,13 @@ def _typed(text: str, op: Op) -> str:
 
 def _combined(op: Op) -> str:
     """Return how two elements come together; NaNs win."""
-    if op.name in ("min", "max") and op.dtype.kind == "f":
-        nearer = "b < a" if op.name == "min" else "a < b"
+    combine = REDUCTIONS[op.name].combine
+    if _is_position(op):
+        return f"nearer<{'true' if combine is np.minimum else 'false'}>(a, b)"
+    if combine in (np.minimum, np.maximum) and op.dtype.kind == "f":
+        nearer = "b < a" if combine is np.minimum else "a < b"
         return f"a != a || !(b != b || {nearer}) ? a : b"
-    return _typed(_REDUCTIONS[op.name][1], op)
+    return _typed(_COMBINED[combine], op)
 
 
 def _lengths(loops: Sequence[int]) -> str:

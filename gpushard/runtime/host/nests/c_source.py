@@ -27,9 +27,7 @@ from gpushard.runtime.host.nests.c_products import PRELUDE as PRODUCTS
 from gpushard.runtime.host.nests.c_products import Product, product_source
 from gpushard.runtime.host.nests.c_schedule import Schedule
 from gpushard.runtime.host.nests.expressions import (
-    POSITIONS,
     PRELUDE,
-    SUMS,
     TYPES,
     cast,
     expression,
@@ -64,7 +62,7 @@ from gpushard.runtime.kernel_tree import (
     total,
 )
 from gpushard.runtime.loop_groups import LoopGroup
-from gpushard.runtime.nests import Nest, Op, Result
+from gpushard.runtime.nests import REDUCTIONS, Nest, Op, Result
 from gpushard.typing import Dtype
 
 
@@ -205,16 +203,16 @@ class _Writer(Schedule):
         if not is_reduction(op.name, op.types[0], op.dtype):
             raise _UnknownError
         across = self.lanes in op.reduced
-        if op.name in POSITIONS:
+        if REDUCTIONS[op.name].position:
             if across or self.is_last(op):
                 raise _UnknownError
             self._position(place, operands[0], parts)
             return
         name = TYPES[op.dtype]
         sums = parts.accumulator(place, "c", name, op.dtype.itemsize)
-        parts.start(place, sums, _start(op))
+        parts.start(place, sums, _start(op, op.dtype))
         value = product([cast(x, name) for x in operands])
-        if op.name in SUMS:
+        if _adds(op):
             parts.body.append(Set(sums, value, Step("add", place), "+="))
             parts.clauses += [f"reduction(+:{sums})"] * across
         elif across:
@@ -251,7 +249,7 @@ class _Writer(Schedule):
     def _add_strip(self, place: int, sums: Element, parts: _Parts) -> None:
         """Add what a strip has come to."""
         op, to = self.ops[place], element(self.totals[place])
-        if op.name in SUMS:
+        if _adds(op):
             parts.ending([Set(to, sums, Step("add", place), "+=")])
         else:
             parts.ending([Set(to, _extreme(op, to, sums), Step("add", place))])
@@ -262,7 +260,7 @@ class _Writer(Schedule):
         at = parts.accumulator(place, "c", "int32_t", 4)
         best = parts.accumulator(place, "m", TYPES[own], own.itemsize)
         parts.start(place, at, Atom("0"))
-        parts.start(place, best, _worst(own, least))
+        parts.start(place, best, _start(op, own))
         x, better = Register(f"x{place}", place=place), Register(f"y{place}", place=place)
         form = f"{{0}} {'<' if least else '>'} {{1}}"
         if own.kind == "f":
@@ -292,7 +290,7 @@ class _Writer(Schedule):
             loops = self.lengths([loop for loop in self.short if loop in op.loops])
             sums, body = element(self.totals[place]), list[Statement]()
             if self.level[place] == level + 1:
-                body = [Set(sums, _start(op), Step("start", place))]
+                body = [Set(sums, _start(op, op.dtype), Step("start", place))]
             if self.level[place] == level:
                 value = self._mean(op, sums) if op.name == "mean" else sums
                 body = self._stored(place, cast(value, TYPES[op.dtype]))
@@ -411,7 +409,9 @@ class _Writer(Schedule):
                 points.append(line)
                 continue
             sums = element(self.totals[place])
-            before += self._everywhere(result, Set(sums, _start(op), Step("start", place)))
+            before += self._everywhere(
+                result, Set(sums, _start(op, op.dtype), Step("start", place))
+            )
             value = cast(self._mean(op, sums) if op.name == "mean" else sums, array.type)
             before.append(Point((line,)))
             after += self._everywhere(result, Set(element(array), value, Step("write", place)))
@@ -502,18 +502,18 @@ class _Parts:
         return [Lanes(self._schedule.lanes, tuple(body))]
 
 
-def _worst(dtype: Dtype, least: bool) -> Expr:
-    """Return what every number is before, or as good as, if the `least` one is looked for."""
-    if dtype.kind == "f":
-        return Atom("__builtin_inf()") if least else Expr("-{}", (Atom("__builtin_inf()"),))
-    info = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-    value = literal(info[least], dtype)
-    assert value is not None
-    return value
+def _adds(op: Op) -> bool:
+    return REDUCTIONS[op.name].combine is np.add
 
 
-def _start(op: Op) -> Expr:
-    return Atom("0") if op.name in SUMS else _worst(op.dtype, op.name == "min")
+def _start(op: Op, dtype: Dtype) -> Expr:
+    """Return what an accumulator of a type starts with."""
+    value = REDUCTIONS[op.name].start_of(dtype)
+    if math.isinf(value):
+        return Atom("__builtin_inf()") if value > 0 else Expr("-{}", (Atom("__builtin_inf()"),))
+    start = Atom("0") if _adds(op) else literal(value, dtype)
+    assert start is not None
+    return start
 
 
 def _extreme(op: Op, best: Expr, x: Expr) -> Expr:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.runtime.kernel_tree import Atom, Expr
+from gpushard.runtime.nests import REDUCTIONS
 from gpushard.typing import Dtype
 
 TYPES = {
@@ -129,21 +130,17 @@ def expression(
     return None if form is None else Expr(form.replace("{f}", suffix), tuple(typed))
 
 
-SUMS = ("sum", "mean", "product")
-EXTREMES = ("max", "min")
-POSITIONS = ("argmax", "argmin")
-"""The reductions that are known in C."""
-
-
 def is_reduction(name: str, own: Dtype, dtype: Dtype) -> bool:
     """Whether elements of a type are reduced to those of another one in C.
 
     >>> is_reduction("sum", np.dtype(np.int32), np.dtype(np.int64))
     True
     """
-    if name in SUMS:
+    reduction = REDUCTIONS[name]
+    if reduction.combine is np.add:
         return own.kind + dtype.kind in ("ii", "if", "ff")
-    return name in POSITIONS or (name in EXTREMES and own == dtype and own.kind != "b")
+    extreme = reduction.start is None and own == dtype and own.kind != "b"
+    return reduction.position or extreme
 
 
 PRELUDE = r"""

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.runtime.host.ufuncs import host_ufunc
-from gpushard.runtime.nests import LARGE, SHORT, Load, Nest, Op, merged
+from gpushard.runtime.nests import LARGE, REDUCTIONS, SHORT, Load, Nest, Op, merged
 from gpushard.typing import Dtype, Kernel, LocalArray, Shape
 
 _TILE = 1 << 18
@@ -52,12 +52,6 @@ class Scratch(threading.local):
 
 scratch = Scratch()
 
-REDUCTIONS: dict[str, Any] = {
-    "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum,
-    "any": np.logical_or, "all": np.logical_and, "mean": np.add, "product": np.add,
-}  # fmt: skip
-"""What combines elements, for each reduction that has parts."""
-
 
 def tile_kernel(whole: Nest) -> Kernel:
     """Return the kernel of a nest."""
@@ -84,7 +78,7 @@ def tile_kernel(whole: Nest) -> Kernel:
         place: (
             [n for n, loop in enumerate(cut) if loop in op.reduced],
             [n for n, loop in enumerate(cut) if loop not in op.loops.union(op.reduced)],
-            REDUCTIONS[op.name],
+            REDUCTIONS[op.name].combine,
         )
         for place, op in zip(places, nest.ops, strict=True)
         if set(cut).intersection(op.reduced)
@@ -302,11 +296,11 @@ def _kernel(op: Op, axis: dict[int, int], nest: Nest) -> Callable[..., LocalArra
     if op.kernel is not None:
         return host_ufunc(op.kernel) if isinstance(op.kernel, np.ufunc) else op.kernel
     axes = tuple(axis[loop] for loop in op.reduced)
-    if op.name in ("argmin", "argmax"):
+    if REDUCTIONS[op.name].position:
         return _positions(op, axes)
     if op.name == "product" and nest.large >= LARGE:
         return lambda a, b, out: _product(a, b, axes, out)
-    reduce = _reduction(REDUCTIONS[op.name], op.dtype, axes, len(axis))
+    reduce = _reduction(REDUCTIONS[op.name].combine, op.dtype, axes, len(axis))
     if op.name == "product":
         return lambda a, b, out: reduce(np.multiply(a, b), out)
     if op.name != "mean":
@@ -379,7 +373,7 @@ def _positions(op: Op, axes: tuple[int, ...]) -> Callable[..., LocalArray]:
 
 def _across(name: str, x: LocalArray, axis: int, out: LocalArray) -> None:
     """Find positions among slabs: the first that is as their extreme, or is no number."""
-    best = REDUCTIONS[name[3:]].reduce(x, axis, keepdims=True)
+    best = REDUCTIONS[name].combine.reduce(x, axis, keepdims=True)
     others = x != best
     if (best != best).any():
         others &= x == x
