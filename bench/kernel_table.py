@@ -446,7 +446,7 @@ def _broadcast(letter: str) -> Case:
     )
     results = (Result(4, (0, 1, 2)),)
     nest = Nest(lengths, 3, loads, ops, results, frozenset(), frozenset())
-    function = ThreadNest(nest, nest, ((0,), (1,), (2,)), frozenset(), ())
+    function = ThreadNest(nest, nest, ((0,), (1,), (2,)))
     way = fused.threads(function, [lengths])
     text = fused.source(function, function.signature(CALLS), _statements(function), way)
     assert text is not None

@@ -26,11 +26,12 @@ import numpy as np
 
 import gpushard as gs
 from gpushard.ops.programs.calls import Call, Outputs, Work
+from gpushard.ops.programs.launched import Launched
 from gpushard.runtime.cuda import backend
 from gpushard.runtime.cuda.kernels import fused, nesting, passes, thread_nests
 from gpushard.runtime.nests import Nest
 from gpushard.runtime.runtime import Runtime
-from gpushard.transforms.regions.launched_nests import LaunchedNest, launched_nest
+from gpushard.transforms.regions.launched_nests import launched_nest
 from tests.gpu.device import Split, gpu_runtime
 from tests.runtime.nests import nest_definition, nest_families
 from tests.runtime.nests.nest_emitters import chosen, is_of_nothing
@@ -184,7 +185,16 @@ def refusal(runtime: Runtime, nest: Nest) -> str | None:
     return None
 
 
-def launches(runtime: Runtime, program: Program, nest: Nest) -> LaunchedNest | None:
+@dataclasses.dataclass(frozen=True)
+class Launch:
+    """Calls of a kernel."""
+
+    calls: Launched
+    numbers: list[tuple[int, Any]]  # that they take: (position, value)
+    scratch: int  # bytes that they hold while they run
+
+
+def launches(runtime: Runtime, program: Program, nest: Nest) -> Launch | None:
     """Return the launch of all blocks of a program, by the library's own way."""
     devices = tuple(gs.devices()[:BLOCKS])
 
@@ -207,7 +217,9 @@ def launches(runtime: Runtime, program: Program, nest: Nest) -> LaunchedNest | N
     if kernel is None:
         return None
     work = Work(runtime, "nest", kernel.function, calls, of_device, results, nest.result_types)
-    return launched_nest(work, nest, kernel, operands)
+    launched = launched_nest(work, nest, kernel, operands)
+    numbers = list(enumerate(kernel.numbers, len(operands)))
+    return None if launched is None else Launch(launched[0], numbers, launched[1])
 
 
 def placed(program: Program) -> list[list[gs.Array]]:
@@ -219,7 +231,7 @@ def placed(program: Program) -> list[list[gs.Array]]:
     ]
 
 
-def computed(arrays: Sequence[Sequence[gs.Array]], launched: LaunchedNest) -> list[list[Any]]:
+def computed(arrays: Sequence[Sequence[gs.Array]], launched: Launch) -> list[list[Any]]:
     """Return what a launch makes: of each result the blocks of the calls."""
     operands = []
     for blocks in arrays:
@@ -232,7 +244,7 @@ def computed(arrays: Sequence[Sequence[gs.Array]], launched: LaunchedNest) -> li
     return [[value.get() for value in part.values] for part in outputs]
 
 
-def problem(program: Program, launched: LaunchedNest, results: Sequence[Any]) -> str | None:
+def problem(program: Program, launched: Launch, results: Sequence[Any]) -> str | None:
     """Say what a kernel gives that the definition does not; None if there is nothing."""
     parts = sum(x.nbytes for blocks in results[len(program.nest.results) :] for x in blocks)
     if launched.scratch != parts:

@@ -287,7 +287,7 @@ def nearest(letter: str, centres: int, features: int) -> Kernel:
 def lengths_of(kernel: Kernel, rows: int, length: int) -> tuple[int, ...]:
     """Return lengths of loops: of the rows, and of what lies along them."""
     along = sorted(kernel.function.along)
-    within = dict(kernel.function.within)
+    within = kernel.function.within
     each = [n for n in range(len(kernel.function.loops)) if n not in (*along, *within)]
     own = {n: rows if n == each[-1] else 3 for n in each}
     own |= {n: length if n == along[-1] else 2 for n in along}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 from gpushard.geometry.tiling import Tiling
 from gpushard.ops.programs.calls import Work
@@ -13,18 +12,9 @@ from gpushard.runtime.backend import ROOM, NestKernel
 from gpushard.runtime.nests import Nest
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class LaunchedNest:
-    """A nest, ready to be launched."""
-
-    calls: Launched
-    numbers: list[tuple[int, Any]]  # that the calls take: (position, value)
-    scratch: int  # bytes that they hold while they run: a result behind all others
-
-
 def launched_nest(
     work: Work, nest: Nest, kernel: NestKernel, tilings: Sequence[Tiling]
-) -> LaunchedNest | None:
+) -> tuple[Launched, int] | None:
     """Return calls of a nest as launches; None if there are none for it.
 
     Args:
@@ -32,6 +22,9 @@ def launched_nest(
       nest: what is computed.
       kernel: what computes it.
       tilings: boxes of the operands.
+
+    Returns:
+      The calls, and the bytes that they hold while they run: a result behind all others.
     """
     operands = list(zip(nest.operand_types, tilings, strict=True))
     lengths = [
@@ -48,6 +41,4 @@ def launched_nest(
     work = dataclasses.replace(work, calls=calls, dtypes=kinds, tilings=outs)
     types = [number.dtype for number in kernel.numbers]
     launched = launched_together(work, types, operands, lengths)
-    if launched is None:
-        return None
-    return LaunchedNest(launched, list(enumerate(kernel.numbers, len(operands))), scratch)
+    return None if launched is None else (launched, scratch)

@@ -342,13 +342,12 @@ def one(laid: Laid) -> Step | None:
     function = kernel.function if split is None else in_parts(kernel.function, len(laid.operands))
     work = Work(runtime, name, function, calls, of_device, tilings, [x.dtype for x in results])
     local: LocalCalls
-    numbers: Sequence[tuple[int, Any]] = ()
-    scratch = 0
+    numbers, scratch = list(enumerate(kernel.numbers, len(laid.operands))), 0
     if kernel.launched:
-        found = launched_nest(work, nest, kernel, laid.tilings)
-        if found is None:
+        launched = launched_nest(work, nest, kernel, laid.tilings)
+        if launched is None:
             return None
-        local, numbers, scratch = found.calls, found.numbers, found.scratch
+        local, scratch = launched
     else:
         local = LocalCalls(work, steps=kernel.steps)
     movers = []

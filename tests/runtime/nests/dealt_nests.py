@@ -65,8 +65,7 @@ def dealt(
         tuple([within.get(n, 1) for n in range(loops)]), len(loads), tuple(loads), tuple(ops),
         tuple([Result(*each) for each in results]), frozenset(within), frozenset(along),
     )  # fmt: skip
-    groups = tuple([(n,) for n in range(loops)])
-    return ThreadNest(nest, nest, groups, frozenset(along), tuple(within.items()))
+    return ThreadNest(nest, nest, tuple([(n,) for n in range(loops)]))
 
 
 def statements(of: ThreadNest, text: str = "out0 = in0") -> list[Statement | None]:

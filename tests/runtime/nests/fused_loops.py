@@ -40,7 +40,7 @@ def compute(
       AssertionError: threads cannot go over the loops as it says.
     """
     own, nest = dealt.lengths(tuple(lengths)), dealt.nest
-    for loop, length in dealt.within:
+    for loop, length in dealt.within.items():
         assert own[loop] == length and loop not in dealt.along, "a loop within a thread"
     values = [_loaded(load, blocks[load.operand], own) for load in nest.loads]
     left = iter(numbers)

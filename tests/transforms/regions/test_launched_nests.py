@@ -45,8 +45,8 @@ def test_what_a_launch_is_told() -> None:
         ((1,), (7,), (room[1],)),
     ]
     assert told.tilings == [result, other, result]
-    assert made.numbers == [(1, 2.0)]
-    assert made.scratch == sum(room) * 16
+    assert kernel.numbers == [2.0]
+    assert made == (launch.return_value, sum(room) * 16)
 
 
 def test_where_parts_meet_is_no_result() -> None:

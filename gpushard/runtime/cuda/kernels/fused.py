@@ -301,7 +301,7 @@ def threads(dealt: ThreadNest, lengths: Sequence[Shape]) -> Threads:
     """Return how the loops of a nest are dealt out; `lengths` are those of each call's loops."""
     arrays = sorted([r.dims for r in dealt.nest.results], key=len, reverse=True)
     arrays += sorted([x.dims for x in dealt.nest.loads], key=len, reverse=True)
-    within = {loop for loop, _ in dealt.within}
+    within = dealt.within
     every = [[n for n in dims if n is not None and n not in within] for dims in arrays]
     order = list(dict.fromkeys([n for own in every for n in own]))
     rows = tuple([n for n in order if n not in dealt.along])
@@ -327,15 +327,15 @@ def threads(dealt: ThreadNest, lengths: Sequence[Shape]) -> Threads:
 
 def _at_once(dealt: ThreadNest, way: Threads, lengths: Sequence[Shape]) -> int:
     """Return how many rows a thread has, if all rows read the same elements; 0 if they do not."""
-    within, rows, each, passes = {*dict(dealt.within)}, {*way.rows}, MOST_ROWS, Passes(dealt)
-    if all(rows.intersection(x.dims) or within.isdisjoint(x.dims) for x in dealt.nest.loads):
+    within, rows, each, passes = dealt.within, {*way.rows}, MOST_ROWS, Passes(dealt)
+    if all(rows.intersection(x.dims) or within.keys().isdisjoint(x.dims) for x in dealt.nest.loads):
         return 0
 
     def nbytes(place: int, loops: Iterable[int | None]) -> int:
         if rows.isdisjoint(loops) or place not in passes.dtypes:
             return 0
         return max(4, passes.dtypes[place].itemsize) * math.prod(
-            [n for loop, n in dealt.within if loop in loops]
+            [n for loop, n in within.items() if loop in loops]
         )
 
     loaded = sum([nbytes(place, x.dims) for place, x in enumerate(dealt.nest.loads)])
@@ -409,7 +409,7 @@ def largest_index(dealt: ThreadNest, way: Threads, lengths: Shape) -> int:
 
     >>> load = Load(0, np.dtype(np.int8), (0, 1), (0, 5), (0, 32764))
     >>> nest = Nest((131136, 4), 1, (load,), (), (Result(0, (0, 1)),), frozenset(), frozenset())
-    >>> one = ThreadNest(nest, nest, ((0,), (1,)), frozenset(), ())
+    >>> one = ThreadNest(nest, nest, ((0,), (1,)))
     >>> largest_index(one, threads(one, [(131136, 4)]), (131136, 4)) == 131135 * 32768 + 8
     True
     """
@@ -508,7 +508,7 @@ def source(
     if tree.array_bytes > tree.most_bytes:
         return None
     check(tree)
-    known = dict(dealt.within)
+    known = dealt.within
     places = [f"batch.count[{n} * calls + call]" for n in range(len(dealt.loops))]
     counts = [
         f"const Index n{n} = {known.get(n, place if signature.wide else f'(Index){place}')};"
@@ -573,7 +573,7 @@ class _Writer:
         way: Threads,
     ) -> None:
         self._dealt, self._nest, self._signature, self._way = dealt, dealt.nest, signature, way
-        self._within = dict(dealt.within)
+        self._within = dealt.within
         if way.at_once:
             self._within[ROW] = way.at_once
         self._of_block: dict[int, int] = {}  # the loop that the threads of a block share, by place

@@ -36,14 +36,24 @@ class ThreadNest:
     """A loop nest, and what its loops are to threads: those of neither kind are over rows."""
 
     whole: Nest  # as it was, whose loops calls have the lengths of
-    nest: Nest  # with loops as one that all arrays have next to each other
-    loops: tuple[tuple[int, ...], ...]  # of each of these, which ones of `whole` it stands for
-    along: frozenset[int]  # loops that several threads go along together
-    within: tuple[tuple[int, int], ...]  # loops that a thread goes over by itself; their lengths
+    # With loops as one that all arrays have next to each other. Several threads go along the inner
+    # ones together, each thread goes over the short ones by itself.
+    nest: Nest
+    loops: tuple[tuple[int, ...], ...]  # which loops of `whole` each of these stands for
     # Blocks of threads that share a row, and go along it once. If it is more than one, they meet in
     # memory behind all results.
     parts: int = 1
     kept: int = 0  # what each part has of a row there
+
+    @property
+    def along(self) -> frozenset[int]:
+        """Loops that several threads go along together."""
+        return self.nest.inner
+
+    @property
+    def within(self) -> dict[int, int]:
+        """Loops that a thread goes over by itself, with their lengths."""
+        return {loop: self.nest.sizes[loop] for loop in sorted(self.nest.short)}
 
     def lengths(self, lengths: Shape) -> Shape:
         """Return the lengths of the loops of `nest`, from those of `whole`."""
@@ -59,7 +69,7 @@ class ThreadNest:
 
     def room(self, lengths: Shape) -> int:
         """Return how many elements a call needs where parts meet, from lengths of `whole`."""
-        own, inside = self.lengths(lengths), {*self.along, *dict(self.within)}
+        own, inside = self.lengths(lengths), self.nest.inner | self.nest.short
         rows = math.prod([n for loop, n in enumerate(own) if loop not in inside])
         return rows * (COUNTERS + self.parts * self.kept)
 
@@ -71,9 +81,7 @@ def thread_nest(nest: Nest) -> ThreadNest | None:
     if any(along.intersection(op.reduced) not in (along, set()) for op in nest.ops if op.reduced):
         return None
     short, groups = merged(dataclasses.replace(nest, short=within, inner=along))
-    own = tuple([(loop, short.sizes[loop]) for loop in sorted(short.short)])
-    parts, kept = _parts(nest, along, within)
-    return ThreadNest(nest, short, tuple(map(tuple, groups)), short.inner, own, parts, kept)
+    return ThreadNest(nest, short, tuple(map(tuple, groups)), *_parts(nest, along, within))
 
 
 def launched_kernel(nest: Nest) -> NestKernel | None:

@@ -93,7 +93,7 @@ def test_what_loops_are_to_threads(name: str) -> None:
     dealt = thread_nest(made)
     assert dealt is not None
     assert {loop for n in dealt.along for loop in dealt.loops[n]} == along
-    assert {loop for n, _ in dealt.within for loop in dealt.loops[n]} == within
+    assert {loop for n in dealt.within for loop in dealt.loops[n]} == within
 
 
 @pytest.mark.parametrize(
