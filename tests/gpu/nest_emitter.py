@@ -26,12 +26,11 @@ import numpy as np
 
 import gpushard as gs
 from gpushard.ops.programs.calls import Call, Outputs, Work
-from gpushard.ops.programs.launched import Launched
+from gpushard.ops.programs.launched import Launched, launched_nest
 from gpushard.runtime.cuda import backend
 from gpushard.runtime.cuda.kernels import fused, nesting, passes, thread_nests
 from gpushard.runtime.nests import Nest
 from gpushard.runtime.runtime import Runtime
-from gpushard.transforms.regions.launched_nests import launched_nest
 from tests.gpu.device import Split, gpu_runtime
 from tests.runtime.nests import nest_definition, nest_families
 from tests.runtime.nests.nest_emitters import chosen, is_of_nothing

@@ -13,8 +13,9 @@ from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.ops.programs.calls import LocalCalls, Outputs, Work
-from gpushard.runtime.backend import Calls
+from gpushard.runtime.backend import ROOM, Calls, NestKernel
 from gpushard.runtime.memory import Account, Claim, Memory
+from gpushard.runtime.nests import Nest
 from gpushard.runtime.pool import Pool
 from gpushard.runtime.stream import Stream
 from gpushard.typing import Dtype, LocalArray, Shape
@@ -229,26 +230,39 @@ def _launched(
     return _in_groups(work, types, scalars, shapes[0], takes, [call.shapes[0] for call in calls])
 
 
-def launched_together(
-    work: Work,
-    numbers: Sequence[Dtype],
-    operands: Sequence[tuple[Dtype, Tiling]],
-    lengths: Sequence[Shape],
-) -> Launched | None:
+def launched_nest(
+    work: Work, nest: Nest, kernel: NestKernel, tilings: Sequence[Tiling]
+) -> tuple[Launched, int] | None:
     """Return calls of a loop nest as launches, if the backend has a kernel for them.
 
     Args:
       work: what there is to call.
-      numbers: types of the numbers that they take after the blocks.
-      operands: types of the blocks, and where they lie.
-      lengths: of each call those of the loops.
+      nest: what is computed.
+      kernel: what computes it.
+      tilings: of the operands.
+
+    Returns:
+      The calls, and the bytes that they hold while they run: a result behind all others.
     """
     if not work.calls:
         return None
-    types = [*(dtype for dtype, _ in operands), *numbers]
-    scalars = range(len(operands), len(types))
-    takes = [[(n, call.home) for n in range(len(operands))] for call in work.calls]
-    return _in_groups(work, types, scalars, (), takes, lengths)
+    shapes = [[of.shard_shapes[call.home] for of in tilings] for call in work.calls]
+    lengths = [tuple(nest.lengths(own)) for own in shapes]
+    scratch = 0
+    if kernel.room is not None:
+        rooms = [kernel.room(own) for own in lengths]
+        calls = [
+            dataclasses.replace(call, shapes=(*call.shapes, (room,)))
+            for call, room in zip(work.calls, rooms, strict=True)
+        ]
+        kinds, outs = [*work.dtypes, ROOM], [*work.tilings, work.tilings[0]]
+        work = dataclasses.replace(work, calls=calls, dtypes=kinds, tilings=outs)
+        scratch = sum(rooms) * ROOM.itemsize
+    types = [*nest.operand_types, *[number.dtype for number in kernel.numbers]]
+    scalars = range(len(tilings), len(types))
+    takes = [[(n, call.home) for n in range(len(tilings))] for call in work.calls]
+    made = _in_groups(work, types, scalars, (), takes, lengths)
+    return None if made is None else (made, scratch)
 
 
 def _in_groups(

@@ -4,6 +4,5 @@
 - `layout`: where the values of such a group lie, and the operation that it becomes.
 - `views`: operations that only rearrange dims.
 - `halos`: rows that neighbours' blocks lend.
-- `launched_nests`: the loop nest of a group as launches.
 - `segments`: several operations that a GPU is given as one launch.
 """

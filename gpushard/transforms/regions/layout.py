@@ -14,7 +14,7 @@ from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.reshard import Mover
 from gpushard.ops.aval import Aval
 from gpushard.ops.programs.calls import LocalCalls, Outputs, Work, calls_of
-from gpushard.ops.programs.launched import Launched
+from gpushard.ops.programs.launched import Launched, launched_nest
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Merge
 from gpushard.ops.row import Row, Runnable
@@ -25,7 +25,6 @@ from gpushard.transforms.graph.graph import Step, Var
 from gpushard.transforms.graph.ops import Region, RowOp
 from gpushard.transforms.graph.steps import program_for
 from gpushard.transforms.regions.halos import halos, in_parts
-from gpushard.transforms.regions.launched_nests import launched_nest
 from gpushard.transforms.regions.views import View
 from gpushard.typing import IntArray, Shape
 

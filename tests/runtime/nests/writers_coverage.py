@@ -40,7 +40,6 @@ FILES = [
     "gpushard/runtime/host/nests/c_products.py",
     "gpushard/runtime/host/nests/c_kernels.py",
     "gpushard/runtime/host/nests/expressions.py",
-    "gpushard/transforms/regions/launched_nests.py",
     "gpushard/runtime/cuda/kernels/thread_nests.py",
     "gpushard/runtime/kernel_tree.py",
     "gpushard/runtime/kernel_checks.py",

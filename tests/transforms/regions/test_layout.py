@@ -1,4 +1,4 @@
-"""What a launch of a loop nest is told."""
+"""How a region becomes one operation: what a launch of its loop nest is told."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from unittest import mock
 
 import numpy as np
 
+from gpushard.ops.programs import launched
 from gpushard.ops.programs.calls import Call, Work
 from gpushard.runtime.cuda.kernels.thread_nests import COUNTERS, launched_kernel
-from gpushard.transforms.regions import launched_nests, layout
-from gpushard.transforms.regions.launched_nests import launched_nest
+from gpushard.transforms.regions import layout
 from tests.runtime.cuda.kernels.test_thread_nests import FLOAT, nest
 
 
@@ -31,14 +31,15 @@ def test_what_a_launch_is_told() -> None:
     work = Work(mock.sentinel.runtime, "f", np.add, calls, [0, 1], [result, other], [FLOAT] * 2)
     kernel = launched_kernel(kept)
     assert kernel is not None
-    with mock.patch.object(launched_nests, "launched_together") as launch:
-        made = launched_nest(work, kept, kernel, [operand])
+    with mock.patch.object(launched, "_in_groups") as launch:
+        made = launched.launched_nest(work, kept, kernel, [operand])
     assert made is not None
-    told, numbers, operands, lengths = launch.call_args.args
+    told, kinds, scalars, blocks, takes, lengths = launch.call_args.args
     parts = kernel.function.parts
     room = [rows * (COUNTERS + parts * 5) for rows in (2, 1)]
     assert parts == 9
-    assert (numbers, operands) == ([FLOAT], [(FLOAT, operand)])
+    assert (kinds, [*scalars], blocks) == ([FLOAT, FLOAT], [1], ())
+    assert takes == [[(0, 0)], [(0, 1)]]
     assert lengths == [(2, 9000, 5), (1, 9000, 5)]
     assert [call.shapes for call in told.calls] == [
         ((2,), (7,), (room[0],)),
