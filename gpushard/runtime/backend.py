@@ -232,7 +232,7 @@ ROOM = np.dtype(np.complex128)
 
 @dataclass(frozen=True, eq=False)
 class NestKernel:
-    """A loop nest as a backend computes it: block by block, or by `Backend.calls`."""
+    """A loop nest as a backend computes it: a function of blocks, or launches by `calls`."""
 
     function: Any  # works on blocks, as NumPy's functions do; or what `calls` takes
     launched: bool  # whether it is for `calls`

@@ -1,8 +1,8 @@
-"""What the loops of a nest are to the threads of a GPU. Pure.
+"""Deal out the loops of a nest to the threads of a GPU. Pure.
 
-What is reduced and long, the threads of a row go along together; where nothing is long, so are
-short loops that all reductions have in common. Other short ones that something reduces, or that
-some reduction lacks, are within a thread. All others are over rows:
+The threads of a row go together along the long loops that are reduced. If none is long, they go
+along the short loops that all reductions have in common. Each thread goes by itself over the other
+short loops that an operation reduces, or that a reduction lacks. All others are over rows:
 
     x - x.mean(1) of shape (4096, 1000)            rows 0, along 1
     ((p[:, None] - q) ** 2).sum(2), with p of      rows 0, within a thread 1 and 2
@@ -33,11 +33,11 @@ _PART, _MOST_PARTS, _MOST_SLOTS = 1 << 10, 128, 1 << 15
 
 @dataclass(frozen=True)
 class ThreadNest:
-    """A loop nest, and what its loops are to threads: those of neither kind are over rows."""
+    """A loop nest with its loops dealt out: along a row, within a thread, and others over rows."""
 
     whole: Nest  # as it was, whose loops calls have the lengths of
-    # With loops as one that all arrays have next to each other. Several threads go along the inner
-    # ones together, each thread goes over the short ones by itself.
+    # The same, with loops as one that all arrays have next to each other. Threads go along its inner
+    # loops together, and each thread goes over its short loops by itself.
     nest: Nest
     loops: tuple[tuple[int, ...], ...]  # which loops of `whole` each of these stands for
     # Blocks of threads that share a row, and go along it once. If it is more than one, they meet in
