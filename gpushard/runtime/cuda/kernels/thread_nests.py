@@ -36,8 +36,8 @@ class ThreadNest:
     """A loop nest with its loops dealt out: along a row, within a thread, and others over rows."""
 
     whole: Nest  # as it was, whose loops calls have the lengths of
-    # The same, with loops as one that all arrays have next to each other. Threads go along its inner
-    # loops together, and each thread goes over its short loops by itself.
+    # The same, with loops as one that all arrays have next to each other. Threads go along inner
+    # loops together, and each thread goes over short loops by itself.
     nest: Nest
     loops: tuple[tuple[int, ...], ...]  # which loops of `whole` each of these stands for
     # Blocks of threads that share a row, and go along it once. If it is more than one, they meet in
