@@ -5083,7 +5083,7 @@ MAPPED: dict[str, Case] = {
     ),
     "vmap whose result differs": refused(
         lambda w: gs.vmap(lambda a: a, 0, None)(w.x),
-        ArgumentError, ValueError, "out_axes=None for the result", HERE,
+        ArgumentError, ValueError, "the result varies along an axis of 8", "Try: out_axes=0", HERE,
     ),
     "vmap over a mesh axis that is not there": refused(
         lambda w: gs.vmap(abs, spmd_axis_name="q")(w.x),
@@ -5103,7 +5103,7 @@ MAPPED: dict[str, Case] = {
     ),
     "pmap whose result differs": refused(
         lambda w: gs.pmap(lambda a: a, out_axes=None)(w.x),
-        ArgumentError, ValueError, "differs between devices", HERE,
+        ArgumentError, ValueError, "the result varies along an axis of 8", "Try: out_axes=0", HERE,
     ),
     "shard_map whose specs are longer than the ranks of several": refused(
         lambda w: gs.shard_map(
@@ -5378,7 +5378,7 @@ NAMED_AXES: dict[str, Case] = {
         ArgumentError,
         ValueError,
         HERE,
-        "places no ['i']",
+        "varies along 'i', and out_axes=[Ellipsis] has no place",
         "psum(x, 'i')",
     ),
     "xmap with keyword arguments": refused(

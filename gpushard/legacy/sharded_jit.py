@@ -30,7 +30,7 @@ from gpushard.transforms.jit.jit import jit
 from gpushard.transforms.mapping.device_axis import StackedFrame, listed
 from gpushard.transforms.values.frames import Frame, Names, frames, innermost
 from gpushard.transforms.values.mapped import Mapped, mapped
-from gpushard.transforms.values.placed_dims import relabel
+from gpushard.transforms.values.relabel import relabel
 from gpushard.transforms.values.signature import (
     by_position,
     check_function,

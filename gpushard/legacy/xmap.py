@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -31,20 +30,13 @@ from gpushard.legacy.named_axes import (
     sizes_of,
 )
 from gpushard.numpy import stack
-from gpushard.ops.table.movement import transposed
 from gpushard.placement.defaults import get_mesh, local_devices
 from gpushard.placement.device_put import check_donated, implicitly_put
 from gpushard.transforms.jit.jit import jit
 from gpushard.transforms.jit.stages import Lowered
-from gpushard.transforms.values.frames import Frame, NamedDim, check_apart
-from gpushard.transforms.values.mapped import (
-    Mapped,
-    as_mapped,
-    as_result,
-    mapped,
-    sharding_of,
-    spread,
-)
+from gpushard.transforms.values.doors import check_constant, enter, leave
+from gpushard.transforms.values.frames import Frame, NamedDim, Names
+from gpushard.transforms.values.mapped import Mapped, as_mapped
 from gpushard.transforms.values.signature import (
     check_function,
     check_leaf,
@@ -231,7 +223,7 @@ class _Call:
             for name, n in sizes.items()
         }
         inside = [
-            _entered(x, entry, dims, frame, number)
+            enter(x, *_named(entry, dims), frame, number)
             for number, (x, entry) in enumerate(zip(leaves, self._ins, strict=True))
         ]
         with frame:
@@ -242,7 +234,7 @@ class _Call:
                     "return at least one",
                     argument="fun",
                 )
-            return each_result(out, self._outs, _left, dims, frame, fun)
+            return each_result(out, self._outs, _result, dims, frame, fun)
 
 
 def _part(x: Any, dim: int, number: int) -> Any:
@@ -259,46 +251,18 @@ def _joined(parts: list[Any], dim: int) -> Any:
     return made.reshape((*shape[:dim], math.prod(shape[dim : dim + 3]), *shape[dim + 3 :]))
 
 
-def _entered(x: Any, entry: Entry, dims: _Dims, frame: Frame, number: int) -> Mapped:
-    """Return what the function sees of an argument."""
-    lives = frame.mesh is not None and any(dims[key].place for key in entry.dims)
-    plain = lives and type(x) is not Mapped  # goes from where it lies to where its names live
-    own = mapped(copy.copy(x), (), frame, None) if plain else as_mapped(x, frame)
-    value, lead = own._value, len(own._names)
-    names = tuple(name for key, name in dims.items() if key in entry.dims)
-    front = [lead + entry.dims[name.name] for name in names]
-    order = [*range(lead), *front, *[n for n in range(lead, value.ndim) if n not in front]]
-    if order != list(range(value.ndim)):
-        value = transposed(value, order)
-    names = own._names + names
-    check_apart(names)
-    sharding = sharding_of(value, names, frame.mesh)
-    if sharding is not None and value._sharding != sharding:
-        value = value._moved(sharding, frame.what)
-    return mapped(value, names, frame, own._source or (frame, number))
+def _named(entry: Entry, dims: _Dims) -> tuple[tuple[int, ...], Names]:
+    """Return the dims that an entry names, and their names."""
+    keys = [key for key in dims if key in entry.dims]
+    return tuple([entry.dims[key] for key in keys]), tuple([dims[key] for key in keys])
 
 
-def _left(x: Any, entry: Entry, arg: str, dims: _Dims, frame: Frame, fun: Any) -> Any:
+def _result(x: Any, entry: Entry, arg: str, dims: _Dims, frame: Frame, fun: Any) -> Any:
     """Return a result with its named dims where they are wanted."""
     check_leaf(x, frame.what, arg)
     x = as_mapped(x, frame)
-    own = [name for key, name in dims.items() if key in entry.dims]
-    over = [name.name for name in x._names if name in dims.values() and name not in own]
-    if over:
-        raise ArgumentError(
-            f"{frame.what} ({place_of(fun)}): out_axes={entry.text} for {arg} places no {over}, "
-            "which the result still has; name them there, or reduce over them, as in "
-            f"gpushard.lax.psum(x, {over[0]!r})",
-            argument="out_axes",
-            axes=tuple(over),
-        )
+    own, names = _named(entry, dims)
+    said = "out_axes", entry.text
+    check_constant(x, names, frame, fun, arg, said, "a dim for it there")
     check_rank(x.ndim + len(own), entry, "out_axes", frame.what, arg)
-    outer = tuple([name for name in x._names if name not in own])
-    x = spread(x, (*outer, *own))
-    value, lead = x._value, len(outer)
-    rest = iter(range(lead + len(own), value.ndim))
-    front = {entry.dims[name.name]: lead + n for n, name in enumerate(own)}
-    order = [front[n] if n in front else next(rest) for n in range(value.ndim - lead)]
-    if order != list(range(lead, value.ndim)):
-        value = transposed(value, [*range(lead), *order])
-    return as_result(value, outer, frame, x._source)
+    return leave(x, own, names, frame)

@@ -86,7 +86,7 @@ def test_what_varies_under_a_spec_is_refused_by_path() -> None:
     m = Plain()
     m.part = module()
     with pytest.raises(
-        ArgumentError, match=r"argument model\.part\.b.* varies along 'x', which in_specs=P"
+        ArgumentError, match=r"argument model\.part\.b.* varies along 'x', and in_specs=P"
     ):
         nnx.shard_map(f, mesh=mesh, in_specs=(P(),), out_specs=P())(m)
     assert m.part.b.value.tolist() == [0, 0, 0]

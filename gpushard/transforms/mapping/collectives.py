@@ -34,7 +34,7 @@ from gpushard.transforms.values.mapped import (
     sharding_without,
     spread,
 )
-from gpushard.transforms.values.placed_dims import relabel
+from gpushard.transforms.values.relabel import relabel
 from gpushard.typing import Shape
 
 _INDEX = np.dtype(np.int32)

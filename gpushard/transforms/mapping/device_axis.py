@@ -8,6 +8,7 @@ if no call within it has asked for more.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -19,7 +20,6 @@ import numpy as np
 from gpushard import tree
 from gpushard.array.array import ConcreteArray
 from gpushard.errors import ArgumentError, ArgumentTypeError, MeshError, NoDeviceError
-from gpushard.frozen import dataclass
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.older.listed_sharding import PmapSharding
@@ -32,12 +32,11 @@ from gpushard.geometry.older.sharding_spec import (
 )
 from gpushard.geometry.partition_spec import P
 from gpushard.geometry.sharding import Sharding
-from gpushard.geometry.tiling import Tiling
 from gpushard.ops.rule import Splits
-from gpushard.placement.device_put import implicitly_put
-from gpushard.transforms.values.frames import Frame, Names, innermost
-from gpushard.transforms.values.mapped import Mapped, as_mapped, brought, mapped, spread
-from gpushard.transforms.values.placed_dims import relabel
+from gpushard.transforms.values.doors import check_constant, enter, enter_blocks, leave_blocks
+from gpushard.transforms.values.frames import Frame, Names, Source, innermost
+from gpushard.transforms.values.mapped import Mapped, as_mapped, brought, spread
+from gpushard.transforms.values.relabel import Labels, labels
 from gpushard.transforms.values.signature import (
     check_axis,
     check_leaf,
@@ -45,7 +44,6 @@ from gpushard.transforms.values.signature import (
     is_array,
     labelled,
     mapped_arguments,
-    place_of,
 )
 from gpushard.typing import Shape
 
@@ -180,47 +178,38 @@ def _mesh(devices: tuple[Any, ...], sizes: Shape, names: tuple[str, ...] = ()) -
     return Mesh(grid, (*names, *[f"pmap {n}" for n in range(len(names), len(sizes))]))
 
 
-@dataclass(frozen=True, eq=False)
-class _Way:
-    """One array, said in three ways; each device has the same elements in all of them."""
-
-    whole: NamedSharding  # with the dim where the caller has it, over the mesh
-    whole_tiling: Tiling
-    named: NamedSharding  # with named dims in front
-    named_tiling: Tiling
-    outside: Sharding  # as users see it
-    outside_tiling: Tiling
-
-
 @functools.lru_cache(maxsize=4096)
-def _way(
-    mesh: Mesh, axis: str, sizes: Shape, shape: Shape, lead: Splits, at: int, kept: Splits
-) -> _Way:
-    """Return how a dim on an axis of devices becomes named dims. Pure.
+def _labels(
+    mesh: Mesh,
+    axis: str,
+    sizes: Shape,
+    shape: Shape,
+    lead: Splits,
+    at: int | None,
+    others: Splits,
+) -> Labels:
+    """Compute how a dim on an axis of devices becomes named dims. Pure.
 
     Args:
       mesh: the devices.
       axis: the axis.
       sizes: of the named dims: one element for each device, and those of a chunk if there are.
       shape: of the array without the mapped dim.
-      lead: for each dim in front the axes that it keeps.
-      at: where the mapped dim is, counted from the front of what the function returns.
-      kept: for each other dim the axes that split it.
+      lead: the axes of each dim in front that has a name already.
+      at: the mapped dim of what the function returns; None where it has none.
+      others: for each other dim the axes that split it.
     """
-    body, n = shape[len(lead) :], int(np.prod(sizes))
-    whole = NamedSharding(mesh, P(*lead, *kept[:at], (axis,), *kept[at:]))
-    full = (*shape[: len(lead)], *body[:at], n, *body[at:])
-    named = NamedSharding(mesh, P(*lead, (axis,), *[()] * (len(sizes) - 1), *kept))
-    parts = (*shape[: len(lead)], *sizes, *body)
-    outside = listed(mesh, whole, full)
-    return _Way(
-        whole,
-        whole.tiling(full),
-        named,
-        named.tiling(parts),
-        outside,
-        outside.tiling(full),
-    )
+    first, body = shape[: len(lead)], shape[len(lead) :]
+    chunk: Shape = ()
+    if at is not None:
+        chunk = sizes[1:]
+        body = (*body[:at], math.prod(sizes), *body[at:])
+        others = (*others[:at], (), *others[at:])
+    spec = P(*[(axis,) if dim == at else () for dim in range(len(body))])
+    full = (*first, *body)
+    known = labels(mesh, (axis,), spec, full, lead, others, chunk)
+    shown = listed(mesh, known.whole, full)
+    return dataclasses.replace(known, shown=shown, shown_tiling=shown.tiling(full))
 
 
 def listed(mesh: Mesh, sharding: NamedSharding, shape: Shape) -> PmapSharding:
@@ -280,68 +269,49 @@ def _ahead(
     return ()
 
 
-def stacked(x: Any, axis: int | None, names: Names, frame: StackedFrame, number: int) -> Any:
-    """Return what a function sees of an argument, a dim of which has elements for devices."""
-    source: Any = (frame, number)
+def _enter(x: Any, axis: int | None, names: Names, frame: StackedFrame, number: int) -> Any:
+    """Make what a function sees of an argument, a dim of which has elements for devices."""
+    if axis is None:
+        return enter(x, (), (), frame, number)
+    source: Source = (frame, number)
     mesh = frame.mesh
     assert mesh is not None
-    if axis is None:
-        if not is_array(x):
-            return x
-        own = as_mapped(x, frame)
-        return mapped(own._value, own._names, frame, own._source or source)
     outer: Names = ()
     if type(x) is Mapped:
         x = as_mapped(x, frame)
         x, outer, source = x._value, x._names, x._source or source
-    lead = tuple([name.place or () for name in outer]) if outer else ()
-    at, shape, array = len(outer) + axis, x.shape, is_array(x)
+    at, shape = len(outer) + axis, x.shape
     shape = shape[:at] + shape[at + 1 :]
-    kept: Splits = ((),) * (len(shape) - len(outer))
-    if array and frame.axis != mesh.axis_names[-1]:
-        others = _elements(x._sharding, x.shape, len(outer), mesh, every=True)
-        others = others[:axis] + others[axis + 1 :]
-        kept = tuple([axes if frame.axis not in axes else () for axes in others])
-    way = _way(mesh, frame.axis, frame.sizes, shape, lead, axis, kept)
-    if not array:
-        x = implicitly_put(x, "pmap", way.whole)
-    elif x._held().tiling is not way.whole_tiling and x._sharding != way.outside:
-        x = x._moved(way.whole, "pmap")
-    value = relabel(x, way.named_tiling, way.named, inside=True)
-    return mapped(value, outer + names, frame, source)
+    lead = tuple([name.place or () for name in outer]) if outer else ()
+    others: Splits = ((),) * (len(shape) - len(outer))
+    if frame.axis != mesh.axis_names[-1] and is_array(x):
+        split = _elements(x._sharding, x.shape, len(outer), mesh, every=True)
+        split = split[:axis] + split[axis + 1 :]
+        others = tuple([axes if frame.axis not in axes else () for axes in split])
+    own = _labels(mesh, frame.axis, frame.sizes, shape, lead, axis, others)
+    return enter_blocks(x, own, outer + names, frame, source)
 
 
-def unstacked(x: Mapped, axis: int | None, names: Names, frame: StackedFrame) -> Any:
-    """Return a result with the mapped dim where it is wanted, or without it."""
-    mesh, outer = frame.mesh, x._names[:0]
+def _leave(x: Mapped, axis: int | None, names: Names, frame: StackedFrame) -> Any:
+    """Make a result an array with the mapped dim where it is wanted, or without it."""
+    mesh = frame.mesh
     assert mesh is not None
+    outer: Names = ()
     if x._names != names:
         outer = tuple([name for name in x._names if name not in names])
-        x = spread(x, outer + names) if axis is not None else x
-    value = (brought(x, mesh) if frame.brings else x)._value
-    ahead = len(outer) + (0 if axis is None else len(names))
-    kept = _elements(value._sharding, value._shape, ahead, mesh)
+        x = x if axis is None else spread(x, outer + names)
+    if frame.brings:
+        x = brought(x, mesh)
+    value, ahead = x._value, len(x._names)
+    others = _elements(value._sharding, value._shape, ahead, mesh)
     if frame.outer is None and frame.used < len(mesh.axis_names):
         used = frame.used
         mesh = _mesh(frame.pool, mesh.axis_sizes[:used], mesh.axis_names[:used])
-        kept = tuple([axes if set(axes) <= set(mesh.axis_names) else () for axes in kept])
+        others = tuple([axes if set(axes) <= set(mesh.axis_names) else () for axes in others])
     lead = tuple([name.place or () for name in outer]) if outer else ()
-    if axis is None:
-        sharding = NamedSharding(mesh, P(*lead, *kept))
-        if value._held().tiling is not (tiling := sharding.tiling(value.shape)):
-            value = value._moved(sharding, "pmap")
-        if frame.outer is None:
-            outside = listed(mesh, sharding, value.shape)
-            value = relabel(value, outside.tiling(tiling.shape), outside)
-    else:
-        shape = value._shape[: len(outer)] + value._shape[ahead:]
-        way = _way(mesh, frame.axis, frame.sizes, shape, lead, axis, kept)
-        if value._held().tiling is not way.named_tiling:
-            value = value._moved(way.named, "pmap")
-        if frame.outer is None:
-            return relabel(value, way.outside_tiling, way.outside)
-        value = relabel(value, way.whole_tiling, way.whole)
-    return value if frame.outer is None else mapped(value, outer, frame.outer, x._source)
+    shape = value._shape[: len(outer)] + value._shape[ahead:]
+    own = _labels(mesh, frame.axis, frame.sizes, shape, lead, axis, others)
+    return leave_blocks(x, own, outer, frame)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -449,7 +419,7 @@ class Opened:
         """Call a function with what it sees of the arguments, and return its results as arrays."""
         frame, names, fun = self.frame, self._names, self._fun
         inside = [
-            stacked(leaf, dim, names, frame, number)
+            _enter(leaf, dim, names, frame, number)
             for number, (leaf, dim) in enumerate(zip(self.leaves, self._dims, strict=True))
         ]
         with frame:
@@ -465,14 +435,8 @@ def _result(x: Any, axis: Any, arg: str, fun: Any, names: Names, frame: StackedF
     if type(x) is not Mapped:
         check_leaf(x, frame.what, arg)
     x = as_mapped(x, frame)
-    if axis is not None:
-        if axis != 0 or type(axis) is not int:
-            axis = check_axis(axis, len(x._shape) + 1, frame.what, "out_axes", arg)
-        return unstacked(x, axis, names, frame)
-    if set(names) & set(x._names):
-        raise ArgumentError(
-            f"{frame.what} ({place_of(fun)}): out_axes=None for {arg}, which differs between "
-            "devices; give the dim where it goes, or reduce it",
-            argument="out_axes",
-        )
-    return unstacked(x, None, names, frame)
+    if axis is None:
+        check_constant(x, (), frame, fun, arg, ("out_axes", None), "out_axes=0")
+    elif axis != 0 or type(axis) is not int:
+        axis = check_axis(axis, len(x._shape) + 1, frame.what, "out_axes", arg)
+    return _leave(x, axis, names, frame)

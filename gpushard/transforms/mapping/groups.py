@@ -27,7 +27,7 @@ from gpushard.ops.table.reductions import MAX, MIN, SUM
 from gpushard.transforms.mapping.collectives import divided, joined, numbers, permuted
 from gpushard.transforms.values.frames import NamedDim, Names, innermost, merged
 from gpushard.transforms.values.mapped import Mapped, as_mapped, mapped, spread
-from gpushard.transforms.values.placed_dims import relabel
+from gpushard.transforms.values.relabel import relabel
 
 _TWO = {
     SUM: ufunc_row(np.add),

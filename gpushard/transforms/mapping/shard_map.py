@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -12,7 +13,9 @@ from gpushard import tree
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import listed
 from gpushard.geometry.mesh import AbstractMesh, Mesh
-from gpushard.geometry.partition_spec import PartitionSpec
+from gpushard.geometry.named_sharding import NamedSharding
+from gpushard.geometry.partition_spec import P, PartitionSpec
+from gpushard.ops.rule import Splits
 from gpushard.transforms.mapping.specs import (
     check_axes,
     check_leaf_spec,
@@ -22,19 +25,20 @@ from gpushard.transforms.mapping.specs import (
     mesh_of,
     specs_of,
 )
-from gpushard.transforms.values.frames import Frame, NamedDim
-from gpushard.transforms.values.mapped import as_mapped, element_along
-from gpushard.transforms.values.placed_dims import entered, left
+from gpushard.transforms.values.doors import check_constant, enter_blocks, leave_blocks
+from gpushard.transforms.values.frames import Frame, Names, Source
+from gpushard.transforms.values.mapped import Mapped, as_mapped, element_along, spread
+from gpushard.transforms.values.relabel import Labels, labels
 from gpushard.transforms.values.signature import (
     by_position,
     check_axis,
     check_function,
     is_array,
     labelled,
-    place_of,
     result_names,
     title,
 )
+from gpushard.typing import Shape
 
 
 def shard_map(
@@ -192,7 +196,8 @@ def _wrapped(
         if len(manual) < len(own.axis_names):
             frame.auto = tuple([axis for axis in own.axis_names if axis not in manual])
         check_nested(frame, own, manual)
-        dims = [frame.name(axis, own.shape[axis], (axis,)) for axis in manual]
+        for axis in manual:
+            frame.name(axis, own.shape[axis], (axis,))
         leaves: Sequence[Any] = args
         specs: Sequence[Any] | None = plain
         if specs is None or len(specs) != len(args) or not all(map(is_array, args)):
@@ -203,59 +208,113 @@ def _wrapped(
             check_leaf_spec(
                 leaf, spec, own, manual, (what, "in_specs"), frame.label, number, every=every
             )
-            inside.append(entered(leaf, spec, dims, frame, number))
+            inside.append(_enter(leaf, spec, frame, number))
         with frame:
             if leaves is not args:
                 inside = tree.unflatten(tree.structure(args), inside)
             whole = {key: tree.map(lambda x: as_mapped(x, frame), x) for key, x in kwargs.items()}
             out = f(*inside, **whole)
-            return _results(f, out, out_specs, dims, frame, check)
+            return _results(f, out, out_specs, frame, check)
 
     return call
 
 
-def _results(
-    f: Any, out: Any, out_specs: Any, dims: Sequence[NamedDim], frame: Frame, check: bool
-) -> Any:
+def _results(f: Any, out: Any, out_specs: Any, frame: Frame, check: bool) -> Any:
     """Return what a function gave as arrays."""
     if type(out_specs) is PartitionSpec and is_array(out):
-        return _result(f, out, out_specs, dims, frame, check, "the result")
+        return _result(f, out, out_specs, frame, check, "the result")
     if callable(out_specs):  # of a caller who knows specs and names when results are there
         leaves, specs, names = out_specs(out)
     else:
         leaves, specs = specs_of(out, out_specs, "out_specs", "the result")
         names = [(name, "out_specs") for name in result_names(tree.structure(out))]
     made = [
-        _result(f, leaf, spec, dims, frame, check, *name)
+        _result(f, leaf, spec, frame, check, *name)
         for leaf, spec, name in zip(leaves, specs, names, strict=True)
     ]
     return tree.unflatten(tree.structure(out), made)
+
+
+def _enter(x: Any, spec: PartitionSpec, frame: Frame, number: int) -> Mapped:
+    """Make what a function sees of an argument: a block, by the axes that split it."""
+    source: Source = (frame, number)
+    outer: Names = ()
+    if type(x) is Mapped:
+        x._check_open()
+        x, outer, source = x._value, x._names, x._source or source
+    names, shape = _split_by(spec, frame), getattr(x, "shape", ())
+    both = outer and {axis for name in outer for axis in name.place or ()} & set(spec.all_axes())
+    if both:
+        raise ArgumentError(
+            f"{frame.what}: in_specs has {spec} for {frame.label(number)}, and {sorted(both)} "
+            "split a dim that vmap maps around it (spmd_axis_name=); name other axes in one",
+            argument="in_specs",
+            axes=sorted(both),
+        )
+    own = _labels(spec, frame, outer, shape, _auto_axes(x, shape, len(outer), spec, frame))
+    return enter_blocks(x, own, outer + names, frame, source)
 
 
 def _result(
     f: Any,
     x: Any,
     spec: PartitionSpec,
-    dims: Sequence[NamedDim],
     frame: Frame,
     check: bool,
     arg: str,
     argument: str = "out_specs",
 ) -> Any:
-    manual = tuple([name.axes[0] for name in dims if name.axes])
+    """Return a result as an array that a spec splits."""
+    manual, mesh = _manual(frame), frame.mesh
+    assert mesh is not None
     said = frame.what, argument
-    check_leaf_spec(x, spec, frame.mesh, manual, said, lambda _: arg, 0, divides=False)
-    x = as_mapped(x, frame)
-    split = set(spec.all_axes())
-    varies = [name for name in x._names if name in dims and name.name not in split]
-    if varies and check:
-        axes = ", ".join(repr(name.name) for name in varies)
-        raise ArgumentError(
-            f"{frame.what} ({place_of(f)}): {arg} varies along {axes}, which {argument}={spec} "
-            f"does not name; name them in the spec, reduce over them (gpushard.lax.psum(x, {axes}))"
-            ", or pass check_rep=False for the first block",
-            argument=argument,
-            spec=spec,
-            axes=tuple(name.name for name in varies),
-        )
-    return left(element_along(x, varies), spec, dims, frame)
+    check_leaf_spec(x, spec, mesh, manual, said, lambda _: arg, 0, divides=False)
+    x, names = as_mapped(x, frame), _split_by(spec, frame)
+    if check:
+        way = "a spec that names it, check_rep=False for the first block"
+        check_constant(x, names, frame, f, arg, (argument, spec), way)
+    x = element_along(x, [name for name in x._names if name in frame.dims and name not in names])
+    outer = tuple([name for name in x._names if name not in names])
+    x = spread(x, outer + names)
+    body = [
+        n * math.prod(mesh.shape[axis] for axis in spec.axes(dim)) for dim, n in enumerate(x._shape)
+    ]
+    whole = (*x._value._shape[: len(outer)], *body)
+    others = _auto_axes(x._value, x._value._shape, len(x._names), P(), frame)
+    return leave_blocks(x, _labels(spec, frame, outer, whole, others), outer, frame)
+
+
+def _manual(frame: Frame) -> tuple[str, ...]:
+    """Return the axes that a call maps over, which are the names of its dims."""
+    return tuple([cast("str", name.name) for name in frame.dims])
+
+
+def _split_by(spec: PartitionSpec, frame: Frame) -> Names:
+    """Return the names of the axes that a spec has."""
+    axes = set(spec.all_axes())
+    return tuple([name for name in frame.dims if name.name in axes])
+
+
+def _labels(
+    spec: PartitionSpec, frame: Frame, outer: Names, shape: Shape, others: Splits
+) -> Labels:
+    """Look up how the axes of a call that split dims of a whole array become named dims."""
+    assert frame.mesh is not None
+    lead = tuple([name.place or () for name in outer])
+    return labels(frame.mesh, _manual(frame), spec, shape, lead, others)
+
+
+def _auto_axes(x: Any, shape: Shape, lead: int, spec: PartitionSpec, frame: Frame) -> Splits:
+    """List the axes that split each dim after the first ones, and that the call does not map over.
+
+    They stay if they divide what is left of the dim.
+    """
+    own = getattr(x, "_sharding", None)
+    if not frame.auto or not isinstance(own, NamedSharding) or own.mesh != frame.mesh:
+        return ((),) * (len(shape) - lead)
+    others = []
+    for dim in range(lead, len(shape)):
+        axes = tuple([axis for axis in own.spec.axes(dim) if axis in frame.auto])
+        parts = math.prod(own.mesh.shape[axis] for axis in (*spec.axes(dim - lead), *axes))
+        others.append(axes if shape[dim] % parts == 0 else ())
+    return tuple(others)

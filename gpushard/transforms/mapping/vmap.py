@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from itertools import count, repeat
+from itertools import count
 from typing import Any, TypeVar
 
-from gpushard.array.array import ConcreteArray
-from gpushard.errors import ArgumentError, MeshError
+from gpushard.errors import MeshError
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.ops.table.movement import transposed
 from gpushard.placement.defaults import get_mesh
-from gpushard.transforms.values.frames import Frame, NamedDim, Names, Source, innermost
-from gpushard.transforms.values.mapped import (
-    Mapped,
-    as_mapped,
-    as_result,
-    mapped,
-    sharding_of,
-    spread,
-)
+from gpushard.transforms.values.doors import check_constant, enter, leave
+from gpushard.transforms.values.frames import Frame, NamedDim, innermost
+from gpushard.transforms.values.mapped import Mapped, as_mapped
 from gpushard.transforms.values.signature import (
     by_position,
     check_axis,
@@ -31,7 +23,6 @@ from gpushard.transforms.values.signature import (
     each_result,
     labelled,
     mapped_arguments,
-    place_of,
     title,
 )
 
@@ -89,7 +80,11 @@ def vmap(
         mesh = None if place is None else _mesh_with(place, leaves)
         frame = Frame(what, mesh, label)
         name = frame.name(axis_name, size, place=place)
-        inside = list(map(inner, leaves, axes, repeat(name), repeat(frame), count()))
+        names = (name,)
+        inside = [
+            enter(x, (), (), frame, n) if axis is None else enter(x, (axis,), names, frame, n)
+            for n, x, axis in zip(count(), leaves, axes)
+        ]
         with frame:
             own_args, own_kwargs = together(inside)
             out = fun(*own_args, **own_kwargs)
@@ -101,74 +96,23 @@ def vmap(
                     argument="spmd_axis_name",
                     axes=spmd_axis_name,
                 )
-            return each_result(out, out_axes, outer, name, frame, fun)
+            return each_result(out, out_axes, _result, name, frame, fun)
 
     return call  # type: ignore[return-value]
 
 
-def inner(x: Any, axis: int | None, name: NamedDim, frame: Frame, number: int) -> Any:
-    """Return what a function sees of an argument."""
-    if axis is None and not hasattr(x, "shape"):
-        return x
-    source: Source = (frame, number)
-    names: Names = ()
-    if type(x) is not ConcreteArray or frame.mesh is not None:
-        x = as_mapped(x, frame)
-        value, names = x._value, x._names
-        if axis is None and x._source is not None:
-            source = x._source
-    else:
-        # Assignments to the argument change nothing that the function sees.
-        value = x._as_it_is()
-        frame.not_returned.add(id(value))
-    if axis is None:
-        return mapped(value, names, frame, source)
-    lead = len(names)
-    if axis:
-        order = [*range(lead), lead + axis]
-        order += [dim for dim in range(lead, value.ndim) if dim != lead + axis]
-        value = transposed(value, order)
-    names = (*names, name)
-    if name.place is not None:
-        value = _placed(value, names, frame)
-    return mapped(value, names, frame, source)
-
-
-def _placed(value: Any, names: Names, frame: Frame) -> Any:
-    """Return a value whose first dims have names where the last of them lives."""
-    sharding = sharding_of(value, names, frame.mesh)
-    if sharding is None or value._sharding == sharding:
-        return value
-    return value._moved(sharding, "vmap")
-
-
-def outer(x: Any, axis: Any, arg: str, name: NamedDim, frame: Frame, fun: Any) -> Any:
+def _result(x: Any, axis: Any, arg: str, name: NamedDim, frame: Frame, fun: Any) -> Any:
     """Return a result with the mapped dim where it is wanted."""
     if type(x) is not Mapped:
         check_leaf(x, frame.what, arg)
         x = as_mapped(x, frame)
     x._check_open()
     if axis is None:
-        if name in x._names:
-            raise ArgumentError(
-                f"{frame.what} ({place_of(fun)}): out_axes=None for {arg}, which differs between "
-                f"the {name.size} elements; give the dim where it goes, or reduce it",
-                argument="out_axes",
-                size=name.size,
-            )
-        return as_result(x._value, x._names, frame, x._source)
+        check_constant(x, (), frame, fun, arg, ("out_axes", None), "out_axes=0")
+        return leave(x, (), (), frame)
     if axis != 0 or type(axis) is not int:
         axis = check_axis(axis, len(x._shape) + 1, frame.what, "out_axes", arg)
-    if name not in x._names:
-        x = spread(x, (*x._names, name))
-    value, lead = x._value, len(x._names) - 1
-    if name.place is not None:
-        value = _placed(value, x._names, frame)
-    if axis:
-        order = [*range(lead), *range(lead + 1, value.ndim)]
-        order.insert(lead + axis, lead)
-        value = transposed(value, order)
-    return as_result(value, x._names[:-1], frame, x._source)
+    return leave(x, (axis,), (name,), frame)
 
 
 def _mesh_with(axes: tuple[str, ...], leaves: Sequence[Any]) -> Mesh | None:

@@ -45,7 +45,7 @@ from gpushard.transforms.graph.ops import (
 from gpushard.transforms.graph.steps import program_for
 from gpushard.transforms.regions.regions import fused
 from gpushard.transforms.regions.segments import in_segments
-from gpushard.transforms.values.placed_dims import relabelled
+from gpushard.transforms.values.relabel import relabelled
 
 SEVERAL = 64
 """So many arrays are put together at once."""

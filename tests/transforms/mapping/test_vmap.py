@@ -251,7 +251,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         TypeError,
         "out_axes=False .* an integer",
     ),
-    "out": (lambda: gs.vmap(lambda x: x, 0, None)(MATRIX), ValueError, "out_axes=None .* differs"),
+    "out": (
+        lambda: gs.vmap(lambda x: x, 0, None)(MATRIX),
+        ValueError,
+        "varies along .* out_axes=None",
+    ),
     "out beyond": (lambda: gs.vmap(lambda x: x, 0, 3)(MATRIX), ValueError, "out_axes=3 is beyond"),
     "prefix": (lambda: gs.vmap(lambda x: x, (0, 0))(MATRIX), ValueError, "in_axes"),
     "result": (lambda: gs.vmap(lambda x: "a")(MATRIX), TypeError, "the result is a str"),

@@ -1,0 +1,194 @@
+"""The way in and out of a mapped function: dims of arguments get names, and are dims again outside.
+
+A front end says which dims get which names. There are two kinds of dims. `vmap` and `xmap` name
+dims that lie anyhow: `x` of shape (5, 8), mapped along dim 1, is transposed to (8, 5), and moves to
+where the name lives, if it lives on mesh axes (`enter`, `leave`). `shard_map` and `pmap` name the
+places of blocks on a mesh: each device keeps its elements, under other labels (`enter_blocks`,
+`leave_blocks`).
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from gpushard.array.array import ConcreteArray
+from gpushard.errors import ArgumentError
+from gpushard.ops.table.movement import transposed
+from gpushard.placement.device_put import implicitly_put
+from gpushard.transforms.values.frames import Frame, Names, Source, check_apart
+from gpushard.transforms.values.mapped import (
+    Mapped,
+    as_mapped,
+    as_result,
+    mapped,
+    sharding_of,
+    spread,
+)
+from gpushard.transforms.values.relabel import Labels, relabel
+from gpushard.transforms.values.signature import is_array, place_of
+
+
+def enter(x: Any, dims: tuple[int, ...], names: Names, frame: Frame, number: int) -> Any:
+    """Make what a function sees of an argument: without some dims, which get names.
+
+    Args:
+      x: an array, data on the host, or a value of the call around this one. A number without named
+        dims stays as it is.
+      dims: the dim of each name.
+      names: the names, outer ones first.
+      frame: the call.
+      number: of the argument.
+    """
+    if not dims and not hasattr(x, "shape"):
+        return x
+    kind = type(x)
+    lives = frame.mesh is not None and any([name.place for name in names])
+    outer: Names = ()
+    source: Source = (frame, number)
+    straight = lives or frame.mesh is None
+    if straight and (kind is ConcreteArray or (kind is not Mapped and is_array(x))):
+        # Assignments to the argument change nothing that the function sees.
+        value = x._as_it_is() if kind is ConcreteArray else copy.copy(x)
+        frame.not_returned.add(id(value))
+    else:
+        x = as_mapped(x, frame)
+        value, outer, source = x._value, x._names, x._source or source
+    if dims != _FIRST and (order := _to_front(dims, len(outer), len(value._shape))):
+        value = transposed(value, order)
+    if outer:
+        names = outer + names
+    if len(names) > 1:
+        check_apart(names)
+    if lives:
+        value = _moved_to(value, names, frame)
+    return mapped(value, names, frame, source)
+
+
+def leave(x: Mapped, dims: tuple[int, ...], names: Names, frame: Frame) -> Any:
+    """Make a result of a function an array in which some names are dims again.
+
+    Args:
+      x: the value.
+      dims: the dim of each name in the result.
+      names: the names, outer ones first.
+      frame: the call.
+
+    Returns:
+      An array; a value of the call around this one where there is one.
+    """
+    outer: Names = ()
+    if x._names != names:
+        outer = tuple([name for name in x._names if name not in names])
+        x = spread(x, outer + names)
+    value = x._value
+    if frame.mesh is not None and any([name.place for name in names]):
+        value = _moved_to(value, outer + names, frame)
+    if dims != _FIRST and (order := _to_front(dims, len(outer), len(value._shape))):
+        value = transposed(value, [order.index(dim) for dim in range(len(order))])
+    return as_result(value, outer, frame, x._source)
+
+
+_FIRST = (0,)
+
+
+@functools.lru_cache(maxsize=1024)
+def _to_front(dims: tuple[int, ...], lead: int, ndim: int) -> list[int] | None:
+    """Return the order of dims that has some right after the first ones, or None as it is. Pure."""
+    rest = [dim for dim in range(ndim - lead) if dim not in dims]
+    order = [*range(lead), *[lead + dim for dim in (*dims, *rest)]]
+    return None if order == list(range(ndim)) else order
+
+
+def _moved_to(value: Any, names: Names, frame: Frame) -> Any:
+    """Move a value whose first dims have names to where these live."""
+    sharding = sharding_of(value, names, frame.mesh)
+    if sharding is None or value._sharding == sharding:
+        return value
+    return value._moved(sharding, frame.what)
+
+
+def enter_blocks(x: Any, labels: Labels, names: Names, frame: Frame, source: Source) -> Mapped:
+    """Make what a function sees of an argument: blocks, whose places on a mesh have names.
+
+    Args:
+      x: an array, or data on the host; it moves to where its blocks belong.
+      labels: how it lies, without and with named dims.
+      names: all of its named dims.
+      frame: the call.
+      source: the argument that it comes from.
+    """
+    if not is_array(x):
+        x = implicitly_put(x, frame.what, labels.whole)
+    elif x._held().tiling is not labels.whole_tiling and x._sharding != labels.shown:
+        x = x._moved(labels.whole, frame.what)
+    value = relabel(x, labels.named_tiling, labels.named, inside=True)
+    frame.not_returned.add(id(value))
+    return mapped(value, names, frame, source)
+
+
+def leave_blocks(x: Mapped, labels: Labels, outer: Names, frame: Frame) -> Any:
+    """Make a result of a function an array of blocks in their places.
+
+    Args:
+      x: the value.
+      labels: how it lies, with and without the names of this call.
+      outer: its named dims of the calls around this one.
+      frame: the call.
+
+    Returns:
+      An array; a value of the call around this one where there is one.
+    """
+    value, old = x._value, labels.named_tiling
+    if value._held().tiling is not old:
+        value = value._moved(labels.named, frame.what)
+    sharding, new = labels.shown, labels.shown_tiling
+    if frame.outer is not None:
+        sharding, new = labels.whole, labels.whole_tiling
+    if new is not old or value._sharding != sharding:
+        value = relabel(value, new, sharding)
+    return as_result(value, outer, frame, x._source)
+
+
+def check_constant(
+    x: Mapped,
+    placed: Names,
+    frame: Frame,
+    f: Callable[..., Any],
+    arg: str,
+    place: tuple[str, Any],
+    way: str,
+) -> None:
+    """Check that a result varies along no named dim of a call but those that are placed in it.
+
+    Args:
+      x: the result.
+      placed: the named dims that have a place.
+      frame: the call.
+      f: the function.
+      arg: what errors call the result.
+      place: the argument that says where its dims go, and what it says.
+      way: how to give these dims a place, for the error.
+
+    Raises:
+      ArgumentError: it varies along one of them.
+    """
+    varies = [name for name in x._names if name in frame.dims and name not in placed]
+    if varies:
+        argument, said = place
+        called = [name.name for name in varies if name.name is not None]
+        axes = ", ".join(
+            f"an axis of {name.size} elements" if name.name is None else repr(name.name)
+            for name in varies
+        )
+        wanted = repr(called[0] if len(called) == 1 else tuple(called))
+        sums = f", or return gpushard.lax.psum(x, {wanted})" if called else ""
+        raise ArgumentError(
+            f"{frame.what} ({place_of(f)}): {arg} varies along {axes}, and {argument}={said} has "
+            f"no place for it. Try: {way}{sums}",
+            argument=argument,
+            spec=said,
+            axes=tuple(called),
+        )
