@@ -5099,7 +5099,7 @@ MAPPED: dict[str, Case] = {
     ),
     "pmap of a static argument without a hash": refused(
         lambda w: gs.pmap(lambda a, k: a, static_broadcasted_argnums=1)(w.x, []),
-        ArgumentTypeError, TypeError, "argument 1 is static and a list",
+        ArgumentError, ValueError, "the static argument 1 is a list",
     ),
     "pmap whose result differs": refused(
         lambda w: gs.pmap(lambda a: a, out_axes=None)(w.x),
@@ -5114,7 +5114,7 @@ MAPPED: dict[str, Case] = {
     ),
     "pmap of a static argument given by name": refused(
         lambda w: gs.pmap(lambda a, k: a, static_broadcasted_argnums=1)(w.x, k=2),
-        ArgumentError, ValueError, "static_broadcasted_argnums has 1", "by its position",
+        ArgumentError, ValueError, "static_broadcasted_argnums has 1", "by position",
     ),
     "pmap that gives up what is not there": refused(
         lambda w: gs.pmap(lambda a: a, donate_argnums=(0, 2))(w.x),
@@ -5122,7 +5122,7 @@ MAPPED: dict[str, Case] = {
     ),
     "pmap that gives up a static argument": refused(
         lambda w: gs.pmap(lambda a, k: a, static_broadcasted_argnums=1, donate_argnums=1)(w.x, 2),
-        ArgumentError, ValueError, "argument 1 is static, and donated", "only arrays",
+        ArgumentError, ValueError, "both static and donated", "hold no arrays",
     ),
     "pmap that gives up an argument by name": refused(
         lambda w: gs.pmap(lambda a: a, donate_argnums="a"),
@@ -5389,7 +5389,7 @@ NAMED_AXES: dict[str, Case] = {
         ArgumentError,
         ValueError,
         "donate_argnums has 1",
-        "1 arguments",
+        "1 positional",
     ),
     "xmap that gives up an argument by name": refused(
         lambda w: named(donate_argnums="a")(w.x),

@@ -17,7 +17,6 @@ from gpushard import tree
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.mesh import Mesh
 from gpushard.legacy.serial_loop import OwnLoop, SerialLoop, loops_here
-from gpushard.transforms.jit.arguments import indices_of
 from gpushard.transforms.values.frames import Frame
 
 Label: TypeAlias = Callable[[int], str]
@@ -330,22 +329,3 @@ def check_names(
                 axes=tuple(unknown),
             )
     return tuple(names)
-
-
-def numbers_of(argnums: Any, count: int, what: str) -> tuple[int, ...]:
-    """Return the numbers of donated arguments, from 0.
-
-    Raises:
-      ArgumentTypeError: one is no integer.
-      ArgumentError: there is no such argument.
-    """
-    numbers = indices_of(argnums, "donate_argnums", what)
-    for n in numbers:
-        if not -count <= n < count:
-            raise ArgumentError(
-                f"{what}: donate_argnums has {n}, and the call {count} arguments; count from 0",
-                argument="donate_argnums",
-                number=n,
-                count=count,
-            )
-    return tuple(n % count for n in numbers)

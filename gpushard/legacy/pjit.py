@@ -19,7 +19,7 @@ from gpushard.placement.defaults import get_mesh
 from gpushard.placement.device_put import device_put
 from gpushard.runtime.current import current
 from gpushard.transforms.jit.jit import Jitted, jit
-from gpushard.transforms.values.signature import by_position, check_function, labelled, title
+from gpushard.transforms.values.signature import by_position, check_function, title
 
 
 class _Mark:
@@ -209,14 +209,15 @@ class _Pjit:
 
     def _check_globals(self, own: Jitted, args: Any, kwargs: Any, mesh: Any) -> None:
         """Check that GlobalDeviceArrays lie as it is said, and that `FROM_GDA` is for no others."""
-        args, _, _ = own.split(args, kwargs)
+        call = own.read(args, kwargs)
+        args = call.args
         places = tree.broadcast_prefix(self._ins, args, _is_none, names=("in_shardings", "args"))
         for number, (x, place) in enumerate(zip(tree.leaves(args), places, strict=True)):
             is_global = isinstance(x, GlobalDeviceArray) or is_traced(x)
             if place is FROM_GDA and not is_global:
                 raise ArgumentError(
                     f"{self._what}: in_axis_resources has FROM_GDA for "
-                    f"{labelled(self._fun, args, {})(number)}, which is a {type(x).__name__}; give "
+                    f"{call.label(number)}, which is a {type(x).__name__}; give "
                     "its spec, or pass a GlobalDeviceArray",
                     argument="in_axis_resources",
                     type=type(x),
@@ -226,7 +227,7 @@ class _Pjit:
             wanted = _placed(place, mesh)
             if not x.sharding.is_equivalent_to(wanted, x.ndim):
                 raise ShardingError(
-                    f"{self._what}: {labelled(self._fun, args, {})(number)} lies as {x.sharding}, "
+                    f"{self._what}: {call.label(number)} lies as {x.sharding}, "
                     f"and in_axis_resources say {wanted}; give FROM_GDA, or reshard it first",
                     argument="in_axis_resources",
                 )

@@ -12,7 +12,6 @@ import numpy as np
 from gpushard import tree
 from gpushard.array.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.values import is_traced
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P
 from gpushard.legacy.named_axes import (
@@ -24,14 +23,15 @@ from gpushard.legacy.named_axes import (
     check_rank,
     is_entry,
     listed,
-    numbers_of,
     parsed,
     scoped,
     sizes_of,
 )
 from gpushard.numpy import stack
 from gpushard.placement.defaults import get_mesh, local_devices
-from gpushard.placement.device_put import check_donated, implicitly_put
+from gpushard.placement.device_put import implicitly_put
+from gpushard.placement.donation import donated_arrays, give_up
+from gpushard.transforms.jit.arguments import Options, check_numbers, indices_of
 from gpushard.transforms.jit.jit import jit
 from gpushard.transforms.jit.stages import Lowered
 from gpushard.transforms.values.doors import check_constant, enter, leave
@@ -75,7 +75,8 @@ def xmap(
       axis_resources: for names the mesh axis, or the `SerialLoop`, or several in a tuple, that
         elements are divided over. A string is an axis of the mesh of `with mesh:`, or a loop of
         `serial_loop`. Others are computed wherever arrays have them.
-      donate_argnums: arguments whose arrays may be given up; they count as deleted afterwards.
+      donate_argnums: arguments whose arrays are given up. They are deleted when the function has
+        returned; if it raises, they stay.
       backend: the platform of the devices.
 
     Returns:
@@ -105,6 +106,9 @@ def xmap(
     given, wanted = dict(axis_sizes or {}), listed(axis_resources or {}, what)
     names = check_names(tree.leaves(ins), tree.leaves(outs), given, wanted, what)
 
+    donated = indices_of(donate_argnums, "donate_argnums", what)
+    options = Options(donated=(donated, ()))
+
     @functools.wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
@@ -115,7 +119,7 @@ def xmap(
             )
         if backend is not None:
             local_devices(backend)
-        gone = numbers_of(donate_argnums, len(args), what)
+        check_numbers(donated, len(args), "donate_argnums", what)
         label = labelled(fun, args, {})
         frame = Frame(what, None, label)
         leaves, structure = tree.flatten(args)
@@ -128,18 +132,14 @@ def xmap(
         check_entries(tree.leaves(outs), "out_axes", resources, what, lambda _: "a result")
         check_divided(sizes, resources, what)
         own = _Call(fun, what, structure, entries, outs, resources)
-        given_up = tree.leaves([args[n] for n in gone])
-        given_up = [x for x in given_up if isinstance(x, Array) and not is_traced(x)]
-        check_donated(what, given_up)
+        given_up = donated_arrays(options.donated_leaves(args, {}), what)
         result = own.run(leaves, sizes)
-        for x in given_up:
-            x.delete()
+        give_up(given_up)
         return result
 
     def lower(*args: Any) -> Lowered:
         """Trace a call, and return that stage; a `ShapeDtypeStruct` may stand for an array."""
-        gone = numbers_of(donate_argnums, len(args), what)
-        return cast("Lowered", jit(call, donate_argnums=gone).lower(*args))
+        return cast("Lowered", jit(call, donate_argnums=donated).lower(*args))
 
     call.lower = lower  # type: ignore[attr-defined]
     return call

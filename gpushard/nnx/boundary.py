@@ -22,6 +22,7 @@ from gpushard.nnx.state import State
 from gpushard.nnx.state_sharding import PrefixMapping
 from gpushard.nnx.variable import Variable, put
 from gpushard.nnx.walk import Path, all_paths
+from gpushard.placement.donation import give_up
 from gpushard.transforms.tracing.trace import Tracer
 from gpushard.transforms.values.mapped import Mapped
 from gpushard.tree.node import NODES, GetAttrKey, Node
@@ -183,8 +184,7 @@ class Outside:
     def done(self, results: Any) -> Any:
         """Do what `update` does, and delete what is given up, after a call that was done."""
         out = self.update(results)
-        for x in self.moved:
-            x.delete()
+        give_up(self.moved)
         return out
 
     def update(self, results: Any) -> Any:

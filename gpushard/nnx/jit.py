@@ -33,7 +33,7 @@ from gpushard.nnx.splitter import Part
 from gpushard.nnx.stages import Lowered, Traced
 from gpushard.placement.device_put import implicitly_put
 from gpushard.runtime.runtime import Device
-from gpushard.transforms.jit.arguments import Options, check_options, options_of
+from gpushard.transforms.jit.arguments import Call, Options, among, check_options, options_of
 from gpushard.transforms.jit.jit import OPTIONS, Jitted
 from gpushard.transforms.tracing.constraints import laid_out, placed
 from gpushard.transforms.tracing.trace import tracing
@@ -75,8 +75,8 @@ class _Pure:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function, and return arguments, keyword arguments and its result."""
         count, options = len(args), self._options
-        statics = _positions(options.static, count)
-        donated = {*_positions(options.donated, count), *options.donated[1]}
+        statics = among(options.static[0], count)
+        donated = {*among(options.donated[0], count), *options.donated[1]}
         lay = functools.partial(self._laid_out, statics) if self._lays else None
         return called(
             self._fun(), args, kwargs, keeps=lambda name: self._keeps or name in donated, lay=lay
@@ -109,11 +109,6 @@ def _pure_of(fun: Any, options: Options) -> _Pure:
         pure = _Pure(fun, options, weakref.ref(fun))
         of_options.put(key, pure, 1)
     return pure
-
-
-def _positions(chosen: Any, count: int) -> set[int]:
-    """Return the numbers of chosen arguments among so many."""
-    return {n % count for n in chosen[0] if -count <= n < count}
 
 
 class _Places:
@@ -190,11 +185,10 @@ class JitWrapped:
         self.in_shardings = options.in_shardings
         self.out_shardings = options.out_shardings
         self.static_argnums = options.static[0]
-        self._static = options.static
         self.what = title("jit", fun)
         plain = dataclasses.replace(options, in_shardings=None, out_shardings=None)
         self._fun = fun
-        self._donated = options.donated
+        self._options = plain
         self._jitted = Jitted(_pure_of(fun, options), plain)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -221,66 +215,53 @@ class JitWrapped:
           whole: whether static arguments are among them.
           moves: whether arrays are moved there.
         """
-        numbers, names = self._static if whole else ((), ())
-        if not numbers and not names:
-            own = tuple([outside.pure(x) for x in args])
-            named = kwargs and {name: outside.pure(kwargs[name]) for name in sorted(kwargs)}
-            statics: Any = ()
-        else:
-            count = len(args)
-            statics = _positions(self._static, count)
-            for name, x in [*[(n, args[n]) for n in statics], *kwargs.items()]:
-                if (name in statics or name in names) and _has_graph(x):
-                    raise ArgumentTypeError(
-                        f"{self.what}: the static argument {name!r} has a "
-                        f"{type(x).__name__}, whose values may change; leave it out of "
-                        "static_argnums: what is static of a Module is part of the key anyway",
-                        argument="static_argnums",
-                        type=type(x),
-                    )
-            own = tuple([x if n in statics else outside.pure(x) for n, x in enumerate(args)])
-            named = {
-                name: x if name in names else outside.pure(x) for name, x in sorted(kwargs.items())
-            }
+        static = self._options.static if whole else ((), ())
+        call = Call(self._fun, self.what, args, kwargs, static)
+        for name, x in call.statics.items():
+            if _has_graph(x):
+                raise ArgumentTypeError(
+                    f"{self.what}: the static argument {name!r} has a {type(x).__name__}, whose "
+                    "values may change; leave it out of static_argnums: what is static of a Module "
+                    "is part of the key anyway",
+                    argument="static_argnums",
+                    type=type(x),
+                )
+        own = tuple([outside.pure(x) for x in call.args])
+        named = kwargs and {name: outside.pure(x) for name, x in sorted(call.kwargs.items())}
         if self.in_shardings is None or not moves:
-            return own, named
-        return self._placed(outside, args, own, named, statics, whole), named
-
-    def _placed(
-        self, outside: Outside, args: Any, own: Any, kwargs: Any, statics: Any, whole: bool
-    ) -> Any:
-        """Return arguments where `in_shardings` say."""
+            return call.whole(own, named)
         if kwargs:
             raise ArgumentError(
                 f"{self.what}: in_shardings with the keyword arguments {sorted(kwargs)}; pass "
                 "them by position",
                 argument="in_shardings",
             )
-        dynamic = tuple([x for n, x in enumerate(args) if n not in statics])
+        return call.whole(self._placed(outside, call, own, whole), named)
+
+    def _placed(self, outside: Outside, call: Call, own: Any, whole: bool) -> Any:
+        """Return arguments where `in_shardings` say."""
         parts = iter(outside.splitter.parts)
-        leaves, structure = graph_leaves(dynamic)
+        leaves, structure = graph_leaves(call.args)
         found = [next(parts) if isinstance(x, Leveled) else x for x in leaves]
         full = structure.unflatten(found)
         places = _Places(self.in_shardings, full, "in_shardings", "args")
         if not places.agree():
             check_aliases(places.roots(), "in_shardings")
         _, ends = places.flat()
-        pure = tuple([x for n, x in enumerate(own) if n not in statics])
-        arrays, shape = tree.flatten(pure)
-        label = labelled(self._jitted, pure, {}, statics)
+        arrays, shape = tree.flatten(own)
         if innermost() is not None or tracing() is not None:
             moved = laid_out(
                 [x if isinstance(x, Array) else implicitly_put(x, self.what) for x in arrays],
                 tuple(arrays), tuple(ends), "in_shardings",
             )  # fmt: skip
         else:
+            label = labelled(self._jitted, own, {}, call.statics)
             moved = placed(arrays, tuple(arrays), {}, tuple(ends), self.what, label)
-            numbers = _positions(self._donated, len(own)) if whole else set()
-            given_up = tree.leaves([own[n] for n in numbers])
-            kept = set(map(id, moved))
-            outside.moved = [x for x in given_up if isinstance(x, Array) and id(x) not in kept]
-        done = iter(shape.unflatten(moved))
-        return tuple([x if n in statics else next(done) for n, x in enumerate(own)])
+            if whole:
+                stay = set(map(id, moved))
+                given_up = self._options.donated_leaves(*call.whole(own, {}))
+                outside.moved = [x for x in given_up if isinstance(x, Array) and id(x) not in stay]
+        return shape.unflatten(moved)
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the function returns, with shapes and types in place of arrays.
@@ -290,7 +271,8 @@ class JitWrapped:
           **kwargs: likewise.
         """
         outside = Outside()
-        args, kwargs = _cloned(args, kwargs, self._static)
+        call = Call(self._fun, self.what, args, kwargs, self._options.static)
+        args, kwargs = call.whole(*clone((call.args, call.kwargs)))
         args, kwargs = self.pure(outside, args, kwargs, moves=False)
         return outside.update(self._jitted.eval_shape(*args, **kwargs))
 
@@ -310,19 +292,6 @@ class JitWrapped:
 
 def _has_graph(x: Any) -> bool:
     return any(isinstance(leaf, Leveled) for leaf in graph_leaves(x)[0])
-
-
-def _cloned(args: Any, kwargs: Any, static: Any) -> Any:
-    """Return arguments with graphs of new objects."""
-    statics = _positions(static, len(args))
-    kept = {n: args[n] for n in statics} | {k: kwargs[k] for k in static[1] if k in kwargs}
-    own = [None if n in kept else x for n, x in enumerate(args)]
-    named = {k: None if k in kept else x for k, x in kwargs.items()}
-    own, named = clone((own, named))
-    return (
-        [kept.get(n, x) for n, x in enumerate(own)],
-        {k: kept.get(k, x) for k, x in named.items()},
-    )
 
 
 def jit(
@@ -356,7 +325,8 @@ def jit(
       out_shardings: where results lie: a prefix of them.
       static_argnums: arguments that the function gets as they are, by number; they are hashed.
       static_argnames: likewise, by name.
-      donate_argnums: arguments whose arrays may be given up, by number; Variables then have others.
+      donate_argnums: arguments whose arrays are given up, by number, as in `gpushard.jit`;
+        Variables have other arrays afterwards.
       donate_argnames: likewise, by name.
       keep_unused: has no meaning here, as in `gpushard.jit`.
       device: where arguments go and everything is done; not together with shardings.

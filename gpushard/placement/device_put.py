@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, overload
 
 import numpy as np
@@ -13,7 +13,7 @@ from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.key_array import KeyArray
 from gpushard.array.partial import array_of
-from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.errors import ArgumentTypeError
 from gpushard.functions.checks import check_dtype, place_tiling
 from gpushard.functions.concrete import concrete
 from gpushard.functions.values import is_traced
@@ -24,6 +24,7 @@ from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.movement.buffer import devices_of
 from gpushard.movement.host import alias_host, from_host
 from gpushard.placement.defaults import default_sharding
+from gpushard.placement.donation import donated_arrays, give_up
 from gpushard.runtime.runtime import Device, MemorySpace
 from gpushard.typing import HostArray
 
@@ -91,8 +92,8 @@ def device_put(x: Any, device: Any = None, *, donate: Any = False, may_alias: An
         `PartitionSpec` within `with mesh:`; or a pytree of these that is a prefix of `x`, such as a
         list of devices for a list of arrays. None leaves arrays where they are and puts other data
         where `use_mesh` or `default_device` say, uncommitted: on the first device by default.
-      donate: whether gpushard arrays in `x` may be given up; they count as deleted afterwards. A
-        bool, or a prefix pytree of bools.
+      donate: whether gpushard arrays in `x` are given up. They are deleted when all are placed; if
+        one cannot be, they stay. A bool, or a prefix pytree of bools.
       may_alias: whether the result may share memory with a NumPy source, which then must not be
         changed. By default the source may be overwritten as soon as this returns. A bool, or a
         prefix pytree of bools.
@@ -116,19 +117,21 @@ def device_put(x: Any, device: Any = None, *, donate: Any = False, may_alias: An
     flags = type(donate) is bool and type(may_alias) is bool
     if isinstance(x, (np.ndarray, Array)) and flags and not isinstance(device, list | tuple | dict):
         moved = _put_leaf(_read_leaf(x), device, may_alias)
-        _give_up([x], [donate])
+        if donate:
+            give_up(donated_arrays([x], "device_put", "donate"))
         return moved
     leaves, structure = tree.flatten(x)
     places = _prefix(device, x, "device")
     donations, aliases = _prefix(donate, x, "donate"), _prefix(may_alias, x, "may_alias")
-    check_donated("device_put", _donated(leaves, donations), "donate")
+    given_up = [x for x, gives in zip(leaves, donations, strict=True) if gives]
+    given_up = donated_arrays(given_up, "device_put", "donate")
     read = [_read_leaf(leaf) for leaf in leaves]
     for data, place in zip(read, places, strict=True):  # before any is placed
         if place is not None:
             shape = data[0].shape if isinstance(data, tuple) else data.shape
             place_tiling(as_sharding(place, len(shape)), shape)
     put = [_put_leaf(*arguments) for arguments in zip(read, places, aliases, strict=True)]
-    _give_up(leaves, donations)
+    give_up(given_up)
     return tree.unflatten(structure, put)
 
 
@@ -188,7 +191,8 @@ def reshard(x: _T, sharding: Any, *, donate: bool = False) -> _T:
     Args:
       x: an `Array` or a pytree of them.
       sharding: a `Sharding`, or a `PartitionSpec` over the mesh of each array, or a prefix pytree.
-      donate: whether `x` may be given up, so that memory which is not shared is free at once.
+      donate: whether arrays in `x` are given up. They are deleted when all have moved, and memory
+        that they do not share is free at once; if one cannot move, they stay.
 
     Returns:
       Arrays in the structure of `x`.
@@ -212,7 +216,7 @@ def resharded(x: _T, sharding: Any, argument: str, *, donate: bool = False) -> _
     if isinstance(x, Array | KeyArray) and isinstance(sharding, Sharding):  # no trees
         moved: Any = x._moved(sharding, "reshard(x, sharding)")
         if donate:
-            _give_up([x], [True])
+            give_up(donated_arrays([x], "reshard", "donate"))
         alone: _T = moved
         return alone
     leaves, structure = tree.flatten(x)
@@ -228,10 +232,9 @@ def resharded(x: _T, sharding: Any, argument: str, *, donate: bool = False) -> _
     targets = [_target(*each, argument) for each in zip(leaves, places, strict=True)]
     for leaf, target in zip(leaves, targets, strict=True):
         place_tiling(target, leaf.shape)
-    if donate:
-        check_donated("reshard", leaves, "donate")
+    given_up = donated_arrays(leaves, "reshard", "donate") if donate else []
     results = [x._moved(to, "reshard(x, sharding)") for x, to in zip(leaves, targets, strict=True)]
-    _give_up(leaves, [donate] * len(leaves))
+    give_up(given_up)
     result: _T = tree.unflatten(structure, results)
     return result
 
@@ -332,31 +335,3 @@ def _target(x: Array, place: Any, argument: str) -> Sharding:
     if isinstance(place, PartitionSpec) and isinstance(x.sharding, NamedSharding):
         return x.sharding.with_spec(place)
     return as_sharding(place, x.ndim, argument)
-
-
-def check_donated(name: str, arrays: Sequence[Any], argument: str = "donate_argnums") -> None:
-    """Check that no array is donated twice in a call.
-
-    Raises:
-      ArgumentError: one is.
-    """
-    seen: set[int] = set()
-    for x in arrays:
-        if id(x) in seen:
-            raise ArgumentError(
-                f"{name}: {argument} donates one array of shape {x.shape} twice; donate it once, "
-                "or pass a copy, x.copy(), in the other place",
-                argument=argument,
-                shape=x.shape,
-            )
-        seen.add(id(x))
-
-
-def _give_up(sources: list[Any], donated: list[Any]) -> None:
-    """Delete donated arrays, once nothing can fail any more."""
-    for x in _donated(sources, donated):
-        x.delete()
-
-
-def _donated(sources: list[Any], donated: list[Any]) -> list[Any]:
-    return [x for x, give in zip(sources, donated, strict=True) if give and isinstance(x, Array)]

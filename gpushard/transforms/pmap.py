@@ -7,14 +7,20 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar, cast
 
 from gpushard import tree
-from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.values import is_traced
+from gpushard.errors import ArgumentError
 from gpushard.geometry.mesh import listed_devices
 from gpushard.placement.defaults import local_devices
-from gpushard.placement.device_put import check_donated
+from gpushard.placement.donation import donated_arrays, give_up
 from gpushard.runtime.current import current
 from gpushard.runtime.runtime import Device, Runtime
-from gpushard.transforms.jit.arguments import indices_of, with_statics
+from gpushard.transforms.jit.arguments import (
+    Call,
+    Options,
+    among,
+    check_not_both,
+    check_numbers,
+    indices_of,
+)
 from gpushard.transforms.jit.jit import jit
 from gpushard.transforms.jit.stages import Lowered
 from gpushard.transforms.mapping.device_axis import Opened, StackedFrame
@@ -23,9 +29,10 @@ from gpushard.transforms.values.signature import (
     by_position,
     check_function,
     check_mapped,
-    is_array,
     title,
 )
+
+_STATIC = "static_broadcasted_argnums"
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -58,7 +65,8 @@ def pmap(
       devices: as many as there are elements; by default the first of `gpushard.devices()`.
       backend: the platform that these are of.
       axis_size: how many elements there are; needed where no argument has the dim.
-      donate_argnums: arguments whose arrays may be given up; they count as deleted afterwards.
+      donate_argnums: arguments whose arrays are given up. They are deleted when the function has
+        returned; if it raises, they stay.
       global_arg_shapes: for each argument that is not static the shape that all processes together
         see in the function, or None; or a prefix pytree. One process sees the whole.
 
@@ -79,19 +87,20 @@ def pmap(
     check_function(fun, "pmap")
     what = title("pmap", fun)
     size = check_mapped(axis_name, axis_size, what)
-    static = indices_of(static_broadcasted_argnums, "static_broadcasted_argnums", what)
+    static = indices_of(static_broadcasted_argnums, _STATIC, what)
     donated = indices_of(donate_argnums, "donate_argnums", what)
+    options = Options(donated=(donated, ()))
     if devices is not None and not len(listed_devices(devices)):
         raise ArgumentError(f"{what}: devices=[] is empty; leave it out", argument="devices")
     in_axes = by_position(in_axes)
 
-    def opened(args: Any, kwargs: Any) -> tuple[Opened, dict[int, Any], tuple[int, ...]]:
-        """Return a checked call, the arguments that are static, and the numbers of donated ones."""
-        fixed, given, gone = _NOTHING
+    def opened(args: Any, kwargs: Any) -> tuple[Opened, Call]:
+        """Return a checked call, mapped over devices and as it is made."""
         if static or donated:
-            given, fixed, gone = _without_static(args, static, donated, what)
-        else:
-            given = args
+            for numbers, argument in ((static, _STATIC), (donated, "donate_argnums")):
+                check_numbers(numbers, len(args), argument, what)
+            check_not_both(among(static, len(args)), among(donated, len(args)), what)
+        given = Call(fun, what, args, kwargs, (static, ()), _STATIC)
         if devices is None:
             pool = _pool(current(), backend), False
         elif any(isinstance(frame, StackedFrame) for frame in frames()):
@@ -101,26 +110,22 @@ def pmap(
             )
         else:
             pool = tuple(devices), True
-        call = Opened(fun, what, (given, kwargs), in_axes, axis_name, size, pool, fixed)
+        each = given.args, given.kwargs
+        own = Opened(fun, what, each, in_axes, axis_name, size, pool, given.statics)
         if global_arg_shapes is not None:
-            call.check_shapes(given, global_arg_shapes)
-        return call, fixed, gone
+            own.check_shapes(given.args, global_arg_shapes)
+        return own, given
 
     @functools.wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
-        own, fixed, gone = opened(args, kwargs)
-        # those of a call around go on
-        leaves = tree.leaves([args[n] for n in gone]) if gone else ()
-        given_up = [x for x in leaves if is_array(x) and not is_traced(x)]
-        check_donated(what, given_up)
-        result = own.run(_with(fun, fixed) if fixed else fun, out_axes)
-        for x in given_up:
-            x.delete()
+        own, given = opened(args, kwargs)
+        given_up = donated_arrays(options.donated_leaves(args, {}), what) if donated else ()
+        result = own.run(given if static else fun, out_axes)
+        give_up(given_up)
         return result
 
     def lower(*args: Any, **kwargs: Any) -> Lowered:
         """Trace a call, and return that stage; a `ShapeDtypeStruct` may stand for an array."""
-        _without_static(args, static, donated, what)
         traced = jit(call, static_argnums=static, donate_argnums=donated)
         return cast("Lowered", traced.lower(*args, **kwargs))
 
@@ -183,56 +188,7 @@ def soft_pmap(
     return call  # type: ignore[return-value]
 
 
-def _with(function: Callable[..., Any], fixed: dict[int, Any]) -> Callable[..., Any]:
-    """Return a function of the arguments that are not static."""
-    return lambda *args, **kwargs: function(*with_statics(args, {}, fixed)[0], **kwargs)
-
-
-_NOTHING: Any = {}, (), ()
-
-
 @functools.lru_cache(maxsize=16)
 def _pool(runtime: Runtime, backend: str | None) -> tuple[Device, ...]:
     """Return the devices of a runtime that this process drives; here they are its own ones."""
     return tuple(local_devices(backend))
-
-
-def _without_static(
-    args: tuple[Any, ...], static: tuple[int, ...], donated: tuple[int, ...], what: str
-) -> tuple[tuple[Any, ...], dict[int, Any], tuple[int, ...]]:
-    """Return the arguments that are mapped, the static ones, and the numbers of donated ones."""
-    numbers = []
-    for argument, own in (("static_broadcasted_argnums", static), ("donate_argnums", donated)):
-        for n in own:
-            if not -len(args) <= n < len(args):
-                raise ArgumentError(
-                    f"{what}: {argument} has {n}, and the call {len(args)} positional arguments; "
-                    "pass that argument by its position",
-                    argument=argument,
-                    number=n,
-                    count=len(args),
-                )
-        numbers.append(sorted({n % len(args) for n in own}))
-    fixed, gone = {n: args[n] for n in numbers[0]}, tuple(numbers[1])
-    both = [n for n in gone if n in fixed]
-    if both:
-        raise ArgumentError(
-            f"{what}: argument {both[0]} is static, and donated; only arrays can be donated",
-            argument="donate_argnums",
-            number=both[0],
-        )
-    for n, value in fixed.items():
-        _check_static(value, n, what)
-    return tuple([arg for n, arg in enumerate(args) if n not in fixed]), fixed, gone
-
-
-def _check_static(value: Any, number: int, what: str) -> None:
-    try:
-        hash(value)
-    except TypeError:
-        raise ArgumentTypeError(
-            f"{what}: argument {number} is static and a {type(value).__name__}, which has no hash; "
-            "give a tuple, or map it",
-            argument="static_broadcasted_argnums",
-            type=type(value),
-        ) from None

@@ -362,7 +362,7 @@ def test_donated_arguments_are_deleted() -> None:
     x = gs.numpy.ones(4)
     assert last(x, np.ones(4)).tolist() == [2] * 4 and x.is_deleted()
     for beyond in (2, -3):
-        with pytest.raises(ArgumentError, match=f"donate_argnums has {beyond}, and the call 2"):
+        with pytest.raises(ArgumentError, match=f"donate_argnums has {beyond}, and the call has 2"):
             xmap(lambda x, y: x + y, ["i"], ["i"], donate_argnums=beyond)(y, y)
 
 

@@ -174,6 +174,7 @@ DONATING: dict[str, Callable[[Function], Function]] = {
     "pmap": lambda f: gs.pmap(f, donate_argnums=0),
     "jit": lambda f: gs.jit(f, donate_argnums=0),
     "nnx.jit": lambda f: nnx.jit(f, donate_argnums=0),
+    "pjit": lambda f: gs.pjit(f, donate_argnums=0),
     "xmap": lambda f: legacy.xmap(f, {0: "i"}, {0: "i"}, donate_argnums=0),
     "xmap to another dim": lambda f: legacy.xmap(f, {0: "i"}, {1: "i"}, donate_argnums=0),
     "xmap on a mesh": lambda f: xmap_on_mesh(f, donate_argnums=0),
@@ -188,6 +189,30 @@ def test_results_live_on_where_arguments_are_donated(name: str, body: str) -> No
         made = gs.tree.leaves(DONATING[name](BODIES[body])(*args))
         assert args[0].is_deleted()
         check_apart(made, 0)
+
+
+@pytest.mark.parametrize("name", DONATING)
+def test_a_function_that_raises_leaves_donated_arguments(name: str) -> None:
+    def fails(x: Any) -> Any:
+        return x / (1 // 0)
+
+    def leaks(x: Any) -> Any:
+        return x, "text"
+
+    for body, error in ((fails, ZeroDivisionError), (leaks, gs.errors.ArgumentTypeError)):
+        (x,) = arguments(BODIES["the argument"], SPECS[0])
+        with pytest.raises(error):
+            DONATING[name](body)(x)
+        np.testing.assert_array_equal(np.asarray(x), VALUE)
+
+
+def test_what_shardings_move_is_given_up() -> None:
+    mesh = gs.make_mesh((8,), ("x",))
+    rows = gs.NamedSharding(mesh, P("x"))
+    for jit in (gs.jit, nnx.jit, gs.pjit):
+        x = gs.device_put(np.arange(8.0))
+        made = jit(lambda v: v + 1, in_shardings=(rows,), donate_argnums=0)(x)
+        assert x.is_deleted() and made.sharding == rows
 
 
 def test_results_that_are_arguments_are_live_arrays() -> None:

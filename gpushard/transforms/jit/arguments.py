@@ -1,11 +1,11 @@
-"""Which arguments of a traced function are static or given up, and its other options, checked."""
+"""What a call of a transformed function passes: which arguments are static, and which donated."""
 
 from __future__ import annotations
 
 import contextlib
 import inspect
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,10 +16,82 @@ from gpushard.frozen import dataclass
 from gpushard.geometry.sharding import SingleDeviceSharding
 from gpushard.placement.defaults import default_device, devices
 from gpushard.runtime.runtime import Device
-from gpushard.transforms.values.signature import by_position, title
+from gpushard.transforms.values.signature import by_position, labelled, title
 
 Chosen: TypeAlias = tuple[tuple[int, ...], tuple[str, ...]]
 """Arguments, by number and by name."""
+
+
+def among(numbers: Iterable[int], count: int) -> set[int]:
+    """Count numbers of arguments from the front, and leave out those that a call does not have."""
+    return {n % count for n in numbers if -count <= n < count}
+
+
+class Call:
+    """One call of a function: its arguments but for those that are static.
+
+    Args:
+      fun: the function.
+      what: what errors call it.
+      args: all arguments by position.
+      kwargs: all arguments by name.
+      static: those that the function gets as they are.
+      argument: the argument that says so, for errors.
+
+    Raises:
+      ArgumentError: one that is static has no hash.
+    """
+
+    __slots__ = ("_fun", "args", "kwargs", "statics", "structure")
+
+    structure: Any  # of the arguments, once these are flattened
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        what: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        static: Chosen = ((), ()),
+        argument: str = "static_argnums",
+    ) -> None:
+        self._fun = fun
+        self.args, self.kwargs = args, kwargs
+        self.statics: dict[Any, Any] = {}  # by number and by name
+        numbers, names = static
+        if not numbers and not names:
+            return
+        statics = self.statics
+        for n in among(numbers, len(args)):
+            statics[n] = args[n]
+        for name in names:
+            if name in kwargs:
+                statics[name] = kwargs[name]
+        for name, value in statics.items():
+            _check_hash(value, name, what, argument)
+        self.args = tuple([x for n, x in enumerate(args) if n not in statics])
+        self.kwargs = {k: x for k, x in kwargs.items() if k not in statics}
+
+    def label(self, number: int) -> str:
+        """Name a leaf of the arguments that are not static by its number, for errors."""
+        return labelled(self._fun, self.args, self.kwargs, self.statics)(number)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function with others in place of the arguments that are not static."""
+        args, kwargs = self.whole(args, kwargs)
+        return self._fun(*args, **kwargs)
+
+    def whole(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Put arguments together with those that are static."""
+        if not self.statics:
+            return args, kwargs
+        every = list(args)
+        for n in sorted(n for n in self.statics if isinstance(n, int)):
+            every.insert(n, self.statics[n])
+        named = {name: x for name, x in self.statics.items() if isinstance(name, str)}
+        return tuple(every), {**kwargs, **named}
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +115,20 @@ class Options:
         except TypeError:
             return None
         return found
+
+    def donated_leaves(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+        """Return the leaves of arguments that a call gives up, for `donated_arrays`."""
+        numbers, names = self.donated
+        own = [args[n] for n in among(numbers, len(args))]
+        return tree.leaves(own + [kwargs[name] for name in names if name in kwargs])
+
+    def marked(self, call: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[bool, ...]:
+        """Say of each leaf of a call, static arguments left out, whether it is donated."""
+        numbers, names = among(self.donated[0], len(args)), self.donated[1]
+        every = [*[(n, x, n in numbers) for n, x in enumerate(args)],
+                 *[(name, x, name in names) for name, x in kwargs.items()]]  # fmt: skip
+        leaves = [(tree.leaves(x), mark) for name, x, mark in every if name not in call.statics]
+        return tuple([mark for own, mark in leaves for _ in own])
 
     def moved(self, leaves: Sequence[Any], put: Any) -> list[Any]:
         """Return arguments on the device, if one is given."""
@@ -72,15 +158,24 @@ def options_of(
     what = title("jit", fun)
     statics = _chosen(fun, *static, "static")
     given_up = _chosen(fun, *donated, "donate")
-    both = set(statics[0]) & set(given_up[0]) | set(statics[1]) & set(given_up[1])
+    check_not_both(statics[0] + statics[1], given_up[0] + given_up[1], what)
+    ins, outs = shardings
+    return Options(statics, given_up, by_position(ins), outs, _device(what, *places, shardings))
+
+
+def check_not_both(static: Iterable[Any], donated: Iterable[Any], what: str) -> None:
+    """Check that no argument is static and donated.
+
+    Raises:
+      ArgumentError: one is.
+    """
+    both = set(static) & set(donated)
     if both:
         raise ArgumentError(
             f"{what}: {sorted(map(str, both))} are both static and donated; static arguments hold "
             "no arrays, leave them out of donate_argnums",
             argument="donate_argnums",
         )
-    ins, outs = shardings
-    return Options(statics, given_up, by_position(ins), outs, _device(what, *places, shardings))
 
 
 def _device(what: str, device: Any, backend: Any, shardings: tuple[Any, Any]) -> Device | None:
@@ -134,15 +229,15 @@ def check_options(compiler_options: Any, abstracted_axes: Any = None) -> None:
         )  # fmt: skip
 
 
-def check_static(value: Any, name: Any, what: str) -> None:
+def _check_hash(value: Any, name: Any, what: str, argument: str) -> None:
     """Check that a static argument has a hash."""
     try:
         hash(value)
     except TypeError:
         raise ArgumentError(
             f"{what}: the static argument {name!r} is a {type(value).__name__}, which has no hash; "
-            "give a tuple, or leave it out of static_argnums",
-            argument="static_argnums",
+            f"give a tuple, or leave it out of {argument}",
+            argument=argument,
             type=type(value),
         ) from None
 
@@ -168,6 +263,23 @@ def indices_of(argnums: Any, argument: str, what: str) -> tuple[int, ...]:
         raise ArgumentTypeError.refusing(
             argument, argnums, "must be the number of an argument, or several", what
         ) from None
+
+
+def check_numbers(numbers: Iterable[int], count: int, argument: str, what: str) -> None:
+    """Check that a call has the arguments of some numbers.
+
+    Raises:
+      ArgumentError: it lacks one.
+    """
+    for n in numbers:
+        if not -count <= n < count:
+            raise ArgumentError(
+                f"{what}: {argument} has {n}, and the call has {count} positional arguments; count "
+                "from 0, or from -1 back, and pass that argument by position",
+                argument=argument,
+                number=n,
+                count=count,
+            )
 
 
 def _names(found: Any, argument: str, what: str) -> tuple[str, ...]:
@@ -232,37 +344,3 @@ def _check_known(
                 argument=f"{kind}_argnames",
                 name=name,
             )
-
-
-def without_statics(
-    static: Chosen, args: tuple[Any, ...], kwargs: dict[str, Any], what: str
-) -> tuple[tuple[Any, ...], dict[str, Any], dict[Any, Any]]:
-    """Return arguments without those that are static, and these, by number or name."""
-    numbers, names = static
-    statics: dict[Any, Any] = {
-        n % len(args): args[n % len(args)] for n in numbers if -len(args) <= n < len(args)
-    }
-    statics |= {name: kwargs[name] for name in names if name in kwargs}
-    for name, value in statics.items():
-        check_static(value, name, what)
-    rest = tuple([x for n, x in enumerate(args) if n not in statics])
-    return rest, {k: x for k, x in kwargs.items() if k not in statics}, statics
-
-
-def with_statics(
-    args: Iterable[Any], kwargs: dict[str, Any], statics: dict[Any, Any]
-) -> tuple[list[Any], dict[str, Any]]:
-    """Return arguments with those that are static in their places."""
-    whole = list(args)
-    for name in sorted(n for n in statics if isinstance(n, int)):
-        whole.insert(name, statics[name])
-    named = {name: value for name, value in statics.items() if isinstance(name, str)}
-    return whole, {**kwargs, **named}
-
-
-def donated(given: Chosen, args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator[Any]:
-    """Yield the leaves of arguments that are given up."""
-    numbers, names = given
-    own = [args[n] for n in numbers if -len(args) <= n < len(args)]
-    own += [kwargs[name] for name in names if name in kwargs]
-    yield from (x for x in tree.leaves(own) if hasattr(x, "shape"))

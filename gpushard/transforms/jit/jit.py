@@ -22,21 +22,15 @@ from gpushard.errors import ArgumentTypeError
 from gpushard.frozen import dataclass
 from gpushard.options import DISABLE_JIT, LOG_COMPILES
 from gpushard.placement.defaults import default_sharding, surroundings
-from gpushard.placement.device_put import check_donated, device_put, implicitly_put
+from gpushard.placement.device_put import device_put, implicitly_put
+from gpushard.placement.donation import donated_arrays, give_up
 from gpushard.profiler import span
 from gpushard.runtime.runtime import Device
 from gpushard.transforms.control_flow import bodies
 from gpushard.transforms.control_flow.bodies import Value, traced, value_of
 from gpushard.transforms.graph.graph import Graph
 from gpushard.transforms.graph.propagate import optimized
-from gpushard.transforms.jit.arguments import (
-    Options,
-    check_options,
-    donated,
-    options_of,
-    with_statics,
-    without_statics,
-)
+from gpushard.transforms.jit.arguments import Call, Options, check_options, options_of
 from gpushard.transforms.jit.stages import Lowered, Signature, Traced
 from gpushard.transforms.tracing.constraints import check_devices, laid_out, placed
 from gpushard.transforms.tracing.executable import Executable, array_of, var_of
@@ -48,7 +42,6 @@ from gpushard.transforms.values.signature import (
     check_leaf,
     flattened,
     imitate,
-    labelled,
     result_names,
     title,
 )
@@ -82,8 +75,7 @@ class Replay:
         """
         passed = {n: copy.copy(leaves[n]) for n in self.inputs if n >= 0} if given_up else leaves
         buffers = [x._live() for x in leaves]
-        for x in given_up:
-            x.delete()
+        give_up(given_up)
         made = self.executable.run(buffers)
         arrays = []
         seen: set[int] = set()
@@ -141,7 +133,7 @@ class Jitted:
         self._options = options
         self._what = title("jit", fun)
         self._cache = _cache_of(fun, options)
-        self._plain = not any(options.static)
+        self._donates = any(options.donated)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -165,20 +157,19 @@ class Jitted:
             return self._inlined(args, kwargs)
         options = self._options
         leaves, key, call = self._prepared(args, kwargs)
-        given_up: list[Any] = []
-        if any(options.donated):
-            given_up = [x for x in donated(options.donated, args, kwargs) if isinstance(x, Array)]
-            check_donated(self._what, given_up)
+        given_up: Sequence[Any] = ()
+        if self._donates:
+            given_up = donated_arrays(options.donated_leaves(args, kwargs), self._what)
         compiled = self._cache.get(key)
         if compiled is None:
             compiled = self._compiled(key, leaves, call)
         with span(self._what):
             return compiled.call(leaves, given_up)
 
-    def _compiled(self, key: tuple[Any, ...], leaves: list[Any], call: Any) -> Replay:
+    def _compiled(self, key: tuple[Any, ...], leaves: list[Any], call: Call) -> Replay:
         """Return what was traced for just this structure of arguments, or trace it."""
-        exact = exact_structure(call[0])
-        own = key if exact is call[0] else (exact, *key[1:])
+        exact = exact_structure(call.structure)
+        own = key if exact is call.structure else (exact, *key[1:])
         compiled = None if own is key else self._cache.get(own)
         if compiled is None:
             with self._options.around(), span(f"compile {self._what}"):
@@ -186,37 +177,40 @@ class Jitted:
             self._cache.put(own, compiled, compiled.nbytes)
         return compiled
 
-    def _prepared(self, args: Any, kwargs: Any) -> tuple[list[Any], Any, Any]:
-        """Return the arguments as arrays, what they have in common with others, and a call."""
-        statics: dict[Any, Any] = {}
-        if not self._plain:
-            args, kwargs, statics = self.split(args, kwargs)
-        leaves, structure = flattened(args, kwargs)
-        label = labelled(self._fun, args, kwargs, statics)
-        if self._options.in_shardings is not None:
-            leaves = placed(leaves, args, kwargs, self._options.in_shardings, self._what, label)
-        if self._options.device is not None:
-            leaves = self._options.moved(leaves, self._put)
-        key: list[Any] = [structure, *surroundings()]
+    def read(self, args: Any, kwargs: Any) -> Call:
+        """Tell static arguments of a call from the others."""
+        return Call(self._fun, self._what, args, kwargs, self._options.static)
+
+    def _prepared(self, args: Any, kwargs: Any) -> tuple[list[Any], Any, Call]:
+        """Return the arguments as arrays, what they have in common with others, and the call."""
+        options = self._options
+        call = Call(self._fun, self._what, args, kwargs, options.static)
+        leaves, call.structure = flattened(call.args, call.kwargs)
+        if options.in_shardings is not None:
+            leaves = self._placed(leaves, call)
+        if options.device is not None:
+            leaves = options.moved(leaves, self._put)
+        key: list[Any] = [call.structure, *surroundings()]
         for number, x in enumerate(leaves):
             kind = type(x)
             if kind is not ConcreteArray and not is_keys(x):
-                check_leaf(x, self._what, label(number))
+                check_leaf(x, self._what, call.label(number))
                 x = leaves[number] = implicitly_put(x, self._what)
             key += (x._held().tiling, x._dtype, x._committed, x._weak_type)
-        if statics:
-            key.append(tuple((name, exact_key(x)) for name, x in statics.items()))
-        return leaves, tuple(key), (structure, statics, label)
+        if call.statics:
+            key.append(tuple((name, exact_key(x)) for name, x in call.statics.items()))
+        return leaves, tuple(key), call
+
+    def _placed(self, leaves: list[Any], call: Call) -> list[Any]:
+        """Return arguments where `in_shardings` say."""
+        places = self._options.in_shardings
+        return placed(leaves, call.args, call.kwargs, places, self._what, call.label)
 
     def _put(self, x: Any, device: Any) -> Any:
         return implicitly_put(x, self._what, device)
 
-    def split(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
-        """Return arguments without those that are static, and these."""
-        return without_statics(self._options.static, args, kwargs, self._what)
-
-    def _compile(self, leaves: list[Any], call: Any) -> Replay:
-        check_devices(leaves, self._what, call[2])
+    def _compile(self, leaves: list[Any], call: Call) -> Replay:
+        check_devices(leaves, self._what, call.label)
         graph, structure, keys = self._trace(leaves, call)
         graph = folded(optimized(graph))
         executable = Executable(graph)
@@ -232,18 +226,16 @@ class Jitted:
             executable.nbytes + sum(var.nbytes for var in graph.constants),
         )
 
-    def _trace(self, leaves: list[Any], call: Any) -> tuple[Graph, Any, tuple[bool, ...]]:
+    def _trace(self, leaves: list[Any], call: Call) -> tuple[Graph, Any, tuple[bool, ...]]:
         """Call the function with values that have no data, and return what it does."""
-        structure, statics, label = call
-        trace = Trace(self._what, label)
+        trace = Trace(self._what, call.label)
         inside = [
             trace.input(var_of(x, default_sharding(x.shape)), keys=isinstance(x.dtype, KeyDType))
             for x in leaves
         ]
         with trace.entered():
-            args, kwargs = tree.unflatten(structure, inside)
-            args, kwargs = with_statics(args, kwargs, statics)
-            out = self._fun(*args, **kwargs)
+            args, kwargs = tree.unflatten(call.structure, inside)
+            out = call(*args, **kwargs)
             results, shape = tree.flatten(out)
             names = result_names(shape)
             for n, x in enumerate(results):
@@ -261,19 +253,17 @@ class Jitted:
     def _inlined(self, args: Any, kwargs: Any) -> Any:
         """Call the function in one that is mapped or traced, which sees what this one does."""
         options = self._options
-        args, kwargs, statics = self.split(args, kwargs)
-        leaves, structure = tree.flatten((args, kwargs))
-        label = labelled(self._fun, args, kwargs, statics)
+        call = self.read(args, kwargs)
+        leaves, structure = tree.flatten((call.args, call.kwargs))
         for number, x in enumerate(leaves):
-            check_leaf(x, self._what, label(number))
+            check_leaf(x, self._what, call.label(number))
             leaves[number] = inside(x)
         if options.in_shardings is not None:
-            leaves = laid_out(leaves, args, options.in_shardings, "in_shardings")
+            leaves = laid_out(leaves, call.args, options.in_shardings, "in_shardings")
         leaves = options.moved(leaves, device_put)
         args, kwargs = tree.unflatten(structure, leaves)
-        args, kwargs = with_statics(args, kwargs, statics)
         with options.around():
-            out = self._fun(*args, **kwargs)
+            out = call(*args, **kwargs)
         results, shape = tree.flatten(out)
         for number, x in enumerate(results):
             if not isinstance(x, Array):
@@ -291,48 +281,33 @@ class Jitted:
                 "outside, or call it",
                 argument="self",
             )
-        own_args, own_kwargs, statics = self.split(args, kwargs)
-        leaves, structure = tree.flatten((own_args, own_kwargs))
-        label = labelled(self._fun, own_args, own_kwargs, statics)
+        call = self.read(args, kwargs)
+        leaves, call.structure = tree.flatten((call.args, call.kwargs))
         if self._options.in_shardings is not None:
-            leaves = placed(
-                leaves, own_args, own_kwargs, self._options.in_shardings, self._what, label
-            )
-        leaves = self._shaped(leaves, label)
+            leaves = self._placed(leaves, call)
+        leaves = self._shaped(leaves, call)
         leaves = self._options.moved(leaves, _if_there)
         with self._options.around():
-            graph, out, keys = self._trace(leaves, (structure, statics, label))
+            graph, out, keys = self._trace(leaves, call)
         return Traced(
             Signature(
                 self._what,
                 graph,
-                structure,
+                call.structure,
                 out,
                 tuple(isinstance(x.dtype, KeyDType) for x in leaves),
                 keys,
-                self._marked(args, kwargs, statics),
+                self._options.marked(call, args, kwargs),
             )
         )
 
-    def _shaped(self, leaves: list[Any], label: Any) -> list[Any]:
+    def _shaped(self, leaves: list[Any], call: Call) -> list[Any]:
         """Return arguments that have a shape and a dtype."""
         for number, x in enumerate(leaves):
             if not (hasattr(x, "shape") and hasattr(x, "dtype")):
-                check_leaf(x, self._what, label(number))
+                check_leaf(x, self._what, call.label(number))
                 leaves[number] = device_put(x)
         return leaves
-
-    def _marked(self, args: Any, kwargs: Any, statics: Any) -> tuple[bool, ...]:
-        """Return for each leaf of the arguments that are not static whether it is donated."""
-        numbers, names = self._options.donated
-        given = {n % len(args) for n in numbers if -len(args) <= n < len(args)}
-        marks = tuple(
-            [tree.map(lambda _, n=n: n in given, x) for n, x in enumerate(args) if n not in statics]
-        )
-        named = {
-            k: tree.map(lambda _, k=k: k in names, x) for k, x in kwargs.items() if k not in statics
-        }
-        return tuple(tree.leaves((marks, named)))
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Trace the function for arguments, and return the stage after that."""
@@ -348,30 +323,24 @@ class Jitted:
 
     def abstract(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Graph, Any]:
         """Return what it does with arguments of which shape and type are enough, and gives."""
-        args, kwargs, statics = self.split(args, kwargs)
-        leaves, structure = tree.flatten((args, kwargs))
-        label = labelled(self._fun, args, kwargs, statics)
-        leaves = self._shaped(leaves, label)
+        call = self.read(args, kwargs)
+        leaves, call.structure = tree.flatten((call.args, call.kwargs))
+        leaves = self._shaped(leaves, call)
         frame = innermost()
         if frame is not None:
-
-            def call(args: Any, kwargs: Any) -> Any:
-                args, kwargs = with_statics(args, kwargs, statics)
-                return self._fun(*args, **kwargs)
-
             values = [
                 value_of(x, self._what, frame) if isinstance(x, Array) else Value(x, ())
                 for x in leaves
             ]
             with self._options.around():
-                body = traced(call, structure, values, self._what)
+                body = traced(lambda a, k: call(*a, **k), call.structure, values, self._what)
             found = [
                 ShapeDtypeStruct(x.shape, x.array.dtype, weak_type=x.array._weak_type)
                 for x in body.results
             ]
             return body.graph, tree.unflatten(body.structure, found)
         with self._options.around():
-            graph, shape, keys = self._trace(leaves, (structure, statics, label))
+            graph, shape, keys = self._trace(leaves, call)
         shapes = [
             ShapeDtypeStruct(var.shape, KEY if key else var.dtype, weak_type=var.weak)
             for var, key in zip(graph.results, keys, strict=True)
@@ -412,8 +381,9 @@ def jit(
       static_argnums: arguments that the function gets as they are, by number; they are hashed.
       static_argnames: likewise, by name. If only one of the two is given, the other follows from
         the signature.
-      donate_argnums: arguments whose arrays may be given up, by number; they are deleted before the
-        function runs, so also if it fails then, and their memory is free once nothing needs it.
+      donate_argnums: arguments whose arrays are given up, by number. They are deleted when the
+        function has returned, before what was traced runs: results may take their memory. If the
+        function raises, they stay.
       donate_argnames: likewise, by name.
       keep_unused: has no meaning here, and is there for programs that give it: what is not needed
         is not done, and arguments are checked in any case.

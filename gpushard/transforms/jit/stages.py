@@ -17,7 +17,8 @@ from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
 from gpushard.frozen import dataclass
 from gpushard.geometry.format import Format, Layout
 from gpushard.movement.buffer import devices_of
-from gpushard.placement.device_put import check_donated, implicitly_put
+from gpushard.placement.device_put import implicitly_put
+from gpushard.placement.donation import donated_arrays, give_up
 from gpushard.transforms.graph.costs import costs
 from gpushard.transforms.graph.graph import Graph, Var
 from gpushard.transforms.graph.ops import Region
@@ -417,10 +418,9 @@ class Compiled(_Stage):
         arrays = [x if isinstance(x, Array) else implicitly_put(x, own.what) for x in leaves]
         self._check(arrays)
         given_up = [x for x, donated in zip(arrays, own.donated, strict=True) if donated]
-        check_donated(own.what, given_up)
+        given_up = donated_arrays(given_up, own.what)
         buffers = [x._live() for x in arrays]
-        for x in given_up:
-            x.delete()
+        give_up(given_up)
         made = self._executable.run(buffers)
         results = [
             array_of(buffer, var, keys=key)
