@@ -30,11 +30,12 @@ from gpushard.nnx.boundary import (
 from gpushard.nnx.graph import clone
 from gpushard.nnx.levels import Leveled
 from gpushard.nnx.splitter import Part
-from gpushard.nnx.stages import Lowered, Traced
+from gpushard.nnx.stages import Traced
 from gpushard.placement.device_put import implicitly_put
 from gpushard.runtime.runtime import Device
 from gpushard.transforms.jit.arguments import Call, Options, among, check_options, options_of
 from gpushard.transforms.jit.jit import OPTIONS, Jitted
+from gpushard.transforms.jit.stages import Lowered
 from gpushard.transforms.tracing.constraints import laid_out, placed
 from gpushard.transforms.tracing.trace import tracing
 from gpushard.transforms.values.frames import innermost
@@ -279,7 +280,7 @@ class JitWrapped:
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """Trace the function for arguments, which stay as they are."""
         args, kwargs = self.pure(Outside(), args, kwargs)
-        return Traced(self._jitted.trace(*args, **kwargs), self)
+        return Traced(self._jitted.trace(*args, **kwargs)._signature, self)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Trace the function for arguments, which stay as they are; return the stage after that."""
@@ -358,28 +359,19 @@ def jit(
     (5, 10, Array(2, dtype=int64))
     """
     check_options(None, abstracted_axes)
-    if fun is Missing:
-        return functools.partial(
-            jit,
-            in_shardings=in_shardings,
-            out_shardings=out_shardings,
-            static_argnums=static_argnums,
-            static_argnames=static_argnames,
-            donate_argnums=donate_argnums,
-            donate_argnames=donate_argnames,
-            device=device,
-            backend=backend,
-        )
-    check_function(fun, "nnx.jit")
-    _check_unbound(fun)
-    options = options_of(
-        fun,
+    choices = (
         (static_argnums, static_argnames),
         (donate_argnums, donate_argnames),
         (in_shardings, out_shardings),
         (device, backend),
     )
-    return JitWrapped(fun, options)
+
+    def wrapped(fun: Any) -> JitWrapped:
+        check_function(fun, "nnx.jit")
+        _check_unbound(fun)
+        return JitWrapped(fun, options_of(fun, *choices))
+
+    return wrapped if fun is Missing else wrapped(fun)
 
 
 def _check_unbound(fun: Any) -> None:

@@ -536,7 +536,7 @@ def test_stages() -> None:
     assert compiled.cost_analysis()["flops"] >= 4 and compiled.runtime_executable() is not None
     assert compiled.as_text() and compiled.out_tree == lowered.out_tree
     assert compiled.input_shardings[0][1] == compiled.output_shardings[2]
-    assert compiled.input_layouts[0][1].sharding == compiled.input_shardings[0][1]
+    assert compiled.input_formats[0][1].sharding == compiled.input_shardings[0][1]
     for call in (compiled.call, type(compiled).call, type(lowered).from_flat_info):
         with pytest.raises(NotImplementedError):
             call(m, x)

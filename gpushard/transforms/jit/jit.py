@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 import logging
 import operator
 import sys
@@ -410,27 +409,18 @@ def jit(
     Array([ 0.5, -1.5], dtype=float64)
     """
     check_options(compiler_options, abstracted_axes)
-    if fun is None:
-        return functools.partial(
-            jit,
-            in_shardings=in_shardings,
-            out_shardings=out_shardings,
-            static_argnums=static_argnums,
-            static_argnames=static_argnames,
-            donate_argnums=donate_argnums,
-            donate_argnames=donate_argnames,
-            device=device,
-            backend=backend,
-        )
-    check_function(fun, "jit")
-    options = options_of(
-        fun,
+    choices = (
         (static_argnums, static_argnames),
         (donate_argnums, donate_argnames),
         (in_shardings, out_shardings),
         (device, backend),
     )
-    return Jitted(fun, options)
+
+    def wrapped(fun: Any) -> Jitted:
+        check_function(fun, "jit")
+        return Jitted(fun, options_of(fun, *choices))
+
+    return wrapped if fun is None else wrapped(fun)
 
 
 def disable_jit(disable: bool = True) -> contextlib.AbstractContextManager[None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from gpushard import tree
 from gpushard.array.array import Array, ConcreteArray
@@ -67,11 +67,18 @@ class Signature:
     donated: tuple[bool, ...]  # which of the arguments may be given up
 
 
-class _Stage:
+_S = TypeVar("_S", bound="Stage")
+
+
+class Stage:
     """What all stages say."""
 
     def __init__(self, signature: Signature) -> None:
         self._signature = signature
+
+    def _next(self, kind: type[_S], signature: Signature) -> _S:
+        """Make the next stage; stages of other functions make theirs."""
+        return kind(signature)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._signature.what}>"
@@ -125,7 +132,7 @@ def _struct(var: Var, key: bool) -> ShapeDtypeStruct:
     )
 
 
-class Traced(_Stage):
+class Traced(Stage):
     """A function that was traced for arguments of a kind.
 
     Args:
@@ -155,10 +162,10 @@ class Traced(_Stage):
                 value=lowering_platforms,
             )
         graph = folded(optimized(self._signature.graph))
-        return Lowered(dataclasses.replace(self._signature, graph=graph))
+        return self._next(Lowered, dataclasses.replace(self._signature, graph=graph))
 
 
-class Lowered(_Stage):
+class Lowered(Stage):
     """A function whose operations are known, before kernels are made.
 
     Args:
@@ -286,10 +293,10 @@ class Lowered(_Stage):
                 argument="compiler_options",
                 options=sorted(compiler_options),
             )
-        return Compiled(self._signature)
+        return self._next(Compiled, self._signature)
 
 
-class Compiled(_Stage):
+class Compiled(Stage):
     """A function that is ready to run for arguments of one kind.
 
     Args:
