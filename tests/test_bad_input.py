@@ -5099,7 +5099,7 @@ MAPPED: dict[str, Case] = {
     ),
     "pmap of a static argument without a hash": refused(
         lambda w: gs.pmap(lambda a, k: a, static_broadcasted_argnums=1)(w.x, []),
-        ArgumentError, ValueError, "the static argument 1 is a list",
+        ArgumentTypeError, TypeError, "the static argument 1 is a list",
     ),
     "pmap whose result differs": refused(
         lambda w: gs.pmap(lambda a: a, out_axes=None)(w.x),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar, cast
 
 from gpushard import tree
-from gpushard.errors import ArgumentError
+from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.mesh import listed_devices
 from gpushard.placement.defaults import local_devices
 from gpushard.placement.donation import donated_arrays, give_up
@@ -29,6 +29,7 @@ from gpushard.transforms.values.signature import (
     by_position,
     check_function,
     check_mapped,
+    labelled,
     title,
 )
 
@@ -100,7 +101,7 @@ def pmap(
             for numbers, argument in ((static, _STATIC), (donated, "donate_argnums")):
                 check_numbers(numbers, len(args), argument, what)
             check_not_both(among(static, len(args)), among(donated, len(args)), what)
-        given = Call(fun, what, args, kwargs, (static, ()), _STATIC)
+        given = Call(fun, what, args, kwargs, (static, ()), _STATIC, ArgumentTypeError)
         if devices is None:
             pool = _pool(current(), backend), False
         elif any(isinstance(frame, StackedFrame) for frame in frames()):
@@ -111,7 +112,7 @@ def pmap(
         else:
             pool = tuple(devices), True
         each = given.args, given.kwargs
-        own = Opened(fun, what, each, in_axes, axis_name, size, pool, given.statics)
+        own = Opened(fun, what, each, in_axes, axis_name, size, pool, given.label)
         if global_arg_shapes is not None:
             own.check_shapes(given.args, global_arg_shapes)
         return own, given
@@ -182,7 +183,8 @@ def soft_pmap(
     @functools.wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
         pool = _pool(current(), backend), None
-        own = Opened(fun, what, (args, kwargs), in_axes, axis_name, size, pool)
+        label = labelled(fun, args, kwargs)
+        own = Opened(fun, what, (args, kwargs), in_axes, axis_name, size, pool, label)
         return own.run(fun, out_axes)
 
     return call  # type: ignore[return-value]

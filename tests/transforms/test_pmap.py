@@ -375,7 +375,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "static": (
         lambda: gs.pmap(lambda x, k: x, static_broadcasted_argnums=1)(CUBE, [1]),
-        ValueError,
+        TypeError,
         "the static argument 1 is a list",
     ),
     "out": (

@@ -37,9 +37,7 @@ class Call:
       kwargs: all arguments by name.
       static: those that the function gets as they are.
       argument: the argument that says so, for errors.
-
-    Raises:
-      ArgumentError: one that is static has no hash.
+      error: what is raised if one that is static has no hash; JAX raises others in `pmap`.
     """
 
     __slots__ = ("_fun", "args", "kwargs", "statics", "structure")
@@ -54,6 +52,7 @@ class Call:
         kwargs: dict[str, Any],
         static: Chosen = ((), ()),
         argument: str = "static_argnums",
+        error: type[ArgumentError | ArgumentTypeError] = ArgumentError,
     ) -> None:
         self._fun = fun
         self.args, self.kwargs = args, kwargs
@@ -68,7 +67,15 @@ class Call:
             if name in kwargs:
                 statics[name] = kwargs[name]
         for name, value in statics.items():
-            _check_hash(value, name, what, argument)
+            try:
+                hash(value)
+            except TypeError:
+                raise error(
+                    f"{what}: the static argument {name!r} is a {type(value).__name__}, which has "
+                    f"no hash; give a tuple, or leave it out of {argument}",
+                    argument=argument,
+                    type=type(value),
+                ) from None
         self.args = tuple([x for n, x in enumerate(args) if n not in statics])
         self.kwargs = {k: x for k, x in kwargs.items() if k not in statics}
 
@@ -227,19 +234,6 @@ def check_options(compiler_options: Any, abstracted_axes: Any = None) -> None:
             "abstracted_axes", abstracted_axes, "must be None: shapes are known when a function is "
             "traced, which is done for each", "jit",
         )  # fmt: skip
-
-
-def _check_hash(value: Any, name: Any, what: str, argument: str) -> None:
-    """Check that a static argument has a hash."""
-    try:
-        hash(value)
-    except TypeError:
-        raise ArgumentError(
-            f"{what}: the static argument {name!r} is a {type(value).__name__}, which has no hash; "
-            f"give a tuple, or leave it out of {argument}",
-            argument=argument,
-            type=type(value),
-        ) from None
 
 
 def _numbers(found: Any, argument: str, what: str) -> tuple[int, ...]:

@@ -74,7 +74,8 @@ class Replay:
         """
         passed = {n: copy.copy(leaves[n]) for n in self.inputs if n >= 0} if given_up else leaves
         buffers = [x._live() for x in leaves]
-        give_up(given_up)
+        if given_up:
+            give_up(given_up)
         made = self.executable.run(buffers)
         arrays = []
         seen: set[int] = set()

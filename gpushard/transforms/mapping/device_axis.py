@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,6 @@ from gpushard.transforms.values.signature import (
     check_leaf,
     each_result,
     is_array,
-    labelled,
     mapped_arguments,
 )
 from gpushard.typing import Shape
@@ -344,7 +343,7 @@ class Opened:
       size: how long it is, if that is said.
       pool: devices, and whether all of them are to be used; None where each may have several
         elements.
-      static: the numbers of arguments that are static, and not among these.
+      label: gives the name of an argument by its number, for errors.
     """
 
     __slots__ = ("_dims", "_fun", "_names", "_together", "frame", "leaves")
@@ -358,10 +357,9 @@ class Opened:
         axis: Hashable,
         size: int | None,
         pool: tuple[tuple[Any, ...], bool | None],
-        static: Collection[int] = (),
+        label: Callable[[int], str],
     ) -> None:
         args, kwargs = given
-        label = labelled(fun, args, kwargs, static)
         self.leaves, self._dims, size, self._together = mapped_arguments(
             args, kwargs, in_axes, size, label, (what, "in_axes")
         )

@@ -182,9 +182,10 @@ def _wrapped(
     check_function(f, name)
     in_specs = by_position(in_specs)
     what = title(name, f)
-    plain = in_specs if type(in_specs) is tuple else None
-    if plain is not None and not all(isinstance(spec, PartitionSpec) for spec in plain):
-        plain = None
+    one_for_all = type(in_specs) is PartitionSpec
+    plain = in_specs if type(in_specs) is tuple else (in_specs,)
+    if not all(isinstance(spec, PartitionSpec) for spec in plain):
+        plain = ()
 
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -199,8 +200,8 @@ def _wrapped(
         for axis in manual:
             frame.name(axis, own.shape[axis], (axis,))
         leaves: Sequence[Any] = args
-        specs: Sequence[Any] | None = plain
-        if specs is None or len(specs) != len(args) or not all(map(is_array, args)):
+        specs: Sequence[Any] = plain * len(args) if one_for_all else plain
+        if len(specs) != len(args) or not all(map(is_array, args)):
             leaves, specs = specs_of(args, in_specs, "in_specs", "args")
         inside: Any = []
         every = list(zip(leaves, specs, strict=True))

@@ -13,11 +13,10 @@ import functools
 import math
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from gpushard.array.data import Data, handle
 from gpushard.frozen import dataclass
-from gpushard.functions.values import is_traced
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P, PartitionSpec
@@ -25,6 +24,7 @@ from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.ops.rule import Splits
+from gpushard.transforms.values.traced import Traced
 from gpushard.typing import Shape
 
 
@@ -88,7 +88,8 @@ def relabel(x: Any, tiling: Tiling, sharding: Sharding, *, inside: bool = False)
 
     Users do not see an array that is `inside` a function: `live_arrays` does not list it.
     """
-    if is_traced(x):
+    if isinstance(x, Traced):
+        x = cast("Any", x)
         same = x._committed and x._sharding == sharding and x._held().tiling is tiling
         return copy.copy(x) if same else x._relabelled(tiling, sharding)
     held = x._held()
