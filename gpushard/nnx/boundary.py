@@ -12,16 +12,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpushard import tree
-from gpushard.array.array import Array, ConcreteArray
-from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.array.array import ConcreteArray
 from gpushard.nnx.graph import flat_of, of_graph, state_of
 from gpushard.nnx.graphdef import GraphDef, build, check_assignable, shown_path
 from gpushard.nnx.levels import OUTSIDE, Leveled, entered, level
 from gpushard.nnx.splitter import Part, Splitter
 from gpushard.nnx.state import State
-from gpushard.nnx.state_sharding import PrefixMapping
 from gpushard.nnx.variable import Variable, put
-from gpushard.nnx.walk import Path, all_paths
+from gpushard.nnx.walk import Path
 from gpushard.placement.donation import give_up
 from gpushard.transforms.tracing.trace import Tracer
 from gpushard.transforms.values.mapped import Mapped
@@ -358,99 +356,3 @@ def called(
         given = clear_non_graph_nodes((tuple(own_args), own_kwargs))
         out = f(*own_args, **own_kwargs)
         return inside.results(given, out, lay)
-
-
-# Prefixes
-
-
-def prefixes(prefix: Any, full: Any, names: tuple[str, str]) -> list[Any]:
-    """Return the leaf of a prefix tree that stands for each leaf of a tree of graphs and arrays.
-
-    Variables in the prefix stand for what they hold, as in what `get_named_sharding` returns.
-    """
-    leaves, structure = graph_leaves(full)
-    if prefix is None or isinstance(prefix, PrefixMapping):
-        return [prefix] * len(leaves)
-    numbers = structure.unflatten(range(len(leaves)))
-    found = tree.broadcast_prefix(
-        prefix, numbers, lambda x: x is None or isinstance(x, Variable), names=names
-    )
-    return [x._value if isinstance(x, Variable) else x for x in found]
-
-
-def mapped(prefix: Any, part: Part) -> list[Any]:
-    """Return what a leaf of a prefix tree says of each leaf of a graph."""
-    if not isinstance(prefix, PrefixMapping):
-        return [prefix] * len(part.leaves)
-    plan = part.plan
-    if plan is not None and plan.places is not None and plan.places[0] is prefix:
-        known: list[Any] = plan.places[1]
-        return known
-    own = zip(part.graphdef.leaf_paths(), part.variables, part.leaves, strict=True)
-    found = [prefix.map_prefix(path, leaf if x is None else x) for path, x, leaf in own]
-    if plan is not None:
-        plan.places = prefix, found
-    return found
-
-
-def known_to_agree(prefix: Any, part: Part) -> bool:
-    """Whether all paths to a Variable say the same of it, as was found in an earlier call.
-
-    Graphs with a plan have no objects of graphs before them.
-    """
-    if part.plan is None or not isinstance(prefix, PrefixMapping):
-        return part.plan is not None
-    return part.plan.places is not None and part.plan.places[0] is prefix
-
-
-def spread(places: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
-    """Return the place of each array, where leaves may be pytrees of several."""
-    found: list[Any] = []
-    for place, leaf in zip(places, leaves, strict=True):
-        count = 1 if isinstance(leaf, Array) else tree.structure(leaf).num_leaves
-        found += [place] * count
-    return found
-
-
-def check_no_mapping(prefix: Any, leaf: Any, argument: str) -> None:
-    """Check that what stands for a single array is no mapping for modules."""
-    if isinstance(prefix, PrefixMapping):
-        raise ArgumentTypeError(
-            f"{argument} has {prefix!r} for a {type(leaf).__name__}; it stands for modules, give "
-            "arrays a sharding of their own",
-            argument=argument,
-        )
-
-
-def check_aliases(roots: Sequence[tuple[str, Any, Any]], what: str) -> None:
-    """Check that all paths to a Variable say the same of it.
-
-    Args:
-      roots: for each graph how errors call it, its root, and what stands for it in a prefix tree.
-      what: what is said, for errors.
-
-    Raises:
-      ArgumentError: two paths say different things.
-    """
-    prefixes = [prefix for _, _, prefix in roots]
-    mapping = any(isinstance(prefix, PrefixMapping) for prefix in prefixes)
-    if not mapping and all(prefix == prefixes[0] for prefix in prefixes[1:]):
-        return
-    known: dict[int, tuple[str, Any]] = {}
-    for name, root, prefix in roots:
-        maps = isinstance(prefix, PrefixMapping)
-        for path, x, _ in all_paths(root) if maps else all_paths(root, visits=1):
-            if not isinstance(x, Variable):
-                continue
-            said = prefix.map_prefix(path, x) if maps else prefix
-            text = name + shown_path(path)
-            other, before = known.setdefault(id(x), (text, said))
-            if before != said:
-                raise ArgumentError(
-                    f"{what}: a {type(x).__name__} is {other} with {before!r}, and {text} with "
-                    f"{said!r}; say the same of both, or give it once",
-                    argument=what,
-                    type=type(x),
-                    paths=(other, text),
-                    specs=(before, said),
-                )

@@ -16,20 +16,10 @@ from gpushard import tree
 from gpushard.array.array import Array
 from gpushard.cache import BoundedCache
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.nnx.boundary import (
-    Outside,
-    called,
-    check_aliases,
-    check_no_mapping,
-    graph_leaves,
-    known_to_agree,
-    mapped,
-    prefixes,
-    spread,
-)
+from gpushard.nnx.boundary import Outside, called, graph_leaves
 from gpushard.nnx.graph import clone
 from gpushard.nnx.levels import Leveled
-from gpushard.nnx.splitter import Part
+from gpushard.nnx.places import Places, check_aliases
 from gpushard.nnx.stages import Traced
 from gpushard.placement.device_put import implicitly_put
 from gpushard.runtime.runtime import Device
@@ -41,7 +31,6 @@ from gpushard.transforms.tracing.trace import tracing
 from gpushard.transforms.values.frames import innermost
 from gpushard.transforms.values.signature import (
     check_function,
-    check_leaf,
     imitate,
     labelled,
     title,
@@ -86,13 +75,12 @@ class _Pure:
     def _laid_out(self, statics: set[int], args: Any, kwargs: Any, out: Any) -> list[Any]:
         """Set leaves of results where shardings say."""
         own = tuple([x for n, x in enumerate(args) if n not in statics])
-        found = _Places(self._options.in_shardings, own, "in_shardings", "the arguments")
-        results = _Places(self._options.out_shardings, out, "out_shardings", "the result")
-        others = tree.leaves(kwargs, lambda x: type(x) is Part)
+        before = Places(self._options.in_shardings, own, "in_shardings", "the arguments")
+        named = Places(None, kwargs, "in_shardings", "the keyword arguments")
+        results = Places(self._options.out_shardings, out, "out_shardings", "the result")
         said = [each for each in results.roots() if each[2] is not None]  # None leaves it open
-        given = [*found.roots(), *[("a keyword argument", x.root, None) for x in others]]
-        check_aliases([*given, *said], "out_shardings")
-        return [*found.laid_out(), *others, *results.laid_out()]
+        check_aliases([*before.roots(), *named.roots(), *said], "out_shardings")
+        return [*before.laid_out(), *named.leaves, *results.laid_out()]
 
 
 _pures: WeakKeyDictionary[Any, BoundedCache[_Pure]] = WeakKeyDictionary()
@@ -110,72 +98,6 @@ def _pure_of(fun: Any, options: Options) -> _Pure:
         pure = _Pure(fun, options, weakref.ref(fun))
         of_options.put(key, pure, 1)
     return pure
-
-
-class _Places:
-    """Where the leaves of arguments or results are to lie.
-
-    Args:
-      prefix: a prefix of them, of shardings.
-      full: a pytree of arrays and parts.
-      argument: how errors call the prefix.
-      subject: how errors call what it is of.
-    """
-
-    def __init__(self, prefix: Any, full: Any, argument: str, subject: str) -> None:
-        self.leaves, structure = tree.flatten(full)
-        self._paths = structure.leaf_paths()
-        self._said = prefixes(prefix, full, (argument, subject))
-        self._argument = argument
-        self._subject = subject
-        for leaf, own in zip(self.leaves, self._said, strict=True):
-            if type(leaf) is not Part:
-                check_no_mapping(own, leaf, argument)
-
-    def roots(self) -> list[tuple[str, Any, Any]]:
-        """Return name, root and prefix of each graph, for `check_aliases`."""
-        return [
-            (self._subject + tree.keystr(path), leaf.root, own)
-            for path, leaf, own in zip(self._paths, self.leaves, self._said, strict=True)
-            if type(leaf) is Part
-        ]
-
-    def agree(self) -> bool:
-        """Whether it is known that all paths to a Variable say the same of it."""
-        pairs = zip(self.leaves, self._said, strict=True)
-        return all(known_to_agree(own, leaf) for leaf, own in pairs if type(leaf) is Part)
-
-    def flat(self) -> tuple[list[Any], list[Any]]:
-        """Return arrays, and the place of each."""
-        arrays: list[Any] = []
-        places: list[Any] = []
-        for leaf, own in zip(self.leaves, self._said, strict=True):
-            if type(leaf) is not Part:
-                arrays.append(leaf)
-                places.append(own)
-                continue
-            own_places = mapped(own, leaf)
-            arrays += tree.leaves(leaf.leaves)
-            places += spread(own_places, leaf.leaves)
-        return arrays, places
-
-    def laid_out(self) -> list[Any]:
-        """Return the leaves where they are to lie, in the function that is traced."""
-        arrays, places = self.flat()
-        for number, x in enumerate(arrays):
-            if not isinstance(x, Array) and places[number] is not None:
-                check_leaf(x, "jit", f"leaf {number} of {self._subject}")
-                arrays[number] = implicitly_put(x, "jit")
-        moved = iter(laid_out(arrays, tuple(arrays), tuple(places), self._argument))
-        found = []
-        for leaf in self.leaves:
-            if type(leaf) is not Part:
-                found.append(next(moved))
-                continue
-            inner, structure = tree.flatten(leaf.leaves)
-            leaf.leaves = structure.unflatten([next(moved) for _ in inner])
-            found.append(leaf)
-        return found
 
 
 class JitWrapped:
@@ -245,19 +167,19 @@ class JitWrapped:
         leaves, structure = graph_leaves(call.args)
         found = [next(parts) if isinstance(x, Leveled) else x for x in leaves]
         full = structure.unflatten(found)
-        places = _Places(self.in_shardings, full, "in_shardings", "args")
+        places = Places(self.in_shardings, full, "in_shardings", "args")
         if not places.agree():
             check_aliases(places.roots(), "in_shardings")
-        _, ends = places.flat()
+        ends = tuple(places.each())
         arrays, shape = tree.flatten(own)
         if innermost() is not None or tracing() is not None:
             moved = laid_out(
                 [x if isinstance(x, Array) else implicitly_put(x, self.what) for x in arrays],
-                tuple(arrays), tuple(ends), "in_shardings",
+                tuple(arrays), ends, "in_shardings",
             )  # fmt: skip
         else:
             label = labelled(self._jitted, own, {}, call.statics)
-            moved = placed(arrays, tuple(arrays), {}, tuple(ends), self.what, label)
+            moved = placed(arrays, tuple(arrays), {}, ends, self.what, label)
             if whole:
                 stay = set(map(id, moved))
                 given_up = self._options.donated_leaves(*call.whole(own, {}))

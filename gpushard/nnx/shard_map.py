@@ -9,21 +9,9 @@ from typing import Any
 from gpushard import tree
 from gpushard.geometry.mesh import AbstractMesh, Mesh
 from gpushard.geometry.partition_spec import P
-from gpushard.nnx.boundary import (
-    NodeStates,
-    Outside,
-    called,
-    check_aliases,
-    check_no_mapping,
-    graph_leaves,
-    mapped,
-    prefixes,
-    spread,
-)
+from gpushard.nnx.boundary import Outside, called
 from gpushard.nnx.jit import Missing
-from gpushard.nnx.levels import Leveled
-from gpushard.nnx.splitter import Part
-from gpushard.nnx.state_sharding import PrefixMapping
+from gpushard.nnx.places import Places, check_aliases
 from gpushard.transforms.mapping.shard_map import shard_map as of_arrays
 from gpushard.transforms.values.signature import (
     by_position,
@@ -106,7 +94,7 @@ def shard_map(
 
     @functools.wraps(f)
     def inner(*args: Any, **kwargs: Any) -> Any:
-        specs, _ = _specs(in_specs, args, ("in_specs", "args"))
+        specs = Places(in_specs, args, "in_specs", "args", P()).each()
         own = tree.structure(args).unflatten(specs)
         ends = _Ends(f, in_specs, out_specs)
 
@@ -118,7 +106,11 @@ def shard_map(
 
     @functools.wraps(f)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        _check_aliases(in_specs, args, kwargs)
+        places = [
+            Places(in_specs, args, "in_specs", "args", P()),
+            Places(None, kwargs, "in_specs", "kwargs", P()),
+        ]
+        check_aliases([root for each in places for root in each.roots()], "in_specs")
         outside = Outside()
         own = tuple([outside.pure(x) for x in args])
         named = {name: outside.pure(x) for name, x in sorted(kwargs.items())}
@@ -126,56 +118,6 @@ def shard_map(
 
     wrapper.inner = inner  # type: ignore[attr-defined]
     return wrapper
-
-
-def _check_aliases(in_specs: Any, args: Any, kwargs: Any) -> None:
-    """Check that all paths to a Variable say the same of it."""
-    leaves, structure = graph_leaves(args)
-    said = prefixes(in_specs, args, ("in_specs", "args"))
-    paths = structure.leaf_paths()
-    roots = [
-        ("args" + tree.keystr(path), x, P() if own is None else own)
-        for path, x, own in zip(paths, leaves, said, strict=True)
-        if isinstance(x, Leveled)
-    ]
-    named, structure = graph_leaves(kwargs)
-    roots += [
-        ("kwargs" + tree.keystr(path), x, P())
-        for path, x in zip(structure.leaf_paths(), named, strict=True)
-        if isinstance(x, Leveled)
-    ]
-    check_aliases(roots, "in_specs")
-
-
-def _specs(prefix: Any, full: Any, names: tuple[str, str]) -> tuple[list[Any], Any]:
-    """Return the spec of each array of a pytree of graphs that were taken apart.
-
-    Also return the leaves of that, its structure, and what the prefix says of each leaf.
-    """
-    leaves, structure = tree.flatten(full, lambda x: type(x) is NodeStates)
-    numbers = structure.unflatten(range(len(leaves)))
-    said = prefixes(prefix, numbers, names)
-    specs: list[Any] = []
-    for leaf, own in zip(leaves, said, strict=True):
-        if type(leaf) is NodeStates:
-            places = _mapped(own, leaf)
-            values = leaf.leaves
-        elif type(leaf) is Part:
-            places, values = mapped(own, leaf), leaf.leaves
-        else:
-            check_no_mapping(own, leaf, names[0])
-            places, values = [own], [leaf]
-        specs += [P() if spec is None else spec for spec in spread(places, values)]
-    return specs, (leaves, structure, said)
-
-
-def _mapped(prefix: Any, states: NodeStates) -> list[Any]:
-    """Return the spec of each leaf of a graph that was taken apart."""
-    if not isinstance(prefix, PrefixMapping):
-        return [prefix] * len(states.leaves)
-    boxes = states.graphdef.boxed(states.leaves)
-    paths = states.graphdef.leaf_paths()
-    return [prefix.map_prefix(path, x) for path, x in zip(paths, boxes, strict=True)]
 
 
 class _Ends:
@@ -195,16 +137,14 @@ class _Ends:
 
     def take(self, args: Any, kwargs: Any, out: Any) -> list[Any]:
         """Note the specs of results, and return their leaves."""
-        given, (leaves, structure, said) = _specs(self._in_specs, args, ("in_specs", "args"))
-        roots = _roots("the arguments", leaves, structure, said)
-        named = tree.leaves(kwargs)
-        arrays = tree.leaves([x.leaves if type(x) is Part else x for x in named])
-        roots += [("a keyword argument", x.root, P()) for x in named if type(x) is Part]
-        names = "out_specs", "the result"
-        made, (results, structure, said) = _specs(self._out_specs, out, names)
-        check_aliases([*roots, *_roots("the result", results, structure, said)], "out_specs")
-        self._specs = [*given, *[P()] * len(arrays), *made]
-        return [*leaves, *named, *results]
+        every = [
+            Places(self._in_specs, args, "in_specs", "the arguments", P()),
+            Places(None, kwargs, "in_specs", "the keyword arguments", P()),
+            Places(self._out_specs, out, "out_specs", "the result", P()),
+        ]
+        check_aliases([root for each in every for root in each.roots()], "out_specs")
+        self._specs = [spec for each in every for spec in each.each()]
+        return [leaf for each in every for leaf in each.leaves]
 
     def of(self, results: Any) -> tuple[list[Any], list[Any], list[Any]]:
         """Return leaves, specs, and how errors call each result and the argument with its spec."""
@@ -218,11 +158,3 @@ class _Ends:
             names.append((left, "in_specs"))
         names += [(name, "out_specs") for name in result_names(tree.structure(out))]
         return tree.leaves(results), self._specs, names
-
-
-def _roots(subject: str, leaves: Any, structure: Any, said: Any) -> list[tuple[str, Any, Any]]:
-    return [
-        (subject + tree.keystr(path), x.root, P() if own is None else own)
-        for path, x, own in zip(structure.leaf_paths(), leaves, said, strict=True)
-        if type(x) is Part
-    ]

@@ -59,7 +59,7 @@ def reduced(row: Row, x: Mapped, names: Names, extra: Any = None) -> Mapped:
     if not gone:
         return x
     value = x._value
-    axes = tuple([x._names.index(name) - value.ndim for name in gone])
+    axes = tuple([x._names.index(name) - len(value._shape) for name in gone])
     own = pinned(row, tuple([name.place for name in x._names]))
     rest = tuple([name for name in x._names if name not in gone])
     made = bind(own, (value,), (axes, False, extra), sharding_without(x, gone))

@@ -279,7 +279,7 @@ def _enter(x: Any, axis: int | None, names: Names, frame: StackedFrame, number: 
     if type(x) is Mapped:
         x = as_mapped(x, frame)
         x, outer, source = x._value, x._names, x._source or source
-    at, shape = len(outer) + axis, x.shape
+    at, shape = len(outer) + axis, x._shape if is_array(x) else x.shape
     shape = shape[:at] + shape[at + 1 :]
     lead = tuple([name.place or () for name in outer]) if outer else ()
     others: Splits = ((),) * (len(shape) - len(outer))
@@ -418,7 +418,7 @@ class Opened:
         frame, names, fun = self.frame, self._names, self._fun
         inside = [
             _enter(leaf, dim, names, frame, number)
-            for number, (leaf, dim) in enumerate(zip(self.leaves, self._dims, strict=True))
+            for number, leaf, dim in zip(itertools.count(), self.leaves, self._dims)
         ]
         with frame:
             args, kwargs = self._together(inside)

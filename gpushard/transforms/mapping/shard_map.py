@@ -243,7 +243,7 @@ def _enter(x: Any, spec: PartitionSpec, frame: Frame, number: int) -> Mapped:
     if type(x) is Mapped:
         x._check_open()
         x, outer, source = x._value, x._names, x._source or source
-    names, shape = _split_by(spec, frame), getattr(x, "shape", ())
+    names, shape = _split_by(spec, frame), x._shape if is_array(x) else np.shape(x)
     both = outer and {axis for name in outer for axis in name.place or ()} & set(spec.all_axes())
     if both:
         raise ArgumentError(

@@ -23,7 +23,7 @@ from gpushard.geometry.partition_spec import P, PartitionSpec, refuse_unreduced
 from gpushard.placement.defaults import get_mesh
 from gpushard.transforms.mapping.device_axis import StackedFrame
 from gpushard.transforms.values.frames import Frame, innermost, outwards
-from gpushard.transforms.values.signature import check_leaf
+from gpushard.transforms.values.signature import check_leaf, is_array
 from gpushard.typing import Shape
 
 
@@ -148,7 +148,7 @@ def check_leaf_spec(
       divides: whether axes must divide its dims.
       every: all arguments with their specs, for an error that is about several.
     """
-    shape = getattr(x, "shape", None)
+    shape: Any = x._shape if is_array(x) else getattr(x, "shape", None)
     if shape is None:
         check_leaf(x, said[0], label(number))
         shape = ()

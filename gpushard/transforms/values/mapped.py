@@ -9,6 +9,7 @@ has the name: others are the same everywhere.
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -371,9 +372,14 @@ def sharding_without(x: Mapped, names: Sequence[NamedDim]) -> NamedSharding | No
     own = x._value._sharding
     if not isinstance(own, NamedSharding) or not any(name.place for name in names):
         return None
-    gone = [x._names.index(name) for name in names]
-    axes = [own.spec.axes(dim) for dim in range(x._value.ndim) if dim not in gone]
-    return own.with_spec(P(*axes))
+    gone = tuple([x._names.index(name) for name in names])
+    return _without(own, gone, len(x._value._shape))
+
+
+@functools.lru_cache(maxsize=1024)
+def _without(sharding: NamedSharding, gone: tuple[int, ...], ndim: int) -> NamedSharding:
+    """Return how an array lies that has lost some of its dims. Pure."""
+    return sharding.with_spec(P(*[sharding.spec.axes(n) for n in range(ndim) if n not in gone]))
 
 
 def sharding_within(x: Mapped) -> Sharding:
