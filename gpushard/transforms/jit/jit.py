@@ -184,7 +184,7 @@ class Jitted:
     def _prepared(self, args: Any, kwargs: Any) -> tuple[list[Any], Any, Call]:
         """Return the arguments as arrays, what they have in common with others, and the call."""
         options = self._options
-        call = Call(self._fun, self._what, args, kwargs, options.static)
+        call = self.read(args, kwargs)
         leaves, call.structure = flattened(call.args, call.kwargs)
         if options.in_shardings is not None:
             leaves = self._placed(leaves, call)

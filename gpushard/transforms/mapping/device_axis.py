@@ -33,13 +33,11 @@ from gpushard.geometry.older.sharding_spec import (
 from gpushard.geometry.partition_spec import P
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.rule import Splits
-from gpushard.transforms.values.doors import check_constant, enter, enter_blocks, leave_blocks
+from gpushard.transforms.values.doors import checked_result, enter, enter_blocks, leave_blocks
 from gpushard.transforms.values.frames import Frame, Names, Source, innermost
 from gpushard.transforms.values.mapped import Mapped, as_mapped, brought, spread
 from gpushard.transforms.values.relabel import Labels, labels
 from gpushard.transforms.values.signature import (
-    check_axis,
-    check_leaf,
     each_result,
     is_array,
     mapped_arguments,
@@ -268,7 +266,7 @@ def _ahead(
     return ()
 
 
-def _enter(x: Any, axis: int | None, names: Names, frame: StackedFrame, number: int) -> Any:
+def _enter(x: Any, axis: int | None, frame: StackedFrame, number: int) -> Any:
     """Make what a function sees of an argument, a dim of which has elements for devices."""
     if axis is None:
         return enter(x, (), (), frame, number)
@@ -288,12 +286,13 @@ def _enter(x: Any, axis: int | None, names: Names, frame: StackedFrame, number: 
         split = split[:axis] + split[axis + 1 :]
         others = tuple([axes if frame.axis not in axes else () for axes in split])
     own = _labels(mesh, frame.axis, frame.sizes, shape, lead, axis, others)
-    return enter_blocks(x, own, outer + names, frame, source)
+    return enter_blocks(x, own, outer + frame.dims, frame, source)
 
 
-def _leave(x: Mapped, axis: int | None, names: Names, frame: StackedFrame) -> Any:
-    """Make a result an array with the mapped dim where it is wanted, or without it."""
-    mesh = frame.mesh
+def _result(x: Any, axis: Any, arg: str, frame: StackedFrame, fun: Any) -> Any:
+    """Return a result with the mapped dim where it is wanted, or without it."""
+    x, axis = checked_result(x, axis, arg, frame, fun)
+    names, mesh = frame.dims, frame.mesh
     assert mesh is not None
     outer: Names = ()
     if x._names != names:
@@ -346,7 +345,7 @@ class Opened:
       label: gives the name of an argument by its number, for errors.
     """
 
-    __slots__ = ("_dims", "_fun", "_names", "_together", "frame", "leaves")
+    __slots__ = ("_dims", "_fun", "_together", "frame", "leaves")
 
     def __init__(
         self,
@@ -389,10 +388,10 @@ class Opened:
             what, label, size, devices, kind=_CHUNKS if every is None else "pmap", ahead=ahead
         )
         count = size if every is not None else frame.count
-        self._names: Names = (frame.name(axis, count, (frame.axis,)),)
+        frame.name(axis, count, (frame.axis,))
         frame.sizes = (count,)
         if every is None:
-            self._names = (*self._names, frame.name(axis, size // count))
+            frame.name(axis, size // count)
             frame.sizes = (count, size // count)
 
     def check_shapes(self, args: Any, shapes: Any) -> None:
@@ -415,26 +414,15 @@ class Opened:
 
     def run(self, call: Callable[..., Any], out_axes: Any) -> Any:
         """Call a function with what it sees of the arguments, and return its results as arrays."""
-        frame, names, fun = self.frame, self._names, self._fun
+        frame, fun = self.frame, self._fun
         inside = [
-            _enter(leaf, dim, names, frame, number)
+            _enter(leaf, dim, frame, number)
             for number, leaf, dim in zip(itertools.count(), self.leaves, self._dims)
         ]
         with frame:
             args, kwargs = self._together(inside)
-            return each_result(call(*args, **kwargs), out_axes, _result, fun, names, frame)
+            return each_result(call(*args, **kwargs), out_axes, _result, frame, fun)
 
 
 def _is_shape(x: Any) -> bool:
     return x is None or (type(x) is tuple and all(type(n) is int for n in x))
-
-
-def _result(x: Any, axis: Any, arg: str, fun: Any, names: Names, frame: StackedFrame) -> Any:
-    if type(x) is not Mapped:
-        check_leaf(x, frame.what, arg)
-    x = as_mapped(x, frame)
-    if axis is None:
-        check_constant(x, (), frame, fun, arg, ("out_axes", None), "out_axes=0")
-    elif axis != 0 or type(axis) is not int:
-        axis = check_axis(axis, len(x._shape) + 1, frame.what, "out_axes", arg)
-    return _leave(x, axis, names, frame)

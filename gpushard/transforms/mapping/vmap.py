@@ -11,14 +11,11 @@ from gpushard.errors import MeshError
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.placement.defaults import get_mesh
-from gpushard.transforms.values.doors import check_constant, enter, leave
-from gpushard.transforms.values.frames import Frame, NamedDim, innermost
-from gpushard.transforms.values.mapped import Mapped, as_mapped
+from gpushard.transforms.values.doors import checked_result, enter, leave
+from gpushard.transforms.values.frames import Frame, innermost
 from gpushard.transforms.values.signature import (
     by_position,
-    check_axis,
     check_function,
-    check_leaf,
     check_mapped,
     each_result,
     labelled,
@@ -80,9 +77,8 @@ def vmap(
         mesh = None if place is None else _mesh_with(place, leaves)
         frame = Frame(what, mesh, label)
         name = frame.name(axis_name, size, place=place)
-        names = (name,)
         inside = [
-            enter(x, (), (), frame, n) if axis is None else enter(x, (axis,), names, frame, n)
+            enter(x, (), (), frame, n) if axis is None else enter(x, (axis,), frame.dims, frame, n)
             for n, x, axis in zip(count(), leaves, axes)
         ]
         with frame:
@@ -96,23 +92,15 @@ def vmap(
                     argument="spmd_axis_name",
                     axes=spmd_axis_name,
                 )
-            return each_result(out, out_axes, _result, name, frame, fun)
+            return each_result(out, out_axes, _result, frame, fun)
 
     return call  # type: ignore[return-value]
 
 
-def _result(x: Any, axis: Any, arg: str, name: NamedDim, frame: Frame, fun: Any) -> Any:
+def _result(x: Any, axis: Any, arg: str, frame: Frame, fun: Any) -> Any:
     """Return a result with the mapped dim where it is wanted."""
-    if type(x) is not Mapped:
-        check_leaf(x, frame.what, arg)
-        x = as_mapped(x, frame)
-    x._check_open()
-    if axis is None:
-        check_constant(x, (), frame, fun, arg, ("out_axes", None), "out_axes=0")
-        return leave(x, (), (), frame)
-    if axis != 0 or type(axis) is not int:
-        axis = check_axis(axis, len(x._shape) + 1, frame.what, "out_axes", arg)
-    return leave(x, (axis,), (name,), frame)
+    x, axis = checked_result(x, axis, arg, frame, fun)
+    return leave(x, (), (), frame) if axis is None else leave(x, (axis,), frame.dims, frame)
 
 
 def _mesh_with(axes: tuple[str, ...], leaves: Sequence[Any]) -> Mesh | None:

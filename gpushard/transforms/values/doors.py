@@ -28,7 +28,7 @@ from gpushard.transforms.values.mapped import (
     spread,
 )
 from gpushard.transforms.values.relabel import Labels, relabel
-from gpushard.transforms.values.signature import is_array, place_of
+from gpushard.transforms.values.signature import check_axis, check_leaf, is_array, place_of
 
 
 def enter(x: Any, dims: tuple[int, ...], names: Names, frame: Frame, number: int) -> Any:
@@ -150,6 +150,28 @@ def leave_blocks(x: Mapped, labels: Labels, outer: Names, frame: Frame) -> Any:
     if new is not old or value._sharding != sharding:
         value = relabel(value, new, sharding)
     return as_result(value, outer, frame, x._source)
+
+
+def checked_result(
+    x: Any, axis: Any, arg: str, frame: Frame, f: Callable[..., Any]
+) -> tuple[Mapped, int | None]:
+    """Check a result of a function that is mapped along one dim, and count its place from 0.
+
+    Args:
+      x: the result.
+      axis: where the dim is to be in it; None where it has none.
+      arg: what errors call the result.
+      frame: the call.
+      f: the function.
+    """
+    if type(x) is not Mapped:
+        check_leaf(x, frame.what, arg)
+    x = as_mapped(x, frame)
+    if axis is None:
+        check_constant(x, (), frame, f, arg, ("out_axes", None), "out_axes=0")
+    elif axis != 0 or type(axis) is not int:
+        axis = check_axis(axis, len(x._shape) + 1, frame.what, "out_axes", arg)
+    return x, axis
 
 
 def check_constant(
