@@ -11,9 +11,12 @@ import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import (
+    as_shape,
+    broadcast,
     check_dims,
     check_order,
     count,
+    do_not_broadcast,
     element_count,
     integer,
     new_shape_of,
@@ -30,6 +33,7 @@ from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.indexing import Entry
 from gpushard.ops.table import movement
+from gpushard.typing import Shape
 
 
 def reshape(
@@ -129,6 +133,104 @@ def squeeze(a: Array, axis: Any = None, *, out_sharding: Any = None) -> Array:
         0 if dim in gone else (0, 1, n) for dim, n in enumerate(shape)
     )
     return view(a, movement.INDEX, (entries,), out_sharding)
+
+
+def expand_dims(a: Array, axis: Any = 0, *, out_sharding: Any = None) -> Array:
+    """Insert new axes of length 1.
+
+    Args:
+      axis: the positions of the new axes in the result, an integer or a tuple of integers.
+
+    Raises:
+      ArgumentError: a position is out of range, or is named twice.
+    """
+    new_dims = len(axis) if isinstance(axis, tuple | list) else 1
+    new = from_end(() if axis is None else axis, a.ndim + new_dims, "expand_dims")
+    entries = [None if at in new else slice(None) for at in range(-a.ndim - new_dims, 0)]
+    return a[tuple(entries)]
+
+
+def moveaxis(a: Array, source: Any, destination: Any, *, out_sharding: Any = None) -> Array:
+    """Move axes to other positions; the other axes stay in order.
+
+    Args:
+      source: the axes to move, an integer or a tuple of integers.
+      destination: their positions in the result, as many.
+
+    Raises:
+      ArgumentError: an axis does not exist, or the numbers of axes differ.
+    """
+    olds = from_end(() if source is None else source, a.ndim, "moveaxis", "source")
+    news = from_end(() if destination is None else destination, a.ndim, "moveaxis", "destination")
+    if len(olds) != len(news):
+        raise ArgumentError(
+            f"moveaxis: source={source} names {len(olds)} dims and destination={destination} "
+            f"{len(news)}; name as many",
+            argument="destination",
+            source=source,
+            destination=destination,
+        )
+    order = [dim for dim in range(-a.ndim, 0) if dim not in olds]
+    for new, old in sorted(zip(news, olds, strict=True)):
+        order.insert(a.ndim + new, old)
+    return a.transpose(tuple(order))
+
+
+def flip(m: Array, axis: Any = None, *, out_sharding: Any = None) -> Array:
+    """Reverse the order of elements along axes.
+
+    Args:
+      axis: the axes; all by default.
+    """
+    turned = from_end(axis, m.ndim, "flip")
+    entries = [slice(None, None, -1 if dim in turned else 1) for dim in range(-m.ndim, 0)]
+    return m[tuple(entries)]
+
+
+def broadcast_shapes(*shapes: Any) -> Shape:
+    """Find the shape that shapes broadcast to.
+
+    Args:
+      *shapes: the shapes.
+
+    Raises:
+      ArgumentError: they do not broadcast.
+    """
+    return broadcast("broadcast_shapes", [as_shape(shape, "shapes") for shape in shapes])
+
+
+def broadcast_to(array: Array, shape: Any, *, out_sharding: Any = None) -> Array:
+    """Repeat an array along new first axes and axes of length 1.
+
+    Args:
+      shape: the shape of the result.
+
+    Raises:
+      ArgumentError: the array does not broadcast to it.
+    """
+    x, sizes = array, as_shape(shape)
+    padded = (1,) * (len(sizes) - x.ndim) + x.shape
+    fits = len(padded) == len(sizes) and all(
+        n in (1, size) for n, size in zip(padded, sizes, strict=True)
+    )
+    if not fits:
+        raise do_not_broadcast("broadcast_to", (x.shape, sizes))
+    return x if x.shape == sizes else bind(movement.BROADCAST_TO, (x,), (sizes,))
+
+
+def tile(A: Array, reps: Any, *, out_sharding: Any = None) -> Array:
+    """Repeat a whole array along its axes.
+
+    Args:
+      reps: the number of repetitions for each axis, counted from the last; more numbers than axes
+        make new axes in front.
+
+    Raises:
+      ArgumentError: a number is negative.
+    """
+    times = reps if isinstance(reps, tuple | list) else (reps,)
+    checked = tuple(count(number, "tile", "reps") for number in times)
+    return bind(movement.TILE, (A,), (checked,))
 
 
 def diagonal(

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import listed, number_of
-from gpushard.numpy.arguments import as_value
+from gpushard.functions.values import Value
 from gpushard.ops.axes import from_end, one_from_end
-from gpushard.ops.scalars import KINDS
+from gpushard.ops.scalars import KINDS, is_number
+from gpushard.placement.arguments import as_value
 
 _WORDS = {"b": "boolean", "i": "signed", "u": "unsigned", "f": "floating", "c": "complex"}
-SAID = {
+ELEMENTS = {
     "f": "floats",
     "fc": "floats or complex numbers",
     "c": "complex numbers",
@@ -26,15 +27,15 @@ SAID = {
     "iuf": "real numbers",
     "iufc": "numbers",
     "biuf": "real numbers or booleans",
-    "biufc": "any",
+    "biufc": "numbers or booleans",
 }
-"""What docstrings call elements of some kinds."""
+"""The words of docstrings for elements of some kinds."""
 
 _KINDS_OF = {bool: "b", int: "iu", float: "f", complex: "c"}
 
 
 def check_kind(name: str, x: Any, kinds: str) -> None:
-    """Check that an array is of one of some kinds."""
+    """Check that the elements of an array are of one of some kinds."""
     if kind_of(x.dtype) not in kinds:
         words = ", ".join(_WORDS[kind] for kind in kinds)
         raise ArgumentTypeError(
@@ -45,49 +46,67 @@ def check_kind(name: str, x: Any, kinds: str) -> None:
         )
 
 
-def as_arrays(name: str, *xs: Any) -> list[Any]:
-    """Return operands as arrays of one dtype.
+def as_operand(name: str, x: Any) -> Any:
+    """Read the only operand of an operation; Python's numbers become arrays of a weak type."""
+    return x if isinstance(x, Value) else as_value(x, name, weak=True)
 
-    Python's numbers take the dtype of the arrays, where they are of the same kind; without arrays
-    their types stay weak.
+
+def as_operands(name: str, xs: Sequence[Any]) -> Sequence[Any]:
+    """Read operands of one dtype: arrays, and numbers if there is an array, too.
+
+    Python's numbers take the dtype of the arrays, if they are of its kind. Without arrays they
+    become arrays of a weak type.
 
     Raises:
       ArgumentTypeError: dtypes differ.
     """
-    arrays = [x if type(x) in KINDS else as_value(x, name) for x in xs]
-    dtypes = [x.dtype for x in arrays if type(x) not in KINDS]
-    own = dtypes[0] if dtypes else KINDS[type(arrays[0])].dtype
+    dtype: Any = None
+    for x in xs:
+        if not isinstance(x, Value):
+            return _converted(name, xs)
+        own = cast(Any, x).dtype
+        if dtype is not None and own != dtype:
+            return _converted(name, xs)
+        dtype = own
+    return xs
+
+
+def _converted(name: str, xs: Sequence[Any]) -> Sequence[Any]:
+    """Read operands as `as_operands` does, any of which may be data on the host."""
+    operands = [x if is_number(x) else as_value(x, name) for x in xs]
+    if all(map(is_number, operands)):
+        operands = [x if type(x) in KINDS else as_value(x, name) for x in xs]
+    dtypes = [x.dtype for x in operands if type(x) not in KINDS]
+    common = dtypes[0] if dtypes else KINDS[type(operands[0])].dtype
     fitting = all(
-        kind_of(own) in _KINDS_OF[type(x)] if type(x) in KINDS else x.dtype == own for x in arrays
+        kind_of(common) in _KINDS_OF[type(x)] if type(x) in KINDS else x.dtype == common
+        for x in operands
     )
     if not fitting:
-        given = ", ".join(type(x).__name__ if type(x) in KINDS else str(x.dtype) for x in arrays)
+        types = ", ".join(type(x).__name__ if type(x) in KINDS else str(x.dtype) for x in operands)
         raise ArgumentTypeError(
-            f"lax.{name} takes operands of one dtype, got {given}; convert them with "
+            f"lax.{name} takes operands of one dtype, got {types}; convert them with "
             "convert_element_type, or use the function of gpushard.numpy, which promotes",
             argument="x",
             dtypes=tuple(dtypes),
         )
-    if all(type(x) in KINDS or x.weak_type for x in arrays):
-        return [as_value(x, name, weak=True) for x in arrays]
-    return [as_value(number_of(x, own, name, "x"), name) if type(x) in KINDS else x for x in arrays]
+    if all(type(x) in KINDS or getattr(x, "weak_type", False) for x in operands):
+        return [as_value(x, name, weak=True) for x in operands]
+    return [number_of(x, common, name, "x") if type(x) in KINDS else x for x in operands]
 
 
-def alike(name: str, *xs: Any) -> list[Any]:
-    """Return operands as arrays of one dtype, of as many dims each; scalars go with all.
+def as_arrays(name: str, *xs: Any) -> list[Any]:
+    """Read operands as `as_operands` does, numbers as arrays.
 
     Raises:
       ArgumentTypeError: dtypes differ.
-      ArgumentError: numbers of dims differ.
     """
-    arrays = as_arrays(name, *xs)
-    check_ranks(name, arrays)
-    return arrays
+    return [x if isinstance(x, Value) else as_value(x, name) for x in as_operands(name, xs)]
 
 
-def check_ranks(name: str, arrays: Sequence[Any]) -> None:
-    """Check that arrays have as many dims each; scalars go with all."""
-    shapes = [x.shape for x in arrays]
+def check_ranks(name: str, operands: Sequence[Any]) -> None:
+    """Check that operands have the same number of dims; scalars go with all."""
+    shapes = [x.shape for x in operands]
     if len({len(shape) for shape in shapes if shape}) > 1:
         raise ArgumentError(
             f"lax.{name} takes operands of as many dims each, got shapes "

@@ -14,13 +14,14 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions import elementwise as ew
 from gpushard.functions.docstrings import named
+from gpushard.functions.elementwise import clip, where
 from gpushard.functions.indexing import fill_bytes
+from gpushard.functions.manipulation import broadcast_to
 from gpushard.lax.arguments import as_arrays, check_shape, integers
 from gpushard.lax.slicing import check_sizes, line, signed
-from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value
-from gpushard.numpy.manipulation import broadcast_to
+from gpushard.placement.arguments import as_value
 
 __all__ = [
     "GatherDimensionNumbers", "GatherScatterMode", "ScatterDimensionNumbers", "gather", "scatter",
@@ -184,7 +185,7 @@ def _windows(
         if mode not in (GatherScatterMode.CLIP, GatherScatterMode.PROMISE_IN_BOUNDS):
             fits = ew.logical_and(ew.greater_equal(start, 0), ew.less_equal(start, last))
             within = fits if within is None else ew.logical_and(within, fits)
-        places[at] = ew.clip(start, 0, last)
+        places[at] = clip(start, 0, last)
     for at, of in zip(
         numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True
     ):
@@ -238,7 +239,7 @@ def gather(
     if windows.within is None:
         return taken
     fill = np.frombuffer(fill_bytes(fill_value, x.dtype), x.dtype)[0]
-    return ew.where(windows.within, taken, fill)
+    return where(windows.within, taken, fill)
 
 
 _SCATTER = """
@@ -298,10 +299,9 @@ def _scattered(
     check_shape(name, "updates", shape, whole)
     places = windows.places
     if windows.within is not None:
-        places[0] = ew.where(windows.within, places[0], np.int64(x.shape[0]))
-    places[0] = ew.add(places[0], np.zeros(whole, np.int64))
-    changed: Array = getattr(x.at[tuple(places)], method)(value, mode="drop")
-    return changed
+        places[0] = where(windows.within, places[0], np.int64(x.shape[0]))
+    places[0] = places[0] + np.zeros(whole, np.int64)
+    return getattr(x.at[tuple(places)], method)(value, mode="drop")
 
 
 scatter = _scatter("scatter", "set", "Return an array with windows replaced.")

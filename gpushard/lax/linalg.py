@@ -12,17 +12,18 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import count
+from gpushard.functions.checks import count, on_host
 from gpushard.functions.docstrings import described
+from gpushard.functions.elementwise import where
+from gpushard.functions.linear_algebra import matmul
+from gpushard.functions.manipulation import broadcast_to, expand_dims, squeeze
 from gpushard.lax.arguments import check_kind
-from gpushard.numpy import elementwise as ew
-from gpushard.numpy import linalg, linear_algebra
-from gpushard.numpy.arguments import as_value
-from gpushard.numpy.grids import eye, tril, triu
-from gpushard.numpy.manipulation import broadcast_to, expand_dims, squeeze
-from gpushard.numpy.ranges import arange
 from gpushard.ops.bind import bind
+from gpushard.ops.row import Row
 from gpushard.ops.table import linalg as rows
+from gpushard.ops.table.creation import EYE, TRIL, TRIU
+from gpushard.placement.arguments import as_value
+from gpushard.placement.creation import made
 from gpushard.transforms.control_flow.loops import fori_loop
 
 __all__ = [
@@ -50,6 +51,11 @@ def _transposed(x: Any) -> Any:
     return x.swapaxes(-1, -2)
 
 
+def _triangle(row: Row, x: Any, diagonal: int = 0) -> Any:
+    """Return matrices with zeros above (`TRIL`) or below (`TRIU`) a diagonal."""
+    return bind(row, (x,), (max(-x.shape[-2], min(diagonal, x.shape[-1])),))
+
+
 def _hermitian(x: Any, symmetrize_input: bool) -> Any:
     return (x + _transposed(x).conj()) / 2 if symmetrize_input else x
 
@@ -69,7 +75,8 @@ def cholesky(x: Any, *, symmetrize_input: bool = True) -> Array:
     Array([[2., 0.],
            [1., 2.]], dtype=float64)
     """
-    return linalg.cholesky(_hermitian(_operand("cholesky", x), symmetrize_input))
+    matrices = _hermitian(_operand("cholesky", x), symmetrize_input)
+    return bind(rows.CHOLESKY, (matrices,), (False,))
 
 
 @_matrices
@@ -92,7 +99,7 @@ def eigh(
     Array([1., 2.], dtype=float64)
     """
     matrices = _hermitian(_operand("eigh", x), symmetrize_input)
-    values, vectors = linalg.eigh(matrices, "L" if lower else "U")
+    values, vectors = bind(rows.EIGH, (matrices,), ("L" if lower else "U",))
     return vectors, values
 
 
@@ -136,17 +143,16 @@ def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Array:
             dtype=swaps.dtype,
         )
     size = count(permutation_size, name, "permutation_size")
-    places = arange(size, dtype=np.int32)
+    places = as_value(on_host(name, np.arange, size).astype(np.int32), name)
     order = broadcast_to(places, (*swaps.shape[:-1], size))
 
     def swap(step: Any, order: Any) -> Any:
         row, other = places == step, places == swaps[..., step][..., None]
-        mine = ew.where(row, order, 0).sum(-1, keepdims=True, dtype=np.int32)
-        theirs = ew.where(other, order, 0).sum(-1, keepdims=True, dtype=np.int32)
-        return ew.where(row, theirs, ew.where(other, mine, order))
+        mine = where(row, order, 0).sum(-1, keepdims=True, dtype=np.int32)
+        theirs = where(other, order, 0).sum(-1, keepdims=True, dtype=np.int32)
+        return where(row, theirs, where(other, mine, order))
 
-    permutation: Array = fori_loop(0, swaps.shape[-1], swap, order)
-    return permutation
+    return fori_loop(0, swaps.shape[-1], swap, order)
 
 
 @_matrices
@@ -175,8 +181,8 @@ def svd(x: Any, *, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     >>> svd(np.eye(2), compute_uv=False)
     Array([1., 1.], dtype=float64)
     """
-    parts = linalg.svd(_operand("svd", x), full_matrices, compute_uv)
-    return tuple(parts) if compute_uv else parts
+    params = bool(full_matrices), bool(compute_uv), False
+    return bind(rows.SVD, (_operand("svd", x),), params)
 
 
 def symmetric_product(
@@ -201,8 +207,10 @@ def symmetric_product(
            [2., 4.]], dtype=float64)
     """
     a, c = _operand("symmetric_product", a_matrix), _operand("symmetric_product", c_matrix)
-    made: Array = alpha * linear_algebra.matmul(a, _transposed(a)) + beta * c
-    return tril(made) + _transposed(tril(made, -1)) if symmetrize_output else made
+    total: Array = alpha * matmul(a, _transposed(a)) + beta * c
+    if not symmetrize_output:
+        return total
+    return _triangle(TRIL, total) + _transposed(_triangle(TRIL, total, -1))
 
 
 def triangular_solve(
@@ -233,12 +241,13 @@ def triangular_solve(
     """
     matrices, sides = _operand("triangular_solve", a), as_value(b, "triangular_solve")
     check_kind("linalg.triangular_solve", sides, "fc")
-    part = tril if lower else triu
+    row = TRIL if lower else TRIU
     if unit_diagonal:
-        away = -1 if lower else 1
-        matrices = part(matrices, away) + eye(matrices.shape[-1], dtype=matrices.dtype)
+        n = matrices.shape[-1]
+        ones = made(EYE, (n, n), matrices.dtype, (0,), None)
+        matrices = _triangle(row, matrices, -1 if lower else 1) + ones
     else:
-        matrices = part(matrices)
+        matrices = _triangle(row, matrices)
     matrices = matrices.conj() if conjugate_a else matrices
     matrices = _transposed(matrices) if transpose_a else matrices
     axis = -1 if left_side else -2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -12,17 +13,19 @@ from gpushard import tree
 from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions import elementwise as ew
 from gpushard.functions.checks import check_choice
-from gpushard.functions.linear_algebra import in_preferred, in_types
-from gpushard.functions.values import is_value, wanted
-from gpushard.lax.arguments import check_kind, dims, integers
-from gpushard.numpy import elementwise as ew
-from gpushard.numpy import fft as transforms
-from gpushard.numpy.arguments import as_value, settle
-from gpushard.numpy.linear_algebra import matmul
-from gpushard.numpy.statistical import cumsum
+from gpushard.functions.cumulative import cumsum
+from gpushard.functions.elementwise import where
+from gpushard.functions.linear_algebra import in_preferred, in_types, matmul
+from gpushard.functions.values import Value, is_value, wanted
+from gpushard.lax.arguments import check_kind, integers
+from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
+from gpushard.ops.table import fft as rows
 from gpushard.ops.table.contractions import LETTERS, TENSORDOT
+from gpushard.placement.arguments import as_value, settle
+from gpushard.typing import Shape
 
 __all__ = [
     "DotDimensionNumbers", "FftType", "Precision", "batch_matmul", "dot", "dot_general", "fft",
@@ -91,11 +94,10 @@ def dot_general(
 def _product(
     name: str, lhs: Any, rhs: Any, numbers: Any, precision: Any, preferred: Any, out_sharding: Any
 ) -> Array:
-    arrays = [as_value(each, name) for each in (lhs, rhs)]
-    x, y = in_types(arrays, f"lax.{name}", precision, preferred)
+    x, y = in_types(_read(name, lhs, rhs), f"lax.{name}", precision, preferred)
     try:
-        (summed, batch) = ([tuple(each) for each in pair] for pair in numbers)
-        pairs = [(summed[at], batch[at]) for at in (0, 1)]
+        (summed, batch) = ([tuple(axes) for axes in pair] for pair in numbers)
+        of_x, of_y = [(summed[at], batch[at]) for at in (0, 1)]
     except (TypeError, ValueError, IndexError):
         raise ArgumentError.refusing(
             "dimension_numbers",
@@ -103,32 +105,52 @@ def _product(
             "must be ((summed dims, summed dims), (batch dims, batch dims))",
             f"lax.{name}",
         ) from None
-    named = [
-        [dims(name, axes, each.ndim, "dimension_numbers") for axes in pair]
-        for pair, each in zip(pairs, (x, y), strict=True)
-    ]
-    sizes = [[[each.shape[at] for at in axes] for axes in own]
-             for own, each in zip(named, (x, y), strict=True)]  # fmt: skip
-    used = [len({*own[0], *own[1]}) == len(own[0]) + len(own[1]) for own in named]
-    if sizes[0] != sizes[1] or not all(used):
+    shapes, where = (x.shape, y.shape), (f"lax.{name}", "dimension_numbers")
+    text = _subscripts(
+        (from_end(of_x[0], x.ndim, *where), from_end(of_x[1], x.ndim, *where)),
+        (from_end(of_y[0], y.ndim, *where), from_end(of_y[1], y.ndim, *where)),
+        shapes,
+    )
+    if text is None:
         raise ArgumentError(
             f"lax.{name}: dimension_numbers={numbers} do not fit operands of shapes {x.shape} and "
             f"{y.shape}: summed dims must be as long in both, and so must batch dims, each named "
             "once",
             argument="dimension_numbers",
-            shapes=(x.shape, y.shape),
+            shapes=shapes,
         )
-    free = iter(LETTERS)
-    shared = [[next(free) for _ in own] for own in named[0]]
-    names = []
-    for own, each in zip(named, (x, y), strict=True):
-        letters = dict(zip((*own[0], *own[1]), (*shared[0], *shared[1]), strict=True))
-        names.append("".join(letters.get(at) or next(free) for at in range(each.ndim)))
-    rest = ["".join(c for c in text if c not in {*shared[0], *shared[1]}) for text in names]
-    text = f"{','.join(names)}->{''.join(shared[1])}{rest[0]}{rest[1]}"
     product = bind(TENSORDOT, (x, y), (text,), wanted(out_sharding, x, y))
-    settled: Array = settle(in_preferred(product, preferred), out_sharding)
-    return settled
+    return settle(in_preferred(product, preferred), out_sharding)
+
+
+def _read(name: str, *xs: Any) -> list[Any]:
+    return [x if isinstance(x, Value) else as_value(x, name) for x in xs]
+
+
+@functools.lru_cache(maxsize=1024)
+def _subscripts(
+    of_x: tuple[Sequence[int], Sequence[int]],
+    of_y: tuple[Sequence[int], Sequence[int]],
+    shapes: tuple[Shape, Shape],
+) -> str | None:
+    """Return the subscripts of a product: batch dims, then the others; None if lengths differ.
+
+    >>> _subscripts(((-1,), ()), ((-2,), ()), ((2, 3), (3, 4)))
+    'ba,ac->bc'
+    """
+    sides = (of_x, shapes[0]), (of_y, shapes[1])
+    sizes = [[[shape[at] for at in axes] for axes in pair] for pair, shape in sides]
+    once = [len({*pair[0], *pair[1]}) == len(pair[0]) + len(pair[1]) for pair, _ in sides]
+    if sizes[0] != sizes[1] or not all(once):
+        return None
+    free = iter(LETTERS)
+    summed, batch = ([next(free) for _ in axes] for axes in of_x)
+    names = []
+    for pair, shape in sides:
+        letters = dict(zip((*pair[0], *pair[1]), (*summed, *batch), strict=True))
+        names.append([letters.get(at) or next(free) for at in range(-len(shape), 0)])
+    rest = ["".join(c for c in letters if c not in {*summed, *batch}) for letters in names]
+    return f"{','.join(map(''.join, names))}->{''.join(batch)}{rest[0]}{rest[1]}"
 
 
 def dot(
@@ -160,7 +182,8 @@ def dot(
     """
     numbers: Any = dimension_numbers
     if numbers is None:
-        ranks = [as_value(x, "dot").ndim for x in (lhs, rhs)]
+        lhs, rhs = _read("dot", lhs, rhs)
+        ranks = lhs.ndim, rhs.ndim
         if not all(1 <= rank <= 2 for rank in ranks):
             raise ArgumentError(
                 f"lax.dot: operands of {ranks[0]} and {ranks[1]} dims need dimension_numbers=; "
@@ -186,7 +209,7 @@ def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Array:
     >>> batch_matmul(gs.numpy.ones((2, 3, 4)), gs.numpy.ones((2, 4, 5))).shape
     (2, 3, 5)
     """
-    x, y = (as_value(each, "batch_matmul") for each in (lhs, rhs))
+    x, y = _read("batch_matmul", lhs, rhs)
     if x.ndim != y.ndim or x.ndim < 2:
         raise ArgumentError(
             f"lax.batch_matmul: operands of shapes {x.shape} and {y.shape} need as many dims each, "
@@ -259,17 +282,17 @@ def ragged_dot(
     ends = cumsum(sizes, dtype=np.int64)[:, None]
     row = np.arange(x.shape[0])
     member = ew.logical_and(row < ends, row >= ends - sizes[:, None])
-    mine = ew.where(member[:, :, None], products, products.dtype.type(0))
-    settled: Array = settle(mine.sum(0, dtype=products.dtype), out_sharding)
-    return settled
+    of_group = where(member[:, :, None], products, products.dtype.type(0))
+    return settle(of_group.sum(0, dtype=products.dtype), out_sharding)
 
 
 _TRANSFORMS = {
-    FftType.FFT: (transforms.fftn, "c"),
-    FftType.IFFT: (transforms.ifftn, "c"),
-    FftType.RFFT: (transforms.rfftn, "f"),
-    FftType.IRFFT: (transforms.irfftn, "c"),
+    FftType.FFT: (rows.FFT, rows.FFT, "c"),
+    FftType.IFFT: (rows.IFFT, rows.IFFT, "c"),
+    FftType.RFFT: (rows.RFFT, rows.FFT, "f"),
+    FftType.IRFFT: (rows.IRFFT, rows.IFFT, "c"),
 }
+"""For each transform the rows for the last dim and for the others, and the kinds of elements."""
 
 
 def fft(x: Any, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Array:
@@ -292,18 +315,20 @@ def fft(x: Any, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Array:
         check_choice("lax.fft", "fft_type", fft_type.upper(), [each.name for each in FftType])
         fft_type = FftType[fft_type.upper()]
     check_choice("lax.fft", "fft_type", fft_type, [*FftType])
-    transform, kinds = _TRANSFORMS[fft_type]
+    last, others, kinds = _TRANSFORMS[fft_type]
     check_kind("fft", array, kinds)
     lengths = integers("fft", "fft_lengths", fft_lengths)
     own = array.shape[array.ndim - len(lengths) :]
     if fft_type == FftType.IRFFT and own:
         own = (*own[:-1], lengths[-1] if own[-1] == lengths[-1] // 2 + 1 else None)
-    if own != lengths:
+    if own != lengths or 0 in lengths:
         raise ArgumentError.refusing(
             "fft_lengths", fft_lengths, f"do not fit an array of shape {array.shape}", "lax.fft"
         )
-    axes = tuple(range(-len(lengths), 0))
-    transformed: Array = transform(array, s=lengths, axes=axes) if lengths else array
+    steps = [(last if at == -1 else others, at, lengths[at]) for at in range(-len(lengths), 0)]
+    transformed: Array = array
+    for row, at, length in steps if fft_type == FftType.IRFFT else steps[::-1]:
+        transformed = bind(row, (transformed,), (at, length, None))
     return transformed
 
 

@@ -17,12 +17,17 @@ from gpushard import tree
 from gpushard.array import Array
 from gpushard.dtypes import iinfo, kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions import elementwise as ew
+from gpushard.functions import sorting, statistical
 from gpushard.functions.checks import as_dtype, count
 from gpushard.functions.docstrings import named
+from gpushard.functions.indexing import take_along_axis
+from gpushard.functions.manipulation import broadcast_to, flip
 from gpushard.lax import elementwise
 from gpushard.lax.arguments import (
-    SAID,
-    as_arrays,
+    ELEMENTS,
+    as_operand,
+    as_operands,
     check_kind,
     check_shape,
     dim,
@@ -30,18 +35,13 @@ from gpushard.lax.arguments import (
     each,
     integers,
 )
-from gpushard.numpy import elementwise as ew
-from gpushard.numpy import statistical
-from gpushard.numpy.arguments import as_value
-from gpushard.numpy.indexing import take_along_axis
-from gpushard.numpy.joining import concat
-from gpushard.numpy.manipulation import broadcast_to, flip
-from gpushard.numpy.public import public
-from gpushard.numpy.sorting import argsort, lexsort, topk
-from gpushard.numpy.sorting import sort as sorted_along
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
-from gpushard.ops.table import cumulative
+from gpushard.ops.table import cumulative, movement
+from gpushard.ops.table.elementwise import ufunc_row
+from gpushard.ops.table.sorting import LEXSORT, TOPK
+from gpushard.placement.arguments import as_value
+from gpushard.placement.public import public
 from gpushard.transforms.control_flow.prefix_scan import associative_scan
 from gpushard.transforms.values.signature import check_function
 
@@ -110,18 +110,21 @@ def _neighbours(
         even = n - n % 2
         both = function([x[..., 0:even:2] for x in lined], [x[..., 1:even:2] for x in lined])
         pairs = zip(both, lined, strict=True)
-        lined = [concat((new, x[..., even:]), axis=-1) if n % 2 else new for new, x in pairs]
+        lined = [
+            bind(movement.CONCATENATE, (new, x[..., even:]), (-1,)) if n % 2 else new
+            for new, x in pairs
+        ]
         n -= n // 2
     return [x[..., 0] for x in lined]
 
 
 def _reduction(name: str, kinds: str, compute: Reduction, text: str) -> Reduction:
     def function(operand: Any, axes: Sequence[int]) -> Array:
-        x = as_value(operand, name)
+        x = as_operand(name, operand)
         check_kind(name, x, kinds)
         return compute(x, dims(name, tuple(each(name, "axes", axes)), x.ndim))
 
-    return named(function, name, text + _DETAILS.format(kinds=SAID[kinds]))
+    return named(function, name, text + _DETAILS.format(kinds=ELEMENTS[kinds]))
 
 
 reduce_sum = _reduction(
@@ -167,22 +170,31 @@ reduce_xor = _reduction(
     "Return the bits that an odd number of elements over dims has.",
 )
 
-MONOIDS: dict[Any, np.ufunc] = {
-    **dict.fromkeys((elementwise.add, operator.add, ew.add, np.add), np.add),
-    **dict.fromkeys((elementwise.mul, operator.mul, ew.multiply, np.multiply), np.multiply),
-    **dict.fromkeys((elementwise.max, ew.maximum, np.maximum, builtins.max), np.maximum),
-    **dict.fromkeys((elementwise.min, ew.minimum, np.minimum, builtins.min), np.minimum),
-    **dict.fromkeys(
-        (elementwise.bitwise_and, operator.and_, ew.bitwise_and, np.bitwise_and), np.bitwise_and
-    ),
-    **dict.fromkeys(
-        (elementwise.bitwise_or, operator.or_, ew.bitwise_or, np.bitwise_or), np.bitwise_or
-    ),
-    **dict.fromkeys(
-        (elementwise.bitwise_xor, operator.xor, ew.bitwise_xor, np.bitwise_xor), np.bitwise_xor
-    ),
+_MONOIDS: dict[Any, np.ufunc] = {
+    elementwise.add: np.add,
+    operator.add: np.add,
+    elementwise.mul: np.multiply,
+    operator.mul: np.multiply,
+    elementwise.max: np.maximum,
+    builtins.max: np.maximum,
+    elementwise.min: np.minimum,
+    builtins.min: np.minimum,
+    elementwise.bitwise_and: np.bitwise_and,
+    operator.and_: np.bitwise_and,
+    elementwise.bitwise_or: np.bitwise_or,
+    operator.or_: np.bitwise_or,
+    elementwise.bitwise_xor: np.bitwise_xor,
+    operator.xor: np.bitwise_xor,
 }
-"""The functions that reductions are known of, under all their names."""
+
+
+def known_ufunc(computation: Any) -> np.ufunc | None:
+    """Return the ufunc that a function of two operands is; None if its reduction is not known."""
+    ufunc = getattr(computation, "ufunc", computation)  # of `gpushard.numpy`, or NumPy's
+    if isinstance(ufunc, np.ufunc):
+        return ufunc if ufunc in _REDUCTIONS else None
+    return _MONOIDS.get(computation)
+
 
 _REDUCTIONS: dict[np.ufunc, Reduction] = {
     np.add: reduce_sum,
@@ -228,16 +240,16 @@ def reduce(
             f"lax.reduce: {len(leaves)} operands need as many init_values, not {len(inits)}",
             argument="init_values",
         )
-    pairs = [as_arrays("reduce", x, init) for x, init in zip(leaves, inits, strict=True)]
+    pairs = [as_operands("reduce", pair) for pair in zip(leaves, inits, strict=True)]
     xs, inits = ([pair[at] for pair in pairs] for at in (0, 1))
     for x, init in pairs:
         check_shape("reduce", "init_values", init.shape, ())
         check_shape("reduce", "operands", x.shape, xs[0].shape)
     axes = dims("reduce", each("reduce", "dimensions", dimensions), xs[0].ndim, "dimensions")
     alone = leaves[0] is operands and isinstance(computation, Hashable)
-    known = MONOIDS.get(computation) if alone else None
+    known = known_ufunc(computation) if alone else None
     if known is not None:
-        return getattr(ew, known.__name__)(inits[0], _REDUCTIONS[known](xs[0], axes))
+        return bind(ufunc_row(known), (inits[0], _REDUCTIONS[known](xs[0], axes)))
 
     def function(a: Sequence[Any], b: Sequence[Any]) -> Sequence[Any]:
         both = computation(tree.unflatten(structure, a), tree.unflatten(structure, b))
@@ -250,6 +262,7 @@ def reduce(
             )
         return made
 
+    xs, inits = ([as_operand("reduce", x) for x in side] for side in (xs, inits))
     if any(xs[0].shape[at] == 0 for at in axes):
         return tree.unflatten(structure, _neighbours(function, xs, inits, axes))
     combined = _neighbours(function, xs, inits, axes)
@@ -305,8 +318,7 @@ def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Array:
     """
     check_kind("cumlogsumexp", operand, "f")
     at = dim("cumlogsumexp", axis, operand.ndim)
-    scanned: Array = associative_scan(ew.logaddexp, operand, bool(reverse), at)
-    return scanned
+    return associative_scan(ew.logaddexp, operand, bool(reverse), at)
 
 
 def _index_dtype(name: str, index_dtype: Any) -> np.dtype[Any]:
@@ -378,9 +390,12 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
     for x in xs:
         check_shape("sort", "operand", x.shape, xs[0].shape)
     if len(xs) == 1:
-        alone = sorted_along(xs[0], at)
+        alone = sorting.sort(xs[0], at)
         return (alone,) if several else alone
-    order = lexsort(tuple(reversed(xs[:keys])), at) if keys > 1 else argsort(xs[0], at)
+    if keys > 1:
+        order = bind(LEXSORT, xs[keys - 1 :: -1], (at - xs[0].ndim,))
+    else:
+        order = sorting.argsort(xs[0], at)
     return tuple(take_along_axis(x, order, at) for x in xs)
 
 
@@ -428,9 +443,9 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Array, Array]:
     if number > n:
         raise ArgumentError.refusing("k", k, f"is more than the {n} elements", "lax.top_k", size=n)
     if kind_of(operand.dtype) != "f":
-        values, places = topk(operand, number, at)
+        values, places = bind(TOPK, (operand,), (at - operand.ndim, number, True))
     else:  # sorted from the last one, so that equal ones, and NaNs, come out in order
         last = (builtins.slice(None),) * at + (builtins.slice(n - number, None),)
-        places = n - 1 - flip(argsort(flip(operand, at), at)[last], at)
+        places = n - 1 - flip(sorting.argsort(flip(operand, at), at)[last], at)
         values = take_along_axis(operand, places, at)
     return values, places.astype(np.int32)

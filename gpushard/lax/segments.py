@@ -10,13 +10,13 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import iinfo, kind_of
 from gpushard.errors import ArgumentTypeError
+from gpushard.functions import statistical
 from gpushard.functions.checks import count
 from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import named
 from gpushard.functions.values import is_value
-from gpushard.numpy import statistical
-from gpushard.numpy.arguments import as_value, host_data, settle
-from gpushard.numpy.creation import full
+from gpushard.placement.arguments import as_value, host_data, settle
+from gpushard.placement.creation import full
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
 
@@ -84,9 +84,8 @@ def _segments(
         shape = (count(length, name, "num_segments"), *values.shape[1:])
         none = full(shape, neutral(values.dtype), dtype=values.dtype)
         reduce = getattr(none.at[ids], method)
-        made: Array = reduce(values, mode=mode or "drop", wrap_negative_indices=False)
-        settled: Array = settle(made, out_sharding)
-        return settled
+        segments: Array = reduce(values, mode=mode or "drop", wrap_negative_indices=False)
+        return settle(segments, out_sharding)
 
     return named(function, name, text + _DETAILS.format(empty=empty))
 

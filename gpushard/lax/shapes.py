@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -10,16 +11,29 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.dtypes import iinfo, kind_of
+from gpushard.dtypes import element, iinfo, kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import as_dtype, as_shape, dim_count, integer, number_of
+from gpushard.functions import manipulation
+from gpushard.functions.checks import as_dtype, as_shape, dim_count, integer
+from gpushard.functions.manipulation import broadcast_to
 from gpushard.functions.values import is_value
-from gpushard.lax.arguments import as_arrays, check_shape, dim, dims, each, integers
-from gpushard.numpy import creation, joining, manipulation
-from gpushard.numpy.public import public
-from gpushard.numpy.ranges import arange
+from gpushard.lax.arguments import (
+    as_arrays,
+    as_operand,
+    as_operands,
+    check_shape,
+    dim,
+    dims,
+    each,
+    integers,
+)
 from gpushard.ops.bind import bind
 from gpushard.ops.table import movement
+from gpushard.ops.table.creation import ARANGE
+from gpushard.placement import creation
+from gpushard.placement.creation import made
+from gpushard.placement.joining import concat, stack
+from gpushard.placement.public import public
 
 __all__ = [
     "broadcast", "broadcast_in_dim", "broadcast_shapes", "broadcast_to_rank", "broadcasted_iota",
@@ -30,7 +44,6 @@ __all__ = [
 _moving = public(arrays=1, weak=True, operand="an array.")
 
 broadcast_shapes = manipulation.broadcast_shapes
-stack = joining.stack
 
 
 @_moving
@@ -45,7 +58,7 @@ def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -
     (3, 2)
     """
     shape = (*integers("broadcast", "sizes", sizes), *operand.shape)
-    return manipulation.broadcast_to(operand, shape, out_sharding=out_sharding)
+    return broadcast_to(operand, shape)
 
 
 @_moving
@@ -79,12 +92,12 @@ def broadcast_in_dim(
             "lax.broadcast_in_dim",
             ndim=operand.ndim,
         )
-    lined = [1] * len(shape)
-    for place, n in zip(places, operand.shape, strict=True):
-        lined[place] = n
-    return manipulation.broadcast_to(
-        operand.reshape(tuple(lined)), shape, out_sharding=out_sharding
-    )
+    if places != tuple(range(len(shape) - operand.ndim, len(shape))):
+        sizes = [1] * len(shape)
+        for place, n in zip(places, operand.shape, strict=True):
+            sizes[place] = n
+        operand = operand.reshape(tuple(sizes))
+    return broadcast_to(operand, shape)
 
 
 @public(arrays=1, weak=True)
@@ -106,8 +119,7 @@ def broadcast_to_rank(x: Any, rank: int) -> Array:
             f"is below the {x.ndim} dims that there are",
             "lax.broadcast_to_rank",
         )
-    shaped: Array = x.reshape((1,) * (ndim - x.ndim) + x.shape)
-    return shaped
+    return x.reshape((1,) * (ndim - x.ndim) + x.shape)
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Array:
@@ -195,9 +207,11 @@ def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: An
     at = dim("broadcasted_iota", dimension, len(shape), "dimension")
     beyond = kind_of(dtype) in "iu" and shape[at] - 1 > iinfo(dtype).max
     counted = np.dtype(np.int64) if beyond else dtype
+    ends = element(0, counted), element(min(1, shape[at]), counted)
+    place = out_sharding if len(shape) == 1 else None
+    line = made(ARANGE, (shape[at],), counted, ends, place).astype(dtype)
     if len(shape) == 1:
-        return arange(shape[0], dtype=counted, out_sharding=out_sharding).astype(dtype)
-    line = arange(shape[at], dtype=counted).astype(dtype)
+        return line
     return broadcast_in_dim(line, shape, (at,), out_sharding=out_sharding)
 
 
@@ -235,8 +249,7 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
         )
     shape = operand.shape
     new = (*shape[:first], math.prod(shape[first:end]), *shape[end:])
-    shaped: Array = operand.reshape(new)
-    return shaped
+    return operand.reshape(new)
 
 
 def concatenate(operands: Sequence[Any], dimension: int) -> Array:
@@ -259,7 +272,7 @@ def concatenate(operands: Sequence[Any], dimension: int) -> Array:
         raise ArgumentError(
             "lax.concatenate: operands is empty; give one array at least", argument="operands"
         )
-    return joining.concat(as_arrays("concatenate", *arrays), axis=dimension)
+    return concat(as_arrays("concatenate", *arrays), axis=dimension)
 
 
 @public(arrays=1, weak=True, array="an array.")
@@ -378,7 +391,11 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Array]:
             f"must sum to the {operand.shape[at]} elements along the dim",
             "lax.split",
         )
-    return joining.split(operand, list(np.cumsum(parts[:-1])), at) if parts else []
+    lead, stops = (builtins.slice(None),) * at, itertools.accumulate(parts)
+    return [
+        operand[(*lead, builtins.slice(stop - n, stop))]
+        for stop, n in zip(stops, parts, strict=True)
+    ]
 
 
 @public(arrays=1, weak=True)
@@ -392,7 +409,9 @@ def unstack(x: Any, axis: int = 0) -> tuple[Array, ...]:
     >>> gs.lax.unstack(gs.numpy.arange(2))
     (Array(0, dtype=int64), Array(1, dtype=int64))
     """
-    return joining.unstack(x, axis=dim("unstack", axis, x.ndim))
+    at = dim("unstack", axis, x.ndim)
+    lead = (builtins.slice(None),) * at
+    return tuple(x[(*lead, place)] for place in range(x.shape[at]))
 
 
 def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Array:
@@ -411,7 +430,8 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
     >>> pad(gs.numpy.arange(3), 9, [(1, -1, 1)])
     Array([9, 0, 9, 1, 9], dtype=int64)
     """
-    x, value = as_arrays("pad", operand, padding_value)
+    x, value = as_operands("pad", (operand, padding_value))
+    x = as_operand("pad", x)
     check_shape("pad", "padding_value", value.shape, ())
     triples = each("pad", "padding_config", padding_config, "a sequence of triples of integers")
     config = [integers("pad", "padding_config", triple, 3) for triple in triples]
@@ -434,7 +454,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
             "there is, and nothing from between",
             "lax.pad",
         )
-    if is_value(padding_value) or list(x.shape) != spread:
+    if is_value(value) or list(x.shape) != spread:
         whole = tuple(
             builtins.max(low, 0) + n + builtins.max(high, 0)
             for (low, high, _), n in zip(config, spread, strict=True)
@@ -443,14 +463,12 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
             builtins.slice(builtins.max(low, 0), builtins.max(low, 0) + n, between + 1)
             for (low, _, between), n in zip(config, spread, strict=True)
         )
-        x = manipulation.broadcast_to(value, whole).at[at].set(x)
+        x = broadcast_to(as_operand("pad", value), whole).at[at].set(x)
     else:
         widths = tuple((builtins.max(low, 0), builtins.max(high, 0)) for low, high, _ in config)
-        number = number_of(padding_value, x.dtype, "pad", "padding_value")
-        x = bind(movement.PAD, (x, number), (widths,))
-    kept = tuple(
-        builtins.slice(builtins.max(-low, 0), builtins.max(-low, 0) + n)
-        for (low, _, _), n in zip(config, shape, strict=True)
-    )
-    padded: Array = x[kept]
+        x = bind(movement.PAD, (x, value), (widths,))
+    padded: Array = x
+    if x.shape != shape:
+        starts = [builtins.max(-low, 0) for low, _, _ in config]
+        padded = x[tuple(builtins.slice(a, a + n) for a, n in zip(starts, shape, strict=True))]
     return padded

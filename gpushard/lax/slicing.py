@@ -15,14 +15,15 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions import elementwise as ew
 from gpushard.functions.checks import integer
+from gpushard.functions.elementwise import clip, where
+from gpushard.functions.indexing import take
+from gpushard.functions.manipulation import expand_dims
 from gpushard.functions.values import is_value
 from gpushard.lax.arguments import as_arrays, check_shape, dim, dims, each, integers
-from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value
-from gpushard.numpy.indexing import take
-from gpushard.numpy.manipulation import expand_dims
-from gpushard.numpy.public import public
+from gpushard.placement.arguments import as_value
+from gpushard.placement.public import public
 
 __all__ = [
     "dynamic_index_in_dim", "dynamic_slice", "dynamic_slice_in_dim", "dynamic_update_index_in_dim",
@@ -67,8 +68,7 @@ def slice(
                 axis=at,
                 size=n,
             )
-    part: Array = operand[tuple(map(builtins.slice, starts, limits, steps))]
-    return part
+    return operand[tuple(map(builtins.slice, starts, limits, steps))]
 
 
 @_slicing
@@ -128,8 +128,8 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
             "index", index, f"is out of range for {n} elements", "lax.index_in_dim", size=n
         )
     place %= n
-    part: Array = operand[(builtins.slice(None),) * at + (builtins.slice(place, place + 1),)]
-    return part if keepdims else part.squeeze(at)
+    entry = builtins.slice(place, place + 1) if keepdims else place
+    return operand[(builtins.slice(None),) * at + (entry,)]
 
 
 def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Array:
@@ -164,8 +164,7 @@ def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Array:
         ew.remainder(as_value(positions, "index_take"), max(x.shape[place], 1))
         for place, positions in zip(own, idxs, strict=True)
     )
-    taken: Array = x.transpose(order).at[at].get(mode="clip")
-    return taken
+    return x.transpose(order).at[at].get(mode="clip")
 
 
 def _starts(name: str, start_indices: Any, shape: Sequence[int]) -> list[Any]:
@@ -202,7 +201,7 @@ def _within(start: Any, size: int, n: int) -> Any:
     if not is_value(start):
         return builtins.min(builtins.max(start + n * (start < 0), 0), n - size)
     wide = signed(start)
-    return ew.clip(ew.where(ew.less(wide, 0), ew.add(wide, n), wide), 0, n - size)
+    return clip(where(ew.less(wide, 0), ew.add(wide, n), wide), 0, n - size)
 
 
 def signed(places: Any) -> Any:
@@ -328,8 +327,7 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Array
             else place + line(size, at, x.ndim)
             for at, (place, size) in enumerate(zip(places, new.shape, strict=True))
         )  # fmt: skip
-    updated: Array = x.at[index].set(new, **({"mode": "clip"} if held else {}))
-    return updated
+    return x.at[index].set(new, **({"mode": "clip"} if held else {}))
 
 
 def line(n: int, at: int, ndim: int) -> np.ndarray[Any, Any]:

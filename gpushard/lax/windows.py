@@ -12,10 +12,18 @@ from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import check_choice, check_key
 from gpushard.functions.linear_algebra import in_preferred, in_types
+from gpushard.functions.manipulation import flip, permute_dims
 from gpushard.geometry.tiling import MOST_ELEMENTS
-from gpushard.lax.arguments import as_arrays, check_kind, check_shape, each, integers
-from gpushard.lax.reductions import MONOIDS
-from gpushard.numpy.manipulation import flip, permute_dims
+from gpushard.lax.arguments import (
+    as_arrays,
+    as_operand,
+    as_operands,
+    check_kind,
+    check_shape,
+    each,
+    integers,
+)
+from gpushard.lax.reductions import known_ufunc
 from gpushard.ops.bind import bind
 from gpushard.ops.table.windows import (
     CONVOLUTION,
@@ -157,7 +165,7 @@ def reduce_window(
     Array([1, 3, 5, 7], dtype=int64)
     """
     check_key(computation, "lax.reduce_window", "computation", "a function, such as lax.add")
-    ufunc = MONOIDS.get(computation)
+    ufunc = known_ufunc(computation)
     if ufunc is None:
         raise ArgumentError.refusing(
             "computation",
@@ -165,7 +173,8 @@ def reduce_window(
             "is unknown; use lax.add, mul, max, min, bitwise_and, bitwise_or or bitwise_xor",
             "lax.reduce_window",
         )
-    x, init = as_arrays("reduce_window", operand, init_value)
+    x, init = as_operands("reduce_window", (operand, init_value))
+    x = as_operand("reduce_window", x)
     check_shape("reduce_window", "init_value", init.shape, ())
     name = "reduce_window"
     check_kind(name, x, _KINDS.get(ufunc, "iufc"))
@@ -177,10 +186,7 @@ def reduce_window(
     pads = _pads(name, padding, x.shape, reaches, strides)
     each_dim = zip(x.shape, window, strides, pads, base, by, strict=True)
     _check_padded(name, padding, x.shape, tuple(seen_by(*how)[1] for how in each_dim), base)
-    reduced: Array = bind(
-        REDUCE_WINDOW, (x, init), (ufunc.__name__, window, strides, pads, base, by)
-    )
-    return reduced
+    return bind(REDUCE_WINDOW, (x, init), (ufunc.__name__, window, strides, pads, base, by))
 
 
 _KINDS: dict[np.ufunc, str] = {
@@ -334,8 +340,7 @@ def conv_general_dilated(
     result = bind(CONVOLUTION, (x, kernel), (strides, pads, base, by))
     result = result.reshape(result.shape[0], math.prod(result.shape[1:3]), *result.shape[3:])
     back = [numbers.out_spec.index(at) for at in range(result.ndim)]
-    product: Array = in_preferred(permute_dims(result, back), preferred_element_type)
-    return product
+    return in_preferred(permute_dims(result, back), preferred_element_type)
 
 
 def _check_groups(x: Sequence[int], kernel: Sequence[int], groups: int, batches: int) -> None:

@@ -1,8 +1,8 @@
 """Layer 8: `gpushard.nn`, functions of neural networks, under the names of `jax.nn`.
 
-They are made of functions of `gpushard.numpy` and `gpushard.special`, run where the data are, and
-keep their shardings. `activations` has those of each element, `normalizing` those that sum over
-dims, `attention` the one of queries, keys and values. `initializers` draws weights.
+They run where the data are, and keep their shardings. `activations` has the elementwise functions,
+`normalizing` those that sum over axes, `attention` the attention of queries to keys and values.
+`initializers` draws weights.
 
 >>> import gpushard as gs
 >>> sharding = gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x"))

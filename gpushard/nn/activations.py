@@ -1,4 +1,4 @@
-"""Functions of each element."""
+"""Activation functions, element by element."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError
-from gpushard.numpy import elementwise as ew
+from gpushard.functions import elementwise as ew
+from gpushard.functions.elementwise import clip, where
+from gpushard.functions.special import erfc
 from gpushard.numpy.elementwise import tanh
-from gpushard.numpy.public import public
 from gpushard.ops.axes import one_from_end
-from gpushard.special import erfc
+from gpushard.placement.public import public
 
 __all__ = [
     "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh",
@@ -29,13 +30,13 @@ _activation = public(arrays=1, weak=True)
 
 @_activation
 def identity(x: Any, *, out_sharding: Any = None) -> Array:
-    """Return the elements as they are."""
+    """Copy the array."""
     return x
 
 
 @_activation
 def relu(x: Any, *, out_sharding: Any = None) -> Array:
-    """Return max(x, 0).
+    """Compute max(x, 0), the rectified linear unit.
 
     >>> relu([-1.0, 2.0])
     Array([0., 2.], dtype=float64)
@@ -45,36 +46,36 @@ def relu(x: Any, *, out_sharding: Any = None) -> Array:
 
 @_activation
 def relu6(x: Any, *, out_sharding: Any = None) -> Array:
-    """Return min(max(x, 0), 6)."""
+    """Compute min(max(x, 0), 6)."""
     return ew.minimum(ew.maximum(x, 0), 6.0)
 
 
 @_activation
 def sigmoid(x: Any, *, out_sharding: Any = None) -> Array:
-    """Return 1 / (1 + exp(-x)), without overflow.
+    """Compute 1 / (1 + exp(-x)), without overflow.
 
     >>> sigmoid([-1000.0, 0.0, 1000.0])
     Array([0. , 0.5, 1. ], dtype=float64)
     """
     small = ew.exp(-ew.abs(x * 1.0))
-    return ew.where(x >= 0, 1.0, small) / (1.0 + small)
+    return where(x >= 0, 1.0, small) / (1.0 + small)
 
 
 @_activation
 def log_sigmoid(x: Any, *, out_sharding: Any = None) -> Array:
-    """Return the logarithm of `sigmoid`."""
+    """Compute the logarithm of `sigmoid`."""
     return -softplus(x * -1.0)
 
 
 @_activation
 def sparse_sigmoid(x: Any, *, out_sharding: Any = None) -> Array:
-    """Return 0 below -1, 1 above 1, and (x + 1) / 2 between."""
-    return 0.5 * ew.clip(x + 1.0, 0.0, 2.0)
+    """Compute 0 below -1, 1 above 1, and (x + 1) / 2 between."""
+    return 0.5 * clip(x + 1.0, 0.0, 2.0)
 
 
 @_activation
 def softplus(x: Any, *, out_sharding: Any = None) -> Array:
-    """Return log(1 + exp(x)), without overflow.
+    """Compute log(1 + exp(x)), without overflow.
 
     >>> softplus([1000.0])
     Array([1000.], dtype=float64)
@@ -84,74 +85,74 @@ def softplus(x: Any, *, out_sharding: Any = None) -> Array:
 
 @_activation
 def sparse_plus(x: Any, *, out_sharding: Any = None) -> Array:
-    """Return 0 below -1, x above 1, and (x + 1) ** 2 / 4 between."""
+    """Compute 0 below -1, x above 1, and (x + 1) ** 2 / 4 between."""
     between = ew.square(x + 1.0) / 4
-    return ew.where(x <= -1.0, 0.0, ew.where(x >= 1.0, x, between))
+    return where(x <= -1.0, 0.0, where(x >= 1.0, x, between))
 
 
 @_activation
 def squareplus(x: Any, b: Any = 4, *, out_sharding: Any = None) -> Array:
-    """Return (x + sqrt(x ** 2 + b)) / 2.
+    """Compute (x + sqrt(x ** 2 + b)) / 2, a smooth `relu`.
 
     Args:
-      b: how smooth it is around 0.
+      b: the smoothness around 0; with 0 the result is `relu`.
     """
     return (x + ew.sqrt(ew.square(x) + b)) / 2
 
 
 @_activation
 def soft_sign(x: Any, *, out_sharding: Any = None) -> Array:
-    """Return x / (abs(x) + 1)."""
+    """Compute x / (abs(x) + 1)."""
     return x / (ew.abs(x) + 1)
 
 
 @_activation
 def silu(x: Any, *, out_sharding: Any = None) -> Array:
-    """Return x * sigmoid(x)."""
+    """Compute x * sigmoid(x)."""
     return x * sigmoid(x)
 
 
 @_activation
 def mish(x: Any, *, out_sharding: Any = None) -> Array:
-    """Return x * tanh(softplus(x))."""
+    """Compute x * tanh(softplus(x))."""
     return x * ew.tanh(softplus(x))
 
 
 @_activation
 def elu(x: Any, alpha: Any = 1.0, *, out_sharding: Any = None) -> Array:
-    """Return x where it is positive, and alpha * expm1(x) elsewhere.
+    """Compute x where x is positive, and alpha * expm1(x) elsewhere.
 
     Args:
-      alpha: what it goes to, negated.
+      alpha: the limit for large negative numbers, negated.
     """
-    return ew.where(x > 0, x, alpha * ew.expm1(ew.where(x > 0, 0.0, x)))
+    return where(x > 0, x, alpha * ew.expm1(where(x > 0, 0.0, x)))
 
 
 @_activation
 def celu(x: Any, alpha: Any = 1.0, *, out_sharding: Any = None) -> Array:
-    """Return x where it is positive, and alpha * expm1(x / alpha) elsewhere.
+    """Compute x where x is positive, and alpha * expm1(x / alpha) elsewhere.
 
     Args:
-      alpha: what it goes to, negated.
+      alpha: the limit for large negative numbers, negated.
     """
     return ew.maximum(x, 0.0) + alpha * ew.expm1(ew.minimum(x, 0.0) / alpha)
 
 
 @_activation
 def selu(x: Any, *, out_sharding: Any = None) -> Array:
-    """Return `elu`, scaled so that means and variances stay what they are."""
+    """Compute a scaled `elu` that keeps the mean and the variance of activations."""
     return _SELU_SCALE * elu(x, _SELU_ALPHA)
 
 
 @_activation
 def gelu(x: Any, approximate: bool = True, *, out_sharding: Any = None) -> Array:
-    """Return x times the probability that a normal variable is smaller.
+    """Compute x times the probability that a standard normal number is below x.
 
     Args:
-      approximate: whether to take tanh of a polynomial for it.
+      approximate: whether to approximate the probability by tanh of a polynomial.
 
     Raises:
-      MissingLibraryError: it is not approximate, and SciPy is not installed.
+      MissingLibraryError: `approximate` is False, and SciPy is not installed.
     """
     if not approximate:
         return 0.5 * x * erfc(x * -math.sqrt(0.5))
@@ -161,41 +162,41 @@ def gelu(x: Any, approximate: bool = True, *, out_sharding: Any = None) -> Array
 
 @_activation
 def leaky_relu(x: Any, negative_slope: Any = 0.01, *, out_sharding: Any = None) -> Array:
-    """Return x where it is not negative, and a part of it elsewhere.
+    """Compute x where x is not negative, and negative_slope * x elsewhere.
 
     Args:
-      negative_slope: which part.
+      negative_slope: the factor of negative numbers.
     """
-    return ew.where(x >= 0, x, negative_slope * x)
+    return where(x >= 0, x, negative_slope * x)
 
 
 @_activation
 def hard_tanh(x: Any, *, out_sharding: Any = None) -> Array:
-    """Return x, not less than -1 and not more than 1."""
-    return ew.minimum(x, 1) if kind_of(x.dtype) in "bu" else ew.clip(x, -1, 1)
+    """Limit x to the range from -1 to 1."""
+    return ew.minimum(x, 1) if kind_of(x.dtype) in "bu" else clip(x, -1, 1)
 
 
 @_activation
 def hard_sigmoid(x: Any, *, out_sharding: Any = None) -> Array:
-    """Return relu6(x + 3) / 6."""
+    """Compute relu6(x + 3) / 6."""
     return relu6(x + 3.0) / 6.0
 
 
 @_activation
 def hard_silu(x: Any, *, out_sharding: Any = None) -> Array:
-    """Return x * hard_sigmoid(x)."""
+    """Compute x * hard_sigmoid(x)."""
     return x * hard_sigmoid(x)
 
 
 @_activation
 def glu(x: Any, axis: int = -1, *, out_sharding: Any = None) -> Array:
-    """Return the first half of a dim times the sigmoid of the other.
+    """Multiply the first half of an axis by the sigmoid of the second half.
 
     Args:
-      axis: which dim.
+      axis: the axis.
 
     Raises:
-      ArgumentError: it cannot be halved.
+      ArgumentError: the length of the axis is odd.
     """
     axis = one_from_end(axis, x.ndim, "glu")
     half, odd = divmod(x.shape[axis], 2)
@@ -213,10 +214,10 @@ def glu(x: Any, axis: int = -1, *, out_sharding: Any = None) -> Array:
 
 @_activation
 def log1mexp(x: Any, *, out_sharding: Any = None) -> Array:
-    """Return log(1 - exp(-x)) for positive numbers, with all digits."""
+    """Compute log(1 - exp(-x)) of positive numbers, precise also near 0."""
     small = x < math.log(2)
-    near = ew.log(-ew.expm1(-ew.where(small, x, 1.0)))
-    return ew.where(small, near, ew.log1p(-ew.exp(-ew.where(small, 1.0, x))))
+    near = ew.log(-ew.expm1(-where(small, x, 1.0)))
+    return where(small, near, ew.log1p(-ew.exp(-where(small, 1.0, x))))
 
 
 swish = silu

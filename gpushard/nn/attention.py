@@ -8,17 +8,19 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions import elementwise as ew
 from gpushard.functions.checks import check_choice
+from gpushard.functions.elementwise import where
 from gpushard.nn.normalizing import logsumexp, softmax
-from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value
-from gpushard.numpy.linear_algebra import einsum
-from gpushard.numpy.public import public
+from gpushard.ops.bind import bind
+from gpushard.ops.table.contractions import EINSUM
+from gpushard.placement.arguments import as_value
+from gpushard.placement.public import public
 
 __all__ = ["dot_product_attention"]
 
 _LEAST = -0.7 * float(np.finfo(np.float32).max)
-"""What stands where a query does not see a key: with none seen, all weigh the same."""
+"""The logit of a key that a query does not see. A query that sees no key weighs all alike."""
 
 
 @public(arrays=3)
@@ -38,27 +40,29 @@ def dot_product_attention(
     return_residual: bool = False,
     out_sharding: Any = None,
 ) -> Array:
-    """Return softmax(query @ key.T * scale + bias) @ value, for each head of each batch.
+    """Compute softmax(query @ key.T * scale + bias) @ value, for each head of each batch.
 
     The softmax is computed in float32, or in the type of the operands where that has more digits.
 
     Args:
       query: of shape ([batch,] length, heads, features).
-      key: of shape ([batch,] length, heads, features); heads of queries are a multiple of its.
+      key: of shape ([batch,] length, heads, features). The number of heads of `query` is a
+        multiple of the number of heads of `key`.
       value: of the shape of `key`.
-      bias: what is added, of shape (batch, heads, query length, key length), or 1 for each.
-      mask: which keys a query sees, booleans of such a shape; all by default.
-      scale: what products are multiplied with; 1 / sqrt(features) by default.
-      is_causal: whether a query sees no key after its own place.
-      query_seq_lengths: for each batch, how many queries there are; what comes after gives 0.
-      key_value_seq_lengths: for each batch, how many keys there are; others are not seen.
-      local_window_size: how many places before and after its own a query sees: one number, or two.
+      bias: numbers that are added to the products, of shape (batch, heads, query length, key
+        length), each of which may be 1.
+      mask: booleans that tell which keys a query sees, of a shape as `bias`; all by default.
+      scale: the factor of the products; 1 / sqrt(features) by default.
+      is_causal: whether a query sees no key after its own position.
+      query_seq_lengths: the number of queries of each batch; queries beyond it give 0.
+      key_value_seq_lengths: the number of keys of each batch; keys beyond it are not seen.
+      local_window_size: how far before and after its own position a query sees: one number, or two.
       implementation: None or "xla"; makes no difference.
-      return_residual: whether to return the logarithms of the sums of exponentials, too.
+      return_residual: whether to return also the logarithms of the sums of exponentials.
 
     Raises:
       ArgumentError: shapes do not fit.
-      ArgumentTypeError: types differ, or the mask has no booleans.
+      ArgumentTypeError: dtypes differ, or the mask is not boolean.
 
     >>> import gpushard as gs
     >>> q, k = gs.numpy.ones((1, 2, 1, 4)), gs.numpy.ones((1, 3, 1, 4))
@@ -74,7 +78,7 @@ def dot_product_attention(
     known, groups = key.shape[1], heads // key.shape[2]
     grouped = query.reshape(batch, length, key.shape[2], groups, features)
     wide = np.promote_types(query.dtype, np.float32)
-    logits = einsum("btkgh,bskh->bkgts", grouped, key, preferred_element_type=wide)
+    logits = bind(EINSUM, (grouped.astype(wide), key.astype(wide)), ("btkgh,bskh->bkgts",))
     logits = logits * (features**-0.5 if scale is None else scale)
     sizes = (batch, heads, length, known)
     if bias is not None:
@@ -98,12 +102,12 @@ def dot_product_attention(
         if real is not None:
             seen = real if seen is None else ew.logical_and(seen, real)
     if seen is not None:
-        logits = ew.where(seen, logits, _LEAST)
+        logits = where(seen, logits, _LEAST)
     weights = softmax(logits).astype(key.dtype)
-    found = einsum("bkgts,bskh->btkgh", weights, value)
+    attended = bind(EINSUM, (weights, value), ("bkgts,bskh->btkgh",))
     if queries is not None:
-        found = ew.where(queries.reshape(batch, length, 1, 1, 1), found, 0)
-    result = found.reshape(shape)
+        attended = where(queries.reshape(batch, length, 1, 1, 1), attended, 0)
+    result = attended.reshape(shape)
     if not return_residual:
         return result
     sums = logsumexp(logits, -1).astype(key.dtype)  # of batch, heads, groups, length

@@ -22,11 +22,11 @@ from gpushard import random
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.functions.checks import as_dtype, as_shape, check_choice, number_of
-from gpushard.numpy.arguments import settle
-from gpushard.numpy.creation import full
-from gpushard.numpy.elementwise import exp, log1p, sqrt
-from gpushard.numpy.manipulation import moveaxis
+from gpushard.functions.elementwise import exp, log1p, sqrt
+from gpushard.functions.manipulation import moveaxis
 from gpushard.ops.axes import from_end, one_from_end
+from gpushard.placement.arguments import settle
+from gpushard.placement.creation import full
 
 __all__ = [
     "Initializer", "constant", "delta_orthogonal", "glorot_normal", "glorot_uniform", "he_normal",

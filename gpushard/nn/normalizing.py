@@ -1,4 +1,4 @@
-"""Functions that sum over dims, and classes as vectors."""
+"""Functions that sum over axes, and one-hot vectors."""
 
 from __future__ import annotations
 
@@ -9,48 +9,53 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.dtypes import kind_of
+from gpushard.functions import elementwise as ew
+from gpushard.functions import special
 from gpushard.functions.checks import check_choice, element_count, on_host
 from gpushard.functions.docstrings import described
-from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value
-from gpushard.numpy.creation import zeros_like
-from gpushard.numpy.manipulation import expand_dims
-from gpushard.numpy.public import public
+from gpushard.functions.manipulation import expand_dims
 from gpushard.ops.axes import from_end, one_from_end
-from gpushard.special import composed
+from gpushard.placement.arguments import as_value, operands, settle
+from gpushard.placement.creation import zeros_like
+from gpushard.placement.public import public
 
 __all__ = ["log_softmax", "logmeanexp", "logsumexp", "one_hot", "softmax", "standardize"]
 
 
 def _among(x: Any, where: Any) -> Any:
-    """Return exponents of which those that take no part are -inf."""
+    """Replace the exponents that `where` leaves out by -inf."""
     x = x if kind_of(x.dtype) in "fc" else x.astype(np.float64)
-    return x if where is None else ew.where(where, x, -np.inf)
+    return x if where is None else _where(where, x, -np.inf)
+
+
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    """Choose elements as `where` does, any operand of which may be on the host."""
+    return ew.where(*operands("where", condition, x, y))
 
 
 @public(arrays=1, weak=True)
 def softmax(x: Any, axis: Any = -1, where: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return exponentials divided by their sum; 0 for elements that take no part.
+    """Divide exponentials by their sum; elements that `where` leaves out give 0.
 
     Args:
-      axis: the dims that are summed over; None for all.
+      axis: the axes to sum over; None for all.
 
     >>> softmax([0.0, 0.0, 1000.0], where=[True, True, False])
     Array([0.5, 0.5, 0. ], dtype=float64)
     """
-    values = composed.softmax(_among(x, where), axis)
-    return values if where is None else ew.where(where, values, 0.0)
+    values = special.softmax(_among(x, where), axis)
+    return values if where is None else _where(where, values, 0.0)
 
 
 @public(arrays=1, weak=True)
 def log_softmax(x: Any, axis: Any = -1, where: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return the logarithm of `softmax`; -inf for elements that take no part.
+    """Compute the logarithm of `softmax`; elements that `where` leaves out give -inf.
 
     Args:
-      axis: the dims that are summed over; None for all.
+      axis: the axes to sum over; None for all.
     """
-    values = composed.log_softmax(_among(x, where), axis)
-    return values if where is None else ew.where(where, values, -np.inf)
+    values = special.log_softmax(_among(x, where), axis)
+    return values if where is None else _where(where, values, -np.inf)
 
 
 @described()
@@ -64,35 +69,37 @@ def logsumexp(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the logarithm of a sum of exponentials, without overflow.
+    """Compute the logarithm of a sum of exponentials, without overflow.
 
     Args:
-      a: exponents.
-      axis: the dims that are summed; all by default.
-      b: weights of the exponentials, which broadcast with them.
-      return_sign: whether to return the logarithm of the sum's size, and its sign.
+      a: the exponents.
+      axis: the axes to sum over; all by default.
+      b: weights of the exponentials; they broadcast with `a`.
+      return_sign: whether to return the logarithm of the absolute value of the sum, and its sign.
     """
     a = _among(as_value(a, "logsumexp"), where)
     if where is not None and b is not None:
-        b = ew.where(where, b, 0)
-    return composed.logsumexp(a, axis, b, keepdims, return_sign, out_sharding=out_sharding)
+        b = _where(where, b, 0)
+    weights = None if b is None else as_value(b, "logsumexp")
+    how = axis, weights, keepdims, return_sign, out_sharding
+    return settle(special.logsumexp(a, *how), out_sharding)
 
 
 @public(arrays=1, weak=True)
 def logmeanexp(
     x: Any, axis: Any = None, where: Any = None, keepdims: bool = False, *, out_sharding: Any = None
 ) -> Array:
-    """Return the logarithm of the mean of exponentials, without overflow.
+    """Compute the logarithm of the mean of exponentials, without overflow.
 
     Args:
-      axis: the dims that are summed; all by default.
+      axis: the axes to average over; all by default.
     """
-    total = composed.logsumexp(_among(x, where), axis, keepdims=keepdims)
+    total = special.logsumexp(_among(x, where), axis, keepdims=keepdims)
     if where is None:
         axes = from_end(axis, x.ndim, "logmeanexp")
         elements = math.prod(x.shape[dim] for dim in axes)
         return total - (math.log(elements) if elements else -math.inf)
-    taking = ew.logical_or(zeros_like(x, dtype=bool), where)
+    taking = ew.logical_or(*operands("logmeanexp", zeros_like(x, dtype=bool), where))
     return total - ew.log(taking.sum(axis, keepdims=keepdims).astype(total.dtype))
 
 
@@ -108,19 +115,23 @@ def standardize(
     algorithm: str = "fast",
     out_sharding: Any = None,
 ) -> Array:
-    """Return elements less their mean, divided by their standard deviation.
+    """Subtract the mean from elements, and divide them by their standard deviation.
 
     Args:
-      axis: the dims whose mean and variance are taken.
-      variance: their variance, if it is known, with `axis` kept as of length 1.
-      epsilon: what is added to the variance.
-      algorithm: "fast" takes the variance from the mean of squares, "stable" from differences.
+      axis: the axes over which the mean and the variance are computed.
+      variance: the variance, if it is known, with `axis` kept as of length 1.
+      epsilon: a number that is added to the variance.
+      algorithm: "fast" computes the variance from the mean of squares, "stable" from differences.
 
     Raises:
-      ArgumentError: there is no such algorithm.
+      ArgumentError: the algorithm is unknown.
     """
     check_choice("standardize", "algorithm", algorithm, ("fast", "stable"))
     how: dict[str, Any] = {"keepdims": True} | ({} if where is None else {"where": where})
+    mean, variance = (
+        None if known is None else as_value(known, "standardize", weak=True)
+        for known in (mean, variance)
+    )
     mean = x.mean(axis, **how) if mean is None else mean
     if variance is None and algorithm == "stable":
         variance = ew.square(x - mean).mean(axis, **how)
@@ -133,17 +144,17 @@ def standardize(
 def one_hot(
     x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1, out_sharding: Any = None
 ) -> Array:
-    """Return vectors with a one at the numbers of classes, and zeros only where there is no such.
+    """Encode class numbers as vectors of zeros with a one at the number.
 
     Args:
-      x: numbers of classes, from 0.
-      num_classes: how many there are.
-      dtype: type of the result; float64 by default.
-      axis: where the new dim goes.
+      x: class numbers, from 0. A number out of range gives zeros only.
+      num_classes: the number of classes, the length of the vectors.
+      dtype: the dtype of the result; float64 by default.
+      axis: the position of the new axis.
 
     Raises:
       ArgumentError: the number of classes is negative.
-      ArgumentTypeError: it is no integer.
+      ArgumentTypeError: the number of classes is not an integer.
 
     >>> one_hot([0, 2, 7], 3)
     Array([[1., 0., 0.],

@@ -21,7 +21,7 @@ from gpushard.nnx.filters import to_predicate
 from gpushard.nnx.module import Module
 from gpushard.nnx.variable import RngCount, RngKey, put
 from gpushard.nnx.walk import Path, iter_graph
-from gpushard.numpy.creation import zeros
+from gpushard.placement.creation import zeros
 from gpushard.typing import Shape
 
 __all__ = ["RngStream", "Rngs", "fork_rngs", "restore_rngs", "split_rngs"]

@@ -1,13 +1,13 @@
 """Layer 8: `gpushard.numpy`, functions of sharded arrays under NumPy's and the Array API's names.
 
 A file for each section of NumPy's reference (https://numpy.org/doc/stable/reference/routines.html),
-with an `__all__` of its own: `creation` with `ranges` and `grids`, `manipulation` with `joining`,
-`adding_removing` and `padding`, `bits`, `data_type`, `functional`, `indexing`, `linear_algebra`,
-`logic`, `elementwise` with `differences` and `signals`, `polynomials`, `sets`,
+with an `__all__` of its own: `ranges` and `grids` next to `placement.creation`, `manipulation`
+with `joining`, `adding_removing` and `padding`, `bits`, `data_type`, `functional`, `indexing`,
+`linear_algebra`, `logic`, `elementwise` with `differences` and `signals`, `polynomials`, `sets`,
 `sorting`, `statistical` with `nan_functions`, `quantiles`, `correlation` and `histograms`,
-`windows`. `user_ufuncs` makes ufuncs, and `ufunc_methods` has the methods of all. `public` makes
-public functions of functions of values, and `protocol` lets NumPy's own functions take arrays. The
-extensions, `linalg`, `fft` and `special`, are imported when they are first asked for.
+`windows`. `user_ufuncs` makes ufuncs, and `ufunc_methods` has the methods of all. `protocol` lets
+NumPy's own functions take arrays. The extensions, `linalg`, `fft` and `special`, are imported when
+they are first asked for.
 
 Functions take arrays, and what `asarray` takes. They run where their operands lie.
 
@@ -31,7 +31,6 @@ from gpushard.numpy import protocol
 from gpushard.numpy.adding_removing import *
 from gpushard.numpy.bits import *
 from gpushard.numpy.correlation import *
-from gpushard.numpy.creation import *
 from gpushard.numpy.data_type import *
 from gpushard.numpy.differences import *
 from gpushard.numpy.elementwise import *
@@ -56,6 +55,8 @@ from gpushard.numpy.sorting import *
 from gpushard.numpy.statistical import *
 from gpushard.numpy.user_ufuncs import *
 from gpushard.numpy.windows import *
+from gpushard.placement import creation
+from gpushard.placement.creation import *
 from gpushard.placement.npy import load as load
 from gpushard.placement.npy import save as save
 
@@ -93,6 +94,7 @@ provide("__array_ufunc__", protocol.array_ufunc)
 provide("__array_function__", protocol.array_function(globals()))
 
 _SECTIONS = [x for x in [*globals().values()] if inspect.ismodule(x) and x.__package__ == __name__]
+_SECTIONS.append(creation)
 __all__ = ["asanyarray", "ascontiguousarray", "load", "ndarray", "save"] + [
     name for section in _SECTIONS for name in getattr(section, "__all__", ())
 ]

@@ -14,14 +14,14 @@ from gpushard.functions.docstrings import described
 from gpushard.functions.sorting import along
 from gpushard.functions.values import is_value
 from gpushard.numpy import statistical
-from gpushard.numpy.arguments import as_value, host_data
-from gpushard.numpy.creation import zeros
 from gpushard.numpy.joining import concat
 from gpushard.numpy.manipulation import broadcast_to, moveaxis, part, tile
-from gpushard.numpy.public import public
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table.movement import REPEAT_EACH
+from gpushard.placement.arguments import as_value, host_data
+from gpushard.placement.creation import zeros
+from gpushard.placement.public import public
 
 __all__ = ["append", "delete", "insert", "resize", "trim_zeros"]
 

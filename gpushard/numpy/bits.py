@@ -13,7 +13,7 @@ from gpushard.functions.checks import check_key, integer
 from gpushard.functions.sorting import along
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.padding import pad
-from gpushard.numpy.public import public
+from gpushard.placement.public import public
 
 __all__ = ["packbits", "unpackbits"]
 

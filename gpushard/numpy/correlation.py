@@ -13,11 +13,11 @@ from gpushard.errors import ArgumentError, ArgumentTypeError, TracedValueError
 from gpushard.functions.checks import as_dtype
 from gpushard.functions.values import is_value
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value
 from gpushard.numpy.joining import concatenate
 from gpushard.numpy.linear_algebra import matmul
 from gpushard.numpy.manipulation import atleast_2d, squeeze
-from gpushard.numpy.public import public
+from gpushard.placement.arguments import as_value
+from gpushard.placement.public import public
 
 __all__ = ["corrcoef", "cov"]
 

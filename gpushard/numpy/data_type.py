@@ -11,11 +11,10 @@ from gpushard import dtypes
 from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentTypeError
+from gpushard.functions import promotion
 from gpushard.functions.checks import as_dtype, check_choice
 from gpushard.functions.docstrings import described
-from gpushard.functions.values import is_value
-from gpushard.numpy.arguments import as_value, settle
-from gpushard.ops.scalars import is_number
+from gpushard.placement.arguments import as_value, settle
 
 __all__ = [
     "astype", "bool", "bool_", "can_cast", "cdouble", "complex64", "complex128",
@@ -40,7 +39,6 @@ dtype = np.dtype
 
 issubdtype = dtypes.issubdtype
 
-_EXAMPLES: dict[str, Any] = {"i": 0, "f": 0.0, "c": 0j}
 _KINDS = {
     "bool": "b",
     "signed integer": "i",
@@ -149,23 +147,7 @@ def _wrong(type: Any, argument: str, name: str, kind: str) -> ArgumentTypeError:
     return ArgumentTypeError(f"{name}: {own} is no type of {kind}", argument=argument, dtype=own)
 
 
-def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
-    """Return the type that types promote to, as NumPy 2 does.
-
-    Args:
-      *arrays_and_dtypes: arrays, types and Python numbers.
-
-    Raises:
-      ArgumentTypeError: they have no common type.
-    """
-    try:
-        return dtypes.result_type(*map(promoting, arrays_and_dtypes))
-    except (TypeError, ValueError):
-        names = ", ".join(str(getattr(x, "dtype", x)) for x in arrays_and_dtypes)
-        raise ArgumentTypeError(
-            f"result_type: {names or 'nothing'} has no common type; convert one with astype",
-            argument="arrays_and_dtypes",
-        ) from None
+result_type = promotion.result_type
 
 
 def promote_types(a: Any, b: Any) -> np.dtype[Any]:
@@ -182,14 +164,6 @@ def promote_types(a: Any, b: Any) -> np.dtype[Any]:
     dtype('float32')
     """
     return result_type(as_dtype(a, "a"), as_dtype(b, "b"))
-
-
-def promoting(x: Any) -> Any:
-    """Return what stands for a value in NumPy's promotion."""
-    if is_value(x):
-        weak = isinstance(x, Array) and x.weak_type
-        return _EXAMPLES.get(x.dtype.kind, x.dtype) if weak else x.dtype
-    return x if is_number(x) else np.dtype(x) if isinstance(x, type | str) else x
 
 
 e, euler_gamma, inf, nan, newaxis, pi = np.e, np.euler_gamma, np.inf, np.nan, None, np.pi

@@ -17,15 +17,15 @@ from gpushard.functions.checks import check_choice, count
 from gpushard.functions.values import is_value
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
-from gpushard.numpy.arguments import as_value, host_data
 from gpushard.numpy.data_type import result_type as promoted
 from gpushard.numpy.joining import concat
 from gpushard.numpy.manipulation import broadcast_to, but_first, but_last, lengthwise, part
-from gpushard.numpy.public import public
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.scalars import is_number
 from gpushard.ops.table import elementwise as rows
+from gpushard.placement.arguments import as_value, host_data
+from gpushard.placement.public import public
 
 __all__ = ["diff", "ediff1d", "gradient", "trapezoid", "unwrap"]
 

@@ -1,7 +1,7 @@
 """Elementwise functions, under the names of NumPy and of the Array API.
 
-All broadcast their operands and give the types that NumPy 2 gives. They take `out_sharding`: a
-sharding, or a `PartitionSpec` on the mesh of the result, that it is moved to; and `dtype`: the type
+All broadcast their operands and give the dtypes of NumPy 2. They take `out_sharding`, a sharding,
+or a `PartitionSpec` on the mesh of the result, that the result is moved to; and `dtype`, the dtype
 of the result.
 """
 
@@ -20,12 +20,11 @@ from gpushard.functions.checks import as_dtype, refuse_out
 from gpushard.functions.docstrings import named
 from gpushard.functions.indexing import nonzero
 from gpushard.numpy import ufuncs
-from gpushard.numpy.arguments import as_value, operands, settle
-from gpushard.numpy.public import public, public_array
 from gpushard.numpy.ufunc_methods import UfuncMethods
 from gpushard.ops.bind import bind
-from gpushard.ops.table import elementwise as rows
 from gpushard.ops.table.elementwise import I0
+from gpushard.placement.arguments import as_value, operands, settle
+from gpushard.placement.public import public, public_array
 
 __all__ = [
     "abs", "absolute", "acos", "acosh", "add", "angle", "arccos", "arccosh", "arcsin",
@@ -47,15 +46,15 @@ __all__ = [
 _DETAILS = """
 
 Args:
-  {operands}: arrays, or what `asarray` takes.
+  {operands}: arrays, or data that `asarray` takes.
   out: must be None; results are values.
-  dtype: type of the result; what NumPy gives by default.
-  out_sharding: where the result goes; by default it stays where it was made.
+  dtype: the dtype of the result; by default NumPy's.
+  out_sharding: where the result goes; by default it stays where it is computed.
 """
 
 
 class Unary(Protocol):
-    """A function of one operand."""
+    """A function of one operand, with the method `at` of a ufunc."""
 
     at: Callable[..., Any]
 
@@ -81,15 +80,19 @@ class Binary(Protocol):
 
 
 def _with_methods(function: Any, ufunc: np.ufunc) -> Any:
-    """Give a function the methods of its ufunc."""
+    """Give a function its ufunc, which `gpushard.lax` knows it by, and the methods of that."""
     methods = UfuncMethods(function.__name__, function, ufunc.nin, ufunc.identity, ufunc)
+    function.ufunc = ufunc
     binary = ("reduce", "accumulate", "outer", "reduceat") if ufunc.nin == 2 else ()
     for name in ("at", *binary) if ufunc.nout == 1 else ():
         setattr(function, name, getattr(methods, name))
     return function
 
 
-def _unary(name: str, ufunc: np.ufunc, text: str) -> Unary:
+def _unary(name: str, of: elementwise.Ufunc) -> Unary:
+    """Make the function of `numpy` of a ufunc of one operand."""
+    ufunc = of.ufunc
+
     def function(
         x: Any, /, out: Any = None, *, dtype: Any = None, out_sharding: Any = None
     ) -> Array:
@@ -98,10 +101,13 @@ def _unary(name: str, ufunc: np.ufunc, text: str) -> Unary:
         result = ufuncs.call(ufunc, (x,), dtype, out_sharding=out_sharding)
         return result if out_sharding is None else settle(result, out_sharding)
 
-    return _with_methods(named(function, name, text + _DETAILS.format(operands="x")), ufunc)
+    return _with_methods(named(function, name, of.text + _DETAILS.format(operands="x")), ufunc)
 
 
-def _binary(name: str, ufunc: np.ufunc, text: str) -> Binary:
+def _binary(name: str, of: elementwise.Ufunc) -> Binary:
+    """Make the function of `numpy` of a ufunc of two operands."""
+    ufunc = of.ufunc
+
     def function(
         x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, out_sharding: Any = None
     ) -> Array:
@@ -110,108 +116,90 @@ def _binary(name: str, ufunc: np.ufunc, text: str) -> Binary:
         result = ufuncs.call(ufunc, (x1, x2), dtype, out_sharding=out_sharding)
         return result if out_sharding is None else settle(result, out_sharding)
 
-    return _with_methods(named(function, name, text + _DETAILS.format(operands="x1, x2")), ufunc)
+    return _with_methods(named(function, name, of.text + _DETAILS.format(operands="x1, x2")), ufunc)
 
 
-abs = absolute = _unary("abs", np.absolute, "Return the absolute value of each element.")
-acos = arccos = _unary(
-    "acos", np.arccos, "Return the angle in [0, pi] whose cosine is each element."
-)
-acosh = arccosh = _unary("acosh", np.arccosh, "Return what has each element as hyperbolic cosine.")
-add = _binary("add", np.add, "Return the sum of the elements of two arrays.")
-asin = arcsin = _unary(
-    "asin", np.arcsin, "Return the angle in [-pi/2, pi/2] whose sine is each element."
-)
-asinh = arcsinh = _unary("asinh", np.arcsinh, "Return what has each element as hyperbolic sine.")
-atan = arctan = _unary("atan", np.arctan, "Return the angle whose tangent is each element.")
-atan2 = arctan2 = _binary(
-    "atan2", np.arctan2, "Return the angle of the point (x2, x1), in [-pi, pi]."
-)
-atanh = arctanh = _unary("atanh", np.arctanh, "Return what has each element as hyperbolic tangent.")
-bitwise_and = _binary("bitwise_and", np.bitwise_and, "Return the bits that both elements have.")
-bitwise_or = _binary("bitwise_or", np.bitwise_or, "Return the bits that either element has.")
-bitwise_xor = _binary("bitwise_xor", np.bitwise_xor, "Return the bits that one element has.")
-bitwise_invert = bitwise_not = invert = _unary(
-    "bitwise_invert", np.invert, "Return each element with its bits inverted."
-)
-bitwise_count = _unary("bitwise_count", np.bitwise_count, "Return how many bits of abs(x) are 1.")
-bitwise_left_shift = left_shift = _binary(
-    "bitwise_left_shift", np.left_shift, "Return the bits of x1 shifted left by x2."
-)
-bitwise_right_shift = right_shift = _binary(
-    "bitwise_right_shift", np.right_shift, "Return the bits of x1 shifted right by x2."
-)
-cbrt = _unary("cbrt", np.cbrt, "Return the cube root of each element.")
-ceil = _unary("ceil", np.ceil, "Return the least integer that is not below each element.")
-conj = conjugate = _unary("conj", np.conjugate, "Return the complex conjugate of each element.")
-copysign = _binary("copysign", np.copysign, "Return x1 with the sign of x2.")
-cos = _unary("cos", np.cos, "Return the cosine of each element, in radians.")
-cosh = _unary("cosh", np.cosh, "Return the hyperbolic cosine of each element.")
-deg2rad = radians = _unary(
-    "deg2rad", np.deg2rad, "Return each angle, given in degrees, in radians."
-)
-divide = true_divide = _binary("divide", np.divide, "Return x1 divided by x2.")
-divmod = _binary("divmod", np.divmod, "Return the quotient, rounded down, and the remainder.")
-equal = _binary("equal", np.equal, "Return whether elements are equal.")
-exp = _unary("exp", np.exp, "Return e to the power of each element.")
-exp2 = _unary("exp2", np.exp2, "Return 2 to the power of each element.")
-expm1 = _unary("expm1", np.expm1, "Return e to the power of each element, less 1.")
-fabs = _unary("fabs", np.fabs, "Return the absolute value of each element as a float.")
-float_power = _binary("float_power", np.float_power, "Return x1 to the power of x2 as a float.")
-floor = _unary("floor", np.floor, "Return the greatest integer that is not above each element.")
-floor_divide = _binary("floor_divide", np.floor_divide, "Return x1 divided by x2, rounded down.")
-fmax = _binary("fmax", np.fmax, "Return the greater element; NaN gives way.")
-fmin = _binary("fmin", np.fmin, "Return the lesser element; NaN gives way.")
-fmod = _binary("fmod", np.fmod, "Return the remainder of x1 / x2 with the sign of x1.")
-frexp = _unary("frexp", np.frexp, "Return the mantissa and the exponent of each element.")
-gcd = _binary("gcd", np.gcd, "Return the greatest common divisor.")
-greater = _binary("greater", np.greater, "Return whether x1 is greater than x2.")
-greater_equal = _binary("greater_equal", np.greater_equal, "Return whether x1 is at least x2.")
-heaviside = _binary("heaviside", np.heaviside, "Return 0, x2 or 1 where x1 is < 0, 0 or > 0.")
-hypot = _binary("hypot", np.hypot, "Return the length of the vector (x1, x2).")
-isfinite = _unary("isfinite", np.isfinite, "Return whether elements are finite numbers.")
-isinf = _unary("isinf", np.isinf, "Return whether elements are infinite.")
-isnan = _unary("isnan", np.isnan, "Return whether elements are NaN.")
-lcm = _binary("lcm", np.lcm, "Return the least common multiple.")
-ldexp = _binary("ldexp", np.ldexp, "Return x1 times 2 to the power of x2.")
-less = _binary("less", np.less, "Return whether x1 is less than x2.")
-less_equal = _binary("less_equal", np.less_equal, "Return whether x1 is at most x2.")
-log = _unary("log", np.log, "Return the natural logarithm of each element.")
-log10 = _unary("log10", np.log10, "Return the logarithm to base 10 of each element.")
-log1p = _unary("log1p", np.log1p, "Return the natural logarithm of 1 and each element.")
-log2 = _unary("log2", np.log2, "Return the logarithm to base 2 of each element.")
-logical_and = _binary("logical_and", np.logical_and, "Return whether both elements are true.")
-logical_not = _unary("logical_not", np.logical_not, "Return whether elements are false.")
-logical_or = _binary("logical_or", np.logical_or, "Return whether an element is true.")
-logical_xor = _binary("logical_xor", np.logical_xor, "Return whether one element alone is true.")
-maximum = _binary("maximum", np.maximum, "Return the greater element; NaN if one is.")
-minimum = _binary("minimum", np.minimum, "Return the lesser element; NaN if one is.")
-modf = _unary("modf", np.modf, "Return the fractional and the integral part of each element.")
-multiply = _binary("multiply", np.multiply, "Return the product of the elements of two arrays.")
-negative = _unary("negative", np.negative, "Return each element with the other sign.")
-nextafter = _binary("nextafter", np.nextafter, "Return the next number after x1 towards x2.")
-not_equal = _binary("not_equal", np.not_equal, "Return whether elements differ.")
-positive = _unary("positive", np.positive, "Return each element.")
-pow = power = _binary("pow", np.power, "Return x1 to the power of x2.")
-rad2deg = degrees = _unary(
-    "rad2deg", np.rad2deg, "Return each angle, given in radians, in degrees."
-)
-reciprocal = _unary("reciprocal", np.reciprocal, "Return 1 divided by each element.")
-remainder = mod = _binary(
-    "remainder", np.remainder, "Return what x1 // x2 leaves; of the sign of x2."
-)
-rint = _unary("rint", np.rint, "Return the nearest integer, the even one if there are two.")
-sign = _unary("sign", np.sign, "Return -1, 0 or 1; of complex numbers x / abs(x).")
-signbit = _unary("signbit", np.signbit, "Return whether the sign bit is set.")
-sin = _unary("sin", np.sin, "Return the sine of each element, in radians.")
-sinh = _unary("sinh", np.sinh, "Return the hyperbolic sine of each element.")
-spacing = _unary("spacing", np.spacing, "Return the distance to the next number.")
-sqrt = _unary("sqrt", np.sqrt, "Return the square root of each element.")
-square = _unary("square", np.square, "Return the square of each element.")
-subtract = _binary("subtract", np.subtract, "Return the difference of the elements of two arrays.")
-tan = _unary("tan", np.tan, "Return the tangent of each element, in radians.")
-tanh = _unary("tanh", np.tanh, "Return the hyperbolic tangent of each element.")
-trunc = _unary("trunc", np.trunc, "Return each element without its fraction.")
+abs = absolute = _unary("abs", elementwise.abs)
+acos = arccos = _unary("acos", elementwise.acos)
+acosh = arccosh = _unary("acosh", elementwise.acosh)
+add = _binary("add", elementwise.add)
+asin = arcsin = _unary("asin", elementwise.asin)
+asinh = arcsinh = _unary("asinh", elementwise.asinh)
+atan = arctan = _unary("atan", elementwise.atan)
+atan2 = arctan2 = _binary("atan2", elementwise.atan2)
+atanh = arctanh = _unary("atanh", elementwise.atanh)
+bitwise_and = _binary("bitwise_and", elementwise.bitwise_and)
+bitwise_or = _binary("bitwise_or", elementwise.bitwise_or)
+bitwise_xor = _binary("bitwise_xor", elementwise.bitwise_xor)
+bitwise_invert = bitwise_not = invert = _unary("bitwise_invert", elementwise.bitwise_invert)
+bitwise_count = _unary("bitwise_count", elementwise.bitwise_count)
+bitwise_left_shift = left_shift = _binary("bitwise_left_shift", elementwise.bitwise_left_shift)
+bitwise_right_shift = right_shift = _binary("bitwise_right_shift", elementwise.bitwise_right_shift)
+cbrt = _unary("cbrt", elementwise.cbrt)
+ceil = _unary("ceil", elementwise.ceil)
+conj = conjugate = _unary("conj", elementwise.conj)
+copysign = _binary("copysign", elementwise.copysign)
+cos = _unary("cos", elementwise.cos)
+cosh = _unary("cosh", elementwise.cosh)
+deg2rad = radians = _unary("deg2rad", elementwise.deg2rad)
+divide = true_divide = _binary("divide", elementwise.divide)
+divmod = _binary("divmod", elementwise.divmod)
+equal = _binary("equal", elementwise.equal)
+exp = _unary("exp", elementwise.exp)
+exp2 = _unary("exp2", elementwise.exp2)
+expm1 = _unary("expm1", elementwise.expm1)
+fabs = _unary("fabs", elementwise.fabs)
+float_power = _binary("float_power", elementwise.float_power)
+floor = _unary("floor", elementwise.floor)
+floor_divide = _binary("floor_divide", elementwise.floor_divide)
+fmax = _binary("fmax", elementwise.fmax)
+fmin = _binary("fmin", elementwise.fmin)
+fmod = _binary("fmod", elementwise.fmod)
+frexp = _unary("frexp", elementwise.frexp)
+gcd = _binary("gcd", elementwise.gcd)
+greater = _binary("greater", elementwise.greater)
+greater_equal = _binary("greater_equal", elementwise.greater_equal)
+heaviside = _binary("heaviside", elementwise.heaviside)
+hypot = _binary("hypot", elementwise.hypot)
+isfinite = _unary("isfinite", elementwise.isfinite)
+isinf = _unary("isinf", elementwise.isinf)
+isnan = _unary("isnan", elementwise.isnan)
+lcm = _binary("lcm", elementwise.lcm)
+ldexp = _binary("ldexp", elementwise.ldexp)
+less = _binary("less", elementwise.less)
+less_equal = _binary("less_equal", elementwise.less_equal)
+log = _unary("log", elementwise.log)
+log10 = _unary("log10", elementwise.log10)
+log1p = _unary("log1p", elementwise.log1p)
+log2 = _unary("log2", elementwise.log2)
+logical_and = _binary("logical_and", elementwise.logical_and)
+logical_not = _unary("logical_not", elementwise.logical_not)
+logical_or = _binary("logical_or", elementwise.logical_or)
+logical_xor = _binary("logical_xor", elementwise.logical_xor)
+maximum = _binary("maximum", elementwise.maximum)
+minimum = _binary("minimum", elementwise.minimum)
+modf = _unary("modf", elementwise.modf)
+multiply = _binary("multiply", elementwise.multiply)
+negative = _unary("negative", elementwise.negative)
+nextafter = _binary("nextafter", elementwise.nextafter)
+not_equal = _binary("not_equal", elementwise.not_equal)
+positive = _unary("positive", elementwise.positive)
+pow = power = _binary("pow", elementwise.power)
+rad2deg = degrees = _unary("rad2deg", elementwise.rad2deg)
+reciprocal = _unary("reciprocal", elementwise.reciprocal)
+remainder = mod = _binary("remainder", elementwise.remainder)
+rint = _unary("rint", elementwise.rint)
+sign = _unary("sign", elementwise.sign)
+signbit = _unary("signbit", elementwise.signbit)
+sin = _unary("sin", elementwise.sin)
+sinh = _unary("sinh", elementwise.sinh)
+spacing = _unary("spacing", elementwise.spacing)
+sqrt = _unary("sqrt", elementwise.sqrt)
+square = _unary("square", elementwise.square)
+subtract = _binary("subtract", elementwise.subtract)
+tan = _unary("tan", elementwise.tan)
+tanh = _unary("tanh", elementwise.tanh)
+trunc = _unary("trunc", elementwise.trunc)
 
 
 @overload
@@ -234,15 +222,15 @@ def where(
     fill_value: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """Return elements of `x` where a condition holds, else those of `y`.
+    """Choose the elements of `x` where a condition holds, and those of `y` elsewhere.
 
     Args:
-      condition: booleans; of numbers those that are not 0.
-      x: an array or a number. Without `x` and `y` the result is that of `nonzero(condition)`.
-      y: likewise.
-      size: as for `nonzero`; not with `x` and `y`.
-      fill_value: likewise.
-      out_sharding: where the result goes; by default it stays where it was made.
+      condition: an array of booleans; numbers other than 0 count as true.
+      x: an array or a number. Without `x` and `y`, `where` is `nonzero(condition)`.
+      y: an array or a number.
+      size: an argument of `nonzero`; not allowed with `x` and `y`.
+      fill_value: an argument of `nonzero`; not allowed with `x` and `y`.
+      out_sharding: where the result goes; by default it stays where it is computed.
 
     Raises:
       ArgumentError: only one of `x` and `y` is given, or both and `size` or `fill_value`, too.
@@ -259,20 +247,20 @@ def where(
             argument="size",
             size=size,
         )
-    return settle(bind(rows.WHERE, operands("where", condition, x, y)), out_sharding)
+    return settle(elementwise.where(*operands("where", condition, x, y)), out_sharding)
 
 
-def _log_of_sum(name: str, ufunc: np.ufunc, scale: float, text: str) -> Binary:
+def _log_of_sum(name: str, of: elementwise.Ufunc, scale: float) -> Binary:
     """Make the logarithm of a sum of two powers, also of complex exponents.
 
     NumPy's ufuncs take real numbers only.
 
     Args:
-      name: the function's.
-      ufunc: of real numbers.
+      name: the name of the function.
+      of: the ufunc of real numbers.
       scale: the natural logarithm of the base.
-      text: the first line of its documentation.
     """
+    ufunc = of.ufunc
 
     def function(
         x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, out_sharding: Any = None
@@ -281,13 +269,13 @@ def _log_of_sum(name: str, ufunc: np.ufunc, scale: float, text: str) -> Binary:
         pair = operands(name, x1, x2)
         kinds = "".join(kind_of(result_type(x)) for x in pair)
         if "c" not in kinds:
-            made = ufuncs.call(ufunc, pair, dtype, out_sharding=out_sharding)
-            return settle(made, out_sharding)
-        made = _complex_log_of_sum(pair[0], pair[1], scale)
-        made = made if dtype is None else made.astype(as_dtype(dtype))
-        return settle(made, out_sharding)
+            total = ufuncs.call(ufunc, pair, dtype, out_sharding=out_sharding)
+            return settle(total, out_sharding)
+        total = _complex_log_of_sum(pair[0], pair[1], scale)
+        total = total if dtype is None else total.astype(as_dtype(dtype))
+        return settle(total, out_sharding)
 
-    return _with_methods(named(function, name, text + _DETAILS.format(operands="x1, x2")), ufunc)
+    return _with_methods(named(function, name, of.text + _DETAILS.format(operands="x1, x2")), ufunc)
 
 
 def _complex_log_of_sum(x1: Any, x2: Any, scale: float) -> Any:
@@ -296,19 +284,14 @@ def _complex_log_of_sum(x1: Any, x2: Any, scale: float) -> Any:
     high, low = where(first, x1, x2), where(first, x2, x1)
     ratio = exp(multiply(subtract(low, high), scale))
     none = isinf(real(high))  # of two powers that are 0, or infinite, the ratio is undefined
-    total = add(high, divide(log1p(ratio), scale))
-    made = where(none, high, total)
+    total = where(none, high, add(high, divide(log1p(ratio), scale)))
     turns = 2 * np.pi / scale
-    imaginary = subtract(made.imag, multiply(rint(divide(made.imag, turns)), turns))
-    return add(made.real, multiply(imaginary, made.dtype.type(1j)))
+    imaginary = subtract(total.imag, multiply(rint(divide(total.imag, turns)), turns))
+    return add(total.real, multiply(imaginary, total.dtype.type(1j)))
 
 
-logaddexp = _log_of_sum(
-    "logaddexp", np.logaddexp, 1.0, "Compute log(exp(x1) + exp(x2)), element by element."
-)
-logaddexp2 = _log_of_sum(
-    "logaddexp2", np.logaddexp2, float(np.log(2)), "Compute log2(2**x1 + 2**x2) of each element."
-)
+logaddexp = _log_of_sum("logaddexp", elementwise.logaddexp, 1.0)
+logaddexp2 = _log_of_sum("logaddexp2", elementwise.logaddexp2, float(np.log(2)))
 
 clip = public_array(elementwise.clip)
 round = around = public_array(elementwise.round)
@@ -316,22 +299,22 @@ round = around = public_array(elementwise.round)
 
 @public
 def real(val: Any, *, out_sharding: Any = None) -> Array:
-    """Return the real parts."""
+    """Take the real part of each element."""
     return val.real
 
 
 @public
 def imag(val: Any, *, out_sharding: Any = None) -> Array:
-    """Return the imaginary parts; zeros for real numbers."""
+    """Take the imaginary part of each element; real numbers have 0."""
     return val.imag
 
 
 @public
 def angle(z: Any, deg: bool = False, *, out_sharding: Any = None) -> Array:
-    """Return the angles of complex numbers, in (-pi, pi].
+    """Compute the angles of complex numbers, in (-pi, pi].
 
     Args:
-      deg: whether they are in degrees.
+      deg: whether the angles are in degrees, not radians.
     """
     radians = atan2(z.imag, z.astype(np.float64) if z.dtype == np.bool_ else z.real)
     return radians * (180 / np.pi) if deg else radians
@@ -339,7 +322,7 @@ def angle(z: Any, deg: bool = False, *, out_sharding: Any = None) -> Array:
 
 @public
 def fix(x: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return each element without its fraction.
+    """Remove the fraction of each element; `trunc` under its old name.
 
     Args:
       x: an array of real numbers.
@@ -349,16 +332,16 @@ def fix(x: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
 
 @public
 def sinc(x: Any, *, out_sharding: Any = None) -> Array:
-    """Return sin(pi x) / (pi x); 1 at 0."""
-    turned = x * np.pi
-    zero = equal(turned, 0)
-    safe = bind(rows.WHERE, (zero, 1, turned))
-    return bind(rows.WHERE, (zero, 1, sin(safe) / safe))
+    """Compute sin(pi x) / (pi x), and 1 at 0."""
+    scaled = x * np.pi
+    zero = elementwise.equal(scaled, 0)
+    safe = elementwise.where(zero, 1, scaled)
+    return elementwise.where(zero, 1, elementwise.sin(safe) / safe)
 
 
 @public
 def i0(x: Any, *, out_sharding: Any = None) -> Array:
-    """Return the modified Bessel function of the first kind, of order 0.
+    """Compute the modified Bessel function of the first kind, of order 0.
 
     Args:
       x: an array of real numbers.

@@ -22,15 +22,15 @@ from gpushard.functions.checks import check_choice, integer, number_of, refuse_o
 from gpushard.functions.docstrings import described, named
 from gpushard.functions.statistical import in_type
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value, settle
-from gpushard.numpy.creation import place_of
 from gpushard.numpy.manipulation import roll
-from gpushard.numpy.public import public
 from gpushard.numpy.ranges import arange
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.table import fft as rows
+from gpushard.placement.arguments import as_value, settle
+from gpushard.placement.creation import place_of
+from gpushard.placement.public import public
 
 __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift",

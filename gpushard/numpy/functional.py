@@ -15,17 +15,17 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype, as_shape, check_dtype, listed, number_of
 from gpushard.functions.docstrings import described
 from gpushard.functions.values import is_value
-from gpushard.numpy.arguments import as_value, settle
-from gpushard.numpy.creation import asarray
 from gpushard.numpy.grids import meshgrid
 from gpushard.numpy.joining import stack
 from gpushard.numpy.manipulation import expand_dims, moveaxis, squeeze
-from gpushard.numpy.public import public
 from gpushard.numpy.ranges import arange
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.scalars import is_number
 from gpushard.ops.table import elementwise as rows
+from gpushard.placement.arguments import as_value, settle
+from gpushard.placement.creation import asarray
+from gpushard.placement.public import public
 from gpushard.transforms.mapping.vmap import vmap
 from gpushard.transforms.values.signature import check_function
 from gpushard.typing import Shape

@@ -22,11 +22,8 @@ from gpushard.functions.checks import (
 from gpushard.functions.docstrings import described
 from gpushard.functions.values import is_traced
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value, settle
-from gpushard.numpy.creation import kept_at, made, place_of, zeros
 from gpushard.numpy.joining import stack
 from gpushard.numpy.manipulation import broadcast_to, expand_dims
-from gpushard.numpy.public import public
 from gpushard.numpy.ranges import arange
 from gpushard.numpy.statistical import cumprod
 from gpushard.ops.bind import bind
@@ -34,6 +31,9 @@ from gpushard.ops.row import Row
 from gpushard.ops.table import creation as rows
 from gpushard.ops.table.elementwise import WHERE
 from gpushard.ops.table.movement import PAD
+from gpushard.placement.arguments import as_value, settle
+from gpushard.placement.creation import kept_at, made, place_of, zeros
+from gpushard.placement.public import public
 from gpushard.typing import HostArray, Shape
 
 __all__ = [

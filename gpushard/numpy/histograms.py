@@ -18,17 +18,17 @@ from gpushard.functions.docstrings import described
 from gpushard.functions.values import is_traced, is_value
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
-from gpushard.numpy.arguments import as_value, host_data, settle
-from gpushard.numpy.creation import made_on
 from gpushard.numpy.manipulation import lengthwise, part
-from gpushard.numpy.public import public
 from gpushard.numpy.quantiles import percentile
 from gpushard.ops.bind import bind
 from gpushard.ops.table import counting
 from gpushard.ops.table import elementwise as rows
 from gpushard.ops.table.creation import ARANGE
+from gpushard.placement.arguments import as_value, host_data, settle
+from gpushard.placement.creation import made_on
 from gpushard.placement.defaults import default_sharding
 from gpushard.placement.device_put import as_sharding
+from gpushard.placement.public import public
 
 __all__ = ["bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
 

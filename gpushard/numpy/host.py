@@ -13,7 +13,7 @@ from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype, element_count, integer, on_host, ranged
 from gpushard.functions.docstrings import described
-from gpushard.numpy.creation import asarray, ones
+from gpushard.placement.creation import asarray, ones
 from gpushard.placement.device_put import device_get
 from gpushard.placement.npy import PathLike, checked_path
 from gpushard.transforms.values.signature import check_function

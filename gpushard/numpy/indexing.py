@@ -42,15 +42,15 @@ from gpushard.functions.indexing import count_true
 from gpushard.functions.values import is_value
 from gpushard.geometry.tiling import MOST_ELEMENTS
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value, settle
-from gpushard.numpy.creation import array, place_of
 from gpushard.numpy.data_type import result_type
 from gpushard.numpy.joining import concatenate, stack
 from gpushard.numpy.manipulation import broadcast_arrays
-from gpushard.numpy.public import public, public_array
 from gpushard.numpy.ranges import arange, linspace
 from gpushard.ops.scalars import is_number
+from gpushard.placement.arguments import as_value, settle
+from gpushard.placement.creation import array, place_of
 from gpushard.placement.device_put import device_put
+from gpushard.placement.public import public, public_array
 
 __all__ = [
     "argwhere", "c_", "choose", "compress", "diag_indices", "diag_indices_from", "extract",

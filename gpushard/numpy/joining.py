@@ -11,137 +11,22 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import as_dtype, check_dims, integer, refuse_out
+from gpushard.errors import ArgumentError
+from gpushard.functions.checks import check_dims, integer
 from gpushard.functions.concrete import concrete
-from gpushard.functions.values import is_value, offered
-from gpushard.numpy.arguments import as_value, host_data
-from gpushard.numpy.data_type import can_cast, result_type
+from gpushard.functions.values import is_value
 from gpushard.numpy.manipulation import part
-from gpushard.numpy.public import public
 from gpushard.ops.axes import one_from_end
-from gpushard.ops.bind import bind
-from gpushard.ops.table import movement
+from gpushard.placement.arguments import as_value
+from gpushard.placement.joining import concat, joined, joining, stack
+from gpushard.placement.public import public
 
 __all__ = [
     "array_split", "block", "column_stack", "concat", "concatenate", "dsplit", "dstack",
     "hsplit", "hstack", "split", "stack", "unstack", "vsplit", "vstack",
 ]  # fmt: skip
 
-_joining = public(
-    tup="a sequence of arrays.",
-    dtype="type of the result; what their types promote to by default.",
-    casting="which conversions to `dtype` are fine.",
-)
-
-
-def _joined(arrays: Any, name: str, dtype: Any = None, casting: str = "same_kind") -> list[Any]:
-    """Return arrays that are to be joined, converted to one type."""
-    if is_value(arrays):
-        arrays = list(arrays)
-    if not isinstance(arrays, list | tuple | np.ndarray):
-        raise ArgumentTypeError.refusing("arrays", arrays, "must be a sequence of arrays", name)
-    if not len(arrays):
-        raise ArgumentError(f"{name} got no arrays; give at least one", argument="arrays")
-    values = map(offered, arrays)
-    xs = [x if is_value(x) else host_data(x, name) for x in values]
-    if not any(map(is_value, xs)):
-        xs = [as_value(x, name) for x in xs]
-    first = xs[0].dtype
-    if dtype is None and casting == "same_kind" and all(x.dtype == first for x in xs):
-        return xs  # of keys, too
-    common = result_type(*xs)
-    target = common if dtype is None else as_dtype(dtype)
-    if not can_cast(common, target, casting):
-        raise ArgumentTypeError(
-            f"{name}: arrays of {common} do not become dtype={target} under casting={casting!r}; "
-            "convert them with astype",
-            argument="dtype",
-            dtype=target,
-        )
-    return [x if x.dtype == target else x.astype(target) for x in xs]
-
-
-@_joining
-def concat(
-    arrays: Any,
-    axis: int | None = 0,
-    out: Any = None,
-    *,
-    dtype: Any = None,
-    casting: str = "same_kind",
-    out_sharding: Any = None,
-) -> Array:
-    """Return arrays joined along a dim that they have.
-
-    Args:
-      arrays: a sequence of arrays of equal sizes in the other dims.
-      axis: which dim; None joins their elements in row-major order.
-
-    Raises:
-      ArgumentError: there are no arrays, or sizes differ.
-    """
-    refuse_out("concat", out)
-    xs = _joined(arrays, "concat", dtype, casting)
-    if axis is None:
-        xs, axis = [x.ravel() for x in xs], 0
-    first = xs[0].shape
-    if not first:
-        raise ArgumentError(
-            "concat: arrays without dims cannot be joined along one; use stack, or axis=None",
-            argument="arrays",
-            shapes=tuple(x.shape for x in xs),
-        )
-    at = one_from_end(axis, len(first), "concat")
-    for x in xs[1:]:
-        same = len(x.shape) == len(first) and all(
-            x.shape[dim] == first[dim] for dim in range(-len(first), 0) if dim != at
-        )
-        if not same:
-            raise ArgumentError(
-                f"concat: arrays of shapes {first} and {x.shape} do not fit along axis={axis}; "
-                "sizes must be equal in all other dims",
-                argument="arrays",
-                shapes=tuple(one.shape for one in xs),
-                axis=axis,
-            )
-    return bind(movement.CONCATENATE, xs, (at,))
-
-
 concatenate = concat
-
-
-@_joining
-def stack(
-    arrays: Any,
-    axis: int = 0,
-    out: Any = None,
-    *,
-    dtype: Any = None,
-    casting: str = "same_kind",
-    out_sharding: Any = None,
-) -> Array:
-    """Return arrays of one shape joined along a new dim.
-
-    Args:
-      arrays: a sequence of arrays.
-      axis: where the new dim is in the result.
-
-    Raises:
-      ArgumentError: there are no arrays, or shapes differ.
-    """
-    refuse_out("stack", out)
-    xs = _joined(arrays, "stack", dtype, casting)
-    shapes = [x.shape for x in xs]
-    if len(set(shapes)) > 1:
-        other = next(shape for shape in shapes if shape != shapes[0])
-        raise ArgumentError(
-            f"stack: arrays have shapes {shapes[0]} and {other}; all must have one",
-            argument="arrays",
-            shapes=tuple(shapes),
-        )
-    at = one_from_end(axis, len(shapes[0]) + 1, "stack")
-    return bind(movement.STACK, xs, (at,))
 
 
 @public
@@ -161,11 +46,11 @@ def _raised(
     arrays: Any, ndim: int, name: str, dtype: Any = None, casting: str = "same_kind"
 ) -> list[Any]:
     """Return arrays with at least some dims, new ones first, of one type."""
-    xs = _joined(arrays, name, dtype, casting)
+    xs = joined(arrays, name, dtype, casting)
     return [x if x.ndim >= ndim else x.reshape((1,) * (ndim - x.ndim) + x.shape) for x in xs]
 
 
-@_joining
+@joining
 def vstack(
     tup: Any, *, dtype: Any = None, casting: str = "same_kind", out_sharding: Any = None
 ) -> Array:
@@ -173,7 +58,7 @@ def vstack(
     return concat(_raised(tup, 2, "vstack", dtype, casting), 0)
 
 
-@_joining
+@joining
 def hstack(
     tup: Any, *, dtype: Any = None, casting: str = "same_kind", out_sharding: Any = None
 ) -> Array:
@@ -183,7 +68,7 @@ def hstack(
     return concat(xs, axis)
 
 
-@_joining
+@joining
 def dstack(tup: Any, *, dtype: Any = None, out_sharding: Any = None) -> Array:
     """Return arrays joined along the third dim; vectors count as rows, and matrices get a third."""
     xs = _raised(tup, 2, "dstack", dtype)
@@ -191,10 +76,10 @@ def dstack(tup: Any, *, dtype: Any = None, out_sharding: Any = None) -> Array:
     return concat(deep, 2)
 
 
-@_joining
+@joining
 def column_stack(tup: Any, *, out_sharding: Any = None) -> Array:
     """Return arrays joined along the second dim; vectors count as columns."""
-    xs = _joined(tup, "column_stack")
+    xs = joined(tup, "column_stack")
     columns = [x if x.ndim > 1 else x.reshape((-1, 1)) for x in xs]
     return concat(columns, 1)
 

@@ -18,14 +18,14 @@ from gpushard.functions.checks import check_dtype, integer, refuse_out
 from gpushard.functions.linear_algebra import in_preferred, in_types, shape_of
 from gpushard.functions.values import is_value, wanted
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import operands
 from gpushard.numpy.manipulation import expand_dims, moveaxis, roll
 from gpushard.numpy.padding import pad
-from gpushard.numpy.public import public, public_array
 from gpushard.numpy.subscripts import from_lists, parse
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table.contractions import DOT, EINSUM, LETTERS, OUTER, TENSORDOT, VECDOT
+from gpushard.placement.arguments import operands
+from gpushard.placement.public import public, public_array
 from gpushard.transforms.mapping.named_einsum import lettered
 from gpushard.typing import Shape
 

@@ -14,9 +14,9 @@ from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
 from gpushard.functions.values import is_traced, is_value
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import host_data
-from gpushard.numpy.public import public
 from gpushard.ops.scalars import is_number
+from gpushard.placement.arguments import host_data
+from gpushard.placement.public import public
 
 __all__ = [
     "allclose", "array_equal", "array_equiv", "isclose", "iscomplex", "iscomplexobj",

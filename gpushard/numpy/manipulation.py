@@ -13,16 +13,15 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.functions import manipulation
-from gpushard.functions.checks import as_shape, broadcast, count, do_not_broadcast, integer
+from gpushard.functions.checks import broadcast, integer
 from gpushard.functions.docstrings import described, named
 from gpushard.functions.indexing import take
 from gpushard.functions.values import is_traced
-from gpushard.numpy.arguments import as_value, as_view
-from gpushard.numpy.public import public, public_array
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import movement
-from gpushard.typing import Shape
+from gpushard.placement.arguments import as_value, as_view
+from gpushard.placement.public import public, public_array
 
 __all__ = [
     "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_shapes",
@@ -35,68 +34,19 @@ __all__ = [
 _ARRAYS = {"*xs": "the arrays."}
 
 
-@public
-def expand_dims(a: Any, axis: Any = 0, *, out_sharding: Any = None) -> Array:
-    """Return an array with new dims of length 1.
-
-    Args:
-      axis: where they are in the result, an integer or a tuple of them.
-
-    Raises:
-      ArgumentError: there is no such place, or it is named twice.
-    """
-    new_dims = len(axis) if isinstance(axis, tuple | list) else 1
-    new = from_end(() if axis is None else axis, a.ndim + new_dims, "expand_dims")
-    entries = [None if at in new else slice(None) for at in range(-a.ndim - new_dims, 0)]
-    return a[tuple(entries)]
-
-
 reshape = public_array(manipulation.reshape)
 ravel = public_array(manipulation.ravel)
 permute_dims = transpose = public_array(manipulation.permute_dims)
 swapaxes = public_array(manipulation.swapaxes)
+moveaxis = public_array(manipulation.moveaxis)
+expand_dims = public_array(manipulation.expand_dims)
 squeeze = public_array(manipulation.squeeze)
 diagonal = public_array(manipulation.diagonal)
 repeat = public_array(manipulation.repeat)
-
-
-@public
-def moveaxis(a: Any, source: Any, destination: Any, *, out_sharding: Any = None) -> Array:
-    """Return an array with some dims moved; the others stay in order.
-
-    Args:
-      source: where they are, an integer or a tuple.
-      destination: where they go.
-
-    Raises:
-      ArgumentError: there are no such dims, or not as many.
-    """
-    olds = from_end(() if source is None else source, a.ndim, "moveaxis", "source")
-    news = from_end(() if destination is None else destination, a.ndim, "moveaxis", "destination")
-    if len(olds) != len(news):
-        raise ArgumentError(
-            f"moveaxis: source={source} names {len(olds)} dims and destination={destination} "
-            f"{len(news)}; name as many",
-            argument="destination",
-            source=source,
-            destination=destination,
-        )
-    order = [dim for dim in range(-a.ndim, 0) if dim not in olds]
-    for new, old in sorted(zip(news, olds, strict=True)):
-        order.insert(a.ndim + new, old)
-    return a.transpose(tuple(order))
-
-
-@public
-def flip(m: Any, axis: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return an array with the elements along some dims in reverse order.
-
-    Args:
-      axis: which dims; all by default.
-    """
-    turned = from_end(axis, m.ndim, "flip")
-    entries = [slice(None, None, -1 if dim in turned else 1) for dim in range(-m.ndim, 0)]
-    return m[tuple(entries)]
+tile = public_array(manipulation.tile)
+flip = public_array(manipulation.flip)
+broadcast_to = public_array(manipulation.broadcast_to)
+broadcast_shapes = manipulation.broadcast_shapes
 
 
 @described()
@@ -165,38 +115,6 @@ def _rolled(x: Any, shifts: tuple[Any, ...], axes: tuple[int, ...]) -> Any:
     return bind(movement.ROLL, (x,), (steps, dims))
 
 
-def broadcast_shapes(*shapes: Any) -> Shape:
-    """Return the shape that shapes broadcast to.
-
-    Args:
-      *shapes: the shapes.
-
-    Raises:
-      ArgumentError: they do not.
-    """
-    return broadcast("broadcast_shapes", [as_shape(shape, "shapes") for shape in shapes])
-
-
-@public
-def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Array:
-    """Return an array with new dims in front and dims of length 1 repeated.
-
-    Args:
-      shape: of the result.
-
-    Raises:
-      ArgumentError: the array does not broadcast to it.
-    """
-    x, sizes = array, as_shape(shape)
-    own = (1,) * (len(sizes) - x.ndim) + x.shape
-    fits = len(own) == len(sizes) and all(
-        n in (1, size) for n, size in zip(own, sizes, strict=True)
-    )
-    if not fits:
-        raise do_not_broadcast("broadcast_to", (x.shape, sizes))
-    return x if x.shape == sizes else bind(movement.BROADCAST_TO, (x,), (sizes,))
-
-
 @described(**_ARRAYS)
 def broadcast_arrays(*xs: Any, out_sharding: Any = None) -> tuple[Array, ...]:
     """Return arrays broadcast to one shape.
@@ -207,21 +125,6 @@ def broadcast_arrays(*xs: Any, out_sharding: Any = None) -> tuple[Array, ...]:
     arrays = [as_value(x, "broadcast_arrays") for x in xs]
     shape = broadcast("broadcast_arrays", [x.shape for x in arrays])
     return tuple(broadcast_to(x, shape, out_sharding=out_sharding) for x in arrays)
-
-
-@public
-def tile(A: Any, reps: Any, *, out_sharding: Any = None) -> Array:
-    """Return an array several times in a row along its dims.
-
-    Args:
-      reps: how often for each dim, counted from the last; more of them make new dims in front.
-
-    Raises:
-      ArgumentError: a number is negative.
-    """
-    times = reps if isinstance(reps, tuple | list) else (reps,)
-    checked = tuple(count(number, "tile", "reps") for number in times)
-    return bind(movement.TILE, (A,), (checked,))
 
 
 class AtLeast(Protocol):

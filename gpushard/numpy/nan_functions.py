@@ -17,13 +17,13 @@ from gpushard.functions.checks import as_dtype, correction_of, number_of, refuse
 from gpushard.functions.statistical import all_take_part, extreme, in_type, variance_of
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
-from gpushard.numpy.public import public, public_like
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.table import elementwise as rows
 from gpushard.ops.table import reductions
 from gpushard.ops.table.nan_moments import NANMEAN, NANSTD, NANVAR
+from gpushard.placement.public import public, public_like
 
 __all__ = [
     "nan_to_num", "nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean",

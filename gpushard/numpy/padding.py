@@ -15,14 +15,14 @@ from gpushard.functions.checks import check_choice, count, number_of
 from gpushard.functions.values import is_traced, is_value
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
-from gpushard.numpy.creation import asarray
 from gpushard.numpy.functional import apply_along_axis
 from gpushard.numpy.joining import concat
 from gpushard.numpy.manipulation import broadcast_to, flip, repeat
-from gpushard.numpy.public import public
 from gpushard.numpy.quantiles import median
 from gpushard.ops.bind import bind
 from gpushard.ops.table.movement import PAD
+from gpushard.placement.creation import asarray
+from gpushard.placement.public import public
 
 __all__ = ["pad"]
 

@@ -16,17 +16,17 @@ from gpushard.functions.values import is_traced, is_value
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.adding_removing import trim_zeros
-from gpushard.numpy.arguments import as_value, host_data
-from gpushard.numpy.creation import zeros, zeros_like
 from gpushard.numpy.grids import eye, vander
 from gpushard.numpy.joining import concat
 from gpushard.numpy.linalg.decompositions import eigvals
 from gpushard.numpy.linalg.solving import inv, lstsq
 from gpushard.numpy.padding import pad
-from gpushard.numpy.public import public
 from gpushard.numpy.signals import convolve
 from gpushard.ops.bind import bind
 from gpushard.ops.table import signals as rows
+from gpushard.placement.arguments import as_value, host_data
+from gpushard.placement.creation import zeros, zeros_like
+from gpushard.placement.public import public
 
 __all__ = [
     "poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub",

@@ -14,13 +14,13 @@ from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import check_choice, check_ordered, refuse_out
 from gpushard.functions.values import is_value
-from gpushard.numpy.arguments import host_data
-from gpushard.numpy.public import public, public_like
 from gpushard.numpy.statistical import weights_of
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.table import order_statistics as rows
+from gpushard.placement.arguments import host_data
+from gpushard.placement.public import public, public_like
 
 __all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
 

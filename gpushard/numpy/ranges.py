@@ -16,8 +16,6 @@ from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
 from gpushard.functions.statistical import in_type
 from gpushard.functions.values import is_traced
-from gpushard.numpy.arguments import operands
-from gpushard.numpy.creation import kept_at, made, place_of
 from gpushard.numpy.data_type import result_type
 from gpushard.numpy.elementwise import equal, floor, log10, power, sign, subtract, where
 from gpushard.numpy.manipulation import broadcast_arrays, expand_dims, moveaxis, shape
@@ -25,6 +23,8 @@ from gpushard.ops.axes import one_from_end
 from gpushard.ops.programs.calls import quietly
 from gpushard.ops.scalars import KINDS, is_number
 from gpushard.ops.table import creation as rows
+from gpushard.placement.arguments import operands
+from gpushard.placement.creation import kept_at, made, place_of
 
 __all__ = ["arange", "geomspace", "linspace", "logspace"]
 

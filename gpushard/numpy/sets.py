@@ -15,11 +15,11 @@ from gpushard.functions.values import is_value
 from gpushard.numpy.data_type import result_type
 from gpushard.numpy.joining import concat
 from gpushard.numpy.manipulation import moveaxis
-from gpushard.numpy.public import public
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table.searching import ISIN
 from gpushard.ops.table.sets import COUNTS, INDICES, INVERSE, UNIQUE, Wish
+from gpushard.placement.public import public
 
 __all__ = [
     "intersect1d", "isin", "setdiff1d", "setxor1d", "union1d", "unique", "unique_all",

@@ -12,15 +12,15 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype, check_choice, check_precision
 from gpushard.functions.values import is_traced, is_value, wanted
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value, operands
 from gpushard.numpy.indexing import take
 from gpushard.numpy.joining import concat
-from gpushard.numpy.public import public
 from gpushard.numpy.sorting import argsort
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.scalars import is_number
 from gpushard.ops.table import signals as rows
+from gpushard.placement.arguments import as_value, operands
+from gpushard.placement.public import public
 
 __all__ = ["convolve", "correlate", "interp"]
 

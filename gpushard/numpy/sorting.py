@@ -19,13 +19,13 @@ from gpushard.functions.docstrings import described
 from gpushard.functions.sorting import METHODS, along
 from gpushard.functions.values import is_value, wanted
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value, host_data, operands, settle
 from gpushard.numpy.manipulation import flip
-from gpushard.numpy.public import public, public_array
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.scalars import is_number
 from gpushard.ops.table import sorting as rows
+from gpushard.placement.arguments import as_value, host_data, operands, settle
+from gpushard.placement.public import public, public_array
 
 __all__ = [
     "argpartition", "argsort", "digitize", "lexsort", "partition", "searchsorted", "sort",

@@ -18,10 +18,10 @@ from gpushard.functions import cumulative, statistical
 from gpushard.functions.checks import refuse_out
 from gpushard.functions.values import is_value
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import host_data
 from gpushard.numpy.manipulation import broadcast_to, lengthwise
-from gpushard.numpy.public import public, public_array
 from gpushard.ops.axes import from_end
+from gpushard.placement.arguments import host_data
+from gpushard.placement.public import public, public_array
 
 __all__ = [
     "all", "amax", "amin", "any", "argmax", "argmin", "average", "count_nonzero", "cumprod",

@@ -23,12 +23,12 @@ from gpushard.functions.indexing import read_at, take
 from gpushard.functions.loops import fori_loop, while_loop
 from gpushard.functions.updating import At, finished, target, updated
 from gpushard.functions.values import is_traced, is_value
-from gpushard.numpy.arguments import as_value
 from gpushard.numpy.joining import concat, stack
 from gpushard.numpy.manipulation import broadcast_to, moveaxis
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table.elementwise import WHERE
+from gpushard.placement.arguments import as_value
 
 _OF_NUMBERS: dict[np.ufunc, Callable[..., Any]] = {
     np.add: statistical.sum,

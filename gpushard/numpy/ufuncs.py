@@ -12,9 +12,9 @@ from gpushard.dtypes import can_cast, check_casting, is_custom
 from gpushard.errors import ArgumentTypeError
 from gpushard.functions.checks import as_dtype, number_of
 from gpushard.functions.values import is_value, wanted
-from gpushard.numpy.arguments import operands
 from gpushard.ops.bind import bind
 from gpushard.ops.table.elementwise import ufunc_row
+from gpushard.placement.arguments import operands
 
 _PYTHON = {"i": int, "f": float, "c": complex}
 

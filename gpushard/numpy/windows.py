@@ -11,8 +11,8 @@ from gpushard.array import Array
 from gpushard.functions.checks import integer, number_of
 from gpushard.functions.docstrings import described
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.creation import kept_at, place_of
 from gpushard.numpy.ranges import arange
+from gpushard.placement.creation import kept_at, place_of
 
 __all__ = ["bartlett", "blackman", "hamming", "hanning", "kaiser"]
 

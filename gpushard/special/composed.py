@@ -1,4 +1,4 @@
-"""Special functions made of others, and sums of exponentials, merged over devices."""
+"""Special functions composed of others, and sums of exponentials, merged over devices."""
 
 from __future__ import annotations
 
@@ -7,19 +7,15 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.dtypes import finfo, kind_of
+from gpushard.dtypes import finfo
 from gpushard.errors import ArgumentError
+from gpushard.functions import elementwise as ew
+from gpushard.functions import special
 from gpushard.functions.docstrings import described
-from gpushard.functions.values import wanted
-from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value, operands, settle
-from gpushard.numpy.manipulation import broadcast_arrays
-from gpushard.numpy.public import public
-from gpushard.ops.axes import from_end
-from gpushard.ops.bind import bind
 from gpushard.ops.scalars import is_number
-from gpushard.ops.table.special import LOGSUMEXP, ZETA
-from gpushard.special.ufuncs import binom, digamma, gamma, gammaln
+from gpushard.placement.arguments import as_value, operands, settle
+from gpushard.placement.public import public, public_array
+from gpushard.special.ufuncs import binom
 
 __all__ = [
     "comb", "factorial", "log_softmax", "logsumexp", "multigammaln", "polygamma", "sinc", "softmax",
@@ -27,38 +23,33 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _of_type(result: Any, x: Any) -> Any:
-    """Return what was worked out with more digits in the type of an array of floats."""
-    return result if kind_of(x.dtype) != "f" else result.astype(x.dtype)
-
-
 @described()
 def zeta(x: Any, q: Any = None, /, *, out_sharding: Any = None) -> Array:
-    """Return the Hurwitz zeta function: the sum of (k + q) ** -x over k from 0.
+    """Compute the Hurwitz zeta function: the sum of (k + q) ** -x over k from 0.
 
     Args:
-      x: powers; greater than 1 where there is a first term.
-      q: the first term; None for the Riemann zeta function, whose first term is 1.
+      x: the powers; greater than 1 if `q` is given.
+      q: the number that is added to k; None for the Riemann zeta function, in which it is 1.
 
     Raises:
       MissingLibraryError: SciPy is not installed.
     """
-    return settle(bind(ZETA, operands("zeta", x, *(() if q is None else (q,)))), out_sharding)
+    return settle(special.zeta(*operands("zeta", x, *(() if q is None else (q,)))), out_sharding)
 
 
 @described()
 def polygamma(n: Any, x: Any, /, *, out_sharding: Any = None) -> Array:
-    """Return derivatives of `digamma`.
+    """Compute the n-th derivative of `digamma`.
 
     Args:
-      n: which, integers that are not negative; floats if they are of the type of `x`.
+      n: the orders, integers that are not negative; floats if they are of the dtype of `x`.
+      x: an array.
 
     Raises:
       MissingLibraryError: SciPy is not installed.
     """
     x, n = as_value(x, "polygamma"), as_value(n, "polygamma")
-    values = ew.float_power(-1.0, n + 1) * gamma(n + 1.0) * zeta(n + 1, x)
-    return settle(_of_type(ew.where(n == 0, digamma(x), values), x), out_sharding)
+    return settle(special.polygamma(n, x), out_sharding)
 
 
 _MOST_DIMENSIONS = 1 << 20
@@ -67,14 +58,14 @@ _MOST_DIMENSIONS = 1 << 20
 
 @public
 def multigammaln(a: Any, d: Any, /, *, out_sharding: Any = None) -> Array:
-    """Return the logarithm of the multivariate gamma function.
+    """Compute the logarithm of the multivariate gamma function.
 
     Args:
-      a: an array; where it is not greater than (d - 1) / 2, the result is NaN.
+      a: an array; the result is NaN where an element is not greater than (d - 1) / 2.
       d: the dimension, a positive integer.
 
     Raises:
-      ArgumentError: the dimension is no positive integer, or more than 2**20.
+      ArgumentError: the dimension is not a positive integer, or is more than 2**20.
       MissingLibraryError: SciPy is not installed.
     """
     if not is_number(d) or np.asarray(d).dtype.kind not in "iuf" or d % 1 or d < 1:
@@ -90,20 +81,20 @@ def multigammaln(a: Any, d: Any, /, *, out_sharding: Any = None) -> Array:
             most=_MOST_DIMENSIONS,
         )
     dims = int(d)
-    total = gammaln(a)
+    total = special.gammaln(a)
     for j in range(1, dims):
-        total = total + gammaln(a - j / 2)
+        total = total + special.gammaln(a - j / 2)
     total = total + dims * (dims - 1) / 4 * np.log(np.pi)  # in double precision, as SciPy's
-    return _of_type(ew.where(a > (dims - 1) / 2, total, np.nan), a)
+    return special.in_type_of(a, ew.where(a > (dims - 1) / 2, total, np.nan))
 
 
 @public(arrays=2)
 def comb(N: Any, k: Any, /, *, out_sharding: Any = None) -> Array:
-    """Return in how many ways `k` of `N` things are chosen, as floats; 0 where there are none.
+    """Count the ways to choose `k` of `N` things, as floats.
 
     Args:
-      N: how many things there are.
-      k: how many are chosen.
+      N: the number of things.
+      k: the number to choose; the result is 0 where `k` is negative or more than `N`.
 
     Raises:
       MissingLibraryError: SciPy is not installed.
@@ -114,7 +105,7 @@ def comb(N: Any, k: Any, /, *, out_sharding: Any = None) -> Array:
 
 @public
 def factorial(n: Any, /, *, out_sharding: Any = None) -> Array:
-    """Return factorials as floats: gamma(n + 1), and 0 for negative numbers.
+    """Compute factorials as floats: gamma(n + 1), and 0 for negative numbers.
 
     Args:
       n: an array.
@@ -122,12 +113,12 @@ def factorial(n: Any, /, *, out_sharding: Any = None) -> Array:
     Raises:
       MissingLibraryError: SciPy is not installed.
     """
-    return ew.where(n < 0, 0.0, gamma(n + 1.0))
+    return ew.where(n < 0, 0.0, special.gamma(n + 1.0))
 
 
 @public
 def sinc(x: Any, /, *, out_sharding: Any = None) -> Array:
-    """Return sin(pi * x) / (pi * x), and 1 for 0."""
+    """Compute sin(pi * x) / (pi * x), and 1 at 0."""
     x = x * np.pi
     y = ew.where(x == 0, float(finfo(x.dtype).eps), x)
     return ew.sin(y) / y
@@ -144,70 +135,23 @@ def logsumexp(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the logarithm of a sum of exponentials, without overflow.
+    """Compute the logarithm of a sum of exponentials, without overflow.
 
     Args:
-      x: exponents.
-      axis: the dims that are summed; all by default.
-      b: weights of the exponentials, which broadcast with them.
-      return_sign: whether to return the logarithm of the sum's size, and its sign; without it the
-        logarithm of a negative sum is NaN.
+      x: the exponents.
+      axis: the axes to sum over; all by default.
+      b: weights of the exponentials; they broadcast with `x`.
+      return_sign: whether to return the logarithm of the absolute value of the sum, and its sign.
+        Otherwise the logarithm of a negative sum is NaN.
 
     >>> import gpushard as gs
     >>> logsumexp(gs.numpy.asarray([1000.0, 1000.0])) - 1000
     Array(0.69314718, dtype=float64)
     """
-    x = as_value(x, "logsumexp")
-    operands = [x] if b is None else list(broadcast_arrays(x, as_value(b, "logsumexp")))
-    axes = from_end(axis, operands[0].ndim, "logsumexp")
-    to = wanted(out_sharding, *operands)
-    logarithm = bind(LOGSUMEXP, operands, (axes, bool(keepdims), bool(return_sign)), to)
-    if not return_sign:
-        return settle(logarithm, out_sharding)
-    kept = logarithm if keepdims else bind(LOGSUMEXP, operands, (axes, True, True))
-    terms = ew.exp(operands[0] - ew.where(ew.isfinite(kept), kept.real, 0))
-    terms = terms if b is None else operands[1] * terms
-    total = terms.sum(axes, keepdims=keepdims)
-    return settle((logarithm, ew.sign(total)), out_sharding)
+    weights = None if b is None else as_value(b, "logsumexp")
+    how = axis, weights, keepdims, return_sign
+    return settle(special.logsumexp(as_value(x, "logsumexp"), *how, out_sharding), out_sharding)
 
 
-def _inexact(x: Any) -> Any:
-    """Return an array; integers in double precision."""
-    return x if kind_of(x.dtype) in "fc" else x.astype(np.float64)
-
-
-@public
-def softmax(x: Any, /, axis: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return exponentials divided by their sum.
-
-    Args:
-      x: exponents.
-      axis: the dims that are summed over; all by default.
-
-    >>> import gpushard as gs
-    >>> softmax(gs.numpy.asarray([0.0, 0.0]))
-    Array([0.5, 0.5], dtype=float64)
-    """
-    x = _inexact(x)
-    axes = from_end(axis, x.ndim, "softmax")
-    if not x.size:
-        return x
-    terms = ew.exp(x - x.max(axes, keepdims=True))
-    return terms / terms.sum(axes, keepdims=True)
-
-
-@public
-def log_softmax(x: Any, /, axis: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return the logarithm of `softmax`.
-
-    Args:
-      x: exponents.
-      axis: the dims that are summed over; all by default.
-    """
-    x = _inexact(x)
-    axes = from_end(axis, x.ndim, "log_softmax")
-    if not x.size:
-        return x
-    most = x.max(axes, keepdims=True)
-    less = x - ew.where(ew.isfinite(most), most, 0)
-    return less - ew.log(ew.exp(less).sum(axes, keepdims=True))
+softmax = public_array(special.softmax)
+log_softmax = public_array(special.log_softmax)

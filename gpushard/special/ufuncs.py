@@ -1,7 +1,7 @@
-"""Special functions of each element: those that SciPy has as ufuncs.
+"""Special functions of each element: SciPy's ufuncs.
 
-SciPy says what types they have, but for float16 and bfloat16, which stay what they are: they are
-worked out in single precision. On the host SciPy computes them, on GPUs CuPy does.
+SciPy decides their dtypes, except for float16 and bfloat16, which are computed in single precision
+and keep their dtype. On the host SciPy computes them, on GPUs CuPy does.
 """
 
 from __future__ import annotations
@@ -9,9 +9,12 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from gpushard.array import Array
+from gpushard.functions import elementwise, special
 from gpushard.functions.docstrings import named
-from gpushard.numpy import ufuncs
-from gpushard.numpy.arguments import settle
+from gpushard.functions.values import wanted
+from gpushard.ops.bind import bind
+from gpushard.ops.table.elementwise import ufunc_row
+from gpushard.placement.arguments import operands, settle
 from gpushard.runtime.namespace import special_ufunc
 
 __all__ = [
@@ -31,8 +34,8 @@ __all__ = [
 _DETAILS = """
 
 Args:
-  {operands}: arrays, or what `asarray` takes.
-  out_sharding: where the result goes; by default it stays where it was made.
+  {operands}: arrays, or data that `asarray` takes.
+  out_sharding: where the result goes; by default it stays where it is computed.
 
 Raises:
   MissingLibraryError: SciPy is not installed.
@@ -61,11 +64,14 @@ class Ternary(Protocol):
 
 
 def _call(name: str, xs: tuple[Any, ...], out_sharding: Any) -> Any:
-    ufunc = special_ufunc(name)
-    return settle(ufuncs.call(ufunc, xs, out_sharding=out_sharding), out_sharding)
+    row, arrays = ufunc_row(special_ufunc(name)), operands(name, *xs)
+    place = None if out_sharding is None else wanted(out_sharding, *arrays)
+    return settle(bind(row, arrays, (), place), out_sharding)
 
 
 def _unary(name: str, text: str) -> Unary:
+    """Make the public function of a ufunc of one operand."""
+
     def function(x: Any, /, *, out_sharding: Any = None) -> Array:
         return _call(name, (x,), out_sharding)
 
@@ -73,6 +79,8 @@ def _unary(name: str, text: str) -> Unary:
 
 
 def _binary(name: str, text: str) -> Binary:
+    """Make the public function of a ufunc of two operands."""
+
     def function(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Array:
         return _call(name, (x1, x2), out_sharding)
 
@@ -80,109 +88,107 @@ def _binary(name: str, text: str) -> Binary:
 
 
 def _ternary(name: str, text: str) -> Ternary:
+    """Make the public function of a ufunc of three operands."""
+
     def function(x1: Any, x2: Any, x3: Any, /, *, out_sharding: Any = None) -> Array:
         return _call(name, (x1, x2, x3), out_sharding)
 
     return named(function, name, text + _DETAILS.format(operands="x1, x2, x3"))
 
 
-erf = _unary("erf", "Return the error function.")
-erfc = _unary("erfc", "Return 1 less the error function.")
-erfcx = _unary("erfcx", "Return exp(x**2) times 1 less the error function.")
-erfinv = _unary("erfinv", "Return the inverse of the error function.")
-erfcinv = _unary("erfcinv", "Return the inverse of `erfc`.")
-gamma = _unary("gamma", "Return the gamma function.")
-gammaln = _unary("gammaln", "Return the logarithm of the size of the gamma function.")
-loggamma = _unary("loggamma", "Return the principal branch of the logarithm of the gamma function.")
-rgamma = _unary("rgamma", "Return 1 over the gamma function.")
-gammasgn = _unary("gammasgn", "Return the sign of the gamma function.")
-digamma = _unary("digamma", "Return the derivative of the logarithm of the gamma function.")
+# fmt: off
+erf = _unary("erf", special.erf.text)
+erfc = _unary("erfc", special.erfc.text)
+erfcx = _unary("erfcx", "Compute exp(x**2) * erfc(x), the scaled complementary error function.")
+erfinv = _unary("erfinv", special.erfinv.text)
+erfcinv = _unary("erfcinv", "Compute the inverse of `erfc`.")
+gamma = _unary("gamma", special.gamma.text)
+gammaln = _unary("gammaln", special.gammaln.text)
+loggamma = _unary("loggamma", "Compute the principal branch of log(gamma(x)).")
+rgamma = _unary("rgamma", "Compute 1 / gamma(x).")
+gammasgn = _unary("gammasgn", "Compute the sign of the gamma function.")
+digamma = _unary("digamma", special.digamma.text)
 psi = digamma
-poch = _binary("poch", "Return gamma(x1 + x2) / gamma(x1).")
-gammainc = _binary(
-    "gammainc", "Return the lower incomplete gamma function, as a share of gamma(x1), up to x2."
-)
-gammaincc = _binary("gammaincc", "Return 1 less `gammainc`.")
-gammaincinv = _binary("gammaincinv", "Return the inverse of `gammainc` in its second operand.")
-gammainccinv = _binary("gammainccinv", "Return the inverse of `gammaincc` in its second operand.")
-beta = _binary("beta", "Return the beta function.")
-betaln = _binary("betaln", "Return the logarithm of the size of the beta function.")
-betainc = _ternary(
-    "betainc", "Return the incomplete beta function of x1, x2, as a share of all, up to x3."
-)
-betaincinv = _ternary("betaincinv", "Return the inverse of `betainc` in its third operand.")
-binom = _binary("binom", "Return the binomial coefficient of x1 over x2 as a float.")
-expit = _unary("expit", "Return the logistic function, 1 / (1 + exp(-x)).")
-logit = _unary("logit", "Return log(x / (1 - x)), the inverse of `expit`.")
-log_expit = _unary("log_expit", "Return the logarithm of `expit`.")
-exp1 = _unary("exp1", "Return the exponential integral E1.")
-expi = _unary("expi", "Return the exponential integral Ei.")
-exp2 = _unary("exp2", "Return 2 to the power of each element.")
-exp10 = _unary("exp10", "Return 10 to the power of each element.")
-expm1 = _unary("expm1", "Return e to the power of each element, less 1.")
-log1p = _unary("log1p", "Return the logarithm of 1 plus each element.")
-cbrt = _unary("cbrt", "Return the cube root of each element.")
-xlogy = _binary("xlogy", "Return x1 * log(x2), and 0 where x1 is 0.")
-xlog1py = _binary("xlog1py", "Return x1 * log(1 + x2), and 0 where x1 is 0.")
-entr = _unary("entr", "Return -x * log(x), 0 for 0, and -inf for negative numbers.")
-rel_entr = _binary("rel_entr", "Return x1 * log(x1 / x2), as relative entropy has it.")
-kl_div = _binary("kl_div", "Return x1 * log(x1 / x2) - x1 + x2.")
-huber = _binary("huber", "Return the Huber loss of x2, which is linear beyond x1.")
-pseudo_huber = _binary("pseudo_huber", "Return the smooth Huber loss of x2, of slope x1.")
-ndtr = _unary("ndtr", "Return the share of a normal distribution up to each element.")
-ndtri = _unary("ndtri", "Return the inverse of `ndtr`.")
-log_ndtr = _unary("log_ndtr", "Return the logarithm of `ndtr`.")
-i0 = _unary("i0", "Return the modified Bessel function of the first kind, of order 0.")
-i0e = _unary("i0e", "Return exp(-abs(x)) * i0(x).")
-i1 = _unary("i1", "Return the modified Bessel function of the first kind, of order 1.")
-i1e = _unary("i1e", "Return exp(-abs(x)) * i1(x).")
-j0 = _unary("j0", "Return the Bessel function of the first kind, of order 0.")
-j1 = _unary("j1", "Return the Bessel function of the first kind, of order 1.")
-k0 = _unary("k0", "Return the modified Bessel function of the second kind, of order 0.")
-k0e = _unary("k0e", "Return exp(x) * k0(x).")
-k1 = _unary("k1", "Return the modified Bessel function of the second kind, of order 1.")
-k1e = _unary("k1e", "Return exp(x) * k1(x).")
-y0 = _unary("y0", "Return the Bessel function of the second kind, of order 0.")
-y1 = _unary("y1", "Return the Bessel function of the second kind, of order 1.")
-yn = _binary("yn", "Return the Bessel function of the second kind, of integer order x1.")
-expn = _binary("expn", "Return the exponential integral of order x1.")
-exprel = _unary("exprel", "Return (exp(x) - 1) / x, and 1 for 0.")
-zetac = _unary("zetac", "Return the Riemann zeta function less 1.")
-spence = _unary("spence", "Return Spence's function, the dilogarithm of 1 - x.")
-ellipk = _unary("ellipk", "Return the complete elliptic integral of the first kind.")
-ellipkm1 = _unary("ellipkm1", "Return `ellipk` of 1 - x, precise where x is near 0.")
-hyp1f1 = _ternary("hyp1f1", "Return the confluent hypergeometric function 1F1(x1, x2; x3).")
-lpmv = _ternary(
-    "lpmv", "Return the associated Legendre function of integer order x1 and degree x2 at x3."
-)
-boxcox = _binary("boxcox", "Return (x1**x2 - 1) / x2, and log(x1) where x2 is 0.")
-boxcox1p = _binary("boxcox1p", "Return `boxcox` of 1 + x1.")
-inv_boxcox = _binary("inv_boxcox", "Return the inverse of `boxcox` in its first operand.")
-inv_boxcox1p = _binary("inv_boxcox1p", "Return the inverse of `boxcox1p` in its first operand.")
-cosm1 = _unary("cosm1", "Return the cosine of each element, less 1.")
-cosdg = _unary("cosdg", "Return the cosine of degrees.")
-sindg = _unary("sindg", "Return the sine of degrees.")
-tandg = _unary("tandg", "Return the tangent of degrees.")
-cotdg = _unary("cotdg", "Return the cotangent of degrees.")
-radian = _ternary("radian", "Return x1 degrees, x2 minutes and x3 seconds as radians.")
-betaincc = _ternary("betaincc", "Return 1 less `betainc`.")
-betainccinv = _ternary("betainccinv", "Return the inverse of `betaincc` in its third operand.")
-bdtr = _ternary("bdtr", "Return the share of a binomial distribution of x2, x3 up to x1.")
-bdtrc = _ternary("bdtrc", "Return 1 less `bdtr`.")
-bdtri = _ternary("bdtri", "Return the chance for which `bdtr` of x1 and x2 is x3.")
-nbdtr = _ternary("nbdtr", "Return the share of a negative binomial distribution up to x1.")
-nbdtrc = _ternary("nbdtrc", "Return 1 less `nbdtr`.")
-nbdtri = _ternary("nbdtri", "Return the chance for which `nbdtr` of x1 and x2 is x3.")
-chdtr = _binary("chdtr", "Return the share of a chi-squared distribution of x1 degrees up to x2.")
-chdtrc = _binary("chdtrc", "Return 1 less `chdtr`.")
-chdtri = _binary("chdtri", "Return the inverse of `chdtrc` in its second operand.")
-fdtr = _ternary("fdtr", "Return the share of an F distribution of x1 and x2 degrees up to x3.")
-fdtrc = _ternary("fdtrc", "Return 1 less `fdtr`.")
-fdtri = _ternary("fdtri", "Return the inverse of `fdtr` in its third operand.")
-gdtr = _ternary("gdtr", "Return the share of a gamma distribution of rate x1, shape x2 up to x3.")
-gdtrc = _ternary("gdtrc", "Return 1 less `gdtr`.")
-pdtr = _binary("pdtr", "Return the share of a Poisson distribution of mean x2 up to x1.")
-pdtrc = _binary("pdtrc", "Return 1 less `pdtr`.")
-pdtri = _binary("pdtri", "Return the mean for which `pdtr` of x1 is x2.")
-stdtr = _binary("stdtr", "Return the share of Student's t distribution of x1 degrees up to x2.")
-stdtrit = _binary("stdtrit", "Return the inverse of `stdtr` in its second operand.")
+poch = _binary("poch", "Compute gamma(x1 + x2) / gamma(x1).")
+gammainc = _binary("gammainc", special.gammainc.text)
+gammaincc = _binary("gammaincc", special.gammaincc.text)
+gammaincinv = _binary("gammaincinv", "Compute the inverse of `gammainc` in its second operand.")
+gammainccinv = _binary("gammainccinv", "Compute the inverse of `gammaincc` in its second operand.")
+beta = _binary("beta", "Compute the beta function.")
+betaln = _binary("betaln", "Compute the logarithm of the absolute value of the beta function.")
+betainc = _ternary("betainc", special.betainc.text)
+betaincinv = _ternary("betaincinv", "Compute the inverse of `betainc` in its third operand.")
+binom = _binary("binom", "Compute the binomial coefficient of x1 over x2 as a float.")
+expit = _unary("expit", "Compute the logistic function, 1 / (1 + exp(-x)).")
+logit = _unary("logit", "Compute log(x / (1 - x)), the inverse of `expit`.")
+log_expit = _unary("log_expit", "Compute the logarithm of `expit`.")
+exp1 = _unary("exp1", "Compute the exponential integral E1.")
+expi = _unary("expi", "Compute the exponential integral Ei.")
+exp2 = _unary("exp2", elementwise.exp2.text)
+exp10 = _unary("exp10", "Compute 10 to the power of each element.")
+expm1 = _unary("expm1", elementwise.expm1.text)
+log1p = _unary("log1p", elementwise.log1p.text)
+cbrt = _unary("cbrt", elementwise.cbrt.text)
+xlogy = _binary("xlogy", "Compute x1 * log(x2), and 0 where x1 is 0.")
+xlog1py = _binary("xlog1py", "Compute x1 * log(1 + x2), and 0 where x1 is 0.")
+entr = _unary("entr", "Compute -x * log(x), 0 at 0, and -inf for negative numbers.")
+rel_entr = _binary("rel_entr", "Compute x1 * log(x1 / x2), a term of a relative entropy.")
+kl_div = _binary("kl_div", "Compute x1 * log(x1 / x2) - x1 + x2.")
+huber = _binary("huber", "Compute the Huber loss of x2, which is linear beyond x1.")
+pseudo_huber = _binary("pseudo_huber", "Compute the smooth Huber loss of x2, whose slope is x1.")
+ndtr = _unary("ndtr", "Compute the cumulative distribution of the standard normal.")
+ndtri = _unary("ndtri", "Compute the inverse of `ndtr`.")
+log_ndtr = _unary("log_ndtr", "Compute the logarithm of `ndtr`.")
+i0 = _unary("i0", "Compute the modified Bessel function of the first kind, of order 0.")
+i0e = _unary("i0e", special.i0e.text)
+i1 = _unary("i1", "Compute the modified Bessel function of the first kind, of order 1.")
+i1e = _unary("i1e", special.i1e.text)
+j0 = _unary("j0", "Compute the Bessel function of the first kind, of order 0.")
+j1 = _unary("j1", "Compute the Bessel function of the first kind, of order 1.")
+k0 = _unary("k0", "Compute the modified Bessel function of the second kind, of order 0.")
+k0e = _unary("k0e", "Compute exp(x) * k0(x), the scaled modified Bessel function.")
+k1 = _unary("k1", "Compute the modified Bessel function of the second kind, of order 1.")
+k1e = _unary("k1e", "Compute exp(x) * k1(x), the scaled modified Bessel function.")
+y0 = _unary("y0", "Compute the Bessel function of the second kind, of order 0.")
+y1 = _unary("y1", "Compute the Bessel function of the second kind, of order 1.")
+yn = _binary("yn", "Compute the Bessel function of the second kind, of integer order x1.")
+expn = _binary("expn", "Compute the exponential integral of order x1.")
+exprel = _unary("exprel", "Compute (exp(x) - 1) / x, and 1 at 0.")
+zetac = _unary("zetac", "Compute the Riemann zeta function, less 1.")
+spence = _unary("spence", "Compute Spence's function, the dilogarithm of 1 - x.")
+ellipk = _unary("ellipk", "Compute the complete elliptic integral of the first kind.")
+ellipkm1 = _unary("ellipkm1", "Compute `ellipk` of 1 - x, precise where x is near 0.")
+hyp1f1 = _ternary("hyp1f1", "Compute the confluent hypergeometric function 1F1(x1, x2; x3).")
+lpmv = _ternary("lpmv", "Compute the associated Legendre function of order x1 and degree x2 at x3.")
+boxcox = _binary("boxcox", "Compute (x1**x2 - 1) / x2, and log(x1) where x2 is 0.")
+boxcox1p = _binary("boxcox1p", "Compute `boxcox` of 1 + x1.")
+inv_boxcox = _binary("inv_boxcox", "Compute the inverse of `boxcox` in its first operand.")
+inv_boxcox1p = _binary("inv_boxcox1p", "Compute the inverse of `boxcox1p` in its first operand.")
+cosm1 = _unary("cosm1", "Compute cos(x) - 1, also precise near 0.")
+cosdg = _unary("cosdg", "Compute the cosine of degrees.")
+sindg = _unary("sindg", "Compute the sine of degrees.")
+tandg = _unary("tandg", "Compute the tangent of degrees.")
+cotdg = _unary("cotdg", "Compute the cotangent of degrees.")
+radian = _ternary("radian", "Convert x1 degrees, x2 minutes and x3 seconds to radians.")
+betaincc = _ternary("betaincc", "Compute 1 - betainc(x1, x2, x3).")
+betainccinv = _ternary("betainccinv", "Compute the inverse of `betaincc` in its third operand.")
+bdtr = _ternary("bdtr", "Compute the cumulative binomial distribution of x2 and x3 at x1.")
+bdtrc = _ternary("bdtrc", "Compute 1 - bdtr(x1, x2, x3).")
+bdtri = _ternary("bdtri", "Compute the probability for which `bdtr` of x1 and x2 is x3.")
+nbdtr = _ternary("nbdtr", "Compute the cumulative negative binomial distribution of x2, x3 at x1.")
+nbdtrc = _ternary("nbdtrc", "Compute 1 - nbdtr(x1, x2, x3).")
+nbdtri = _ternary("nbdtri", "Compute the probability for which `nbdtr` of x1 and x2 is x3.")
+chdtr = _binary("chdtr", "Compute the cumulative chi-squared distribution of x1 degrees at x2.")
+chdtrc = _binary("chdtrc", "Compute 1 - chdtr(x1, x2).")
+chdtri = _binary("chdtri", "Compute the inverse of `chdtrc` in its second operand.")
+fdtr = _ternary("fdtr", "Compute the cumulative F distribution of x1 and x2 degrees at x3.")
+fdtrc = _ternary("fdtrc", "Compute 1 - fdtr(x1, x2, x3).")
+fdtri = _ternary("fdtri", "Compute the inverse of `fdtr` in its third operand.")
+gdtr = _ternary("gdtr", "Compute the cumulative gamma distribution of rate x1 and shape x2 at x3.")
+gdtrc = _ternary("gdtrc", "Compute 1 - gdtr(x1, x2, x3).")
+pdtr = _binary("pdtr", "Compute the cumulative Poisson distribution of mean x2 at x1.")
+pdtrc = _binary("pdtrc", "Compute 1 - pdtr(x1, x2).")
+pdtri = _binary("pdtri", "Compute the mean for which `pdtr` of x1 is x2.")
+stdtr = _binary("stdtr", "Compute the cumulative Student's t distribution of x1 degrees at x2.")
+stdtrit = _binary("stdtrit", "Compute the inverse of `stdtr` in its second operand.")
+# fmt: on

@@ -333,10 +333,11 @@ def test_no_shift_is_by_more_than_there_is(name: str, dtype: str) -> None:
     x = gs.device_put(np.arange(3, 9).astype(dtype))
     bits = 8 * x.dtype.itemsize
     by = gs.device_put(np.array([0, 1, bits - 1, bits, bits + 1, 100]).astype(dtype))
-    shifts = [getattr(elementwise.ew, way) for way in ("left_shift", "right_shift")]
+    ways = "bitwise_left_shift", "bitwise_right_shift"
+    shifts = [getattr(elementwise.ew, way) for way in ways]
     with (
-        mock.patch.object(elementwise.ew, "left_shift", side_effect=shifts[0]) as left,
-        mock.patch.object(elementwise.ew, "right_shift", side_effect=shifts[1]) as right,
+        mock.patch.object(elementwise.ew, ways[0], side_effect=shifts[0]) as left,
+        mock.patch.object(elementwise.ew, ways[1], side_effect=shifts[1]) as right,
     ):
         getattr(gs.lax, name)(*(x, by)[: ARITY[name]])
     steps = [np.asarray(call.args[1]) for call in (*left.mock_calls, *right.mock_calls)]

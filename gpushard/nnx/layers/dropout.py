@@ -15,9 +15,9 @@ from gpushard.functions.checks import integer
 from gpushard.nnx.layers.weights import as_input, number
 from gpushard.nnx.module import Module
 from gpushard.nnx.rngs import Rngs, RngStream
-from gpushard.numpy.creation import zeros_like
 from gpushard.numpy.elementwise import where
 from gpushard.ops.axes import from_end
+from gpushard.placement.creation import zeros_like
 
 
 class Dropout(Module):

@@ -13,7 +13,7 @@ from gpushard.functions.checks import as_dtype, count
 from gpushard.nn import initializers
 from gpushard.nnx.rngs import Rngs, drawn
 from gpushard.nnx.variable import Param, Variable
-from gpushard.numpy.arguments import as_value
+from gpushard.placement.arguments import as_value
 from gpushard.typing import Shape
 
 KERNEL = initializers.lecun_normal()

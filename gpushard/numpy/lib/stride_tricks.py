@@ -11,8 +11,8 @@ from gpushard.errors import ArgumentError
 from gpushard.functions.checks import as_shape
 from gpushard.numpy.indexing import take
 from gpushard.numpy.manipulation import moveaxis
-from gpushard.numpy.public import public
 from gpushard.ops.axes import from_end
+from gpushard.placement.public import public
 
 __all__ = ["sliding_window_view"]
 

@@ -6,9 +6,9 @@ from typing import Any, Literal, NamedTuple, overload
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
-from gpushard.numpy.public import public
 from gpushard.ops.bind import bind
 from gpushard.ops.table import linalg as rows
+from gpushard.placement.public import public
 
 __all__ = [
     "EigResult", "EighResult", "QRResult", "SVDResult", "cholesky", "eig", "eigh", "eigvals",

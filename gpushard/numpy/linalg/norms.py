@@ -18,17 +18,17 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import check_dims, check_key
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
-from gpushard.numpy.arguments import as_value
 from gpushard.numpy.linalg.decompositions import eigvalsh, svdvals
 from gpushard.numpy.linalg.solving import cutoff
 from gpushard.numpy.manipulation import expand_dims, moveaxis
-from gpushard.numpy.public import public
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.scalars import is_number
 from gpushard.ops.table.contractions import EINSUM, LETTERS
 from gpushard.ops.table.linalg import INV
 from gpushard.ops.table.reductions import COUNT_NONZERO
+from gpushard.placement.arguments import as_value
+from gpushard.placement.public import public
 
 __all__ = ["cond", "matrix_norm", "matrix_rank", "norm", "vector_norm"]
 

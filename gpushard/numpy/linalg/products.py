@@ -10,12 +10,12 @@ from gpushard.errors import ArgumentError
 from gpushard.functions.checks import check_precision, integer, listed, refuse_out
 from gpushard.functions.docstrings import described
 from gpushard.numpy import linear_algebra
-from gpushard.numpy.arguments import as_value, settle
-from gpushard.numpy.creation import ones_like
 from gpushard.numpy.grids import tril, triu
 from gpushard.numpy.linalg.solving import inv
-from gpushard.numpy.public import public
 from gpushard.ops.axes import one_from_end
+from gpushard.placement.arguments import as_value, settle
+from gpushard.placement.creation import ones_like
+from gpushard.placement.public import public
 
 __all__ = ["cross", "diagonal", "matrix_power", "multi_dot", "outer", "trace"]
 

@@ -20,15 +20,15 @@ from gpushard.functions.linear_algebra import shape_of
 from gpushard.functions.values import is_traced
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
-from gpushard.numpy.arguments import as_value, operands, settle
 from gpushard.numpy.linalg.decompositions import svd
 from gpushard.numpy.linear_algebra import matmul
 from gpushard.numpy.manipulation import moveaxis, reshape
-from gpushard.numpy.public import public
 from gpushard.ops.aval import Aval
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import linalg as rows
+from gpushard.placement.arguments import as_value, operands, settle
+from gpushard.placement.public import public
 from gpushard.typing import Shape
 
 __all__ = [

@@ -13,8 +13,8 @@ from typing import Any, ParamSpec, TypeVar, cast, overload
 from gpushard.array import Array
 from gpushard.functions.docstrings import complete
 from gpushard.functions.values import Value, is_value, wanted
-from gpushard.numpy.arguments import as_values, as_weak_values, settle
-from gpushard.numpy.arguments import operands as place_operands
+from gpushard.placement.arguments import as_values, as_weak_values, settle
+from gpushard.placement.arguments import operands as place_operands
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -26,19 +26,19 @@ from gpushard.functions.checks import (
     number_of,
 )
 from gpushard.functions.docstrings import described
+from gpushard.functions.manipulation import broadcast_to
 from gpushard.functions.values import is_committed, is_value, offered, sharding_of
 from gpushard.geometry.format import Format
 from gpushard.geometry.sharding import GridSharding, Sharding
-from gpushard.numpy.arguments import as_list, as_value, holds_value, host_data, settle
-from gpushard.numpy.joining import stack
-from gpushard.numpy.manipulation import broadcast_to
-from gpushard.numpy.public import public
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.scalars import is_number
 from gpushard.ops.table import creation as rows
+from gpushard.placement.arguments import as_list, as_value, holds_value, host_data, settle
 from gpushard.placement.defaults import default_sharding, everywhere
 from gpushard.placement.device_put import as_sharding, device_put
+from gpushard.placement.joining import stack
+from gpushard.placement.public import public
 from gpushard.typing import Shape
 
 __all__ = [
