@@ -181,6 +181,8 @@ def _starts(name: str, start_indices: Any, shape: Sequence[int]) -> list[Any]:
             f"must have {len(shape)}, one for each dim",
             f"lax.{name}",
         )
+    if all(type(start) is int for start in starts):
+        return starts
     for start in starts:
         if is_value(start) and (kind_of(start.dtype) not in "iu" or start.shape):
             raise ArgumentTypeError(
@@ -189,16 +191,15 @@ def _starts(name: str, start_indices: Any, shape: Sequence[int]) -> list[Any]:
                 argument="start_indices",
                 dtype=start.dtype,
             )
-    held = [at for at, start in enumerate(starts) if not is_value(start)]
-    known = integers(name, "start_indices", [starts[at] for at in held])
-    for at, place in zip(held, known, strict=True):
-        starts[at] = place
-    return starts
+    return [
+        start if is_value(start) else integers(name, "start_indices", (start,))[0]
+        for start in starts
+    ]
 
 
 def _within(start: Any, size: int, n: int) -> Any:
-    """Return where a window begins once it is within a dim; negative places are from the end."""
-    if not is_value(start):
+    """Move the start of a window so that it is within a dim; negative places are from the end."""
+    if type(start) is int:
         return builtins.min(builtins.max(start + n * (start < 0), 0), n - size)
     wide = signed(start)
     return clip(where(ew.less(wide, 0), ew.add(wide, n), wide), 0, n - size)
@@ -246,13 +247,12 @@ def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int]) 
     check_sizes("dynamic_slice", sizes, operand.shape)
     starts = _starts("dynamic_slice", start_indices, operand.shape)
     places = list(map(_within, starts, sizes, operand.shape))
-    known = tuple(
-        builtins.slice(None) if is_value(place) else builtins.slice(place, place + size)
+    part = operand[tuple(
+        builtins.slice(place, place + size) if type(place) is int else builtins.slice(None)
         for place, size in zip(places, sizes, strict=True)
-    )
-    part: Array = operand[known]
+    )]  # fmt: skip
     for at, (place, size) in enumerate(zip(places, sizes, strict=True)):
-        if is_value(place) and size < part.shape[at]:
+        if type(place) is not int and size < part.shape[at]:
             part = take(part, ew.add(place, np.arange(size)), at, mode="clip")
     return part
 
@@ -314,20 +314,20 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Array
     check_sizes("dynamic_update_slice", new.shape, x.shape)
     starts = _starts("dynamic_update_slice", start_indices, x.shape)
     places = list(map(_within, starts, new.shape, x.shape))
-    held = [at for at, place in enumerate(places) if is_value(place)]
-    if len(held) <= 1:
+    in_arrays = sum(type(place) is not int for place in places)
+    if in_arrays <= 1:
         index = tuple(
-            ew.add(place, np.arange(size)) if is_value(place)
-            else builtins.slice(place, place + size)
+            builtins.slice(place, place + size) if type(place) is int
+            else ew.add(place, np.arange(size))
             for place, size in zip(places, new.shape, strict=True)
         )  # fmt: skip
     else:
         index = tuple(
-            ew.add(place, line(size, at, x.ndim)) if is_value(place)
-            else place + line(size, at, x.ndim)
+            place + line(size, at, x.ndim) if type(place) is int
+            else ew.add(place, line(size, at, x.ndim))
             for at, (place, size) in enumerate(zip(places, new.shape, strict=True))
         )  # fmt: skip
-    return x.at[index].set(new, **({"mode": "clip"} if held else {}))
+    return x.at[index].set(new, **({"mode": "clip"} if in_arrays else {}))
 
 
 def line(n: int, at: int, ndim: int) -> np.ndarray[Any, Any]:
