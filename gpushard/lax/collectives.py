@@ -1,8 +1,8 @@
-"""Collectives: what functions that are mapped over named axes do together.
+"""Collectives: communication between the calls of a function that is mapped over named axes.
 
-An axis is one that `shard_map`, `pmap`, `soft_pmap` or `vmap` maps a function over, by its name;
-several are given as a tuple, and numbered in row-major order. Arguments are pytrees of arrays and
-numbers, each of which is a value for every element of the axis.
+`shard_map`, `pmap`, `soft_pmap` and `vmap` map a function over an axis by its name. A tuple names
+several axes, whose elements are numbered in row-major order. Arguments are pytrees of arrays and
+numbers, which have a value for every element of the axis.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ AxisName: TypeAlias = Hashable
 def psum(
     x: Any, axis_name: AxisName, *, axis_index_groups: Sequence[Sequence[int]] | None = None
 ) -> Any:
-    """Return the sum of a value over an axis, everywhere.
+    """Sum a value over an axis; every element of the axis gets the sum.
 
-    A number, and a value that is the same along the axis, is multiplied by the size of the axis.
-    Integers keep their type; booleans are counted as int32.
+    A number, or a value that is equal along the axis, is multiplied by the size of the axis.
+    Integers keep their dtype; booleans are counted in int32.
 
     Args:
       x: a pytree of values.
-      axis_name: the axis, or several.
-      axis_index_groups: the elements of the axis in groups, over each of which is summed. They may
-        have different sizes.
+      axis_name: the name of the axis, or a tuple of names.
+      axis_index_groups: groups of elements of the axis, to sum over each group. Groups may have
+        different sizes.
 
     Raises:
-      UnboundAxisError: no function around maps over that name.
-      ArgumentError: groups overlap, or leave an element out.
+      UnboundAxisError: no enclosing function is mapped over that name.
+      ArgumentError: groups overlap, or omit an element.
 
     >>> import gpushard as gs
     >>> f = gs.vmap(lambda x: x / gs.lax.psum(x, "i"), axis_name="i")
@@ -78,12 +78,12 @@ def psum(
 def pmean(
     x: Any, axis_name: AxisName, *, axis_index_groups: Sequence[Sequence[int]] | None = None
 ) -> Any:
-    """Return the mean of a value over an axis, everywhere.
+    """Average a value over an axis; every element of the axis gets the mean.
 
     Args:
       x: a pytree of values.
-      axis_name: the axis, or several.
-      axis_index_groups: as for `psum`.
+      axis_name: the name of the axis, or a tuple of names.
+      axis_index_groups: groups of elements of the axis, to reduce over each group.
     """
     names = find(axis_name, "pmean")
     groups = checked_groups(axis_index_groups, names, "pmean")
@@ -94,12 +94,12 @@ def pmean(
 def pmax(
     x: Any, axis_name: AxisName, *, axis_index_groups: Sequence[Sequence[int]] | None = None
 ) -> Any:
-    """Return the greatest of a value over an axis, everywhere.
+    """Find the maximum of a value over an axis; every element of the axis gets it.
 
     Args:
       x: a pytree of values.
-      axis_name: the axis, or several.
-      axis_index_groups: as for `psum`.
+      axis_name: the name of the axis, or a tuple of names.
+      axis_index_groups: groups of elements of the axis, to reduce over each group.
     """
     return _extreme(reductions.MAX, "pmax", x, axis_name, axis_index_groups)
 
@@ -107,12 +107,12 @@ def pmax(
 def pmin(
     x: Any, axis_name: AxisName, *, axis_index_groups: Sequence[Sequence[int]] | None = None
 ) -> Any:
-    """Return the least of a value over an axis, everywhere.
+    """Find the minimum of a value over an axis; every element of the axis gets it.
 
     Args:
       x: a pytree of values.
-      axis_name: the axis, or several.
-      axis_index_groups: as for `psum`.
+      axis_name: the name of the axis, or a tuple of names.
+      axis_index_groups: groups of elements of the axis, to reduce over each group.
     """
     return _extreme(reductions.MIN, "pmin", x, axis_name, axis_index_groups)
 
@@ -142,18 +142,18 @@ def all_gather(
     axis: int = 0,
     tiled: bool = False,
 ) -> Any:
-    """Return the values of all elements of an axis, everywhere.
+    """Gather the values of all elements of an axis; every element gets all of them.
 
     Args:
       x: a pytree of values.
-      axis_name: the axis, or several.
-      axis_index_groups: groups of one size, in each of which values are gathered.
-      axis: the dim of the result that counts the elements.
-      tiled: whether values are joined along that dim, rather than along a new one.
+      axis_name: the name of the axis, or a tuple of names.
+      axis_index_groups: groups of equal size, to gather within each group.
+      axis: the position of the axis of elements in the result.
+      tiled: whether to join values along an axis that they have, rather than along a new axis.
 
     Raises:
-      UnboundAxisError: no function around maps over that name.
-      ArgumentError: a value has no such dim.
+      UnboundAxisError: no enclosing function is mapped over that name.
+      ArgumentError: a value does not have the axis.
     """
     names = find(axis_name, "all_gather")
     groups = checked_groups(axis_index_groups, names, "all_gather", equal=True)
@@ -176,18 +176,18 @@ def psum_scatter(
     axis_index_groups: Sequence[Sequence[int]] | None = None,
     tiled: bool = False,
 ) -> Any:
-    """Return the sum of a value over an axis, of which each element gets a part along a dim.
+    """Sum a value over an axis; each element of the axis gets its part of the sum.
 
     Args:
       x: a pytree of values.
-      axis_name: the axis, or several.
-      scatter_dimension: the dim, as long as the axis; it is gone from the result.
-      axis_index_groups: groups of one size, over each of which is summed.
-      tiled: whether the dim is any multiple of the axis, and stays.
+      axis_name: the name of the axis, or a tuple of names.
+      scatter_dimension: the dimension to split, as long as the axis; the result does not have it.
+      axis_index_groups: groups of equal size, to sum over each group.
+      tiled: whether the dimension may be a multiple of the axis, and stays in the result.
 
     Raises:
-      UnboundAxisError: no function around maps over that name.
-      ArgumentError: the dim has another length.
+      UnboundAxisError: no enclosing function is mapped over that name.
+      ArgumentError: the dimension has another length.
     """
     names = find(axis_name, "psum_scatter")
     groups = checked_groups(axis_index_groups, names, "psum_scatter", equal=True)
@@ -214,20 +214,20 @@ def all_to_all(
     axis_index_groups: Sequence[Sequence[int]] | None = None,
     tiled: bool = False,
 ) -> Any:
-    """Split a value along a dim, and give part i to element i of an axis, which joins what it gets.
+    """Exchange parts of a value: part i goes to element i of an axis, which joins its parts.
 
     Args:
       x: a pytree of values.
-      axis_name: the axis, or several.
-      split_axis: the dim that is split, as long as the axis; it is gone from the result.
-      concat_axis: the dim of the result that counts the elements the parts come from.
-      axis_index_groups: groups of one size, in each of which values are exchanged.
-      tiled: whether `split_axis` is any multiple of the axis and stays, and parts are joined along
-        `concat_axis`, rather than along a new dim.
+      axis_name: the name of the axis, or a tuple of names.
+      split_axis: the dimension to split, as long as the axis; the result does not have it.
+      concat_axis: the dimension of the result that numbers the elements where the parts come from.
+      axis_index_groups: groups of equal size, to exchange parts within each group.
+      tiled: whether `split_axis` may be a multiple of the axis and stays, and parts are joined
+        along `concat_axis`, rather than along a new dimension.
 
     Raises:
-      UnboundAxisError: no function around maps over that name.
-      ArgumentError: the dim has another length.
+      UnboundAxisError: no enclosing function is mapped over that name.
+      ArgumentError: the dimension has another length.
     """
     names = find(axis_name, "all_to_all")
     groups = checked_groups(axis_index_groups, names, "all_to_all", equal=True)
@@ -255,28 +255,29 @@ def pswapaxes(
     *,
     axis_index_groups: Sequence[Sequence[int]] | None = None,
 ) -> Any:
-    """Exchange a dim of a value and an axis that is as long: `all_to_all` along one dim.
+    """Exchange a dimension of a value with an axis of the same length.
 
     Args:
       x: a pytree of values.
-      axis_name: the axis, or several.
-      axis: the dim.
-      axis_index_groups: as for `all_to_all`.
+      axis_name: the name of the axis, or a tuple of names.
+      axis: the dimension.
+      axis_index_groups: groups of equal size, to exchange within each group.
     """
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
 
 
 def ppermute(x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Any:
-    """Return the values of other elements of an axis; zeros where none comes.
+    """Send the value of each element of an axis to another element.
 
     Args:
       x: a pytree of values.
-      axis_name: the axis, or several.
-      perm: pairs (from, to) of elements, each at most once on either side.
+      axis_name: the name of the axis, or a tuple of names.
+      perm: pairs (source, destination) of elements, each at most once on either side. An element
+        that is no destination gets zeros.
 
     Raises:
-      UnboundAxisError: no function around maps over that name.
-      ArgumentError: an element sends or receives twice, or there is no such element.
+      UnboundAxisError: no enclosing function is mapped over that name.
+      ArgumentError: an element sends or receives twice, or does not exist.
     """
     names = find(axis_name, "ppermute")
     pairs = _pairs(perm, math.prod(name.size for name in names))
@@ -284,16 +285,16 @@ def ppermute(x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> An
 
 
 def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
-    """Return the values of other elements of an axis, each exactly once.
+    """Permute the values of the elements of an axis.
 
     Args:
       x: a pytree of values.
-      axis_name: the axis, or several.
-      perm: for each element the one whose value it gets.
+      axis_name: the name of the axis, or a tuple of names.
+      perm: the source element for each element.
 
     Raises:
-      ArgumentError: it is no permutation of the elements.
-      ArgumentTypeError: it has something else than integers.
+      ArgumentError: `perm` is not a permutation of the elements.
+      ArgumentTypeError: `perm` has entries that are not integers.
     """
     names = find(axis_name, "pshuffle")
     size = math.prod(name.size for name in names)
@@ -314,15 +315,15 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
 
 
 def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
-    """Return the value of one element of an axis, everywhere.
+    """Send the value of one element of an axis to all elements.
 
     Args:
       x: a pytree of values.
-      axis_name: the axis, or several.
+      axis_name: the name of the axis, or a tuple of names.
       source: the element.
 
     Raises:
-      ArgumentError: there is no such element.
+      ArgumentError: the element does not exist.
     """
     names = find(axis_name, "pbroadcast")
     size = math.prod(name.size for name in names)
@@ -337,36 +338,36 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
 
 
 def axis_index(axis_name: AxisName) -> Any:
-    """Return which element of an axis this is, as int32; of several in row-major order.
+    """Return the number of this element along an axis, as int32.
 
     Args:
-      axis_name: the axis, or several.
+      axis_name: the name of the axis, or a tuple of names.
 
     Raises:
-      UnboundAxisError: no function around maps over that name.
+      UnboundAxisError: no enclosing function is mapped over that name.
     """
     return collectives.numbers(find(axis_name, "axis_index"))
 
 
 def axis_size(axis_name: AxisName) -> int:
-    """Return how many elements an axis has; of several the product.
+    """Return the size of an axis; for a tuple of axes the product of their sizes.
 
     Args:
-      axis_name: the axis, or several.
+      axis_name: the name of the axis, or a tuple of names.
 
     Raises:
-      UnboundAxisError: no function around maps over that name.
+      UnboundAxisError: no enclosing function is mapped over that name.
     """
     return math.prod(name.size for name in find(axis_name, "axis_size"))
 
 
 def _each(function: Callable[[Any], Any], x: Any, names: Names) -> Any:
-    """Do something with each value of a pytree; nothing if no axis is named."""
+    """Apply a function to each value of a pytree, or none if no axis is named."""
     return tree.map(function, x) if names else x
 
 
 def _value(x: Any, names: Names) -> Mapped:
-    """Return a value as one of the innermost function."""
+    """Convert a value to one of the innermost mapped function."""
     frame = innermost()
     assert frame is not None
     check_leaf(x, "a collective", "x")
@@ -377,14 +378,14 @@ def _value(x: Any, names: Names) -> Mapped:
 def _done(
     function: Callable[..., Mapped], x: Mapped, names: Names, groups: Groups | None
 ) -> Mapped:
-    """Do something with a value and an axis, or in each of its groups."""
+    """Apply a function to a value along an axis, or within each of its groups."""
     if groups is None:
         return function(x, names)
     return in_groups(x, names, groups, lambda x, member: function(x, (member,)))
 
 
 def _size(names: Names, groups: Groups | None) -> Any:
-    """Return the size of an axis, or of its groups: for each element where that differs."""
+    """Return the size of an axis or of its groups; one for each element if groups differ."""
     if groups is None:
         return math.prod(name.size for name in names)
     return groups.size or sizes_of(names, groups)
@@ -408,7 +409,7 @@ def _check_parts(x: Any, dim: int, size: int, function: str, argument: str, tile
 
 
 def _pairs(perm: Any, size: int) -> tuple[tuple[int, int], ...]:
-    """Return pairs of elements, each at most once on either side."""
+    """Read pairs of elements, and check that each is there at most once on either side."""
     try:
         pairs = tuple((operator.index(of), operator.index(to)) for of, to in perm)
     except (TypeError, ValueError):

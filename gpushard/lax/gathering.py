@@ -1,6 +1,6 @@
 """Windows of arrays by dimension numbers, under the names of `jax.lax`: `gather` and `scatter`.
 
-Each becomes one index of arrays: places along all dims, which broadcast to the shape of windows.
+Each call becomes one index of arrays: the places of the windows along each dim, which broadcast.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class GatherDimensionNumbers(NamedTuple):
-    """How the dims of operand, indices and result of `gather` belong together."""
+    """The roles of the dimensions of the operand, the indices and the result of `gather`."""
 
     offset_dims: tuple[int, ...]  # dims of the result that a window has
     collapsed_slice_dims: tuple[int, ...]  # dims of the operand that go; windows have length 1
@@ -40,7 +40,7 @@ class GatherDimensionNumbers(NamedTuple):
 
 
 class ScatterDimensionNumbers(NamedTuple):
-    """How the dims of operand, indices and updates of `scatter` belong together."""
+    """The roles of the dimensions of the operand, the indices and the updates of `scatter`."""
 
     update_window_dims: tuple[int, ...]  # dims of the updates that a window has
     inserted_window_dims: tuple[int, ...]  # dims of the operand along which windows have length 1
@@ -50,12 +50,12 @@ class ScatterDimensionNumbers(NamedTuple):
 
 
 class GatherScatterMode(enum.Enum):
-    """What happens to windows that reach beyond the array."""
+    """The treatment of windows that reach beyond the array."""
 
-    CLIP = 0  # they are moved until they are within
-    FILL_OR_DROP = 1  # read, they have one value; written, they are left out
-    PROMISE_IN_BOUNDS = 2  # there are none
-    ONE_HOT = 3  # as FILL_OR_DROP
+    CLIP = 0  # windows are moved into the array
+    FILL_OR_DROP = 1  # a gathered window has one value, an update is dropped
+    PROMISE_IN_BOUNDS = 2  # the caller promises that all windows are within the array
+    ONE_HOT = 3  # the same as FILL_OR_DROP
 
 
 def _mode_of(name: str, mode: Any) -> GatherScatterMode:
@@ -83,11 +83,11 @@ class _Windows(NamedTuple):
 
 
 def _numbers(name: str, numbers: Any, kind: Any, operand: Any, indices: Any) -> Any:
-    """Return dimension numbers, of which each names dims that there are, and none twice.
+    """Check that dimension numbers name dims that exist, and none twice.
 
     Raises:
-      ArgumentError: they do not.
-      ArgumentTypeError: they are no such numbers, or indices are none.
+      ArgumentError: a dim does not exist, or is named twice.
+      ArgumentTypeError: they are not dimension numbers, or indices are not integers.
     """
     if kind_of(indices.dtype) not in "iu" or not indices.ndim:
         raise ArgumentTypeError(
@@ -206,23 +206,22 @@ def gather(
     mode: Any = None,
     fill_value: Any = None,
 ) -> Array:
-    """Return windows of an array, as many as there are indices.
+    """Gather windows of an array, one for each index vector.
 
     Args:
       operand: an array.
-      start_indices: where windows begin: integers, the last dim for the dims of the operand.
-      dimension_numbers: which dims are which.
-      slice_sizes: the shape of a window, with all dims of the operand.
+      start_indices: the starts of the windows: integers, index vectors along the last axis.
+      dimension_numbers: the roles of the dimensions.
+      slice_sizes: the shape of a window, with all dimensions of the operand.
       unique_indices: makes no difference.
       indices_are_sorted: makes no difference.
-      mode: what happens to windows beyond the array; they are moved until they are within by
-        default.
-      fill_value: what they have with "fill"; by default NaN, the least of signed integers, the
-        greatest of unsigned ones.
+      mode: the treatment of windows that reach beyond the array; "clip" by default.
+      fill_value: the value of such windows with "fill"; by default NaN, the least signed integer,
+        or the greatest unsigned one.
 
     Raises:
       ArgumentError: dimension numbers or sizes do not fit the arrays.
-      ArgumentTypeError: indices are no integers, or dimension numbers are no such.
+      ArgumentTypeError: indices are not integers, or dimension numbers have another type.
 
     >>> import gpushard as gs
     >>> numbers = GatherDimensionNumbers((), (0,), (0,))
@@ -246,12 +245,12 @@ _SCATTER = """
 
 Args:
   operand: an array.
-  scatter_indices: where windows begin: integers, the last dim for the dims of the operand.
-  updates: what the windows get, an array of the same dtype.
-  dimension_numbers: which dims are which.
+  scatter_indices: the starts of the windows: integers, index vectors along the last axis.
+  updates: the values for the windows, an array of the same dtype.
+  dimension_numbers: the roles of the dimensions.
   indices_are_sorted: makes no difference.
   unique_indices: makes no difference.
-  mode: what happens to windows beyond the array; they are left out by default.
+  mode: the treatment of windows that reach beyond the array; "drop" by default.
 """
 
 
@@ -304,17 +303,15 @@ def _scattered(
     return getattr(x.at[tuple(places)], method)(value, mode="drop")
 
 
-scatter = _scatter("scatter", "set", "Return an array with windows replaced.")
-scatter_add = _scatter("scatter_add", "add", "Return an array with updates added to windows.")
-scatter_sub = _scatter(
-    "scatter_sub", "subtract", "Return an array with updates taken from windows."
-)
-scatter_mul = _scatter("scatter_mul", "multiply", "Return an array with windows multiplied.")
+scatter = _scatter("scatter", "set", "Replace windows of an array.")
+scatter_add = _scatter("scatter_add", "add", "Add updates to windows of an array.")
+scatter_sub = _scatter("scatter_sub", "subtract", "Subtract updates from windows of an array.")
+scatter_mul = _scatter("scatter_mul", "multiply", "Multiply windows of an array by updates.")
 scatter_min = _scatter(
-    "scatter_min", "min", "Return an array with the lesser of window and update."
+    "scatter_min", "min", "Replace elements of windows by updates that are less."
 )
 scatter_max = _scatter(
-    "scatter_max", "max", "Return an array with the greater of window and update."
+    "scatter_max", "max", "Replace elements of windows by updates that are greater."
 )
 
 
@@ -329,17 +326,17 @@ def scatter_apply(
     unique_indices: bool = False,
     mode: Any = None,
 ) -> Array:
-    """Return an array with a function applied to windows.
+    """Apply a function to windows of an array.
 
     Args:
       operand: an array.
-      scatter_indices: where windows begin: integers, the last dim for the dims of the operand.
-      func: takes an array and returns one, element by element.
-      dimension_numbers: which dims are which.
-      update_shape: the shape that the windows have together.
+      scatter_indices: the starts of the windows: integers, index vectors along the last axis.
+      func: an elementwise function of an array.
+      dimension_numbers: the roles of the dimensions.
+      update_shape: the shape of all windows together.
       indices_are_sorted: makes no difference.
       unique_indices: makes no difference.
-      mode: what happens to windows beyond the array; they are left out by default.
+      mode: the treatment of windows that reach beyond the array; "drop" by default.
 
     >>> import gpushard as gs
     >>> numbers = ScatterDimensionNumbers((), (0,), (0,))

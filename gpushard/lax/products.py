@@ -1,4 +1,4 @@
-"""Products that sum over dims, and transforms, under the names of `jax.lax`."""
+"""Products that sum over axes, and Fourier transforms, under the names of `jax.lax`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DotDimensionNumbers: TypeAlias = tuple[_Pair, _Pair]
 
 
 class Precision(enum.Enum):
-    """How precise products are in JAX; here they have all digits of their type."""
+    """The precision of products in JAX. Here products always have all digits of their dtype."""
 
     DEFAULT = 0
     HIGH = 1
@@ -47,7 +47,7 @@ class Precision(enum.Enum):
 
 
 class FftType(enum.IntEnum):
-    """Which transform `fft` is."""
+    """The kinds of transforms of `fft`."""
 
     FFT = 0
     IFFT = 1
@@ -64,22 +64,23 @@ def dot_general(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Return sums of products over dims, for each element of others that both operands have.
+    """Multiply two arrays, sum over contracted dimensions, and pair batch dimensions.
 
     Args:
       lhs: an array.
       rhs: an array. Two dtypes promote as in `gpushard.numpy.matmul`.
-      dimension_numbers: ((summed dims of `lhs`, of `rhs`), (batch dims of `lhs`, of `rhs`)).
-      precision: makes no difference; products have all digits of their type.
-      preferred_element_type: type of the result. Products are computed in the type that it and the
-        operands have in common.
-      out_sharding: where the result goes; by default it stays where it was made.
+      dimension_numbers: ((contracted dimensions of `lhs`, of `rhs`), (batch dimensions of `lhs`,
+        of `rhs`)).
+      precision: makes no difference; products have all digits of their dtype.
+      preferred_element_type: the dtype of the result. Products are computed in the dtype that it
+        and the operands promote to.
+      out_sharding: where the result goes; by default it stays where it is computed.
 
     Returns:
-      The batch dims, then the other dims of `lhs`, then those of `rhs`.
+      An array with the batch dimensions, then the free dimensions of `lhs`, then of `rhs`.
 
     Raises:
-      ArgumentError: dims have different lengths, or are named twice.
+      ArgumentError: dimensions have different lengths, or are named twice.
 
     >>> import gpushard as gs
     >>> x, y = gs.numpy.ones((2, 3, 4)), gs.numpy.ones((2, 4, 5))
@@ -162,19 +163,20 @@ def dot(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the product of two vectors or matrices.
+    """Multiply two vectors or matrices.
 
     Args:
       lhs: a vector or a matrix; with `dimension_numbers` any array.
-      rhs: likewise. Two dtypes promote as in `gpushard.numpy.matmul`.
-      dimension_numbers: as for `dot_general`.
-      precision: makes no difference; products have all digits of their type.
-      preferred_element_type: type of the result. Products are computed in the type that it and the
-        operands have in common.
-      out_sharding: where the result goes; by default it stays where it was made.
+      rhs: a vector or a matrix; with `dimension_numbers` any array. Two dtypes promote as in
+        `gpushard.numpy.matmul`.
+      dimension_numbers: the dimensions to contract and to pair; see `dot_general`.
+      precision: makes no difference; products have all digits of their dtype.
+      preferred_element_type: the dtype of the result. Products are computed in the dtype that it
+        and the operands promote to.
+      out_sharding: where the result goes; by default it stays where it is computed.
 
     Raises:
-      ArgumentError: operands have other numbers of dims, or lengths differ.
+      ArgumentError: an operand is neither a vector nor a matrix, or lengths differ.
 
     >>> import gpushard as gs
     >>> dot(gs.numpy.arange(3), gs.numpy.arange(3))
@@ -195,15 +197,15 @@ def dot(
 
 
 def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Array:
-    """Return the products of matrices; dims before these must be equal.
+    """Multiply stacks of matrices.
 
     Args:
-      lhs: an array of matrices.
-      rhs: an array of as many dims.
-      precision: makes no difference; products have all digits of their type.
+      lhs: a stack of matrices: its last two axes are rows and columns.
+      rhs: a stack of matrices of the same shape.
+      precision: makes no difference; products have all digits of their dtype.
 
     Raises:
-      ArgumentError: numbers of dims, or lengths, differ.
+      ArgumentError: the shapes of the stacks, or the lengths to sum over, differ.
 
     >>> import gpushard as gs
     >>> batch_matmul(gs.numpy.ones((2, 3, 4)), gs.numpy.ones((2, 4, 5))).shape
@@ -231,16 +233,16 @@ def ragged_dot(
     group_offset: None = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Multiply groups of rows, each by a matrix of its own.
+    """Multiply groups of rows, each group by its matrix.
 
-    All rows are multiplied by all matrices, and each row keeps the product of its group: the sizes
-    of groups need not be known.
+    All rows are multiplied by all matrices, and each row keeps the product of its group. So the
+    host need not know the sizes of groups.
 
     Args:
-      lhs: a matrix, whose rows are in groups, one after the other.
-      rhs: the matrices of the groups.
-      group_sizes: how many rows each group has, a vector of integers. Rows beyond all groups give
-        zeros.
+      lhs: a matrix with the rows of each group after those of the group before.
+      rhs: a stack of the matrices of the groups.
+      group_sizes: the number of rows of each group, a vector of integers. Rows after the last group
+        give zeros.
       precision: makes no difference; products have all digits of their type.
       preferred_element_type: type of the result. Products are computed in the type that it and the
         operands have in common.
@@ -248,8 +250,8 @@ def ragged_dot(
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
-      ArgumentError: shapes do not fit, or there is an offset.
-      ArgumentTypeError: sizes are no integers.
+      ArgumentError: shapes do not fit, or `group_offset` is not None.
+      ArgumentTypeError: group sizes are not integers.
 
     >>> import gpushard as gs
     >>> rhs = gs.numpy.asarray([[[1.0]], [[10.0]]])
@@ -296,15 +298,15 @@ _TRANSFORMS = {
 
 
 def fft(x: Any, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Array:
-    """Return the discrete Fourier transform along the last dims.
+    """Compute the discrete Fourier transform along the last axes.
 
     Args:
-      x: an array: of real numbers for RFFT, else of complex ones.
-      fft_type: which transform: FFT, IFFT, RFFT or IRFFT.
-      fft_lengths: the lengths of the dims, those of real numbers where one side has them.
+      x: an array of real numbers for RFFT, of complex numbers otherwise.
+      fft_type: the transform: FFT, IFFT, RFFT or IRFFT.
+      fft_lengths: the lengths of the axes; for RFFT and IRFFT the lengths of the real side.
 
     Raises:
-      ArgumentError: there is no such transform, or lengths are others.
+      ArgumentError: the transform is unknown, or lengths do not fit the array.
 
     >>> import gpushard as gs
     >>> fft(gs.numpy.ones(4), "RFFT", (4,))
@@ -333,7 +335,7 @@ def fft(x: Any, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Array:
 
 
 def stop_gradient(x: Any) -> Any:
-    """Return values as they are: there are no derivatives.
+    """Return values unchanged: there are no derivatives to stop.
 
     Args:
       x: a pytree.
@@ -345,7 +347,7 @@ def stop_gradient(x: Any) -> Any:
 
 
 def optimization_barrier(operand: Any, /) -> Any:
-    """Return values as they are: operations give the same bits wherever they are done.
+    """Return values unchanged: operations are never reordered in a way that changes bits.
 
     Args:
       operand: a pytree.

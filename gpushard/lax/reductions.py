@@ -1,6 +1,6 @@
-"""Reductions, running ones, and sorting, under the names of `jax.lax`.
+"""Reductions, cumulative functions and sorting, under the names of `jax.lax`.
 
-Results have the dtype of the operand: small integers are summed as they are.
+Results have the dtype of the operand: small integers are summed in their own dtype.
 """
 
 from __future__ import annotations
@@ -55,19 +55,19 @@ _DETAILS = """
 
 Args:
   operand: an array of {kinds}.
-  axes: which dims go.
+  axes: the axes to reduce over.
 
 Raises:
-  AxisError: there is no such dim.
+  AxisError: an axis does not exist.
   ArgumentTypeError: the array has other elements.
 """
 
 Reduction = Callable[[Any, Sequence[int]], Array]
-"""Takes an array and the dims that go."""
+"""Takes an array and the axes to reduce over."""
 
 
 def _bounds(dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    """Return the least and the greatest number of a type."""
+    """Return the least and the greatest number of a dtype."""
     kind = kind_of(dtype)
     if kind in "bf":
         return (False, True) if kind == "b" else (-np.inf, np.inf)
@@ -98,7 +98,7 @@ def _neighbours(
     neutral: Sequence[Any],
     axes: Sequence[int],
 ) -> list[Any]:
-    """Combine the elements along dims: each with its neighbour, until there is one."""
+    """Combine the elements along dims, each with its neighbour, until one is left."""
     ndim = xs[0].ndim
     kept = [at for at in range(ndim) if at not in axes]
     shape = tuple(xs[0].shape[at] for at in kept)
@@ -131,43 +131,43 @@ reduce_sum = _reduction(
     "reduce_sum",
     "iufc",
     lambda x, axes: statistical.sum(x, tuple(axes), dtype=x.dtype),
-    "Return the sum over dims, in the type of the array.",
+    "Sum elements over axes, in the dtype of the array.",
 )
 reduce_prod = _reduction(
     "reduce_prod",
     "iufc",
     lambda x, axes: statistical.prod(x, tuple(axes), dtype=x.dtype),
-    "Return the product over dims, in the type of the array.",
+    "Multiply elements over axes, in the dtype of the array.",
 )
 reduce_max = _reduction(
     "reduce_max",
     "biuf",
     _extreme(statistical.max, 0),
-    "Return the greatest element over dims; NaN if there is one, the least number of none.",
+    "Find the maximum over axes; NaN if any element is, and the least number of no elements.",
 )
 reduce_min = _reduction(
     "reduce_min",
     "biuf",
     _extreme(statistical.min, 1),
-    "Return the least element over dims; NaN if there is one, the greatest number of none.",
+    "Find the minimum over axes; NaN if any element is, and the greatest number of no elements.",
 )
 reduce_and = _reduction(
     "reduce_and",
     "biu",
     _bits(ew.bitwise_and, statistical.all, -1),
-    "Return the bits that all elements over dims have.",
+    "Compute the bitwise AND of the elements over axes.",
 )
 reduce_or = _reduction(
     "reduce_or",
     "biu",
     _bits(ew.bitwise_or, statistical.any, 0),
-    "Return the bits that any element over dims has.",
+    "Compute the bitwise OR of the elements over axes.",
 )
 reduce_xor = _reduction(
     "reduce_xor",
     "biu",
     _bits(ew.bitwise_xor, None, 0),
-    "Return the bits that an odd number of elements over dims has.",
+    "Compute the bitwise XOR of the elements over axes.",
 )
 
 _MONOIDS: dict[Any, np.ufunc] = {
@@ -210,23 +210,23 @@ _REDUCTIONS: dict[np.ufunc, Reduction] = {
 def reduce(
     operands: Any, init_values: Any, computation: Callable[[Any, Any], Any], dimensions: Any
 ) -> Any:
-    """Return what a function makes of the elements over dims, two at a time.
+    """Reduce an array over axes by a function of two operands.
 
-    Sums, products, extremes and bits are known by their function, such as `gpushard.lax.add`. Of
-    others each element is combined with its neighbour, again and again, so that the function is
-    called as often as the number of elements has binary digits, and elements keep their order.
+    Functions such as `gpushard.lax.add`, `mul`, `max` and `bitwise_and` become the reductions of
+    these names. Any other function is called for all pairs of neighbours at once, again and again:
+    as often as the number of elements has binary digits. Elements keep their order.
 
     Args:
       operands: an array, or a pytree of arrays of one shape.
-      init_values: scalars of the same dtypes that take part, too.
-      computation: associative; takes two values, or pytrees of them, and returns one. It gets
-        arrays, whose elements it has to combine one by one.
-      dimensions: which dims go.
+      init_values: a scalar of the same dtype for each operand, which is combined with the result.
+      computation: an associative function of two arrays, or two pytrees of arrays, which combines
+        them element by element.
+      dimensions: the dimensions to reduce over.
 
     Raises:
-      ArgumentError: operands differ in shape, or there are more or fewer initial values, or
-        results of the computation, than operands.
-      ArgumentTypeError: the computation cannot be called, or dims are no sequence.
+      ArgumentError: operands differ in shape, or the number of initial values, or of results of the
+        computation, is not that of the operands.
+      ArgumentTypeError: the computation cannot be called, or `dimensions` is not a sequence.
 
     >>> import gpushard as gs
     >>> reduce(gs.numpy.arange(4), 0, gs.lax.add, (0,))
@@ -289,27 +289,27 @@ _RUNNING = """
 
 Args:
   operand: an array of numbers.
-  axis: along which dim.
+  axis: the axis.
   reverse: whether to begin at the end.
 
 Raises:
-  AxisError: there is no such dim.
+  AxisError: the axis does not exist.
 """
 
-cumsum = _running("cumsum", cumulative.CUMSUM, "Return running sums, in the type of the array.")
+cumsum = _running("cumsum", cumulative.CUMSUM, "Compute cumulative sums in the dtype of the array.")
 cumprod = _running(
-    "cumprod", cumulative.CUMPROD, "Return running products, in the type of the array."
+    "cumprod", cumulative.CUMPROD, "Compute cumulative products in the dtype of the array."
 )
-cummax = _running("cummax", cumulative.CUMMAX, "Return the greatest element up to each one.")
-cummin = _running("cummin", cumulative.CUMMIN, "Return the least element up to each one.")
+cummax = _running("cummax", cumulative.CUMMAX, "Compute cumulative maxima.")
+cummin = _running("cummin", cumulative.CUMMIN, "Compute cumulative minima.")
 
 
 @public(arrays=1, weak=True, operand="an array of floats.")
 def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Array:
-    """Return the logarithms of running sums of exponentials.
+    """Compute the logarithms of cumulative sums of exponentials.
 
     Args:
-      axis: along which dim.
+      axis: the axis.
       reverse: whether to begin at the end.
 
     >>> import gpushard as gs
@@ -322,7 +322,7 @@ def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Array:
 
 
 def _index_dtype(name: str, index_dtype: Any) -> np.dtype[Any]:
-    """Return the type of positions, which are integers."""
+    """Return the dtype of positions, and check that it has integers."""
     target = as_dtype(index_dtype, "index_dtype")
     if kind_of(target) not in "iu":
         raise ArgumentTypeError.refusing(
@@ -333,11 +333,11 @@ def _index_dtype(name: str, index_dtype: Any) -> np.dtype[Any]:
 
 @public(arrays=1, weak=True, operand="an array.")
 def argmax(operand: Any, axis: int, index_dtype: Any) -> Array:
-    """Return the positions of the greatest elements along a dim: of the first ones, and of NaNs.
+    """Find the position of the maximum along an axis: the first one, and the first NaN if any.
 
     Args:
-      axis: which dim.
-      index_dtype: type of the positions.
+      axis: the axis.
+      index_dtype: the dtype of the positions.
 
     >>> import gpushard as gs
     >>> gs.lax.argmax(gs.numpy.asarray([3, 7, 7]), 0, "int32")
@@ -349,11 +349,11 @@ def argmax(operand: Any, axis: int, index_dtype: Any) -> Array:
 
 @public(arrays=1, weak=True, operand="an array.")
 def argmin(operand: Any, axis: int, index_dtype: Any) -> Array:
-    """Return the positions of the least elements along a dim: of the first ones, and of NaNs.
+    """Find the position of the minimum along an axis: the first one, and the first NaN if any.
 
     Args:
-      axis: which dim.
-      index_dtype: type of the positions.
+      axis: the axis.
+      index_dtype: the dtype of the positions.
 
     >>> import gpushard as gs
     >>> gs.lax.argmin(gs.numpy.asarray([7, 3, 3]), 0, "int32")
@@ -364,16 +364,16 @@ def argmin(operand: Any, axis: int, index_dtype: Any) -> Array:
 
 
 def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
-    """Return arrays in the order of the first one, or of the first few; NaNs come last.
+    """Sort arrays along a dimension by the first array, or by the first few; NaNs come last.
 
     Args:
       operand: an array, or a sequence of arrays of one shape.
-      dimension: along which dim.
+      dimension: the dimension.
       is_stable: makes no difference: equal elements keep their order.
-      num_keys: how many of the arrays say the order, the first one above all.
+      num_keys: the number of arrays that decide the order; the first array decides first.
 
     Returns:
-      An array, or a tuple of them.
+      An array, or a tuple of arrays for a sequence.
 
     >>> import gpushard as gs
     >>> sort((gs.numpy.asarray([2, 1]), gs.numpy.asarray([3, 4])))
@@ -402,12 +402,12 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
 def sort_key_val(
     keys: Any, values: Any, dimension: int = -1, is_stable: bool = True
 ) -> tuple[Array, Array]:
-    """Return keys in order, and values in the order of the keys.
+    """Sort keys along a dimension, and bring values into the order of the keys.
 
     Args:
       keys: an array.
       values: an array of the same shape.
-      dimension: along which dim.
+      dimension: the dimension.
       is_stable: makes no difference: equal keys keep their order.
 
     >>> import gpushard as gs
@@ -420,17 +420,17 @@ def sort_key_val(
 
 @public(arrays=1, weak=True, operand="an array of real numbers.")
 def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Array, Array]:
-    """Return the greatest elements along a dim in order, and their positions; NaNs come first.
+    """Find the k greatest elements along an axis, in order, and their positions; NaNs come first.
 
     Args:
-      k: how many.
-      axis: along which dim.
+      k: the number of elements.
+      axis: the axis.
 
     Returns:
-      (values, positions), the latter of int32.
+      (values, positions); positions have the dtype int32.
 
     Raises:
-      ArgumentError: there are fewer elements.
+      ArgumentError: `k` is more than the length of the axis.
 
     >>> import gpushard as gs
     >>> gs.lax.top_k(gs.numpy.asarray([3, 1, 4, 1, 5]), 2)

@@ -23,22 +23,22 @@ __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
 _DETAILS = """
 
 Args:
-  data: an array; segments are made of its slices along the first axis.
+  data: an array, of which each slice along the first axis belongs to a segment.
   segment_ids: the segment of each slice, a vector of integers. It need not be sorted.
-  num_segments: how many segments there are; by default as many as the greatest id says, which the
-    host has to read. Slices whose id is negative or too large are left out.
+  num_segments: the number of segments; by default the greatest id plus 1, which the host has to
+    read. Slices with a negative or too large id are omitted.
   indices_are_sorted: makes no difference.
   unique_indices: makes no difference.
   bucket_size: makes no difference.
-  mode: "clip" puts slices whose id is out of bounds into the first or the last segment; "drop",
-    the default, leaves them out.
-  out_sharding: where the result goes; by default it stays where it was made.
+  mode: "clip" puts slices with an id out of bounds into the first or the last segment; "drop",
+    the default, omits them.
+  out_sharding: where the result goes; by default it stays where it is computed.
 
 Returns:
   A slice for each segment; for an empty one {empty}.
 
 Raises:
-  ArgumentTypeError: ids are no integers, or the elements of `data` are booleans.
+  ArgumentTypeError: ids are not integers, or the elements of `data` are booleans.
 """
 
 
@@ -102,7 +102,7 @@ def _ids(name: str, segment_ids: Any) -> Any:
 
 
 def _number(name: str, ids: Any) -> int:
-    """Read how many segments there are."""
+    """Read the number of segments on the host."""
     if not ids.size:
         return 0
     greatest = concrete(statistical.max(ids), name) if is_value(ids) else ids.max()

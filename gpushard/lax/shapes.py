@@ -48,10 +48,10 @@ broadcast_shapes = manipulation.broadcast_shapes
 
 @_moving
 def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -> Array:
-    """Return an array repeated along new first dims.
+    """Repeat an array along new first axes.
 
     Args:
-      sizes: the lengths of the new dims.
+      sizes: the lengths of the new axes.
 
     >>> import gpushard as gs
     >>> gs.lax.broadcast(gs.numpy.arange(2), (3,)).shape
@@ -65,15 +65,15 @@ def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -
 def broadcast_in_dim(
     operand: Any, shape: Any, broadcast_dimensions: Sequence[int], *, out_sharding: Any = None
 ) -> Array:
-    """Return an array repeated along the dims of a shape that it does not have.
+    """Repeat an array along the dimensions of a shape that the array does not have.
 
     Args:
       shape: the shape of the result.
-      broadcast_dimensions: which dim of the result each dim becomes, ascending; it has the same
-        length, or 1.
+      broadcast_dimensions: for each dimension of the array its position in the result, ascending.
+        Its length is that of the result, or 1.
 
     Raises:
-      ArgumentError: dims are not there, do not ascend, or have another length.
+      ArgumentError: positions do not exist or do not ascend, or lengths do not fit.
 
     >>> import gpushard as gs
     >>> gs.lax.broadcast_in_dim(gs.numpy.arange(3), (3, 2), (0,))
@@ -102,10 +102,10 @@ def broadcast_in_dim(
 
 @public(arrays=1, weak=True)
 def broadcast_to_rank(x: Any, rank: int) -> Array:
-    """Return an array with new first dims of length 1, so that it has some number of dims.
+    """Insert first axes of length 1 until an array has a number of axes.
 
     Args:
-      rank: how many.
+      rank: the number of axes.
 
     >>> import gpushard as gs
     >>> gs.lax.broadcast_to_rank(gs.numpy.arange(2), 3).shape
@@ -123,13 +123,13 @@ def broadcast_to_rank(x: Any, rank: int) -> Array:
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Array:
-    """Return an array of one value.
+    """Create an array that is filled with a value.
 
     Args:
-      shape: its shape.
+      shape: the shape.
       fill_value: the value.
-      dtype: type of the elements; that of the value by default.
-      sharding: where it goes; where new arrays go by default.
+      dtype: the dtype; by default that of the value.
+      sharding: where the array goes; by default where new arrays go.
 
     >>> full((2,), 7)
     Array([7, 7], dtype=int64)
@@ -140,14 +140,15 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None
 def full_like(
     x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sharding: Any = None
 ) -> Array:
-    """Return an array of one value, of the shape, type and place of another.
+    """Create an array that is filled with a value, with the shape, dtype and sharding of another.
 
     Args:
-      x: the other.
+      x: the other array.
       fill_value: the value.
-      dtype: another type.
-      shape: another shape; one of another rank is whole on each device.
-      sharding: another place.
+      dtype: the dtype; by default that of `x`.
+      shape: the shape; by default that of `x`. With another number of axes every device of `x` has
+        the whole array.
+      sharding: where the array goes; by default as `x` lies.
 
     >>> import gpushard as gs
     >>> full_like(gs.numpy.arange(2), 7)
@@ -157,12 +158,12 @@ def full_like(
 
 
 def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Array:
-    """Return an array whose elements are to be assigned; here they are zeros.
+    """Create an array whose elements you will assign; until then they are zeros.
 
     Args:
-      shape: its shape.
-      dtype: type of the elements.
-      out_sharding: where it goes.
+      shape: the shape.
+      dtype: the dtype.
+      out_sharding: where the array goes; by default where new arrays go.
 
     >>> empty((2,), int).shape
     (2,)
@@ -171,11 +172,11 @@ def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Array:
 
 
 def iota(dtype: Any, size: int) -> Array:
-    """Return 0, 1, 2, ... of a dtype; beyond its greatest integer they begin anew with its least.
+    """Create a vector of 0, 1, 2, ..., which wraps around after the greatest integer of its dtype.
 
     Args:
-      dtype: type of the elements.
-      size: how many.
+      dtype: the dtype.
+      size: the length.
 
     >>> iota("int8", 3)
     Array([0, 1, 2], dtype=int8)
@@ -184,16 +185,16 @@ def iota(dtype: Any, size: int) -> Array:
 
 
 def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: Any = None) -> Array:
-    """Return an array of the positions of its elements along a dim.
+    """Create an array that holds the position of each element along a dimension.
 
     Args:
-      dtype: type of the elements.
-      shape: its shape.
-      dimension: which dim.
-      out_sharding: where it goes.
+      dtype: the dtype.
+      shape: the shape.
+      dimension: the dimension.
+      out_sharding: where the array goes; by default where new arrays go.
 
     Raises:
-      ArgumentTypeError: the dtype is that of booleans.
+      ArgumentTypeError: the dtype is boolean.
 
     >>> broadcasted_iota(int, (2, 3), 1)
     Array([[0, 1, 2],
@@ -217,14 +218,14 @@ def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: An
 
 @_moving
 def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Array:
-    """Return an array some of whose dims, next to each other, are one.
+    """Merge neighbouring dimensions of an array into one.
 
     Args:
-      start_dimension: the first of them.
-      stop_dimension: the one behind the last of them; none by default.
+      start_dimension: the first dimension to merge.
+      stop_dimension: the dimension after the last one to merge; by default all that follow.
 
     Raises:
-      ArgumentError: the last comes before the first.
+      ArgumentError: `stop_dimension` comes before `start_dimension`.
 
     >>> import gpushard as gs
     >>> gs.lax.collapse(gs.numpy.ones((2, 3, 4)), 1).shape
@@ -253,11 +254,11 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
 
 
 def concatenate(operands: Sequence[Any], dimension: int) -> Array:
-    """Return arrays joined along a dim.
+    """Join arrays along a dimension.
 
     Args:
-      operands: arrays of one dtype, of the same lengths along all other dims.
-      dimension: which dim.
+      operands: arrays of one dtype and of equal lengths along all other dimensions.
+      dimension: the dimension.
 
     Raises:
       ArgumentError: there are no arrays, or lengths differ.
@@ -277,10 +278,10 @@ def concatenate(operands: Sequence[Any], dimension: int) -> Array:
 
 @public(arrays=1, weak=True, array="an array.")
 def expand_dims(array: Any, dimensions: Sequence[int]) -> Array:
-    """Return an array with new dims of length 1.
+    """Insert new axes of length 1.
 
     Args:
-      dimensions: which dims they are in the result.
+      dimensions: the positions of the new axes in the result.
 
     >>> import gpushard as gs
     >>> gs.lax.expand_dims(gs.numpy.arange(2), (0, 2)).shape
@@ -291,10 +292,10 @@ def expand_dims(array: Any, dimensions: Sequence[int]) -> Array:
 
 @public(arrays=1, weak=True, array="an array.")
 def squeeze(array: Any, dimensions: Sequence[int]) -> Array:
-    """Return an array without some dims of length 1.
+    """Remove axes of length 1.
 
     Args:
-      dimensions: which.
+      dimensions: the axes.
 
     >>> import gpushard as gs
     >>> gs.lax.squeeze(gs.numpy.ones((1, 2)), (0,)).shape
@@ -311,11 +312,11 @@ def reshape(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the elements in row-major order in another shape.
+    """Change the shape of an array; elements keep their row-major order.
 
     Args:
       new_sizes: the shape.
-      dimensions: the order that the dims are brought in first, if any.
+      dimensions: the order to bring the axes into first; by default they stay in order.
 
     >>> import gpushard as gs
     >>> gs.lax.reshape(gs.numpy.arange(4).reshape(2, 2), (4,), (1, 0))
@@ -327,10 +328,10 @@ def reshape(
 
 @_moving
 def rev(operand: Any, dimensions: Sequence[int]) -> Array:
-    """Return an array with the elements along some dims in reverse.
+    """Reverse the order of elements along dimensions.
 
     Args:
-      dimensions: which.
+      dimensions: the dimensions.
 
     >>> import gpushard as gs
     >>> gs.lax.rev(gs.numpy.arange(3), (0,))
@@ -341,10 +342,10 @@ def rev(operand: Any, dimensions: Sequence[int]) -> Array:
 
 @_moving
 def transpose(operand: Any, permutation: Sequence[int]) -> Array:
-    """Return an array with its dims in another order.
+    """Permute the axes of an array.
 
     Args:
-      permutation: the dims in their new order.
+      permutation: the axes in their new order.
 
     >>> import gpushard as gs
     >>> gs.lax.transpose(gs.numpy.ones((2, 3)), (1, 0)).shape
@@ -356,10 +357,10 @@ def transpose(operand: Any, permutation: Sequence[int]) -> Array:
 
 @_moving
 def tile(operand: Any, reps: Sequence[int]) -> Array:
-    """Return an array repeated as a whole along its dims.
+    """Repeat a whole array along its axes.
 
     Args:
-      reps: how often along each dim.
+      reps: the number of repetitions along each axis.
 
     >>> import gpushard as gs
     >>> gs.lax.tile(gs.numpy.arange(2), (2,))
@@ -370,14 +371,14 @@ def tile(operand: Any, reps: Sequence[int]) -> Array:
 
 @_moving
 def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Array]:
-    """Return the parts of an array along a dim.
+    """Split an array into parts along an axis.
 
     Args:
-      sizes: their lengths, all of the dim together.
-      axis: which dim.
+      sizes: the lengths of the parts; they sum to the length of the axis.
+      axis: the axis.
 
     Raises:
-      ArgumentError: the sizes are not those of the dim.
+      ArgumentError: the sizes do not sum to the length of the axis.
 
     >>> import gpushard as gs
     >>> gs.lax.split(gs.numpy.arange(3), (1, 2))
@@ -400,10 +401,10 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Array]:
 
 @public(arrays=1, weak=True)
 def unstack(x: Any, axis: int = 0) -> tuple[Array, ...]:
-    """Return the parts of an array along a dim, without it.
+    """Split an array into its slices along an axis, which they do not have.
 
     Args:
-      axis: which dim.
+      axis: the axis.
 
     >>> import gpushard as gs
     >>> gs.lax.unstack(gs.numpy.arange(2))
@@ -415,16 +416,17 @@ def unstack(x: Any, axis: int = 0) -> tuple[Array, ...]:
 
 
 def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Array:
-    """Return an array with a value around its elements, and between them.
+    """Pad an array with a value around its elements and between them.
 
     Args:
       operand: an array.
       padding_value: a scalar of the same dtype.
-      padding_config: for each dim how many come before all elements, behind all, and between two.
-        Less than 0 takes elements away from that end.
+      padding_config: for each axis a triple: the numbers of values before all elements, after all,
+        and between two. A negative number removes elements from that end.
 
     Raises:
-      ArgumentError: there is not one triple for each dim, or less than nothing would be left.
+      ArgumentError: the number of triples is not that of the axes, or an axis would have a negative
+        length.
 
     >>> import gpushard as gs
     >>> pad(gs.numpy.arange(3), 9, [(1, -1, 1)])

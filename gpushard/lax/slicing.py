@@ -1,7 +1,7 @@
-"""Parts of arrays, under the names of `jax.lax`: by places that Python knows, or that arrays hold.
+"""Slices of arrays, under the names of `jax.lax`, at Python's integers or at positions in arrays.
 
-Places that arrays hold never make the host read anything. Where a window would reach beyond the
-array, it is moved until it is within.
+The host never reads positions in arrays. A window that would reach beyond the array is moved into
+it.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ def slice(
     limit_indices: Sequence[int],
     strides: Sequence[int] | None = None,
 ) -> Array:
-    """Return a part of an array.
+    """Slice an array along all axes.
 
     Args:
-      start_indices: where it begins along each dim.
-      limit_indices: before which place it ends.
-      strides: from how many elements one is taken; from each by default.
+      start_indices: the first position along each axis.
+      limit_indices: the position after the last one, along each axis.
+      strides: the distance of elements along each axis; 1 by default.
 
     Raises:
-      ArgumentError: a place is beyond the array.
+      ArgumentError: a position is beyond the array.
 
     >>> import gpushard as gs
     >>> gs.lax.slice(gs.numpy.arange(5), (1,), (5,), (2,))
@@ -79,13 +79,13 @@ def slice_in_dim(
     stride: int = 1,
     axis: int = 0,
 ) -> Array:
-    """Return a part of an array along a dim.
+    """Slice an array along one axis.
 
     Args:
-      start_index: where it begins; negative from the end.
-      limit_index: before which place it ends, likewise.
-      stride: from how many elements one is taken.
-      axis: which dim.
+      start_index: the first position; negative numbers count from the end.
+      limit_index: the position after the last one; negative numbers count from the end.
+      stride: the distance of elements.
+      axis: the axis.
 
     >>> import gpushard as gs
     >>> gs.lax.slice_in_dim(gs.numpy.arange(5), 1, None, 2)
@@ -107,14 +107,14 @@ def slice_in_dim(
 
 @_slicing
 def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Array:
-    """Return the elements at a place along a dim.
+    """Take the elements at one position along an axis.
 
     Args:
-      index: which place; negative from the end.
-      axis: along which dim.
+      index: the position; negative numbers count from the end.
+      axis: the axis.
 
     Raises:
-      ArgumentError: there is no such place.
+      ArgumentError: the position is out of range.
 
     >>> import gpushard as gs
     >>> gs.lax.index_in_dim(gs.numpy.arange(5), -1)
@@ -133,16 +133,16 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
 
 
 def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Array:
-    """Return the elements at places along some dims, which come first.
+    """Take the elements at positions along several axes, which become the first axis.
 
     Args:
       src: an array.
-      idxs: for each of the dims a vector of places, all of one length; they are taken modulo the
-        length of the dim, as in JAX.
-      axes: the dims.
+      idxs: for each of the axes a vector of positions, all of one length. Positions are taken
+        modulo the length of the axis, as in JAX.
+      axes: the axes.
 
     Raises:
-      ArgumentError: there is not one vector for each dim.
+      ArgumentError: the number of vectors is not that of the axes.
 
     >>> import gpushard as gs
     >>> gs.lax.index_take(gs.numpy.arange(6).reshape(2, 3), ([1, 0],), (1,))
@@ -168,7 +168,7 @@ def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Array:
 
 
 def _starts(name: str, start_indices: Any, shape: Sequence[int]) -> list[Any]:
-    """Return where a window begins along each dim: an integer of Python's, or a scalar array."""
+    """Read the start of a window along each dim: a Python integer or a scalar array."""
     if hasattr(start_indices, "ndim"):
         check_shape(name, "start_indices", start_indices.shape, (len(shape),))
         starts = [start_indices[at] for at in range(len(shape))]
@@ -198,7 +198,7 @@ def _starts(name: str, start_indices: Any, shape: Sequence[int]) -> list[Any]:
 
 
 def _within(start: Any, size: int, n: int) -> Any:
-    """Move the start of a window so that it is within a dim; negative places are from the end."""
+    """Move the start of a window into a dim; negative positions count from the end."""
     if type(start) is int:
         return builtins.min(builtins.max(start + n * (start < 0), 0), n - size)
     wide = signed(start)
@@ -206,7 +206,7 @@ def _within(start: Any, size: int, n: int) -> Any:
 
 
 def signed(places: Any) -> Any:
-    """Return places as int64; those beyond it are beyond every array, too."""
+    """Convert positions to int64; greater ones are beyond every array, too."""
     if places.dtype == np.uint64:
         places = ew.minimum(places, np.uint64(np.iinfo(np.int64).max))
     return places.astype(np.int64)
@@ -226,18 +226,17 @@ def check_sizes(name: str, sizes: Sequence[int], shape: Sequence[int]) -> None:
 
 @_slicing
 def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int]) -> Array:
-    """Return a window of an array that begins where arrays say.
+    """Slice a window of an array, whose start may be in arrays.
 
-    A window that reaches beyond the array is moved until it is within; negative places count from
-    the end.
+    A window that reaches beyond the array is moved into it. Negative positions count from the end.
 
     Args:
-      start_indices: where it begins along each dim: integers, scalar arrays, or a vector.
-      slice_sizes: its shape.
+      start_indices: the start along each axis: integers, scalar arrays, or a vector.
+      slice_sizes: the shape of the window.
 
     Raises:
       ArgumentError: the window is larger than the array.
-      ArgumentTypeError: places are no integers.
+      ArgumentTypeError: starts are not integers.
 
     >>> import gpushard as gs
     >>> gs.lax.dynamic_slice(gs.numpy.arange(5), (gs.numpy.asarray(9),), (2,))
@@ -259,12 +258,12 @@ def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int]) 
 
 @_slicing
 def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: int = 0) -> Array:
-    """Return a window of an array along a dim; see `dynamic_slice`.
+    """Slice a window of an array along one axis; see `dynamic_slice`.
 
     Args:
-      start_index: where it begins, an integer or a scalar array.
-      slice_size: its length.
-      axis: which dim.
+      start_index: the start, an integer or a scalar array.
+      slice_size: the length.
+      axis: the axis.
 
     >>> import gpushard as gs
     >>> gs.lax.dynamic_slice_in_dim(gs.numpy.arange(5), gs.numpy.asarray(1), 2)
@@ -279,11 +278,11 @@ def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: 
 
 @_slicing
 def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool = True) -> Array:
-    """Return the elements at a place along a dim that an array may hold; see `dynamic_slice`.
+    """Take the elements at one position along an axis; see `dynamic_slice`.
 
     Args:
-      index: which place, an integer or a scalar array.
-      axis: along which dim.
+      index: the position, an integer or a scalar array.
+      axis: the axis.
 
     >>> import gpushard as gs
     >>> gs.lax.dynamic_index_in_dim(gs.numpy.arange(5), gs.numpy.asarray(1), keepdims=False)
@@ -294,16 +293,16 @@ def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool
 
 
 def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Array:
-    """Return an array with a window replaced that begins where arrays say; see `dynamic_slice`.
+    """Replace a window of an array, whose start may be in arrays; see `dynamic_slice`.
 
     Args:
       operand: an array.
-      update: what replaces the window, an array of the same dtype, of as many dims.
-      start_indices: where the window begins along each dim: integers, scalar arrays, or a vector.
+      update: the new elements of the window, an array of the same dtype and number of axes.
+      start_indices: the start along each axis: integers, scalar arrays, or a vector.
 
     Raises:
       ArgumentError: the window is larger than the array.
-      ArgumentTypeError: places are no integers, or dtypes differ.
+      ArgumentTypeError: starts are not integers, or dtypes differ.
 
     >>> import gpushard as gs
     >>> x = gs.numpy.arange(5)
@@ -336,13 +335,13 @@ def line(n: int, at: int, ndim: int) -> np.ndarray[Any, Any]:
 
 
 def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axis: int) -> Array:
-    """Return an array with a window along a dim replaced; see `dynamic_update_slice`.
+    """Replace a window of an array along one axis; see `dynamic_update_slice`.
 
     Args:
       operand: an array.
-      update: what replaces the window.
-      start_index: where it begins, an integer or a scalar array.
-      axis: which dim.
+      update: the new elements of the window.
+      start_index: the start, an integer or a scalar array.
+      axis: the axis.
 
     >>> import gpushard as gs
     >>> x = gs.numpy.arange(3)
@@ -356,13 +355,13 @@ def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axi
 
 
 def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int) -> Array:
-    """Return an array with the elements at a place along a dim replaced.
+    """Replace the elements at one position along an axis.
 
     Args:
       operand: an array.
-      update: what replaces them; it may lack the dim.
-      index: which place, an integer or a scalar array.
-      axis: which dim.
+      update: the new elements; the axis may be missing.
+      index: the position, an integer or a scalar array.
+      axis: the axis.
 
     >>> import gpushard as gs
     >>> dynamic_update_index_in_dim(gs.numpy.arange(3), 7, gs.numpy.asarray(1), 0)

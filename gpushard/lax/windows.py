@@ -41,7 +41,7 @@ __all__ = [
 
 
 class ConvDimensionNumbers(NamedTuple):
-    """Which dims of the operands and the result of a convolution are which."""
+    """The roles of the dimensions of the operands and the result of a convolution."""
 
     lhs_spec: Sequence[int]  # batch, features, and the others
     rhs_spec: Sequence[int]  # new features, features, and the others
@@ -58,14 +58,14 @@ def padtype_to_pads(
     window_strides: Sequence[int],
     padding: str,
 ) -> list[tuple[int, int]]:
-    """Return how many elements come before and behind each dim.
+    """Compute the padding before and after each axis for a rule.
 
     Args:
-      in_shape: the lengths of the dims.
-      window_shape: those of windows.
-      window_strides: how far a window goes each time.
-      padding: "VALID" for none, "SAME" for as many windows as there are strides, or "SAME_LOWER",
-        which has the odd one before.
+      in_shape: the shape of the array.
+      window_shape: the shape of a window.
+      window_strides: the distance of windows along each axis.
+      padding: "VALID" for no padding; "SAME" for a result with one window for each stride, or
+        "SAME_LOWER", which puts the odd element before the array.
 
     >>> padtype_to_pads((5,), (3,), (2,), "SAME")
     [(1, 1)]
@@ -87,7 +87,7 @@ def padtype_to_pads(
 
 
 def _steps(name: str, argument: str, values: Any, ndim: int) -> tuple[int, ...]:
-    """Return a number from 1 for each dim; ones by default."""
+    """Read a number from 1 for each dim; ones by default."""
     steps = (1,) * ndim if values is None else integers(name, argument, values, ndim)
     if any(step < 1 for step in steps):
         raise ArgumentError.refusing(argument, values, "must be 1 at least", f"lax.{name}")
@@ -142,23 +142,25 @@ def reduce_window(
     base_dilation: Sequence[int] | None = None,
     window_dilation: Sequence[int] | None = None,
 ) -> Array:
-    """Return what a function makes of the elements of each window that slides over an array.
+    """Reduce each window that slides over an array by a function.
 
-    Dims along which windows have one element stay split; others come whole.
+    Axes along which windows have one element stay split; along the others each device has the whole
+    axis.
 
     Args:
       operand: an array.
-      init_value: a scalar of the same dtype, which takes part in every window, too.
-      computation: a sum, a product, an extreme, or one of bits, such as `gpushard.lax.add`.
+      init_value: a scalar of the same dtype, which is combined with every window.
+      computation: `gpushard.lax.add`, `mul`, `max`, `min`, `bitwise_and`, `bitwise_or` or
+        `bitwise_xor`.
       window_dimensions: the shape of a window.
-      window_strides: how far it goes each time; 1 by default.
-      padding: "VALID", "SAME" or "SAME_LOWER", or how far windows go beyond both ends of
-        each dim; less than 0 takes elements away. "SAME" counts elements before they are put apart.
-      base_dilation: how far elements are apart; 1 by default.
-      window_dilation: how far those of a window are apart; 1 by default.
+      window_strides: the distance of windows along each axis; 1 by default.
+      padding: "VALID", "SAME" or "SAME_LOWER", or pairs of how far windows reach beyond both ends
+        of each axis; a negative number removes elements. "SAME" ignores `base_dilation`.
+      base_dilation: the distance of elements of the array; 1 by default.
+      window_dilation: the distance of elements of a window; 1 by default.
 
     Raises:
-      ArgumentError: the function is none of these, or there is not one number for each dim.
+      ArgumentError: the function is unknown, or the number of entries is not that of the axes.
 
     >>> import gpushard as gs
     >>> reduce_window(gs.numpy.arange(5), 0, gs.lax.add, (2,))
@@ -201,13 +203,14 @@ _KINDS: dict[np.ufunc, str] = {
 def conv_dimension_numbers(
     lhs_shape: Sequence[int], rhs_shape: Sequence[int], dimension_numbers: Any
 ) -> ConvDimensionNumbers:
-    """Return which dims of a convolution are which.
+    """Find the roles of the dimensions of a convolution.
 
     Args:
-      lhs_shape: shape of the left operand.
-      rhs_shape: shape of the right one.
-      dimension_numbers: None for batch, features, and the others in order; or the letters of
-        the dims of both operands and of the result: N for batch, C, or I and O, for features.
+      lhs_shape: the shape of the left operand.
+      rhs_shape: the shape of the right operand.
+      dimension_numbers: None for batch, features, and the spatial dimensions in order; or three
+        strings of letters for the dimensions of both operands and of the result: N for batch, C, or
+        I and O, for features.
 
     Raises:
       ArgumentError: letters do not fit the shapes, or one another.
@@ -279,27 +282,28 @@ def conv_general_dilated(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Array:
-    """Return the convolution of arrays of any number of dims, as networks have it.
+    """Convolve an array with a kernel, as neural networks do, in any number of dimensions.
 
-    Batch and features stay split, also those that are summed over; the other dims come whole.
+    Batch and features stay split, also features that are summed over. Each device has whole spatial
+    dimensions.
 
     Args:
-      lhs: an array of batch, features, and others.
-      rhs: an array of new features, features of a group, and others: the kernel, which is not
-        reversed. Of the same dtype.
-      window_strides: how far the kernel goes each time, for each of the others.
-      padding: "VALID", "SAME" or "SAME_LOWER", or how many zeros come before and behind each dim;
-        fewer than 0 takes elements away.
-      lhs_dilation: how far elements are apart; 1 by default.
-      rhs_dilation: how far those of the kernel are apart; 1 by default.
-      dimension_numbers: which dims are which; see `conv_dimension_numbers`.
-      feature_group_count: into how many groups features fall, each with new features of its own.
-      batch_group_count: likewise for the batch.
-      precision: makes no difference; products have all digits of their type.
-      preferred_element_type: type of the result, which operands are converted to.
+      lhs: an array with batch, features, and spatial dimensions.
+      rhs: the kernel, an array of the same dtype with output features, input features of a group,
+        and spatial dimensions. It is not reversed.
+      window_strides: the distance of windows along each spatial dimension.
+      padding: "VALID", "SAME" or "SAME_LOWER", or pairs of the numbers of zeros before and after
+        each spatial dimension; a negative number removes elements.
+      lhs_dilation: the distance of elements of the array; 1 by default.
+      rhs_dilation: the distance of elements of the kernel; 1 by default.
+      dimension_numbers: the roles of the dimensions; see `conv_dimension_numbers`.
+      feature_group_count: the number of groups of features; each group has its own output features.
+      batch_group_count: the number of groups of the batch; each group has its own output features.
+      precision: makes no difference; products have all digits of their dtype.
+      preferred_element_type: the dtype of the result, which operands are converted to.
 
     Raises:
-      ArgumentError: shapes, groups and numbers do not fit one another.
+      ArgumentError: shapes, groups and numbers do not fit each other.
       ArgumentTypeError: dtypes differ.
 
     >>> import gpushard as gs
@@ -369,15 +373,15 @@ def conv(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Array:
-    """Return a convolution; see `conv_general_dilated`.
+    """Convolve an array with a kernel; see `conv_general_dilated`.
 
     Args:
-      lhs: an array of batch, features, and others.
-      rhs: an array of new features, features, and others.
-      window_strides: how far the kernel goes each time.
+      lhs: an array with batch, features, and spatial dimensions.
+      rhs: the kernel, with output features, input features, and spatial dimensions.
+      window_strides: the distance of windows along each spatial dimension.
       padding: "VALID", "SAME" or "SAME_LOWER".
-      precision: makes no difference; products have all digits of their type.
-      preferred_element_type: type of the result, which operands are converted to.
+      precision: makes no difference; products have all digits of their dtype.
+      preferred_element_type: the dtype of the result, which operands are converted to.
 
     >>> import gpushard as gs
     >>> conv(gs.numpy.ones((1, 2, 4)), gs.numpy.ones((3, 2, 2)), (1,), "VALID").shape
@@ -400,17 +404,18 @@ def conv_with_general_padding(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Array:
-    """Return a convolution; see `conv_general_dilated`.
+    """Convolve an array with a kernel, with padding and dilation; see `conv_general_dilated`.
 
     Args:
-      lhs: an array of batch, features, and others.
-      rhs: an array of new features, features, and others.
-      window_strides: how far the kernel goes each time.
-      padding: how many zeros come before and behind each dim, or the name of a rule.
-      lhs_dilation: how far elements are apart.
-      rhs_dilation: how far those of the kernel are apart.
-      precision: makes no difference; products have all digits of their type.
-      preferred_element_type: type of the result, which operands are converted to.
+      lhs: an array with batch, features, and spatial dimensions.
+      rhs: the kernel, with output features, input features, and spatial dimensions.
+      window_strides: the distance of windows along each spatial dimension.
+      padding: pairs of the numbers of zeros before and after each spatial dimension, or the name of
+        a rule.
+      lhs_dilation: the distance of elements of the array.
+      rhs_dilation: the distance of elements of the kernel.
+      precision: makes no difference; products have all digits of their dtype.
+      preferred_element_type: the dtype of the result, which operands are converted to.
 
     >>> import gpushard as gs
     >>> x, k = gs.numpy.ones((1, 2, 4)), gs.numpy.ones((3, 2, 2))
@@ -437,20 +442,20 @@ def conv_transpose(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Array:
-    """Return a convolution whose strides lie between the elements, so that the result is larger.
+    """Compute a transposed convolution: its strides lie between elements and enlarge the result.
 
     Args:
-      lhs: an array of batch, features, and others.
+      lhs: an array with batch, features, and spatial dimensions.
       rhs: the kernel.
-      strides: how far elements are apart.
-      padding: "SAME" or "VALID", as of the convolution that this turns round; or how many zeros
-        come before and behind each dim.
-      rhs_dilation: how far those of the kernel are apart; 1 by default.
-      dimension_numbers: which dims are which; features come last by default.
-      transpose_kernel: whether the kernel is that of the convolution which this turns round: it
-        is reversed, and its features change places.
-      precision: makes no difference; products have all digits of their type.
-      preferred_element_type: type of the result, which operands are converted to.
+      strides: the distance of elements of the array along each spatial dimension.
+      padding: "SAME" or "VALID", the rule of the convolution that this one transposes; or pairs of
+        the numbers of zeros before and after each spatial dimension.
+      rhs_dilation: the distance of elements of the kernel; 1 by default.
+      dimension_numbers: the roles of the dimensions; features come last by default.
+      transpose_kernel: whether `rhs` is the kernel of the convolution that this one transposes. It
+        is reversed then, and its features change places.
+      precision: makes no difference; products have all digits of their dtype.
+      preferred_element_type: the dtype of the result, which operands are converted to.
 
     >>> import gpushard as gs
     >>> conv_transpose(gs.numpy.ones((1, 3, 2)), gs.numpy.ones((2, 2, 4)), (2,), "SAME").shape
@@ -491,7 +496,7 @@ def conv_transpose(
 
 
 def _transposed_pads(reach: int, stride: int, padding: str) -> tuple[int, int]:
-    """Return how many zeros give the length that the convolution of such padding had before.
+    """Compute the zeros that restore the length of the input of a convolution with such padding.
 
     >>> _transposed_pads(3, 2, "SAME"), _transposed_pads(3, 2, "VALID")
     ((2, 1), (2, 2))
