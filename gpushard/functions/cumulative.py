@@ -1,6 +1,6 @@
-"""Running sums, products and the like along a dim.
+"""Cumulative sums, products and the like along an axis.
 
-The dim is made whole first, and the result is split as the array was.
+Each device gets the whole axis first; the result is split as the array was.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def accumulate(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None) -> Any
 def cumsum(
     a: Array, axis: Any = None, dtype: Any = None, out: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Return running sums; small integers are summed in 64 bits.
+    """Compute cumulative sums; small integers are summed in 64 bits.
 
     Args:
-      axis: along which dim; by default in row-major order.
-      dtype: type that is summed in, and of the result.
+      axis: the axis; by default all elements in row-major order.
+      dtype: the dtype of the result, in which elements are added.
 
     >>> import gpushard as gs
     >>> cumsum(gs.numpy.asarray([1, 2, 3]))
@@ -55,11 +55,11 @@ def cumsum(
 def cumprod(
     a: Array, axis: Any = None, dtype: Any = None, out: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Return running products; small integers are multiplied in 64 bits.
+    """Compute cumulative products; small integers are multiplied in 64 bits.
 
     Args:
-      axis: along which dim; by default in row-major order.
-      dtype: type that is multiplied in, and of the result.
+      axis: the axis; by default all elements in row-major order.
+      dtype: the dtype of the result, in which elements are multiplied.
     """
     refuse_out("cumprod", out)
     return _along(rows.CUMPROD, a, axis, dtype, out_sharding)
@@ -75,13 +75,13 @@ def cumulative_sum(
     include_initial: bool = False,
     out_sharding: Any = None,
 ) -> Array:
-    """Return running sums along a dim; small integers are summed in 64 bits.
+    """Compute cumulative sums along an axis; small integers are summed in 64 bits.
 
     Args:
-      x: an array of at least one dim.
-      axis: along which dim; needed unless there is only one.
-      dtype: type that is summed in, and of the result.
-      include_initial: whether the sum of nothing comes first.
+      x: an array of at least one axis.
+      axis: the axis; needed unless there is only one.
+      dtype: the dtype of the result, in which elements are added.
+      include_initial: whether a 0, the sum of no elements, comes first.
 
     Raises:
       ArgumentError: `axis` is missing.
@@ -104,13 +104,13 @@ def cumulative_prod(
     include_initial: bool = False,
     out_sharding: Any = None,
 ) -> Array:
-    """Return running products along a dim; small integers are multiplied in 64 bits.
+    """Compute cumulative products along an axis; small integers are multiplied in 64 bits.
 
     Args:
-      x: an array of at least one dim.
-      axis: along which dim; needed unless there is only one.
-      dtype: type that is multiplied in, and of the result.
-      include_initial: whether the product of nothing comes first.
+      x: an array of at least one axis.
+      axis: the axis; needed unless there is only one.
+      dtype: the dtype of the result, in which elements are multiplied.
+      include_initial: whether a 1, the product of no elements, comes first.
 
     Raises:
       ArgumentError: `axis` is missing.

@@ -1,4 +1,4 @@
-"""The texts of arguments that mean the same in many functions, written once."""
+"""Texts of arguments that many functions have in common."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ _ARRAYS = (
 
 COMMON = {
     **dict.fromkeys(_ARRAYS, "an array."),
-    "axis": "which dims.",
-    "axis1": "the dim of rows.",
-    "axis2": "the dim of columns.",
+    "axis": "the axes, an integer or a tuple of integers; all by default.",
+    "axis1": "the axis of rows.",
+    "axis2": "the axis of columns.",
     "copy": "arrays are values, so this makes no difference.",
-    "correction": "`ddof`, as the Array API calls it.",
-    "ddof": "what is taken from the number of elements that squares are divided by.",
-    "descending": "whether the greatest element comes first; NaNs come last in any case.",
+    "correction": "`ddof` by its name in the Array API.",
+    "ddof": "the number to subtract from the number of elements that squares are divided by.",
+    "descending": "whether the greatest element comes first; NaNs always come last.",
     "indices_are_sorted": "makes no difference.",
-    "initial": "a number that takes part, too.",
-    "inplace": "False returns an array with the new value, and leaves this one as it is.",
-    "keepdims": "whether dims stay, with length 1.",
+    "initial": "a number to combine with the result.",
+    "inplace": "False returns an array with the new value, and leaves this array unchanged.",
+    "keepdims": "whether reduced axes stay, with length 1.",
     "k": "which diagonal: 0 for the main one, positive for one above it.",
-    "mean": "their mean, if it is known, with `axis` kept as of length 1.",
+    "mean": "the mean, if it is known, with `axis` kept as of length 1.",
     "method": "makes no difference.",
     "offset": "which diagonal: 0 for the main one, positive for one above it.",
     "order": "must be None.",
     "out": "must be None; results are values.",
-    "out_sharding": "where the result goes; by default it stays where it was made.",
+    "out_sharding": "where the result goes; by default it stays where it is computed.",
     "overwrite_input": "arrays are values, so this makes no difference.",
-    "precision": "makes no difference; products have all digits of their type.",
-    "preferred_element_type": "type of the result, also while products are summed.",
+    "precision": "makes no difference; products have all digits of their dtype.",
+    "preferred_element_type": "the dtype of the result, in which products are summed.",
     "stable": "whether equal elements have to keep their order.",
     "unique_indices": "makes no difference.",
-    "where": "which elements take part, booleans that broadcast to the array; all by default.",
+    "where": "the elements to include, booleans that broadcast to the array; all by default.",
 }
-"""What an argument of a name means where a docstring does not say."""
+"""The text of an argument by its name, unless the docstring of a function describes it."""
 
-_SEVERAL = "where the results go; by default they stay where they were made."
+_SEVERAL = "where the results go; by default they stay where they are computed."
 
 _PARTS = re.compile(r"\n\n(?=Returns:\n|Yields:\n|Raises:\n|>>> )")
 _ENTRY = re.compile(r"^  (?=\S)", re.MULTILINE)
@@ -60,10 +60,10 @@ def complete(
     """Return the docstring of a function with all arguments described, in their order.
 
     Args:
-      function: its own docstring may leave out what `COMMON` says.
-      texts: what arguments mean in all functions of a family; comes before `COMMON`.
-      like: another function, whose arguments this one takes with the same meaning.
-      bound: whether the first argument is bound, and so none of those that are described.
+      function: the function; its docstring may leave out the arguments in `COMMON`.
+      texts: the texts of arguments in a family of functions; they replace those of `COMMON`.
+      like: another function with the same arguments.
+      bound: whether the first argument is bound, and not described.
     """
     head, entries, tail = _read(function)
     if like is not None:
@@ -80,7 +80,7 @@ def complete(
 
 
 def _read(function: FunctionType) -> tuple[str, dict[str, str], str]:
-    """Return what a docstring has before its Args, those that it describes, and the rest."""
+    """Split a docstring into the text before its Args, the Args by name, and the rest."""
     head, _, own = inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:\n")
     body, tail = _split(own or head)
     entries = {entry.partition(":")[0]: entry.rstrip("\n") for entry in _ENTRY.split(body)[1:]}
@@ -88,20 +88,20 @@ def _read(function: FunctionType) -> tuple[str, dict[str, str], str]:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Return what comes before the next section of a docstring, and the rest."""
+    """Split a text at the next section of a docstring."""
     end = _PARTS.search(text)
     return (text, "") if end is None else (text[: end.start()], text[end.start() :])
 
 
 def named(function: F, name: str, text: str) -> F:
-    """Return a function with a name and a docstring, as one of a family."""
+    """Give a function of a family its name and its docstring."""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = text
     return function
 
 
 def described(**texts: str) -> Callable[[F], F]:
-    """Return a decorator that completes the docstring of a function, and changes nothing else."""
+    """Make a decorator that completes the docstring of a function, and changes nothing else."""
 
     def decorate(function: F) -> F:
         function.__doc__ = complete(cast(FunctionType, function), texts)

@@ -1,7 +1,7 @@
-"""What reads elements by position: `x[index]` and functions such as `take` and `nonzero`.
+"""Reading elements by position: `x[index]` and functions such as `take` and `nonzero`.
 
-A mask becomes an array of positions for each of its dims. What the host has to know of positions on
-devices (how many there are, and that they are in bounds) are the only reads of the host here.
+A mask becomes an array of positions for each of its dims. The host reads only the number of
+positions on devices, and whether they are in bounds.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _NOT_EQUAL = ufunc_row(np.not_equal)
 
 
 def part_of(x: Array, parsed: ParsedIndex, out: Sharding | None = None) -> Array:
-    """Select what the basic index says that comes first."""
+    """Select the part of the basic index that comes first."""
     return x if parsed.everything and out is None else index_part(x, parsed.entries, out)
 
 
@@ -71,7 +71,7 @@ def read(
     fill_value: Any = None,
     out: Sharding | None = None,
 ) -> Array:
-    """Select what an index with arrays in it says."""
+    """Select the elements of an index that has arrays in it."""
     if parsed.only_mask and out is None and arrays[0].shape == parsed.of:
         mask = arrays[0]
         if is_in_place(mask, x) and (chosen := select_true(x, mask)) is not None:
@@ -86,7 +86,7 @@ def read(
 
 
 def read_at(x: Array, index: Any, out: Sharding | None = None) -> Array:
-    """Select what any index says."""
+    """Select the elements of any index."""
     parsed, arrays = parse(x.shape, index)
     return read(x, parsed, arrays, out=out) if arrays else part_of(x, parsed, out)
 
@@ -103,7 +103,7 @@ def fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
 
 
 def _like_mask(x: Any, indexed: Indexed, at: Positions) -> Sharding | None:
-    """Split what a mask selects evenly over the axes that split the mask.
+    """Split the elements that a mask selects evenly over the axes that split the mask.
 
     Dims that are not masked keep their axes.
     """
@@ -132,10 +132,10 @@ def positions(
       arrays: its arrays.
       mode: one of `MODES`, or None: positions out of bounds raise. Those on the host are checked at
         no cost, those on devices by a reduction whose result the host reads.
-      unknown: the mode for what nobody checks.
+      unknown: the mode for positions that are not checked.
 
     Returns:
-      The positions, and how they index what the basic index selects.
+      The positions, and how they index the part of the basic index.
     """
     if mode == "promise_in_bounds" or (mode is None and has_traced(arrays)):
         mode = unknown
@@ -180,7 +180,7 @@ def unwrapped_positions(at: Positions, size: int, mode: str | None) -> Positions
 
 
 def selected_shape(indexed: Indexed, shape: Shape, at: Sequence[Positions]) -> Shape:
-    """Say which shape the part has that index arrays select."""
+    """Return the shape of the part that index arrays select."""
     shapes = tuple([one.shape for one in at])
     try:
         return part_shape(indexed, shape, shapes)
@@ -230,8 +230,8 @@ def true_positions(
 
     Args:
       mask: at least one dim.
-      size: how many positions; by default as many as there are, which the host has to read.
-      fills: for each dim what those get that are too many; 0 by default.
+      size: the number of positions; by default as many as are true, which the host has to read.
+      fills: for each dim the value of surplus positions; 0 by default.
     """
     if mask.dtype != bool:
         mask = bind(_NOT_EQUAL, (mask, 0))
@@ -248,7 +248,7 @@ def true_positions(
 
 
 def _filling(mode: str | None, fill_value: Any, dtype: np.dtype[Any], name: str) -> bytes:
-    """Convert what there is for positions out of bounds with "fill" to bytes."""
+    """Convert the value for positions out of bounds with "fill" to bytes."""
     if mode != "fill" and fill_value is not None:
         raise ArgumentError(
             f'{name}: fill_value= is for mode="fill", and mode is {mode!r}; give both',
@@ -259,7 +259,7 @@ def _filling(mode: str | None, fill_value: Any, dtype: np.dtype[Any], name: str)
 
 
 def _lined(x: Any, axis: Any, name: str) -> tuple[Any, int]:
-    """Find the dim that is meant, from the front; None takes the array in row-major order."""
+    """Return a dim from the front; None takes the array in row-major order."""
     if axis is None:
         return (x if x.ndim == 1 else bind(RESHAPE, (x,), ((x.size,),))), 0
     return x, x.ndim + one_from_end(axis, x.ndim, name)
@@ -277,19 +277,20 @@ def take(
     fill_value: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return elements, or slices along a dim, by their positions.
+    """Take elements, or slices along an axis, by their positions.
 
     Args:
       indices: the positions, on the host or on devices.
-      axis: along which dim; by default in row-major order of all elements.
-      mode: what happens to positions out of bounds: "raise", "clip" (which takes 0 for negative
+      axis: the axis; by default all elements in row-major order.
+      mode: the treatment of positions out of bounds: "raise", "clip" (which takes 0 for negative
         positions), "wrap" or "fill"; None for "raise". With "raise" the host waits for one number
         if positions are on devices.
-      fill_value: what they give with "fill"; NaN, or the extreme of integers, by default.
+      fill_value: the element for positions out of bounds with "fill"; by default NaN, or the
+        extreme of integers.
 
     Raises:
       ArrayIndexError: a position is out of bounds.
-      ArgumentTypeError: positions are no integers.
+      ArgumentTypeError: positions are not integers.
 
     >>> import gpushard as gs
     >>> gs.numpy.take(gs.numpy.arange(4) * 10, [3, -2])
@@ -309,7 +310,7 @@ def take(
 
 
 def _is_split_within(x: Any) -> bool:
-    """Whether another dim than the first is split, so that elements in a row are apart."""
+    """Whether a dim other than the first is split, so that elements in a row are apart."""
     sharding = sharding_of(x)
     if not isinstance(sharding, NamedSharding):
         return False
@@ -366,19 +367,19 @@ def take_along_axis(
     wrap_negative_indices: bool = True,
     out_sharding: Any = None,
 ) -> Array:
-    """Return elements by their positions along a dim, which may differ elsewhere.
+    """Take elements by their positions along an axis, which may differ along the other axes.
 
     Args:
-      indices: positions, with as many dims as the array; the other ones are broadcast.
-      axis: along which dim; None takes the array in row-major order.
-      mode: as for `take`.
-      fill_value: as for `take`.
+      indices: the positions, an array with as many axes; the other axes are broadcast.
+      axis: the axis; None takes the array in row-major order.
+      mode: the treatment of positions out of bounds; see `take`.
+      fill_value: the element for positions out of bounds with "fill"; see `take`.
       wrap_negative_indices: whether negative positions count from the end; otherwise they are out
         of bounds, which the modes "clip" and "fill" allow.
 
     Raises:
       ArrayIndexError: a position is out of bounds.
-      ArgumentError: the other dims do not fit.
+      ArgumentError: the other axes do not fit.
 
     >>> import gpushard as gs
     >>> x = gs.numpy.asarray([[3, 1, 2], [4, 6, 5]])
@@ -394,8 +395,8 @@ def take_along_axis(
 
 
 _finding = described(
-    size="how many there are to be; as many as there are by default, which the host waits for.",
-    fill_value="what those get that are too many: a number, or one for each dim; 0 by default.",
+    size="the number of positions; by default all of them, whose number the host reads.",
+    fill_value="the number for surplus positions, or a number for each axis; 0 by default.",
     out_sharding="where results go; by default they are split over the axes that split the array.",
 )
 
@@ -404,10 +405,10 @@ _finding = described(
 def nonzero(
     a: Array, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> tuple[Array, ...]:
-    """Return where elements are not 0: for each dim an array of positions.
+    """Find the positions of elements that are not 0: an array of positions for each axis.
 
     Raises:
-      ArgumentError: the array has no dims.
+      ArgumentError: the array has no axes.
 
     >>> import gpushard as gs
     >>> gs.numpy.nonzero(gs.numpy.asarray([0, 3, 0, 4]), size=3, fill_value=-1)
@@ -418,7 +419,7 @@ def nonzero(
 
 
 def _nonzero(x: Any, size: Any, fill_value: Any, name: str) -> tuple[Any, ...]:
-    """Find where elements are not 0."""
+    """Find the positions of elements that are not 0."""
     if not x.ndim:
         raise ArgumentError(
             f"{name} needs at least one dim, the shape is (); use atleast_1d(x)",
@@ -450,7 +451,7 @@ def _nonzero(x: Any, size: Any, fill_value: Any, name: str) -> tuple[Any, ...]:
 def flatnonzero(
     a: Array, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> Array:
-    """Return the numbers, in row-major order, of elements that are not 0."""
+    """Find the positions, in row-major order, of elements that are not 0."""
     flat, _ = _lined(a, None, "flatnonzero")
     (places,) = _nonzero(flat, size, fill_value, "nonzero")
     return laid_out(places, out_sharding)
@@ -460,9 +461,9 @@ def flatnonzero(
 def argwhere(
     a: Array, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> Array:
-    """Return where elements are not 0: a row for each of them.
+    """Find the positions of elements that are not 0: a matrix with a row for each element.
 
-    Of an array without dims the rows have no elements: there is one, or none.
+    For an array without axes the rows have no elements; there is one row, or none.
     """
     if not a.ndim:
         (at,) = _nonzero(bind(RESHAPE, (a,), ((1,),)), size, fill_value, "argwhere")
@@ -472,15 +473,15 @@ def argwhere(
 
 
 def as_mask(mask: Any, argument: str) -> Any:
-    """Convert a mask to what can be compared with 0."""
+    """Convert a mask to an array that can be compared with 0."""
     array = mask if is_value(mask) else np.asarray(mask)
     check_dtype(array.dtype, argument)
     return array
 
 
 @described(
-    size="how many slices; as many as there are by default, which the host waits for.",
-    fill_value="what those hold that are too many; 0 by default.",
+    size="the number of slices; by default all of them, whose number the host reads.",
+    fill_value="the element of surplus slices; 0 by default.",
 )
 def compress(
     condition: Any,
@@ -492,15 +493,15 @@ def compress(
     fill_value: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return those slices along a dim for which a condition holds.
+    """Select the slices along an axis for which a condition holds.
 
     Args:
-      condition: a vector, which may be shorter than the dim.
-      axis: which dim; by default all elements in row-major order.
+      condition: a vector, which may be shorter than the axis.
+      axis: the axis; by default all elements in row-major order.
 
     Raises:
-      ArgumentError: the condition has other than one dim.
-      ArrayIndexError: it holds beyond the end of the dim.
+      ArgumentError: the condition is not a vector.
+      ArrayIndexError: the condition holds beyond the end of the axis.
     """
     refuse_out("compress", out)
     mask = as_mask(condition, "condition")
@@ -529,16 +530,16 @@ def compress(
 def choose(
     a: Array, choices: Any, out: Any = None, mode: str = "raise", *, out_sharding: Any = None
 ) -> Array:
-    """Return elements of several arrays: of which one, an array of integers says.
+    """Choose each element from one of several arrays.
 
     Args:
-      a: numbers of arrays.
+      a: the number of the array for each element, integers.
       choices: the arrays; all are broadcast with `a`.
-      mode: what happens to numbers of none: "raise", "clip" or "wrap". With "raise" the host
+      mode: the treatment of numbers out of range: "raise", "clip" or "wrap". With "raise" the host
         reads a number.
 
     Raises:
-      ArgumentError: there are no arrays, or a number is that of none.
+      ArgumentError: there are no arrays, or a number is out of range.
     """
     refuse_out("choose", out)
     at: Any = as_integers(a, "choose", "index")

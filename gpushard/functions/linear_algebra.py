@@ -1,6 +1,6 @@
 """Products of matrices and vectors.
 
-Each is an Einstein sum; how it is split over devices is chosen by the bytes that would move.
+Each is an Einstein sum. Its split over devices is the one that moves the fewest bytes.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ def matmul(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the matrix product; dims before the last two broadcast.
+    """Multiply matrices; axes before the last two broadcast.
 
     Args:
-      x1: an array; one dim stands for a row.
-      x2: an array; one dim stands for a column.
-      dtype: type of the result, which operands are converted to.
+      x1: an array; a vector counts as a row.
+      x2: an array; a vector counts as a column.
+      dtype: the dtype of the result, which operands are converted to.
 
     Raises:
-      ArgumentError: an operand has no dims, or lengths do not fit.
+      ArgumentError: an operand has no axes, or lengths do not fit.
     """
     if out is not None:
         refuse_out("matmul", out)
@@ -59,10 +59,10 @@ def dot(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the product over the last dim of `a` and the last but one of `b`.
+    """Sum products over the last axis of `a` and the second-to-last axis of `b`.
 
     Args:
-      b: an array; with one dim its only one counts.
+      b: an array; of a vector the only axis.
     """
     refuse_out("dot", out)
     xs = in_types((a, b), "dot", precision, preferred_element_type)
@@ -77,7 +77,7 @@ def dot(
 
 
 def shape_of(x: Any) -> Shape:
-    """Return the shape of an operand: an array, or what NumPy makes one of.
+    """Return the shape of an operand: an array, or data that NumPy converts to one.
 
     NumPy's own function gives the same, but takes six microseconds more for an array.
     """
@@ -88,10 +88,10 @@ def shape_of(x: Any) -> Shape:
 def in_types(
     xs: Sequence[Any], name: str, precision: Any, preferred: Any, dtype: Any = None
 ) -> Sequence[Any]:
-    """Convert the operands of a product to a type, or else to the one that it is computed in.
+    """Convert the operands of a product to the dtype that it is computed in.
 
-    That is the type that they and the preferred one have in common: the elements of operands are
-    not rounded before they are multiplied. `in_preferred` converts the product.
+    By default that is the dtype that the operands and the preferred dtype promote to, so that
+    elements are not rounded before they are multiplied. `in_preferred` converts the product.
     """
     if precision is not None:
         check_precision(name, precision)
@@ -105,7 +105,7 @@ def in_types(
 
 
 def in_preferred(product: Any, preferred: Any) -> Any:
-    """Convert a product to the preferred type, if there is one."""
+    """Convert a product to the preferred dtype, if there is one."""
     if preferred is None:
         return product
     target = as_dtype(preferred, "preferred_element_type")

@@ -1,6 +1,7 @@
-"""Functions that move elements: shapes, order of dims, repeating.
+"""Functions that move elements: shapes, order of axes, repeating.
 
-Dims that stay keep the mesh axes that split them; what has to move goes from shard to shard.
+Axes that stay keep the mesh axes that split them. Elements that have to move go from shard to
+shard.
 """
 
 from __future__ import annotations
@@ -44,15 +45,15 @@ def reshape(
     copy: bool | None = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the elements in row-major order in another shape.
+    """Change the shape of an array; elements keep their row-major order.
 
     Args:
-      shape: the sizes; one may be -1.
+      shape: the new shape; one size may be -1.
       order: must be "C".
-      copy: True for memory of its own; otherwise it makes no difference.
+      copy: True for an array with its own memory; otherwise it makes no difference.
 
     Raises:
-      ArgumentError: sizes do not fit.
+      ArgumentError: the sizes do not fit.
     """
     check_order(order)
     shaped = view(a, movement.RESHAPE, (new_shape_of(a.shape, shape),), out_sharding)
@@ -60,7 +61,7 @@ def reshape(
 
 
 def ravel(a: Array, order: Any = "C", *, out_sharding: Any = None) -> Array:
-    """Return the elements in row-major order as one dim.
+    """Flatten an array to a vector in row-major order.
 
     Args:
       order: must be "C".
@@ -71,13 +72,13 @@ def ravel(a: Array, order: Any = "C", *, out_sharding: Any = None) -> Array:
 
 
 def permute_dims(a: Array, axes: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return an array with its dims in another order; each keeps its mesh axes.
+    """Permute the axes of an array; each keeps its mesh axes.
 
     Args:
-      axes: the dims in their new order; reversed by default.
+      axes: the axes in their new order; reversed by default.
 
     Raises:
-      ArgumentError: they are not all dims, once each.
+      ArgumentError: `axes` does not name every axis once.
     """
     ndim = a.ndim
     if axes is None:
@@ -93,11 +94,11 @@ def permute_dims(a: Array, axes: Any = None, *, out_sharding: Any = None) -> Arr
 
 
 def swapaxes(a: Array, axis1: int, axis2: int, *, out_sharding: Any = None) -> Array:
-    """Return an array with two dims exchanged.
+    """Exchange two axes.
 
     Args:
-      axis1: one dim.
-      axis2: the other.
+      axis1: the first axis.
+      axis2: the second axis.
     """
     first = one_from_end(axis1, a.ndim, "swapaxes", "axis1")
     second = one_from_end(axis2, a.ndim, "swapaxes", "axis2")
@@ -107,13 +108,13 @@ def swapaxes(a: Array, axis1: int, axis2: int, *, out_sharding: Any = None) -> A
 
 
 def squeeze(a: Array, axis: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return an array without dims of length 1.
+    """Remove axes of length 1.
 
     Args:
-      axis: which of them go; all by default.
+      axis: the axes to remove; by default all of length 1.
 
     Raises:
-      ArgumentError: a dim is longer.
+      ArgumentError: an axis is longer.
     """
     shape, ndim = a.shape, a.ndim
     if axis is None:
@@ -236,13 +237,13 @@ def tile(A: Array, reps: Any, *, out_sharding: Any = None) -> Array:
 def diagonal(
     a: Array, offset: int = 0, axis1: int = 0, axis2: int = 1, *, out_sharding: Any = None
 ) -> Array:
-    """Return the diagonal of two dims as a new last one.
+    """Take the diagonal of two axes, which becomes a new last axis.
 
     Args:
-      a: an array of at least two dims.
+      a: an array of at least two axes.
 
     Raises:
-      ArgumentError: there are fewer than two dims, or both axes are one.
+      ArgumentError: there are fewer than two axes, or both axes are the same.
     """
     check_dims("diagonal", a, 2)
     axes = from_end((axis1, axis2), a.ndim, "diagonal", "axis1, axis2")
@@ -260,11 +261,11 @@ def trace(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the sum of the diagonal of two dims; small integers are summed in 64 bits.
+    """Sum the diagonal of two axes; small integers are summed in 64 bits.
 
     Args:
-      a: an array of at least two dims.
-      dtype: type that is summed in, and of the result.
+      a: an array of at least two axes.
+      dtype: the dtype of the sum, in which elements are added.
 
     >>> import gpushard as gs
     >>> trace(gs.numpy.arange(9).reshape(3, 3))
@@ -282,17 +283,18 @@ def repeat(
     total_repeat_length: int | None = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return an array with each element several times in a row.
+    """Repeat each element several times in a row.
 
     Args:
-      repeats: how often, an integer; or one for each element along the dim, which is then made
-        whole. Of those on devices the host reads the least and the sum.
-      axis: along which dim; by default in row-major order.
-      total_repeat_length: how long the dim is in the result, which is cut, or filled with its last
-        element; the host then reads nothing.
+      repeats: the number of repetitions: an integer, or an integer for each element along the axis.
+        Every device then gets the whole axis. The host reads the least one and the sum if they are
+        on devices.
+      axis: the axis; by default all elements in row-major order.
+      total_repeat_length: the length of the axis in the result, which is cut, or filled with its
+        last element. The host then reads nothing.
 
     Raises:
-      ArgumentError: a number is negative, there are not as many, or there is no such dim.
+      ArgumentError: a number is negative, or the number of integers is not that of the elements.
     """
     x, at = (ravel(a), -1) if axis is None else (a, one_from_end(axis, a.ndim, "repeat"))
     if total_repeat_length is not None:
@@ -317,7 +319,7 @@ def repeat(
 
 
 def _counts(repeats: Any, x: Any, axis: int) -> Any:
-    """Return how often elements along a dim are repeated: a vector, here or on the host."""
+    """Read the repetitions of the elements along a dim: a vector, on devices or on the host."""
     counts = repeats if is_value(repeats) else np.asarray(repeats)
     counts = counts if counts.ndim else counts.reshape((1,))
     if counts.dtype.kind not in "?biu" and counts.size:
@@ -339,7 +341,7 @@ def _counts(repeats: Any, x: Any, axis: int) -> Any:
 
 
 def _places(counts: Any, n: int, length: int) -> Any:
-    """Return which of `n` elements comes at each place, where each is repeated by its count."""
+    """Return which of `n` elements stands at each position after repeating each by its count."""
     order = on_host("repeat", np.arange, length)
     if not is_value(counts):
         ends = np.cumsum(np.broadcast_to(counts, n))
@@ -350,7 +352,7 @@ def _places(counts: Any, n: int, length: int) -> Any:
 
 
 def _extent(counts: Any) -> tuple[int, int]:
-    """Return the least count and the sum of all; of those on devices the host reads the two."""
+    """Return the least count and the sum; the host reads the two of counts on devices."""
     if not counts.shape[0]:
         return 0, 0
     if not is_value(counts):

@@ -1,7 +1,7 @@
 """Sorting and searching.
 
-A dim that is sorted along keeps the mesh axes that split it. NaNs come last, in both directions;
-equal elements keep their order.
+The axis to sort along keeps the mesh axes that split it. NaNs come last in both directions. Equal
+elements keep their order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gpushard.ops.table import sorting as rows
 _SORTS = ("quicksort", "heapsort", "mergesort", "stable", None)
 _SELECTIONS = ("introselect", None)
 METHODS = (None, "default", "scan", "scan_unrolled", "sort", "compare_all")
-"""Hints of how to search, which make no difference."""
+"""Hints for the search, which make no difference."""
 
 
 def sort(
@@ -36,11 +36,11 @@ def sort(
     stable: Any = True,
     out_sharding: Any = None,
 ) -> Array:
-    """Return an array with the elements along a dim in order.
+    """Sort the elements of an array along an axis.
 
     Args:
-      axis: which dim; None for all elements in row-major order.
-      kind: any of NumPy's; the result does not depend on it.
+      axis: the axis; None for all elements in row-major order.
+      kind: one of NumPy's kinds; makes no difference.
 
     >>> import gpushard as gs
     >>> sort(gs.numpy.asarray([3.0, float("nan"), 1.0, 2.0]), descending=True)
@@ -62,11 +62,11 @@ def argsort(
     stable: Any = True,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the positions along a dim that its elements have in order.
+    """Find the positions that sort an array along an axis.
 
     Args:
-      axis: which dim; None for all elements in row-major order.
-      kind: any of NumPy's; the result does not depend on it.
+      axis: the axis; None for all elements in row-major order.
+      kind: one of NumPy's kinds; makes no difference.
     """
     _check("argsort", kind, order, _SORTS)
     x, at = along("argsort", a, axis)
@@ -83,15 +83,15 @@ def partition(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Return an array with some elements where sorting would put them, and lesser ones before them.
+    """Put elements where sorting would put them, lesser ones before and greater ones after them.
 
     Args:
-      kth: at which places, an integer or several.
-      axis: along which dim; None for all elements in row-major order.
+      kth: the positions of these elements, an integer or several.
+      axis: the axis; None for all elements in row-major order.
       kind: must be "introselect".
 
     Raises:
-      ArgumentError: there is no such place.
+      ArgumentError: a position is out of range.
     """
     _check("partition", kind, order, _SELECTIONS)
     x, at = along("partition", a, axis)
@@ -107,15 +107,15 @@ def argpartition(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the positions that elements have before `partition` along a dim.
+    """Find the positions by which `partition` orders an array along an axis.
 
     Args:
-      kth: at which places there is what sorting would put there, an integer or several.
-      axis: along which dim; None for all elements in row-major order.
+      kth: the positions that get the elements of a sorted array, an integer or several.
+      axis: the axis; None for all elements in row-major order.
       kind: must be "introselect".
 
     Raises:
-      ArgumentError: there is no such place.
+      ArgumentError: a position is out of range.
     """
     _check("argpartition", kind, order, _SELECTIONS)
     x, at = along("argpartition", a, axis)
@@ -132,18 +132,18 @@ def searchsorted(
     method: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return where elements would go into a sorted vector, so that it stays sorted.
+    """Find the positions at which to insert elements into a sorted vector so that it stays sorted.
 
-    Either side may be split: what moves is the smaller one, or the positions that parts give.
+    Either operand may be split. The smaller one moves, or the positions that each part gives.
 
     Args:
       a: the sorted vector; NaNs come last.
       v: the elements, of any shape.
-      side: "left" for before those that are equal, "right" for behind them.
+      side: "left" for the position before equal elements, "right" for the position after them.
       sorter: positions that sort `a`; None if it is sorted.
 
     Raises:
-      ArgumentError: `a` is no vector, or `side` is neither.
+      ArgumentError: `a` is not a vector, or `side` is unknown.
 
     >>> import gpushard as gs
     >>> searchsorted(gs.numpy.asarray([1, 3, 3, 7]), [3, 8], side="right")
@@ -157,7 +157,7 @@ def searchsorted(
 
 
 def along(name: str, x: Any, axis: Any) -> tuple[Any, int]:
-    """Return a value and one of its dims, counted from the end; of None all elements in a row."""
+    """Return a value and a dim counted from the end; for None all elements in a row."""
     if axis is None:
         return x.ravel(), -1
     return x, one_from_end(axis, x.ndim, name)
@@ -172,7 +172,7 @@ def _check(name: str, kind: Any, order: Any, kinds: Sequence[Any]) -> None:
 
 
 def _places(name: str, kth: Any, size: int) -> tuple[int, ...]:
-    """Return places of a dim of some size, from 0; none of an empty one."""
+    """Return positions along a dim, from 0; none if the dim is empty."""
     several = kth if np.ndim(kth) else (kth,)
     return tuple(_place(place, size, name) for place in several) if size else ()
 

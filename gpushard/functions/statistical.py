@@ -1,7 +1,7 @@
 """Reductions: sums, means, extremes and their positions, tests.
 
-`axis` is an integer, a tuple of them or None for all dims. What is merged over devices moves one
-partial result per block, never the data. Arguments are in NumPy's order.
+`axis` is an integer, a tuple of integers, or None for all axes. A reduction over a split axis moves
+one partial result per block, never the data. Arguments are in NumPy's order.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ def sum(
     promote_integers: bool = True,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the sum over dims; small integers are summed in 64 bits.
+    """Sum elements over axes; small integers are summed in 64 bits.
 
     Args:
-      dtype: type that is summed in, and of the result.
-      promote_integers: whether the default of `dtype` for integers is of 64 bits, or their own.
+      dtype: the dtype of the sum, in which elements are added.
+      promote_integers: whether integers are summed in 64 bits by default, not in their own dtype.
     """
     x = _taking_part(a, where, 0, "sum")
     kind = _kind(x, dtype, promote_integers)
@@ -60,11 +60,12 @@ def prod(
     promote_integers: bool = True,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the product over dims; small integers are multiplied in 64 bits.
+    """Multiply elements over axes; small integers are multiplied in 64 bits.
 
     Args:
-      dtype: type that is multiplied in, and of the result.
-      promote_integers: whether the default of `dtype` for integers is of 64 bits, or their own.
+      dtype: the dtype of the product, in which elements are multiplied.
+      promote_integers: whether integers are multiplied in 64 bits by default, not in their own
+        dtype.
     """
     x = _taking_part(a, where, 1, "prod")
     kind = _kind(x, dtype, promote_integers)
@@ -82,10 +83,10 @@ def mean(
     where: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the mean over dims.
+    """Compute the mean over axes.
 
     Args:
-      dtype: type that it is worked out in, and of the result.
+      dtype: the dtype of the mean, in which it is computed.
     """
     if not all_take_part(where):
         refuse_out("mean", out)
@@ -106,10 +107,10 @@ def var(
     correction: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the variance over dims.
+    """Compute the variance over axes.
 
     Args:
-      dtype: type that it is worked out in; the array is converted to it first.
+      dtype: the dtype of the result, to which the array is converted first.
     """
     refuse_out("var", out)
     taken = correction_of(ddof, correction, "var")
@@ -132,10 +133,10 @@ def std(
     correction: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the square root of the variance over dims.
+    """Compute the standard deviation over axes.
 
     Args:
-      dtype: type that it is worked out in; the array is converted to it first.
+      dtype: the dtype of the result, to which the array is converted first.
     """
     refuse_out("std", out)
     taken = correction_of(ddof, correction, "std")
@@ -155,10 +156,10 @@ def min(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the least element over dims; NaN if there is one.
+    """Find the minimum over axes; NaN if any element is NaN.
 
     Args:
-      initial: a number that takes part, too; needed where there may be no element.
+      initial: a number to compare with, too; needed where there may be no element.
     """
     how = axis, out, keepdims, initial, where
     return extreme(reductions.MIN, np.minimum, a, *how, out_sharding=out_sharding)
@@ -174,10 +175,10 @@ def max(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the greatest element over dims; NaN if there is one.
+    """Find the maximum over axes; NaN if any element is NaN.
 
     Args:
-      initial: a number that takes part, too; needed where there may be no element.
+      initial: a number to compare with, too; needed where there may be no element.
     """
     how = axis, out, keepdims, initial, where
     return extreme(reductions.MAX, np.maximum, a, *how, out_sharding=out_sharding)
@@ -192,7 +193,7 @@ def any(
     where: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return whether some element is true."""
+    """Test whether any element is true, over axes."""
     x = _taking_part(a, where, False, "any")
     return _reduced(reductions.ANY, x, axis, out, keepdims, None, out_sharding)
 
@@ -206,7 +207,7 @@ def all(
     where: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return whether all elements are true."""
+    """Test whether all elements are true, over axes."""
     x = _taking_part(a, where, True, "all")
     return _reduced(reductions.ALL, x, axis, out, keepdims, None, out_sharding)
 
@@ -214,10 +215,10 @@ def all(
 def argmin(
     a: Array, axis: Any = None, out: Any = None, *, keepdims: bool = False, out_sharding: Any = None
 ) -> Array:
-    """Return where the least element is first: along a dim, or in row-major order for None.
+    """Find the position of the first minimum; NaN counts as less than any number.
 
     Args:
-      axis: which dim.
+      axis: the axis; None for all elements in row-major order.
     """
     axes = None if axis is None else one_from_end(axis, a.ndim, "argmin")
     return _reduced(reductions.ARGMIN, a, axes, out, keepdims, None, out_sharding)
@@ -226,10 +227,10 @@ def argmin(
 def argmax(
     a: Array, axis: Any = None, out: Any = None, *, keepdims: bool = False, out_sharding: Any = None
 ) -> Array:
-    """Return where the greatest element is first: along a dim, or in row-major order for None.
+    """Find the position of the first maximum; NaN counts as greater than any number.
 
     Args:
-      axis: which dim.
+      axis: the axis; None for all elements in row-major order.
     """
     axes = None if axis is None else one_from_end(axis, a.ndim, "argmax")
     return _reduced(reductions.ARGMAX, a, axes, out, keepdims, None, out_sharding)
@@ -238,7 +239,7 @@ def argmax(
 def count_nonzero(
     a: Array, axis: Any = None, *, keepdims: bool = False, out_sharding: Any = None
 ) -> Array:
-    """Return how many elements are not zero."""
+    """Count the elements that are not zero, over axes."""
     return _reduced(reductions.COUNT_NONZERO, a, axis, None, keepdims, None, out_sharding)
 
 
@@ -257,31 +258,31 @@ def _reduced(
 
 
 def _has_names(axis: Any, x: Any) -> bool:
-    """Whether some axes are given by the names that they have in a mapped function."""
+    """Whether axes are given by the names that they have in a mapped function."""
     kind = type(axis)
     named = kind is str or (kind in (tuple, list) and str in map(type, axis))
     return named and hasattr(x, "_reduced_over")
 
 
 def _kind(x: Any, dtype: Any, promote_integers: bool = True) -> Any:
-    """Return the type that is worked in; None for what the row takes by default."""
+    """Return the dtype to compute in; None for the default of the row."""
     if dtype is not None:
         return as_dtype(dtype)
     return x.dtype if not promote_integers and kind_of(x.dtype) in "iu" else None
 
 
 def in_type(x: Any, dtype: Any) -> Any:
-    """Return a value in the type that it is worked out in, if one is given."""
+    """Convert a value to the dtype to compute in, if there is one."""
     return x if dtype is None else x.astype(as_dtype(dtype))
 
 
 def all_take_part(where: Any) -> bool:
-    """Whether `where=` leaves nothing out, as it does by default."""
+    """Whether `where=` includes all elements, as it does by default."""
     return where is None or where is True
 
 
 def _taking_part(x: Any, where: Any, neutral: Any, name: str) -> Any:
-    """Return a value with what takes no part replaced by a number that makes no difference."""
+    """Replace the elements that `where=` excludes by a neutral number."""
     if where is None or where is True:
         return x
     if neutral is None:
@@ -293,7 +294,7 @@ def _taking_part(x: Any, where: Any, neutral: Any, name: str) -> Any:
 
 
 def _initial_of(initial: Any, dtype: np.dtype[Any], name: str) -> Any:
-    """Return the number that takes part beside elements of a type, as one of them."""
+    """Convert `initial=` to the dtype of the elements."""
     if initial is None:
         return None
     if is_value(initial):
@@ -303,7 +304,7 @@ def _initial_of(initial: Any, dtype: np.dtype[Any], name: str) -> Any:
 
 
 def _with_initial(ufunc: np.ufunc, result: Any, initial: Any, name: str) -> Any:
-    """Return a result with which another number is combined, if there is one."""
+    """Combine a result with `initial=`, if that is given."""
     if initial is None:
         return result
     number = _initial_of(initial, result.dtype, name)
@@ -322,7 +323,7 @@ def extreme(
     *,
     out_sharding: Sharding | None = None,
 ) -> Any:
-    """Return the result of a row of the kind of `MIN`; `ufunc` does the same with two elements."""
+    """Reduce by a row like `MIN`; `ufunc` does the same with two elements."""
     alone = initial is None and where is None
     if type(axis) is not int and axis is not None and alone and _has_names(axis, x):
         return _reduced(row, x, axis, out, keepdims, None, out_sharding)
@@ -337,7 +338,7 @@ def extreme(
 
 
 def _number_taking_part(x: Any, where: Any, axis: Any, keepdims: bool, name: str) -> Any:
-    """Return how many elements take part in each element of the result: a number or an array."""
+    """Count the elements that `where=` includes: a number, or an array like the result."""
     if all_take_part(where):
         return np.prod([x.shape[at] for at in from_end(axis, x.ndim, name)], dtype=np.int64)
     if not is_value(where):
@@ -353,7 +354,7 @@ def _number_taking_part(x: Any, where: Any, axis: Any, keepdims: bool, name: str
 def _mean_of(
     x: Any, where: Any, axis: Any, dtype: Any, keepdims: bool, to: Sharding | None = None
 ) -> Any:
-    """Return the mean of some elements; NaN where there are none."""
+    """Compute the mean of the elements that `where=` includes; NaN of none."""
     default = x.dtype if kind_of(x.dtype) in "fc" else np.dtype(np.float64)
     kind = default if dtype is None else as_dtype(dtype)
     total = sum(_taking_part(x, where, 0, "mean"), axis, wide(kind), keepdims=keepdims)
@@ -371,7 +372,7 @@ def variance_of(
     name: str,
     to: Sharding | None = None,
 ) -> Any:
-    """Return the variance of some elements, around a mean that is known or theirs."""
+    """Compute the variance of the elements that `where=` includes; `mean` may be known."""
     own, inside = x.dtype, wide(x.dtype)
     x = x.astype(inside)
     if mean is None:

@@ -1,9 +1,9 @@
-"""`x[index] = value` and `x.at[index]` as functions of values, and what else replaces elements.
+"""`x[index] = value` and `x.at[index]` as functions of values, and functions such as `put`.
 
 https://docs.jax.dev/en/latest/_autosummary/jax.numpy.ndarray.at.html
 
-What a basic index selects is replaced by one operation; what it does not touch is shared with the
-array. What index arrays select is replaced, or combined with values, by another one.
+One operation replaces the part that a basic index selects; the rest is shared with the array.
+Another operation replaces the elements that index arrays select, or combines them with values.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def updated(
       parsed: the index of the elements.
       arrays: its arrays.
       value: a number or an array; it is broadcast.
-      ufunc: what combines elements with values, as its `at` does; None to replace them.
+      ufunc: the ufunc that combines elements with values, as its `at` does; None to replace them.
       mode: one of `MODES`, or None to raise where positions are out of bounds.
 
     Returns:
@@ -78,7 +78,7 @@ def updated(
 
 
 def with_part(x: Any, entries: tuple[Entry, ...], shape: Shape, value: Any) -> Any:
-    """Replace what a basic index selects."""
+    """Replace the part that a basic index selects."""
     if follows(x, value):
         x = x.to_device(beside(x, entries, value))
     form, starts = open_index(entries, x.shape)
@@ -110,7 +110,7 @@ def part_updated(
     ufunc: np.ufunc | None = None,
     mode: str | None = None,
 ) -> Any:
-    """Replace elements of what the basic index selects that comes first, as `updated` does."""
+    """Replace elements of the part that the basic index selects first, as `updated` does."""
     mask = None
     if parsed.everything and parsed.only_mask and not parsed.dims[0]:
         mask = arrays[0] if arrays[0].shape == x.shape[: arrays[0].ndim] else None
@@ -140,7 +140,7 @@ def scattered(
 
 
 def is_plain(x: Any) -> bool:
-    """Whether it is an array that has data."""
+    """Whether a value is an array that has data."""
     return isinstance(x, Concrete)
 
 
@@ -200,7 +200,7 @@ def _same_for_all(value: Any, rest: Shape) -> Any:
 
 
 def _where(x: Any, mask: Any, value: Any, rest: Shape, ufunc: np.ufunc | None) -> Any:
-    """Replace what a mask selects, where it lies; no position is known."""
+    """Replace the elements that a mask selects, in place; no position is known."""
     if ufunc is None:
         new = as_operand(value, rest, x, None)
     else:
@@ -268,7 +268,7 @@ def _without_lead(value: Any, ndim: int) -> Any:
 
 
 class Indexer(Generic[Array]):
-    """What `x.at` is: takes an index.
+    """The attribute `x.at`: takes an index, and gives an `At`.
 
     Args:
       x: the array.
@@ -289,12 +289,12 @@ class Indexer(Generic[Array]):
 class At(Generic[Array]):
     """A part of an array; its methods return new arrays.
 
-    Methods take the arguments of JAX's. `mode` says what happens to positions out of bounds: None
-    (the default) raises, as NumPy does; "drop" or "fill" leaves them out; "clip" takes the nearest
-    position, "wrap" the remainder; "promise_in_bounds" checks nothing. Only None makes the host
-    read anything where positions are on devices. `indices_are_sorted` and `unique_indices` are
-    hints that make no difference. With `wrap_negative_indices=False` negative positions are out of
-    bounds; reads then clip by default, and updates drop, as in JAX. Slices are not affected.
+    Methods take the arguments of JAX's. `mode` decides on positions out of bounds: None (the
+    default) raises, as NumPy does; "drop" or "fill" omits them; "clip" takes the nearest position,
+    "wrap" the remainder; "promise_in_bounds" checks nothing. The host reads positions on devices
+    only for None. `indices_are_sorted` and `unique_indices` are hints that make no difference. With
+    `wrap_negative_indices=False` negative positions are out of bounds. Reads then clip by default,
+    and updates drop, as in JAX. Slices are not affected.
 
     Args:
       x: the array, which stays as it is.
@@ -321,13 +321,14 @@ class At(Generic[Array]):
         out_sharding: Sharding | None = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
-        """Return the part: `x[index]`.
+        """Read the part: `x[index]`.
 
         Args:
-          mode: what happens to positions out of bounds.
-          fill_value: what they give with "fill"; NaN, or the extreme of integers, by default.
+          mode: the treatment of positions out of bounds.
+          fill_value: the element for positions out of bounds with "fill"; by default NaN, or the
+            extreme of integers.
           wrap_negative_indices: whether negative positions count from the end.
-          out_sharding: how the result is laid out; by default as it comes.
+          out_sharding: the sharding of the result; by default as it is computed.
 
         >>> import gpushard as gs
         >>> import numpy as np
@@ -351,11 +352,11 @@ class At(Generic[Array]):
         mode: str | None = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
-        """Return the array with the part replaced; what a basic index does not touch is shared.
+        """Replace the part; the result shares the elements that a basic index does not select.
 
         Args:
-          value: as for `x[index] = value`.
-          mode: what happens to values for positions out of bounds.
+          value: a number or an array, as in `x[index] = value`.
+          mode: the treatment of positions out of bounds.
           wrap_negative_indices: whether negative positions count from the end.
 
         >>> import gpushard as gs
@@ -366,12 +367,12 @@ class At(Generic[Array]):
         return self._updated(None, value, mode, wrap_negative_indices)
 
     def add(self, value: Any, **hints: Any) -> Array:
-        """Return the array with `value` added to the part, once for each time it is selected.
+        """Add `value` to the part; an element that is selected twice is increased twice.
 
         Args:
           value: a number or an array; it is broadcast to the part.
-          **hints: `mode`, `wrap_negative_indices`, `indices_are_sorted` and `unique_indices`, as
-            for `set`.
+          **hints: `mode`, `wrap_negative_indices`, `indices_are_sorted` and `unique_indices`, the
+            arguments of `set`.
 
         >>> import gpushard as gs
         >>> import numpy as np
@@ -383,42 +384,42 @@ class At(Generic[Array]):
         return self._combined(np.add, value, hints)
 
     def subtract(self, value: Any, **hints: Any) -> Array:
-        """Return the array with `value` taken from the part; arguments as for `add`."""
+        """Subtract `value` from the part; arguments as for `add`."""
         return self._combined(np.subtract, value, hints)
 
     def multiply(self, value: Any, **hints: Any) -> Array:
-        """Return the array with the part multiplied by `value`; arguments as for `add`."""
+        """Multiply the part by `value`; arguments as for `add`."""
         return self._combined(np.multiply, value, hints)
 
     mul = multiply
 
     def divide(self, value: Any, **hints: Any) -> Array:
-        """Return the array with the part divided by `value`; arguments as for `add`."""
+        """Divide the part by `value`; arguments as for `add`."""
         return self._combined(np.divide, value, hints)
 
     def power(self, value: Any, **hints: Any) -> Array:
-        """Return the array with the part raised to the power of `value`; arguments as for `add`."""
+        """Raise the part to the power of `value`; arguments as for `add`."""
         return self._combined(np.power, value, hints)
 
     def min(self, value: Any, **hints: Any) -> Array:
-        """Return the array with the lesser of the part and `value`; arguments as for `add`."""
+        """Replace the part by the minimum of it and `value`; arguments as for `add`."""
         return self._combined(np.minimum, value, hints)
 
     def max(self, value: Any, **hints: Any) -> Array:
-        """Return the array with the greater of the part and `value`; arguments as for `add`."""
+        """Replace the part by the maximum of it and `value`; arguments as for `add`."""
         return self._combined(np.maximum, value, hints)
 
     def apply(self, function: Callable[[Array], Any], **hints: Any) -> Array:
-        """Return the array with the part replaced by what a function makes of it.
+        """Apply a function to the part.
 
         The function is applied to an element as often as the index selects it, as `numpy.ufunc.at`
-        does. Unless a single position is selected, the host reads how often that is at most; in a
-        traced or mapped function a loop on the devices takes its place.
+        does. The host reads how often that is at most, unless a single position is selected. In a
+        traced or mapped function a loop on the devices replaces this read.
 
         Args:
-          function: takes the part, as an array; its result is broadcast and converted. Where index
-            arrays select the part, it must work on each element by itself.
-          **hints: as for `add`.
+          function: a function of an array, the part; its result is broadcast and converted. For
+            index arrays it must be an elementwise function.
+          **hints: the arguments of `add`.
 
         >>> import gpushard as gs
         >>> import numpy as np
@@ -490,7 +491,7 @@ def _modes(hints: dict[str, Any]) -> tuple[Any, bool]:
 
 
 def target(x: Array, name: str, argument: str) -> Array:
-    """Check what a function changes, or makes a changed copy of."""
+    """Check the array that a function changes, or makes a changed copy of."""
     if not hasattr(x, "_renew"):
         raise ArgumentTypeError(
             f"{name} changes a gpushard array, {argument} is a {type(x).__name__}; use "
@@ -511,7 +512,7 @@ def finished(x: Array, new: Array, inplace: bool) -> Array | None:
 
 
 def _repeated(values: Any, length: int) -> Any:
-    """Take values as one dim of some length, from the first again where they are too few.
+    """Repeat values to a vector of some length.
 
     Returns:
       An array on the host or on devices; None if there are no values, or none are wanted.
@@ -545,8 +546,8 @@ def _mask_for(x: Any, mask: Any, name: str, alike: str) -> Any:
 _changing = described(
     a="the array, which gets a new value.",
     arr="the array, which gets a new value.",
-    mode='what happens to positions out of bounds: "raise", "clip" or "wrap"; None for "raise".',
-    inplace="False for a new array, which leaves the first one as it is; it may be on the host.",
+    mode='the treatment of positions out of bounds: "raise", "clip" or "wrap"; None for "raise".',
+    inplace="False returns a new array and leaves the array unchanged; it may be on the host.",
 )
 
 
@@ -554,14 +555,14 @@ _changing = described(
 def put(
     a: Array, ind: Any, v: Any, mode: str | None = "raise", *, inplace: bool = True
 ) -> Array | None:
-    """Replace elements of an array, numbered in row-major order.
+    """Replace elements of an array at positions in row-major order.
 
     Args:
-      ind: the numbers of elements.
-      v: the new elements; from the first again where they are too few.
+      ind: the positions.
+      v: the new elements, which are repeated if they are too few.
 
     Raises:
-      ArrayIndexError: a number is out of bounds.
+      ArrayIndexError: a position is out of bounds.
     """
     x = target(a, "put", "a")
     at = as_integers(ind, "put").ravel()
@@ -588,16 +589,16 @@ def put_along_axis(
     inplace: bool = True,
     mode: str | None = "raise",
 ) -> Array | None:
-    """Replace elements of an array by their positions along a dim.
+    """Replace elements of an array at positions along an axis.
 
     Args:
-      indices: positions, with as many dims as the array; the other ones are broadcast.
+      indices: the positions, an array with as many axes; the other axes are broadcast.
       values: the new elements; they are broadcast to the positions.
-      axis: along which dim; None takes the array in row-major order.
+      axis: the axis; None takes the array in row-major order.
 
     Raises:
       ArrayIndexError: a position is out of bounds.
-      ArgumentError: the other dims, or the values, do not fit.
+      ArgumentError: the other axes, or the values, do not fit.
     """
     x = target(arr, "put_along_axis", "arr")
     flat, own = (x.ravel(), 0) if axis is None else (x, axis)
@@ -610,11 +611,11 @@ def put_along_axis(
 
 @_changing
 def place(arr: Array, mask: Any, vals: Any, *, inplace: bool = True) -> Array | None:
-    """Replace elements where a mask is true by the first of some values, the second, and so on.
+    """Replace the elements where a mask is true by values in their order.
 
     Args:
-      mask: as many elements as the array has.
-      vals: the values; from the first again where they are too few.
+      mask: booleans, as many as the array has elements.
+      vals: the values, which are repeated if they are too few.
 
     Raises:
       ArgumentError: the mask does not fit, or there are no values.
@@ -651,11 +652,11 @@ def _no_values() -> ArgumentError:
 
 @_changing
 def putmask(a: Any, mask: Any, values: Any) -> None:
-    """Replace elements where a mask is true by those at the same place in other values.
+    """Replace the elements where a mask is true by the values at the same positions.
 
     Args:
-      mask: of the array's shape.
-      values: the values; from the first again where they are fewer than the array's elements.
+      mask: booleans, of the shape of the array.
+      values: the values, which are repeated if they are fewer than the elements of the array.
 
     Raises:
       ArgumentError: the mask does not fit.
@@ -673,12 +674,12 @@ def fill_diagonal(a: Array, val: Any, wrap: bool = False, *, inplace: bool = Tru
     """Replace the elements of the main diagonal.
 
     Args:
-      a: the array, of at least two dims, which gets a new value.
-      val: a number, or values for one element after the other.
+      a: the array, of at least two axes, which gets a new value.
+      val: a number, or values for the elements in their order.
       wrap: whether the diagonal of a tall matrix starts again below its end.
 
     Raises:
-      ArgumentError: there are fewer than two dims, or more of different lengths.
+      ArgumentError: the array has fewer than two axes, or more than two of different lengths.
     """
     x = target(a, "fill_diagonal", "a")
     if x.ndim < 2 or (x.ndim > 2 and len(set(x.shape)) > 1):

@@ -71,6 +71,11 @@ Raises:
   ArgumentTypeError: the arrays have different dtypes, or other elements.
 """
 
+_BY_SCIPY = frozenset([
+    "bessel_i0e", "bessel_i1e", "betainc", "digamma", "erf", "erf_inv", "erfc", "igamma", "igammac",
+    "lgamma", "polygamma", "zeta",
+])  # fmt: skip
+
 
 class Unary(Protocol):
     """A function of one operand."""
@@ -101,8 +106,7 @@ def _unary(name: str, kinds: str, compute: Callable[..., Any], text: str = "") -
         check_kind(name, array, kinds)
         return compute(array)
 
-    details = _OF_ONE.format(elements=ELEMENTS[kinds])
-    return named(function, name, (text or cast(Ufunc, compute).text) + details)
+    return named(function, name, _text(name, compute, text, _OF_ONE, "x", kinds))
 
 
 def _binary(name: str, kinds: str, compute: Callable[..., Any], text: str = "") -> Binary:
@@ -111,8 +115,7 @@ def _binary(name: str, kinds: str, compute: Callable[..., Any], text: str = "") 
     def function(x: Any, y: Any, /) -> Array:
         return compute(*_operands(name, kinds, x, y))
 
-    details = _OF_SEVERAL.format(operands="x, y", elements=ELEMENTS[kinds])
-    return named(function, name, (text or cast(Ufunc, compute).text) + details)
+    return named(function, name, _text(name, compute, text, _OF_SEVERAL, "x, y", kinds))
 
 
 def _ternary(name: str, kinds: str, compute: Callable[..., Any], text: str = "") -> Ternary:
@@ -121,8 +124,16 @@ def _ternary(name: str, kinds: str, compute: Callable[..., Any], text: str = "")
     def function(x: Any, y: Any, z: Any, /) -> Array:
         return compute(*_operands(name, kinds, x, y, z))
 
-    details = _OF_SEVERAL.format(operands="x, y, z", elements=ELEMENTS[kinds])
-    return named(function, name, (text or cast(Ufunc, compute).text) + details)
+    return named(function, name, _text(name, compute, text, _OF_SEVERAL, "x, y, z", kinds))
+
+
+def _text(
+    name: str, compute: Callable[..., Any], text: str, details: str, operands: str, kinds: str
+) -> str:
+    """Return the docstring of a function; `text` is its first line if `compute` is no ufunc."""
+    first = text or cast(Ufunc, compute).text
+    scipy = "  MissingLibraryError: SciPy is not installed.\n" if name in _BY_SCIPY else ""
+    return first + details.format(operands=operands, elements=ELEMENTS[kinds]) + scipy
 
 
 def _operands(name: str, kinds: str, *xs: Any) -> Sequence[Any]:

@@ -64,8 +64,8 @@ def _hermitian(x: Any, symmetrize_input: bool) -> Any:
 def cholesky(x: Any, *, symmetrize_input: bool = True) -> Array:
     """Compute the lower Cholesky factors L of matrices L @ L^H.
 
-    On the host a matrix that is not positive definite is a `LinearAlgebraError`; on GPUs its factor
-    is NaN.
+    On the host a matrix that is not positive definite raises a `LinearAlgebraError`. On GPUs its
+    factor is NaN.
 
     Args:
       symmetrize_input: whether to take the mean of a matrix and its conjugate transpose; otherwise
@@ -108,9 +108,9 @@ def lu(x: Any) -> tuple[Array, Array, Array]:
     """Factor matrices into a lower and an upper triangle, with partial pivoting.
 
     Returns:
-      The factors in one matrix: the upper one, and below its diagonal the lower one, whose own
-      diagonal is 1; the pivots, the row that each row changed places with, in their order; and the
-      permutation, so that `x[permutation] == L @ U`.
+      A tuple of three arrays. The factors in one matrix: U in the upper triangle, and L below the
+      diagonal; the diagonal of L is 1. The pivots: for each row, in order, the row that it was
+      exchanged with. The permutation: `x[permutation] == L @ U`.
 
     >>> lu([[0.0, 2.0], [4.0, 1.0]])[0]
     Array([[4., 1.],
@@ -124,11 +124,11 @@ def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Array:
     """Convert the pivots of `lu` to a permutation of rows.
 
     Args:
-      pivots: integers, whose last axis is along the rows.
-      permutation_size: how many rows matrices have.
+      pivots: integers; the last axis is along the rows.
+      permutation_size: the number of rows of the matrices.
 
     Raises:
-      ArgumentTypeError: pivots are no integers.
+      ArgumentTypeError: pivots are not integers.
 
     >>> lu_pivots_to_permutation([1, 2, 2], 4)
     Array([1, 2, 0, 3], dtype=int32)
@@ -223,18 +223,18 @@ def triangular_solve(
     conjugate_a: bool = False,
     unit_diagonal: bool = False,
 ) -> Array:
-    """Solve equations x @ op(a) = b, or op(a) @ x = b, whose matrices are triangular.
+    """Solve equations x @ op(a) = b, or op(a) @ x = b, with triangular matrices.
 
-    On the host a singular matrix is a `LinearAlgebraError`, as in `gpushard.numpy.linalg.solve`.
+    On the host a singular matrix raises a `LinearAlgebraError`; see `gpushard.numpy.linalg.solve`.
 
     Args:
-      a: square matrices, of which one triangle is read.
-      b: the right sides: matrices; or vectors, with one dim less than `a`.
+      a: square matrices; only one triangle is read.
+      b: the right sides: matrices, or vectors, with one axis less than `a`.
       left_side: whether op(a) stands on the left of x.
       lower: whether the lower triangle is read, rather than the upper one.
       transpose_a: whether op transposes.
       conjugate_a: whether op conjugates.
-      unit_diagonal: whether the diagonal counts as 1, whatever is there.
+      unit_diagonal: whether the diagonal counts as 1, whatever its elements are.
 
     >>> triangular_solve([[2.0, 0.0], [1.0, 4.0]], [[2.0, 5.0]], lower=True)
     Array([[0.375, 1.25 ]], dtype=float64)

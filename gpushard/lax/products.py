@@ -243,11 +243,11 @@ def ragged_dot(
       rhs: a stack of the matrices of the groups.
       group_sizes: the number of rows of each group, a vector of integers. Rows after the last group
         give zeros.
-      precision: makes no difference; products have all digits of their type.
-      preferred_element_type: type of the result. Products are computed in the type that it and the
-        operands have in common.
+      precision: makes no difference; products have all digits of their dtype.
+      preferred_element_type: the dtype of the result. Products are computed in the dtype that it
+        and the operands promote to.
       group_offset: must be None.
-      out_sharding: where the result goes; by default it stays where it was made.
+      out_sharding: where the result goes; by default it stays where it is computed.
 
     Raises:
       ArgumentError: shapes do not fit, or `group_offset` is not None.

@@ -116,7 +116,7 @@ def dot_product_attention(
 
 
 def _of_rank_4(x: Any, argument: str) -> Any:
-    """Return an array with a dim for batches."""
+    """Add a dim for batches to an array that lacks it."""
     if x.ndim not in (3, 4):
         raise _misfit(argument, x.shape, "of shape ([batch,] length, heads, features)")
     return x[None] if x.ndim == 3 else x
@@ -142,7 +142,7 @@ def _check(query: Any, key: Any, value: Any) -> None:
 
 
 def _by_group(x: Any, argument: str, sizes: tuple[int, ...], groups: int) -> Any:
-    """Return what goes with logits, its heads in groups of those that share a key."""
+    """Reshape a mask or bias like the logits, with heads in groups that share a key."""
     x = x[(None,) * (4 - x.ndim)] if x.ndim < 4 else x
     if x.ndim > 4 or any(n not in (1, size) for n, size in zip(x.shape, sizes, strict=True)):
         raise _misfit(argument, x.shape, f"of shape {sizes}, or 1 for each")
@@ -154,7 +154,7 @@ def _by_group(x: Any, argument: str, sizes: tuple[int, ...], groups: int) -> Any
 def _places(
     length: int, known: int, is_causal: bool, window: int | tuple[int, int] | None
 ) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
-    """Return which places of keys are seen from those of queries; None for all."""
+    """Return a mask of the keys that each query sees by their positions; None for all."""
     if not is_causal and window is None:
         return None
     apart = np.arange(known) - np.arange(length)[:, None]
@@ -166,7 +166,7 @@ def _places(
 
 
 def _within(lengths: Any, argument: str, batch: int, places: Any) -> Any:
-    """Return which places are within lengths, broadcasting with logits; None without lengths."""
+    """Return a mask of the positions within lengths, like the logits; None without lengths."""
     if lengths is None:
         return None
     lengths = as_value(lengths, "dot_product_attention")

@@ -36,7 +36,7 @@ __all__ = [
 ]  # fmt: skip
 
 Initializer: TypeAlias = Callable[..., Array]
-"""A function `init(key, shape, dtype, out_sharding)`, the last two of which may be left out."""
+"""A function `init(key, shape, dtype, out_sharding)`; the last two arguments are optional."""
 
 _DEVIATION = 0.87962566103423978  # of standard normal numbers between -2 and 2
 _DEVIATION_IN_DISC = 0.95311164380491208  # of complex ones within 2 of 0
@@ -47,35 +47,35 @@ def __dir__() -> list[str]:
 
 
 def zeros(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Array:
-    """Return zeros.
+    """Create an array of zeros.
 
     Args:
-      key: of no use.
-      shape: of the result.
-      dtype: type of the result; float64 by default.
-      out_sharding: how the result is laid out.
+      key: makes no difference.
+      shape: the shape.
+      dtype: the dtype; float64 by default.
+      out_sharding: the sharding of the array.
     """
     return constant(0)(key, shape, dtype, out_sharding)
 
 
 def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Array:
-    """Return ones.
+    """Create an array of ones.
 
     Args:
-      key: of no use.
-      shape: of the result.
-      dtype: type of the result; float64 by default.
-      out_sharding: how the result is laid out.
+      key: makes no difference.
+      shape: the shape.
+      dtype: the dtype; float64 by default.
+      out_sharding: the sharding of the array.
     """
     return constant(1)(key, shape, dtype, out_sharding)
 
 
 def constant(value: Any, dtype: Any = None) -> Initializer:
-    """Return an initializer of one value.
+    """Make an initializer that fills arrays with a value.
 
     Args:
       value: a number, or an array that broadcasts.
-      dtype: type of the result where none is asked for; float64 by default.
+      dtype: the default dtype of the initializer; float64 by default.
 
     >>> constant(7)(None, (2,))
     Array([7., 7.], dtype=float64)
@@ -88,11 +88,11 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
 
 
 def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
-    """Return an initializer of numbers that are uniform on [0, scale).
+    """Make an initializer of uniform numbers on [0, scale).
 
     Args:
       scale: the upper bound.
-      dtype: type of the result where none is asked for; float64 by default.
+      dtype: the default dtype of the initializer; float64 by default.
     """
 
     def init(key: Any, shape: Any, dtype: Any = dtype, out_sharding: Any = None) -> Array:
@@ -103,11 +103,11 @@ def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
 
 
 def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
-    """Return an initializer of normal numbers of mean 0.
+    """Make an initializer of normal numbers of mean 0.
 
     Args:
-      stddev: their standard deviation.
-      dtype: type of the result where none is asked for; float64 by default.
+      stddev: the standard deviation.
+      dtype: the default dtype of the initializer; float64 by default.
     """
 
     def init(key: Any, shape: Any, dtype: Any = dtype, out_sharding: Any = None) -> Array:
@@ -120,13 +120,13 @@ def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
 def truncated_normal(
     stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0
 ) -> Initializer:
-    """Return an initializer of normal numbers of which those far from 0 are left out.
+    """Make an initializer of normal numbers within two bounds.
 
     Args:
-      stddev: the standard deviation of those from which they are taken.
-      dtype: type of the result where none is asked for; float64 by default.
+      stddev: the standard deviation of the distribution before it is truncated.
+      dtype: the default dtype of the initializer; float64 by default.
       lower: the lower bound, in standard deviations.
-      upper: the upper bound.
+      upper: the upper bound, in standard deviations.
     """
 
     def init(key: Any, shape: Any, dtype: Any = dtype, out_sharding: Any = None) -> Array:
@@ -145,22 +145,23 @@ def variance_scaling(
     batch_axis: int | Sequence[int] = (),
     dtype: Any = None,
 ) -> Initializer:
-    """Return an initializer of numbers of mean 0 whose variance depends on the shape.
+    """Make an initializer of numbers of mean 0 with a variance that depends on the shape.
 
-    The variance is `scale` divided by how many numbers make an output, or are made of an input.
+    The variance is `scale` divided by a fan: the number of inputs of an output, or of outputs of an
+    input.
 
     Args:
       scale: a positive number.
-      mode: "fan_in" for the number of inputs of an output, "fan_out" for that of outputs of an
-        input, "fan_avg" and "fan_geo_avg" for their arithmetic and geometric means.
+      mode: "fan_in" for the number of inputs of an output, "fan_out" for the number of outputs of
+        an input, "fan_avg" and "fan_geo_avg" for their arithmetic and geometric means.
       distribution: "truncated_normal", "normal" or "uniform".
-      in_axis: the dims of inputs.
-      out_axis: the dims of outputs. Dims that are none of these three are windows of a convolution.
-      batch_axis: dims along which layers lie beside each other.
-      dtype: type of the result where none is asked for; float64 by default.
+      in_axis: the axes of inputs.
+      out_axis: the axes of outputs. Axes that are not named are windows of a convolution.
+      batch_axis: the axes along which several layers are stacked.
+      dtype: the default dtype of the initializer; float64 by default.
 
     Raises:
-      ArgumentError: there is no such mode or distribution, or `scale` is not positive.
+      ArgumentError: the mode or the distribution is unknown, or `scale` is not positive.
 
     >>> from gpushard import random
     >>> init = variance_scaling(1.0, "fan_in", "uniform")
@@ -196,7 +197,7 @@ def variance_scaling(
 
 
 def _in_disc(key: Any, shape: Any, dtype: Any, distribution: str, out_sharding: Any) -> Array:
-    """Return complex numbers of variance 1: uniform on a disc, or normal within two deviations."""
+    """Draw complex numbers of variance 1: uniform on a disc, or normal within two deviations."""
     of_size, of_angle = random.split(key)
     real = np.empty(0, dtype).real.dtype
     drawn = random.uniform(of_size, shape, real, out_sharding=out_sharding)
@@ -209,7 +210,7 @@ def _in_disc(key: Any, shape: Any, dtype: Any, distribution: str, out_sharding: 
 
 
 def _fans(shape: Any, *axes: Any) -> tuple[float, float]:
-    """Return how many inputs an output has, and how many outputs an input."""
+    """Return the number of inputs of an output, and of outputs of an input."""
     sizes = []
     for argument, dims in zip(("in_axis", "out_axis", "batch_axis"), axes, strict=True):
         if len(shape) < 2 and argument == "in_axis" and dims == -2:
@@ -236,13 +237,13 @@ def _scaling(name: str, scale: float, mode: str, distribution: str, text: str) -
         return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
 
     make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"""Return an initializer of {text}.
+    make.__doc__ = f"""Make an initializer of {text}.
 
     Args:
-      in_axis: the dims of inputs.
-      out_axis: the dims of outputs.
-      batch_axis: dims along which layers lie beside each other.
-      dtype: type of the result where none is asked for; float64 by default.
+      in_axis: the axes of inputs.
+      out_axis: the axes of outputs.
+      batch_axis: the axes along which several layers are stacked.
+      dtype: the default dtype of the initializer; float64 by default.
     """
     return make
 
@@ -267,12 +268,12 @@ he_uniform = kaiming_uniform = _scaling(
 
 
 def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
-    """Return an initializer of matrices whose rows or columns, the fewer, are orthonormal.
+    """Make an initializer of matrices with orthonormal rows or columns, whichever are fewer.
 
     Args:
-      scale: what they are multiplied by.
-      column_axis: the dim of columns; all others are rows.
-      dtype: type of the result where none is asked for; float64 by default.
+      scale: the factor of the matrices.
+      column_axis: the axis of columns; all other axes are rows.
+      dtype: the default dtype of the initializer; float64 by default.
 
     >>> from gpushard import random
     >>> q = orthogonal()(random.key(0), (4, 2))
@@ -296,14 +297,14 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
 
 
 def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
-    """Return an initializer of kernels that are `orthogonal` in the middle, and 0 elsewhere.
+    """Make an initializer of kernels that are `orthogonal` in the middle, and 0 elsewhere.
 
     Source: Xiao et al., "Dynamical Isometry and a Mean Field Theory of CNNs" (2018).
 
     Args:
-      scale: what they are multiplied by.
-      column_axis: the dim of columns among the last two, inputs and outputs.
-      dtype: type of the result where none is asked for; float64 by default.
+      scale: the factor of the kernels.
+      column_axis: the axis of columns among the last two, inputs and outputs.
+      dtype: the default dtype of the initializer; float64 by default.
     """
     matrices = orthogonal(scale, column_axis, dtype)
 

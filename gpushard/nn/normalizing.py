@@ -29,7 +29,7 @@ def _among(x: Any, where: Any) -> Any:
 
 
 def _where(condition: Any, x: Any, y: Any) -> Any:
-    """Choose elements as `where` does, any operand of which may be on the host."""
+    """Choose elements by a condition; any operand may be on the host."""
     return ew.where(*operands("where", condition, x, y))
 
 

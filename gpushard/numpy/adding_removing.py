@@ -1,4 +1,4 @@
-"""Arrays with elements put in, taken out, or added at the end."""
+"""Adding elements to arrays, and removing elements from them."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ __all__ = ["append", "delete", "insert", "resize", "trim_zeros"]
 
 @described()
 def append(arr: Any, values: Any, axis: int | None = None, *, out_sharding: Any = None) -> Array:
-    """Return an array with others behind it.
+    """Append values to the end of an array.
 
     Args:
-      values: what comes behind it, of its sizes in the other dims.
-      axis: along which dim; by default both are taken in row-major order.
+      values: the values, an array of equal sizes along the other axes.
+      axis: the axis; by default both are flattened in row-major order.
 
     Raises:
       ArgumentError: sizes differ.
@@ -88,18 +88,18 @@ def delete(
     assume_unique_indices: bool = False,
     out_sharding: Any = None,
 ) -> Array:
-    """Return an array without some of its elements along a dim.
+    """Delete elements along an axis.
 
     Args:
-      obj: which go: an integer, a slice, or a vector of integers or booleans, of which the host
-        needs the values. The dim is made whole if they are not in a row.
-      axis: along which dim; by default in row-major order.
-      assume_unique_indices: a hint.
+      obj: the positions of the elements: an integer, a slice, or a vector of integers or booleans,
+        which the host reads. Each device gets the whole axis unless the elements are in a row.
+      axis: the axis; by default all elements in row-major order.
+      assume_unique_indices: a hint, which makes no difference.
 
     Raises:
       ArrayIndexError: a position is out of bounds.
-      ArgumentTypeError: positions are no integers.
-      ConcretizationError: they are those of a traced function, which are not computed yet.
+      ArgumentTypeError: positions are not integers.
+      ConcretizationError: positions are traced, so that the host cannot read them.
 
     >>> delete([1, 2, 3, 4], [0, 2])
     Array([2, 4], dtype=int64)
@@ -122,20 +122,20 @@ def delete(
 def insert(
     arr: Any, obj: Any, values: Any, axis: int | None = None, *, out_sharding: Any = None
 ) -> Array:
-    """Return an array with elements put in along a dim.
+    """Insert values before positions along an axis.
 
     Args:
-      obj: before which elements: an integer, a slice, or a vector of integers or booleans, of
-        which the host needs the values.
-      values: what is put in, converted to the type of the array; for one integer as much as it
-        has along the dim, for others one for each position. It is broadcast.
-      axis: along which dim; by default in row-major order.
+      obj: the positions: an integer, a slice, or a vector of integers or booleans, which the host
+        reads.
+      values: the values, converted to the dtype of the array and broadcast. For an integer all of
+        them are inserted at its position, otherwise one at each position.
+      axis: the axis; by default all elements in row-major order.
 
     Raises:
       ArrayIndexError: a position is out of bounds.
       ArgumentError: values do not fit.
-      ArgumentTypeError: positions are no integers.
-      ConcretizationError: they are those of a traced function, which are not computed yet.
+      ArgumentTypeError: positions are not integers.
+      ConcretizationError: positions are traced, so that the host cannot read them.
 
     >>> insert([1, 2, 3], 1, [8, 9]), insert([1, 2, 3], [0, 2], [8, 9])
     (Array([1, 8, 9, 2, 3], dtype=int64), Array([8, 1, 2, 9, 3], dtype=int64))
@@ -158,7 +158,7 @@ def insert(
 
 
 def _woven(x: Any, new: Any, places: Any, axis: int) -> Any:
-    """Put elements before others; those of one place stay in their order."""
+    """Put elements before others; elements for the same position stay in order."""
     order = np.argsort(places, kind="stable")
     pieces: list[Any] = []
     start = first = 0
@@ -183,10 +183,10 @@ def _woven(x: Any, new: Any, places: Any, axis: int) -> Any:
 
 @public
 def resize(a: Any, new_shape: Any, *, out_sharding: Any = None) -> Array:
-    """Return the elements in row-major order in another shape, over and over if it is larger.
+    """Change the shape and the size of an array, and repeat its elements if it grows.
 
     Args:
-      new_shape: the sizes.
+      new_shape: the new shape.
 
     >>> resize([1, 2, 3], (2, 2))
     Array([[1, 2],
@@ -204,14 +204,14 @@ def resize(a: Any, new_shape: Any, *, out_sharding: Any = None) -> Array:
 
 @public
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return an array without zeros at its ends; the host reads where these begin.
+    """Remove zeros from the ends of an array; the host reads the positions where they end.
 
     Args:
-      trim: at which ends: "f" for the front, "b" for the back, "fb" for both.
-      axis: along which dims; all by default.
+      trim: the ends: "f" for the front, "b" for the back, "fb" for both.
+      axis: the axes; all by default.
 
     Raises:
-      ArgumentError: `trim` is something else.
+      ArgumentError: `trim` is unknown.
 
     >>> trim_zeros([0, 0, 1, 0, 2, 0])
     Array([1, 0, 2], dtype=int64)

@@ -1,4 +1,4 @@
-"""Bits of bytes as elements, and back."""
+"""Packing booleans into the bits of bytes, and unpacking them."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ def _bits(name: str, bitorder: Any) -> Any:
 
 @public
 def packbits(a: Any, axis: Any = None, bitorder: str = "big", *, out_sharding: Any = None) -> Array:
-    """Return bytes, whose bits say which of eight elements in a row are not 0.
+    """Pack eight elements in a row into the bits of a byte: 0 for zeros, 1 for other numbers.
 
     Args:
       a: an array of booleans or integers.
-      axis: along which dim, at whose end zeros are added; by default in row-major order.
-      bitorder: whether the first element is the greatest bit, "big", or the least, "little".
+      axis: the axis, which is padded with zeros; by default all elements in row-major order.
+      bitorder: "big" if the first element is the most significant bit, "little" if it is the least
+        significant one.
 
     Raises:
-      ArgumentTypeError: elements are others.
+      ArgumentTypeError: the array has other elements.
       ArgumentError: the order is unknown.
 
     >>> packbits([1, 0, 1]), packbits([1, 0, 1], bitorder="little")
@@ -67,18 +68,19 @@ def packbits(a: Any, axis: Any = None, bitorder: str = "big", *, out_sharding: A
 def unpackbits(
     a: Any, axis: Any = None, count: Any = None, bitorder: str = "big", *, out_sharding: Any = None
 ) -> Array:
-    """Return the bits of bytes as zeros and ones.
+    """Unpack the bits of bytes into zeros and ones.
 
     Args:
       a: an array of `uint8`.
-      axis: along which dim; by default in row-major order.
-      count: how many bits are wanted, zeros where there are fewer; all by default, and all but so
-        many for a negative number.
-      bitorder: whether the greatest bit comes first, "big", or the least, "little".
+      axis: the axis; by default all elements in row-major order.
+      count: the number of bits of the result, which is padded with zeros; all bits by default. A
+        negative number drops so many bits from the end.
+      bitorder: "big" if the most significant bit comes first, "little" if the least significant one
+        does.
 
     Raises:
-      ArgumentTypeError: elements are others.
-      ArgumentError: the order is unknown, or less than all bits are to be left out.
+      ArgumentTypeError: the array has other elements.
+      ArgumentError: the order is unknown, or more bits would be dropped than there are.
 
     >>> unpackbits(np.array([160], np.uint8), count=3)
     Array([1, 0, 1], dtype=uint8)

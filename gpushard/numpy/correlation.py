@@ -35,22 +35,22 @@ def cov(
     dtype: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the covariances of variables.
+    """Compute the covariance matrix of variables.
 
     Args:
-      m: variables in rows, observations in columns; or one variable.
+      m: a matrix with variables in rows and observations in columns, or one variable.
       y: more variables.
-      rowvar: False where variables are in columns.
-      bias: whether to divide by the number of observations, and not by one less.
-      ddof: what is taken from that number instead.
-      fweights: how often each observation counts, integers that are not negative.
-      aweights: the weight of each observation, not negative; signs of arrays on devices are not
-        looked at.
-      dtype: type of the result; at least double precision by default.
+      rowvar: False if variables are in columns.
+      bias: whether to divide by the number of observations, rather than by that number less 1.
+      ddof: the number to subtract from the number of observations, instead of `bias`.
+      fweights: the number of times that each observation counts, non-negative integers.
+      aweights: the weight of each observation, not negative; the signs of arrays on devices are not
+        checked.
+      dtype: the dtype of the result; at least double precision by default.
 
     Raises:
-      ArgumentError: an operand has more than two dims, or weights do not fit.
-      ArgumentTypeError: `ddof` or `fweights` are no integers.
+      ArgumentError: an operand has more than two axes, or weights do not fit.
+      ArgumentTypeError: `ddof` or `fweights` are not integers.
 
     >>> import gpushard as gs
     >>> cov(gs.numpy.asarray([[0.0, 2.0], [2.0, 0.0]]))
@@ -86,16 +86,16 @@ def cov(
 def corrcoef(
     x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None, out_sharding: Any = None
 ) -> Array:
-    """Return the correlations of variables, from -1 to 1.
+    """Compute the correlation matrix of variables, from -1 to 1.
 
     Args:
-      x: variables in rows, observations in columns; or one variable.
+      x: a matrix with variables in rows and observations in columns, or one variable.
       y: more variables.
-      rowvar: False where variables are in columns.
-      dtype: type of the result; at least double precision by default.
+      rowvar: False if variables are in columns.
+      dtype: the dtype of the result; at least double precision by default.
 
     Raises:
-      ArgumentError: an operand has more than two dims.
+      ArgumentError: an operand has more than two axes.
     """
     c = cov(x, y, rowvar, dtype=dtype)
     if not c.ndim:
@@ -109,7 +109,7 @@ def corrcoef(
 
 
 def _samples(name: str, x: Any, y: Any, rowvar: bool, dtype: Any) -> Any:
-    """Return all variables in rows, in a type that is worked in."""
+    """Return all variables in rows, in the dtype to compute in."""
     xs = [as_value(one, name) for one in (x, y) if one is not None]
     for one in xs:
         if one.ndim > 2:

@@ -55,39 +55,39 @@ _KINDS = {
 def astype(
     x: Any, dtype: Any, /, *, copy: Any = True, device: Any = None, out_sharding: Any = None
 ) -> Array:
-    """Return an array with another type of elements.
+    """Convert an array to a dtype.
 
     Args:
-      dtype: the type.
+      dtype: the dtype.
       device: where the result goes; by default it stays.
-      out_sharding: the same.
+      out_sharding: where the result goes; another name of `device`.
     """
     converted = as_value(x, "astype").astype(dtype, copy=copy)
     return settle(settle(converted, device, "device"), out_sharding)
 
 
 def can_cast(from_: Any, to: Any, casting: Any = "safe") -> builtins.bool:
-    """Return whether a type can be converted to another.
+    """Test whether a dtype can be converted to another under a rule.
 
     Args:
-      from_: a type or an array.
-      to: a type.
-      casting: what counts as such, as NumPy says.
+      from_: a dtype or an array.
+      to: a dtype.
+      casting: one of NumPy's rules.
 
     Raises:
-      ArgumentError: `casting` is none of NumPy's rules.
+      ArgumentError: the rule is unknown.
     """
     return dtypes.can_cast(_own(from_, "from_"), as_dtype(to, "to"), casting)
 
 
 def finfo(dtype: Any) -> np.finfo[Any]:
-    """Return the limits of a type of floats.
+    """Return the limits of a dtype of floats.
 
     Args:
-      dtype: a type or an array.
+      dtype: a dtype or an array.
 
     Raises:
-      ArgumentTypeError: it is no such type.
+      ArgumentTypeError: the dtype has no floats.
     """
     try:
         return dtypes.finfo(_own(dtype, "dtype"))
@@ -96,13 +96,13 @@ def finfo(dtype: Any) -> np.finfo[Any]:
 
 
 def iinfo(int_type: Any) -> np.iinfo[Any]:
-    """Return the limits of a type of integers.
+    """Return the limits of a dtype of integers.
 
     Args:
-      int_type: a type or an array.
+      int_type: a dtype or an array.
 
     Raises:
-      ArgumentTypeError: it is no such type.
+      ArgumentTypeError: the dtype has no integers.
     """
     try:
         return dtypes.iinfo(_own(int_type, "int_type"))
@@ -111,23 +111,23 @@ def iinfo(int_type: Any) -> np.iinfo[Any]:
 
 
 def isdtype(dtype: Any, kind: Any) -> builtins.bool:
-    """Return whether a type is of a kind.
+    """Test whether a dtype is of a kind.
 
     Args:
-      dtype: the type.
-      kind: another type, or the name of a kind, such as "real floating"; or a tuple of them, any of
-        which will do.
+      dtype: the dtype.
+      kind: another dtype, or the name of a kind, such as "real floating"; or a tuple of these, one
+        of which has to match.
 
     Raises:
-      ArgumentTypeError: one of them is no type.
-      ArgumentError: there is no kind of that name.
+      ArgumentTypeError: `dtype`, or a dtype in `kind`, is not a dtype.
+      ArgumentError: the name of a kind is unknown.
 
     >>> isdtype(np.dtype("int8"), "integral"), isdtype(np.dtype("int8"), ("bool", np.float32))
     (True, False)
     """
     own = _own(dtype, "dtype")
     kinds = kind if isinstance(kind, tuple) else (kind,)
-    return any(_is_of(own, one) for one in kinds)
+    return any(_is_of(own, each) for each in kinds)
 
 
 def _is_of(own: np.dtype[Any], kind: Any) -> builtins.bool:
@@ -151,14 +151,14 @@ result_type = promotion.result_type
 
 
 def promote_types(a: Any, b: Any) -> np.dtype[Any]:
-    """Return the type that two types promote to.
+    """Find the dtype that two dtypes promote to.
 
     Args:
-      a: a type.
-      b: another one.
+      a: a dtype.
+      b: another dtype.
 
     Raises:
-      ArgumentTypeError: they have no common type.
+      ArgumentTypeError: they have no common dtype.
 
     >>> promote_types("int8", np.float32)
     dtype('float32')

@@ -1,6 +1,6 @@
 """Differences of neighbours, derivatives, and areas under curves.
 
-They are made of shifted parts of an array, so that a dim stays split: edges of the blocks move.
+They are computed from shifted slices of an array. An axis stays split: only edges of blocks move.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ def diff(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the differences of neighbours along a dim; of booleans whether they differ.
+    """Compute the differences of neighbours along an axis; for booleans, whether they differ.
 
     Args:
-      a: an array of at least one dim.
-      n: how many times over.
-      axis: along which dim.
-      prepend: what comes before the array first; a number is one element.
-      append: what comes after it first.
+      a: an array of at least one axis.
+      n: the number of times to take differences.
+      axis: the axis.
+      prepend: values to put before the array first; a number is one element.
+      append: values to put after the array first; a number is one element.
 
     Raises:
-      ArgumentError: `n` is negative, or there is no such dim.
+      ArgumentError: `n` is negative, or the axis does not exist.
 
     >>> diff([1, 4, 9, 16]), diff([1, 4, 9, 16], n=2)
     (Array([3, 5, 7], dtype=int64), Array([2, 2], dtype=int64))
@@ -70,7 +70,7 @@ def diff(
 
 
 def _end(end: Any, x: Any, axis: int) -> Any:
-    """Return what comes before or after an array; a number is one element along the dim."""
+    """Return the values before or after an array; a number is one element along the dim."""
     if end is None or end is np._NoValue:
         return None
     array = end if is_value(end) else host_data(end, "diff")
@@ -85,14 +85,14 @@ def _end(end: Any, x: Any, axis: int) -> Any:
 def ediff1d(
     ary: Any, to_end: Any = None, to_begin: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Return the differences of neighbours in row-major order.
+    """Compute the differences of neighbours in row-major order.
 
     Args:
-      to_end: what comes after them.
-      to_begin: what comes before them.
+      to_end: values to put after the differences.
+      to_begin: values to put before the differences.
 
     Raises:
-      ArgumentTypeError: what comes before or after does not fit the type of the array.
+      ArgumentTypeError: these values do not fit the dtype of the array.
     """
     x = ary.ravel()
     differences = x[1:] - x[:-1]
@@ -120,21 +120,21 @@ def _of_type(end: Any, x: Any, argument: str) -> Any:
 def gradient(
     f: Any, *spacings: Any, axis: Any = None, edge_order: int = 1, out_sharding: Any = None
 ) -> Any:
-    """Return the derivatives along dims: of parabolas through neighbours, one-sided at the edges.
+    """Estimate derivatives along axes by parabolas through neighbours, one-sided at the edges.
 
     Args:
       f: an array.
-      *spacings: the distance of neighbours, one number for all dims; or for each dim a number, or
+      *spacings: the distance of neighbours: one number for all axes; or for each axis a number, or
         the coordinates along it. 1 by default.
-      axis: along which dims; all by default.
-      edge_order: 1 for differences at the edges, 2 for parabolas there, too.
+      axis: the axes; all by default.
+      edge_order: 1 for differences at the edges, 2 for parabolas.
 
     Returns:
-      An array for one dim, a tuple of arrays for several.
+      An array for one axis, a tuple of arrays for several.
 
     Raises:
-      ArgumentError: a dim is too short, or coordinates are as many as its elements not.
-      ArgumentTypeError: there are not as many spacings as dims.
+      ArgumentError: an axis is too short, or the number of coordinates is not its length.
+      ArgumentTypeError: the number of spacings is not that of the axes.
 
     >>> gradient([1.0, 2.0, 4.0, 7.0])
     Array([1. , 1.5, 2.5, 3. ], dtype=float64)
@@ -174,7 +174,7 @@ def _each(spacings: Sequence[Any], axes: Sequence[int]) -> Sequence[Any]:
 
 
 def _steps(x: Any, axis: int, spacing: Any) -> Any:
-    """Return the distances of neighbours: a number, or what lies along the dim."""
+    """Return the distances of neighbours: a number, or an array along the dim."""
     if is_number(spacing):
         return spacing
     places = spacing if is_value(spacing) else host_data(spacing, "gradient")
@@ -231,9 +231,9 @@ def _slopes(before: Any, after: Any, t: Any) -> tuple[Any, Any, Any]:
     """Return the weights of three values in the slope of the parabola through them.
 
     Args:
-      before: distance of the first two.
-      after: distance of the last two.
-      t: how far from the first the slope is wanted.
+      before: the distance of the first two.
+      after: the distance of the last two.
+      t: the position of the slope, from the first value.
 
     >>> _slopes(1.0, 1.0, 1.0), _slopes(1.0, 1.0, 0)
     ((-0.5, 0.0, 0.5), (-1.5, 2.0, -0.5))
@@ -255,14 +255,14 @@ def _weighed(values: Sequence[Any], weights: Sequence[Any]) -> Any:
 def trapezoid(
     y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1, *, out_sharding: Any = None
 ) -> Array:
-    """Return the area under curves by the trapezoidal rule.
+    """Integrate along an axis by the trapezoidal rule.
 
     Args:
-      y: the values, an array of at least one dim.
-      x: where they are: a vector along the dim, or an array of the shape of `y`; by default they
-        are evenly spaced.
-      dx: the distance of neighbours then.
-      axis: along which dim.
+      y: the values, an array of at least one axis.
+      x: the positions of the values: a vector along the axis, or an array of the shape of `y`; by
+        default they are evenly spaced.
+      dx: the distance of evenly spaced positions.
+      axis: the axis.
 
     Raises:
       ArgumentError: positions do not fit.
@@ -303,12 +303,12 @@ def unwrap(
     period: Any = 2 * np.pi,
     out_sharding: Any = None,
 ) -> Array:
-    """Return angles without jumps: whole periods are added so that neighbours are near.
+    """Remove jumps from angles: multiples of the period are added so that neighbours are close.
 
     Args:
-      p: an array of at least one dim.
-      discont: which jumps are taken out, a number; half a period by default, and never less.
-      axis: along which dim; the running sum that this takes makes it whole.
+      p: an array of at least one axis.
+      discont: the least jump to remove; half a period by default, and never less.
+      axis: the axis. Each device gets the whole axis for a cumulative sum.
       period: the period, a number.
 
     >>> unwrap([0, 1, 2, -1, 0], period=4)

@@ -1,7 +1,7 @@
 """Fourier transforms under the names of `numpy.fft` and of the Array API's extension.
 
-Several dims are transformed one after the other, in NumPy's order. While a dim is transformed it is
-whole, and others carry the split; then it goes back.
+Several axes are transformed one after the other, in NumPy's order. Each device gets the whole axis
+that is transformed, while other axes carry the split; then the axis is split as before.
 
 >>> import gpushard as gs
 >>> sharding = gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x"))
@@ -39,7 +39,7 @@ __all__ = [
 
 
 _HALVES = ("rfft", "ihfft")
-"""Transforms whose result has n // 2 + 1 elements: one, of no value, for no elements."""
+"""Transforms whose result has n // 2 + 1 elements: one element, of no meaning, if n is 0."""
 
 _NORMS = (None, "backward", "ortho", "forward")
 
@@ -47,35 +47,35 @@ _ONE = """
 
 Args:
   a: an array.
-  n: the length that is {counted}; longer dims are cut, shorter ones get zeros at their end.
-    By default that of the dim; a dim without elements then gives none.
-  axis: the dim.
+  n: the length {counted}; a longer axis is cut, a shorter one is padded with zeros. By default that
+    of the axis; an axis without elements then gives none.
+  axis: the axis.
   norm: "backward" divides by n in the inverse, "forward" in the other, "ortho" by its root in both.
   out: must be None; results are values.
-  out_sharding: where the result goes; by default it stays where it was made.
+  out_sharding: where the result goes; by default it stays where it is computed.
 
 Raises:
-  ArgumentError: there is no such dim or norm, or n is not positive.
+  ArgumentError: the axis does not exist, the norm is unknown, or n is not positive.
 """
 
 _MANY = """
 
 Args:
   a: an array.
-  s: the lengths along these dims that are transformed; -1 for the dim's own.
-  axes: the dims; {axes}.
+  s: the lengths to transform along these axes; -1 for the length of the axis.
+  axes: the axes; {axes}.
   norm: "backward" divides by the length in the inverse, "forward" in the other, "ortho" by its root
     in both.
   out: must be None; results are values.
-  out_sharding: where the result goes; by default it stays where it was made.
+  out_sharding: where the result goes; by default it stays where it is computed.
 
 Raises:
-  ArgumentError: there are no such dims or norm, or a length is not positive.
+  ArgumentError: an axis does not exist, the norm is unknown, or a length is not positive.
 """
 
 
 class One(Protocol):
-    """A transform along one dim."""
+    """A transform along one axis."""
 
     def __call__(
         self,
@@ -91,7 +91,7 @@ class One(Protocol):
 
 
 class Many(Protocol):
-    """A transform along several dims."""
+    """A transform along several axes."""
 
     def __call__(
         self,
@@ -107,7 +107,7 @@ class Many(Protocol):
 
 
 def _one(name: str, row: Row, text: str, *, from_half: bool = False) -> One:
-    """Return a transform along one dim."""
+    """Make a transform along one axis."""
 
     def function(
         a: Any,
@@ -124,7 +124,7 @@ def _one(name: str, row: Row, text: str, *, from_half: bool = False) -> One:
         check_choice(name, "norm", norm, _NORMS)
         return settle(_along(name, row, x, n, at, norm, from_half=from_half), out_sharding)
 
-    counted = "that the result has" if from_half else "transformed"
+    counted = "of the result" if from_half else "to transform"
     return named(function, name, text + _ONE.format(counted=counted))
 
 
@@ -156,15 +156,15 @@ def _many(
     last: Row | None = None,
     default: tuple[int, ...] | None = None,
 ) -> Many:
-    """Return a transform along several dims.
+    """Make a transform along several axes.
 
     Args:
-      name: what users call it.
-      every: what is done along the dims, the last one first.
-      text: the first line of its documentation.
-      first: what is done along the last dim instead, before the others.
-      last: what is done along the last dim instead, after the others.
-      default: which dims; None for all.
+      name: the name of the function.
+      every: the row for each axis, from the last to the first.
+      text: the first line of its docstring.
+      first: the row for the last axis instead, before the others.
+      last: the row for the last axis instead, after the others.
+      default: the default of `axes`; None for all.
     """
 
     def function(
@@ -192,7 +192,7 @@ def _many(
 
 
 def _dims(name: str, x: Any, s: Any, axes: Any) -> tuple[Sequence[Any], tuple[int, ...]]:
-    """Return the lengths, None for a dim's own, and the dims, counted from the end."""
+    """Return the lengths, None for the length of a dim, and the dims, counted from the end."""
     sizes = None if s is None else tuple(s) if isinstance(s, tuple | list) else (s,)
     if axes is None:
         dims = tuple(range(-x.ndim if sizes is None else -len(sizes), 0))
@@ -214,58 +214,62 @@ def _dims(name: str, x: Any, s: Any, axes: Any) -> tuple[Sequence[Any], tuple[in
     return [None if n is None or n == -1 else n for n in sizes or (None,) * len(ends)], ends
 
 
-fft = _one("fft", rows.FFT, "Return the discrete Fourier transform along a dim.")
-ifft = _one("ifft", rows.IFFT, "Return the inverse of `fft`.")
-rfft = _one("rfft", rows.RFFT, "Return the first half of the transform of real numbers.")
-irfft = _one("irfft", rows.IRFFT, "Return the inverse of `rfft`: real numbers.", from_half=True)
+fft = _one("fft", rows.FFT, "Compute the discrete Fourier transform along an axis.")
+ifft = _one("ifft", rows.IFFT, "Compute the inverse of `fft`.")
+rfft = _one("rfft", rows.RFFT, "Compute the first half of the transform of real numbers.")
+irfft = _one("irfft", rows.IRFFT, "Compute the inverse of `rfft`, real numbers.", from_half=True)
 hfft = _one(
     "hfft",
     rows.HFFT,
-    "Return the transform, which is real, of numbers whose second half mirrors the first.",
+    "Compute the real transform of Hermitian-symmetric numbers from their first half.",
     from_half=True,
 )
-ihfft = _one("ihfft", rows.IHFFT, "Return the inverse of `hfft`: the first half.")
-fftn = _many("fftn", rows.FFT, "Return the discrete Fourier transform along several dims.")
-ifftn = _many("ifftn", rows.IFFT, "Return the inverse of `fftn`.")
+ihfft = _one("ihfft", rows.IHFFT, "Compute the inverse of `hfft`, the first half.")
+fftn = _many("fftn", rows.FFT, "Compute the discrete Fourier transform along several axes.")
+ifftn = _many("ifftn", rows.IFFT, "Compute the inverse of `fftn`.")
 rfftn = _many(
     "rfftn",
     rows.FFT,
-    "Return the transform of real numbers along several dims, the first half of the last one.",
+    "Compute the transform of real numbers along several axes, the first half of the last.",
     first=rows.RFFT,
 )
-irfftn = _many("irfftn", rows.IFFT, "Return the inverse of `rfftn`: real numbers.", last=rows.IRFFT)
-fft2 = _many(
-    "fft2", rows.FFT, "Return the discrete Fourier transform along two dims.", default=(-2, -1)
+irfftn = _many(
+    "irfftn", rows.IFFT, "Compute the inverse of `rfftn`, real numbers.", last=rows.IRFFT
 )
-ifft2 = _many("ifft2", rows.IFFT, "Return the inverse of `fft2`.", default=(-2, -1))
+fft2 = _many(
+    "fft2", rows.FFT, "Compute the discrete Fourier transform along two axes.", default=(-2, -1)
+)
+ifft2 = _many("ifft2", rows.IFFT, "Compute the inverse of `fft2`.", default=(-2, -1))
 rfft2 = _many(
     "rfft2",
     rows.FFT,
-    "Return the transform of real numbers along two dims, the first half of the last one.",
+    "Compute the transform of real numbers along two axes, the first half of the last.",
     first=rows.RFFT,
     default=(-2, -1),
 )
 irfft2 = _many(
     "irfft2",
     rows.IFFT,
-    "Return the inverse of `rfft2`: real numbers.",
+    "Compute the inverse of `rfft2`, real numbers.",
     last=rows.IRFFT,
     default=(-2, -1),
 )
 
-_frequencies = described(device="where it goes.", out_sharding="the same.")
+_frequencies = described(
+    device="where the array goes.", out_sharding="where the array goes; another name of `device`."
+)
 
 
 @_frequencies
 def fftfreq(
     n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, out_sharding: Any = None
 ) -> Array:
-    """Return the frequencies of what `fft` gives: 0 and positive ones, then negative ones.
+    """Create the frequencies of the result of `fft`: 0, positive ones, then negative ones.
 
     Args:
-      n: how many.
+      n: the number of samples.
       d: the distance of samples.
-      dtype: type of the elements; float64 by default.
+      dtype: the dtype; float64 by default.
 
     Raises:
       ArgumentError: `n` is not positive.
@@ -284,12 +288,12 @@ def fftfreq(
 def rfftfreq(
     n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, out_sharding: Any = None
 ) -> Array:
-    """Return the frequencies of what `rfft` gives, from 0.
+    """Create the frequencies of the result of `rfft`, from 0.
 
     Args:
-      n: how many samples there are.
+      n: the number of samples.
       d: the distance of samples.
-      dtype: type of the elements; float64 by default.
+      dtype: the dtype; float64 by default.
 
     Raises:
       ArgumentError: `n` is not positive.
@@ -314,10 +318,10 @@ def _unit(name: str, n: Any, d: Any) -> tuple[int, float]:
 
 @public
 def fftshift(x: Any, axes: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return an array with the zero frequency moved from the first element to the middle.
+    """Move the zero frequency from the first element to the middle.
 
     Args:
-      axes: along which dims; all by default.
+      axes: the axes; all by default.
     """
     dims = from_end(axes, x.ndim, "fftshift", "axes")
     shifts = tuple(x.shape[dim] // 2 for dim in dims)
@@ -326,10 +330,10 @@ def fftshift(x: Any, axes: Any = None, *, out_sharding: Any = None) -> Array:
 
 @public
 def ifftshift(x: Any, axes: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return an array with the zero frequency moved from the middle to the first element.
+    """Move the zero frequency from the middle to the first element.
 
     Args:
-      axes: along which dims; all by default.
+      axes: the axes; all by default.
     """
     dims = from_end(axes, x.ndim, "ifftshift", "axes")
     shifts = tuple(-(x.shape[dim] // 2) for dim in dims)

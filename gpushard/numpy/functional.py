@@ -1,4 +1,4 @@
-"""Functions of users applied to parts of arrays."""
+"""Functions that apply a function of yours to parts of arrays."""
 
 from __future__ import annotations
 
@@ -42,20 +42,19 @@ def apply_along_axis(
     out_sharding: Any = None,
     **kwargs: Any,
 ) -> Array:
-    """Return what a function gives for every vector along a dim, one call after the other.
+    """Call a function for every vector along an axis, one after the other, and join the results.
 
-    It takes a call for each vector, as NumPy's does: use functions that take `axis` where there
-    are any.
+    As in NumPy, this takes a call for each vector. A function that takes `axis` is much faster.
 
     Args:
-      func1d: takes a vector, which is an array on the devices; gives an array or a number.
-      axis: along which dim.
+      func1d: a function of a vector, an array on the devices. It returns an array or a number.
+      axis: the axis.
       arr: the array.
-      *args: what else it takes.
-      **kwargs: likewise.
+      *args: more arguments of the function.
+      **kwargs: more keyword arguments of the function.
 
     Raises:
-      ArgumentError: there are no vectors, or no such dim.
+      ArgumentError: there are no vectors, or the axis does not exist.
 
     >>> import gpushard as gs
     >>> apply_along_axis(gs.numpy.sum, 1, [[1, 2], [3, 4]])
@@ -87,15 +86,16 @@ def apply_along_axis(
 def apply_over_axes(
     func: Callable[[Any, int], Any], a: Any, axes: Any, *, out_sharding: Any = None
 ) -> Array:
-    """Return what a function gives along one dim after the other; dims stay.
+    """Apply a reduction along one axis after the other; reduced axes stay, with length 1.
 
     Args:
-      func: takes an array and a dim; gives an array with the dim of length 1 or without it.
+      func: a function of an array and an axis. It returns an array in which the axis has length 1,
+        or is missing.
       a: the array.
-      axes: the dims.
+      axes: the axes.
 
     Raises:
-      ArgumentError: the function gives an array of other dims.
+      ArgumentError: the function returns an array with other axes.
     """
     check_function(func, "apply_over_axes", "func")
     x = as_value(a, "apply_over_axes")
@@ -124,18 +124,19 @@ def piecewise(
     out_sharding: Any = None,
     **kwargs: Any,
 ) -> Array:
-    """Return a function that is defined by cases, the last condition that holds deciding.
+    """Evaluate a function that is defined by cases; the last condition that holds decides.
 
     Args:
-      condlist: the conditions, arrays of booleans of its shape.
-      funclist: for each a number, or a function of arrays; one more for all other elements, which
-        are 0 by default. Every function is called for the whole array, NumPy calls it for a part.
-      *args: what else functions take.
-      **kwargs: likewise.
+      condlist: the conditions, arrays of booleans of the shape of the array.
+      funclist: for each condition a number, or a function of an array; and one more for all other
+        elements, which are 0 by default. Every function is called for the whole array; NumPy calls
+        it for a part.
+      *args: more arguments of the functions.
+      **kwargs: more keyword arguments of the functions.
 
     Raises:
-      ArgumentError: there are not as many functions as conditions, or one more.
-      ArgumentTypeError: one is neither a number nor a function.
+      ArgumentError: the number of functions is neither that of conditions nor one more.
+      ArgumentTypeError: a case is neither a number nor a function.
 
     >>> piecewise([-2.0, 3.0], [[True, False]], [-1.0, lambda x: x * 2])
     Array([-1.,  6.], dtype=float64)
@@ -158,7 +159,7 @@ def piecewise(
 
 
 def _conditions(condlist: Any, x: Any) -> list[Any]:
-    """Return conditions as a list; a single one needs none around it."""
+    """Return conditions as a list; a single condition need not be in one."""
     single = is_value(condlist) and condlist.ndim == x.ndim
     if not is_value(condlist):
         many = isinstance(condlist, list | tuple) or np.ndim(condlist)
@@ -191,14 +192,15 @@ def fromfunction(
     out_sharding: Any = None,
     **kwargs: Any,
 ) -> Any:
-    """Return what a function gives for the positions of a grid.
+    """Call a function with the positions of a grid.
 
     Args:
-      function: takes an array of positions for each dim, and gives an array, usually of that shape.
-      shape: the sizes of the grid.
-      dtype: type of the positions.
+      function: a function of an array of positions for each axis. It returns an array, usually of
+        the shape of the grid.
+      shape: the shape of the grid.
+      dtype: the dtype of the positions.
       out_sharding: where the positions go; a spec is one of the grid.
-      **kwargs: what else the function takes.
+      **kwargs: keyword arguments of the function.
 
     >>> fromfunction(lambda i, j: 10 * i + j, (2, 3), dtype=int)
     Array([[ 0,  1,  2],
@@ -221,18 +223,19 @@ def vectorize(
     """Map a function of numbers, or of small arrays, over arrays that are broadcast.
 
     The function is called once and sees one element, as with `vmap`: write `where(x > 0, ...)` for
-    `if x > 0`. With a signature it sees the last dims of each array, which the signature names.
+    `if x > 0`. With a signature it sees the last axes of each array, which the signature names.
 
     Args:
       pyfunc: the function.
-      otypes: type of the result, or a sequence of them for several results; None as they come.
-      doc: documentation of the result.
-      excluded: positions and names of arguments that are given to it as they are.
-      signature: the dims that the function works on, and those of its results: "(n),(n)->()".
+      otypes: the dtype of the result, or a sequence of dtypes for several results; None keeps them.
+      doc: the docstring of the mapped function.
+      excluded: positions and names of arguments that the function gets unchanged.
+      signature: the axes that the function works on, and the axes of its results: "(n),(n)->()".
+        Without a signature each result is a number.
 
     Raises:
-      ArgumentError: the signature is malformed; when called, that arguments or results do not fit
-        it, or not the number of `otypes`. Without a signature each result is a number.
+      ArgumentError: the signature is malformed. When called: arguments or results do not fit the
+        signature, or the number of `otypes`.
 
     >>> import gpushard as gs
     >>> vectorize(lambda a, b: gs.numpy.where(a > b, a - b, a + b))([1, 2, 3, 4], 2)
@@ -336,7 +339,7 @@ def _fitted(arrays: Sequence[Any], cores: _Cores) -> tuple[list[Shape], dict[str
 def _check_results(
     results: Sequence[Any], cores: _Cores | None, sizes: dict[str, int], types: Any
 ) -> None:
-    """Check that what a function gives for one element has the dims of a signature."""
+    """Check that the result of a function for one element has the dims of a signature."""
     shapes = [x.shape for x in results]
     if not _fits(shapes, [()] * len(shapes) if cores is None else cores, dict(sizes)):
         wanted = (
@@ -363,7 +366,7 @@ def _check_results(
 def _mapped(
     run: Callable[..., tuple[Any, ...]], arrays: Sequence[Any], fronts: Sequence[Shape]
 ) -> tuple[Any, ...]:
-    """Map a function over the dims that arrays have in front, by which they are broadcast."""
+    """Map a function over the first dims of arrays, along which they are broadcast."""
     lead = rows.broadcast("vectorize", fronts)
     function = run if lead else vmap(run, None, None, axis_size=1)
     given = list(arrays)

@@ -1,4 +1,4 @@
-"""Matrices with ones or zeros beside a diagonal, and coordinates of grids."""
+"""Diagonal and triangular matrices, and coordinates of grids."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ __all__ = [
 
 
 _grids = described(
-    dtype="type of the elements; float64 by default.",
+    dtype="the dtype; float64 by default.",
     order='must be "C" or None.',
-    device="where it goes.",
-    out_sharding="the same.",
+    device="where the array goes.",
+    out_sharding="where the array goes; another name of `device`.",
 )
 
 
@@ -61,12 +61,12 @@ def eye(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return a matrix with ones on a diagonal and zeros elsewhere.
+    """Create a matrix with ones on a diagonal and zeros elsewhere.
 
     Args:
-      N: how many rows.
-      M: how many columns; as many by default.
-      k: which diagonal, above the main one if positive. It may be traced.
+      N: the number of rows.
+      M: the number of columns; by default that of rows.
+      k: the diagonal, above the main one if positive. It may be traced.
     """
     check_order(order)
     place = place_of(device, out_sharding)
@@ -81,23 +81,23 @@ def eye(
 
 @_grids
 def identity(n: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
-    """Return a square matrix with ones on its diagonal and zeros elsewhere.
+    """Create a square matrix with ones on its diagonal and zeros elsewhere.
 
     Args:
-      n: how many rows and columns.
+      n: the number of rows and columns.
     """
     return eye(n, dtype=dtype, device=device, out_sharding=out_sharding)
 
 
 @public
 def diag(v: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
-    """Return a diagonal of a matrix; or the matrix that has a vector on a diagonal.
+    """Take a diagonal of a matrix, or create the matrix with a vector on a diagonal.
 
     Args:
       v: a matrix or a vector.
 
     Raises:
-      ArgumentError: it is neither.
+      ArgumentError: `v` is neither a matrix nor a vector.
 
     >>> diag([1, 2])
     Array([[1, 0],
@@ -120,20 +120,20 @@ def diag(v: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
 
 @public
 def diagflat(v: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
-    """Return the matrix that has the elements, in row-major order, on a diagonal."""
+    """Create the matrix with all elements of an array, in row-major order, on a diagonal."""
     return diag(v.ravel(), k, out_sharding=out_sharding)
 
 
 def indices(
     dimensions: Any, dtype: Any = np.int64, sparse: bool = False, *, out_sharding: Any = None
 ) -> Any:
-    """Return the positions of a grid: for each dim an array of the positions along it.
+    """Create the positions of a grid: for each axis an array of the positions along it.
 
     Args:
-      dimensions: the sizes of the grid.
-      dtype: type of the positions.
-      sparse: whether a tuple is returned, in which dims that positions do not depend on have
-        length 1, rather than one array.
+      dimensions: the shape of the grid.
+      dtype: the dtype of the positions.
+      sparse: whether to return a tuple of arrays, in which axes that positions do not depend on
+        have length 1, rather than one array.
       out_sharding: where the results go.
     """
     sizes = as_shape(dimensions, "dimensions")
@@ -155,12 +155,12 @@ def tri(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return a matrix with ones on and below a diagonal and zeros above it.
+    """Create a matrix with ones on and below a diagonal and zeros above it.
 
     Args:
-      N: how many rows.
-      M: how many columns; as many by default.
-      k: which diagonal, above the main one if positive. It may be traced.
+      N: the number of rows.
+      M: the number of columns; by default that of rows.
+      k: the diagonal, above the main one if positive. It may be traced.
     """
     place = place_of(device, out_sharding)
     shape = as_shape((N, N if M is None else M), "N, M")
@@ -172,7 +172,7 @@ def tri(
 
 
 def _diagonals(shape: Shape) -> HostArray:
-    """Say on which diagonal each element of a matrix is."""
+    """Return the number of the diagonal of each element of a matrix."""
     rows, columns = shape
     return np.arange(columns) - np.arange(rows)[:, None]
 
@@ -191,26 +191,26 @@ def _as_diagonal(k: Any, name: str) -> Any:
 
 @public
 def tril(m: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
-    """Return matrices with zeros above a diagonal.
+    """Replace the elements of matrices above a diagonal by zeros.
 
     Args:
-      m: an array of at least two dims.
+      m: an array of at least two axes.
 
     Raises:
-      ArgumentError: there are fewer dims.
+      ArgumentError: the array has fewer axes.
     """
     return _part(rows.TRIL, m, k)
 
 
 @public
 def triu(m: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
-    """Return matrices with zeros below a diagonal.
+    """Replace the elements of matrices below a diagonal by zeros.
 
     Args:
-      m: an array of at least two dims.
+      m: an array of at least two axes.
 
     Raises:
-      ArgumentError: there are fewer dims.
+      ArgumentError: the array has fewer axes.
     """
     return _part(rows.TRIU, m, k)
 
@@ -225,15 +225,15 @@ def _part(row: Row, x: Any, k: Any) -> Any:
 def vander(
     x: Any, N: int | None = None, increasing: bool = False, *, out_sharding: Any = None
 ) -> Array:
-    """Return the matrix of the powers of a vector, a column for each.
+    """Create the matrix of the powers of a vector, one column for each power.
 
     Args:
       x: the vector.
-      N: how many columns; as many as it has elements by default.
+      N: the number of columns; by default the length of the vector.
       increasing: whether powers ascend from 0, rather than descend to it.
 
     Raises:
-      ArgumentError: the array is no vector, or the number is negative.
+      ArgumentError: the array is not a vector, or the number is negative.
     """
     check_vector("vander", "x", x)
     columns = x.shape[0] if N is None else count(N, "vander", "N")
@@ -252,16 +252,16 @@ def meshgrid(
     indexing: str = "xy",
     out_sharding: Any = None,
 ) -> tuple[Array, ...]:
-    """Return the coordinates of a grid: one array for each vector of coordinates.
+    """Create the coordinates of a grid: one array for each vector of coordinates.
 
     Args:
       *xs: the vectors.
-      sparse: whether dims that a coordinate does not depend on have length 1.
-      indexing: "xy" for the first vector along the second dim, "ij" for it along the first.
-      out_sharding: where the results go; by default they stay where they were made.
+      sparse: whether axes that a coordinate does not depend on have length 1.
+      indexing: "xy" puts the first vector along the second axis, "ij" along the first.
+      out_sharding: where the results go; by default they stay where they are computed.
 
     Raises:
-      ArgumentError: one of them is no vector, or `indexing` is unknown.
+      ArgumentError: an operand is not a vector, or `indexing` is unknown.
     """
     check_choice("meshgrid", "indexing", indexing, ("xy", "ij"))
     vectors = [as_value(x, "meshgrid") for x in xs]

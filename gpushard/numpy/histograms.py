@@ -36,10 +36,9 @@ _COUNTED = np.dtype(np.int64)
 _SUMMED = np.dtype(np.float64)
 
 _cells = described(
-    density="whether counts are divided by their sum and by the sizes of the cells.",
-    weights="of the points; sums of these are returned instead of counts, which GPUs add up in "
-    "any\n    order.",
-    out_sharding="where the counts go; by default they stay where they were made.",
+    density="whether to divide counts by their sum and by the sizes of the cells.",
+    weights="weights of the points, to sum instead of counting. GPUs add them in any order.",
+    out_sharding="where the counts go; by default they stay where they are computed.",
 )
 
 
@@ -52,20 +51,20 @@ def bincount(
     length: int | None = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return how often each integer from 0 occurs, or the sums of the weights that go with it.
+    """Count the occurrences of each integer from 0, or sum the weights of each integer.
 
-    GPUs add weights up in any order: the last digits of such sums may differ from run to run.
+    GPUs add weights in any order: the last digits of such sums may differ from run to run.
 
     Args:
       x: a vector of integers that are not negative.
-      weights: one for each element.
-      minlength: how many counts there are at least.
-      length: how many counts there are, as JAX has it: elements outside are not counted, and the
-        host reads nothing. By default it reads the least and the greatest element.
+      weights: a weight for each element.
+      minlength: the least number of counts.
+      length: the number of counts, as in JAX. Greater elements are not counted, and the host reads
+        nothing. By default it reads the least and the greatest element.
 
     Raises:
-      ArgumentError: an element is negative, the array is no vector, or weights do not fit.
-      ArgumentTypeError: elements are no integers, or weights are complex.
+      ArgumentError: an element is negative, the array is not a vector, or weights do not fit.
+      ArgumentTypeError: elements are not integers, or weights are complex.
 
     >>> bincount([0, 1, 1, 3]), bincount([0, 1, 1, 3], length=2)
     (Array([1, 2, 0, 1], dtype=int64), Array([1, 2], dtype=int64))
@@ -92,7 +91,7 @@ def bincount(
 
 
 def _length(x: Any, least: int) -> int:
-    """Return how many counts there are; the host reads two numbers."""
+    """Return the number of counts; the host reads two numbers."""
     if not x.size:
         return least
     lowest = concrete(statistical.min(x), "bincount").item()
@@ -106,7 +105,7 @@ def _length(x: Any, least: int) -> int:
 
 
 def _weights_like(x: Any, weights: Any, name: str) -> tuple[Any, ...]:
-    """Return weights, here or on the host, as one operand; none if there are none."""
+    """Read weights, on devices or on the host, as a tuple of operands; empty without weights."""
     if weights is None:
         return ()
     heavy = weights if is_value(weights) else host_data(weights, name)
@@ -124,15 +123,15 @@ def _weights_like(x: Any, weights: Any, name: str) -> tuple[Any, ...]:
 def histogram_bin_edges(
     a: Any, bins: Any = 10, range: Any = None, weights: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Return the edges of the bins that `histogram` takes.
+    """Compute the edges of the bins of `histogram`.
 
     Args:
-      bins: how many, their edges, or the name of a rule for their width.
-      range: (least, greatest) edge; by default those of the elements.
-      weights: must be None where a rule is named; otherwise it makes no difference.
+      bins: the number of bins, their edges, or the name of a rule for their width.
+      range: the (least, greatest) edge; by default the least and greatest element.
+      weights: must be None for a rule; otherwise it makes no difference.
 
     Raises:
-      ArgumentError: there are no such bins, or edges do not ascend.
+      ArgumentError: the rule is unknown, or edges do not ascend.
       ArgumentTypeError: bins are neither a number, edges nor a name.
 
     >>> histogram_bin_edges([0.0, 1.0, 4.0], bins=2)
@@ -153,22 +152,21 @@ def histogram(
     *,
     out_sharding: Any = None,
 ) -> tuple[Array, Array]:
-    """Return how many elements lie in each bin, and the edges of the bins.
+    """Count the elements in each bin; return the counts and the edges of the bins.
 
-    A bin has its lower edge, and the last one both. Elements outside are not counted.
+    A bin includes its lower edge, and the last bin both edges. Elements outside are not counted.
 
     Args:
-      bins: how many, their edges, or the name of a rule for their width. A rule, but for those
-        that need only the size, reads a few numbers on the host.
-      range: (least, greatest) edge; by default those of the elements. With NaNs or infinities
-        among them edges are NaN, where NumPy looks and raises.
-      density: whether counts are divided by their sum and by the widths of the bins.
-      weights: of the elements; sums of these are returned instead of counts, which GPUs add up in
-        any order.
-      out_sharding: where the counts go; by default they stay where they were made.
+      bins: the number of bins, their edges, or the name of a rule for their width. A rule that
+        needs more than the size makes the host read a few numbers.
+      range: the (least, greatest) edge; by default the least and greatest element. If these are
+        NaN or infinite, the edges are NaN; NumPy raises.
+      density: whether to divide counts by their sum and by the widths of the bins.
+      weights: a weight for each element, to sum instead of counting. GPUs add them in any order.
+      out_sharding: where the counts go; by default they stay where they are computed.
 
     Raises:
-      ArgumentError: there are no such bins, or edges do not ascend.
+      ArgumentError: the rule is unknown, or edges do not ascend.
       ArgumentTypeError: the array is complex, or bins are neither a number, edges nor a name.
 
     >>> histogram([1, 2, 1, 4], bins=[1, 2, 3, 4])
@@ -202,15 +200,16 @@ def histogramdd(
     *,
     out_sharding: Any = None,
 ) -> tuple[Array, tuple[Array, ...]]:
-    """Return how many points lie in each cell of a grid, and the edges along each dim.
+    """Count the points in each cell of a grid; return the counts and the edges of the cells.
 
     Args:
-      sample: an array of shape (points, dims), or a sequence of vectors of coordinates.
-      bins: how many along each dim, or for each dim how many, or its edges.
-      range: for each dim (least, greatest) edge, or None for those of the points.
+      sample: an array of shape (points, dimensions), or a sequence of vectors of coordinates.
+      bins: the number of bins along all dimensions; or for each dimension a number, or the edges.
+      range: for each dimension the (least, greatest) edge, or None for those of the points.
 
     Raises:
-      ArgumentError: bins or ranges are not as many as dims, or the sample is no such array.
+      ArgumentError: the number of bins or ranges is not that of dimensions, or the sample has
+        another shape.
     """
     return _histogramdd(
         "histogramdd", _columns(sample), bins, range, density, weights, out_sharding
@@ -283,17 +282,16 @@ def histogram2d(
     *,
     out_sharding: Any = None,
 ) -> tuple[Array, Array, Array]:
-    """Return how many points of a plane lie in each cell, and the edges along both dims.
+    """Count the points of a plane in each cell; return the counts and the edges of the cells.
 
     Args:
       x: the first coordinates, a vector.
-      y: the second ones.
-      bins: how many along each dim, or for each dim how many, or its edges; edges of one dim are
-        those of both.
-      range: for each dim (least, greatest) edge; by default those of the points.
+      y: the second coordinates, a vector.
+      bins: the number of bins, or the edges, of both dimensions; or a pair of these.
+      range: for each dimension the (least, greatest) edge; by default those of the points.
 
     Raises:
-      ArgumentError: the vectors differ in length, or there are no such bins.
+      ArgumentError: the vectors differ in length, or bins do not fit.
     """
     xs = [as_value(x, "histogram2d"), as_value(y, "histogram2d")]
     if is_many(bins) and len(bins) not in (1, 2):
@@ -303,7 +301,7 @@ def histogram2d(
 
 
 def edges_of(name: str, x: Any, bins: Any, range: Any, weights: Any) -> Any:
-    """Return the edges of bins; where they are given on the host, or the range is, on the host."""
+    """Return the edges of bins; on the host if the edges, or the range, are there."""
     limits = _limits(name, range)
     if isinstance(bins, str):
         number = _by_rule(name, x, bins, limits, weights)
@@ -328,7 +326,7 @@ def _of_edges(own: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def is_many(bins: Any) -> bool:
-    """Whether bins are given one by one, rather than by a number or a name."""
+    """Whether bins are given by their edges, rather than by a number or a name."""
     return isinstance(bins, list | tuple) or bool(getattr(bins, "ndim", 0))
 
 
@@ -365,7 +363,7 @@ def _number(name: str, bins: Any) -> int:
 
 
 def _given(name: str, bins: Any) -> Any:
-    """Return edges that are given; those on the host are checked."""
+    """Read edges that the caller gave; edges on the host are checked."""
     edges = bins if is_value(bins) else host_data(bins, name)
     if edges.ndim != 1 or not edges.shape[0]:
         raise ArgumentError(
@@ -385,7 +383,7 @@ def _apart(low: Any, high: Any) -> tuple[Any, Any]:
 
 
 def _spaced(x: Any, number: int) -> Any:
-    """Return evenly spaced edges from the least to the greatest element, where these lie.
+    """Return evenly spaced edges from the least to the greatest element, on their devices.
 
     The host does not read them. They are NumPy's to the bit.
     """
@@ -402,7 +400,7 @@ def _spaced(x: Any, number: int) -> Any:
 
 
 def _by_rule(name: str, x: Any, rule: str, limits: Any, weights: Any) -> int:
-    """Return how many bins a rule gives; the host reads what it needs to know."""
+    """Return the number of bins of a rule; the host reads the numbers that the rule needs."""
     check_choice(name, "bins", rule, RULES, ", a number, or edges")
     if weights is not None:
         raise ArgumentTypeError.refusing(

@@ -1,4 +1,4 @@
-"""What is done on the host: texts, buffers and archives."""
+"""Functions that read or write on the host: texts, buffers and archives."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ array2string, array_repr, array_str = np.array2string, np.array_repr, np.array_s
 get_printoptions, set_printoptions = np.get_printoptions, np.set_printoptions
 errstate, iterable, ndindex, printoptions = np.errstate, np.iterable, np.ndindex, np.printoptions
 
-_host = described(device="where the result goes.", out_sharding="the same.")
+_host = described(
+    device="where the result goes.",
+    out_sharding="where the result goes; another name of `device`.",
+)
 
 
 @_host
@@ -42,17 +45,17 @@ def frombuffer(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the elements that a buffer on the host holds.
+    """Create a vector from the bytes of a buffer on the host.
 
     Args:
-      buffer: bytes, or what offers a buffer of them.
-      dtype: type of the elements.
-      count: how many; -1 for all.
-      offset: where the first one begins, in bytes.
+      buffer: bytes, or an object with a buffer of bytes.
+      dtype: the dtype of the elements.
+      count: the number of elements; -1 for all.
+      offset: the position of the first element, in bytes.
 
     Raises:
-      ArgumentError: the buffer does not hold so many elements, or not whole ones.
-      ArgumentTypeError: it is no buffer, or an argument is no integer.
+      ArgumentError: the buffer has too few bytes, or a part of an element at its end.
+      ArgumentTypeError: `buffer` is not a buffer, or an argument is not an integer.
 
     >>> frombuffer(bytes([1, 2]), "u1")
     Array([1, 2], dtype=uint8)
@@ -79,16 +82,16 @@ def fromiter(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the numbers that an iterator gives.
+    """Create a vector from the numbers of an iterator.
 
     Args:
-      iter: gives the numbers.
-      dtype: type of the elements.
-      count: how many; -1 for all.
+      iter: the iterator.
+      dtype: the dtype of the elements.
+      count: the number of elements; -1 for all.
 
     Raises:
-      ArgumentError: the iterator gives fewer numbers.
-      ArgumentTypeError: it gives something else.
+      ArgumentError: the iterator yields fewer numbers.
+      ArgumentTypeError: the iterator yields an object that is not a number.
 
     >>> fromiter((n * n for n in range(4)), int)
     Array([0, 1, 4, 9], dtype=int64)
@@ -130,13 +133,13 @@ def _watched(
 def mask_indices(
     n: int, mask_func: Callable[[Any, Any], Any], k: Any = 0, *, out_sharding: Any = None
 ) -> tuple[Array, ...]:
-    """Return the index of what a function such as `tril` leaves of a square matrix.
+    """Find the index of the elements of a square matrix that a function such as `tril` keeps.
 
     Args:
-      n: how many rows and columns the matrix has.
-      mask_func: takes a matrix and `k`, and gives it with zeros for what is left out.
-      k: what else it takes, such as the number of a diagonal.
-      out_sharding: where the matrix lies.
+      n: the number of rows and columns.
+      mask_func: a function of a matrix and `k`, which replaces elements by zeros.
+      k: the second argument of the function, such as the number of a diagonal.
+      out_sharding: the sharding of the matrix.
     """
     check_function(mask_func, "mask_indices", "mask_func")
     kept = mask_func(ones((n, n), int, out_sharding=out_sharding), k)
@@ -144,16 +147,16 @@ def mask_indices(
 
 
 def savez(file: PathLike, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None:
-    """Write several arrays to a `.npz` file, which `numpy.load` reads; the host gets their values.
+    """Write several arrays to a `.npz` file, which `numpy.load` reads.
 
     Args:
-      file: its path.
-      *args: arrays, which get the names `arr_0`, `arr_1` and so on.
+      file: the path of the file.
+      *args: arrays, which get the names `arr_0`, `arr_1` and so on. The host reads all arrays.
       allow_pickle: makes no difference: numbers need no pickle.
       **kwds: arrays by name.
 
     Raises:
-      ExecutionError: the work that should have made a value failed.
+      ExecutionError: the computation of an array failed.
     """
     if not hasattr(file, "write"):
         checked_path(file)

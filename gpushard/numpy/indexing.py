@@ -1,9 +1,9 @@
-"""Elements by position, where they are, and what makes arrays of an index: `mgrid[:3, :4]`, `r_`.
+"""Elements by position, positions of elements, and arrays from an index: `mgrid[:3, :4]`, `r_`.
 
-What has a result of unknown size (`nonzero` and what builds on it) makes the host wait for one
-number: how many there are. Give `size=` where a function takes it, and it does not. Masks are
-gathered for that, with a byte for each element; arrays are not. `put`, `put_along_axis`, `place`,
-`putmask` and `fill_diagonal` give an array a new value, as `x[index] = value` does.
+`nonzero` and functions that use it have a result of unknown size. The host waits for one number,
+the size, unless you give `size=`. Masks are gathered then, with a byte for each element; arrays are
+not. `put`, `put_along_axis`, `place`, `putmask` and `fill_diagonal` give an array a new value, as
+`x[index] = value` does.
 """
 
 from __future__ import annotations
@@ -95,17 +95,17 @@ putmask = updating.putmask
 
 
 def select(condlist: Any, choicelist: Any, default: Any = 0, *, out_sharding: Any = None) -> Array:
-    """Return elements of the first array whose condition holds.
+    """Choose each element from the first array whose condition holds.
 
     Args:
-      condlist: conditions: a sequence of arrays of booleans.
-      choicelist: an array for each.
-      default: what there is where none holds.
-      out_sharding: where the result goes; by default it stays where it was made.
+      condlist: the conditions, a sequence of arrays of booleans.
+      choicelist: an array for each condition.
+      default: the element where no condition holds.
+      out_sharding: where the result goes; by default it stays where it is computed.
 
     Raises:
-      ArgumentError: there are none, or not as many arrays as conditions.
-      ArgumentTypeError: a condition is not of booleans.
+      ArgumentError: there are no conditions, or their number is not that of the arrays.
+      ArgumentTypeError: a condition is not boolean.
     """
     conditions = listed(condlist, "select", "condlist", "a sequence of arrays of booleans")
     choices = listed(choicelist, "select", "choicelist", "a sequence of arrays")
@@ -117,13 +117,13 @@ def select(condlist: Any, choicelist: Any, default: Any = 0, *, out_sharding: An
             conditions=len(conditions),
             choices=len(choices),
         )
-    conditions = [as_value(one, "select") for one in conditions]
-    for one in conditions:
-        if one.dtype != bool:
+    conditions = [as_value(condition, "select") for condition in conditions]
+    for condition in conditions:
+        if condition.dtype != bool:
             raise ArgumentTypeError(
-                f"select: a condition has dtype {one.dtype}; conditions are booleans",
+                f"select: a condition has dtype {condition.dtype}; conditions are booleans",
                 argument="condlist",
-                dtype=one.dtype,
+                dtype=condition.dtype,
             )
     operands = [x if is_value(x) or is_number(x) else np.asarray(x) for x in [*choices, default]]
     dtype = result_type(*operands)
@@ -141,22 +141,22 @@ def extract(
     fill_value: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return elements for which a condition holds, in row-major order.
+    """Select the elements for which a condition holds, in row-major order.
 
     Args:
       condition: an array, usually of the shape of `arr`.
       arr: an array.
-      size: as for `compress`.
-      fill_value: likewise.
-      out_sharding: where the result goes; by default it stays where it was made.
+      size: the number of elements of the result; by default the host reads it.
+      fill_value: the element that fills a result with too few.
+      out_sharding: where the result goes; by default it stays where it is computed.
     """
     mask = (condition if is_value(condition) else np.asarray(condition)).ravel()
     return compress(mask, arr, size=size, fill_value=fill_value, out_sharding=out_sharding)
 
 
 _new = described(
-    n="how many rows.",
-    m="how many columns; as many as rows by default.",
+    n="the number of rows.",
+    m="the number of columns; by default that of rows.",
     arr="the matrix.",
     out_sharding="where the results go; by default where new data goes.",
 )
@@ -164,14 +164,13 @@ _new = described(
 
 @described()
 def ix_(*args: Any, out_sharding: Any = None) -> tuple[Array, ...]:
-    """Return vectors of positions as the index of a grid: each along a dim of its own.
+    """Create the index of a grid from vectors of positions, each along its own axis.
 
     Args:
-      *args: vectors of integers, or of booleans, which stand for the positions of those that are
-        true.
+      *args: vectors of integers, or of booleans, which select the positions where they are true.
 
     Raises:
-      ArgumentError: one is no vector.
+      ArgumentError: an operand is not a vector.
 
     >>> import gpushard as gs
     >>> x = gs.numpy.reshape(gs.numpy.arange(6), (2, 3))
@@ -199,15 +198,15 @@ def ix_(*args: Any, out_sharding: Any = None) -> tuple[Array, ...]:
 def unravel_index(
     indices: Any, shape: Any, order: str = "C", *, out_sharding: Any = None
 ) -> tuple[Array, ...]:
-    """Return for each dim the positions of elements that are numbered.
+    """Convert flat positions of elements to positions along each axis.
 
     Args:
-      indices: numbers of elements.
-      shape: of the array that they are in.
+      indices: the flat positions.
+      shape: the shape of the array.
       order: "C" for row-major, "F" for column-major order.
 
     Raises:
-      ArgumentError: there is no element of a number; the host waits to see that if they are on
+      ArgumentError: a position is out of range. The host waits for the check of positions on
         devices.
     """
     sizes = as_shape(shape)
@@ -222,16 +221,16 @@ def unravel_index(
 def ravel_multi_index(
     multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C", *, out_sharding: Any = None
 ) -> Array:
-    """Return the numbers of elements from their positions.
+    """Convert positions of elements along each axis to flat positions.
 
     Args:
-      multi_index: positions for each dim; they are broadcast.
-      dims: shape of the array that they are in.
-      mode: what happens to positions out of bounds: "raise", "clip" or "wrap"; or a tuple of these.
+      multi_index: the positions along each axis; they are broadcast.
+      dims: the shape of the array.
+      mode: the treatment of positions out of bounds: "raise", "clip" or "wrap", or a tuple.
       order: "C" for row-major, "F" for column-major order.
 
     Raises:
-      ArgumentError: a position is out of bounds, or there are not as many arrays as dims.
+      ArgumentError: a position is out of bounds, or the number of arrays is not that of axes.
     """
     sizes = as_shape(dims)
     places = listed(multi_index, "ravel_multi_index", "multi_index", "a sequence of positions")
@@ -261,7 +260,7 @@ def _is_columns(order: Any, name: str) -> bool:
 
 
 def _checked(at: Any, size: int, name: str) -> Any:
-    """Check that numbers are in bounds, negative ones are not; what is traced is clipped."""
+    """Check that flat positions are from 0 and in bounds; traced ones are clipped."""
     if size and has_traced((at,)):
         return clipped(at, 0, size - 1)
     if count_true((at < 0) | (at >= size)):
@@ -275,11 +274,11 @@ def _checked(at: Any, size: int, name: str) -> Any:
 
 @_new
 def diag_indices(n: int, ndim: int = 2, *, out_sharding: Any = None) -> tuple[Array, ...]:
-    """Return the index of the main diagonal of an array whose dims are equally long.
+    """Create the index of the main diagonal of an array with axes of one length.
 
     Args:
-      n: how long.
-      ndim: how many dims.
+      n: the length of the axes.
+      ndim: the number of axes.
     """
     numbers = on_host("diag_indices", np.arange, element_count(n, "diag_indices", "n"))
     dims = count(dim_count(ndim, "diag_indices", "ndim"), "diag_indices", "ndim")
@@ -288,13 +287,13 @@ def diag_indices(n: int, ndim: int = 2, *, out_sharding: Any = None) -> tuple[Ar
 
 @_new
 def diag_indices_from(arr: Any, *, out_sharding: Any = None) -> tuple[Array, ...]:
-    """Return the index of the main diagonal of an array.
+    """Create the index of the main diagonal of an array.
 
     Args:
-      arr: an array of at least two dims, all equally long.
+      arr: an array of at least two axes, all of one length.
 
     Raises:
-      ArgumentError: it is not like that.
+      ArgumentError: the array has fewer axes, or axes of different lengths.
     """
     own = np.shape(arr)
     if len(own) < 2 or len(set(own)) > 1:
@@ -311,7 +310,7 @@ def diag_indices_from(arr: Any, *, out_sharding: Any = None) -> tuple[Array, ...
 def tril_indices(
     n: int, k: int = 0, m: int | None = None, *, out_sharding: Any = None
 ) -> tuple[Array, Array]:
-    """Return the index of a matrix's elements on and below a diagonal."""
+    """Create the index of the elements of a matrix on and below a diagonal."""
     return _triangle(np.tril_indices, n, k, m, "tril_indices", out_sharding)
 
 
@@ -319,16 +318,16 @@ def tril_indices(
 def triu_indices(
     n: int, k: int = 0, m: int | None = None, *, out_sharding: Any = None
 ) -> tuple[Array, Array]:
-    """Return the index of a matrix's elements on and above a diagonal."""
+    """Create the index of the elements of a matrix on and above a diagonal."""
     return _triangle(np.triu_indices, n, k, m, "triu_indices", out_sharding)
 
 
 @_new
 def tril_indices_from(arr: Any, k: int = 0, *, out_sharding: Any = None) -> tuple[Array, Array]:
-    """Return the index of a matrix's elements on and below a diagonal.
+    """Create the index of the elements of a matrix on and below a diagonal.
 
     Raises:
-      ArgumentError: it is no matrix.
+      ArgumentError: the array is not a matrix.
     """
     rows, columns = _matrix_shape(arr, "tril_indices_from")
     return tril_indices(rows, k, columns, out_sharding=out_sharding)
@@ -336,10 +335,10 @@ def tril_indices_from(arr: Any, k: int = 0, *, out_sharding: Any = None) -> tupl
 
 @_new
 def triu_indices_from(arr: Any, k: int = 0, *, out_sharding: Any = None) -> tuple[Array, Array]:
-    """Return the index of a matrix's elements on and above a diagonal.
+    """Create the index of the elements of a matrix on and above a diagonal.
 
     Raises:
-      ArgumentError: it is no matrix.
+      ArgumentError: the array is not a matrix.
     """
     rows, columns = _matrix_shape(arr, "triu_indices_from")
     return triu_indices(rows, k, columns, out_sharding=out_sharding)
@@ -377,7 +376,7 @@ index_exp = np.index_exp
 
 
 def _line(entry: slice) -> Array:
-    """Return the numbers of a slice; a step of 5j stands for five of them, ends included."""
+    """Create the numbers of a slice; a step of 5j gives five numbers, both ends included."""
     start, stop, step = entry.start or 0, entry.stop, 1 if entry.step is None else entry.step
     if stop is None:
         raise ArgumentError(
@@ -456,7 +455,7 @@ class _Joined:
         return self._name
 
     def _directive(self, text: str) -> tuple[int, int, int]:
-        """Return the axis, the least number of dims, and where those of an entry begin."""
+        """Return the axis, the least number of dims, and the position of the dims of an entry."""
         if text in ("r", "c"):
             raise ArgumentTypeError(
                 f"{self._name}[{text!r}, ...] makes a numpy.matrix; use {self._name}['0,2', ...]",
@@ -477,7 +476,7 @@ class _Joined:
         return tuple(numbers + list(self._given)[len(numbers) :])  # type: ignore[return-value]
 
     def _entry(self, entry: Any, ndim: int, start: int) -> Array:
-        """Return an entry with at least some dims; those of its own begin where `start` says."""
+        """Return an entry with at least some dims; its own dims begin at `start`."""
         x = _line(entry) if isinstance(entry, slice) else array(entry)
         new = ndim - x.ndim
         if new <= 0:

@@ -1,4 +1,4 @@
-"""What the Array API lets programs ask of a namespace."""
+"""The inspection functions of the Array API: capabilities, devices and dtypes."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _KINDS["numeric"] = _KINDS["integral"] + _KINDS["real floating"] + _KINDS["compl
 
 
 class Info:
-    """What `__array_namespace_info__()` returns.
+    """The result of `__array_namespace_info__()`.
 
     >>> Info().default_dtypes()["integral"]
     dtype('int64')
     """
 
     def capabilities(self) -> dict[str, Any]:
-        """Return what can be done: masks as indices, and results of a size that data decides."""
+        """Return the capabilities: masks as indices, and results of a size that depends on data."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> Device:
@@ -43,7 +43,7 @@ class Info:
         return tuple(devices())
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype[Any]]:
-        """Return the types that functions take by default.
+        """Return the dtypes that functions use by default.
 
         Args:
           device: makes no difference.
@@ -59,15 +59,15 @@ class Info:
     def dtypes(
         self, *, device: Any = None, kind: str | tuple[str, ...] | None = None
     ) -> dict[str, np.dtype[Any]]:
-        """Return types by name.
+        """Return dtypes by name.
 
         Args:
           device: makes no difference.
-          kind: which: "bool", "integral", "real floating" and so on, or a tuple of these; all by
+          kind: the kind: "bool", "integral", "real floating" and so on, or a tuple of these; all by
             default.
 
         Raises:
-          ArgumentError: there is no such kind.
+          ArgumentError: the kind is unknown.
         """
         kinds = (
             ("bool", "numeric") if kind is None else kind if isinstance(kind, tuple) else (kind,)
@@ -81,5 +81,5 @@ class Info:
 
 
 def __array_namespace_info__() -> Info:
-    """Return what the namespace offers, as the Array API says it."""
+    """Return an object with the capabilities of the namespace, as in the Array API."""
     return Info()

@@ -1,6 +1,6 @@
-"""Functions that join arrays, also from nested blocks, and cut them into parts.
+"""Functions that join arrays, also nested blocks, and split them into parts.
 
-Types are promoted first, and shapes checked, before anything moves.
+Dtypes are promoted and shapes are checked before anything moves.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ concatenate = concat
 
 @public
 def unstack(x: Any, /, *, axis: int = 0, out_sharding: Any = None) -> tuple[Array, ...]:
-    """Return a tuple of the parts along a dim, without it.
+    """Split an array into its slices along an axis, which they do not have.
 
     Args:
-      x: an array of at least one dim.
-      axis: which dim.
+      x: an array of at least one axis.
+      axis: the axis.
     """
     at = one_from_end(axis, x.ndim, "unstack")
     lead = (slice(None),) * (x.ndim + at)
@@ -45,7 +45,7 @@ def unstack(x: Any, /, *, axis: int = 0, out_sharding: Any = None) -> tuple[Arra
 def _raised(
     arrays: Any, ndim: int, name: str, dtype: Any = None, casting: str = "same_kind"
 ) -> list[Any]:
-    """Return arrays with at least some dims, new ones first, of one type."""
+    """Return arrays of one dtype with at least some dims; new dims come first."""
     xs = joined(arrays, name, dtype, casting)
     return [x if x.ndim >= ndim else x.reshape((1,) * (ndim - x.ndim) + x.shape) for x in xs]
 
@@ -54,7 +54,7 @@ def _raised(
 def vstack(
     tup: Any, *, dtype: Any = None, casting: str = "same_kind", out_sharding: Any = None
 ) -> Array:
-    """Return arrays joined along the first dim; vectors count as rows."""
+    """Join arrays along the first axis; vectors count as rows."""
     return concat(_raised(tup, 2, "vstack", dtype, casting), 0)
 
 
@@ -62,7 +62,7 @@ def vstack(
 def hstack(
     tup: Any, *, dtype: Any = None, casting: str = "same_kind", out_sharding: Any = None
 ) -> Array:
-    """Return arrays joined along the second dim; vectors along their only one."""
+    """Join arrays along the second axis, vectors along their only axis."""
     xs = _raised(tup, 1, "hstack", dtype, casting)
     axis = 0 if xs[0].ndim == 1 else 1
     return concat(xs, axis)
@@ -70,7 +70,7 @@ def hstack(
 
 @joining
 def dstack(tup: Any, *, dtype: Any = None, out_sharding: Any = None) -> Array:
-    """Return arrays joined along the third dim; vectors count as rows, and matrices get a third."""
+    """Join arrays along the third axis; vectors count as rows, and matrices get a third axis."""
     xs = _raised(tup, 2, "dstack", dtype)
     deep = [x if x.ndim > 2 else x.reshape((*x.shape, 1)) for x in xs]
     return concat(deep, 2)
@@ -78,7 +78,7 @@ def dstack(tup: Any, *, dtype: Any = None, out_sharding: Any = None) -> Array:
 
 @joining
 def column_stack(tup: Any, *, out_sharding: Any = None) -> Array:
-    """Return arrays joined along the second dim; vectors count as columns."""
+    """Join arrays along the second axis; vectors count as columns."""
     xs = joined(tup, "column_stack")
     columns = [x if x.ndim > 1 else x.reshape((-1, 1)) for x in xs]
     return concat(columns, 1)
@@ -86,12 +86,12 @@ def column_stack(tup: Any, *, out_sharding: Any = None) -> Array:
 
 @public()
 def block(arrays: Any, *, out_sharding: Any = None) -> Array:
-    """Return an array put together from blocks in nested lists.
+    """Assemble an array from blocks in nested lists.
 
-    The innermost lists are joined along the last dim, those around them along the one before.
+    The innermost lists are joined along the last axis, the lists around them along the axis before.
 
     Args:
-      arrays: the blocks, in lists nested to one depth.
+      arrays: the blocks, in lists that are all nested to the same depth.
 
     Raises:
       ArgumentError: a list is empty, lists are nested to different depths, or sizes do not fit.
@@ -135,13 +135,13 @@ def _nested(arrays: Any, depth: int, ndim: int) -> Any:
 
 _splitting = public(
     arrays=1,
-    axis="along which dim.",
-    indices_or_sections="how many parts; or where to cut, a sequence of positions.",
+    axis="the axis.",
+    indices_or_sections="the number of parts; or the positions to cut at, a sequence.",
 )
 
 
 _MOST_EMPTY = 1 << 20
-"""More parts without elements are taken for a mistake: each is an array."""
+"""The most empty parts: a greater number is taken for a mistake, as each part is an array."""
 
 
 def _cut(name: str, x: Any, cuts: Any, axis: Any, *, even: bool) -> list[Any]:
@@ -153,7 +153,7 @@ def _cut(name: str, x: Any, cuts: Any, axis: Any, *, even: bool) -> list[Any]:
 
 
 def _edges(name: str, cuts: Any, n: int, *, even: bool) -> list[int]:
-    """Return where parts of a dim of length n begin and end.
+    """Return the positions where parts of a dim of length n begin and end.
 
     >>> _edges("split", [2, 3], 7, even=True), _edges("array_split", 3, 7, even=False)
     ([0, 2, 3, 7], [0, 3, 5, 7])
@@ -187,10 +187,10 @@ def _edges(name: str, cuts: Any, n: int, *, even: bool) -> list[int]:
 def array_split(
     ary: Any, indices_or_sections: Any, axis: int = 0, *, out_sharding: Any = None
 ) -> list[Array]:
-    """Return the parts of an array along a dim, of nearly one length.
+    """Split an array along an axis into parts of nearly equal length.
 
     Args:
-      axis: along which dim.
+      axis: the axis.
 
     Raises:
       ArgumentError: the number is not positive, or more than 2**20 parts would be empty.
@@ -205,10 +205,10 @@ def array_split(
 def split(
     ary: Any, indices_or_sections: Any, axis: int = 0, *, out_sharding: Any = None
 ) -> list[Array]:
-    """Return the parts of an array along a dim, of one length if only their number is given.
+    """Split an array along an axis, into parts of equal length or at given positions.
 
     Args:
-      axis: along which dim.
+      axis: the axis.
 
     Raises:
       ArgumentError: the number is not positive, or parts would have different lengths.
@@ -223,17 +223,17 @@ def _deep(name: str, x: Any, cuts: Any, axis: int, ndim: int) -> list[Any]:
 
 @_splitting
 def vsplit(ary: Any, indices_or_sections: Any, *, out_sharding: Any = None) -> list[Array]:
-    """Return the parts of an array of at least two dims along the first."""
+    """Split an array of at least two axes along the first."""
     return _deep("vsplit", ary, indices_or_sections, 0, 2)
 
 
 @_splitting
 def hsplit(ary: Any, indices_or_sections: Any, *, out_sharding: Any = None) -> list[Array]:
-    """Return the parts of an array along the second dim; of a vector along its only one."""
+    """Split an array along the second axis, a vector along its only axis."""
     return _deep("hsplit", ary, indices_or_sections, int(ary.ndim > 1), 1)
 
 
 @_splitting
 def dsplit(ary: Any, indices_or_sections: Any, *, out_sharding: Any = None) -> list[Array]:
-    """Return the parts of an array of at least three dims along the third."""
+    """Split an array of at least three axes along the third."""
     return _deep("dsplit", ary, indices_or_sections, 2, 3)

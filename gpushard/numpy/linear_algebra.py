@@ -1,6 +1,6 @@
 """Products of matrices and vectors, and traces.
 
-Nearly each is an Einstein sum; how it is split over devices is chosen by the bytes that would move.
+Most are Einstein sums. Their split over devices is the one that moves the fewest bytes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def inner(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the product over the last dims of both."""
+    """Sum products over the last axes of both arrays."""
     x1, x2 = in_types((a, b), "inner", precision, preferred_element_type)
     if not shape_of(x1) or not shape_of(x2):
         product = products.dot(x1, x2, out_sharding=out_sharding)
@@ -58,7 +58,7 @@ def inner(
 
 @public(arrays=2)
 def outer(a: Any, b: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return all products of an element of `a` and one of `b`, both taken as vectors."""
+    """Multiply every element of `a` by every element of `b`, both flattened to vectors."""
     refuse_out("outer", out)
     return bind(OUTER, (a.ravel(), b.ravel()), ("a,b->ab",), out_sharding)
 
@@ -72,7 +72,7 @@ def vdot(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the product of two arrays taken as vectors; `a` is conjugated."""
+    """Sum the products of two arrays flattened to vectors; `a` is conjugated."""
     x1, x2 = in_types((a, b), "vdot", precision, preferred_element_type)
     if x1.shape == x2.shape and x1.ndim:  # elements lie together as they are
         letters = LETTERS[: x1.ndim]
@@ -95,14 +95,14 @@ def vecdot(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the products of vectors along a dim; others broadcast, `x1` is conjugated.
+    """Sum the products of vectors along an axis; other axes broadcast, `x1` is conjugated.
 
     Args:
-      axis: the dim of the vectors in both, negative if their numbers of dims differ.
-      dtype: type of the result, which operands are converted to.
+      axis: the axis of the vectors in both arrays, negative if their numbers of axes differ.
+      dtype: the dtype of the result, which operands are converted to.
 
     Raises:
-      ArgumentError: an operand has no such dim, or lengths differ.
+      ArgumentError: an operand does not have the axis, or lengths differ.
     """
     refuse_out("vecdot", out)
     x1, x2 = in_types((x1, x2), "vecdot", precision, preferred_element_type, dtype)
@@ -120,7 +120,7 @@ def vecdot(
 
 @public()
 def matvec(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return the products of matrices and vectors; dims before these broadcast.
+    """Multiply matrices by vectors; axes before these broadcast.
 
     Args:
       x1: an array of matrices.
@@ -132,7 +132,7 @@ def matvec(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) ->
 
 @public(arrays=1)
 def vecmat(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return the products of vectors, conjugated, and matrices; dims before these broadcast.
+    """Multiply vectors, conjugated, by matrices; axes before these broadcast.
 
     Args:
       x1: an array of vectors.
@@ -152,14 +152,14 @@ def tensordot(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the product over several dims.
+    """Sum products over several axes of two arrays.
 
     Args:
-      axes: how many of the last dims of `a` and the first of `b`; or the dims of both, as two
-        integers or two sequences of them.
+      axes: the number of last axes of `a` and first axes of `b`; or the axes of both, as two
+        integers or two sequences of integers.
 
     Raises:
-      ArgumentError: there are no such dims, or lengths differ.
+      ArgumentError: an axis does not exist, or lengths differ.
     """
     x1, x2 = in_types((a, b), "tensordot", precision, preferred_element_type)
     shapes = shape_of(x1), shape_of(x2)
@@ -176,7 +176,7 @@ def tensordot(
 
 
 def _summed(axes: Any, shapes: tuple[Shape, Shape]) -> tuple[Sequence[int], Sequence[int]]:
-    """Return the dims of both operands that are summed over, counted from the end."""
+    """Return the dims of both operands to sum over, counted from the end."""
     one, two = (len(shape) for shape in shapes)
     if not isinstance(axes, tuple | list):
         count = integer(axes, "tensordot", "axes")
@@ -219,15 +219,15 @@ def einsum(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return an Einstein sum.
+    """Compute an Einstein sum.
 
     Args:
-      subscripts: a string such as "ij,jk->ik"; or the first operand, if lists of integers follow
-        the operands and, in the end, one stands for the result. In functions that are mapped, dims
-        with names are given by these, as in "a{i,j},{j}->a{i}".
+      subscripts: a string such as "ij,jk->ik"; or the first operand, if each operand is followed by
+        a list of integers, with a list for the result at the end. In mapped functions, names stand
+        for named axes, as in "a{i,j},{j}->a{i}".
       *xs: the operands.
-      optimize: makes no difference; the order of products is chosen.
-      dtype: type of the result, which operands are converted to.
+      optimize: makes no difference; `einsum` chooses the order of products.
+      dtype: the dtype of the result, which operands are converted to.
 
     Raises:
       ArgumentError: subscripts are malformed, or do not fit the operands.
@@ -255,14 +255,14 @@ def einsum(
 
 
 def einsum_path(subscripts: Any, /, *xs: Any, optimize: Any = "greedy") -> tuple[list[Any], str]:
-    """Return an order of products for an Einstein sum, and a text that says what it costs.
+    """Find an order of products for an Einstein sum, and describe its cost in a text.
 
-    Only shapes matter: nothing is computed or moved. `einsum` chooses an order itself.
+    Only shapes matter: nothing is computed or moved. `einsum` chooses its order itself.
 
     Args:
-      subscripts: as for `einsum`.
+      subscripts: a string such as "ij,jk->ik"; see `einsum`.
       *xs: the operands.
-      optimize: how to find it, as `numpy.einsum_path` takes it.
+      optimize: the method, as in `numpy.einsum_path`.
 
     >>> einsum_path("ij,jk,kl->il", np.ones((2, 9)), np.ones((9, 9)), np.ones((9, 3)))[0]
     ['einsum_path', (0, 1), (0, 1)]
@@ -280,10 +280,10 @@ def einsum_path(subscripts: Any, /, *xs: Any, optimize: Any = "greedy") -> tuple
 
 @public
 def matrix_transpose(x: Any, /, *, out_sharding: Any = None) -> Array:
-    """Return an array with its last two dims exchanged.
+    """Exchange the last two axes.
 
     Args:
-      x: an array of at least two dims.
+      x: an array of at least two axes.
     """
     return x.mT
 
@@ -343,10 +343,10 @@ def cross(
 
 @public(arrays=2)
 def kron(a: Any, b: Any, *, out_sharding: Any = None) -> Array:
-    """Return the Kronecker product: every element of `a` times all of `b`, in blocks.
+    """Compute the Kronecker product: every element of `a` times all of `b`, in blocks.
 
     Args:
-      b: an array; new dims of the one with fewer come first.
+      b: an array. If one array has fewer axes, it gets new first axes.
 
     >>> import gpushard as gs
     >>> kron(gs.numpy.asarray([1, 10]), gs.numpy.asarray([1, 2, 3]))

@@ -1,4 +1,4 @@
-"""Whether arrays are equal, exactly or nearly, and what kind of numbers they have."""
+"""Tests whether arrays are equal, exactly or nearly, and which kind of numbers they have."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def isclose(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Return whether elements differ by at most `atol + rtol * abs(b)`.
+    """Test whether elements differ by at most `atol + rtol * abs(b)`.
 
     Args:
-      rtol: what may differ, as a share of `b`.
-      atol: what may differ in any case.
+      rtol: the relative tolerance, a share of `b`.
+      atol: the absolute tolerance.
       equal_nan: whether NaNs are close to each other.
     """
     if isinstance(b, int):  # differences of integers may not fit their type
@@ -51,9 +51,9 @@ def isclose(
 
 
 def _on_host(x1: Any, x2: Any, *numbers: Any) -> bool:
-    """Whether arrays are compared on the host: unless both are in memory of the same devices.
+    """Whether arrays are compared on the host, as they are not in memory of the same devices.
 
-    One of them would have to cross anyway.
+    One of the arrays would have to move anyway.
     """
     if any(map(is_traced, (x1, x2, *numbers))):
         return False
@@ -65,7 +65,7 @@ def _on_host(x1: Any, x2: Any, *numbers: Any) -> bool:
 
 
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool | Array:
-    """Say whether arrays have the same shape and equal elements.
+    """Test whether two arrays have the same shape and equal elements.
 
     Arrays on the same devices are compared there, others on the host.
 
@@ -89,7 +89,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool | Array:
 
 
 def array_equiv(a1: Any, a2: Any) -> bool | Array:
-    """Say whether arrays broadcast to one shape and have equal elements there.
+    """Test whether two arrays broadcast to one shape and have equal elements there.
 
     Args:
       a1: an array.
@@ -112,14 +112,14 @@ def array_equiv(a1: Any, a2: Any) -> bool | Array:
 def allclose(
     a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False
 ) -> bool | Array:
-    """Say whether all elements differ by at most `atol + rtol * abs(b)`.
+    """Test whether all elements differ by at most `atol + rtol * abs(b)`.
 
-    Arrays on the same devices are compared there, and with a number where they lie; others on the
-    host.
+    Arrays on the same devices are compared there. An array is compared with a number on its
+    devices. Other arrays are compared on the host.
 
     Args:
-      rtol: what may differ, as a share of `b`.
-      atol: what may differ in any case.
+      rtol: the relative tolerance, a share of `b`.
+      atol: the absolute tolerance.
       equal_nan: whether NaNs are close to each other.
 
     Returns:
@@ -140,31 +140,31 @@ def _known(holds: Any, name: str) -> bool | Array:
 
 @public
 def iscomplex(x: Any, *, out_sharding: Any = None) -> Array:
-    """Return whether each element has an imaginary part other than 0."""
+    """Test whether each element has an imaginary part other than 0."""
     return ew.not_equal(x.imag, 0)
 
 
 @public
 def isreal(x: Any, *, out_sharding: Any = None) -> Array:
-    """Return whether each element has no imaginary part other than 0."""
+    """Test whether the imaginary part of each element is 0."""
     return ew.equal(x.imag, 0)
 
 
 @described()
 def iscomplexobj(x: Any) -> bool:
-    """Return whether the type of an array is of complex numbers."""
+    """Test whether the dtype of an array is complex."""
     data = x if is_value(x) or is_number(x) else host_data(x, "iscomplexobj")
     return np.iscomplexobj(data) if is_number(data) else kind_of(data.dtype) == "c"
 
 
 @described()
 def isrealobj(x: Any) -> bool:
-    """Return whether the type of an array is of real numbers."""
+    """Test whether the dtype of an array is real."""
     return not iscomplexobj(x)
 
 
 def isscalar(element: Any) -> bool:
-    """Return whether it is a number; arrays without dims stand for NumPy's scalars, and are.
+    """Test whether an object is a number; an array without axes counts as one.
 
     Args:
       element: anything.
@@ -177,7 +177,7 @@ def isscalar(element: Any) -> bool:
 
 @public
 def isposinf(x: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return whether each element is infinity.
+    """Test whether each element is infinity.
 
     Args:
       x: an array of real numbers.
@@ -191,7 +191,7 @@ def isposinf(x: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
 
 @public
 def isneginf(x: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return whether each element is minus infinity.
+    """Test whether each element is minus infinity.
 
     Args:
       x: an array of real numbers.

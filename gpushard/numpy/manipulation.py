@@ -1,6 +1,7 @@
-"""Functions that move elements: shapes, order of dims, repeating.
+"""Functions that move elements: shapes, order of axes, repeating.
 
-Dims that stay keep the mesh axes that split them; what has to move goes from shard to shard.
+Axes that stay keep the mesh axes that split them. Elements that have to move go from shard to
+shard.
 """
 
 from __future__ import annotations
@@ -51,27 +52,27 @@ broadcast_shapes = manipulation.broadcast_shapes
 
 @described()
 def flipud(m: Any, *, out_sharding: Any = None) -> Array:
-    """Return an array with the elements along its first dim in reverse order."""
+    """Reverse the order of elements along the first axis."""
     return flip(m, 0, out_sharding=out_sharding)
 
 
 @described()
 def fliplr(m: Any, *, out_sharding: Any = None) -> Array:
-    """Return an array with the elements along its second dim in reverse order."""
+    """Reverse the order of elements along the second axis."""
     return flip(m, 1, out_sharding=out_sharding)
 
 
 @public
 def roll(a: Any, shift: Any, axis: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return an array with elements shifted; those that leave come in at the other end.
+    """Shift elements along axes; elements that leave at one end enter at the other.
 
     Args:
-      shift: by how many, an integer or one for each dim of `axis`. In functions that are traced or
-        mapped, it may be a value.
-      axis: along which dims; by default in row-major order.
+      shift: the number of positions, an integer or an integer for each axis in `axis`. In traced or
+        mapped functions it may be a traced value.
+      axis: the axes; by default all elements in row-major order.
 
     Raises:
-      ArgumentError: there are not as many shifts as dims.
+      ArgumentError: the number of shifts is not that of the axes.
     """
     if getattr(shift, "ndim", 0) == 1:
         shift = tuple(shift)
@@ -97,7 +98,7 @@ def roll(a: Any, shift: Any, axis: Any = None, *, out_sharding: Any = None) -> A
 
 
 def _steps(shift: Any) -> Any:
-    """Return by how many places elements are shifted: an integer, or a value that is one."""
+    """Read by how many positions elements are shifted: an integer, or a traced one."""
     if is_traced(shift) and not shift.ndim and shift.dtype.kind in "iu":
         return shift.astype(np.int64)
     return integer(shift, "roll", "shift")
@@ -117,7 +118,7 @@ def _rolled(x: Any, shifts: tuple[Any, ...], axes: tuple[int, ...]) -> Any:
 
 @described(**_ARRAYS)
 def broadcast_arrays(*xs: Any, out_sharding: Any = None) -> tuple[Array, ...]:
-    """Return arrays broadcast to one shape.
+    """Broadcast arrays to one shape.
 
     Raises:
       ArgumentError: they do not broadcast.
@@ -128,7 +129,7 @@ def broadcast_arrays(*xs: Any, out_sharding: Any = None) -> tuple[Array, ...]:
 
 
 class AtLeast(Protocol):
-    """A function that gives arrays at least some dims."""
+    """A function that gives arrays at least a number of axes."""
 
     @overload
     def __call__(self, x: Any, /) -> Array: ...
@@ -138,7 +139,7 @@ class AtLeast(Protocol):
 
 
 def _atleast(name: str, text: str, as_array: Any, *new: tuple[Any, ...]) -> AtLeast:
-    """Return such a function; `new` are the indices for arrays of 0, 1 and so on dims."""
+    """Make such a function; `new` are the indices for arrays of 0, 1 and so on dims."""
 
     def function(*xs: Any) -> Array | tuple[Array, ...]:
         arrays = [as_array(x, name) for x in xs]
@@ -148,17 +149,19 @@ def _atleast(name: str, text: str, as_array: Any, *new: tuple[Any, ...]) -> AtLe
     return cast("AtLeast", described(**_ARRAYS)(named(function, name, text)))
 
 
-atleast_1d = _atleast("atleast_1d", "Return arrays with at least one dim.", as_value, (None,))
+atleast_1d = _atleast(
+    "atleast_1d", "Convert operands to arrays of at least one axis.", as_value, (None,)
+)
 atleast_2d = _atleast(
     "atleast_2d",
-    "Return arrays with at least two dims; new ones come first.",
+    "Convert operands to arrays of at least two axes; new axes come first.",
     as_value,
     (None, None),
     (None,),
 )
 atleast_3d = _atleast(
     "atleast_3d",
-    "Return arrays with at least three dims; a vector is the middle one, matrices come first.",
+    "Convert operands to arrays of at least three axes; a vector lies along the middle one.",
     as_view,
     (None, None, None),
     (None, slice(None), None),
@@ -168,14 +171,14 @@ atleast_3d = _atleast(
 
 @described()
 def shape(a: Any) -> tuple[int, ...]:
-    """Return the sizes of the dims."""
+    """Return the shape of an array."""
     sizes: tuple[int, ...] = a.shape if hasattr(a, "shape") else np.shape(a)
     return sizes
 
 
 @described()
 def ndim(a: Any) -> int:
-    """Return the number of dims."""
+    """Return the number of axes."""
     return len(shape(a))
 
 
@@ -184,7 +187,7 @@ def size(a: Any, axis: Any = None) -> int:
     """Return the number of elements.
 
     Args:
-      axis: along which dims; all by default.
+      axis: the axes to count along; all by default.
     """
     sizes = shape(a)
     return math.prod(sizes[dim] for dim in from_end(axis, len(sizes), "size"))
@@ -192,15 +195,15 @@ def size(a: Any, axis: Any = None) -> int:
 
 @public
 def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1), *, out_sharding: Any = None) -> Array:
-    """Return an array turned by right angles, from the first towards the second of two dims.
+    """Rotate an array by right angles, from the first towards the second of two axes.
 
     Args:
-      m: an array of at least two dims.
-      k: by how many.
-      axes: the two dims.
+      m: an array of at least two axes.
+      k: the number of right angles.
+      axes: the two axes.
 
     Raises:
-      ArgumentError: they are not two dims.
+      ArgumentError: `axes` does not name two axes.
 
     >>> rot90([[1, 2], [3, 4]])
     Array([[2, 4],
@@ -222,14 +225,14 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1), *, out_sharding: A
 
 @public
 def rollaxis(a: Any, axis: int, start: int = 0, *, out_sharding: Any = None) -> Array:
-    """Return an array with one dim moved before another; `moveaxis` is clearer.
+    """Move an axis before another; `moveaxis` is clearer.
 
     Args:
-      axis: which dim.
-      start: before which dim it goes.
+      axis: the axis to move.
+      start: the axis that it goes before.
 
     Raises:
-      ArgumentError: there are no such dims.
+      ArgumentError: an axis does not exist.
     """
     own = one_from_end(axis, a.ndim, "rollaxis") + a.ndim
     place = integer(start, "rollaxis", "start")
@@ -246,7 +249,7 @@ def rollaxis(a: Any, axis: int, start: int = 0, *, out_sharding: Any = None) -> 
 
 
 def part(x: Any, axis: int, chosen: Any) -> Any:
-    """Return the part of an array, here or on the host, that an entry of an index selects.
+    """Select the part of an array, on devices or on the host, along an axis.
 
     >>> import numpy as np
     >>> part(np.arange(6).reshape(2, 3), -1, slice(1, None)).tolist()
@@ -256,17 +259,17 @@ def part(x: Any, axis: int, chosen: Any) -> Any:
 
 
 def but_first(x: Any, axis: int) -> Any:
-    """Return all but the first along a dim, counted from the end."""
+    """Drop the first slice along a dim, which is counted from the end."""
     return part(x, axis, slice(1, None))
 
 
 def but_last(x: Any, axis: int) -> Any:
-    """Return all but the last along a dim, counted from the end."""
+    """Drop the last slice along a dim, which is counted from the end."""
     return part(x, axis, slice(None, -1))
 
 
 def lengthwise(x: Any, ndim: int, axis: int) -> Any:
-    """Return a vector as an array of more dims that has it along one of them."""
+    """Reshape a vector to an array with more dims, which has the vector along one of them."""
     shape = [1] * ndim
     shape[axis] = x.shape[0]
     return x.reshape(tuple(shape))

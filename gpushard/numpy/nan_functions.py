@@ -1,7 +1,7 @@
-"""Reductions that take no notice of NaNs, and what replaces them.
+"""Reductions that ignore NaNs, and replacements for NaNs.
 
-What is merged over devices moves one partial result per block; only running sums and products need
-a dim whole.
+A reduction over a split axis moves one partial result per block. Only cumulative sums and products
+need the whole axis on each device.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 
 
 def filled(x: Any, value: Any) -> Any:
-    """Return an array with a number where it has NaNs; for the functions of this package."""
+    """Replace NaNs by a number."""
     if kind_of(x.dtype) not in "fc":
         return x
     return bind(rows.WHERE, (ew.isnan(x), x.dtype.type(value), x))
@@ -40,7 +40,7 @@ def filled(x: Any, value: Any) -> Any:
 
 @public_like(statistical.sum)
 def nansum(a: Any, *how: Any, **more: Any) -> Any:
-    """Return the sum over dims of what is no NaN; 0 if there is nothing else.
+    """Sum elements over axes without NaNs; 0 if all are NaN.
 
     >>> nansum([1.0, np.nan, 2.0])
     Array(3., dtype=float64)
@@ -50,36 +50,36 @@ def nansum(a: Any, *how: Any, **more: Any) -> Any:
 
 @public_like(statistical.prod)
 def nanprod(a: Any, *how: Any, **more: Any) -> Any:
-    """Return the product over dims of what is no NaN; 1 if there is nothing else."""
+    """Multiply elements over axes without NaNs; 1 if all are NaN."""
     return statistical.prod(filled(a, 1), *how, **more)
 
 
 @public_like(statistical.min)
 def nanmin(a: Any, *how: Any, **more: Any) -> Any:
-    """Return the least element over dims that is no NaN; NaN if there is nothing else."""
+    """Find the minimum over axes without NaNs; NaN if all are NaN."""
     return extreme(reductions.NANMIN, np.fmin, a, *how, **more)
 
 
 @public_like(statistical.max)
 def nanmax(a: Any, *how: Any, **more: Any) -> Any:
-    """Return the greatest element over dims that is no NaN; NaN if there is nothing else."""
+    """Find the maximum over axes without NaNs; NaN if all are NaN."""
     return extreme(reductions.NANMAX, np.fmax, a, *how, **more)
 
 
 @public_like(statistical.argmin)
 def nanargmin(a: Any, *how: Any, **more: Any) -> Any:
-    """Return where the least element that is no NaN is first; -1 if there is nothing else.
+    """Find the position of the first minimum without NaNs; -1 if all are NaN.
 
-    NumPy raises where there are only NaNs, which would take a look at the elements.
+    NumPy raises if all are NaN; here the host would have to read the elements.
     """
     return _place(statistical.argmin, np.inf, a, *how, **more)
 
 
 @public_like(statistical.argmax)
 def nanargmax(a: Any, *how: Any, **more: Any) -> Any:
-    """Return where the greatest element that is no NaN is first; -1 if there is nothing else.
+    """Find the position of the first maximum without NaNs; -1 if all are NaN.
 
-    NumPy raises where there are only NaNs, which would take a look at the elements.
+    NumPy raises if all are NaN; here the host would have to read the elements.
     """
     return _place(statistical.argmax, -np.inf, a, *how, **more)
 
@@ -94,7 +94,7 @@ def _place(
     keepdims: bool = False,
     out_sharding: Any = None,
 ) -> Any:
-    """Return where an extreme is; NaNs count as what comes last of all."""
+    """Find the position of an extreme; NaNs count as the element that comes last."""
     refuse_out(f"nan{find.__name__}", out)
     if kind_of(x.dtype) != "f":
         return find(x, axis, keepdims=keepdims, out_sharding=out_sharding)
@@ -114,10 +114,10 @@ def nanmean(
     where: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the mean over dims of what is no NaN; NaN if there is nothing else.
+    """Compute the mean over axes without NaNs; NaN if all are NaN.
 
     Args:
-      dtype: type that it is worked out in, and of the result.
+      dtype: the dtype of the mean, in which it is computed.
 
     >>> nanmean([1.0, np.nan, 2.0])
     Array(1.5, dtype=float64)
@@ -132,19 +132,19 @@ def nanmean(
 
 
 def _or_nan(x: Any, where: Any) -> Any:
-    """Return an array of floats with NaN for what takes no part."""
+    """Replace the elements that `where=` excludes by NaN."""
     return x if all_take_part(where) else bind(rows.WHERE, (where, x, x.dtype.type(np.nan)))
 
 
 @public_like(statistical.var)
 def nanvar(a: Any, *how: Any, **more: Any) -> Any:
-    """Return the variance over dims of what is no NaN; NaN where too few elements are left."""
+    """Compute the variance over axes without NaNs; NaN if too few elements are left."""
     return _spread(NANVAR, a, *how, **more)
 
 
 @public_like(statistical.std)
 def nanstd(a: Any, *how: Any, **more: Any) -> Any:
-    """Return the square root of the variance over dims of what is no NaN."""
+    """Compute the standard deviation over axes without NaNs; NaN if too few elements are left."""
     return _spread(NANSTD, a, *how, **more)
 
 
@@ -183,15 +183,15 @@ def nan_to_num(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Return an array with numbers where it has NaNs and infinities.
+    """Replace NaNs and infinities by numbers.
 
     Args:
-      nan: what replaces NaNs.
-      posinf: what replaces infinity; the greatest number by default.
-      neginf: what replaces minus infinity; the least number by default.
+      nan: the number for NaNs.
+      posinf: the number for infinity; by default the greatest number of the dtype.
+      neginf: the number for minus infinity; by default the least number of the dtype.
 
     Raises:
-      ArgumentTypeError: what replaces them is no number.
+      ArgumentTypeError: a replacement is not a number.
 
     >>> nan_to_num([1.0, np.nan, np.inf], posinf=9)
     Array([1., 0., 9.], dtype=float64)
@@ -210,11 +210,11 @@ def nan_to_num(
 
 @public_like(statistical.cumsum)
 def nancumsum(a: Any, *how: Any, **more: Any) -> Any:
-    """Return running sums in which NaNs count as 0."""
+    """Compute cumulative sums in which NaNs count as 0."""
     return statistical.cumsum(filled(a, 0), *how, **more)
 
 
 @public_like(statistical.cumprod)
 def nancumprod(a: Any, *how: Any, **more: Any) -> Any:
-    """Return running products in which NaNs count as 1."""
+    """Compute cumulative products in which NaNs count as 1."""
     return statistical.cumprod(filled(a, 1), *how, **more)

@@ -62,24 +62,25 @@ def pad(
     """Add a border to an array.
 
     Args:
-      pad_width: how many elements go before and behind each axis: (before, after) for each, one
-        such pair for all, or one integer.
-      mode: which elements they are. "constant"; "empty", of any value; "edge", the nearest element;
-        "wrap", those of the other end; "reflect" or "symmetric", mirrored without or with the
-        element at the edge; "linear_ramp", from the edge to an end value; "maximum", "minimum",
-        "mean" or "median" of the elements at that end. Or a function, which is called for each
-        vector along each axis, padded with zeros, as `function(vector, (before, after), axis,
-        kwargs)`: it returns the new vector, or changes the one that it gets.
+      pad_width: the numbers of elements before and after each axis: a pair (before, after) for
+        each, one such pair for all, or one integer.
+      mode: the elements of the border. "constant"; "empty", of any value; "edge", the nearest
+        element; "wrap", the elements of the other end; "reflect" or "symmetric", mirrored without
+        or with the element at the edge; "linear_ramp", from the edge to an end value; "maximum",
+        "minimum", "mean" or "median" of the elements at that end. Or a function, which is called
+        for each vector along each axis, padded with zeros, as `function(vector, (before, after),
+        axis, kwargs)`: it returns the new vector, or changes its argument.
       constant_values: the constants, in a form like `pad_width`; 0 by default.
       end_values: the values at the ends of ramps, in a form like `pad_width`; 0 by default.
-      stat_length: how many elements at an end count, in a form like `pad_width`; all by default.
+      stat_length: the number of elements at an end for statistics, in a form like `pad_width`; all
+        by default.
       reflect_type: "even", or "odd" for twice the element at the edge less the mirrored one.
-      **kwargs: what the function gets.
+      **kwargs: arguments of the function.
 
     Raises:
-      ArgumentError: a width is negative, the mode is unknown, a keyword is not one of the mode, or
+      ArgumentError: a width is negative, the mode is unknown, the mode does not have a keyword, or
         an axis without elements would be continued.
-      ArgumentTypeError: widths are no integers.
+      ArgumentTypeError: widths are not integers.
 
     >>> import gpushard as gs
     >>> pad(gs.numpy.arange(4), (3, 1), "reflect")
@@ -217,7 +218,7 @@ def _with_values(x: Any, widths: Widths, values: Any) -> Any:
 
 
 def _lengths(stat_length: Any, ndim: int) -> Any:
-    """Read how many elements count at both ends of each axis; None for all."""
+    """Read the numbers of elements for statistics at both ends of each axis; None for all."""
     if stat_length is None:
         return [[None, None]] * ndim
     pairs = _pairs(stat_length, ndim, "stat_length")
@@ -308,7 +309,7 @@ def _continued(x: Any, axis: int, before: int, after: int, mode: str) -> Any:
 
 
 def _sources(positions: Sequence[int], n: int, mode: str) -> list[int]:
-    """Return which elements of a dim of length n continue it.
+    """Return the positions of the elements of a dim of length n that continue it.
 
     >>> _sources(range(-3, 0), 3, "symmetric"), _sources(range(3, 6), 3, "wrap")
     ([2, 1, 0], [0, 1, 2])

@@ -1,4 +1,4 @@
-"""Polynomials as vectors of coefficients, that of the highest power first; and their roots."""
+"""Polynomials as vectors of coefficients, from the highest power down, and their roots."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _MOST_ORDERS = 1 << 20
 
 
 def _coefficients(name: str, p: Any, argument: str) -> Any:
-    """Return coefficients as a vector; a number is one of a constant."""
+    """Read coefficients as a vector; a number is a constant polynomial."""
     if p.ndim > 1:
         raise ArgumentError(
             f"{name}: {argument} of shape {p.shape} must be a vector",
@@ -50,14 +50,14 @@ def _coefficients(name: str, p: Any, argument: str) -> Any:
 
 
 def _alike(name: str, a1: Any, a2: Any) -> list[Any]:
-    """Return coefficients of two polynomials of one length."""
+    """Pad the coefficients of two polynomials to one length."""
     vectors = [_coefficients(name, a, f"a{n}") for n, a in enumerate((a1, a2), 1)]
     length = max(a.shape[0] for a in vectors)
     return [pad(a, (length - a.shape[0], 0)) for a in vectors]
 
 
 def _trims(trim_leading_zeros: bool | None, polynomials: Sequence[Any]) -> bool:
-    """Say whether leading zeros are left out."""
+    """Return whether to remove leading zeros."""
     if trim_leading_zeros is None:
         return not any(map(is_traced, polynomials))
     return trim_leading_zeros
@@ -68,7 +68,7 @@ _polynomials = public(arrays=2, a1="coefficients.", a2="coefficients.")
 
 @_polynomials
 def polyadd(a1: Any, a2: Any, *, out_sharding: Any = None) -> Array:
-    """Return the sum of two polynomials.
+    """Add two polynomials.
 
     >>> polyadd([1, 2], [9, 5, 4])
     Array([9, 6, 6], dtype=int64)
@@ -78,7 +78,7 @@ def polyadd(a1: Any, a2: Any, *, out_sharding: Any = None) -> Array:
 
 @_polynomials
 def polysub(a1: Any, a2: Any, *, out_sharding: Any = None) -> Array:
-    """Return the difference of two polynomials."""
+    """Subtract the second polynomial from the first."""
     return ew.subtract(*_alike("polysub", a1, a2))
 
 
@@ -89,9 +89,9 @@ def polymul(
     """Multiply two polynomials.
 
     Args:
-      trim_leading_zeros: whether to leave out leading zeros of the operands; the host then reads
-        where they end. None leaves them out unless an operand is traced, since the shape of a
-        traced result cannot depend on values.
+      trim_leading_zeros: whether to remove leading zeros of the operands; the host then reads their
+        number. None removes them unless an operand is traced, since the shape of a traced result
+        cannot depend on values.
 
     >>> polymul([1, 2], [1, -2])
     Array([ 1,  0, -4], dtype=int64)
@@ -110,17 +110,17 @@ def polydiv(
     """Divide two polynomials.
 
     Args:
-      u: coefficients of the dividend.
-      v: coefficients of the divisor; the first is not 0.
-      trim_leading_zeros: whether to leave out leading zeros of the remainder; the host then reads
-        where they end. None leaves them out unless an operand is traced, since the shape of a
-        traced result cannot depend on values.
+      u: the coefficients of the dividend.
+      v: the coefficients of the divisor; the first is not 0.
+      trim_leading_zeros: whether to remove leading zeros of the remainder; the host then reads
+        their number. None removes them unless an operand is traced, since the shape of a traced
+        result cannot depend on values.
 
     Returns:
       The quotient and the remainder. A remainder with its zeros is as long as `u`.
 
     Raises:
-      ArgumentError: one of them has no coefficients.
+      ArgumentError: an operand has no coefficients.
 
     >>> polydiv([3, 5, 2], [2, 1])
     (Array([1.5 , 1.75], dtype=float64), Array([0.25], dtype=float64))
@@ -141,11 +141,11 @@ def polydiv(
 
 @public
 def polyder(p: Any, m: int = 1, *, out_sharding: Any = None) -> Array:
-    """Return a derivative of a polynomial.
+    """Differentiate a polynomial.
 
     Args:
-      p: coefficients.
-      m: which derivative.
+      p: the coefficients.
+      m: the order of the derivative.
 
     Raises:
       ArgumentError: `m` is negative.
@@ -162,12 +162,12 @@ def polyder(p: Any, m: int = 1, *, out_sharding: Any = None) -> Array:
 
 @public
 def polyint(p: Any, m: int = 1, k: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return an antiderivative of a polynomial.
+    """Integrate a polynomial.
 
     Args:
-      p: coefficients.
-      m: of which order.
-      k: constants, one for each order, or one for all; 0 by default.
+      p: the coefficients.
+      m: the order of the antiderivative.
+      k: the constants of integration, one for each order, or one for all; 0 by default.
 
     Raises:
       ArgumentError: `m` is negative or more than 2**20, or the constants are too few.
@@ -201,14 +201,14 @@ def polyint(p: Any, m: int = 1, k: Any = None, *, out_sharding: Any = None) -> A
 
 @public()
 def polyval(p: Any, x: Any, *, out_sharding: Any = None) -> Array:
-    """Return the values of a polynomial, by Horner's rule.
+    """Evaluate a polynomial by Horner's rule.
 
     Args:
-      p: its coefficients, a vector, that of the highest power first.
-      x: where, an array.
+      p: the coefficients, a vector.
+      x: the points to evaluate at, an array.
 
     Raises:
-      ArgumentError: coefficients are no vector.
+      ArgumentError: the coefficients are not a vector.
 
     >>> polyval([1, 0, 2], [3, 4])
     Array([11, 18], dtype=int64)
@@ -234,20 +234,20 @@ def polyfit(
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """Return the coefficients of the polynomial that fits points best, by least squares.
+    """Fit a polynomial to points by least squares.
 
-    Nothing warns of fits that are not determined: see the rank with `full=True`.
+    There is no warning if the points do not determine the fit: see the rank with `full=True`.
 
     Args:
-      x: where the points are, a vector.
-      y: their values, a vector, or a matrix with a column for each polynomial.
+      x: the positions of the points, a vector.
+      y: the values at the points, a vector, or a matrix with a column for each polynomial.
       deg: the highest power.
       rcond: singular values below this share of the greatest count as 0; by default eps times the
         number of points.
-      full: whether to return sums of squared residuals, the rank, singular values and rcond, too.
+      full: whether to return also sums of squared residuals, the rank, singular values and rcond.
       w: weights of the points, a vector.
-      cov: whether to return the covariance of the coefficients, too; "unscaled" for weights that
-        say how exact points are.
+      cov: whether to return also the covariance of the coefficients; "unscaled" if the weights are
+        inverse standard deviations.
 
     Raises:
       ArgumentError: shapes do not fit, the power is negative, or points are too few for `cov`.
@@ -306,15 +306,15 @@ def _check_points(x: Any, y: Any) -> None:
 
 @public
 def poly(seq_of_zeros: Any, *, out_sharding: Any = None) -> Array:
-    """Return the coefficients of the polynomial that has given roots.
+    """Compute the coefficients of the polynomial with given roots.
 
-    Of complex roots they are complex, since a type cannot depend on values.
+    For complex roots they are complex, since a dtype cannot depend on values.
 
     Args:
-      seq_of_zeros: the roots, a vector; or a square matrix, whose characteristic polynomial it is.
+      seq_of_zeros: the roots, a vector; or a square matrix, for its characteristic polynomial.
 
     Raises:
-      ArgumentError: it is neither.
+      ArgumentError: the array is neither a vector nor a square matrix.
 
     >>> poly([1.0, 2.0])
     Array([ 1., -3.,  2.], dtype=float64)
@@ -333,15 +333,15 @@ def poly(seq_of_zeros: Any, *, out_sharding: Any = None) -> Array:
 
 @public
 def roots(p: Any, *, strip_zeros: bool = True, out_sharding: Any = None) -> Array:
-    """Return the roots of a polynomial, which are complex, from eigenvalues.
+    """Compute the complex roots of a polynomial, as eigenvalues of its companion matrix.
 
     Args:
-      p: coefficients.
-      strip_zeros: whether leading and trailing zeros are taken out first, for which the host reads
-        where they are; without it the first coefficient must not be 0.
+      p: the coefficients.
+      strip_zeros: whether to remove leading and trailing zeros first; the host then reads their
+        numbers. Otherwise the first coefficient must not be 0.
 
     Raises:
-      ArgumentError: the coefficients are no vector.
+      ArgumentError: the coefficients are not a vector.
 
     >>> np.sort_complex(np.asarray(roots([1, -3, 2]))).tolist()
     [(1+0j), (2+0j)]

@@ -1,4 +1,4 @@
-"""What NumPy's own functions do with arrays (NEP 13, NEP 18), and the door of the Array API."""
+"""NumPy's own functions on arrays (NEP 13, NEP 18), and the namespace of the Array API."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _NAMES = {"a_min": "min", "a_max": "max"}  # NumPy's names of arguments that hav
 
 
 def namespace_of(module: ModuleType, api_version: str | None) -> ModuleType:
-    """Do the work of `Array.__array_namespace__`."""
+    """Implement `Array.__array_namespace__`."""
     check_choice("__array_namespace__", "api_version", api_version, (*VERSIONS, None))
     return module
 
@@ -70,10 +70,10 @@ def namespace_of(module: ModuleType, api_version: str | None) -> ModuleType:
 def array_ufunc(
     x: Any, ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: dict[str, Any]
 ) -> Any:
-    """Do the work of `Array.__array_ufunc__`.
+    """Implement `Array.__array_ufunc__`.
 
-    NumPy calls `a += x` with an array of the host as it calls `add(a, x, out=a)`. The former gives
-    `a` another value, as where it is no array of the host; the latter cannot be done.
+    With an array `a` on the host, NumPy calls `a += x` as `add(a, x, out=a)`. The former gives the
+    name `a` another value; the latter is refused.
     """
     if any(map(_is_foreign, inputs)):
         return NotImplemented
@@ -113,7 +113,7 @@ def _calling(ufunc: np.ufunc) -> Callable[..., Any]:
 
 
 def _drop_defaults(name: str, method: str, kwargs: dict[str, Any]) -> None:
-    """Take out keywords that say what holds anyway."""
+    """Remove keywords that have their default value."""
     if kwargs.get("initial") is np._NoValue:
         del kwargs["initial"]
     for keyword in _DEFAULTS.keys() & kwargs.keys() - set(_METHODS.get(method, ())):
@@ -128,19 +128,19 @@ def _drop_defaults(name: str, method: str, kwargs: dict[str, Any]) -> None:
 
 @functools.lru_cache(maxsize=256)
 def _of_objects(ufunc: np.ufunc) -> bool:
-    """Whether it is a Python function on objects, which is no operation on arrays of numbers."""
+    """Whether a ufunc is a Python function on objects, not an operation on arrays of numbers."""
     return all("O" in types for types in ufunc.types)
 
 
 def _is_foreign(x: Any) -> bool:
-    """Whether another library says what ufuncs do with it."""
+    """Whether another library implements ufuncs for an operand."""
     if is_value(x) or is_number(x) or isinstance(x, np.ndarray):
         return False
     return hasattr(x, "__array_ufunc__")
 
 
 def _taken(kwargs: dict[str, Any], *keywords: str) -> dict[str, Any]:
-    """Take some keywords out of others."""
+    """Pop some keywords from a dict."""
     return {k: kwargs.pop(k) for k in keywords if k in kwargs}
 
 
@@ -167,7 +167,7 @@ def _unknown(name: str) -> ArgumentTypeError:
 
 
 def array_function(namespace: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return what does the work of `Array.__array_function__`."""
+    """Make the implementation of `Array.__array_function__`."""
     on_host = [getattr(np, name) for name in _ON_HOST]
     host: _Table = {theirs: (functools.partial(_on_host, theirs), None) for theirs in on_host}
     table = functools.cache(lambda: _table(np, namespace) | host)
@@ -201,7 +201,7 @@ _Table: TypeAlias = dict[Any, tuple[Any, inspect.Signature | None]]
 
 
 def _table(module: ModuleType, namespace: Mapping[str, Any]) -> _Table:
-    """Return the functions of a namespace that a module of NumPy has, too."""
+    """Return the functions that a namespace and a module of NumPy both have."""
     functions: _Table = {}
     for name, ours in namespace.items():
         theirs = getattr(module, name, None)
@@ -212,7 +212,7 @@ def _table(module: ModuleType, namespace: Mapping[str, Any]) -> _Table:
 
 @functools.lru_cache(maxsize=64)
 def _extension(module: str) -> _Table:
-    """Return the functions of an extension by NumPy's name of it; none if it is none."""
+    """Return the functions of an extension by its name in NumPy; none if it does not exist."""
     for name, ours in (_STRIDE_TRICKS, *EXTENSIONS.items()):
         if module.startswith(f"numpy.{name}"):
             theirs = operator.attrgetter(name)(np)

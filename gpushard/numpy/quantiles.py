@@ -1,6 +1,6 @@
-"""Medians, quantiles and percentiles, of all elements or of those that are no NaN.
+"""Medians, quantiles and percentiles, with and without NaNs.
 
-The dims that are reduced are made whole first: elements move so that others are split.
+Axes to reduce over come whole to each device first: elements move so that other axes are split.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def median(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the middle element over dims, or the mean of the two in the middle.
+    """Compute the median over axes: the middle element, or the mean of the two in the middle.
 
     >>> median([3, 1, 2, 5])
     Array(2.5, dtype=float64)
@@ -45,7 +45,7 @@ def median(
 
 @public_like(median)
 def nanmedian(a: Any, *how: Any, **more: Any) -> Any:
-    """Return the middle over dims of what is no NaN; NaN if there is nothing else."""
+    """Compute the median over axes without NaNs; NaN if all are NaN."""
     return _middle(rows.NANMEDIAN, a, *how, **more)
 
 
@@ -76,17 +76,17 @@ def quantile(
     weights: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the elements below which given shares of all elements are, over dims.
+    """Compute quantiles over axes: the elements below which given shares of all elements lie.
 
     Args:
-      q: the shares, from 0 to 1: a number, or an array, whose dims come first in the result. Those
-        of an array on devices are not checked; what is outside gives the least or greatest element.
-      method: how to tell what lies between two elements, as NumPy names it.
-      weights: of the elements, not negative and not checked; for method="inverted_cdf".
+      q: the shares, from 0 to 1: a number, or an array, whose axes come first in the result. Shares
+        on devices are not checked; a share out of range gives the least or greatest element.
+      method: the method of interpolation between two elements, by its name in NumPy.
+      weights: weights of the elements, not negative and not checked; for method="inverted_cdf".
 
     Raises:
-      ArgumentError: a share is outside, the method is unknown, or there are no elements.
-      ArgumentTypeError: the array is of complex numbers.
+      ArgumentError: a share is out of range, the method is unknown, or there are no elements.
+      ArgumentTypeError: the array is complex.
 
     >>> quantile([1.0, 2.0, 3.0, 4.0], [0.25, 0.5])
     Array([1.75, 2.5 ], dtype=float64)
@@ -97,39 +97,39 @@ def quantile(
 
 @public_like(quantile)
 def percentile(a: Any, q: Any, *how: Any, **more: Any) -> Any:
-    """Return the elements below which given percentages of all elements are, over dims.
+    """Compute percentiles over axes: the elements below which given percentages of all lie.
 
     Args:
-      q: the percentages, from 0 to 100: a number, or an array, whose dims come first in the result.
+      q: the percentages, from 0 to 100: a number, or an array, whose axes come first in the result.
 
     Raises:
-      ArgumentError: a percentage is outside, the method is unknown, or there are no elements.
-      ArgumentTypeError: the array is of complex numbers.
+      ArgumentError: a percentage is out of range, the method is unknown, or there are no elements.
+      ArgumentTypeError: the array is complex.
     """
     return _quantile("percentile", a, q, *how, **more)
 
 
 @public_like(quantile)
 def nanquantile(a: Any, q: Any, *how: Any, **more: Any) -> Any:
-    """Return quantiles over dims of what is no NaN; NaN if there is nothing else.
+    """Compute quantiles over axes without NaNs; NaN if all are NaN.
 
     Raises:
-      ArgumentError: a share is outside, or the method is unknown.
-      ArgumentTypeError: the array is of complex numbers.
+      ArgumentError: a share is out of range, or the method is unknown.
+      ArgumentTypeError: the array is complex.
     """
     return _quantile("nanquantile", a, q, *how, **more)
 
 
 @public_like(quantile)
 def nanpercentile(a: Any, q: Any, *how: Any, **more: Any) -> Any:
-    """Return percentiles over dims of what is no NaN; NaN if there is nothing else.
+    """Compute percentiles over axes without NaNs; NaN if all are NaN.
 
     Args:
-      q: the percentages, from 0 to 100: a number, or an array, whose dims come first in the result.
+      q: the percentages, from 0 to 100: a number, or an array, whose axes come first in the result.
 
     Raises:
-      ArgumentError: a percentage is outside, or the method is unknown.
-      ArgumentTypeError: the array is of complex numbers.
+      ArgumentError: a percentage is out of range, or the method is unknown.
+      ArgumentTypeError: the array is complex.
     """
     return _quantile("nanpercentile", a, q, *how, **more)
 
@@ -147,7 +147,7 @@ def _quantile(
     weights: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """Do the work of the four functions of quantiles; those of percentiles are by the hundred."""
+    """Compute quantiles of shares, or of percentages divided by 100, with or without NaNs."""
     refuse_out(name, out)
     check_choice(name, "method", method, rows.METHODS)
     check_ordered(name, x)

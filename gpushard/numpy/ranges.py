@@ -32,11 +32,11 @@ _INT = np.dtype(np.int64)
 _promoted = functools.lru_cache(maxsize=256)(np.result_type)  # of types
 
 _ranges = described(
-    num="how many.",
-    endpoint="whether `stop` is among them.",
-    axis="the dim of the result along which numbers run, where there are arrays.",
-    device="where it goes.",
-    out_sharding="the same.",
+    num="the number of numbers.",
+    endpoint="whether to include `stop`.",
+    axis="the axis of the result along which numbers run, if an operand is an array.",
+    device="where the array goes.",
+    out_sharding="where the array goes; another name of `device`.",
 )
 
 
@@ -50,19 +50,19 @@ def arange(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return evenly spaced numbers from `start` up to, not including, `stop`.
+    """Create evenly spaced numbers from `start` up to, not including, `stop`.
 
     Elements are NumPy's to the bit.
 
     Args:
-      start: the first number; without `stop` numbers start at 0 and end before this.
-      stop: where they end.
-      step: the distance.
-      dtype: type of the elements; what the arguments promote to by default.
+      start: the first number; without `stop` numbers start at 0 and end before `start`.
+      stop: the end of the numbers.
+      step: the distance of the numbers.
+      dtype: the dtype; by default that to which the arguments promote.
 
     Raises:
       ArgumentError: the step is 0, or the numbers do not end.
-      ArgumentTypeError: an argument is no number.
+      ArgumentTypeError: an argument is not a number.
 
     >>> arange(3), arange(1, 2, 0.25)
     (Array([0, 1, 2], dtype=int64), Array([1.  , 1.25, 1.5 , 1.75], dtype=float64))
@@ -83,7 +83,7 @@ def arange(
 def _ends(
     start: Any, stop: Any, step: Any, target: np.dtype[Any] | None
 ) -> tuple[int, np.dtype[Any], Any, Any]:
-    """Return how many numbers there are, of which type, and the first two."""
+    """Return the number of numbers, their dtype, and the first two."""
     length = _length(start, stop, step)
     if target is None:
         target = _promoted(*[np.asarray(x).dtype for x in (start, stop, step)], _INT)
@@ -107,7 +107,7 @@ _ends_of_integers = functools.lru_cache(maxsize=256)(_ends)
 
 
 def _number(x: Any, name: str, argument: str) -> Any:
-    """Return a number; arrays without dims count too, and the host waits for those on devices."""
+    """Read a number; the host waits for an array without dims on devices."""
     if type(x) in KINDS:
         return x
     if isinstance(x, np.ndarray) and not x.ndim:
@@ -122,13 +122,13 @@ def _number(x: Any, name: str, argument: str) -> Any:
 
 
 def _apart(start: Any, stop: Any, step: Any) -> tuple[Any, Any]:
-    """Return how far two numbers are from each other, and how many steps that is."""
+    """Return the distance of two numbers, and the number of steps between them."""
     apart = stop - start
     return apart, apart / step
 
 
 def _length(start: Any, stop: Any, step: Any) -> int:
-    """Return how many numbers there are, as NumPy counts them."""
+    """Return the number of numbers, as NumPy counts them."""
     try:
         apart, steps = quietly(_apart, start, stop, step)
         if isinstance(steps, complex | np.complexfloating):
@@ -191,22 +191,22 @@ def linspace(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """Return `num` evenly spaced numbers from `start` to `stop`.
+    """Create `num` evenly spaced numbers from `start` to `stop`.
 
-    Between two numbers, elements are NumPy's to the bit.
+    If both are numbers, elements are NumPy's to the bit.
 
     Args:
       start: the first number, or an array of first numbers.
-      stop: the last one; it and `start` broadcast.
-      retstep: whether the distance is returned, too.
-      dtype: type of the elements; floats or complex numbers by default.
+      stop: the last number, or an array of last numbers; it and `start` broadcast.
+      retstep: whether to return the distance of the numbers, too.
+      dtype: the dtype; floats or complex numbers by default.
 
     Returns:
-      The numbers, or a tuple of them and their distance.
+      The numbers, or a tuple of the numbers and their distance.
 
     Raises:
       ArgumentError: `num` is negative.
-      ArgumentTypeError: an argument is no number, nor an array of them.
+      ArgumentTypeError: an argument is neither a number nor an array of numbers.
 
     >>> linspace(0, 1, 3)
     Array([0. , 0.5, 1. ], dtype=float64)
@@ -228,7 +228,7 @@ def linspace(
 
 
 def _between(start: Any, stop: Any, count: int, div: int, dtype: Any) -> tuple[Array, Array]:
-    """Return numbers between the elements of arrays, along the first dim, and their distances."""
+    """Create numbers between the elements of arrays, along the first dim, and their distances."""
     start, stop = operands("linspace", start, stop)
     work = result_type(start, stop, 0.0)
     apart = subtract(stop, start, dtype=work)
@@ -245,7 +245,7 @@ def _between(start: Any, stop: Any, count: int, div: int, dtype: Any) -> tuple[A
 def _from_to(
     start: Any, stop: Any, count: int, div: int, dtype: Any, place: Any
 ) -> tuple[Array, Any]:
-    """Return numbers between two of them, and their distance."""
+    """Create numbers between two numbers, and their distance."""
     start, stop = _number(start, "linspace", "start"), _number(stop, "linspace", "stop")
     work = np.result_type(start, stop, 0.0)
     target = work if dtype is None else as_dtype(dtype)
@@ -258,7 +258,7 @@ def _from_to(
 
 
 def _steps(start: Any, stop: Any, div: int, work: np.dtype[Any]) -> tuple[Any, Any]:
-    """Return how far two numbers are from each other, and the length of `div` steps, as NumPy."""
+    """Return the distance of two numbers, and the length of `div` steps between them, as NumPy."""
     delta = np.subtract(stop, start, dtype=work)
     return work.type(delta), delta / div if div > 0 else work.type(np.nan)
 
@@ -276,17 +276,17 @@ def logspace(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return `num` numbers from `base**start` to `base**stop` at equal ratios.
+    """Create `num` numbers from `base**start` to `base**stop` at equal ratios.
 
     Args:
       start: the first exponent, or an array of first exponents.
-      stop: the last one; it, `start` and `base` broadcast.
-      base: what is raised to the exponents.
-      dtype: type of the elements; floats or complex numbers by default.
+      stop: the last exponent, or an array of last exponents.
+      base: the base of the powers; it, `start` and `stop` broadcast.
+      dtype: the dtype; floats or complex numbers by default.
 
     Raises:
       ArgumentError: `num` is negative.
-      ArgumentTypeError: an argument is no number.
+      ArgumentTypeError: an argument is not a number.
 
     >>> logspace(0, 2, 3)
     Array([  1.,  10., 100.], dtype=float64)
@@ -313,16 +313,16 @@ def geomspace(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return `num` numbers from `start` to `stop` at equal ratios.
+    """Create `num` numbers from `start` to `stop` at equal ratios.
 
     Args:
       start: the first number, real and not 0, or an array of first numbers.
-      stop: the last one, of the same sign; in arrays other signs give NaN.
-      dtype: type of the elements; floats by default.
+      stop: the last number, of the same sign. Elements of arrays with different signs give NaN.
+      dtype: the dtype; floats by default.
 
     Raises:
-      ArgumentError: one is 0 or signs differ, or `num` is negative.
-      ArgumentTypeError: an argument is no real number.
+      ArgumentError: a number is 0, signs differ, or `num` is negative.
+      ArgumentTypeError: an argument is not a real number.
 
     >>> geomspace(1, 8, 4)
     Array([1., 2., 4., 8.], dtype=float64)
@@ -359,7 +359,7 @@ def geomspace(
 
 
 def _ratios(start: Any, stop: Any, count: int, endpoint: bool) -> Array:
-    """Return numbers between the elements of arrays at equal ratios, along the first dim."""
+    """Create numbers between the elements of arrays at equal ratios, along the first dim."""
     start, stop = operands("geomspace", start, stop)
     unit = sign(start) * result_type(start, stop, np.float64).type(1)
     low, high = start / unit, stop / unit

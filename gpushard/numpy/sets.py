@@ -1,4 +1,4 @@
-"""Different elements, membership, and arrays as sets of their elements."""
+"""Unique elements, membership, and arrays as sets of their elements."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _METHODS = (None, "auto", "compare_all", "binary_search", "sort")
 _unique = public(
     arrays=1,
     x="an array; NaNs differ from each other.",
-    size="how many results there are; None for as many as there are different elements.",
-    fill_value="what fills places without an element; by default the first one does.",
+    size="the number of results; None for the number of unique elements, which the host reads.",
+    fill_value="the element that fills a result with too few; by default the first one.",
 )
 _sets = public(
     arrays=2,
     ar1="an array.",
     ar2="an array.",
     assume_unique="makes no difference.",
-    fill_value="what fills places without an element; by default the first one does.",
-    size="how many results there are; None for as many as there are.",
+    fill_value="the element that fills a result with too few; by default the first one.",
+    size="the number of results; None for as many as exist, which the host reads.",
 )
 
 
@@ -55,18 +55,18 @@ def isin(
     method: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return which elements of one array are in another.
+    """Test whether each element of one array is in another.
 
     Args:
-      element: the elements; NaN is in nothing.
-      test_elements: an array of what they are looked for in.
+      element: the elements; NaN is in no array.
+      test_elements: the array to look for them in.
       assume_unique: makes no difference.
-      invert: whether to return which are not.
+      invert: whether to return True for elements that are not in it.
       kind: makes no difference.
-      method: likewise.
+      method: makes no difference.
 
     Raises:
-      ArgumentError: NumPy has no such `kind`, or JAX no such `method`.
+      ArgumentError: `kind` is unknown to NumPy, or `method` to JAX.
 
     >>> import gpushard as gs
     >>> isin(gs.numpy.asarray([1, 2, 3]), [3, 1])
@@ -82,7 +82,7 @@ def isin(
 def union1d(
     ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> Array:
-    """Return the different elements of two arrays, in order."""
+    """Find the unique elements of two arrays together, in order."""
     both = concat([ar1.ravel(), ar2.ravel()])
     return different("union1d", both, Wish(), size, fill_value)[0]
 
@@ -98,12 +98,12 @@ def intersect1d(
     fill_value: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """Return the different elements that are in both of two arrays, in order.
+    """Find the unique elements that are in both of two arrays, in order.
 
     Args:
       assume_unique: makes no difference.
-      return_indices: whether to return where they are first in `ar1`, and in `ar2`, too; for
-        places without an element that is the size of the array, which is out of its bounds.
+      return_indices: whether to return also their first positions in `ar1` and in `ar2`. A filled
+        place has the size of the array as position, which is out of bounds.
     """
     x1, x2 = _alike(ar1, ar2)
     wish = Wish((INDICES,) * bool(return_indices), beyond=True)
@@ -124,11 +124,11 @@ def setdiff1d(
     fill_value: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the different elements of one array that are not in another, in order.
+    """Find the unique elements of one array that are not in another, in order.
 
     Args:
-      assume_unique: whether those of `ar1` are known to differ; then they stay in their order.
-      fill_value: what fills places without an element; 0 by default.
+      assume_unique: whether the elements of `ar1` are unique; they then stay in their order.
+      fill_value: the element that fills a result with too few; 0 by default.
     """
     x1, x2 = ar1.ravel(), ar2.ravel()
     wish = Wish(distinct=bool(assume_unique))
@@ -147,11 +147,11 @@ def setxor1d(
     fill_value: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the different elements that are in just one of two arrays, in order.
+    """Find the unique elements that are in exactly one of two arrays, in order.
 
     Args:
-      ar2: an array; NaNs in both differ from each other.
-      assume_unique: whether those of each array are known to differ.
+      ar2: an array; NaNs in both arrays differ from each other.
+      assume_unique: whether the elements of each array are unique.
     """
     x1, x2 = _alike(ar1, ar2)
     there: Any = True
@@ -168,13 +168,13 @@ def setxor1d(
 
 
 def _alike(*xs: Any) -> list[Any]:
-    """Return the elements of arrays as vectors of the type that they promote to."""
+    """Flatten arrays to vectors of the dtype that they promote to."""
     dtype = result_type(*xs)
     return [x.ravel().astype(dtype) for x in xs]
 
 
 class UniqueAll(NamedTuple):
-    """What `unique_all` returns."""
+    """The result of `unique_all`."""
 
     values: Array
     """The different elements, in order."""
@@ -190,7 +190,7 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """What `unique_counts` returns."""
+    """The result of `unique_counts`."""
 
     values: Array
     """The different elements, in order."""
@@ -200,7 +200,7 @@ class UniqueCounts(NamedTuple):
 
 
 class UniqueInverse(NamedTuple):
-    """What `unique_inverse` returns."""
+    """The result of `unique_inverse`."""
 
     values: Array
     """The different elements, in order."""
@@ -213,7 +213,7 @@ class UniqueInverse(NamedTuple):
 def unique_all(
     x: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> UniqueAll:
-    """Return the different elements, where they are first, which each is, and how many.
+    """Find the unique elements, their first positions, the inverse, and their counts.
 
     >>> import gpushard as gs
     >>> unique_all(gs.numpy.asarray([5, 2, 5])).inverse_indices
@@ -228,7 +228,7 @@ def unique_all(
 def unique_counts(
     x: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> UniqueCounts:
-    """Return the different elements, and how often each is there."""
+    """Find the unique elements and their counts."""
     wish = Wish((COUNTS,), equal_nan=False)
     return UniqueCounts(*different("unique_counts", x.ravel(), wish, size, fill_value))
 
@@ -237,7 +237,7 @@ def unique_counts(
 def unique_inverse(
     x: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> UniqueInverse:
-    """Return the different elements, and which of them each element is."""
+    """Find the unique elements, and for each element its position among them."""
     wish = Wish((INVERSE,), equal_nan=False)
     values, inverse = different("unique_inverse", x.ravel(), wish, size, fill_value)
     return UniqueInverse(values, inverse.reshape(x.shape))
@@ -247,7 +247,7 @@ def unique_inverse(
 def unique_values(
     x: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> Array:
-    """Return the different elements, in order."""
+    """Find the unique elements, in order."""
     return different("unique_values", x.ravel(), Wish(equal_nan=False), size, fill_value)[0]
 
 
@@ -297,18 +297,18 @@ def unique(
     fill_value: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """Return the different elements in order, or the different slices along a dim.
+    """Find the unique elements, or the unique slices along an axis, in order.
 
     Args:
-      return_index: whether to return where each is first, too.
-      return_inverse: whether to return which of them each element is, too.
-      return_counts: whether to return how often each is there, too.
-      axis: the dim whose slices are compared; None for single elements.
-      equal_nan: whether NaNs are one element; in slices they always differ, as in NumPy.
-      sorted: results are in order in any case.
+      return_index: whether to return also the first position of each.
+      return_inverse: whether to return also the position of each element among the unique ones.
+      return_counts: whether to return also the count of each.
+      axis: the axis with the slices to compare; None compares single elements.
+      equal_nan: whether NaNs are equal; in slices they always differ, as in NumPy.
+      sorted: makes no difference: results are in order.
 
     Returns:
-      The elements, or a tuple of them and what else was asked for.
+      The elements, or a tuple of the elements and the other results in the order of the arguments.
 
     >>> import gpushard as gs
     >>> unique(gs.numpy.asarray([5, 2, 5]), return_counts=True)
@@ -337,7 +337,7 @@ def unique(
 def different(
     name: str, x: Any, wish: Wish, size: Any, fill_value: Any, counting: Any = None
 ) -> list[Any]:
-    """Return the different elements of a vector, or rows of a matrix, and what else is wished."""
+    """Find the unique elements of a vector, or rows of a matrix, and the other results."""
     length = None if size is None else count(size, name, "size")
     operands, masked, filled = (
         [x],

@@ -36,23 +36,24 @@ def interp(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Interpolate between points, on the straight lines that join them.
+    """Interpolate linearly between points.
 
-    Every device gets all points; positions stay where they are.
+    Every device gets all points; the positions to interpolate at stay where they are.
 
     Args:
-      x: where values are wanted, an array.
-      xp: where the points are, a vector, ascending unless there is a period.
-      fp: their values, a vector.
+      x: the positions to interpolate at, an array.
+      xp: the positions of the points, a vector, ascending unless there is a period.
+      fp: the values of the points, a vector.
       left: the value to the left of all points: a number, an array that broadcasts with `x`, or
-        "extrapolate" to continue the first line. The value of the first point by default.
-      right: the value to the right of all points, likewise.
-      period: of the positions, a number; then `left` and `right` are ignored.
+        "extrapolate" to continue the first line. By default the value of the first point.
+      right: the value to the right of all points, in the forms of `left`. By default the value of
+        the last point.
+      period: the period of the positions, a number; `left` and `right` are then ignored.
 
     Raises:
       ArgumentError: there are no points, vectors differ in length, the period is 0, or `left` or
         `right` is another text.
-      ArgumentTypeError: positions are complex, or `left` or `right` is no number.
+      ArgumentTypeError: positions are complex, or `left` or `right` is not a number.
 
     >>> interp([0.5, 3.0], [0.0, 1.0, 2.0], [10.0, 20.0, 40.0])
     Array([15., 40.], dtype=float64)
@@ -108,7 +109,7 @@ def _periodic(x: Any, xs: Any, ys: Any, period: Any) -> tuple[Any, Any, Any]:
 
 
 def _continued(between: Any, x: Any, xs: Any, ys: Any, side: str, value: Any) -> Any:
-    """Replace what lies on one side of all points."""
+    """Replace the values on one side of all points."""
     end, beside = (0, 1) if side == "left" else (-1, -2)
     outside = ew.less(x, xs[end]) if side == "left" else ew.greater(x, xs[end])
     if isinstance(value, str):
@@ -131,7 +132,7 @@ def _check_points(xs: Any, ys: Any) -> None:
 
 
 def _end(argument: str, value: Any, ys: Any) -> Any:
-    """Check what stands on one side of all points: a number, an array, or "extrapolate"."""
+    """Check the value on one side of all points: a number, an array, or "extrapolate"."""
     if isinstance(value, str):
         check_choice("interp", argument, value, ("extrapolate",))
         return value
@@ -148,7 +149,7 @@ def _is_complex(value: Any) -> bool:
 
 
 def _vectors(row: Row, a: Any, v: Any, mode: str, precision: Any, dtype: Any, to: Any) -> Any:
-    """Do the work of both; every device gets both vectors."""
+    """Convolve or correlate two vectors; every device gets both."""
     name = row.name
     check_precision(name, precision)
     check_choice(name, "mode", mode, ("full", "same", "valid"))
@@ -177,16 +178,16 @@ def convolve(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the convolution of two vectors.
+    """Convolve two vectors.
 
     Args:
       a: a vector.
-      v: another one.
-      mode: "full" for all places where they overlap, "valid" for those where they do so in full,
-        "same" for as many as the longer one has elements.
+      v: a vector.
+      mode: "full" for all positions where they overlap, "valid" for those where they overlap
+        completely, "same" for as many as the longer vector has elements.
 
     Raises:
-      ArgumentError: one of them is no vector or has no elements, or the mode is unknown.
+      ArgumentError: an operand is not a vector or has no elements, or the mode is unknown.
 
     >>> convolve([1, 2, 3], [0, 1])
     Array([0, 1, 2, 3], dtype=int64)
@@ -204,14 +205,14 @@ def correlate(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the correlation of two vectors, of which the second one is conjugated.
+    """Correlate two vectors; the second is conjugated.
 
     Args:
       a: a vector.
-      v: another one.
-      mode: as for `convolve`.
+      v: a vector.
+      mode: "full", "valid" or "same"; see `convolve`.
 
     Raises:
-      ArgumentError: one of them is no vector or has no elements, or the mode is unknown.
+      ArgumentError: an operand is not a vector or has no elements, or the mode is unknown.
     """
     return _vectors(rows.CORRELATE, a, v, mode, precision, preferred_element_type, out_sharding)

@@ -1,7 +1,7 @@
-"""Sorting, what comes first in sorted order, and searching there.
+"""Sorting, partial sorting, and searching in sorted arrays.
 
-A dim that is sorted along keeps the mesh axes that split it. NaNs come last, in both directions;
-equal elements keep their order.
+The axis to sort along keeps the mesh axes that split it. NaNs come last in both directions. Equal
+elements keep their order.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ argpartition = public_array(sorting.argpartition)
 
 @described()
 def lexsort(keys: Any, axis: int = -1, *, out_sharding: Any = None) -> Array:
-    """Return the positions of elements in the order of the last key, then of those before it.
+    """Find the positions that sort by the last key first, then by the keys before it.
 
     Args:
-      keys: arrays of one shape, or an array that holds them along its first dim.
-      axis: along which dim of each.
+      keys: arrays of one shape, or an array that holds them along its first axis.
+      axis: the axis of each key.
 
     Raises:
-      ArgumentError: their shapes differ.
+      ArgumentError: shapes differ.
       ArgumentTypeError: there are no keys.
     """
     known = keys if isinstance(keys, tuple | list) else as_value(keys, "lexsort")
@@ -65,7 +65,7 @@ def lexsort(keys: Any, axis: int = -1, *, out_sharding: Any = None) -> Array:
 
 @public
 def sort_complex(a: Any, *, out_sharding: Any = None) -> Array:
-    """Return complex numbers in order along the last dim: by the real part, then the imaginary.
+    """Sort complex numbers along the last axis, by the real part, then by the imaginary part.
 
     Args:
       a: an array; small integers become complex64, other real numbers complex128.
@@ -80,21 +80,21 @@ def sort_complex(a: Any, *, out_sharding: Any = None) -> Array:
 def topk(
     x: Any, /, k: int, axis: Any = -1, largest: bool = True, *, out_sharding: Any = None
 ) -> tuple[Array, Array]:
-    """Return the greatest or least elements along a dim in order, and their positions.
+    """Find the k greatest or least elements along an axis, in order, and their positions.
 
     This is `top_k` of the drafts of the Array API with the arguments of `torch.topk`. The order is
-    that of `sort`: of equal elements the first one comes first, and NaNs come last.
+    that of `sort`: equal elements keep their order, and NaNs come last.
 
     Args:
-      k: how many.
-      axis: along which dim; None for all elements in row-major order.
-      largest: whether they are the greatest.
+      k: the number of elements.
+      axis: the axis; None for all elements in row-major order.
+      largest: whether to find the greatest elements, not the least.
 
     Returns:
       (values, positions).
 
     Raises:
-      ArgumentError: there are fewer elements.
+      ArgumentError: `k` is more than the length of the axis.
 
     >>> import gpushard as gs
     >>> topk(gs.numpy.asarray([3, 1, 4, 1, 5]), 2)
@@ -119,15 +119,15 @@ searchsorted = public_array(sorting.searchsorted)
 def digitize(
     x: Any, bins: Any, right: bool = False, *, method: Any = None, out_sharding: Any = None
 ) -> Array:
-    """Return the number of the bin that each element is in; 0 and `len(bins)` are outside.
+    """Find the number of the bin of each element; 0 and `len(bins)` are outside.
 
     Args:
-      bins: a vector of edges, ascending or descending. One on devices is not checked: its first and
-        its last element say which.
+      bins: a vector of edges, ascending or descending. The order of a vector on devices is not
+        checked: its first and its last element decide.
       right: whether bins include their right edge rather than the left one.
 
     Raises:
-      ArgumentError: `bins` is no vector, or on the host and not in order.
+      ArgumentError: `bins` is not a vector, or is on the host and not in order.
       ArgumentTypeError: `x` is complex.
 
     >>> import gpushard as gs

@@ -1,8 +1,8 @@
-"""Reductions: sums, means, weighted ones too, extremes and their positions, tests; running sums.
+"""Reductions: sums, means, weighted means, extremes and their positions, tests; cumulative sums.
 
-`axis` is an integer, a tuple of them or None for all dims. What is merged over devices moves one
-partial result per block, never the data; a dim of running sums is made whole first. Arguments are
-in NumPy's order.
+`axis` is an integer, a tuple of integers, or None for all axes. A reduction over a split axis moves
+one partial result per block, never the data. For cumulative sums each device gets the whole axis.
+Arguments are in NumPy's order.
 """
 
 from __future__ import annotations
@@ -93,13 +93,13 @@ def average(
     keepdims: bool = False,
     out_sharding: Any = None,
 ) -> Any:
-    """Return the weighted mean over dims; NaN or infinities where weights sum to 0.
+    """Compute the weighted mean over axes; NaN or infinity where weights sum to 0.
 
-    NumPy raises where they do, which would take a look at them.
+    NumPy raises where weights sum to 0; here the host would have to read them.
 
     Args:
-      weights: of the shape of the array, or of its dims that `axis` names; all equal by default.
-      returned: whether the sums of the weights are returned, too.
+      weights: the weights, of the shape of the array, or of its axes in `axis`; equal by default.
+      returned: whether to return also the sums of the weights.
 
     Raises:
       ArgumentError: the shape of the weights does not fit.
@@ -123,7 +123,7 @@ def average(
 
 
 def weights_of(x: Any, axis: Any, weights: Any, name: str) -> Any:
-    """Return weights of an array, or of its dims `axis`, in its shape, here or on the host."""
+    """Return weights of an array, or of its dims `axis`, in its shape, on devices or the host."""
     heavy = weights if is_value(weights) else host_data(weights, name)
     if heavy.shape == x.shape:
         return heavy
@@ -160,7 +160,7 @@ def weights_of(x: Any, axis: Any, weights: Any, name: str) -> Any:
 def ptp(
     a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, *, out_sharding: Any = None
 ) -> Array:
-    """Return how far the greatest element is from the least over dims."""
+    """Compute the range over axes: the maximum less the minimum."""
     refuse_out("ptp", out)
     most, least = (f(a, axis, keepdims=keepdims) for f in (statistical.max, statistical.min))
     return ew.subtract(most, least)

@@ -1,7 +1,7 @@
-"""What ufuncs do besides a call: `reduce`, `accumulate`, `outer`, `at` and `reduceat`.
+"""The methods of ufuncs: `reduce`, `accumulate`, `outer`, `at` and `reduceat`.
 
-Ufuncs that have reductions of their own use these. An associative one is reduced in log2(n) rounds,
-each of the pairs of neighbours; any other one element after the other.
+Ufuncs such as `add` use the reductions that exist, such as `sum`. An associative ufunc reduces
+elements in log2(n) rounds, in pairs of neighbours; any other ufunc one element after the other.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class UfuncMethods:
     """The methods of a ufunc.
 
     Args:
-      name: the ufunc's.
-      call: does it for arrays.
-      nin: how many operands it takes.
-      identity: leaves the other operand as it is; None if there is none.
-      ufunc: NumPy's, if it is one of these.
+      name: the name of the ufunc.
+      call: the function that applies it to arrays.
+      nin: the number of its operands.
+      identity: the operand that leaves the other one unchanged; None if there is none.
+      ufunc: the ufunc of NumPy, if it is one.
     """
 
     name: str
@@ -82,14 +82,15 @@ class UfuncMethods:
         Args:
           a: an array.
           axis: the axes; all for None.
-          dtype: type of the elements that are combined, and of the result.
+          dtype: the dtype of the result, to which elements are converted first.
           out: must be None; results are values.
           keepdims: whether the axes stay, with length 1.
-          initial: a number that comes first.
-          where: booleans that broadcast to the array: which elements count.
+          initial: a number to put before the elements.
+          where: the elements to include, booleans that broadcast to the array.
 
         Raises:
-          ArgumentError: the ufunc takes not two operands, or there is no element and no identity.
+          ArgumentError: the ufunc does not take two operands, or there is neither an element nor an
+            identity.
         """
         self._check_binary("reduce")
         refuse_out(f"{self.name}.reduce", out)
@@ -122,7 +123,7 @@ class UfuncMethods:
             )
 
     def _typed(self, lines: Any, dtype: Any) -> Any:
-        """Convert elements to the type that they are combined in."""
+        """Convert elements to the dtype to combine them in."""
         if self.ufunc in _LOGICAL:
             return lines != 0
         if dtype is not None:
@@ -173,16 +174,16 @@ class UfuncMethods:
         )
 
     def accumulate(self, a: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Array:
-        """Combine each element with all before it along an axis.
+        """Combine each element with all elements before it along an axis.
 
         Args:
           a: an array.
           axis: the axis.
-          dtype: type of the elements that are combined, and of the result.
+          dtype: the dtype of the result, to which elements are converted first.
           out: must be None; results are values.
 
         Raises:
-          ArgumentError: the ufunc takes not two operands.
+          ArgumentError: the ufunc does not take two operands.
         """
         self._check_binary("accumulate")
         refuse_out(f"{self.name}.accumulate", out)
@@ -207,14 +208,14 @@ class UfuncMethods:
         return moveaxis(fori_loop(1, n, one_more, lines), 0, dim)
 
     def outer(self, A: Any, B: Any, /) -> Array:
-        """Combine each element of one array with each of another.
+        """Combine each element of one array with each element of another.
 
         Args:
           A: an array, whose axes come first.
           B: an array.
 
         Raises:
-          ArgumentError: the ufunc takes not two operands.
+          ArgumentError: the ufunc does not take two operands.
         """
         self._check_binary("outer")
         a, b = as_value(A, self.name), as_value(B, self.name)
@@ -225,12 +226,12 @@ class UfuncMethods:
 
         Args:
           a: an array, which gets a new value.
-          indices: an index, as for `a[indices]`.
-          b: what elements are combined with; it broadcasts to the part. Only for two operands.
-          inplace: False for a new array, which leaves `a` as it is; it may be on the host.
+          indices: an index, as in `a[indices]`.
+          b: the second operand, which broadcasts to the part; only for ufuncs of two operands.
+          inplace: False returns a new array and leaves `a` unchanged; `a` may be on the host.
 
         Raises:
-          ArgumentError: operands are not as many as the ufunc takes.
+          ArgumentError: the number of operands is not that of the ufunc.
         """
         x = target(a if inplace else as_value(a, self.name), f"{self.name}.at", "a")
         if (b is None) != (self.nin == 1):
@@ -273,19 +274,19 @@ class UfuncMethods:
     ) -> Array:
         """Combine the elements of slices along an axis.
 
-        A slice goes from one position to the next; if that is not greater, it has one element. The
-        last one goes to the end. The host reads positions on devices.
+        A slice goes from one position to the next. If the next position is not greater, the slice
+        has one element. The last slice goes to the end. The host reads positions on devices.
 
         Args:
           a: an array.
-          indices: where slices begin, a vector of integers.
+          indices: the starts of the slices, a vector of integers.
           axis: the axis.
-          dtype: type of the elements that are combined, and of the result.
+          dtype: the dtype of the result, to which elements are converted first.
           out: must be None; results are values.
 
         Raises:
           ArrayIndexError: a position is out of bounds.
-          ArgumentError: the ufunc takes not two operands.
+          ArgumentError: the ufunc does not take two operands.
         """
         self._check_binary("reduceat")
         refuse_out(f"{self.name}.reduceat", out)
@@ -316,7 +317,7 @@ class UfuncMethods:
         return moveaxis(stack(parts), 0, dim)
 
     def _of_traced_slices(self, lines: Any, at: Any) -> Any:
-        """Go through all lines, and combine each with the slices that it is of."""
+        """Go through all lines, and combine each with the slices that it belongs to."""
         n = lines.shape[0]
         ends = concat([at[1:], at[:1] * 0 + n])
         shape = (-1,) + (1,) * (lines.ndim - 1)
@@ -329,7 +330,7 @@ class UfuncMethods:
 
 
 def _first(x: Any, dims: tuple[int, ...]) -> Any:
-    """Bring dims to the front, as one."""
+    """Bring dims to the front, merged into one."""
     others = [size for n, size in enumerate(x.shape) if n - x.ndim not in dims]
     moved = moveaxis(x, dims, tuple(range(len(dims))))
     return moved.reshape((int(np.prod([x.shape[dim] for dim in dims], dtype=int)), *others))

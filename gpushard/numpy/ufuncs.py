@@ -26,7 +26,7 @@ def call(
     casting: str = "same_kind",
     out_sharding: Any = None,
 ) -> Any:
-    """Do an elementwise operation."""
+    """Apply a ufunc to operands, which may be on the host."""
     arrays = xs
     for x in xs:
         if not is_value(x):
@@ -42,7 +42,7 @@ def call(
 def _types(
     ufunc: np.ufunc, xs: Sequence[Any], dtype: np.dtype[Any], casting: str
 ) -> Sequence[np.dtype[Any]]:
-    """Return the types that operands are converted to for a result of some type."""
+    """Return the dtypes to convert operands to, for a result of some dtype."""
     check_casting(casting)
     signature = (*[None] * ufunc.nin, *[dtype] * ufunc.nout)
     own = [_type_of(x) for x in xs]

@@ -1,4 +1,4 @@
-"""Ufuncs made of functions of users."""
+"""Ufuncs made from your functions."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["frompyfunc", "ufunc"]
 
 
 class ufunc:
-    """A function that works on each element of arrays, which broadcast; see `frompyfunc`.
+    """An elementwise function of arrays that broadcast, made from your function; see `frompyfunc`.
 
     Functions such as `add` have the methods `reduce`, `accumulate`, `outer`, `at` and `reduceat`,
     too.
 
     Args:
-      func: takes `nin` elements, and returns `nout` of them.
-      nin: how many operands there are.
-      nout: how many results.
-      name: what it is called; by default as the function.
-      identity: leaves the other operand as it is.
+      func: a function of `nin` elements, which returns `nout` elements.
+      nin: the number of operands.
+      nout: the number of results.
+      name: the name of the ufunc; by default that of the function.
+      identity: the operand that leaves the other one unchanged.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class ufunc:
           where: must be None.
 
         Raises:
-          ArgumentTypeError: there are not as many operands, or `where` is not None.
+          ArgumentTypeError: the number of operands is not `nin`, or `where` is not None.
         """
         refuse_out(self.__name__, out)
         if where is not None:
@@ -93,18 +93,18 @@ class ufunc:
 
 
 def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> ufunc:
-    """Make a ufunc of a function of elements.
+    """Make a ufunc from a function of elements.
 
-    The function must be made of operations that arrays have, as for `vectorize`.
+    The function may use only operations that arrays have; see `vectorize`.
 
     Args:
-      func: takes `nin` elements, and returns `nout` of them.
-      nin: how many operands there are.
-      nout: how many results.
-      identity: leaves the other operand as it is; needed to reduce no elements.
+      func: a function of `nin` elements, which returns `nout` elements.
+      nin: the number of operands.
+      nout: the number of results.
+      identity: the operand that leaves the other one unchanged; needed to reduce no elements.
 
     Raises:
-      ArgumentTypeError: `func` is no function.
+      ArgumentTypeError: `func` is not a function.
 
     >>> less_twice = frompyfunc(lambda a, b: a - 2 * b, 2, 1)
     >>> less_twice([5, 6], 1)

@@ -1,4 +1,4 @@
-"""Windows for signals, and the Bessel function that one of them is made of."""
+"""Windows for signals."""
 
 from __future__ import annotations
 
@@ -16,17 +16,21 @@ from gpushard.placement.creation import kept_at, place_of
 
 __all__ = ["bartlett", "blackman", "hamming", "hanning", "kaiser"]
 
-_windows = described(M="how many elements.", device="where it goes.", out_sharding="the same.")
+_windows = described(
+    M="the number of elements.",
+    device="where the array goes.",
+    out_sharding="where the array goes; another name of `device`.",
+)
 
 
 def _turns(name: str, M: Any, place: Any) -> tuple[int, Any]:
-    """Return how many elements there are, and numbers from -(M - 1) to M - 1 for them."""
+    """Return the number of elements, and as many numbers from -(M - 1) to M - 1."""
     length = integer(M, name, "M")
     return length, arange(1 - length, length, 2, float, out_sharding=place)
 
 
 def _window(name: str, M: Any, device: Any, out_sharding: Any, *weights: float) -> Any:
-    """Return a sum of cosines: of whole waves over the window, weighted."""
+    """Create a weighted sum of cosines with whole waves over the window."""
     place = place_of(device, out_sharding)
     length, turns = _turns(name, M, place)
     window: Any = weights[0]
@@ -37,25 +41,25 @@ def _window(name: str, M: Any, device: Any, out_sharding: Any, *weights: float) 
 
 @_windows
 def hanning(M: int, *, device: Any = None, out_sharding: Any = None) -> Array:
-    """Return the Hann window: one wave of a cosine, from 0 to 1 and back."""
+    """Create a Hann window: one wave of a cosine, from 0 to 1 and back."""
     return _window("hanning", M, device, out_sharding, 0.5, 0.5)
 
 
 @_windows
 def hamming(M: int, *, device: Any = None, out_sharding: Any = None) -> Array:
-    """Return the Hamming window: one wave of a cosine, which does not reach 0."""
+    """Create a Hamming window: one wave of a cosine, which does not reach 0."""
     return _window("hamming", M, device, out_sharding, 0.54, 0.46)
 
 
 @_windows
 def blackman(M: int, *, device: Any = None, out_sharding: Any = None) -> Array:
-    """Return the Blackman window: two waves of cosines."""
+    """Create a Blackman window: a sum of two cosines."""
     return _window("blackman", M, device, out_sharding, 0.42, 0.5, 0.08)
 
 
 @_windows
 def bartlett(M: int, *, device: Any = None, out_sharding: Any = None) -> Array:
-    """Return the Bartlett window: a line from 0 to 1 and another one back."""
+    """Create a Bartlett window: a line from 0 to 1 and a line back."""
     place = place_of(device, out_sharding)
     length, turns = _turns("bartlett", M, place)
     window = 1 - ew.abs(turns) / max(length - 1, 1)
@@ -64,13 +68,13 @@ def bartlett(M: int, *, device: Any = None, out_sharding: Any = None) -> Array:
 
 @_windows
 def kaiser(M: int, beta: float, *, device: Any = None, out_sharding: Any = None) -> Array:
-    """Return the Kaiser window, made of a Bessel function.
+    """Create a Kaiser window, which is computed from a Bessel function.
 
     Args:
-      beta: its shape, a number: 0 for a rectangle, greater ones for narrower windows.
+      beta: the shape, a number: 0 for a rectangle, greater numbers for narrower windows.
 
     Raises:
-      ArgumentTypeError: `beta` is no number.
+      ArgumentTypeError: `beta` is not a number.
     """
     place = place_of(device, out_sharding)
     shape = float(number_of(beta, np.dtype(np.float64), "kaiser", "beta"))

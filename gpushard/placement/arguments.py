@@ -1,4 +1,4 @@
-"""What all functions do with their arguments before, and with their results after."""
+"""Reading the arguments of public functions, and placing their results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpushard.placement.device_put import as_host_array, device_put, resharded
 
 
 def as_list(x: Any) -> Any:
-    """Return other sequences as lists, or as NumPy arrays where that is quick."""
+    """Convert other sequences to lists, or to NumPy arrays if that is quick."""
     if isinstance(x, range):
         return np.asarray(x)
     if isinstance(x, list | tuple | str | bytes | np.ndarray | np.generic) or is_value(x):
@@ -31,7 +31,7 @@ def as_list(x: Any) -> Any:
 
 
 def host_data(x: Any, name: str) -> Any:
-    """Return data on the host as a NumPy array."""
+    """Convert data on the host to a NumPy array."""
     x = as_list(x)
     if isinstance(x, list | tuple):
         if holds_value(x):
@@ -51,20 +51,20 @@ def host_data(x: Any, name: str) -> Any:
 
 
 def holds_value(x: Any) -> bool:
-    """Whether nested lists have an array of devices in them."""
+    """Whether nested lists contain an array on devices."""
     if isinstance(x, list | tuple):
         return any(map(holds_value, x))
     return is_value(x) or is_value(offered(x))
 
 
 def as_value(x: Any, name: str, *, weak: bool = False) -> Any:
-    """Return an array; data on the host is placed where new data goes.
+    """Read an operand as an array; data on the host goes where new data goes.
 
-    It is never `x` itself: a function may return it as it is, for its caller to assign to.
+    The result is never `x` itself: a function may return it, and its caller may assign to it.
 
     Args:
       x: an array, or data on the host.
-      name: of the function.
+      name: the name of the function.
       weak: whether Python's numbers keep a weak type, as in JAX; in NumPy they do not.
     """
     if isinstance(x, Array):
@@ -81,22 +81,22 @@ def as_value(x: Any, name: str, *, weak: bool = False) -> Any:
 
 
 def as_values(name: str, *xs: Any) -> list[Any]:
-    """Return arrays, each as `as_value` does."""
+    """Read operands as arrays, as `as_value` does."""
     return [as_value(x, name) for x in xs]
 
 
 def as_weak_values(name: str, *xs: Any) -> list[Any]:
-    """Return arrays, each as `as_value` does for functions that know weak types."""
+    """Read operands as arrays, as `as_value` does for functions with weak types."""
     return [as_value(x, name, weak=True) for x in xs]
 
 
 def as_view(x: Any, name: str) -> Any:
-    """Return an array as `as_value` does, for functions that NumPy lets return `x` itself."""
+    """Read an operand as `as_value` does, for functions that may return `x` itself in NumPy."""
     return view(x, None) if isinstance(x, Array) else as_value(x, name)
 
 
 def operands(name: str, *xs: Any) -> list[Any]:
-    """Return the operands of an operation, one of which at least is an array.
+    """Read the operands of an operation, so that at least one is an array.
 
     Numbers stay numbers, and data on the host goes where the arrays are.
     """
@@ -113,5 +113,5 @@ def operands(name: str, *xs: Any) -> list[Any]:
 
 
 def settle(result: Any, place: Any, argument: str = "out_sharding") -> Any:
-    """Return a result, or a tuple of them, as it is, or in the sharding that was asked for."""
+    """Move a result, or a tuple of results, to a place, if the caller named one."""
     return result if place is None else resharded(result, place, argument)

@@ -1,8 +1,8 @@
-"""Functions that make arrays.
+"""Functions that create arrays.
 
-Where they go: to `device` or `out_sharding`, which mean the same: a device, a sharding, or a
-`PartitionSpec` within `with mesh:` or `use_mesh`. Otherwise they are uncommitted: beside the array
-that they are like, or where new data goes by default. Every shard is computed where it will live.
+`device` and `out_sharding` mean the same place: a device, a sharding, or a `PartitionSpec` within
+`with mesh:` or `use_mesh`. Without a place arrays are uncommitted: they lie like the array that
+they are modelled on, or where new data goes by default. Every shard is computed on its device.
 """
 
 from __future__ import annotations
@@ -48,22 +48,21 @@ __all__ = [
 
 
 _creating = described(
-    shape="its shape.",
-    dtype="type of the elements; float64 by default. `key.dtype` makes keys, whose words are both\n"
-    "    the number.",
+    shape="the shape.",
+    dtype="the dtype; float64 by default. `key.dtype` makes keys, with the number as both words.",
     order='must be "C" or None.',
-    device="where it goes.",
-    out_sharding="the same.",
+    device="where the array goes.",
+    out_sharding="where the array goes; another name of `device`.",
 )
 
 _like = described(
-    a="the other one.",
-    dtype="type of the elements; that of `a` by default.",
-    shape="the shape; that of `a` by default. One of another rank is whole on each\n"
-    "    device of `a`.",
+    a="the array to imitate.",
+    dtype="the dtype; by default that of `a`.",
+    shape="the shape; by default that of `a`. With another number of axes every device of `a`\n"
+    "    has the whole array.",
     order='must be "C" or None.',
-    device="where it goes; by default as `a` lies.",
-    out_sharding="the same.",
+    device="where the array goes; by default as `a` lies.",
+    out_sharding="where the array goes; another name of `device`.",
 )
 
 
@@ -77,20 +76,20 @@ def asarray(
     copy: bool | None = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return data as an array.
+    """Convert data to an array.
 
     Args:
-      a: an array, a number, a sequence of numbers or of arrays, nested or not, or what offers
+      a: an array, a number, a sequence of numbers or of arrays, nested or not, or an object with
         `__array__`, `__dlpack__` on the CPU, or a buffer.
-      dtype: type of the elements; by default what NumPy takes.
-      device: where it goes; arrays stay where they are by default.
-      copy: True for memory of its own; False for the array itself, or an error where data has to
-        be copied. By default it is another handle on the same value.
-      out_sharding: the same as `device`.
+      dtype: the dtype; by default NumPy's.
+      device: where the array goes; by default arrays stay where they are.
+      copy: True for an array with its own memory; False for the array itself, or an error if data
+        has to be copied. By default the result is another handle on the same value.
+      out_sharding: where the array goes; another name of `device`.
 
     Raises:
-      ArgumentTypeError: it is not numeric.
-      ArgumentError: it would have to be copied, and `copy` is False.
+      ArgumentTypeError: the data is not numeric.
+      ArgumentError: the data would have to be copied, and `copy` is False.
 
     >>> asarray([1, 2], dtype="float32")
     Array([1., 2.], dtype=float32)
@@ -141,15 +140,15 @@ def array(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return data as an array with memory of its own; arguments as for `asarray`.
+    """Convert data to an array with its own memory; see `asarray`.
 
     Args:
       object: the data.
-      dtype: type of the elements; by default what NumPy takes.
-      copy: whether an array is copied.
-      ndmin: how many dims it has at least; new ones come first.
-      device: where it goes; arrays stay where they are by default.
-      out_sharding: the same as `device`.
+      dtype: the dtype; by default NumPy's.
+      copy: whether to copy an array.
+      ndmin: the least number of axes; new axes come first.
+      device: where the array goes; by default arrays stay where they are.
+      out_sharding: where the array goes; another name of `device`.
     """
     if not ndmin:
         return asarray(
@@ -170,15 +169,15 @@ def full(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return an array whose elements are all the same.
+    """Create an array that is filled with a value.
 
     Args:
-      fill_value: the element; an array is broadcast.
-      dtype: type of the elements; that of `fill_value` by default.
+      fill_value: the value; an array is broadcast.
+      dtype: the dtype; by default that of `fill_value`.
 
     Raises:
       ArgumentError: a size is negative, or an array does not broadcast.
-      ArgumentTypeError: sizes are no integers, or the value no number.
+      ArgumentTypeError: sizes are not integers, or the value is not a number.
     """
     check_order(order)
     sizes = as_shape(shape)
@@ -197,7 +196,7 @@ def full(
 
 
 def _element_type(dtype: Any) -> Any:
-    """Return the type of numbers, or that of keys."""
+    """Return a dtype of numbers, or that of keys."""
     return KEY if isinstance(dtype, KeyDType) else as_dtype(dtype)
 
 
@@ -208,7 +207,7 @@ def _type_of(value: Any, dtype: Any) -> Any:
 
 
 def _words(number: Any, name: str) -> Any:
-    """Return the element of the key whose words are both a number."""
+    """Return the element of the key that has a number as both words."""
     word = int(number_of(number, np.dtype(np.uint32), name, "fill_value"))
     return ELEMENT.type(word << 32 | word)
 
@@ -222,7 +221,7 @@ def zeros(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return an array of zeros.
+    """Create an array of zeros.
 
     >>> import gpushard as gs
     >>> with gs.use_mesh(gs.make_mesh((4,), "x"), gs.P("x")):
@@ -248,7 +247,7 @@ def ones(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return an array of ones."""
+    """Create an array of ones."""
     return full(shape, 1, dtype or np.float64, order, device=device, out_sharding=out_sharding)
 
 
@@ -261,7 +260,7 @@ def empty(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return an array whose elements do not matter; they are zeros."""
+    """Create an array whose elements you will assign; until then they are zeros."""
     return zeros(shape, dtype, order, device=device, out_sharding=out_sharding)
 
 
@@ -276,10 +275,10 @@ def full_like(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return an array whose elements are all the same, laid out like another.
+    """Create an array that is filled with a value, with the sharding of another.
 
     Args:
-      fill_value: the element; an array is broadcast.
+      fill_value: the value; an array is broadcast.
     """
     check_order(order)
     a = offered(a)
@@ -320,7 +319,7 @@ def zeros_like(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return an array of zeros, laid out like another."""
+    """Create an array of zeros with the sharding of another."""
     return full_like(a, 0, dtype, order, shape=shape, device=device, out_sharding=out_sharding)
 
 
@@ -334,7 +333,7 @@ def ones_like(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return an array of ones, laid out like another."""
+    """Create an array of ones with the sharding of another."""
     return full_like(a, 1, dtype, order, shape=shape, device=device, out_sharding=out_sharding)
 
 
@@ -348,14 +347,14 @@ def empty_like(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return an array whose elements do not matter, laid out like another; they are zeros.
+    """Create an array with the sharding of another, whose elements you will assign.
 
     Args:
-      prototype: the other one.
-      dtype: type of the elements; that of `prototype` by default.
-      shape: the shape; that of `prototype` by default. One of another rank is whole on each
-        device of `prototype`.
-      device: where it goes; by default as `prototype` lies.
+      prototype: the array to imitate.
+      dtype: the dtype; by default that of `prototype`.
+      shape: the shape; by default that of `prototype`. With another number of axes every device of
+        `prototype` has the whole array.
+      device: where the array goes; by default as `prototype` lies.
     """
     return full_like(
         prototype, 0, dtype, order, shape=shape, device=device, out_sharding=out_sharding
@@ -363,12 +362,13 @@ def empty_like(
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
-    """Return an array over the memory of another library's array.
+    """Create an array over the memory of an array of another library.
 
     Args:
-      x: what has `__dlpack__` and `__dlpack_device__`; an array of gpushard is taken as it is.
-      device: where to; by default where the memory can be shared.
-      copy: True for a copy in any case, False for an error instead of a copy.
+      x: an object with `__dlpack__` and `__dlpack_device__`; an array of gpushard is returned
+        unchanged.
+      device: where the array goes; by default where the memory can be shared.
+      copy: True to copy always, False for an error instead of a copy.
 
     >>> import numpy as np
     >>> from_dlpack(np.arange(3))
@@ -379,17 +379,17 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
 
 @public
 def copy(a: Any, order: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return an array of the same value.
+    """Copy an array.
 
     Args:
-      order: must be "C", or what means it here.
+      order: must be "C", or another order that means it here.
     """
     check_order(order)
     return a.copy()
 
 
 def named_place(device: Any, out_sharding: Any) -> tuple[str, Any]:
-    """Return which of two arguments for a place was given, and the place, or None."""
+    """Return the name of the argument that the caller used for a place, and the place or None."""
     if device is not None and out_sharding is not None:
         raise ArgumentError(
             "device= and out_sharding= are both given; they mean the same, give one",
@@ -399,7 +399,7 @@ def named_place(device: Any, out_sharding: Any) -> tuple[str, Any]:
 
 
 def place_of(device: Any, out_sharding: Any) -> Sharding | Format | None:
-    """Return where new data goes; None if neither of two arguments says so."""
+    """Return the place for new data; None if the caller named no place."""
     argument, place = named_place(device, out_sharding)
     if place is None or isinstance(place, Format):  # which fits some numbers of dims only
         return place
@@ -427,7 +427,7 @@ def made_on(
 
 
 def kept_at(x: Any, place: Any) -> Any:
-    """Return what was computed from an array made at a place, at that place.
+    """Move a result that was computed from an array at a place to that place.
 
     Operations do not split dims of length 0 or 1.
     """

@@ -1,4 +1,4 @@
-"""Functions of values as public functions: they take data on the host, too, and say where to."""
+"""Functions of values made public: they take data on the host, too, and `out_sharding`."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ def public(
     weak: bool = False,
     **texts: str,
 ) -> Any:
-    """Make a function of values public: the one way to what all of them do with their arguments.
+    """Make a function of values public.
 
-    Data on the host go where new data goes, or beside the arrays; `out_sharding` may be a
-    `PartitionSpec`, a device or any other place; what is returned is never an argument itself, as
-    callers may assign to it; and the docstring describes all arguments.
+    The public function takes data on the host, which go where new data goes, or next to the arrays.
+    `out_sharding` may be a `PartitionSpec`, a device or any other place. The result is never an
+    argument itself, as callers may assign to it. The docstring describes all arguments.
 
     Args:
-      function: it gets `out_sharding` as a sharding, or None where only the result tells what is
-        meant, and need not heed it.
-      arrays: how many of the first arguments are arrays; one, unless something else is said.
-      operands: how many of the first arguments are operands: numbers stay numbers, and data on
-        the host stay there, as long as one of them is an array. With none of either the function
-        gets all arguments as they are.
-      weak: whether Python's numbers become arrays of a weak type, as in JAX, and not of NumPy's.
-      **texts: what arguments mean in all functions of a family.
+      function: the function of values. It gets `out_sharding` as a sharding, or None if only the
+        result determines it, and may ignore it.
+      arrays: the number of first arguments that are arrays; one without parentheses.
+      operands: the number of first arguments that are operands: numbers stay numbers, and data on
+        the host stay there, as long as one of them is an array. With neither `arrays` nor
+        `operands` the function gets all arguments unchanged.
+      weak: whether Python's numbers become arrays of a weak type, as in JAX, not as in NumPy.
+      **texts: the texts of arguments in a family of functions.
     """
     module = sys._getframe(1).f_globals
     if function is None:
@@ -68,7 +68,7 @@ def public_array(function: Callable[P, Any], *, operands: int = 0) -> Callable[P
 
 
 def public_like(pattern: Callable[P, R]) -> Callable[[Callable[..., Any]], Callable[P, R]]:
-    """Make functions public that take what another public function takes, and hand it on."""
+    """Make functions public that take and pass on the arguments of another public function."""
     module = sys._getframe(1).f_globals
     like = inspect.unwrap(pattern)
     return lambda function: _public(function, 1, 0, module, {}, cast("FunctionType", like))
@@ -109,7 +109,7 @@ def _public(
 
 
 class _Arguments:
-    """What is done with the arguments of a function first; see `public`."""
+    """Reads the arguments of a public function; see `public`."""
 
     __slots__ = ("_name", "_names", "_place", "_taken")
 
@@ -126,7 +126,7 @@ class _Arguments:
         self._names = like.__code__.co_varnames[:number]
 
     def __call__(self, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """Return arguments with arrays placed, and with a sharding for `out_sharding`."""
+        """Place the arrays among arguments, and convert `out_sharding` to a sharding."""
         for name in () if self._taken is None else kwargs.keys() - self._taken:
             raise TypeError(f"{self._name}() got an unexpected keyword argument {name!r}")
         number = len(self._names)

@@ -3,8 +3,8 @@
 Elementwise ones are SciPy's on the host, which the extra `special` installs, and CuPy's on GPUs.
 `scipy.special` itself takes arrays, too, where it has a ufunc.
 
-    ufuncs    what SciPy has as ufuncs
-    composed  what is made of these, and sums of exponentials, merged over devices
+    ufuncs    the ufuncs of SciPy
+    composed  functions composed of these, and sums of exponentials, merged over devices
 
 >>> import gpushard as gs
 >>> x = gs.numpy.zeros(4, out_sharding=gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x")))

@@ -27,18 +27,19 @@ def sliding_window_view(
     writeable: bool = False,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the windows that slide over an array, in new last dims.
+    """Create the windows that slide over an array, in new last axes.
 
-    It is no view: every window has elements of its own.
+    The result is not a view: every window has its own elements.
 
     Args:
-      window_shape: the size of windows, an integer or one for each dim that they slide along.
-      axis: which dims; all by default. One may be named several times.
-      subok: there are no subclasses.
-      writeable: results are values in any case.
+      window_shape: the size of windows, an integer or one for each axis that they slide along.
+      axis: the axes; all by default. An axis may be named several times.
+      subok: makes no difference: there are no subclasses.
+      writeable: makes no difference: results are values.
 
     Raises:
-      ArgumentError: there are not as many sizes as dims, or a window is longer than its dim.
+      ArgumentError: the number of sizes is not that of the axes, or a window is longer than its
+        axis.
 
     >>> sliding_window_view([1, 2, 3, 4], 2)
     Array([[1, 2],

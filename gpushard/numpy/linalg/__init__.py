@@ -1,7 +1,8 @@
 """Linear algebra under the names of `numpy.linalg` and of the Array API's extension.
 
-Matrices are the last two dims. Dims before them, stacks, stay split; where a dim of matrices is
-split, it is moved so that matrices are whole, from shard to shard, and results get the split back.
+Matrices are the last two axes. Axes before them, which stack matrices, stay split. If an axis of
+matrices is split, elements move from shard to shard until matrices are whole; results are split as
+before.
 
     decompositions  QR, Cholesky, singular values, eigenvalues
     solving         equations, inverses, determinants

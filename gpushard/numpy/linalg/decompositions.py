@@ -1,4 +1,4 @@
-"""Decompositions of matrices. The last two dims are matrices, those before stay split."""
+"""Decompositions of matrices. The last two axes are matrices, axes before them stay split."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = [
 
 
 class QRResult(NamedTuple):
-    """What `qr` returns."""
+    """The result of `qr`."""
 
     Q: Array
     """Matrices with orthonormal columns."""
@@ -26,7 +26,7 @@ class QRResult(NamedTuple):
 
 
 class SVDResult(NamedTuple):
-    """What `svd` returns: x = U @ (S[..., None] * Vh)."""
+    """The result of `svd`: x = U @ (S[..., None] * Vh)."""
 
     U: Array
     """Matrices with orthonormal columns."""
@@ -37,7 +37,7 @@ class SVDResult(NamedTuple):
 
 
 class EigResult(NamedTuple):
-    """What `eig` returns."""
+    """The result of `eig`."""
 
     eigenvalues: Array
     """Complex, in no particular order."""
@@ -46,7 +46,7 @@ class EigResult(NamedTuple):
 
 
 class EighResult(NamedTuple):
-    """What `eigh` returns."""
+    """The result of `eigh`."""
 
     eigenvalues: Array
     """Real, ascending."""
@@ -56,15 +56,15 @@ class EighResult(NamedTuple):
 
 @public
 def cholesky(a: Any, *, upper: bool = False, out_sharding: Any = None) -> Array:
-    """Return the Cholesky factors L of matrices L @ L^H, or U of U^H @ U.
+    """Compute the Cholesky factors L of matrices L @ L^H, or U of U^H @ U.
 
-    Only the triangle of the factor is read. On the host a matrix that is not positive definite is a
-    `LinearAlgebraError`, at the call or, where work runs later, the cause of an `ExecutionError` at
-    the first use; on GPUs it gives NaN.
+    Only the triangle of the factor is read. On the host a matrix that is not positive definite
+    raises a `LinearAlgebraError`, at the call or, where work runs later, as the cause of an
+    `ExecutionError` at the first use. On GPUs it gives NaN.
 
     Args:
       a: Hermitian, positive definite matrices.
-      upper: whether the factor is the upper one.
+      upper: whether to compute upper factors U.
 
     >>> import gpushard as gs
     >>> cholesky(gs.numpy.asarray([[4.0, 2.0], [2.0, 5.0]]))
@@ -90,15 +90,15 @@ def qr(a: Any, mode: str, *, out_sharding: Any = None) -> Any: ...
 
 @public
 def qr(a: Any, mode: str = "reduced", *, out_sharding: Any = None) -> Any:
-    """Return orthonormal matrices Q and upper triangular ones R whose products are given.
+    """Factor matrices into orthonormal matrices Q and upper triangular matrices R.
 
     Args:
       a: matrices.
-      mode: "reduced" for Q of as many columns as the shorter dim, "complete" for square Q, "r" for
-        R alone, "raw" for LAPACK's form (h, tau).
+      mode: "reduced" for Q with as many columns as the shorter axis, "complete" for square Q, "r"
+        for R alone, "raw" for LAPACK's form (h, tau).
 
     Raises:
-      ArgumentError: there is no such mode.
+      ArgumentError: the mode is unknown.
     """
     if mode not in _MODES:
         raise ArgumentError.refusing(
@@ -139,12 +139,12 @@ def svd(
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """Return singular values and vectors: U, S, Vh with a = U @ (S[..., None] * Vh).
+    """Compute singular values and vectors: U, S, Vh with a = U @ (S[..., None] * Vh).
 
     Args:
       a: matrices.
       full_matrices: whether U and Vh are square.
-      compute_uv: whether there are vectors at all; if not, the result is S.
+      compute_uv: whether to compute vectors; otherwise the result is S.
       hermitian: whether matrices are Hermitian; only their lower triangles are read then.
     """
     params = bool(full_matrices), bool(compute_uv), bool(hermitian)
@@ -154,7 +154,7 @@ def svd(
 
 @public
 def svdvals(x: Any, /, *, out_sharding: Any = None) -> Array:
-    """Return singular values, descending.
+    """Compute singular values, descending.
 
     Args:
       x: matrices.
@@ -164,14 +164,14 @@ def svdvals(x: Any, /, *, out_sharding: Any = None) -> Array:
 
 @public
 def eigh(a: Any, UPLO: str = "L", *, out_sharding: Any = None) -> EighResult:
-    """Return eigenvalues, ascending, and eigenvectors of Hermitian matrices.
+    """Compute the eigenvalues, ascending, and the eigenvectors of Hermitian matrices.
 
     Args:
       a: Hermitian matrices.
-      UPLO: "L" or "U": the triangle that is read.
+      UPLO: the triangle that is read: "L" for the lower one, "U" for the upper one.
 
     Raises:
-      ArgumentError: `UPLO` is neither.
+      ArgumentError: `UPLO` is neither "L" nor "U".
     """
     triangle = _triangle("eigh", UPLO)
     return EighResult(*bind(rows.EIGH, (a,), (triangle,)))
@@ -179,14 +179,14 @@ def eigh(a: Any, UPLO: str = "L", *, out_sharding: Any = None) -> EighResult:
 
 @public
 def eigvalsh(a: Any, UPLO: str = "L", *, out_sharding: Any = None) -> Array:
-    """Return the eigenvalues of Hermitian matrices, ascending.
+    """Compute the eigenvalues of Hermitian matrices, ascending.
 
     Args:
       a: Hermitian matrices.
-      UPLO: "L" or "U": the triangle that is read.
+      UPLO: the triangle that is read: "L" for the lower one, "U" for the upper one.
 
     Raises:
-      ArgumentError: `UPLO` is neither.
+      ArgumentError: `UPLO` is neither "L" nor "U".
     """
     triangle = _triangle("eigvalsh", UPLO)
     return bind(rows.EIGVALSH, (a,), (triangle,))
@@ -200,11 +200,11 @@ def _triangle(name: str, part: Any) -> str:
 
 @_square
 def eig(a: Any, *, out_sharding: Any = None) -> EigResult:
-    """Return eigenvalues and eigenvectors, complex also where NumPy finds that all are real."""
+    """Compute eigenvalues and eigenvectors, which are always complex; NumPy's may be real."""
     return EigResult(*bind(rows.EIG, (a,)))
 
 
 @_square
 def eigvals(a: Any, *, out_sharding: Any = None) -> Array:
-    """Return eigenvalues, complex also where NumPy finds that all are real."""
+    """Compute eigenvalues, which are always complex; NumPy's may be real."""
     return bind(rows.EIGVALS, (a,))

@@ -1,8 +1,8 @@
 """Norms, condition numbers and ranks.
 
 Norms of vectors, and the norms "fro", 1, -1, inf and -inf of matrices, are reductions, merged over
-devices; the others are found from singular values, for which matrices are moved so that they are
-whole.
+devices. The other norms are computed from singular values, for which elements move until matrices
+are whole.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ _NORMS = "'fro', 'nuc', 1, -1, 2, -2, inf or -inf"
 def vector_norm(
     x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2, out_sharding: Any = None
 ) -> Array:
-    """Return norms of vectors.
+    """Compute norms of vectors.
 
     Args:
-      axis: the dims that make up vectors, an integer or a tuple of them; all by default.
-      keepdims: whether they stay, with length 1.
-      ord: any number: (sum of abs(x) ** ord) ** (1 / ord); inf, -inf and 0 for the greatest size,
-        the least, and how many are not 0.
+      axis: the axes of the vectors, an integer or a tuple of integers; all by default.
+      keepdims: whether these axes stay, with length 1.
+      ord: a number, for (sum of abs(x) ** ord) ** (1 / ord). inf is the greatest absolute value,
+        -inf the least, 0 the number of elements that are not 0.
 
     Raises:
-      ArgumentTypeError: `ord` is no number.
+      ArgumentTypeError: `ord` is not a number.
 
     >>> import gpushard as gs
     >>> vector_norm(gs.numpy.asarray([3.0, 4.0]))
@@ -66,17 +66,17 @@ def vector_norm(
 def matrix_norm(
     x: Any, /, *, keepdims: bool = False, ord: Any = "fro", out_sharding: Any = None
 ) -> Array:
-    """Return norms of matrices, the last two dims.
+    """Compute norms of matrices, the last two axes.
 
     Args:
       x: matrices.
-      keepdims: whether their dims stay, with length 1.
+      keepdims: whether the axes of the matrices stay, with length 1.
       ord: "fro" for the root of the sum of squares, "nuc" for the sum of singular values, 1 and -1
-        for the greatest and the least sum of sizes in a column, inf and -inf in a row, 2 and -2 for
-        the greatest and the least singular value.
+        for the greatest and the least sum of absolute values in a column, inf and -inf in a row, 2
+        and -2 for the greatest and the least singular value.
 
     Raises:
-      ArgumentError: there is no such norm.
+      ArgumentError: the norm is unknown.
     """
     x, own = _inexact(x)
     check_dims("matrix_norm", x, 2)
@@ -88,15 +88,15 @@ def matrix_norm(
 def norm(
     x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, *, out_sharding: Any = None
 ) -> Array:
-    """Return norms of vectors or matrices.
+    """Compute norms of vectors or matrices.
 
     Args:
-      ord: as for `vector_norm` and `matrix_norm`; by default the root of the sum of squares.
-      axis: one dim for vectors, two for matrices; by default all dims.
-      keepdims: whether these dims stay, with length 1.
+      ord: the norm, see `vector_norm` and `matrix_norm`; by default the root of the sum of squares.
+      axis: one axis for vectors, two for matrices; by default all axes.
+      keepdims: whether these axes stay, with length 1.
 
     Raises:
-      ArgumentError: there is no such norm, or the dims are more than two.
+      ArgumentError: the norm is unknown, or there are more than two axes.
     """
     x, own = _inexact(x)
     axes = from_end(axis, x.ndim, "norm")
@@ -119,7 +119,7 @@ def norm(
 
 
 def _inexact(x: Any) -> tuple[Any, np.dtype[Any]]:
-    """Return an array in the type that norms are worked out in, and the type that they have."""
+    """Return an array in the dtype to compute norms in, and the dtype of the norms."""
     if kind_of(x.dtype) not in "fc":
         x = x.astype(np.float64)
     return _of_type(x, wide(x.dtype)), real_of(x.dtype)
@@ -153,14 +153,14 @@ def _vector(x: Any, ord: Any, axes: _Axes, keepdims: bool, name: str) -> Any:
 
 
 def _extreme(x: Any, name: str, axes: Any, keepdims: bool) -> Any:
-    """Return the greatest or the least of sizes; of none, the greatest is 0."""
+    """Return the greatest or the least absolute value; the greatest of none is 0."""
     if name == "max" and not all(x.shape[axis] for axis in axes):
         name = "sum"
     return getattr(x, name)(axes, keepdims=keepdims)
 
 
 def _sum_of_squares(x: Any, axes: _Axes, keepdims: bool) -> Any:
-    """Return sums of the squares of sizes."""
+    """Sum the squares of absolute values."""
     if x.dtype.kind == "c":
         return (x.real**2 + x.imag**2).sum(axes, keepdims=keepdims)
     letters = LETTERS[: x.ndim]
@@ -194,14 +194,14 @@ def _no_norm(name: str, ord: Any, what: str, known: str) -> ArgumentError:
 
 @public
 def cond(x: Any, p: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return condition numbers: infinite for singular matrices.
+    """Compute condition numbers, which are infinite for singular matrices.
 
     Args:
       x: matrices, square unless `p` is None, 2 or -2.
-      p: the norm, as for `matrix_norm`; 2 by default.
+      p: the norm, see `matrix_norm`; 2 by default.
 
     Raises:
-      ArgumentError: there is no such norm, or matrices have no elements.
+      ArgumentError: the norm is unknown, or matrices have no elements.
     """
     check_dims("cond", x, 2)
     if 0 in x.shape[-2:]:
@@ -226,13 +226,13 @@ def cond(x: Any, p: Any = None, *, out_sharding: Any = None) -> Array:
 def matrix_rank(
     A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None, out_sharding: Any = None
 ) -> Array:
-    """Return how many singular values are not nearly 0.
+    """Compute ranks of matrices: the numbers of singular values that are not nearly 0.
 
     Args:
-      A: matrices; of fewer dims, whether any element is not 0.
+      A: matrices. For an array with fewer axes the result is 1 if any element is not 0, or 0.
       tol: singular values up to this count as 0; a number, or an array for the matrices.
       hermitian: whether matrices are Hermitian.
-      rtol: the same as a share of the greatest; by default eps times the longer dim.
+      rtol: `tol` as a share of the greatest singular value; by default eps times the longer axis.
 
     Raises:
       ArgumentError: `tol` and `rtol` are both given.

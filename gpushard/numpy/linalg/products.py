@@ -1,4 +1,4 @@
-"""Products of matrices and vectors, as `linalg` has them: matrices are the last two dims."""
+"""Products of matrices and vectors in `linalg`: matrices are the last two axes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["cross", "diagonal", "matrix_power", "multi_dot", "outer", "trace"]
 
 @public(arrays=2)
 def outer(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Array:
-    """Return all products of an element of `x1` and one of `x2`.
+    """Multiply every element of one vector by every element of another.
 
     Args:
       x1: a vector.
       x2: a vector.
 
     Raises:
-      ArgumentError: an operand is no vector.
+      ArgumentError: an operand is not a vector.
     """
     if x1.ndim != 1 or x2.ndim != 1:
         raise ArgumentError(
@@ -43,11 +43,11 @@ def outer(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Array:
 
 @described()
 def cross(x1: Any, x2: Any, /, *, axis: int = -1, out_sharding: Any = None) -> Array:
-    """Return cross products of vectors of three elements.
+    """Compute cross products of vectors of three elements.
 
     Args:
       x2: an array; the two broadcast.
-      axis: the dim of the vectors.
+      axis: the axis of the vectors.
 
     Raises:
       ArgumentError: vectors do not have three elements.
@@ -66,7 +66,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1, out_sharding: Any = None) -> A
 
 @public
 def diagonal(x: Any, /, *, offset: int = 0, out_sharding: Any = None) -> Array:
-    """Return the diagonals of matrices as a new last dim.
+    """Take the diagonals of matrices, along a new last axis.
 
     Args:
       x: matrices.
@@ -76,22 +76,22 @@ def diagonal(x: Any, /, *, offset: int = 0, out_sharding: Any = None) -> Array:
 
 @described()
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None, out_sharding: Any = None) -> Array:
-    """Return the sums of the diagonals of matrices; small integers are summed in 64 bits.
+    """Sum the diagonals of matrices; small integers are summed in 64 bits.
 
     Args:
       x: matrices.
-      dtype: type that is summed in, and of the result.
+      dtype: the dtype of the sums, in which elements are added.
     """
     return linear_algebra.trace(x, offset, -2, -1, dtype, out_sharding=out_sharding)
 
 
 @public
 def matrix_power(a: Any, n: int, *, out_sharding: Any = None) -> Array:
-    """Return matrices to the power of an integer, by repeated squaring.
+    """Raise matrices to the power of an integer, by repeated squaring.
 
     Args:
       a: square matrices.
-      n: the power; that of the inverses, if it is negative.
+      n: the power; if it is negative, inverses are raised to its absolute value.
 
     Raises:
       ArgumentError: matrices are not square.
@@ -122,7 +122,7 @@ def matrix_power(a: Any, n: int, *, out_sharding: Any = None) -> Array:
 def multi_dot(
     arrays: Sequence[Any], *, out: Any = None, precision: Any = None, out_sharding: Any = None
 ) -> Array:
-    """Return the product of several matrices, in the order that takes the fewest multiplications.
+    """Multiply several matrices, in the order with the fewest multiplications.
 
     The order is that of Cormen et al., Introduction to Algorithms, section 14.2.
 
@@ -130,7 +130,7 @@ def multi_dot(
       arrays: at least two matrices; the first and the last may be vectors.
 
     Raises:
-      ArgumentError: there are fewer than two, or one is no matrix.
+      ArgumentError: there are fewer than two arrays, or an array is not a matrix.
     """
     refuse_out("multi_dot", out)
     check_precision("multi_dot", precision)
@@ -150,14 +150,14 @@ def multi_dot(
 
 
 def _lengths(xs: Sequence[Any]) -> list[int]:
-    """Return how many rows each matrix has, and the columns of the last; vectors are one."""
+    """Return the numbers of rows of each matrix, and of columns of the last; a vector counts 1."""
     first = 1 if xs[0].ndim == 1 else xs[0].shape[0]
     last = 1 if xs[-1].ndim == 1 else xs[-1].shape[1]
     return [first, *(x.shape[0] for x in xs[1:]), last]
 
 
 def _order(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
-    """Return after which matrix each chain, from one to another, is cut.
+    """Return the matrix after which to cut each chain of matrices.
 
     >>> cuts = _order([30, 35, 15, 5, 10, 20, 25])  # the example of the book
     >>> cuts[0, 5], cuts[0, 2], cuts[3, 5]

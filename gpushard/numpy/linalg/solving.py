@@ -1,7 +1,7 @@
-"""Linear equations, inverses and determinants. The last two dims are matrices.
+"""Linear equations, inverses and determinants. The last two axes are matrices.
 
-On the host a singular matrix is a `LinearAlgebraError`, at the call or, where work runs later, the
-cause of an `ExecutionError` at the first use. On GPUs it gives NaN or infinite numbers.
+On the host a singular matrix raises a `LinearAlgebraError`, at the call or, where work runs later,
+as the cause of an `ExecutionError` at the first use. On GPUs it gives NaN or infinite numbers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 
 class SlogdetResult(NamedTuple):
-    """What `slogdet` returns."""
+    """The result of `slogdet`."""
 
     sign: Array
     """Of the determinants: -1, 0 or 1, or complex numbers of size 1."""
@@ -51,20 +51,20 @@ _square = public(arrays=1, a="square matrices.")
 
 @_square
 def det(a: Any, *, out_sharding: Any = None) -> Array:
-    """Return determinants."""
+    """Compute determinants."""
     return bind(rows.DET, (a,))
 
 
 @_square
 def slogdet(a: Any, *, method: Any = None, out_sharding: Any = None) -> SlogdetResult:
-    """Return signs of determinants, and logarithms of their sizes."""
+    """Compute signs of determinants, and logarithms of their absolute values."""
     check_hint("slogdet", "method", method, (None, "lu", "qr"))
     return SlogdetResult(*bind(rows.SLOGDET, (a,)))
 
 
 @_square
 def inv(a: Any, *, out_sharding: Any = None) -> Array:
-    """Return inverses.
+    """Compute inverses of matrices.
 
     Raises:
       LinearAlgebraError: a matrix is singular, and work runs at once.
@@ -79,13 +79,13 @@ def inv(a: Any, *, out_sharding: Any = None) -> Array:
 
 @described()
 def solve(a: Any, b: Any, *, out_sharding: Any = None) -> Array:
-    """Return the solutions of equations a @ result = b.
+    """Solve linear equations a @ result = b.
 
-    Columns of `b` may be split over devices; they are solved for where they lie.
+    Columns of `b` may be split over devices, which solve the equations for their columns.
 
     Args:
       a: square matrices.
-      b: a vector, if it has one dim; otherwise matrices of right sides in columns.
+      b: a vector, or matrices of right sides in columns.
 
     Raises:
       ArgumentError: shapes do not fit.
@@ -99,20 +99,20 @@ def solve(a: Any, b: Any, *, out_sharding: Any = None) -> Array:
 
 @described()
 def lstsq(a: Any, b: Any, rcond: Any = None, *, out_sharding: Any = None) -> Any:
-    """Return what solves equations a @ x = b by least squares, from singular values.
+    """Solve linear equations a @ x = b by least squares, from singular values.
 
-    Whether there are residuals depends on the rank, which the host waits for where `a` has more
-    rows than columns. In functions that are traced or mapped there are, whatever the rank.
+    Whether there are residuals depends on the rank, for which the host waits if `a` has more rows
+    than columns. In traced or mapped functions there are residuals for every rank.
 
     Args:
       a: a matrix.
       b: a vector or a matrix of right sides in columns.
       rcond: singular values below this share of the greatest count as 0; by default eps times the
-        longer dim.
+        longer axis.
 
     Returns:
-      Solutions; sums of squared residuals, none if the rank is below the number of columns or there
-      are no more rows than columns; the rank; singular values.
+      The solutions; the sums of squared residuals, none if the rank is below the number of columns
+      or there are no more rows than columns; the rank; the singular values.
 
     Raises:
       ArgumentError: shapes do not fit.
@@ -155,14 +155,14 @@ def pinv(
     rtol: Any = np._NoValue,
     out_sharding: Any = None,
 ) -> Array:
-    """Return pseudo-inverses, by singular values.
+    """Compute pseudo-inverses of matrices, from singular values.
 
     Args:
       a: matrices.
       rcond: singular values below this share of the greatest count as 0; a number or an array for
         the matrices; by default 1e-15.
       hermitian: whether matrices are Hermitian.
-      rtol: `rcond`, as the Array API calls it; None for eps times the longer dim.
+      rtol: `rcond` by its name in the Array API; None for eps times the longer axis.
 
     Raises:
       ArgumentError: `rcond` and `rtol` are both given.
@@ -178,7 +178,7 @@ def pinv(
 
 
 def _inverses(s: Any, share: Any, shape: Shape) -> Any:
-    """Return 1 over singular values, and 0 for those that count as 0; arguments as for `cutoff`."""
+    """Return 1 / s of singular values, and 0 for those that count as 0; see `cutoff`."""
     if not s.shape[-1]:
         return s
     large = s > cutoff(s, share, shape)
@@ -186,13 +186,13 @@ def _inverses(s: Any, share: Any, shape: Shape) -> Any:
 
 
 def cutoff(s: Any, share: Any, shape: Shape) -> Any:
-    """Return the singular values from which on, downwards, they count as 0.
+    """Return the singular value up to which singular values count as 0.
 
     Args:
       s: singular values, along the last dim.
-      share: of the greatest: a number, or an array for the matrices; None for eps times the longer
-        dim.
-      shape: of the matrices.
+      share: the share of the greatest: a number, or an array for the matrices; None for eps times
+        the longer dim.
+      shape: the shape of the matrices.
     """
     if share is None:
         share = float(np.finfo(s.dtype).eps) * max(shape[-2:])
@@ -203,11 +203,11 @@ def cutoff(s: Any, share: Any, shape: Shape) -> Any:
 
 @public
 def tensorinv(a: Any, ind: int = 2, *, out_sharding: Any = None) -> Array:
-    """Return the inverse of an array with respect to `tensordot` over its first dims.
+    """Compute the inverse of an array with respect to `tensordot` over its first axes.
 
     Args:
-      a: an array whose first `ind` dims have as many elements as the others.
-      ind: how many dims come first.
+      a: an array whose first `ind` axes have as many elements as the others.
+      ind: the number of first axes.
 
     Raises:
       ArgumentError: `ind` is not positive, or shapes do not fit.
@@ -221,12 +221,12 @@ def tensorinv(a: Any, ind: int = 2, *, out_sharding: Any = None) -> Array:
 
 @public(arrays=2)
 def tensorsolve(a: Any, b: Any, axes: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return the solution of `tensordot(a, x, x.ndim) == b`.
+    """Solve `tensordot(a, x, x.ndim) == b` for x.
 
     Args:
-      a: an array; its last dims are those of the result.
-      b: an array of the shape of the first dims of `a`.
-      axes: dims of `a` that are moved to the end first.
+      a: an array; its last axes are those of the result.
+      b: an array of the shape of the first axes of `a`.
+      axes: axes of `a` to move to the end first.
 
     Raises:
       ArgumentError: shapes do not fit.
