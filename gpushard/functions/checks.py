@@ -55,13 +55,13 @@ def as_dtype(dtype: Any, argument: str = "dtype") -> np.dtype[Any]:
     """
     try:
         known = isinstance(dtype, str) and dtype in NAMES and is_installed()
-        own: np.dtype[Any] = np.dtype(named(dtype) if known else dtype)
+        checked: np.dtype[Any] = np.dtype(named(dtype) if known else dtype)
     except (TypeError, ValueError):
         dtype = getattr(dtype, "dtype", dtype)
         raise ArgumentTypeError.refusing(
             argument, dtype, "is no dtype; use one of NumPy's, such as 'float32'"
         ) from None
-    return check_dtype(own, argument)
+    return check_dtype(checked, argument)
 
 
 def check_dtype(dtype: np.dtype[Any], argument: str) -> np.dtype[Any]:
@@ -239,7 +239,7 @@ def refuse_out(name: str, out: Any) -> None:
     """Check that no place for the result is given."""
     if out is None:
         return
-    if not isinstance(out, tuple) or any(one is not None for one in out):
+    if not isinstance(out, tuple) or any(entry is not None for entry in out):
         raise ArgumentError(
             f"{name}: out= is not supported, results are values; write x = {name}(...), and "
             "numpy.asarray(x) for the host",
@@ -275,12 +275,12 @@ def check_choice(
 ) -> None:
     """Check that a value is one of those that there are."""
     try:
-        found = value in known
+        known_choice = value in known
     except TracedValueError:
         raise
     except (TypeError, ValueError):  # it cannot be hashed, or it is an array
-        found = False
-    if not found:
+        known_choice = False
+    if not known_choice:
         raise ArgumentError(
             f"{name}: {argument}={value!r} is unknown; use one of "
             + ", ".join(map(repr, known))

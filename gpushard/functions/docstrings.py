@@ -81,10 +81,10 @@ def complete(
 
 def _read(function: FunctionType) -> tuple[str, dict[str, str], str]:
     """Split a docstring into the text before its Args, the Args by name, and the rest."""
-    head, _, own = inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:\n")
-    body, tail = _split(own or head)
+    head, _, args_text = inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:\n")
+    body, tail = _split(args_text or head)
     entries = {entry.partition(":")[0]: entry.rstrip("\n") for entry in _ENTRY.split(body)[1:]}
-    return (head, entries, tail) if own else (body, {}, tail)
+    return (head, entries, tail) if args_text else (body, {}, tail)
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -57,19 +57,22 @@ def check_replaced(value: Any, dtype: np.dtype[Any]) -> None:
         )
 
 
-def check_broadcasts(own: Shape, shape: Shape) -> int:
+def check_broadcasts(value_shape: Shape, shape: Shape) -> int:
     """Check that a shape broadcasts to a part's; return how many first dims, of 1, are too many."""
-    more = max(len(own) - len(shape), 0)
+    more = max(len(value_shape) - len(shape), 0)
     try:
-        if not set(own[:more]) - {1} and np.broadcast_shapes(own[more:], shape) == shape:
+        if (
+            not set(value_shape[:more]) - {1}
+            and np.broadcast_shapes(value_shape[more:], shape) == shape
+        ):
             return more
     except ValueError:
         pass
     raise ArgumentError(
-        f"value has shape {own} and the part of the array {shape}: it cannot be broadcast; give a "
-        "value of the part's shape",
+        f"value has shape {value_shape} and the part of the array {shape}: it cannot be broadcast; "
+        "give a value of the part's shape",
         argument="value",
-        shape=own,
+        shape=value_shape,
         expected=shape,
     )
 
@@ -91,14 +94,14 @@ def _as_array(value: Any) -> HostArray:
     return array
 
 
-def _check_kind(own: np.dtype[Any], dtype: np.dtype[Any]) -> None:
-    check_dtype(own, "value")
-    if kind_of(own) == "c" and kind_of(dtype) in _REAL:
+def _check_kind(value_dtype: np.dtype[Any], dtype: np.dtype[Any]) -> None:
+    check_dtype(value_dtype, "value")
+    if kind_of(value_dtype) == "c" and kind_of(dtype) in _REAL:
         raise ArgumentTypeError(
-            f"value has dtype {own} and the array {dtype}, which would lose the imaginary parts; "
-            "assign value.real",
+            f"value has dtype {value_dtype} and the array {dtype}, which would lose the imaginary "
+            "parts; assign value.real",
             argument="value",
-            dtype=own,
+            dtype=value_dtype,
             expected=dtype,
         )
 

@@ -107,19 +107,21 @@ def _like_mask(x: Any, indexed: Indexed, at: Positions) -> Sharding | None:
 
     Dims that are not masked keep their axes.
     """
-    own, mask = sharding_of(x), sharding_of(at)
-    if not isinstance(own, NamedSharding) or not isinstance(mask, NamedSharding):
+    array_sharding, mask = sharding_of(x), sharding_of(at)
+    if not isinstance(array_sharding, NamedSharding) or not isinstance(mask, NamedSharding):
         return None
-    if own.mesh != mask.mesh:
+    if array_sharding.mesh != mask.mesh:
         return None
     axes = mask.spec.axes(0)
     before, _, after = indexed.order(x.ndim)
-    kept = {dim: own.spec.axes(dim) for dim in (*before, *after)}
-    entries = [() if set(kept[dim]) & set(axes) else kept[dim] for dim in (*before, *after)]
+    axes_of_dims = {dim: array_sharding.spec.axes(dim) for dim in (*before, *after)}
+    entries = [
+        () if set(axes_of_dims[dim]) & set(axes) else axes_of_dims[dim] for dim in (*before, *after)
+    ]
     entries.insert(len(before), axes)
     while entries and not entries[-1]:
         entries.pop()
-    return own.with_spec(PartitionSpec(*entries))
+    return array_sharding.with_spec(PartitionSpec(*entries))
 
 
 def positions(
@@ -181,7 +183,7 @@ def unwrapped_positions(at: Positions, size: int, mode: str | None) -> Positions
 
 def selected_shape(indexed: Indexed, shape: Shape, at: Sequence[Positions]) -> Shape:
     """Return the shape of the part that index arrays select."""
-    shapes = tuple([one.shape for one in at])
+    shapes = tuple([each.shape for each in at])
     try:
         return part_shape(indexed, shape, shapes)
     except ValueError:
@@ -197,15 +199,15 @@ def _of_mask(mask: Any, shape: Shape, dim: int) -> Sequence[Positions]:
     """Find where a mask is true; one without dims selects a new dim, of length 1 or 0."""
     if not mask.ndim:
         return (np.zeros(int(mask), INDEX),)
-    for at, (own, size) in enumerate(zip(mask.shape, shape[dim:], strict=False)):
-        if own not in (size, 0):  # no elements select none, as the Array API has it
+    for at, (length, size) in enumerate(zip(mask.shape, shape[dim:], strict=False)):
+        if length not in (size, 0):  # no elements select none, as the Array API has it
             raise ArrayIndexError(
-                f"the boolean index of shape {mask.shape} has length {own} along dim "
+                f"the boolean index of shape {mask.shape} has length {length} along dim "
                 f"{dim + at} of the array, whose length is {size}; make them equal",
                 argument="index",
                 dim=dim + at,
                 size=size,
-                length=own,
+                length=length,
             )
     return true_positions(mask) if is_value(mask) else np.nonzero(mask)
 
@@ -238,11 +240,11 @@ def true_positions(
     if size is None and is_in_place(mask) and (places := true_places(mask)) is not None:
         return places
     number = count_true(mask) if size is None else size
-    own = sharding_of(mask)
+    mask_sharding = sharding_of(mask)
     out = None
-    if isinstance(own, NamedSharding) and isinstance(own.mesh, Mesh):
-        axes = tuple(axis for dim in range(mask.ndim) for axis in own.spec.axes(dim))
-        out = own.with_spec(PartitionSpec(axes) if axes else PartitionSpec())
+    if isinstance(mask_sharding, NamedSharding) and isinstance(mask_sharding.mesh, Mesh):
+        axes = tuple(axis for dim in range(mask.ndim) for axis in mask_sharding.spec.axes(dim))
+        out = mask_sharding.with_spec(PartitionSpec(axes) if axes else PartitionSpec())
     result = bind(NONZERO, (mask,), (number, fills or (0,) * mask.ndim), out)
     return result if isinstance(result, tuple) else (result,)
 
@@ -336,10 +338,10 @@ def along_axis(
             shape=at.shape,
             expected=x.shape,
         )
-    own = one_from_end(axis, x.ndim, name)
-    others = [dim for dim in range(-x.ndim, 0) if dim != own]
-    inside = bool(x.shape[own]) and mode != "fill"
-    indexed = Indexed((own,), 0, tuple((dim, dim) for dim in others), inside)
+    along = one_from_end(axis, x.ndim, name)
+    others = [dim for dim in range(-x.ndim, 0) if dim != along]
+    inside = bool(x.shape[along]) and mode != "fill"
+    indexed = Indexed((along,), 0, tuple((dim, dim) for dim in others), inside)
     try:
         shape = part_shape(indexed, x.shape, (at.shape,))
     except ValueError:
@@ -350,11 +352,11 @@ def along_axis(
             shape=at.shape,
             expected=x.shape,
         ) from None
-    size = x.shape[own]
+    size = x.shape[along]
     at = at if wrap else unwrapped_positions(at, size, mode)
     if mode == "clip" and size:  # JAX's, for which negative positions count from the end
         return indexed, clipped(at, -size, size - 1), shape
-    return indexed, bounded(at, size, mode, name, x.ndim + own, fill=fill), shape
+    return indexed, bounded(at, size, mode, name, x.ndim + along, fill=fill), shape
 
 
 def take_along_axis(

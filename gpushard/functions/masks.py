@@ -88,15 +88,15 @@ def _selected(
 ) -> tuple[Any, ...] | None:
     flat = mask.sharding.with_spec(PartitionSpec(axes))
     size = (mask.size,)
-    rows = [cast("Any", bind(RESHAPE, (one,), (size,), flat)) for one in (mask, *others)]
+    rows = [cast("Any", bind(RESHAPE, (values,), (size,), flat)) for values in (mask, *others)]
     counts = counts_of(rows[0]._live(), name)
     total = int(counts.sum())
     if not total:
         return None
-    own = _axes(mask)
-    sharding = mask.sharding.with_spec(PartitionSpec(own) if own else PartitionSpec())
+    mask_axes = _axes(mask)
+    sharding = mask.sharding.with_spec(PartitionSpec(mask_axes) if mask_axes else PartitionSpec())
     wanted = [(dtype, sharding.tiling((total,))) for dtype in dtypes]
     buffers = [row._live() for row in rows]
     results = selected(buffers[0], buffers[1:], counts, make, wanted, name)
-    committed = any(one.committed for one in (mask, *others))
+    committed = any(values.committed for values in (mask, *others))
     return tuple(type(mask)(buffer, sharding, committed=committed) for buffer in results)

@@ -373,7 +373,7 @@ def variance_of(
     to: Sharding | None = None,
 ) -> Any:
     """Compute the variance of the elements that `where=` includes; `mean` may be known."""
-    own, inside = x.dtype, wide(x.dtype)
+    dtype, inside = x.dtype, wide(x.dtype)
     x = x.astype(inside)
     if mean is None:
         mean = _mean_of(x, where, axis, None, keepdims=True)
@@ -381,5 +381,5 @@ def variance_of(
     squares = (apart * apart.conj()).real
     total = sum(_taking_part(squares, where, 0, name), axis, keepdims=keepdims)
     divisor = (_number_taking_part(x, where, axis, keepdims, name) - ddof).clip(0)
-    kind = squares.dtype if own == inside else own
+    kind = squares.dtype if dtype == inside else dtype
     return bind(elementwise.ASTYPE, (total / divisor,), (kind,), to)

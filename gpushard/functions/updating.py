@@ -92,12 +92,12 @@ def as_new_part(value: Any, shape: Shape, x: Any) -> Any:
         return as_part(value, shape, x.dtype) if element is None else element
     if is_plain(value):
         value._live()  # one that was deleted has a shape still
-    own = value.shape
-    more = check_broadcasts(own, shape)
+    value_shape = value.shape
+    more = check_broadcasts(value_shape, shape)
     value = converted(value, x.dtype)
-    if own != shape and math.prod(own) != 1:
+    if value_shape != shape and math.prod(value_shape) != 1:
         if more:
-            value = bind(RESHAPE, (value,), (own[more:],))
+            value = bind(RESHAPE, (value,), (value_shape[more:],))
         value = bind(BROADCAST_TO, (value,), (shape,))
     return value
 
@@ -170,21 +170,23 @@ def stays(x: Any, *others: Any) -> Sharding | None:
 
 def beside(x: Any, entries: Sequence[Entry], value: Any) -> Sharding:
     """Say where an array goes that follows a value: dims that it fills are split like its own."""
-    own = value.sharding
-    if isinstance(own, SingleDeviceSharding):
-        return own
-    if not isinstance(own, NamedSharding):
-        own = NamedSharding(Mesh(np.array(own.tiling(value.shape).devices), "devices"), P())
+    value_sharding = value.sharding
+    if isinstance(value_sharding, SingleDeviceSharding):
+        return value_sharding
+    if not isinstance(value_sharding, NamedSharding):
+        value_sharding = NamedSharding(
+            Mesh(np.array(value_sharding.tiling(value.shape).devices), "devices"), P()
+        )
     dim = value.ndim - sum(not isinstance(entry, int) for entry in entries)
     axes: list[tuple[str, ...]] = []
     for entry in entries:
         if isinstance(entry, tuple):
             fills = dim >= 0 and value.shape[dim] == entry[2]
-            axes.append(own.spec.axes(dim) if fills else ())
+            axes.append(value_sharding.spec.axes(dim) if fills else ())
         elif entry is not None:
             axes.append(())
         dim += not isinstance(entry, int)
-    return own.with_spec(P(*axes))
+    return value_sharding.with_spec(P(*axes))
 
 
 def _same_for_all(value: Any, rest: Shape) -> Any:
@@ -235,8 +237,8 @@ def as_operand(value: Any, shape: Shape, x: Any, ufunc: np.ufunc | None) -> Any:
     """Convert new values to an operand: not yet broadcast to the part."""
     if is_value(value):
         if is_plain(x) and is_plain(value) and x.committed:
-            own = x.sharding.device_set
-            value = value if value.sharding.device_set == own else value.to_device(x.device)
+            devices = x.sharding.device_set
+            value = value if value.sharding.device_set == devices else value.to_device(x.device)
         value = value if ufunc is not None else converted(value, x.dtype)
         return _without_lead(value, len(shape))
     if ufunc is not None:
@@ -258,13 +260,13 @@ def _number_for(ufunc: np.ufunc, x: Any, value: Any, ndim: int) -> Any:
 
 def _without_lead(value: Any, ndim: int) -> Any:
     """Take first dims of length 1 off an array that are more than a part has."""
-    own = getattr(value, "shape", ())
-    more = len(own) - ndim
-    if more <= 0 or math.prod(own[:more]) != 1:
+    value_shape = getattr(value, "shape", ())
+    more = len(value_shape) - ndim
+    if more <= 0 or math.prod(value_shape[:more]) != 1:
         return value
     if is_value(value):
-        return bind(RESHAPE, (value,), (own[more:],))
-    return np.asarray(value).reshape(own[more:])
+        return bind(RESHAPE, (value,), (value_shape[more:],))
+    return np.asarray(value).reshape(value_shape[more:])
 
 
 class Indexer(Generic[Array]):
@@ -569,14 +571,14 @@ def put(
     new = _repeated(v, at.shape[0])
     if new is not None or not x.size:  # NumPy does not look at the positions otherwise
         at = bounded(at, x.size, mode, "put")
-    made = x
+    changed = x
     if new is not None and not x.shape:
-        made = At(x, ...).set(new[-1])
+        changed = At(x, ...).set(new[-1])
     elif new is not None:
         indexed = Indexed(tuple(range(-x.ndim, 0)), 0, (), True)
         dims = unravelled(as_int64(at) % x.size, x.shape)
-        made = scattered(x, indexed, dims, new, at.shape)
-    return finished(x, made, inplace)
+        changed = scattered(x, indexed, dims, new, at.shape)
+    return finished(x, changed, inplace)
 
 
 @_changing
@@ -601,8 +603,8 @@ def put_along_axis(
       ArgumentError: the other axes, or the values, do not fit.
     """
     x = target(arr, "put_along_axis", "arr")
-    flat, own = (x.ravel(), 0) if axis is None else (x, axis)
-    indexed, at, shape = indexing.along_axis(flat, indices, own, "put_along_axis", mode)
+    flat, along = (x.ravel(), 0) if axis is None else (x, axis)
+    indexed, at, shape = indexing.along_axis(flat, indices, along, "put_along_axis", mode)
     new = scattered(flat, indexed, (at,), values, shape)
     if axis is None:
         new = At(x, ...).set(new.reshape(x.shape))
@@ -622,7 +624,7 @@ def place(arr: Array, mask: Any, vals: Any, *, inplace: bool = True) -> Array | 
     """
     x = target(arr, "place", "arr")
     chosen = _mask_for(x, mask, "place", "size").reshape(x.shape) != 0
-    made = x
+    changed = x
     if is_traced(chosen) or is_traced(x):  # nobody knows how many are chosen
         new = _repeated(vals, x.size)
         if new is None and x.size:
@@ -633,8 +635,8 @@ def place(arr: Array, mask: Any, vals: Any, *, inplace: bool = True) -> Array | 
                 at = cumsum(chosen.ravel(), dtype=np.int64) - 1
                 new = indexing.take(new, at)
             new = new.reshape(x.shape if math.prod(new.shape) > 1 else ())
-            made = bind(WHERE, (chosen, new, x), ())
-        return finished(x, made, inplace)
+            changed = bind(WHERE, (chosen, new, x), ())
+        return finished(x, changed, inplace)
     number = indexing.count_true(chosen)
     new = _repeated(vals, number)
     if new is None and number:
@@ -642,8 +644,8 @@ def place(arr: Array, mask: Any, vals: Any, *, inplace: bool = True) -> Array | 
     if new is not None and inplace:
         x[chosen] = new
     elif new is not None:
-        made = At(x, chosen).set(new)
-    return finished(x, made, inplace)
+        changed = At(x, chosen).set(new)
+    return finished(x, changed, inplace)
 
 
 def _no_values() -> ArgumentError:

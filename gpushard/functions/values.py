@@ -83,14 +83,14 @@ def _held(x: Any) -> Any:
 
 def method(function: Callable[P, R]) -> Callable[P, R]:
     """Return a function of values as a method of its first argument: the same code."""
-    own = cast(FunctionType, function)
-    first, *others = own.__code__.co_varnames
-    code = own.__code__.replace(co_varnames=("self", *others))
-    bound = FunctionType(code, own.__globals__, own.__name__, own.__defaults__)
-    bound.__kwdefaults__ = own.__kwdefaults__
-    bound.__annotations__ = {k: v for k, v in own.__annotations__.items() if k != first}
-    bound.__module__ = own.__module__
-    bound.__doc__ = complete(own, bound=True)
+    plain = cast(FunctionType, function)
+    first, *others = plain.__code__.co_varnames
+    code = plain.__code__.replace(co_varnames=("self", *others))
+    bound = FunctionType(code, plain.__globals__, plain.__name__, plain.__defaults__)
+    bound.__kwdefaults__ = plain.__kwdefaults__
+    bound.__annotations__ = {k: v for k, v in plain.__annotations__.items() if k != first}
+    bound.__module__ = plain.__module__
+    bound.__doc__ = complete(plain, bound=True)
     return cast("Callable[P, R]", bound)
 
 
@@ -114,8 +114,8 @@ def wanted(out_sharding: Any, *xs: Any) -> Sharding | None:
         return out_sharding
     if isinstance(out_sharding, PartitionSpec):
         for x in xs:
-            if isinstance(own := sharding_of(x), NamedSharding):
-                return own.with_spec(out_sharding)
+            if isinstance(sharding := sharding_of(x), NamedSharding):
+                return sharding.with_spec(out_sharding)
     return None
 
 

@@ -64,10 +64,10 @@ def as_operands(name: str, xs: Sequence[Any]) -> Sequence[Any]:
     for x in xs:
         if not isinstance(x, Value):
             return _converted(name, xs)
-        own = cast(Any, x).dtype
-        if dtype is not None and own != dtype:
+        operand_dtype = cast(Any, x).dtype
+        if dtype is not None and operand_dtype != dtype:
             return _converted(name, xs)
-        dtype = own
+        dtype = operand_dtype
     return xs
 
 

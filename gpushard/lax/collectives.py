@@ -60,19 +60,19 @@ def psum(
     names = find(axis_name, "psum")
     groups = checked_groups(axis_index_groups, names, "psum")
 
-    def one(x: Any) -> Any:
+    def reduce_value(x: Any) -> Any:
         if is_number(x):
             x = np.int32(x) if isinstance(x, np.bool_) else x
             return x * _size(names, groups)
         x = _value(x, names)
         x = x.astype(np.int32) if x.dtype.kind == "b" else x
-        made = _reduced(reductions.SUM, x, names, groups, np.dtype(x.dtype))
+        total = _reduced(reductions.SUM, x, names, groups, np.dtype(x.dtype))
         if groups is not None:
-            return made
+            return total
         more = math.prod(name.size for name in names if name not in x._names)
-        return made if more == 1 else made * more
+        return total if more == 1 else total * more
 
-    return _each(one, x, names)
+    return _each(reduce_value, x, names)
 
 
 def pmean(
@@ -158,14 +158,14 @@ def all_gather(
     names = find(axis_name, "all_gather")
     groups = checked_groups(axis_index_groups, names, "all_gather", equal=True)
 
-    def one(x: Any) -> Any:
+    def gather_value(x: Any) -> Any:
         x = _value(x, names)
         dim = _dim(axis, x.ndim + (not tiled), "all_gather", "axis")
         return _done(
             lambda x, names: collectives.gathered(x, names, dim, tiled=tiled), x, names, groups
         )
 
-    return _each(one, x, names)
+    return _each(gather_value, x, names)
 
 
 def psum_scatter(
@@ -193,7 +193,7 @@ def psum_scatter(
     groups = checked_groups(axis_index_groups, names, "psum_scatter", equal=True)
     size = _size(names, groups)
 
-    def one(x: Any) -> Any:
+    def scatter_value(x: Any) -> Any:
         x = _value(x, names)
         x = x.astype(np.int32) if x.dtype.kind == "b" else x
         dim = _dim(scatter_dimension, x.ndim, "psum_scatter", "scatter_dimension")
@@ -202,7 +202,7 @@ def psum_scatter(
             lambda x, names: collectives.scattered_sum(x, names, dim, tiled=tiled), x, names, groups
         )
 
-    return _each(one, x, names)
+    return _each(scatter_value, x, names)
 
 
 def all_to_all(
@@ -233,7 +233,7 @@ def all_to_all(
     groups = checked_groups(axis_index_groups, names, "all_to_all", equal=True)
     size = _size(names, groups)
 
-    def one(x: Any) -> Any:
+    def exchange_value(x: Any) -> Any:
         x = _value(x, names)
         split = _dim(split_axis, x.ndim, "all_to_all", "split_axis")
         concat = _dim(concat_axis, x.ndim, "all_to_all", "concat_axis")
@@ -245,7 +245,7 @@ def all_to_all(
             groups,
         )
 
-    return _each(one, x, names)
+    return _each(exchange_value, x, names)
 
 
 def pswapaxes(
@@ -371,8 +371,8 @@ def _value(x: Any, names: Names) -> Mapped:
     frame = innermost()
     assert frame is not None
     check_leaf(x, "a collective", "x")
-    own = as_mapped(x, frame)
-    return mapped(own._value, own._names, frame, own._source)
+    value = as_mapped(x, frame)
+    return mapped(value._value, value._names, frame, value._source)
 
 
 def _done(
@@ -417,9 +417,9 @@ def _pairs(perm: Any, size: int) -> tuple[tuple[int, int], ...]:
             "perm", perm, "must be pairs of integers, such as [(0, 1), (1, 0)]", "ppermute"
         ) from None
     for side, what in enumerate(("sends", "receives")):
-        own = [pair[side] for pair in pairs]
-        twice = [n for n in own if own.count(n) > 1]
-        if twice or not set(own) <= set(range(size)):
+        elements = [pair[side] for pair in pairs]
+        twice = [n for n in elements if elements.count(n) > 1]
+        if twice or not set(elements) <= set(range(size)):
             why = f"{twice[0]} {what} twice" if twice else f"there are {size} elements"
             raise ArgumentError(
                 f"ppermute: perm={list(pairs)}: {why}; name elements from 0 to {size - 1}, each "

@@ -97,12 +97,12 @@ def _numbers(name: str, numbers: Any, kind: Any, operand: Any, indices: Any) -> 
             dtype=indices.dtype,
         )
     try:
-        given = kind(*numbers)
+        fields_read = kind(*numbers)
     except TypeError:
         raise ArgumentTypeError.refusing(
             "dimension_numbers", numbers, f"must be {kind.__name__}(...)", f"lax.{name}"
         ) from None
-    fields = [integers(name, *pair) for pair in zip(kind._fields, given, strict=True)]
+    fields = [integers(name, *pair) for pair in zip(kind._fields, fields_read, strict=True)]
     batch, ndim = indices.ndim - 1, operand.ndim
     limits = (batch + len(fields[0]), ndim, ndim, ndim, batch)
     for at, (field, named_dims, limit) in enumerate(zip(kind._fields, fields, limits, strict=True)):

@@ -23,7 +23,7 @@ from gpushard.ops.row import Row
 from gpushard.ops.table import linalg as rows
 from gpushard.ops.table.creation import EYE, TRIL, TRIU
 from gpushard.placement.arguments import as_value
-from gpushard.placement.creation import made
+from gpushard.placement.creation import create
 from gpushard.transforms.control_flow.loops import fori_loop
 
 __all__ = [
@@ -244,7 +244,7 @@ def triangular_solve(
     row = TRIL if lower else TRIU
     if unit_diagonal:
         n = matrices.shape[-1]
-        ones = made(EYE, (n, n), matrices.dtype, (0,), None)
+        ones = create(EYE, (n, n), matrices.dtype, (0,), None)
         matrices = _triangle(row, matrices, -1 if lower else 1) + ones
     else:
         matrices = _triangle(row, matrices)

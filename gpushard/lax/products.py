@@ -320,10 +320,10 @@ def fft(x: Any, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Array:
     last, others, kinds = _TRANSFORMS[fft_type]
     check_kind("fft", array, kinds)
     lengths = integers("fft", "fft_lengths", fft_lengths)
-    own = array.shape[array.ndim - len(lengths) :]
-    if fft_type == FftType.IRFFT and own:
-        own = (*own[:-1], lengths[-1] if own[-1] == lengths[-1] // 2 + 1 else None)
-    if own != lengths or 0 in lengths:
+    sizes = array.shape[array.ndim - len(lengths) :]
+    if fft_type == FftType.IRFFT and sizes:
+        sizes = (*sizes[:-1], lengths[-1] if sizes[-1] == lengths[-1] // 2 + 1 else None)
+    if sizes != lengths or 0 in lengths:
         raise ArgumentError.refusing(
             "fft_lengths", fft_lengths, f"do not fit an array of shape {array.shape}", "lax.fft"
         )

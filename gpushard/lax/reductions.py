@@ -100,12 +100,12 @@ def _neighbours(
 ) -> list[Any]:
     """Combine the elements along dims, each with its neighbour, until one is left."""
     ndim = xs[0].ndim
-    kept = [at for at in range(ndim) if at not in axes]
-    shape = tuple(xs[0].shape[at] for at in kept)
+    rest = [at for at in range(ndim) if at not in axes]
+    shape = tuple(xs[0].shape[at] for at in rest)
     n = math.prod(xs[0].shape[at] for at in axes)
     if n == 0:
         return [broadcast_to(as_value(number, "reduce"), shape) for number in neutral]
-    lined = [x.transpose((*kept, *axes)).reshape((*shape, n)) for x in xs]
+    lined = [x.transpose((*rest, *axes)).reshape((*shape, n)) for x in xs]
     while n > 1:
         even = n - n % 2
         both = function([x[..., 0:even:2] for x in lined], [x[..., 1:even:2] for x in lined])
@@ -253,14 +253,14 @@ def reduce(
 
     def function(a: Sequence[Any], b: Sequence[Any]) -> Sequence[Any]:
         both = computation(tree.unflatten(structure, a), tree.unflatten(structure, b))
-        made = tree.leaves(both)
-        if len(made) != len(leaves):
+        results = tree.leaves(both)
+        if len(results) != len(leaves):
             raise ArgumentError(
-                f"lax.reduce: computation returned {len(made)} values, for {len(leaves)} operands; "
-                "return one for each",
+                f"lax.reduce: computation returned {len(results)} values, for {len(leaves)} "
+                "operands; return one for each",
                 argument="computation",
             )
-        return made
+        return results
 
     xs, inits = ([as_operand("reduce", x) for x in side] for side in (xs, inits))
     if any(xs[0].shape[at] == 0 for at in axes):

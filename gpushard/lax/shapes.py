@@ -31,7 +31,7 @@ from gpushard.ops.bind import bind
 from gpushard.ops.table import movement
 from gpushard.ops.table.creation import ARANGE
 from gpushard.placement import creation
-from gpushard.placement.creation import made
+from gpushard.placement.creation import create
 from gpushard.placement.joining import concat, stack
 from gpushard.placement.public import public
 
@@ -210,7 +210,7 @@ def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: An
     counted = np.dtype(np.int64) if beyond else dtype
     ends = element(0, counted), element(min(1, shape[at]), counted)
     place = out_sharding if len(shape) == 1 else None
-    line = made(ARANGE, (shape[at],), counted, ends, place).astype(dtype)
+    line = create(ARANGE, (shape[at],), counted, ends, place).astype(dtype)
     if len(shape) == 1:
         return line
     return broadcast_in_dim(line, shape, (at,), out_sharding=out_sharding)

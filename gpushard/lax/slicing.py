@@ -150,19 +150,19 @@ def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Array:
            [0, 3]], dtype=int64)
     """
     x = as_value(src, "index_take")
-    own = dims("index_take", tuple(each("index_take", "axes", axes)), x.ndim)
+    chosen_axes = dims("index_take", tuple(each("index_take", "axes", axes)), x.ndim)
     idxs = each("index_take", "idxs", idxs, "a sequence of vectors")
-    if len(own) != len(idxs):
+    if len(chosen_axes) != len(idxs):
         raise ArgumentError.refusing(
             "idxs",
             idxs,
-            f"must have {len(own)} vectors, one for each of the axes",
+            f"must have {len(chosen_axes)} vectors, one for each of the axes",
             "lax.index_take",
         )
-    order = [*own, *(at for at in range(x.ndim) if at not in own)]
+    order = [*chosen_axes, *(at for at in range(x.ndim) if at not in chosen_axes)]
     at = tuple(
         ew.remainder(as_value(positions, "index_take"), max(x.shape[place], 1))
-        for place, positions in zip(own, idxs, strict=True)
+        for place, positions in zip(chosen_axes, idxs, strict=True)
     )
     return x.transpose(order).at[at].get(mode="clip")
 

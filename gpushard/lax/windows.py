@@ -243,11 +243,11 @@ def conv_dimension_numbers(
         raise ArgumentTypeError.refusing(
             "dimension_numbers", dimension_numbers, f"must be {wanted}", f"lax.{name}"
         )
-    spatial = [sorted(set(text) - set(own)) for text, own in zip(specs, _OWN, strict=False)]
+    spatial = [sorted(set(text) - set(roles)) for text, roles in zip(specs, _OWN, strict=False)]
     if (
         len(specs) != 3
         or any(len(set(text)) != ndim or len(text) != ndim for text in specs)
-        or any(not set(own) <= set(text) for text, own in zip(specs, _OWN, strict=True))
+        or any(not set(roles) <= set(text) for text, roles in zip(specs, _OWN, strict=True))
         or spatial.count(spatial[0]) != 3
     ):
         raise ArgumentError.refusing(
@@ -260,8 +260,8 @@ def conv_dimension_numbers(
     others = [c for c in specs[1] if c not in "OI"]
     return ConvDimensionNumbers(
         *(
-            tuple(text.index(c) for c in (*own, *others))
-            for text, own in zip(specs, _OWN, strict=True)
+            tuple(text.index(c) for c in (*roles, *others))
+            for text, roles in zip(specs, _OWN, strict=True)
         )
     )
 
@@ -334,13 +334,13 @@ def conv_general_dilated(
     pads = _pads(name, padding, x.shape[2:], reaches, strides)
     _check_padded(name, padding, x.shape[2:], pads, base)
     _check_groups(x.shape, kernel.shape, groups, batches)
-    many = max(groups, batches)
+    group_count = max(groups, batches)
     over, within = x.shape[2:], kernel.shape[2:]
     if batches == 1:
-        x = x.reshape(x.shape[0], many, x.shape[1] // many, *over)
+        x = x.reshape(x.shape[0], group_count, x.shape[1] // group_count, *over)
     else:  # groups of the batch become groups of features
-        x = x.reshape(many, x.shape[0] // many, *x.shape[1:]).swapaxes(0, 1)
-    kernel = kernel.reshape(many, kernel.shape[0] // many, kernel.shape[1], *within)
+        x = x.reshape(group_count, x.shape[0] // group_count, *x.shape[1:]).swapaxes(0, 1)
+    kernel = kernel.reshape(group_count, kernel.shape[0] // group_count, kernel.shape[1], *within)
     result = bind(CONVOLUTION, (x, kernel), (strides, pads, base, by))
     result = result.reshape(result.shape[0], math.prod(result.shape[1:3]), *result.shape[3:])
     back = [numbers.out_spec.index(at) for at in range(result.ndim)]

@@ -110,22 +110,22 @@ def corrcoef(
 
 def _samples(name: str, x: Any, y: Any, rowvar: bool, dtype: Any) -> Any:
     """Return all variables in rows, in the dtype to compute in."""
-    xs = [as_value(one, name) for one in (x, y) if one is not None]
-    for one in xs:
-        if one.ndim > 2:
+    xs = [as_value(operand, name) for operand in (x, y) if operand is not None]
+    for operand in xs:
+        if operand.ndim > 2:
             raise ArgumentError(
-                f"{name}: an array of shape {one.shape} must have at most two dims: variables and "
-                "observations",
+                f"{name}: an array of shape {operand.shape} must have at most two dims: variables "
+                "and observations",
                 argument="x",
-                shape=one.shape,
+                shape=operand.shape,
             )
-    types = [one.dtype for one in xs]
+    types = [operand.dtype for operand in xs]
     target = result_type(*types, np.float64) if dtype is None else as_dtype(dtype)
-    rows = [atleast_2d(one.astype(target)) for one in xs]
+    rows = [atleast_2d(operand.astype(target)) for operand in xs]
     if not rowvar:
         rows = [
-            two if one.ndim == 1 or (at and two.shape[0] == 1) else two.mT
-            for at, (one, two) in enumerate(zip(xs, rows, strict=True))
+            variables if operand.ndim == 1 or (at and variables.shape[0] == 1) else variables.mT
+            for at, (operand, variables) in enumerate(zip(xs, rows, strict=True))
         ]
     return rows[0] if len(rows) == 1 else concatenate(rows, 0)
 

@@ -125,16 +125,16 @@ def isdtype(dtype: Any, kind: Any) -> builtins.bool:
     >>> isdtype(np.dtype("int8"), "integral"), isdtype(np.dtype("int8"), ("bool", np.float32))
     (True, False)
     """
-    own = _own(dtype, "dtype")
+    known = _own(dtype, "dtype")
     kinds = kind if isinstance(kind, tuple) else (kind,)
-    return any(_is_of(own, each) for each in kinds)
+    return any(_is_of(known, each) for each in kinds)
 
 
-def _is_of(own: np.dtype[Any], kind: Any) -> builtins.bool:
+def _is_of(known: np.dtype[Any], kind: Any) -> builtins.bool:
     if not isinstance(kind, str):
-        return own == as_dtype(kind, "kind")
+        return known == as_dtype(kind, "kind")
     check_choice("isdtype", "kind", kind, _KINDS, ", or a type")
-    return kind_of(own) in _KINDS[kind]
+    return kind_of(known) in _KINDS[kind]
 
 
 def _own(x: Any, argument: str) -> np.dtype[Any]:
@@ -143,8 +143,10 @@ def _own(x: Any, argument: str) -> np.dtype[Any]:
 
 
 def _wrong(type: Any, argument: str, name: str, kind: str) -> ArgumentTypeError:
-    own = _own(type, argument)
-    return ArgumentTypeError(f"{name}: {own} is no type of {kind}", argument=argument, dtype=own)
+    known = _own(type, argument)
+    return ArgumentTypeError(
+        f"{name}: {known} is no type of {kind}", argument=argument, dtype=known
+    )
 
 
 result_type = promotion.result_type

@@ -282,12 +282,12 @@ def trapezoid(
         step = lengthwise(_apart(where, -1), y.ndim, at) if line else _apart(where, at)
     elif not (is_value(dx) or is_number(dx)):
         step = host_data(dx, "trapezoid")
-    own = promoted(step, y, 1.0)
-    if own != wide(own):  # rounded once
-        y, step = y.astype(wide(own)), step if is_number(step) else step.astype(wide(own))
+    work = promoted(step, y, 1.0)
+    if work != wide(work):  # rounded once
+        y, step = y.astype(wide(work)), step if is_number(step) else step.astype(wide(work))
     areas = step * (but_first(y, at) + but_last(y, at)) / 2.0
     total = statistical.sum(areas, at)
-    return total if total.dtype == own else total.astype(own)
+    return total if total.dtype == work else total.astype(work)
 
 
 def _apart(x: Any, axis: int) -> Any:

@@ -132,8 +132,8 @@ def _along(
     name: str, row: Row, x: Any, n: Any, axis: int, norm: Any, *, from_half: bool = False
 ) -> Any:
     """Transform one dim, counted from the end."""
-    own = x.shape[axis]
-    default = max(2 * (own - 1), 0) if from_half else own
+    size = x.shape[axis]
+    default = max(2 * (size - 1), 0) if from_half else size
     length = default if n is None else integer(n, name, "n")
     empty = n is None and row.name not in _HALVES  # a transform of no elements has none either
     if length < 1 and not empty:

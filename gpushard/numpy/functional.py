@@ -162,12 +162,15 @@ def _conditions(condlist: Any, x: Any) -> list[Any]:
     """Return conditions as a list; a single condition need not be in one."""
     single = is_value(condlist) and condlist.ndim == x.ndim
     if not is_value(condlist):
-        many = isinstance(condlist, list | tuple) or np.ndim(condlist)
-        first = condlist[:1] if many else ()
-        nested = all(isinstance(one, list | tuple | np.ndarray) or is_value(one) for one in first)
-        single = not many or (not nested and x.ndim != 0)
+        is_list = isinstance(condlist, list | tuple) or np.ndim(condlist)
+        first = condlist[:1] if is_list else ()
+        nested = all(
+            isinstance(condition, list | tuple | np.ndarray) or is_value(condition)
+            for condition in first
+        )
+        single = not is_list or (not nested and x.ndim != 0)
     each = [condlist] if single else list(condlist)
-    return [as_value(one, "piecewise").astype(np.bool_) for one in each]
+    return [as_value(condition, "piecewise").astype(np.bool_) for condition in each]
 
 
 def _case(function: Any, x: Any, args: Any, kwargs: Any) -> Any:
@@ -277,7 +280,7 @@ def vectorize(
 def _types(otypes: Any) -> list[np.dtype[Any]]:
     """Return the types of results; one type stands for one result."""
     several = isinstance(otypes, Iterable) and not isinstance(otypes, type)
-    return [as_dtype(one, "otypes") for one in (otypes if several else (otypes,))]
+    return [as_dtype(otype, "otypes") for otype in (otypes if several else (otypes,))]
 
 
 _CORE = re.compile(r"\((\w+(?:,\w+)*)?\)")
@@ -369,11 +372,13 @@ def _mapped(
     """Map a function over the first dims of arrays, along which they are broadcast."""
     lead = rows.broadcast("vectorize", fronts)
     function = run if lead else vmap(run, None, None, axis_size=1)
-    given = list(arrays)
+    inputs = list(arrays)
     for at, n in reversed(list(enumerate(lead, -len(lead)))):
         has = [len(front) >= -at and front[at] == n for front in fronts]
-        function = vmap(function, tuple([0 if own else None for own in has]), axis_size=n)
+        function = vmap(
+            function, tuple([0 if is_mapped else None for is_mapped in has]), axis_size=n
+        )
         for number, front in enumerate(fronts):
             if len(front) >= -at and not has[number]:
-                given[number] = squeeze(given[number], len(front) + at)
-    return function(*given)
+                inputs[number] = squeeze(inputs[number], len(front) + at)
+    return function(*inputs)

@@ -32,7 +32,7 @@ from gpushard.ops.table import creation as rows
 from gpushard.ops.table.elementwise import WHERE
 from gpushard.ops.table.movement import PAD
 from gpushard.placement.arguments import as_value, settle
-from gpushard.placement.creation import kept_at, made, place_of, zeros
+from gpushard.placement.creation import create, kept_at, place_of, zeros
 from gpushard.placement.public import public
 from gpushard.typing import HostArray, Shape
 
@@ -76,7 +76,7 @@ def eye(
         return settle(ew.equal(_diagonals(shape), _as_diagonal(k, "eye")).astype(target), place)
     # Beyond the matrix all diagonals are alike.
     diagonal = max(-shape[0], min(integer(k, "eye", "k"), shape[1]))
-    return made(rows.EYE, shape, target, (diagonal,), place)
+    return create(rows.EYE, shape, target, (diagonal,), place)
 
 
 @_grids
@@ -168,7 +168,7 @@ def tri(
     if is_traced(k):
         below = ew.less_equal(_diagonals(shape), _as_diagonal(k, "tri"))
         return settle(below.astype(target), place)
-    return kept_at(tril(made(rows.FULL, shape, target, (target.type(1),), place), k), place)
+    return kept_at(tril(create(rows.FULL, shape, target, (target.type(1),), place), k), place)
 
 
 def _diagonals(shape: Shape) -> HostArray:

@@ -25,7 +25,7 @@ from gpushard.ops.table import counting
 from gpushard.ops.table import elementwise as rows
 from gpushard.ops.table.creation import ARANGE
 from gpushard.placement.arguments import as_value, host_data, settle
-from gpushard.placement.creation import made_on
+from gpushard.placement.creation import create_on
 from gpushard.placement.defaults import default_sharding
 from gpushard.placement.device_put import as_sharding
 from gpushard.placement.public import public
@@ -318,11 +318,11 @@ def edges_of(name: str, x: Any, bins: Any, range: Any, weights: Any) -> Any:
     return np.linspace(low, high, number + 1, dtype=dtype)
 
 
-def _of_edges(own: np.dtype[Any]) -> np.dtype[Any]:
+def _of_edges(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type of edges: that of floats, if it is NumPy's; many bins need some digits."""
-    if kind_of(own) not in "fc":
+    if kind_of(dtype) not in "fc":
         return np.dtype(np.float64)
-    return wide(own) if is_custom(own) else own
+    return wide(dtype) if is_custom(dtype) else dtype
 
 
 def is_many(bins: Any) -> bool:
@@ -393,8 +393,10 @@ def _spaced(x: Any, number: int) -> Any:
     low, high = low.astype(target) - half, high.astype(target) + half
     numbers = target.type(0), target.type(1)
     known = not is_traced(x)
-    own = as_sharding(x.device, 1) if known else default_sharding((number + 1,))
-    at = made_on(ARANGE, (number + 1,), target, numbers, own, committed=known and x.committed)
+    sharding = as_sharding(x.device, 1) if known else default_sharding((number + 1,))
+    at = create_on(
+        ARANGE, (number + 1,), target, numbers, sharding, committed=known and x.committed
+    )
     step = (high - low) / target.type(number)
     return bind(rows.WHERE, (ew.equal(at, number), high, ew.add(ew.multiply(step, at), low)))
 
@@ -408,16 +410,16 @@ def _by_rule(name: str, x: Any, rule: str, limits: Any, weights: Any) -> int:
         )
     if not x.size:
         return 1
-    own = _known(statistical.min(x)), _known(statistical.max(x))
-    if limits is not None and not (limits[0] <= own[0] and own[1] <= limits[1]):
+    extremes = _known(statistical.min(x)), _known(statistical.max(x))
+    if limits is not None and not (limits[0] <= extremes[0] and extremes[1] <= limits[1]):
         raise ArgumentError(
             f"{name}: bins={rule!r} with range={limits} would leave out elements, which are from "
-            f"{own[0]} to {own[1]}; take those within first, or give a number of bins",
+            f"{extremes[0]} to {extremes[1]}; take those within first, or give a number of bins",
             argument="range",
             value=limits,
         )
-    low, high = _apart(*(own if limits is None else limits))
-    width = RULES[rule](x, own[1] - own[0], (low, high))
+    low, high = _apart(*(extremes if limits is None else limits))
+    width = RULES[rule](x, extremes[1] - extremes[0], (low, high))
     if not width > 0:
         return 1
     if kind_of(x.dtype) in "iu":

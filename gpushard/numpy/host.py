@@ -142,8 +142,8 @@ def mask_indices(
       out_sharding: the sharding of the matrix.
     """
     check_function(mask_func, "mask_indices", "mask_func")
-    kept = mask_func(ones((n, n), int, out_sharding=out_sharding), k)
-    return tuple(asarray(kept).nonzero())
+    masked = mask_func(ones((n, n), int, out_sharding=out_sharding), k)
+    return tuple(asarray(masked).nonzero())
 
 
 def savez(file: PathLike, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None:

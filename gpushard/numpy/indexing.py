@@ -179,9 +179,9 @@ def ix_(*args: Any, out_sharding: Any = None) -> tuple[Array, ...]:
            [0, 2]], dtype=int64)
     """
     vectors = []
-    for one in args:
-        is_empty = isinstance(one, list | tuple) and not one
-        at = as_value(np.asarray(one, np.int64) if is_empty else one, "ix_")
+    for vector in args:
+        is_empty = isinstance(vector, list | tuple) and not vector
+        at = as_value(np.asarray(vector, np.int64) if is_empty else vector, "ix_")
         if at.ndim != 1:
             raise ArgumentError(
                 f"ix_: an argument has shape {at.shape}; give vectors, such as x.ravel()",
@@ -295,15 +295,15 @@ def diag_indices_from(arr: Any, *, out_sharding: Any = None) -> tuple[Array, ...
     Raises:
       ArgumentError: the array has fewer axes, or axes of different lengths.
     """
-    own = np.shape(arr)
-    if len(own) < 2 or len(set(own)) > 1:
+    array_shape = np.shape(arr)
+    if len(array_shape) < 2 or len(set(array_shape)) > 1:
         raise ArgumentError(
-            f"diag_indices_from: the array has shape {own}; it needs at least two dims, all of "
-            "one length",
+            f"diag_indices_from: the array has shape {array_shape}; it needs at least two dims, "
+            "all of one length",
             argument="x",
-            shape=own,
+            shape=array_shape,
         )
-    return diag_indices(own[0], len(own), out_sharding=out_sharding)
+    return diag_indices(array_shape[0], len(array_shape), out_sharding=out_sharding)
 
 
 @_new
@@ -362,12 +362,14 @@ def _triangle(make: Any, n: Any, k: Any, m: Any, name: str, out_sharding: Any) -
 
 
 def _matrix_shape(x: Any, name: str) -> tuple[int, int]:
-    own = x.shape if is_value(x) else np.shape(x)
-    if len(own) != 2:
+    array_shape = x.shape if is_value(x) else np.shape(x)
+    if len(array_shape) != 2:
         raise ArgumentError(
-            f"{name}: the array has shape {own}; give a matrix", argument="x", shape=own
+            f"{name}: the array has shape {array_shape}; give a matrix",
+            argument="x",
+            shape=array_shape,
         )
-    rows, columns = own
+    rows, columns = array_shape
     return rows, columns
 
 

@@ -72,12 +72,12 @@ class Info:
         kinds = (
             ("bool", "numeric") if kind is None else kind if isinstance(kind, tuple) else (kind,)
         )
-        for one in kinds:
-            if one not in _KINDS:
+        for word in kinds:
+            if word not in _KINDS:
                 raise ArgumentError.refusing(
-                    "kind", one, f"is unknown; use one of {', '.join(_KINDS)}"
+                    "kind", word, f"is unknown; use one of {', '.join(_KINDS)}"
                 )
-        return {name: np.dtype(name) for one in kinds for name in _KINDS[one]}
+        return {name: np.dtype(name) for word in kinds for name in _KINDS[word]}
 
 
 def __array_namespace_info__() -> Info:

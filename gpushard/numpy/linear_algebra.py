@@ -165,37 +165,37 @@ def tensordot(
     shapes = shape_of(x1), shape_of(x2)
     first, second = _summed(axes, shapes)
     letters = iter(LETTERS)
-    one = [next(letters) for _ in shapes[0]]
-    two = [next(letters) for _ in shapes[1]]
+    letters_of_a = [next(letters) for _ in shapes[0]]
+    letters_of_b = [next(letters) for _ in shapes[1]]
     for mine, theirs in zip(first, second, strict=True):
-        two[theirs] = one[mine]
-    shared = {one[dim] for dim in first}
-    result = [x for x in one + two if x not in shared]
-    text = f"{''.join(one)},{''.join(two)}->{''.join(result)}"
+        letters_of_b[theirs] = letters_of_a[mine]
+    shared = {letters_of_a[dim] for dim in first}
+    result = [x for x in letters_of_a + letters_of_b if x not in shared]
+    text = f"{''.join(letters_of_a)},{''.join(letters_of_b)}->{''.join(result)}"
     return in_preferred(bind(TENSORDOT, (x1, x2), (text,), out_sharding), preferred_element_type)
 
 
 def _summed(axes: Any, shapes: tuple[Shape, Shape]) -> tuple[Sequence[int], Sequence[int]]:
     """Return the dims of both operands to sum over, counted from the end."""
-    one, two = (len(shape) for shape in shapes)
+    dims_of_a, dims_of_b = (len(shape) for shape in shapes)
     if not isinstance(axes, tuple | list):
         count = integer(axes, "tensordot", "axes")
-        if not 0 <= count <= min(one, two):
+        if not 0 <= count <= min(dims_of_a, dims_of_b):
             raise ArgumentError(
                 f"tensordot: axes={count} is out of range for operands of shapes {shapes[0]} and "
-                f"{shapes[1]}; use 0 to {min(one, two)}",
+                f"{shapes[1]}; use 0 to {min(dims_of_a, dims_of_b)}",
                 argument="axes",
                 axes=count,
                 shapes=shapes,
             )
-        return range(-count, 0), range(-two, count - two)
+        return range(-count, 0), range(-dims_of_b, count - dims_of_b)
     if len(axes) != 2:
         raise ArgumentError.refusing(
             "axes", axes, "must be an integer or a pair, the dims of both operands", "tensordot"
         )
     first, second = (
-        from_end(tuple(own) if isinstance(own, list) else own, ndim, "tensordot", "axes")
-        for own, ndim in zip(axes, (one, two), strict=True)
+        from_end(tuple(named) if isinstance(named, list) else named, ndim, "tensordot", "axes")
+        for named, ndim in zip(axes, (dims_of_a, dims_of_b), strict=True)
     )
     if len(first) != len(second):
         raise ArgumentError(

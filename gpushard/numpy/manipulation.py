@@ -234,7 +234,7 @@ def rollaxis(a: Any, axis: int, start: int = 0, *, out_sharding: Any = None) -> 
     Raises:
       ArgumentError: an axis does not exist.
     """
-    own = one_from_end(axis, a.ndim, "rollaxis") + a.ndim
+    source = one_from_end(axis, a.ndim, "rollaxis") + a.ndim
     place = integer(start, "rollaxis", "start")
     if not -a.ndim <= place <= a.ndim:
         raise ArgumentError(
@@ -245,7 +245,7 @@ def rollaxis(a: Any, axis: int, start: int = 0, *, out_sharding: Any = None) -> 
             ndim=a.ndim,
         )
     place += a.ndim if place < 0 else 0
-    return moveaxis(a, own, place - 1 if own < place else place)
+    return moveaxis(a, source, place - 1 if source < place else place)
 
 
 def part(x: Any, axis: int, chosen: Any) -> Any:

@@ -198,11 +198,11 @@ def nan_to_num(
     """
     if kind_of(x.dtype) not in "fc":
         return x
-    own = real_of(x.dtype)
-    most = finfo(own)
+    real = real_of(x.dtype)
+    most = finfo(real)
     replaced = [("nan", nan, 0), ("posinf", posinf, most.max), ("neginf", neginf, most.min)]
     values = tuple(
-        float(number_of(default if value is None else value, own, "nan_to_num", name))
+        float(number_of(default if value is None else value, real, "nan_to_num", name))
         for name, value, default in replaced
     )
     return bind(rows.NAN_TO_NUM, (x,), values)

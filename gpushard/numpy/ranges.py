@@ -24,7 +24,7 @@ from gpushard.ops.programs.calls import quietly
 from gpushard.ops.scalars import KINDS, is_number
 from gpushard.ops.table import creation as rows
 from gpushard.placement.arguments import operands
-from gpushard.placement.creation import kept_at, made, place_of
+from gpushard.placement.creation import create, kept_at, place_of
 
 __all__ = ["arange", "geomspace", "linspace", "logspace"]
 
@@ -77,7 +77,7 @@ def arange(
     numbers, target = (start, stop, step), None if dtype is None else as_dtype(dtype)
     integers = all([type(x) is int for x in numbers])  # floats may be equal and differ: zeros
     length, target, *ends = (_ends_of_integers if integers else _ends)(*numbers, target)
-    return made(rows.ARANGE, (length,), target, ends, place)
+    return create(rows.ARANGE, (length,), target, ends, place)
 
 
 def _ends(
@@ -254,7 +254,7 @@ def _from_to(
     delta, step = quietly(_steps, start, stop, div, work)
     last = div if div == count - 1 and count > 1 else -1
     numbers = low, high, delta, work.type(step), div, last
-    return made(rows.LINSPACE, (count,), target, numbers, place), step
+    return create(rows.LINSPACE, (count,), target, numbers, place), step
 
 
 def _steps(start: Any, stop: Any, div: int, work: np.dtype[Any]) -> tuple[Any, Any]:

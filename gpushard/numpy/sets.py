@@ -154,14 +154,14 @@ def setxor1d(
       assume_unique: whether the elements of each array are unique.
     """
     x1, x2 = _alike(ar1, ar2)
-    there: Any = True
+    present: Any = True
     if not assume_unique and size is None:
         x1, x2 = unique(x1), unique(x2)
     elif not assume_unique:
         x1, first = unique(x1, return_counts=True, size=x1.size)
         x2, second = unique(x2, return_counts=True, size=x2.size)
-        there = concat([first, second]) > 0
-    counting = concat([isin(x1, x2, invert=True), isin(x2, x1, invert=True)]) & there
+        present = concat([first, second]) > 0
+    counting = concat([isin(x1, x2, invert=True), isin(x2, x1, invert=True)]) & present
     wish = Wish(equal_nan=False)
     results = different("setxor1d", concat([x1, x2]), wish, size, fill_value, counting)
     return results[0]

@@ -110,8 +110,8 @@ class UfuncMethods:
         mask = None
         if where is not None:
             mask = _first(broadcast_to(as_value(where, self.name), x.shape), dims)
-        made = self._reduced(lines, mask, initial)
-        return made.reshape(shape) if keepdims else made
+        combined = self._reduced(lines, mask, initial)
+        return combined.reshape(shape) if keepdims else combined
 
     def _check_binary(self, method: str) -> None:
         if self.nin != 2:
@@ -153,13 +153,13 @@ class UfuncMethods:
         if mask is None:
             return self._by_pairs(lines) if self.ufunc in _ASSOCIATIVE else self._in_order(lines)
 
-        def one_more(at: Any, made: Any) -> Any:
-            return bind(WHERE, (mask[at], self._combined(made, lines[at]), made))
+        def one_more(at: Any, total: Any) -> Any:
+            return bind(WHERE, (mask[at], self._combined(total, lines[at]), total))
 
         return fori_loop(0, lines.shape[0], one_more, first)
 
-    def _combined(self, made: Any, line: Any) -> Any:
-        return self.call(made, line).astype(made.dtype)
+    def _combined(self, total: Any, line: Any) -> Any:
+        return self.call(total, line).astype(total.dtype)
 
     def _by_pairs(self, lines: Any) -> Any:
         while (n := lines.shape[0]) > 1:
@@ -170,7 +170,7 @@ class UfuncMethods:
 
     def _in_order(self, lines: Any) -> Any:
         return fori_loop(
-            1, lines.shape[0], lambda at, made: self._combined(made, lines[at]), lines[0]
+            1, lines.shape[0], lambda at, total: self._combined(total, lines[at]), lines[0]
         )
 
     def accumulate(self, a: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Array:
@@ -202,8 +202,8 @@ class UfuncMethods:
                 step *= 2
             return moveaxis(lines, 0, dim)
 
-        def one_more(at: Any, made: Any) -> Any:
-            return At(made, at).set(self._combined(made[at - 1], lines[at]))
+        def one_more(at: Any, total: Any) -> Any:
+            return At(total, at).set(self._combined(total[at - 1], lines[at]))
 
         return moveaxis(fori_loop(1, n, one_more, lines), 0, dim)
 
@@ -322,9 +322,9 @@ class UfuncMethods:
         ends = concat([at[1:], at[:1] * 0 + n])
         shape = (-1,) + (1,) * (lines.ndim - 1)
 
-        def one_more(number: Any, made: Any) -> Any:
+        def one_more(number: Any, total: Any) -> Any:
             inside = (at < number) & (ends > number)
-            return bind(WHERE, (inside.reshape(shape), self._combined(made, lines[number]), made))
+            return bind(WHERE, (inside.reshape(shape), self._combined(total, lines[number]), total))
 
         return fori_loop(0, n, one_more, take(lines, at, 0))
 

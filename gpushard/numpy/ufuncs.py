@@ -45,17 +45,17 @@ def _types(
     """Return the dtypes to convert operands to, for a result of some dtype."""
     check_casting(casting)
     signature = (*[None] * ufunc.nin, *[dtype] * ufunc.nout)
-    own = [_type_of(x) for x in xs]
+    types = [_type_of(x) for x in xs]
     if is_custom(dtype):  # beside others NumPy has no loop of it
-        own = [dtype if isinstance(t, type) or can_cast(t, dtype, casting) else t for t in own]
+        types = [dtype if isinstance(t, type) or can_cast(t, dtype, casting) else t for t in types]
     try:
         loop = ufunc.resolve_dtypes(
-            (*own, *[None] * ufunc.nout),
+            (*types, *[None] * ufunc.nout),
             signature=signature,
             casting=casting,  # type: ignore[arg-type]
         )
     except TypeError:
-        names = ", ".join(getattr(t, "__name__", None) or str(t) for t in own)
+        names = ", ".join(getattr(t, "__name__", None) or str(t) for t in types)
         raise ArgumentTypeError(
             f"{ufunc.__name__} of {names} with dtype={dtype} is not defined under "
             f"casting={casting!r}; convert the operands with astype",

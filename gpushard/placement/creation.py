@@ -189,10 +189,11 @@ def full(
     place = place_of(device, out_sharding)
     if target is KEY:
         return cast(
-            "Array", keys_of(made(rows.FULL, sizes, ELEMENT, (_words(fill_value, "full"),), place))
+            "Array",
+            keys_of(create(rows.FULL, sizes, ELEMENT, (_words(fill_value, "full"),), place)),
         )
     value = number_of(fill_value, target, "full", "fill_value")
-    return made(rows.FULL, sizes, target, (value,), place)
+    return create(rows.FULL, sizes, target, (value,), place)
 
 
 def _element_type(dtype: Any) -> Any:
@@ -283,30 +284,30 @@ def full_like(
     check_order(order)
     a = offered(a)
     _, place = named_place(device, out_sharding)
-    own = a.shape if hasattr(a, "shape") else np.shape(a)
+    source_shape = a.shape if hasattr(a, "shape") else np.shape(a)
     kind = a.dtype if hasattr(a, "dtype") else np.asarray(a).dtype
-    sizes = own if shape is None else as_shape(shape)
+    sizes = source_shape if shape is None else as_shape(shape)
     target = _element_type(kind if dtype is None else dtype)
     like = sharding_of(a)
     if place is not None or like is None:
         return full(sizes, fill_value, target, device=device, out_sharding=out_sharding)
-    if not _fits(like, own, sizes):
+    if not _fits(like, source_shape, sizes):
         like = everywhere(like).with_memory_kind(like.memory_kind)
     if not is_number(fill_value):
         x = full(sizes, fill_value, target)
         return x if sharding_of(x) == like else settle(x, like)
     if target is KEY:
         words = (_words(fill_value, "full_like"),)
-        keys = made_on(rows.FULL, sizes, ELEMENT, words, like, committed=is_committed(a))
+        keys = create_on(rows.FULL, sizes, ELEMENT, words, like, committed=is_committed(a))
         return cast("Array", keys_of(keys))
     value = number_of(fill_value, target, "full_like", "fill_value")
-    return made_on(rows.FULL, sizes, target, (value,), like, committed=is_committed(a))
+    return create_on(rows.FULL, sizes, target, (value,), like, committed=is_committed(a))
 
 
-def _fits(sharding: Sharding, own: Shape, shape: Shape) -> bool:
+def _fits(sharding: Sharding, source_shape: Shape, shape: Shape) -> bool:
     """Whether the sharding of an array lays out another shape, too."""
     grid = isinstance(sharding, GridSharding) and not sharding.unstacked
-    return shape == own or (grid and len(shape) == len(own))
+    return shape == source_shape or (grid and len(shape) == len(source_shape))
 
 
 @_like
@@ -406,14 +407,16 @@ def place_of(device: Any, out_sharding: Any) -> Sharding | Format | None:
     return as_sharding(place, 0, argument)
 
 
-def made(row: Row, shape: Shape, dtype: np.dtype[Any], numbers: Sequence[Any], place: Any) -> Array:
+def create(
+    row: Row, shape: Shape, dtype: np.dtype[Any], numbers: Sequence[Any], place: Any
+) -> Array:
     """Run a row without operands where its result goes."""
     committed = place is not None
     sharding = as_sharding(place, len(shape)) if committed else default_sharding(shape)
-    return made_on(row, shape, dtype, numbers, sharding, committed=committed)
+    return create_on(row, shape, dtype, numbers, sharding, committed=committed)
 
 
-def made_on(
+def create_on(
     row: Row,
     shape: Shape,
     dtype: np.dtype[Any],

@@ -126,7 +126,7 @@ def test_without_more_said_the_last_dims_are_inputs_and_outputs() -> None:
 def test_a_new_maker_has_its_name_its_text_and_the_last_dims() -> None:
     make = init._scaling("new", 0.5, "fan_geo_avg", "normal", "numbers of a new kind")
     assert (make.__name__, make.__qualname__) == ("new", "new")
-    assert make.__doc__.startswith("Return an initializer of numbers of a new kind.\n")
+    assert make.__doc__.startswith("Make an initializer of numbers of a new kind.\n")
     for name in inspect.signature(make).parameters:
         assert f"      {name}: " in make.__doc__
     wanted = init.variance_scaling(0.5, "fan_geo_avg", "normal", -2, -1)

@@ -56,10 +56,10 @@ def vector_norm(
     >>> vector_norm(gs.numpy.asarray([3.0, 4.0]))
     Array(5., dtype=float64)
     """
-    x, own = _inexact(x)
+    x, dtype = _inexact(x)
     axes = from_end(axis, x.ndim, "vector_norm")
     norms = _vector(x, ord, axes, bool(keepdims), "vector_norm")
-    return _of_type(norms, own)
+    return _of_type(norms, dtype)
 
 
 @public
@@ -78,10 +78,10 @@ def matrix_norm(
     Raises:
       ArgumentError: the norm is unknown.
     """
-    x, own = _inexact(x)
+    x, dtype = _inexact(x)
     check_dims("matrix_norm", x, 2)
     norms = _matrix(x, ord, (-2, -1), bool(keepdims), "matrix_norm")
-    return _of_type(norms, own)
+    return _of_type(norms, dtype)
 
 
 @public
@@ -98,11 +98,11 @@ def norm(
     Raises:
       ArgumentError: the norm is unknown, or there are more than two axes.
     """
-    x, own = _inexact(x)
+    x, dtype = _inexact(x)
     axes = from_end(axis, x.ndim, "norm")
     if axis is None and (ord is None or (ord == 2 and x.ndim == 1)):
         norms = _vector(x, 2, axes, bool(keepdims), "norm")
-        return _of_type(norms, own)
+        return _of_type(norms, dtype)
     if len(axes) not in (1, 2):
         raise ArgumentError(
             f"norm: axis={axis} of an array of {x.ndim} dims is {len(axes)} dims; norms are of "
@@ -115,7 +115,7 @@ def norm(
         norms = _vector(x, 2 if ord is None else ord, axes, bool(keepdims), "norm")
     else:
         norms = _matrix(x, "fro" if ord is None else ord, axes, bool(keepdims), "norm")
-    return _of_type(norms, own)
+    return _of_type(norms, dtype)
 
 
 def _inexact(x: Any) -> tuple[Any, np.dtype[Any]]:
@@ -164,8 +164,8 @@ def _sum_of_squares(x: Any, axes: _Axes, keepdims: bool) -> Any:
     if x.dtype.kind == "c":
         return (x.real**2 + x.imag**2).sum(axes, keepdims=keepdims)
     letters = LETTERS[: x.ndim]
-    kept = "".join(letter for d, letter in enumerate(letters, -x.ndim) if d not in axes)
-    sums = bind(EINSUM, (x, x), (f"{letters},{letters}->{kept}",))
+    rest = "".join(letter for d, letter in enumerate(letters, -x.ndim) if d not in axes)
+    sums = bind(EINSUM, (x, x), (f"{letters},{letters}->{rest}",))
     return expand_dims(sums, axes) if keepdims else sums
 
 
@@ -211,7 +211,7 @@ def cond(x: Any, p: Any = None, *, out_sharding: Any = None) -> Array:
             shape=x.shape,
         )
     check_key(p, "cond", "p", f"None, {_NORMS}")
-    x, own = _inexact(x)
+    x, dtype = _inexact(x)
     if p is None or p in (2, -2):
         s = svdvals(x)
         ratio = s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
@@ -219,7 +219,7 @@ def cond(x: Any, p: Any = None, *, out_sharding: Any = None) -> Array:
         inverse = bind(INV, (x,), (True,))
         ratio = matrix_norm(x, ord=p) * matrix_norm(inverse, ord=p)
     lost = ew.isnan(ratio) & ~statistical.any(ew.isnan(x), axis=(-2, -1))
-    return _of_type(ew.where(lost, np.inf, ratio), own)
+    return _of_type(ew.where(lost, np.inf, ratio), dtype)
 
 
 @public
