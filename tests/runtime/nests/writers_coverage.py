@@ -34,6 +34,7 @@ FILES = [
     "gpushard/transforms/regions/halos.py",
     "gpushard/runtime/nests.py",
     "gpushard/runtime/loop_groups.py",
+    "gpushard/runtime/host/nests/blocks.py",
     "gpushard/runtime/host/nests/tiles.py",
     "gpushard/runtime/host/nests/c_schedule.py",
     "gpushard/runtime/host/nests/c_source.py",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import math
 import shutil
 import warnings
@@ -12,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from gpushard.config import Settings
+from gpushard.runtime.host.nests.blocks import kernel_of, scratch
 from gpushard.runtime.host.nests.c_source import c_source
 from gpushard.runtime.host.nests.compiled import compiled, warn
-from gpushard.runtime.host.nests.tiles import of_nothing, scratch
 from gpushard.runtime.kernel_checks import BrokenKernelError, check
 from gpushard.runtime.nests import Nest, merged
-from gpushard.typing import Kernel, LocalArray, Shape
+from gpushard.typing import Kernel, LocalArray, LocalArrays
 
 _BYTE = np.dtype(np.uint8)
 
@@ -54,45 +53,21 @@ def c_kernel(compiler: str, nest: Nest) -> Kernel | None:
     if function is None:
         return None
     count = nest.operands + len(nest.results)
-    dtypes = [nest.dtype(result.place) for result in nest.results]
     strided = [(nest.loads[n].operand, nest.loads[n].dtype.itemsize) for n in source.strided]
     views = {operand for operand, _ in strided}
     numbers = len(groups) + sum(len(nest.loads[n].dims) for n in source.strided)
     pointers, sizes = ctypes.c_void_p * count, ctypes.c_int64 * numbers
 
-    @functools.lru_cache(maxsize=64)
-    def lengths_of(*shapes: Shape) -> tuple[list[int], list[Shape], Any]:
-        """Return the lengths of the loops, shapes of results, and what the function takes of it."""
-        own = nest.lengths(shapes)
-        lengths = [math.prod([own[loop] for loop in group]) for group in groups]
-        results = [nest.shape(result, own) for result in nest.results]
-        return lengths, results, None if strided else sizes(*lengths)
+    def compute(blocks: LocalArrays, outs: list[LocalArray], lengths: tuple[int, ...]) -> None:
+        arrays = [
+            x if n in views else np.ascontiguousarray(x) for n, x in enumerate((*blocks, *outs))
+        ]
+        strides = [n // itemsize for at, itemsize in strided for n in arrays[at].strides]
+        nbytes = 8 * sum([n * math.prod([lengths[x] for x in row]) for n, row in source.scratch])
+        kept = _address(scratch.array(0, (nbytes,), _BYTE)) if nbytes else None
+        function(pointers(*map(_address, arrays)), sizes(*lengths, *strides), kept)
 
-    def kernel(*blocks: Any, out: Any = None) -> Any:
-        lengths, shapes, taken = lengths_of(*[x.shape for x in blocks])
-        if out is None:
-            outs = [np.empty(shape, t) for shape, t in zip(shapes, dtypes, strict=True)]
-        else:
-            outs = list(out) if isinstance(out, tuple) else [out]
-        if 0 not in lengths:
-            given = [
-                x if n in views else np.ascontiguousarray(x) for n, x in enumerate((*blocks, *outs))
-            ]
-            if strided:
-                lengths = list(lengths)
-                for operand, itemsize in strided:
-                    lengths += [n // itemsize for n in given[operand].strides]
-                taken = sizes(*lengths)
-            nbytes = 8 * sum(n * math.prod([lengths[x] for x in row]) for n, row in source.scratch)
-            kept = _address(scratch.array(0, (nbytes,), _BYTE)) if nbytes else None
-            function(pointers(*map(_address, given)), taken, kept)
-        else:
-            of_nothing(nest, outs)
-        if out is not None:
-            return out
-        return tuple(outs) if len(outs) > 1 else outs[0]
-
-    return kernel
+    return kernel_of(nest, groups, compute)
 
 
 def _address(x: LocalArray) -> int:

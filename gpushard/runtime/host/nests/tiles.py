@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import itertools
 import math
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from gpushard.runtime.host.nests.blocks import kernel_of, scratch
 from gpushard.runtime.host.ufuncs import host_ufunc
 from gpushard.runtime.nests import LARGE, REDUCTIONS, SHORT, Load, Nest, Op, merged
-from gpushard.typing import Dtype, Kernel, LocalArray, Shape
+from gpushard.typing import Dtype, Kernel, LocalArray, LocalArrays, Shape
 
 _TILE = 1 << 18
 """Elements of a tile: some tiles together stay in a core's cache, and calls take longer than the
@@ -32,25 +32,6 @@ _ROW = 16
 
 _SMALL = 1 << 12
 """Elements of a block that is small."""
-
-
-class Scratch(threading.local):
-    """Memory of one thread for what is between operations."""
-
-    def __init__(self) -> None:
-        self.slots: list[LocalArray] = []
-
-    def array(self, slot: int, shape: Shape, dtype: Dtype) -> LocalArray:
-        """Return an array in a slot, whose elements are whatever they are."""
-        nbytes = math.prod(shape) * dtype.itemsize
-        while len(self.slots) <= slot:
-            self.slots.append(np.empty(0, np.uint8))
-        if self.slots[slot].nbytes < nbytes:
-            self.slots[slot] = np.empty(nbytes, np.uint8)
-        return self.slots[slot][:nbytes].view(dtype).reshape(shape)
-
-
-scratch = Scratch()
 
 
 def tile_kernel(whole: Nest) -> Kernel:
@@ -109,19 +90,10 @@ def tile_kernel(whole: Nest) -> Kernel:
             found.append(None if slot is None else scratch.array(slot, shape, op.dtype))
         return found
 
-    def kernel(*blocks: Any, out: Any = None) -> Any:
-        given = [np.asarray(block) for block in blocks]
-        to = list(out) if isinstance(out, tuple) else [out]
-        own = whole.lengths([x.shape for x in given])
-        if out is None:
-            to = [np.empty(whole.shape(r, own), whole.dtype(r.place)) for r in whole.results]
-        lengths = [math.prod([own[loop] for loop in group]) for group in groups]
-        if 0 in lengths:
-            of_nothing(whole, to)
-            return out if out is not None else tuple(to) if len(to) > 1 else to[0]
-        seen = [_seen(given[x.operand], x, axis, lengths) for x in nest.loads]
+    def compute(blocks: LocalArrays, outs: list[LocalArray], lengths: tuple[int, ...]) -> None:
+        seen = [_seen(np.asarray(blocks[x.operand]), x, axis, lengths) for x in nest.loads]
         made = [_aligned(x.reshape(nest.shape(r, lengths)), r.dims, axis)
-                for x, r in zip(to, nest.results, strict=True)]  # fmt: skip
+                for x, r in zip(outs, nest.results, strict=True)]  # fmt: skip
         written = [
             (place - loads, made[n], way[place], *ends.get(place, ((), (), None)))
             for place, n in at_result.items()
@@ -146,18 +118,8 @@ def tile_kernel(whole: Nest) -> Kernel:
             run(*[x[parts[at]] for x, at in zip(seen, way, strict=False)], *targets)
             for function, total, more in added:
                 function(total, more, out=total)
-        if out is not None:
-            return out
-        return tuple(to) if len(to) > 1 else to[0]
 
-    return kernel
-
-
-def of_nothing(nest: Nest, results: Sequence[LocalArray]) -> None:
-    """Fill reductions of no elements, which nobody merges with others: with anything."""
-    for result, array in zip(nest.results, results, strict=True):
-        if nest.ops[result.place - len(nest.loads)].reduced:
-            array[...] = 0
+    return kernel_of(whole, groups, compute)
 
 
 def straight_kernel(nest: Nest, operands: Sequence[Sequence[Shape]]) -> Kernel | None:
