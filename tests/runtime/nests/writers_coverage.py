@@ -54,8 +54,8 @@ PROGRAMS = range(80)
 
 TESTS = (
     "transforms/regions/test_regions.py",
-    "runtime/host/nests/test_nests.py",
-    "runtime/host/nests/test_fused_loops.py",
+    "runtime/nests/test_nests.py",
+    "runtime/nests/test_fused_loops.py",
     "runtime/host/nests/test_compilers.py",
     "runtime/test_kernel_checks.py",
     "runtime/cuda/kernels/test_fused.py",
