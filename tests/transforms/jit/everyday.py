@@ -417,7 +417,10 @@ class Prepared:
             lowered = traced.lower(*self._arrays)
             for compiler in compilers:
                 settings = dataclasses.replace(runtime.settings, compiler=compiler)
-                with mock.patch.object(runtime, "settings", settings):
+                with (
+                    mock.patch.object(runtime, "settings", settings),
+                    mock.patch.object(runtime.backend, "_compiler", compiler),
+                ):
                     self._compiled[compiler] = lowered.compile()
 
     def check(self, compiler: str) -> None:
