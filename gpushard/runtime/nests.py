@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.typing import Dtype, Kernel, Shape
 
 SHORT = 64
@@ -42,7 +43,7 @@ LARGE = 1 << 14
 whole array count, so that results do not depend on how it is split."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Reduction:
     """How elements become one. A mean is a sum in the end divided by their number."""
 
@@ -77,7 +78,7 @@ REDUCTIONS = {
 """The reductions of nests."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Load:
     """An operand as it is read."""
 
@@ -93,7 +94,7 @@ class Load:
         return frozenset(dim for dim in self.dims if dim is not None)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Op:
     """One operation of a nest."""
 
@@ -111,7 +112,7 @@ class Op:
         return tuple([at for at, _ in self.operands if at is not None])
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Result:
     """What a nest gives."""
 
@@ -119,7 +120,7 @@ class Result:
     dims: tuple[int | None, ...]  # loop that each dim of the array runs along
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Nest:
     """What a region computes."""
 

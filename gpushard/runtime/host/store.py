@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,10 +21,8 @@ from gpushard.runtime.backend import (
     Tasks,
 )
 from gpushard.runtime.host import dlpack
-from gpushard.runtime.host.nests.c_kernels import c_kernel
-from gpushard.runtime.host.nests.tiles import straight_kernel, tile_kernel
 from gpushard.runtime.host.views import address, keep
-from gpushard.runtime.nests import LARGE, Nest, Op
+from gpushard.runtime.nests import Nest, Op
 from gpushard.runtime.phase import Message
 from gpushard.runtime.stream import Stream, Tick
 from gpushard.typing import Dtype, HostArray, Kinds, Shape
@@ -92,11 +91,10 @@ class NumpyStore:
 
     def compile(self, nest: Nest, blocks: Sequence[Sequence[Shape]]) -> NestKernel:
         """Return a nest as a function in C, if it is large, or of NumPy's functions."""
-        kernel = c_kernel(self._compiler, nest) if nest.large >= LARGE else None
-        if kernel is not None:
-            return NestKernel(kernel, launched=False)
-        kernel = straight_kernel(nest, blocks) or tile_kernel(nest)
-        return NestKernel(kernel, launched=False, steps=len(nest.ops))
+        # Few programs have nests, and what compiles them imports much.
+        kernels = importlib.import_module("gpushard.runtime.host.nests.kernels")
+        kernel: NestKernel = kernels.host_kernel(self._compiler, nest, blocks)
+        return kernel
 
     def call_among(self, calls: int, function: Callable[[], T]) -> T:
         """Call a function."""

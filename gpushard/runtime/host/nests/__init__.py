@@ -1,5 +1,6 @@
 """Loop nests on the host: how each becomes C, or calls of NumPy's functions.
 
+- `kernels`: which of the following a nest gets.
 - `blocks`: what all kernels do with the blocks that they are given.
 - `tiles`: kernels made of NumPy's functions, tile by tile.
 - `expressions`: one elementwise operation in C.
