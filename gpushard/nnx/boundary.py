@@ -20,7 +20,6 @@ from gpushard.nnx.splitter import Part, Splitter
 from gpushard.nnx.state import State
 from gpushard.nnx.variable import Variable, put
 from gpushard.nnx.walk import Path
-from gpushard.placement.donation import give_up
 from gpushard.transforms.tracing.trace import Tracer
 from gpushard.transforms.values.mapped import Mapped
 from gpushard.tree.node import NODES, GetAttrKey, Node
@@ -178,12 +177,6 @@ class Outside:
         if not any(isinstance(leaf, Leveled) for leaf in leaves):
             return x
         return structure.unflatten([self.pure(leaf) for leaf in leaves])
-
-    def done(self, results: Any) -> Any:
-        """Do what `update` does, and delete what is given up, after a call that was done."""
-        out = self.update(results)
-        give_up(self.moved)
-        return out
 
     def update(self, results: Any) -> Any:
         """Bring objects up to date, and return what a function returned, as its caller sees it."""

@@ -124,7 +124,7 @@ class JitWrapped:
         """Run the function."""
         outside = Outside()
         args, kwargs = self.pure(outside, args, kwargs)
-        return outside.done(self._jitted(*args, **kwargs))
+        return outside.update(self._jitted.run(args, kwargs, outside.moved))
 
     def pure(
         self, outside: Outside, args: Any, kwargs: Any, *, whole: bool = True, moves: bool = True
@@ -183,7 +183,8 @@ class JitWrapped:
             if whole:
                 stay = set(map(id, moved))
                 given_up = self._options.donated_leaves(*call.whole(own, {}))
-                outside.moved = [x for x in given_up if isinstance(x, Array) and id(x) not in stay]
+                elsewhere = {id(x): x for x in given_up if id(x) not in stay}
+                outside.moved = list(elsewhere.values())
         return shape.unflatten(moved)
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:

@@ -65,17 +65,19 @@ class Replay:
     inputs: tuple[int, ...]  # for each result the number of the argument that it is, or -1
     nbytes: int  # that it takes, about
 
-    def call(self, leaves: Sequence[Any], given_up: Sequence[Any] = ()) -> Any:
+    def call(self, leaves: list[Any], given_up: Sequence[Any] = ()) -> Any:
         """Run it on arrays of that kind, and return the results.
 
         Args:
-          leaves: the arrays.
+          leaves: the arrays; if some are given up, the list is used up.
           given_up: arrays that are deleted before it runs, so that their memory serves results.
         """
-        passed = {n: copy.copy(leaves[n]) for n in self.inputs if n >= 0} if given_up else leaves
+        passed: Any = leaves
         buffers = [x._live() for x in leaves]
         if given_up:
+            passed = {n: copy.copy(leaves[n]) for n in self.inputs if n >= 0}
             give_up(given_up)
+            leaves.clear()  # copies elsewhere, which nobody else has
         made = self.executable.run(buffers)
         arrays = []
         seen: set[int] = set()
@@ -151,6 +153,16 @@ class Jitted:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the function."""
+        return self.run(args, kwargs)
+
+    def run(self, args: Any, kwargs: Any, moved: Sequence[Any] = ()) -> Any:
+        """Run the function.
+
+        Args:
+          args: arguments by position.
+          kwargs: arguments by name.
+          moved: donated arrays that are not among these, but copies of them elsewhere.
+        """
         if DISABLE_JIT.get():
             return self._fun(*args, **kwargs)
         if innermost() is not None or tracing() is not None:
@@ -159,7 +171,8 @@ class Jitted:
         leaves, key, call = self._prepared(args, kwargs)
         given_up: Sequence[Any] = ()
         if self._donates:
-            given_up = donated_arrays(options.donated_leaves(args, kwargs), self._what)
+            donated = [*options.donated_leaves(args, kwargs), *moved]
+            given_up = donated_arrays(donated, self._what)
         compiled = self._cache.get(key)
         if compiled is None:
             compiled = self._compiled(key, leaves, call)

@@ -428,6 +428,7 @@ class Compiled(Stage):
         given_up = donated_arrays(given_up, own.what)
         buffers = [x._live() for x in arrays]
         give_up(given_up)
+        arrays.clear()  # copies elsewhere, which nobody else has
         made = self._executable.run(buffers)
         results = [
             array_of(buffer, var, keys=key)

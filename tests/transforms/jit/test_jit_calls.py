@@ -17,7 +17,7 @@ import pytest
 
 import gpushard as gs
 import gpushard.numpy as gnp
-from gpushard import errors, lax, stages, testing
+from gpushard import errors, lax, nnx, stages, testing
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.runtime.host.nests import compiled
 
@@ -590,6 +590,18 @@ def test_memory_of_donated_arguments_is_let_go_of(compiled: bool, donated: bool)
         assert peak == (2 if donated else 3) * value.nbytes
         assert predicted.alias_size_in_bytes == donated * value.nbytes
         np.testing.assert_allclose(np.asarray(result), np.sort(value, 0) + 3)
+
+
+@pytest.mark.parametrize("jit", [gs.jit, gs.pjit, nnx.jit])
+def test_memory_of_donated_arguments_that_move_is_let_go_of(jit: Any) -> None:
+    with testing.runtime(backend="host", host_devices=2):
+        mesh = gs.make_mesh((2,), ("x",))
+        x = gs.device_put(np.ones((512, 512)))
+        f = jit(lambda x: gnp.sort(gnp.sort(x + 1, 0) + 1, 0),
+                in_shardings=NS(mesh, P(None, "x")), donate_argnums=0)  # fmt: skip
+        f(x).block_until_ready()
+        peaks = [d.memory_stats()["peak_bytes_in_use"] for d in gs.devices()]
+        assert x.is_deleted() and peaks == [1.5 * 8 * 512**2, 8 * 512**2]
 
 
 def test_a_donated_argument_that_is_a_result_stays() -> None:
