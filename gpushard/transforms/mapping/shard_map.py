@@ -14,7 +14,7 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import listed
 from gpushard.geometry.mesh import AbstractMesh, Mesh
 from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.partition_spec import P, PartitionSpec
+from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.ops.rule import Splits
 from gpushard.transforms.mapping.specs import (
     check_axes,
@@ -206,10 +206,10 @@ def _wrapped(
         inside: Any = []
         every = list(zip(leaves, specs, strict=True))
         for number, (leaf, spec) in enumerate(every):
-            check_leaf_spec(
+            splits = check_leaf_spec(
                 leaf, spec, own, manual, (what, "in_specs"), frame.label, number, every=every
             )
-            inside.append(_enter(leaf, spec, frame, number))
+            inside.append(_enter(leaf, spec, splits, frame, number))
         with frame:
             if leaves is not args:
                 inside = tree.unflatten(tree.structure(args), inside)
@@ -236,15 +236,15 @@ def _results(f: Any, out: Any, out_specs: Any, frame: Frame, check: bool) -> Any
     return tree.unflatten(tree.structure(out), made)
 
 
-def _enter(x: Any, spec: PartitionSpec, frame: Frame, number: int) -> Mapped:
+def _enter(x: Any, spec: PartitionSpec, splits: Splits, frame: Frame, number: int) -> Mapped:
     """Make what a function sees of an argument: a block, by the axes that split it."""
     source: Source = (frame, number)
     outer: Names = ()
     if type(x) is Mapped:
         x._check_open()
         x, outer, source = x._value, x._names, x._source or source
-    names, shape = _split_by(spec, frame), x._shape if is_array(x) else np.shape(x)
-    both = outer and {axis for name in outer for axis in name.place or ()} & set(spec.all_axes())
+    shape, axes = x._shape if is_array(x) else np.shape(x), {a for dim in splits for a in dim}
+    both = axes & {axis for name in outer for axis in name.place or ()}
     if both:
         raise ArgumentError(
             f"{frame.what}: in_specs has {spec} for {frame.label(number)}, and {sorted(both)} "
@@ -252,7 +252,8 @@ def _enter(x: Any, spec: PartitionSpec, frame: Frame, number: int) -> Mapped:
             argument="in_specs",
             axes=sorted(both),
         )
-    own = _labels(spec, frame, outer, shape, _auto_axes(x, shape, len(outer), spec, frame))
+    names = tuple([name for name in frame.dims if name.name in axes])
+    own = _labels(spec, frame, outer, shape, _auto_axes(x, shape, len(outer), splits, frame))
     return enter_blocks(x, own, outer + names, frame, source)
 
 
@@ -269,31 +270,28 @@ def _result(
     manual, mesh = _manual(frame), frame.mesh
     assert mesh is not None
     said = frame.what, argument
-    check_leaf_spec(x, spec, mesh, manual, said, lambda _: arg, 0, divides=False)
-    x, names = as_mapped(x, frame), _split_by(spec, frame)
+    splits = check_leaf_spec(x, spec, mesh, manual, said, lambda _: arg, 0, divides=False)
+    axes = {axis for dim in splits for axis in dim}
+    x, names = as_mapped(x, frame), tuple([name for name in frame.dims if name.name in axes])
     if check:
         way = "a spec that names it, check_rep=False for the first block"
         check_constant(x, names, frame, f, arg, (argument, spec), way)
     x = element_along(x, [name for name in x._names if name in frame.dims and name not in names])
     outer = tuple([name for name in x._names if name not in names])
     x = spread(x, outer + names)
+    sizes = mesh.shape
     body = [
-        n * math.prod(mesh.shape[axis] for axis in spec.axes(dim)) for dim, n in enumerate(x._shape)
+        n * math.prod([sizes[axis] for axis in dim])
+        for n, dim in zip(x._shape, splits, strict=True)
     ]
     whole = (*x._value._shape[: len(outer)], *body)
-    others = _auto_axes(x._value, x._value._shape, len(x._names), P(), frame)
+    others = _auto_axes(x._value, x._value._shape, len(x._names), (), frame)
     return leave_blocks(x, _labels(spec, frame, outer, whole, others), outer, frame)
 
 
 def _manual(frame: Frame) -> tuple[str, ...]:
     """Return the axes that a call maps over, which are the names of its dims."""
     return tuple([cast("str", name.name) for name in frame.dims])
-
-
-def _split_by(spec: PartitionSpec, frame: Frame) -> Names:
-    """Return the names of the axes that a spec has."""
-    axes = set(spec.all_axes())
-    return tuple([name for name in frame.dims if name.name in axes])
 
 
 def _labels(
@@ -305,10 +303,10 @@ def _labels(
     return labels(frame.mesh, _manual(frame), spec, shape, lead, others)
 
 
-def _auto_axes(x: Any, shape: Shape, lead: int, spec: PartitionSpec, frame: Frame) -> Splits:
+def _auto_axes(x: Any, shape: Shape, lead: int, splits: Splits, frame: Frame) -> Splits:
     """List the axes that split each dim after the first ones, and that the call does not map over.
 
-    They stay if they divide what is left of the dim.
+    They stay if they divide what the mapped axes leave of the dim.
     """
     own = getattr(x, "_sharding", None)
     if not frame.auto or not isinstance(own, NamedSharding) or own.mesh != frame.mesh:
@@ -316,6 +314,7 @@ def _auto_axes(x: Any, shape: Shape, lead: int, spec: PartitionSpec, frame: Fram
     others = []
     for dim in range(lead, len(shape)):
         axes = tuple([axis for axis in own.spec.axes(dim) if axis in frame.auto])
-        parts = math.prod(own.mesh.shape[axis] for axis in (*spec.axes(dim - lead), *axes))
+        mapped_over = splits[dim - lead] if splits else ()
+        parts = math.prod(own.mesh.shape[axis] for axis in (*mapped_over, *axes))
         others.append(axes if shape[dim] % parts == 0 else ())
     return tuple(others)

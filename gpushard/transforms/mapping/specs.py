@@ -6,7 +6,7 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, cast
 
 from gpushard import tree
 from gpushard.array.array import ConcreteArray
@@ -20,6 +20,7 @@ from gpushard.errors import (
 from gpushard.geometry.mesh import AbstractMesh, Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P, PartitionSpec, refuse_unreduced
+from gpushard.ops.rule import Splits
 from gpushard.placement.defaults import get_mesh
 from gpushard.transforms.mapping.device_axis import StackedFrame
 from gpushard.transforms.values.frames import Frame, innermost, outwards
@@ -134,8 +135,8 @@ def check_leaf_spec(
     *,
     divides: bool = True,
     every: Sequence[tuple[Any, Any]] = (),
-) -> None:
-    """Check an argument or a result, and its spec.
+) -> Splits:
+    """Check an argument or a result, and return the axes by which its spec splits each dim.
 
     Args:
       x: the argument.
@@ -153,20 +154,23 @@ def check_leaf_spec(
         check_leaf(x, said[0], label(number))
         shape = ()
     shape = shape if divides else (0,) * len(shape)
-    if not _fits(shape, spec, mesh, manual):
+    splits = _splits(shape, spec, mesh, manual)
+    if splits is None:
         check_spec(spec, mesh, manual, *said)
         check_ranks(every, *said, label)
         check_divided(shape, spec, mesh, *said, label(number))
+    return cast("Splits", splits)
 
 
 @functools.lru_cache(maxsize=4096)
-def _fits(shape: Shape, spec: Any, mesh: Mesh, manual: tuple[str, ...]) -> bool:
+def _splits(shape: Shape, spec: Any, mesh: Mesh, manual: tuple[str, ...]) -> Splits | None:
+    """Return the axes by which a spec splits each dim of a shape, or None if it does not fit."""
     try:
         check_spec(spec, mesh, manual, "", "")
         check_divided(shape, spec, mesh, "", "", "")
     except (ArgumentError, ArgumentTypeError, ShardingError):
-        return False
-    return True
+        return None
+    return tuple([spec.axes(dim) for dim in range(len(shape))])
 
 
 def check_spec(spec: Any, mesh: Mesh, manual: Sequence[str], what: str, argument: str) -> None:
