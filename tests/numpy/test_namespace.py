@@ -191,9 +191,14 @@ def test_docstrings_are_completed_in_the_order_of_arguments() -> None:
         return complete(function, *how, **more).split("\n")
 
     texts = {"*rest": "others."}
-    others = ["  y: another one,", "    of any kind.", "  *rest: others.", "  axis: which dims."]
-    several = "  out_sharding: where the results go; by default they stay where they were made."
-    one = "  out_sharding: where the result goes; by default it stays where it was made."
+    others = [
+        "  y: another one,",
+        "    of any kind.",
+        "  *rest: others.",
+        "  axis: the axes, an integer or a tuple of integers; all by default.",
+    ]
+    several = "  out_sharding: where the results go; by default they stay where they are computed."
+    one = "  out_sharding: where the result goes; by default it stays where it is computed."
     end = ["  **more: hints.", "", "Raises:", "  ValueError: there is none."]
     first = ["", "Args:", "  x: an array."]
     assert lines(_example, texts) == ["Return all.", *first, *others, several, *end]
