@@ -35,7 +35,6 @@ from gpushard.lax.arguments import (
 )
 from gpushard.ops.bind import bind
 from gpushard.ops.scalars import KINDS
-from gpushard.ops.table.elementwise import CLIP
 from gpushard.ops.table.movement import STACK
 from gpushard.placement.arguments import as_value
 from gpushard.placement.public import public
@@ -437,7 +436,7 @@ def clamp(min: Any, x: Any, max: Any) -> Array:
     for argument, bound in (("min", low), ("max", high)):
         if bound.shape:
             check_shape("clamp", argument, bound.shape, array.shape)
-    return bind(CLIP, (array, low, high), (True, True))
+    return ew.minimum(ew.maximum(as_operand("clamp", array), low), high)
 
 
 def select(pred: Any, on_true: Any, on_false: Any) -> Array:

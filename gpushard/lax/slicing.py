@@ -209,7 +209,7 @@ def signed(places: Any) -> Any:
     """Convert positions to int64; greater ones are beyond every array, too."""
     if places.dtype == np.uint64:
         places = ew.minimum(places, np.uint64(np.iinfo(np.int64).max))
-    return places.astype(np.int64)
+    return places if places.dtype == np.int64 else places.astype(np.int64)
 
 
 def check_sizes(name: str, sizes: Sequence[int], shape: Sequence[int]) -> None:
@@ -246,10 +246,13 @@ def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int]) 
     check_sizes("dynamic_slice", sizes, operand.shape)
     starts = _starts("dynamic_slice", start_indices, operand.shape)
     places = list(map(_within, starts, sizes, operand.shape))
-    part = operand[tuple(
+    known = tuple(
         builtins.slice(place, place + size) if type(place) is int else builtins.slice(None)
         for place, size in zip(places, sizes, strict=True)
-    )]  # fmt: skip
+    )
+    cut = any(type(place) is int and size < n
+              for place, size, n in zip(places, sizes, operand.shape, strict=True))  # fmt: skip
+    part = operand[known] if cut else operand
     for at, (place, size) in enumerate(zip(places, sizes, strict=True)):
         if type(place) is not int and size < part.shape[at]:
             part = take(part, ew.add(place, np.arange(size)), at, mode="clip")

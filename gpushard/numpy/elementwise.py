@@ -53,7 +53,7 @@ Args:
 """
 
 
-class Unary(Protocol):
+class UnaryUfunc(Protocol):
     """A function of one operand, with the method `at` of a ufunc."""
 
     at: Callable[..., Any]
@@ -64,7 +64,7 @@ class Unary(Protocol):
         """Do the operation."""
 
 
-class Binary(Protocol):
+class BinaryUfunc(Protocol):
     """A function of two operands, with the methods of a ufunc."""
 
     reduce: Callable[..., Array]
@@ -89,7 +89,7 @@ def _with_methods(function: Any, ufunc: np.ufunc) -> Any:
     return function
 
 
-def _unary(name: str, of: elementwise.Ufunc) -> Unary:
+def _unary(name: str, of: elementwise.Ufunc) -> UnaryUfunc:
     """Make the function of `numpy` of a ufunc of one operand."""
     ufunc = of.ufunc
 
@@ -104,7 +104,7 @@ def _unary(name: str, of: elementwise.Ufunc) -> Unary:
     return _with_methods(named(function, name, of.text + _DETAILS.format(operands="x")), ufunc)
 
 
-def _binary(name: str, of: elementwise.Ufunc) -> Binary:
+def _binary(name: str, of: elementwise.Ufunc) -> BinaryUfunc:
     """Make the function of `numpy` of a ufunc of two operands."""
     ufunc = of.ufunc
 
@@ -250,7 +250,7 @@ def where(
     return settle(elementwise.where(*operands("where", condition, x, y)), out_sharding)
 
 
-def _log_of_sum(name: str, of: elementwise.Ufunc, scale: float) -> Binary:
+def _log_of_sum(name: str, of: elementwise.Ufunc, scale: float) -> BinaryUfunc:
     """Make the logarithm of a sum of two powers, also of complex exponents.
 
     NumPy's ufuncs take real numbers only.

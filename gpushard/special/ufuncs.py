@@ -42,21 +42,21 @@ Raises:
 """
 
 
-class Unary(Protocol):
+class SpecialUnary(Protocol):
     """A function of one operand."""
 
     def __call__(self, x: Any, /, *, out_sharding: Any = None) -> Array:
         """Do the operation."""
 
 
-class Binary(Protocol):
+class SpecialBinary(Protocol):
     """A function of two operands."""
 
     def __call__(self, x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Array:
         """Do the operation."""
 
 
-class Ternary(Protocol):
+class SpecialTernary(Protocol):
     """A function of three operands."""
 
     def __call__(self, x1: Any, x2: Any, x3: Any, /, *, out_sharding: Any = None) -> Array:
@@ -69,7 +69,7 @@ def _call(name: str, xs: tuple[Any, ...], out_sharding: Any) -> Any:
     return settle(bind(row, arrays, (), place), out_sharding)
 
 
-def _unary(name: str, text: str) -> Unary:
+def _unary(name: str, text: str) -> SpecialUnary:
     """Make the public function of a ufunc of one operand."""
 
     def function(x: Any, /, *, out_sharding: Any = None) -> Array:
@@ -78,7 +78,7 @@ def _unary(name: str, text: str) -> Unary:
     return named(function, name, text + _DETAILS.format(operands="x"))
 
 
-def _binary(name: str, text: str) -> Binary:
+def _binary(name: str, text: str) -> SpecialBinary:
     """Make the public function of a ufunc of two operands."""
 
     def function(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Array:
@@ -87,7 +87,7 @@ def _binary(name: str, text: str) -> Binary:
     return named(function, name, text + _DETAILS.format(operands="x1, x2"))
 
 
-def _ternary(name: str, text: str) -> Ternary:
+def _ternary(name: str, text: str) -> SpecialTernary:
     """Make the public function of a ufunc of three operands."""
 
     def function(x1: Any, x2: Any, x3: Any, /, *, out_sharding: Any = None) -> Array:
