@@ -209,7 +209,7 @@ class Array(Shards, Conversions, Protocols, Methods):
         Args:
           sharding: the other one.
         """
-        return plan_for(self._live(), sharding.tiling(self._shape))
+        return plan_for(self._live(), sharding.tiling(self._shape)).plan
 
     def _moved(self, sharding: Sharding, what: str) -> Array:
         """Return this array in another sharding; what can be shared is not copied.

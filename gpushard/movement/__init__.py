@@ -5,6 +5,7 @@ Whatever moves data makes a `Plan`, and one executor runs it:
     buffer          the data of an array: shards and the claims on their memory
     plan            what is allocated, kept, copied and filled, in which steps; data only
     planning        pure functions that make plans
+    prepared        a plan with what its runtime adds: streams, memory, page-locked slots
     execute         the executor: the whole peak first, then the steps, then the result
     host_staging    page-locked memory, through which domains and the host reach one another
     reshard         plans of one array that moves, or of a part of it; the runtime keeps them

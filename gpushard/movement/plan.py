@@ -1,4 +1,4 @@
-"""`Plan`: what a movement allocates, keeps, copies and fills. Data only.
+"""`Plan`: what a movement allocates, keeps, copies and fills. Data only, and nothing changes it.
 
 A destination block that a memory domain already holds is aliased or viewed; everything else is
 written once per domain, and only what the domain lacks is received. Both amounts are the least:
@@ -12,12 +12,11 @@ blocks that it allocates. What takes time in proportion to the copies is made wh
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -45,6 +44,16 @@ FLAT = 4  # a view that no index of its dims selects
 Slot = tuple[int, int, Any]
 """(ALIAS, VIEW, COPY, EMPTY or FLAT; the operand, or the number of a new block; for a view, its
 index in the operand, or the slice of its elements in a row)."""
+
+
+class Reach(Protocol):
+    """What a backend says of its memory domains."""
+
+    def reaches(self, domain: int, source: int) -> bool:
+        """Whether work in `domain` can read memory of `source`."""
+
+    def sends(self, domain: int, source: int) -> bool:
+        """Whether `domain` gets memory of `source` by messages rather than by copies."""
 
 
 class Copied(Protocol):
@@ -105,7 +114,7 @@ class Staging:
 _SLOTS = 4  # so many slots of a domain keep packing and unpacking apart
 
 
-@dataclasses.dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class Plan:
     """How an array is made of others, or a part of one replaced. The planners make them."""
 
@@ -143,17 +152,11 @@ class Plan:
     """Bytes from which a dense box goes from one domain to another by a copy engine; None where
     there are none."""
 
-    reaches: Callable[[int, int], bool] | None = None
-    """Whether a domain reads another one's memory; None if all do."""
-
-    sends: Callable[[int, int], bool] | None = None
-    """Whether a domain gets memory of another one by messages; None if none does."""
+    reach: Reach | None = None
+    """What gets from domain to domain, and how; None if each reads all others."""
 
     pinned_bytes: int = 0
     """Page-locked memory for what others cannot reach of a domain; used if there is such."""
-
-    launch: Any = None
-    """What the executor keeps with it."""
 
     def __repr__(self) -> str:
         return (
@@ -322,15 +325,15 @@ class Plan:
 
     def out_of_reach(self, step: Step) -> set[int]:
         """Return the domains that a step reads and its own domain cannot reach."""
-        if self.reaches is None:
+        if self.reach is None:
             return set()
-        return {of for of in _others(step) if not self.reaches(step.domain, of)}
+        return {of for of in _others(step) if not self.reach.reaches(step.domain, of)}
 
     def sent(self, step: Step) -> set[int]:
         """Return the domains from which a step gets messages."""
-        if self.sends is None:
+        if self.reach is None:
             return set()
-        return {of for of in _others(step) if self.sends(step.domain, of)}
+        return {of for of in _others(step) if self.reach.sends(step.domain, of)}
 
     @functools.cached_property
     def operand_of(self) -> IntArray:

@@ -15,10 +15,11 @@ import numpy as np
 
 from gpushard.geometry.tiling import Assignment, Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.movement.execute import check_runtime, is_out_of_reach, kept_plan, run, within_reach
+from gpushard.movement.execute import check_runtime, is_out_of_reach, run, within_reach
 from gpushard.movement.plan import Plan
 from gpushard.movement.planning.maps import Rearrangement
 from gpushard.movement.planning.rearrange import make_rearrange
+from gpushard.movement.prepared import Prepared, prepared_plan
 from gpushard.movement.reshard import move
 from gpushard.runtime.runtime import Runtime
 
@@ -35,16 +36,17 @@ def rearrange(
         return move(sources[0], destination, how.piece, name)
     if how.along is not None and (joined := _join(sources, how, destination, name)) is not None:
         return joined
-    plan, different = plan_for(sources, how, destination)
-    if is_out_of_reach(plan):
+    prepared, different = plan_for(sources, how, destination)
+    if is_out_of_reach(prepared):
         near = {id(source): within_reach(source, destination) for source in different}
-        plan, different = plan_for([near[id(source)] for source in sources], how, destination)
-    return run(plan, different, name, sources[0].dtype.type(fill) if how.filled else None)
+        near_sources = [near[id(source)] for source in sources]
+        prepared, different = plan_for(near_sources, how, destination)
+    return run(prepared, different, name, sources[0].dtype.type(fill) if how.filled else None)
 
 
 def plan_for(
     sources: Sequence[ShardedBuffer], how: Rearrangement, destination: Tiling
-) -> tuple[Plan, Sequence[ShardedBuffer]]:
+) -> tuple[Prepared, Sequence[ShardedBuffer]]:
     """Return the cached plan of a rearrangement, and the different ones of the sources."""
     which: tuple[int, ...] = (0,)
     if len(sources) > 1:
@@ -55,7 +57,7 @@ def plan_for(
     else:
         tilings = (sources[0].tiling,)
     of = how, tilings, which, destination, sources[0].dtype.itemsize
-    return kept_plan(sources[0].runtime, _plan, of, sources), sources
+    return prepared_plan(sources[0].runtime, _plan, of, sources), sources
 
 
 def _plan(

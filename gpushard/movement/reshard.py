@@ -7,26 +7,19 @@ from typing import Any
 
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.movement.execute import (
-    check_runtime,
-    is_out_of_reach,
-    kept_plan,
-    launch_of,
-    new_plan,
-    run,
-    within_reach,
-)
-from gpushard.movement.plan import Plan
+from gpushard.movement.execute import check_runtime, is_out_of_reach, run, within_reach
+from gpushard.movement.plan import Plan, Step
 from gpushard.movement.planning.dims import Piece, identity
 from gpushard.movement.planning.reshard import make_plan
 from gpushard.movement.planning.windows import Window, make_window, started
+from gpushard.movement.prepared import Prepared, new_plan, prepared_plan
 from gpushard.runtime.runtime import Runtime
 
 
-def plan_for(source: ShardedBuffer, destination: Tiling, piece: Piece | None = None) -> Plan:
+def plan_for(source: ShardedBuffer, destination: Tiling, piece: Piece | None = None) -> Prepared:
     """Return the cached plan that moves `source` to `destination`."""
     how = source.tiling, destination, piece, source.dtype.itemsize
-    return kept_plan(source.runtime, _plan, how, (source,))
+    return prepared_plan(source.runtime, _plan, how, (source,))
 
 
 def _plan(
@@ -54,74 +47,89 @@ def move(
     source: ShardedBuffer, destination: Tiling, piece: Piece | None = None, name: str = "reshard"
 ) -> ShardedBuffer:
     """Return an array in another layout, or a part of it; in whichever kinds of memory."""
-    plan = plan_for(source, destination, piece)
-    if piece is not None and is_out_of_reach(plan):  # what goes by the host goes there as it lies
+    prepared = plan_for(source, destination, piece)
+    if piece is not None and is_out_of_reach(prepared):  # what goes by the host goes as it lies
         source = within_reach(source, destination)
-        plan = plan_for(source, destination, piece)
-    return run(plan, (source,), name)
+        prepared = plan_for(source, destination, piece)
+    return run(prepared, (source,), name)
 
 
 def move_once(
     sources: Sequence[ShardedBuffer], destinations: Sequence[Tiling], name: str
 ) -> list[ShardedBuffer]:
     """Reshard arrays in ways that will not come again; arguments and errors as for `move`."""
-    plans: dict[Any, Plan] = {}
+    plans: dict[Any, Prepared] = {}
     moved = []
     for source, destination in zip(sources, destinations, strict=True):
         how = source.tiling, destination, None, source.dtype.itemsize, (source.root_nbytes,)
-        plan = plans.get(how)
-        if plan is None:
-            plan = plans[how] = new_plan(source.runtime, _plan, *how)
-        moved.append(run(plan, (source,), name))
+        prepared = plans.get(how)
+        if prepared is None:
+            prepared = plans[how] = new_plan(source.runtime, _plan, *how)
+        moved.append(run(prepared, (source,), name))
     return moved
 
 
 class Mover:
     """Reshards arrays that are laid out alike, as a program does with an operand at every call."""
 
-    __slots__ = ("_destination", "_name", "_plan", "bytes_received", "bytes_written", "nbytes")
+    __slots__ = ("_destination", "_name", "_prepared", "bytes_received", "bytes_written", "nbytes")
 
     def __init__(
         self, runtime: Runtime, source: Tiling, destination: Tiling, itemsize: int, name: str
     ) -> None:
-        plan = kept_plan(runtime, _plan, (source, destination, None, itemsize))
+        prepared = prepared_plan(runtime, _plan, (source, destination, None, itemsize))
+        plan = prepared.plan
         self.nbytes: int = plan.nbytes  # bytes that it takes, about
         self.bytes_received: int = plan.bytes_received  # by devices from others, each time
         self.bytes_written: int = plan.bytes_written  # each time, into memory of its own
         self._destination, self._name = destination, name
-        self._plan: Plan | None = None if plan.kept.by_roots else plan
+        self._prepared: Prepared | None = None if plan.kept.by_roots else prepared
 
     def __call__(self, source: ShardedBuffer) -> ShardedBuffer:
         """Reshard an array."""
-        return run(self._plan or plan_for(source, self._destination), (source,), self._name)
+        return run(self._prepared or plan_for(source, self._destination), (source,), self._name)
+
+
+class WindowMover:
+    """Takes a part of arrays that are laid out alike, wherever it starts."""
+
+    __slots__ = ("_prepared", "_window")
+
+    def __init__(self, window: Window) -> None:
+        self._window, self._prepared = window, Prepared(window.plan)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes, about."""
+        return self._window.nbytes
+
+    def __call__(
+        self, source: ShardedBuffer, starts: tuple[int, ...], piece: Piece, name: str
+    ) -> ShardedBuffer:
+        """Return the part that starts somewhere; other arguments and errors as for `move`."""
+        window, runtime, roots = self._window, source.runtime, source.root_nbytes
+        key = window, starts, roots
+        how: tuple[Prepared, tuple[Step, ...] | None] | None = runtime.plans.get(key)
+        if how is None:
+            prepared, steps = self._prepared, window.starting(starts)
+            nbytes = 1000 + 300 * len(window.plan.slots)
+            if steps is None:
+                own = started(piece, starts, window.at)
+                whole = source.tiling, window.destination, own, source.dtype.itemsize, (roots,)
+                prepared = new_plan(runtime, _plan, *whole)
+                nbytes = prepared.plan.nbytes
+            how = prepared, steps
+            runtime.plans.put(key, how, nbytes)
+        prepared, steps = how
+        return run(prepared, (source,), name, steps=steps)
 
 
 def window_to(
     source: Tiling, destination: Tiling, piece: Piece, at: tuple[int, ...], itemsize: int
-) -> Window | None:
-    """Return the part of an array that starts anywhere, if one plan serves all starts."""
+) -> WindowMover | None:
+    """Return what takes a part that starts anywhere, if one plan serves all starts."""
     of, to = devices_of(source)[0], devices_of(destination)[0]
     if of.domain.kind != to.domain.kind or of.device.runtime is not to.device.runtime:
         return None
     window = make_window(source, destination, piece, at, itemsize)
-    if window is not None:
-        launch_of(window.plan)  # which those of all starts have
-    return window
-
-
-def move_window(
-    source: ShardedBuffer, window: Window, starts: tuple[int, ...], piece: Piece, name: str
-) -> ShardedBuffer:
-    """Return the part of an array that starts somewhere; arguments and errors as for `move`."""
-    runtime, roots = source.runtime, source.root_nbytes
-    key = window, starts, roots
-    plan: Plan | None = runtime.plans.get(key)
-    if plan is None:
-        plan, nbytes = window.starting(starts), 1000 + 300 * len(window.plan.slots)
-        if plan is None:
-            own = started(piece, starts, window.at)
-            whole = source.tiling, window.destination, own, source.dtype.itemsize, (roots,)
-            plan = new_plan(runtime, _plan, *whole)
-            nbytes = plan.nbytes
-        runtime.plans.put(key, plan, nbytes)
-    return run(plan, (source,), name)
+    return None if window is None else WindowMover(window)

@@ -15,11 +15,12 @@ from gpushard.frozen import dataclass
 from gpushard.geometry.free_boxes import tiling_from_indices
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.execute import kept_plan, run, run_in_place, within_reach
+from gpushard.movement.execute import run, run_in_place, within_reach
 from gpushard.movement.host import box_of
 from gpushard.movement.plan import Plan
 from gpushard.movement.planning.dims import Piece
 from gpushard.movement.planning.update import Touched, make_update, touch
+from gpushard.movement.prepared import Prepared, prepared_plan
 from gpushard.movement.reshard import move
 from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.runtime.runtime import Runtime
@@ -54,11 +55,11 @@ def rewrite(
     Returns:
       The new data: `base` itself if it was written.
     """
-    plan = plan_for(base, overlay, in_place=in_place)
+    prepared = plan_for(base, overlay, in_place=in_place)
     if in_place:
-        run_in_place(plan, (base, *overlay.values), name, overlay.constant)
+        run_in_place(prepared, (base, *overlay.values), name, overlay.constant)
         return base
-    return run(plan, (base, *overlay.values), name, overlay.constant)
+    return run(prepared, (base, *overlay.values), name, overlay.constant)
 
 
 def overlay_of(base: ShardedBuffer, value: ShardedBuffer, touched: Touched) -> Overlay:
@@ -86,11 +87,11 @@ def touched_by(base: ShardedBuffer, piece: Piece) -> Touched:
     return plans.get_or_make((touch, *how), touch, *how)
 
 
-def plan_for(base: ShardedBuffer, overlay: Overlay, *, in_place: bool = False) -> Plan:
+def plan_for(base: ShardedBuffer, overlay: Overlay, *, in_place: bool = False) -> Prepared:
     """Return the cached plan of an update."""
     value = overlay.values[0].tiling if overlay.values else None
     how = base.tiling, value, overlay.touched, base.dtype.itemsize, in_place
-    return kept_plan(base.runtime, _plan, how)
+    return prepared_plan(base.runtime, _plan, how)
 
 
 def _plan(

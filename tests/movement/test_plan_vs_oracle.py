@@ -90,9 +90,11 @@ class Case:
         """Move a part of the array to `destination`."""
         sharding = sharding_of(self.runtime, destination)
         buffer = self.x._live()
-        plan = plan_for(buffer, sharding.tiling(piece.shape), piece)
+        prepared = plan_for(buffer, sharding.tiling(piece.shape), piece)
         self.compare(
-            plan, lambda: gs.Array(run_plan(plan, (buffer,)), sharding), destination, part, reuse
+            prepared.plan,
+            lambda: gs.Array(run_plan(prepared, (buffer,)), sharding),
+            *(destination, part, reuse),
         )
 
     def compare(
@@ -283,7 +285,7 @@ def test_random_parts(
     destination = side_of_part(data.shape, side, index)
     piece = index_piece(parse_index(data.shape, index))
     tiling = sharding_of(case.runtime, destination).tiling(piece.shape)
-    plan = plan_for(case.x._live(), tiling, piece)
+    plan = plan_for(case.x._live(), tiling, piece).plan
     case.compare(plan, lambda: case.x[index], destination, lambda a: np.asarray(a[index]))
 
 

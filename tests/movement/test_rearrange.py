@@ -139,7 +139,7 @@ def check(
     peaks = [d.account.peak - n for d, n in zip(runtime.devices, used, strict=True)]
     assert sum(grown) == sum(peaks) == written
     if how.piece is None:
-        plan = plan_for(sources, how, tiling)[0]
+        plan = plan_for(sources, how, tiling)[0].plan
         assert plan.written == {m: one.written * itemsize for m, one in bound.items()}
         assert plan.received == {m: one.received * itemsize for m, one in bound.items()}
         assert f"{plan.bytes_written:,} bytes" in plan.explain()
@@ -220,7 +220,7 @@ def test_runs_in_equal_steps_are_joined() -> None:
     with testing.runtime(host_domains=8):
         x = gs.device_put(numbers((10000, 7), "int32"), spread("x", "y"))._live()
         how = reshape((10000, 7), (7, 10000))
-        assert plan_for([x], how, spread("x", "y").tiling((7, 10000)))[0].copies_made < 300
+        assert plan_for([x], how, spread("x", "y").tiling((7, 10000)))[0].plan.copies_made < 300
 
 
 def test_what_several_shards_view_is_useful_once() -> None:
@@ -253,7 +253,7 @@ def test_plans_are_kept_whatever_the_constant() -> None:
             result = gs.Array(rearrange([x], how, tiling, fill=fill), sharding)
             expected = np.pad(data, ((2, 0), (1, 1)), constant_values=fill)
             assert np.array_equal(np.asarray(result), expected)
-            plans.add(plan_for([x], how, tiling)[0])
+            plans.add(plan_for([x], how, tiling)[0].plan)
         assert len(plans) == 1 and runtime.plans.nbytes >= plans.pop().nbytes
 
 
@@ -349,7 +349,7 @@ def test_out_of_reach_no_byte_is_received_and_no_memory_taken_that_is_not_planne
         ):
             sharding = gs.NamedSharding(new.mesh, P(*new.spec[: len(how.shape)]))
             tiling = sharding.tiling(how.shape)
-            plan = plan_for(sources, how, tiling)[0]
+            plan = plan_for(sources, how, tiling)[0].plan
             x.wait()
             y.wait()
             runtime.devices[0].memory_stats()

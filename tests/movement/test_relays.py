@@ -127,7 +127,7 @@ def test_random_spreads_of_parts(
     source, destination = draw.draw(spreads(len(shape), len(piece.shape)))
     case = Case.make(runtime, numbers(shape, dtype), source)
     tiling = sharding_of(runtime, destination).tiling(piece.shape)
-    event(f"relays: {plan_for(case.x._live(), tiling, piece).relays > 0}")
+    event(f"relays: {plan_for(case.x._live(), tiling, piece).plan.relays > 0}")
     case.check_part(destination, piece, lambda a: np.asarray(a[index]))
 
 
@@ -218,7 +218,7 @@ def test_what_is_rearranged_is_passed_on_too(
             sources = [gs.device_put(ROWS, here)._live()] * len(how.sources)
             result = rearrange(sources, how, there.tiling(how.shape))
             assert np.array_equal(np.asarray(gs.Array(result, there)), expected)
-            plans.append(rearranging.plan_for(sources, how, there.tiling(how.shape))[0])
+            plans.append(rearranging.plan_for(sources, how, there.tiling(how.shape))[0].plan)
     direct, relayed = plans
     assert direct.relays == 0 < relayed.relays
     assert (direct.written, direct.received) == (relayed.written, relayed.received)

@@ -79,7 +79,7 @@ def test_the_result_does_not_depend_on_how_many_rounds_there_are(seed: int) -> N
         begin(runtime)
         turned = rearrange([x._live()], how, tiling)
         turned.wait()
-        check_peaks(runtime, plan_for([x._live()], how, tiling)[0])
+        check_peaks(runtime, plan_for([x._live()], how, tiling)[0].plan)
         assert np.array_equal(y, data)
         assert np.array_equal(gs.Array(turned, new), np.roll(data, (3, -2), (0, 1)))
         rounds = [int(n) for n in re.findall(r"in ([\d,]+) rounds?", plan.explain())]

@@ -104,7 +104,7 @@ def test_updates_are_as_numpy_has_them_and_move_no_byte_too_many(
         bytes_of = least(shape, base, value, index, places, old.itemsize)
         assert counted == bytes_of
         touched = touched_by(x._live(), index_piece(parse_index(shape, index)))
-        plan = plan_for(x._live(), overlay_of(x._live(), y._live(), touched))
+        plan = plan_for(x._live(), overlay_of(x._live(), y._live(), touched)).plan
         assert {m: n for m, n in plan.written.items() if n} == {
             m: written for m, (written, _) in bytes_of.items()
         }
@@ -247,7 +247,7 @@ def test_what_several_blocks_have_of_a_part_is_received_once_and_written_in_one_
         x = gs.device_put(old, OwnSharding(runtime, boxes))
         y = gs.device_put(-old[part], runtime.devices[3])
         touched = touched_by(x._live(), index_piece(parse_index((8,), part)))
-        plan = plan_for(x._live(), overlay_of(x._live(), y._live(), touched))
+        plan = plan_for(x._live(), overlay_of(x._live(), y._live(), touched)).plan
         assert (plan.bytes_received, plan.waves, len(plan.steps)) == (y.nbytes, 1, 1)
         z = updated(x, part, y)
         expected = old.copy()
@@ -263,7 +263,7 @@ def test_what_is_read_in_a_new_block_is_written_in_a_phase_before() -> None:
         x = gs.device_put(np.arange(8.0), OwnSharding(runtime, boxes))
         y = gs.device_put(-np.arange(1, 8.0), runtime.devices[5])
         touched = touched_by(x._live(), index_piece(parse_index((8,), slice(1, 8))))
-        (step,) = plan_for(x._live(), overlay_of(x._live(), y._live(), touched)).steps
+        (step,) = plan_for(x._live(), overlay_of(x._live(), y._live(), touched)).plan.steps
         written: set[int] = set()
         for phase in step.phases:
             assert {of for _, _, of, _, _ in phase.moves if of in step.writes} <= written

@@ -9,7 +9,6 @@ others have plans of their own.
 from __future__ import annotations
 
 import bisect
-import copy
 import dataclasses
 import functools
 import itertools
@@ -57,8 +56,8 @@ class Window:
     volume: int  # elements of all that is made
     nbytes: int  # bytes that it takes, about
 
-    def starting(self, starts: Sequence[int]) -> Plan | None:
-        """Return the part that starts somewhere, ready to run; None if it needs its own plan."""
+    def starting(self, starts: Sequence[int]) -> tuple[Step, ...] | None:
+        """Return the steps of the plan for some starts; None if these need their own plan."""
         every = self.fixed | {
             number: _runs(start, *self.maps[number])
             for number, start in zip(self.at, starts, strict=True)
@@ -71,10 +70,7 @@ class Window:
                 if copied is None:
                     return None
                 mine.append(copied)
-        plan = copy.copy(self.plan)
-        steps = tuple([self._step(domain, mine) for domain, mine in moves.items()])
-        plan.__dict__.update(steps=steps, staging={})  # which stay within domains
-        return plan
+        return tuple([self._step(domain, mine) for domain, mine in moves.items()])
 
     def _copies(
         self, runs: list[list[list[Run]]], number: int, domain: int, blocks: tuple[int, ...]

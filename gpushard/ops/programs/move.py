@@ -17,9 +17,9 @@ from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.planning.dims import Piece, lifted_piece
 from gpushard.movement.planning.maps import Rearrangement, lifted
 from gpushard.movement.planning.update import Touched
-from gpushard.movement.planning.windows import Window, started
+from gpushard.movement.planning.windows import started
 from gpushard.movement.rearrange import rearrange
-from gpushard.movement.reshard import move, move_window, window_to
+from gpushard.movement.reshard import WindowMover, move, window_to
 from gpushard.movement.update import Overlay, overlay_of, overlay_of_single, rewrite, touched_by
 from gpushard.ops.choose import sharding_of
 from gpushard.ops.committed import common_devices, common_memory, is_committed
@@ -144,7 +144,7 @@ class Movement(Program):
             for n, x in enumerate(arrays)
             if isinstance(x, Hosted)
         ]
-        self._window: Window | None = None
+        self._window: WindowMover | None = None
         if self._starts:
             assert isinstance(inside[0], Sharded)
             assert isinstance(self._how, Piece)
@@ -168,7 +168,7 @@ class Movement(Program):
         if isinstance(self._how, Piece):
             starts = tuple(numbers)
             if self._window is not None:
-                return [move_window(sources[0], self._window, starts, self._how, self.name)]
+                return [self._window(sources[0], starts, self._how, self.name)]
             piece = started(self._how, starts, self._starts) if self._starts else self._how
             return [move(sources[0], self._tiling, piece, self.name)]
         fill = self._dtype.type(numbers[0]) if numbers else 0

@@ -15,8 +15,7 @@ import gpushard as gs
 from gpushard.array.array import ConcreteArray
 from gpushard.config import Settings
 from gpushard.errors import ExecutionError, OutOfMemoryError
-from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.movement.execute import launch_of
+from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.reshard import plan_for
 from gpushard.ops.programs.launched import Launched
 from gpushard.runtime.backend import Reducing
@@ -278,8 +277,8 @@ def test_what_moves_goes_by_the_stream_that_is_for_it(gpus: int, kinds: tuple[st
             for spec, kind in zip((("x",), ()), kinds, strict=True)
         )
         plan = plan_for(gs.device_put(VALUE, source)._live(), target.tiling(VALUE.shape))
-        streams = launch_of(plan).streams
-        domains = {of.domain for of in devices_of(plan.destination)}
+        streams = plan.streams
+        domains = {of.domain for of in plan.places}
         assert streams.keys() == {domain.index for domain in domains}
         for domain in domains:
             expected = domain.feed if kinds == ("pinned_host", "device") else domain.copy
