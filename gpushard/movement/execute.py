@@ -26,22 +26,13 @@ from gpushard.movement.messages import Messages, claim_buffers
 from gpushard.movement.plan import FLAT, Plan, Step
 from gpushard.movement.planning.aliasing import COPY, EMPTY, VIEW
 from gpushard.movement.prepared import Prepared
+from gpushard.runtime.launch import Outputs
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Stream
 from gpushard.typing import HostArray, Index, LocalArray, Shape
 
-
-@dataclasses.dataclass(slots=True)
-class Targets:
-    """The blocks that a plan writes."""
-
-    values: list[LocalArray]
-    claims: list[Claim]
-    inline: bool  # whether the caller runs the steps; otherwise they were given to streams
-
-
-_NO_TARGETS = Targets([], [], True)
+_NOTHING = Outputs([], [], True)
 """What a plan writes that only looks at its sources."""
 
 
@@ -77,7 +68,7 @@ def run(
         if not prepared.within:
             return _through_host(plan, sources[0])
     if not plan.allocations:
-        return _assembled(prepared, sources, _NO_TARGETS)
+        return _assembled(prepared, sources, _NOTHING)
     runtime, count = prepared.runtime, prepared.count
     settled = count is not None
     for source in sources:
@@ -88,12 +79,12 @@ def run(
         claim = count()
         dtype = sources[0].dtype
         values: list[Any] = [np.empty(shape, dtype) for _, shape, _ in plan.allocations]
-        targets = Targets(values, [claim] * len(values), True)
+        targets = Outputs(values, [claim] * len(values), True)
     else:
         submit = functools.partial(_submit, prepared, steps, sources, name, fill)
         streams = () if prepared.by_host else list(prepared.streams.values())
         targets = runtime.commit(submit, streams)
-    if targets.inline:
+    if targets.settled:
         operands = [*(value for source in sources for value in source.values), *targets.values]
         for step in steps:
             run_step(runtime, step, operands, fill)
@@ -106,14 +97,14 @@ def _submit(
     sources: Sequence[ShardedBuffer],
     name: str,
     fill: np.generic | None,
-) -> Targets:
+) -> Outputs:
     """Allocate every block, then give the steps to streams unless the caller can run them."""
     inline = prepared.by_host or (prepared.few and all([of.is_settled() for of in sources]))
     targets = _allocated(prepared, sources[0].dtype, inline)
-    if not targets.inline:
+    if not targets.settled:
         operands: list[LocalArray] = []
         claims: list[Claim] = []
-        both: list[ShardedBuffer | Targets] = [*sources, targets]
+        both: list[ShardedBuffer | Outputs] = [*sources, targets]
         for blocks in both:
             operands += blocks.values
             claims += blocks.claims
@@ -122,14 +113,14 @@ def _submit(
     return targets
 
 
-def _allocated(prepared: Prepared, dtype: np.dtype[Any], inline: bool) -> Targets:
+def _allocated(prepared: Prepared, dtype: np.dtype[Any], inline: bool) -> Outputs:
     """Make memory for all blocks of a plan; inside `commit`."""
     runtime, shared = prepared.runtime, prepared.shared
     if shared is not None:
         claim = runtime.claim_shared(shared.pool, shared.charges, shared.nbytes, shared.stream)
         kinds = tuple([(shape, dtype) for shape in shared.shapes])
         views = runtime.backend.views(claim.memory.raw, shared.starts, kinds)
-        return Targets(list(views), [claim] * len(kinds), False)
+        return Outputs(list(views), [claim] * len(kinds), False)
     places, blocks = prepared.places, prepared.plan.allocations
     streams, view = prepared.streams, runtime.backend.view
     claims = [  # no variable has them if one of them fails, as its error has this frame
@@ -142,7 +133,7 @@ def _allocated(prepared: Prepared, dtype: np.dtype[Any], inline: bool) -> Target
     ]
     if inline and not prepared.by_host:
         inline = not any(claim.memory.busy() for claim in claims)
-    return Targets(values, claims, inline)
+    return Outputs(values, claims, inline)
 
 
 def _submit_steps(
@@ -246,11 +237,11 @@ def run_step(
 
 
 def _assembled(
-    prepared: Prepared, sources: Sequence[ShardedBuffer], targets: Targets
+    prepared: Prepared, sources: Sequence[ShardedBuffer], targets: Outputs
 ) -> ShardedBuffer:
     plan, first = prepared.plan, sources[0]
     dtype, operands, held = first.dtype, first.values, first.claims
-    settled = targets.inline and first.settled
+    settled = targets.settled and first.settled
     if settled and len(sources) > 1:
         settled = all([of.settled for of in sources])
     if plan.writes_all:

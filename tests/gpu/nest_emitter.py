@@ -25,10 +25,11 @@ from unittest import mock
 import numpy as np
 
 import gpushard as gs
-from gpushard.ops.programs.calls import Call, Outputs, Work
+from gpushard.ops.programs.calls import Call, Work
 from gpushard.ops.programs.launched import Launched, launched_nest
 from gpushard.runtime.cuda import backend
 from gpushard.runtime.cuda.kernels import fused, nesting, passes, thread_nests
+from gpushard.runtime.launch import Outputs
 from gpushard.runtime.nests import Nest
 from gpushard.runtime.runtime import Runtime
 from tests.gpu.device import Split, gpu_runtime

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import dataclasses
 import functools
 import itertools
 import math
@@ -20,6 +19,7 @@ from gpushard.movement.planning.holders import holdings
 from gpushard.ops.row import Kernel, Row, Site
 from gpushard.runtime.backend import Pace
 from gpushard.runtime.host.ufuncs import without_out
+from gpushard.runtime.launch import Outputs
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.runtime import Device, Runtime
 from gpushard.typing import Dtype, LocalArray, Shape
@@ -49,15 +49,6 @@ class Call:
     shapes: tuple[Shape, ...]  # shapes of what it writes
     site: tuple[Any, ...]  # what the kernel takes before its operands: nothing, or a `Site`
     reads: int = 0  # bytes of operands, or of values within, where they may be more than results
-
-
-@dataclasses.dataclass(slots=True)
-class Outputs:
-    """What calls made, for one result: an array for each."""
-
-    values: list[LocalArray]
-    claims: list[Claim]  # what keeps their memory
-    settled: bool  # whether they are known to be there
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,9 @@ from typing import Any, TypeAlias, cast
 from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.ops.programs.calls import LocalCalls, Outputs, Work
+from gpushard.ops.programs.calls import LocalCalls, Work
 from gpushard.runtime.backend import ROOM, Calls, NestKernel
+from gpushard.runtime.launch import Outputs
 from gpushard.runtime.memory import Account, Claim, Memory
 from gpushard.runtime.nests import Nest
 from gpushard.runtime.pool import Pool

@@ -23,11 +23,12 @@ from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.planning.holders import holdings
 from gpushard.ops.choose import Given, Price
 from gpushard.ops.operand import Sharded
-from gpushard.ops.programs.calls import Call, LocalCalls, Outputs, Work, calls_of
+from gpushard.ops.programs.calls import Call, LocalCalls, Work, calls_of
 from gpushard.ops.programs.local import Computation
 from gpushard.ops.row import Adapter, Case, Kernel, KernelMaker, Program, ShardedCall, Strategy
 from gpushard.ops.rule import Rule, Splits
 from gpushard.ops.shardings import places_of, splits_as
+from gpushard.runtime.launch import Outputs
 from gpushard.runtime.memory import Memory
 from gpushard.typing import Index, LocalArray, Shape
 

@@ -26,12 +26,13 @@ from gpushard.movement.planning.holders import holdings
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.choose import Price, Prices
 from gpushard.ops.in_order import InOrder
-from gpushard.ops.programs.calls import Call, LocalCalls, Outputs, Work, calls_of
+from gpushard.ops.programs.calls import Call, LocalCalls, Work, calls_of
 from gpushard.ops.programs.launched import Launched, launched, launched_merges
 from gpushard.ops.programs.local import Computation
 from gpushard.ops.row import Adapter, Case, KernelMaker, Params, ShardedCall, State, Strategy, only
 from gpushard.ops.rule import Splits
 from gpushard.ops.shardings import refines
+from gpushard.runtime.launch import Outputs
 from gpushard.typing import Index, LocalArray, Shape
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from gpushard.frozen import dataclass
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.ops.programs.calls import Outputs
 from gpushard.ops.programs.launched import Group, Launched, waits_alike
 from gpushard.ops.row import Runnable
 from gpushard.runtime.backend import Replay
+from gpushard.runtime.launch import Outputs
 from gpushard.runtime.memory import BLOCK_ALIGNMENT, Account, Claim, Memory, packed
 from gpushard.runtime.pool import Pool
 from gpushard.runtime.stream import Stream

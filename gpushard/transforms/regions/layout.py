@@ -13,13 +13,14 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.reshard import Mover
 from gpushard.ops.aval import Aval
-from gpushard.ops.programs.calls import LocalCalls, Outputs, Work, calls_of
+from gpushard.ops.programs.calls import LocalCalls, Work, calls_of
 from gpushard.ops.programs.launched import Launched, launched_nest
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Merge
 from gpushard.ops.row import Row, Runnable
 from gpushard.ops.rule import elementwise
 from gpushard.ops.scalars import converter
+from gpushard.runtime.launch import Outputs
 from gpushard.runtime.nests import LARGE, SHORT, Load, Nest, Op, Result
 from gpushard.transforms.graph.graph import Step, Var
 from gpushard.transforms.graph.ops import Region, RowOp
