@@ -18,7 +18,7 @@ from gpushard.movement.host import alias_host, can_alias, from_host
 from gpushard.movement.planning.aliasing import ALIGNMENT
 from gpushard.placement.defaults import get_default_device
 from gpushard.runtime.host import dlpack
-from gpushard.runtime.memory import Claim
+from gpushard.runtime.launch import Outputs, launch, room_on
 from gpushard.runtime.runtime import Device
 from gpushard.typing import HostArray, LocalArray, Shape
 
@@ -172,29 +172,24 @@ def _usable(local: LocalArray, device: Device) -> bool:
 def _borrowed(device: Device, tiling: Tiling, local: LocalArray) -> ShardedBuffer:
     """Use borrowed memory as it is, once the device's stream has waited for the producer."""
     runtime, stream = device.runtime, device.stream
-
-    def submit() -> Claim:
-        claim = runtime.claim_small([(device, 0)])
-        runtime.submit(stream, "from_dlpack", nothing, [], [claim.memory])
-        return claim
-
-    return ShardedBuffer(tiling, local.dtype, [local], [runtime.commit(submit, [stream])])
+    claim = runtime.count(device.domain.pool, ((device.account, 0),), 0)
+    written = [claim.memory]
+    runtime.commit(lambda: runtime.submit(stream, "from_dlpack", nothing, [], written), [stream])
+    return ShardedBuffer(tiling, local.dtype, [local], [claim])
 
 
 def _copied(device: Device, tiling: Tiling, local: LocalArray) -> ShardedBuffer:
     """Copy borrowed memory, in the device's stream."""
     runtime, stream, domain = device.runtime, device.stream, device.memory_domain
 
-    def submit() -> tuple[Claim, LocalArray]:
-        claim = runtime.claim(device, local.nbytes, stream)
-        target = runtime.backend.view(claim.memory.raw, tiling.shape, local.dtype)
-        copies = [(target, local, domain)]
+    def submit(outputs: Outputs) -> None:
+        copies = [(outputs.values[0], local, domain)]
         run = functools.partial(runtime.backend.copy_boxes, copies, domain)
-        runtime.submit(stream, "from_dlpack", run, [], [claim.memory])
-        return claim, target
+        runtime.submit(stream, "from_dlpack", run, [], [outputs.claims[0].memory])
 
-    claim, target = runtime.commit(submit, [stream])
-    return ShardedBuffer(tiling, local.dtype, [target], [claim])
+    room = room_on(device, tiling.shape, local.dtype, stream)
+    outputs = launch(runtime, [room], submit, [stream])
+    return ShardedBuffer(tiling, local.dtype, outputs.values, outputs.claims)
 
 
 def nothing() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +21,7 @@ from gpushard.interop.imports import nothing
 from gpushard.movement.buffer import ShardedBuffer, devices_of, failure
 from gpushard.placement.device_put import as_sharding
 from gpushard.runtime.host.views import writable
+from gpushard.runtime.launch import allocate, room_on
 from gpushard.runtime.runtime import Device, Runtime
 from gpushard.typing import LocalArray
 
@@ -193,16 +193,12 @@ def _run(
 def _allocate(runtime: Runtime, devices: tuple[Device, ...], declared: _Declared) -> ShardedBuffer:
     """Make memory of its own for every device; inside `commit`."""
     tiling, dtype = declared.tiling, declared.dtype
-    shapes = tiling.shard_shapes
-    claims = [
-        runtime.claim(device, math.prod(shape) * dtype.itemsize, device.stream)
-        for device, shape in zip(devices, shapes, strict=True)
+    rooms = [
+        room_on(device, shape, dtype, device.stream)
+        for device, shape in zip(devices, tiling.shard_shapes, strict=True)
     ]
-    values = [
-        runtime.backend.view(claim.memory.raw, shape, dtype)
-        for claim, shape in zip(claims, shapes, strict=True)
-    ]
-    return ShardedBuffer(tiling, dtype, values, claims)
+    outputs = allocate(runtime, rooms)
+    return ShardedBuffer(tiling, dtype, outputs.values, outputs.claims)
 
 
 def _mark(

@@ -207,13 +207,6 @@ def wait_for_work(memory: Memory) -> None:
         stream.synchronize(tick)
 
 
-def wait_idle(memory: Memory) -> None:
-    """Wait until nothing reads or writes a memory that the host is about to write."""
-    for stream, tick in list(memory.clock()):
-        stream.synchronize(tick)
-    memory.written, memory.used = None, {}
-
-
 def failure(error: BaseException) -> ExecutionError:
     """Return a fresh error for a reader of failed work, chained to the cause."""
     if isinstance(error, WorkFailure):

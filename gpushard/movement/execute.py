@@ -26,7 +26,7 @@ from gpushard.movement.messages import Messages, claim_buffers
 from gpushard.movement.plan import FLAT, Plan, Step
 from gpushard.movement.planning.aliasing import COPY, EMPTY, VIEW
 from gpushard.movement.prepared import Prepared
-from gpushard.runtime.launch import Outputs
+from gpushard.runtime.launch import Outputs, allocate_now, launch
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Stream
@@ -69,26 +69,25 @@ def run(
             return _through_host(plan, sources[0])
     if not plan.allocations:
         return _assembled(prepared, sources, _NOTHING)
-    runtime, count = prepared.runtime, prepared.count
-    settled = count is not None
+    runtime, count, dtype = prepared.runtime, prepared.count, sources[0].dtype
+    here = count is not None or prepared.few
     for source in sources:
-        settled = settled and (source.settled or source.is_settled())
-    if steps is None:
-        steps = plan.steps
-    if count is not None and settled:
+        here = here and (source.settled or source.is_settled())
+    if count is not None and here:
         claim = count()
-        dtype = sources[0].dtype
         values: list[Any] = [np.empty(shape, dtype) for _, shape, _ in plan.allocations]
-        targets = Outputs(values, [claim] * len(values), True)
+        outputs = Outputs(values, [claim] * len(values), True)
+    elif prepared.by_host:
+        outputs = allocate_now(runtime, prepared.rooms(dtype))
     else:
-        submit = functools.partial(_submit, prepared, steps, sources, name, fill)
-        streams = () if prepared.by_host else list(prepared.streams.values())
-        targets = runtime.commit(submit, streams)
-    if targets.settled:
-        operands = [*(value for source in sources for value in source.values), *targets.values]
-        for step in steps:
+        submit = functools.partial(_submit, prepared, steps or plan.steps, sources, name, fill)
+        streams = list(prepared.streams.values())
+        outputs = launch(runtime, prepared.rooms(dtype), submit, streams, here=here)
+    if outputs.settled:
+        operands = [*(value for source in sources for value in source.values), *outputs.values]
+        for step in steps or plan.steps:
             run_step(runtime, step, operands, fill)
-    return _assembled(prepared, sources, targets)
+    return _assembled(prepared, sources, outputs)
 
 
 def _submit(
@@ -97,43 +96,17 @@ def _submit(
     sources: Sequence[ShardedBuffer],
     name: str,
     fill: np.generic | None,
-) -> Outputs:
-    """Allocate every block, then give the steps to streams unless the caller can run them."""
-    inline = prepared.by_host or (prepared.few and all([of.is_settled() for of in sources]))
-    targets = _allocated(prepared, sources[0].dtype, inline)
-    if not targets.settled:
-        operands: list[LocalArray] = []
-        claims: list[Claim] = []
-        both: list[ShardedBuffer | Outputs] = [*sources, targets]
-        for blocks in both:
-            operands += blocks.values
-            claims += blocks.claims
-        memories = [claim.memory for claim in claims]  # the items must hold no claim
-        _submit_steps(prepared, steps, operands, memories, name, fill)
-    return targets
-
-
-def _allocated(prepared: Prepared, dtype: np.dtype[Any], inline: bool) -> Outputs:
-    """Make memory for all blocks of a plan; inside `commit`."""
-    runtime, shared = prepared.runtime, prepared.shared
-    if shared is not None:
-        claim = runtime.claim_shared(shared.pool, shared.charges, shared.nbytes, shared.stream)
-        kinds = tuple([(shape, dtype) for shape in shared.shapes])
-        views = runtime.backend.views(claim.memory.raw, shared.starts, kinds)
-        return Outputs(list(views), [claim] * len(kinds), False)
-    places, blocks = prepared.places, prepared.plan.allocations
-    streams, view = prepared.streams, runtime.backend.view
-    claims = [  # no variable has them if one of them fails, as its error has this frame
-        runtime.claim(places[home], nbytes, None if inline else streams[places[home].memory_domain])
-        for home, _, nbytes in blocks
-    ]
-    values = [
-        view(claim.memory.raw, shape, dtype)
-        for claim, (_, shape, _) in zip(claims, blocks, strict=True)
-    ]
-    if inline and not prepared.by_host:
-        inline = not any(claim.memory.busy() for claim in claims)
-    return Outputs(values, claims, inline)
+    outputs: Outputs,
+) -> None:
+    """Give the steps to streams; inside `commit`."""
+    operands: list[LocalArray] = []
+    claims: list[Claim] = []
+    both: list[ShardedBuffer | Outputs] = [*sources, outputs]
+    for blocks in both:
+        operands += blocks.values
+        claims += blocks.claims
+    memories = [claim.memory for claim in claims]  # the items must hold no claim
+    _submit_steps(prepared, steps, operands, memories, name, fill)
 
 
 def _submit_steps(
@@ -237,15 +210,15 @@ def run_step(
 
 
 def _assembled(
-    prepared: Prepared, sources: Sequence[ShardedBuffer], targets: Outputs
+    prepared: Prepared, sources: Sequence[ShardedBuffer], outputs: Outputs
 ) -> ShardedBuffer:
     plan, first = prepared.plan, sources[0]
     dtype, operands, held = first.dtype, first.values, first.claims
-    settled = targets.settled and first.settled
+    settled = outputs.settled and first.settled
     if settled and len(sources) > 1:
         settled = all([of.settled for of in sources])
     if plan.writes_all:
-        operands, held = targets.values, targets.claims
+        operands, held = outputs.values, outputs.claims
     elif len(sources) > 1:
         operands = [value for source in sources for value in source.values]
         held = [claim for source in sources for claim in source.claims]
@@ -259,8 +232,8 @@ def _assembled(
     for position, (kind, of, index) in enumerate(plan.slots):
         shape = shapes[position]
         if kind == COPY:
-            values.append(targets.values[of])
-            claims.append(targets.claims[of])
+            values.append(outputs.values[of])
+            claims.append(outputs.claims[of])
         elif kind == EMPTY:
             place = prepared.places[position]
             values.append(place.device.runtime.backend.empty(place.memory_domain, shape, dtype))

@@ -15,7 +15,7 @@ from gpushard.errors import GpushardError
 from gpushard.frozen import dataclass
 from gpushard.geometry.box import whole
 from gpushard.geometry.tiling import Assignment, Tiling
-from gpushard.movement.buffer import ShardedBuffer, devices_of, wait_idle
+from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.host_staging import stage_in, stage_out, submit_copies
 from gpushard.movement.planning.aliasing import ALIGNMENT
 from gpushard.movement.planning.copies import expand
@@ -24,9 +24,12 @@ from gpushard.movement.planning.holders import holdings, overlap, volumes
 from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.runtime.chunks import Move
 from gpushard.runtime.domain import Domain
+from gpushard.runtime.launch import Outputs, allocate_now, launch, room_on
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.phase import BoxCopy
-from gpushard.runtime.runtime import Place, Runtime
+from gpushard.runtime.pool import Room
+from gpushard.runtime.runtime import Runtime
+from gpushard.runtime.stream import Stream
 from gpushard.typing import HostArray, Index, LocalArray, Shape
 
 
@@ -141,18 +144,18 @@ def from_host(
     """
     blocks = blocks_of(tiling)
     staged = _is_staged(runtime, tiling, blocks.total * dtype.itemsize)
-    values, claims = _allocate(runtime, tiling, dtype, list(range(len(blocks.homes))), staged)
+    made = _allocate(runtime, tiling, dtype, list(range(len(blocks.homes))), staged)
     batch = _Batch(runtime, [place.domain for place in devices_of(tiling)], staged)
     for sharers in blocks.sharers:
         if not blocks.volumes[sharers[0]]:
             continue
         box = read(blocks.indices[sharers[0]], blocks.shapes[sharers[0]])
         for pair in sharers:
-            batch.add(blocks.homes[pair], values[pair], claims[pair], box)
+            batch.add(blocks.homes[pair], made.values[pair], made.claims[pair], box)
         if batch_nbytes is not None and batch.nbytes >= batch_nbytes:
             batch.run()
     batch.run()
-    return _by_device(tiling, dtype, values, claims, settled=not staged)
+    return _by_device(tiling, dtype, made.values, made.claims, settled=not staged)
 
 
 def alias_host(
@@ -165,12 +168,13 @@ def alias_host(
     blocks = blocks_of(tiling)
     boxes = [box_of(source, index) for index in blocks.indices]
     copied = [pair for pair, box in enumerate(boxes) if not _usable_in_place(box, dtype)]
-    borrowed = runtime.commit(lambda: runtime.claim_small([(devices_of(tiling)[0], 0)]))
+    first = devices_of(tiling)[0]
+    borrowed = runtime.count(first.domain.pool, ((first.account, 0),), 0)
     values: list[LocalArray] = list(boxes)
     claims = [borrowed] * len(boxes)
     batch = _Batch(runtime, [place.domain for place in devices_of(tiling)], staged=False)
-    made_values, made_claims = _allocate(runtime, tiling, dtype, copied, staged=False)
-    for pair, value, claim in zip(copied, made_values, made_claims, strict=True):
+    made = _allocate(runtime, tiling, dtype, copied, staged=False)
+    for pair, value, claim in zip(copied, made.values, made.claims, strict=True):
         values[pair], claims[pair] = value, claim
         batch.add(blocks.homes[pair], value, claim, boxes[pair])
     batch.run()
@@ -224,39 +228,35 @@ def _usable_in_place(box: HostArray, dtype: np.dtype[Any]) -> bool:
 
 def _allocate(
     runtime: Runtime, tiling: Tiling, dtype: np.dtype[Any], pairs: list[int], staged: bool
-) -> tuple[list[LocalArray], list[Claim]]:
+) -> Outputs:
     """Make memory for blocks that the host may write at once, or that `stage_in` may."""
     blocks, devices = blocks_of(tiling), devices_of(tiling)
-    if not pairs:
-        return [], []
-    charges = [(devices[blocks.homes[p]], blocks.volumes[p] * dtype.itemsize) for p in pairs]
-    shapes = [blocks.shapes[p] for p in pairs]
+    places = [devices[blocks.homes[pair]] for pair in pairs]
+    shapes = [blocks.shapes[pair] for pair in pairs]
     small = blocks.largest * dtype.itemsize < runtime.settings.small_bytes
-    if small and runtime.backend.host_readable:
-        claim = runtime.commit(functools.partial(runtime.claim_small, charges))
-        return [np.empty(shape, dtype) for shape in shapes], [claim] * len(pairs)
-    if staged:
-        feeds = {place.domain.feed for place, _ in charges}
-        claims = runtime.commit(functools.partial(_begin, runtime, charges), list(feeds))
-    else:
-        claims = runtime.commit(lambda: [runtime.claim(d, nbytes, None) for d, nbytes in charges])
-        for claim in claims:
-            wait_idle(claim.memory)
-    view = runtime.backend.view
-    return [
-        view(claim.memory.raw, shape, dtype) for claim, shape in zip(claims, shapes, strict=True)
-    ], claims
+    if pairs and small and runtime.backend.host_readable:
+        sizes = [blocks.volumes[pair] * dtype.itemsize for pair in pairs]
+        charges = tuple([(place.account, n) for place, n in zip(places, sizes, strict=True)])
+        claim = runtime.count(places[0].domain.pool, charges, sum(sizes))
+        return Outputs([np.empty(shape, dtype) for shape in shapes], [claim] * len(pairs), True)
+    rooms = [
+        room_on(place, shape, dtype, place.domain.feed)
+        for place, shape in zip(places, shapes, strict=True)
+    ]
+    if not staged:
+        return allocate_now(runtime, rooms)
+    domains = [place.domain for place in places]
+    begin = functools.partial(_begin, runtime, domains)
+    return launch(runtime, rooms, begin, list({domain.feed for domain in domains}))
 
 
-def _begin(runtime: Runtime, charges: list[tuple[Place, int]]) -> list[Claim]:
-    """Make memory that the feed streams write from now on; inside `commit`."""
-    claims = [runtime.claim(place, nbytes, place.domain.feed) for place, nbytes in charges]
+def _begin(runtime: Runtime, domains: Sequence[Domain], outputs: Outputs) -> None:
+    """Let the feed streams write memory from now on; inside `commit`."""
     written: dict[Domain, list[Memory]] = {}
-    for (place, _), claim in zip(charges, claims, strict=True):
-        written.setdefault(place.domain, []).append(claim.memory)
+    for domain, claim in zip(domains, outputs.claims, strict=True):
+        written.setdefault(domain, []).append(claim.memory)
     for domain, memories in written.items():
         submit_copies(runtime, domain.feed, "copy from host", (), domain.index, (), memories)
-    return claims
 
 
 def _by_device(
@@ -348,11 +348,16 @@ def read_host(buffer: ShardedBuffer) -> HostArray:
         fetch(buffer, array)
         array.flags.writeable = False
         return array.view()  # nobody can make it writable again
-    claim = runtime.commit(lambda: runtime.claim_host(nbytes, None))
-    wait_idle(claim.memory)
-    target = runtime.backend.view(claim.memory.raw, tiling.shape, buffer.dtype)
+    outputs = allocate_now(runtime, [_room_of_host(buffer, nbytes, None)])
+    (target,), (claim,) = outputs.values, outputs.claims
     fetch(buffer, target)
     return runtime.backend.host_view(target, claim)
+
+
+def _room_of_host(buffer: ShardedBuffer, nbytes: int, stream: Stream | None) -> Room:
+    """Return room for a value that is read back."""
+    pool = buffer.runtime.host_pool
+    return Room(pool, (), nbytes, stream, ((buffer.tiling.shape, buffer.dtype),))
 
 
 def start_read(buffer: ShardedBuffer) -> HostRead | StagedRead:
@@ -371,16 +376,13 @@ def start_read(buffer: ShardedBuffer) -> HostRead | StagedRead:
     if nbytes <= runtime.settings.inline_bytes and buffer.is_settled():
         return HostRead(buffer, read_host(buffer), None)  # sooner than a thread wakes up
 
-    def submit() -> tuple[Claim, HostArray]:
-        claim = runtime.claim_host(nbytes, stream)
-        target = runtime.backend.view(claim.memory.raw, tiling.shape, buffer.dtype)
-        copies, written = _fetches(buffer, target), [claim.memory]
-        submit_copies(
-            runtime, stream, "copy to host", copies, HOST_DOMAIN, buffer.memories, written
-        )
-        return claim, target
+    def submit(outputs: Outputs) -> None:
+        (target,), written = outputs.values, [outputs.claims[0].memory]
+        copies, memories = _fetches(buffer, target), buffer.memories
+        submit_copies(runtime, stream, "copy to host", copies, HOST_DOMAIN, memories, written)
 
-    claim, target = runtime.commit(submit, [stream])
+    outputs = launch(runtime, [_room_of_host(buffer, nbytes, stream)], submit, [stream])
+    (target,), (claim,) = outputs.values, outputs.claims
     return HostRead(buffer, runtime.backend.host_view(target, claim), claim.memory)
 
 

@@ -18,14 +18,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from gpushard.frozen import dataclass
-from gpushard.movement.buffer import wait_idle
 from gpushard.movement.plan import Plan, Step
 from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.runtime.chunks import LEAST_SLOT, Move, bytes_of, chunks, lay_out
 from gpushard.runtime.domain import Domain
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.phase import BoxCopy, Copy, Phase
-from gpushard.runtime.pool import NoRoomError
+from gpushard.runtime.pool import NoRoomError, Room
 from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Stream
 from gpushard.typing import HostArray, LocalArray
@@ -37,6 +36,14 @@ IN_FLIGHT = 2  # how many chunks of each domain are on their way while the host 
 def chunk_bytes(runtime: Runtime) -> int:
     """Return the bytes of the largest slot: a power of two, four of which fit into a ring."""
     return 1 << (runtime.settings.pinned_bytes // 4).bit_length() - 1
+
+
+def slot_in(domain: Domain, nbytes: int, stream: Stream | None) -> Room:
+    """Return page-locked room for copies between a domain and the host.
+
+    Sizes are rounded up to powers of two, so that every slot fits many.
+    """
+    return Room(domain.ring, (), max(LEAST_SLOT, 1 << (nbytes - 1).bit_length()), stream)
 
 
 def submit_copies(
@@ -67,7 +74,7 @@ def stage_in(runtime: Runtime, domain: Domain, moves: Sequence[Move[Memory]]) ->
         if slot is None:
             _copy_in_at_once(runtime, domain, group)
             continue
-        wait_idle(slot.memory)
+        slot.memory.wait_idle()
         boxes = boxes_in(runtime, slot, group)
         to_slot = [(box, m.source, HOST_DOMAIN) for box, m in zip(boxes, group, strict=True)]
         runtime.backend.copy_boxes(to_slot, pinned)
@@ -88,7 +95,7 @@ def _feed(
 def _copy_in_at_once(runtime: Runtime, domain: Domain, group: list[Move[Memory]]) -> None:
     """Copy while others have all slots."""
     for memory in _distinct(group):
-        wait_idle(memory)
+        memory.wait_idle()
     copies = [(move.target, move.source, HOST_DOMAIN) for move in group]
     runtime.backend.copy_boxes(copies, domain.index)
 
@@ -153,7 +160,7 @@ def _start(runtime: Runtime, domain: Domain, group: list[Move[Memory]]) -> _Flig
 
     def submit() -> _Flight | None:
         try:
-            slot = runtime.claim_slot(domain, bytes_of(group), domain.fetch)
+            slot = runtime.claim(slot_in(domain, bytes_of(group), domain.fetch))
         except NoRoomError:
             return None
         boxes = boxes_in(runtime, slot, group)
@@ -171,7 +178,7 @@ def _take(runtime: Runtime, domain: Domain, nbytes: int) -> Claim | None:
 
     def claim() -> Claim | None:
         try:
-            return runtime.claim_slot(domain, nbytes, None)
+            return runtime.claim(slot_in(domain, nbytes, None))
         except NoRoomError:
             return None
 
@@ -228,7 +235,7 @@ def _claim_slots(runtime: Runtime, domain: Domain, most: int, nbytes: int) -> Sl
     while not claims:
         try:
             while len(claims) < most:
-                claims.append(runtime.claim_slot(domain, nbytes, domain.fetch))
+                claims.append(runtime.claim(slot_in(domain, nbytes, domain.fetch)))
         except NoRoomError:
             if not claims and nbytes <= LEAST_SLOT:
                 raise

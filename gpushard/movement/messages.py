@@ -25,7 +25,7 @@ from gpushard.runtime.chunks import LEAST_SLOT, Move, chunks
 from gpushard.runtime.copy_engine import by_engine
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.phase import BoxCopy, Copy, Message, Phase
-from gpushard.runtime.pool import NoRoomError
+from gpushard.runtime.pool import NoRoomError, Room
 from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Stream
 from gpushard.runtime.traffic import Link
@@ -70,7 +70,7 @@ def claim_buffers(runtime: Runtime, sizes: Mapping[Link, int], streams: Streams)
     """Allocate them; inside `commit`; None if there is no room beside what the plan needs."""
 
     def claim(domain: int, nbytes: int) -> Claim:
-        return runtime.claim_buffer(runtime.domains[domain], nbytes, streams(domain))
+        return runtime.claim(Room(runtime.domains[domain].pool, (), nbytes, streams(domain)))
 
     try:
         return {

@@ -14,83 +14,43 @@ from gpushard.frozen import dataclass
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.messages import buffer_sizes
 from gpushard.movement.plan import Plan
-from gpushard.runtime.memory import Account, Claim, packed
-from gpushard.runtime.pool import Pool
+from gpushard.runtime.launch import one_room, room_on
+from gpushard.runtime.memory import Claim
+from gpushard.runtime.pool import Room
 from gpushard.runtime.runtime import Place, Runtime
 from gpushard.runtime.stream import Stream
 from gpushard.runtime.traffic import Link
-from gpushard.typing import Shape
-
-
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """One memory for all blocks of a plan."""
-
-    pool: Pool
-    """Where it comes from."""
-
-    charges: tuple[tuple[Account, int], ...]
-    """Who pays for each block, and for how many bytes."""
-
-    shapes: tuple[Shape, ...]
-    """Shapes of the blocks."""
-
-    starts: tuple[int, ...]
-    """Where they begin in it."""
-
-    nbytes: int
-    """Bytes of it."""
-
-    stream: Stream
-    """The stream that writes it."""
+from gpushard.typing import Dtype
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A plan, with what the runtime of its devices has to say to it."""
+    """A plan, with what the runtime of its devices has to say to it; make one with `prepare`."""
 
     plan: Plan
+    runtime: Runtime  # the runtime of all devices
+    places: tuple[Place, ...]  # the devices of the result, or the memories beside them
+    # Whether the host makes the copies, as no stream can reach the memory on one side.
+    by_host: bool
+    kinds: frozenset[str]  # of memory that the sources are in
 
-    @functools.cached_property
-    def places(self) -> tuple[Place, ...]:
-        """The devices of the result, or the memories beside them."""
-        return devices_of(self.plan.destination)
-
-    @functools.cached_property
-    def runtime(self) -> Runtime:
-        """The runtime of all devices."""
-        return self.places[0].device.runtime
-
-    @functools.cached_property
-    def _kinds(self) -> tuple[set[str], str]:
-        """The kinds of memory of the sources, and that of the result."""
-        sources = {devices_of(tiling)[0].domain.kind for tiling in self.plan.sources}
-        return sources, self.places[0].domain.kind
-
-    @functools.cached_property
-    def by_host(self) -> bool:
-        """Whether the host makes the copies, as no stream can reach the memory on one side."""
-        sources, kind = self._kinds
-        return "unpinned_host" in sources or kind == "unpinned_host"
-
-    @functools.cached_property
+    @property
     def within(self) -> bool:
         """Whether all is the same kind of memory."""
-        sources, kind = self._kinds
-        return sources == {kind}
+        return self.kinds == {self.places[0].domain.kind}
 
     @functools.cached_property
     def streams(self) -> dict[int, Stream]:
         """The stream that writes each memory domain."""
-        runtime, (sources, kind) = self.runtime, self._kinds
-        if sources == {kind} == {"device"} and not runtime.backend.host_readable:
+        runtime, kind = self.runtime, self.places[0].domain.kind
+        if kind == "device" and self.within and not runtime.backend.host_readable:
             taking_part = {*self.places}.union(*map(devices_of, self.plan.sources))
             chips = {place.domain for place in taking_part}
             green = runtime.settings.partition_mode == "green"
             if len(taking_part if green else chips) == 1:  # in turn with what computes there
                 device = self.places[0].device
                 return {device.domain.index: device.stream}
-        up = "pinned_host" in sources and kind == "device"
+        up = "pinned_host" in self.kinds and kind == "device"
         domains = [runtime.domains[domain] for domain in self.plan.writers]
         return {domain.index: domain.feed if up else domain.copy for domain in domains}
 
@@ -106,10 +66,11 @@ class Prepared:
 
     @functools.cached_property
     def few(self) -> bool:
-        """Whether the caller runs the steps, if what they read is there."""
+        """Whether there are steps and the caller runs them, if what they read is there."""
         plan, runtime = self.plan, self.runtime
         nbytes = plan.bytes_written if plan.in_place else plan.total
-        return nbytes <= runtime.settings.shared_bytes and runtime.backend.host_readable
+        most = runtime.settings.shared_bytes if runtime.backend.host_readable else 0
+        return 0 < nbytes <= most
 
     @functools.cached_property
     def count(self) -> Callable[[], Claim] | None:
@@ -119,26 +80,39 @@ class Prepared:
         if not (self.few and small) or self.by_host:
             return None
         charges = tuple((self.places[home].account, n) for home, _, n in plan.allocations)
-        pool = self.places[0].domain.pool
-        return functools.partial(runtime.claim_at_once, pool, charges, plan.total)
+        return functools.partial(runtime.count, self.places[0].domain.pool, charges, plan.total)
+
+    def rooms(self, dtype: Dtype) -> Sequence[Room]:
+        """Return what it allocates for elements of a type."""
+        rooms = self._rooms.get(dtype)
+        if rooms is None:
+            rooms = self._rooms[dtype] = self._rooms_of(dtype)
+        return rooms
 
     @functools.cached_property
-    def shared(self) -> Shared | None:
-        """The memory of all blocks, where several small ones are written in one domain."""
-        plan, runtime = self.plan, self.runtime
-        if runtime.backend.host_readable or self.by_host or self.staged or self.sent:
-            return None
-        blocks = plan.allocations
-        if len(plan.writers) > 1 or len(blocks) < 2 or plan.largest >= runtime.settings.small_bytes:
-            return None
-        first = self.places[blocks[0][0]]
-        pool = first.domain.pool
-        if pool.is_limited:
-            return None
-        starts, nbytes = packed(n for _, _, n in blocks)
-        charges = tuple((self.places[home].account, n) for home, _, n in blocks)
-        shapes = tuple(shape for _, shape, _ in blocks)
-        return Shared(pool, charges, shapes, starts, nbytes, self.streams[first.memory_domain])
+    def _rooms(self) -> dict[Dtype, Sequence[Room]]:
+        return {}
+
+    def _rooms_of(self, dtype: Dtype) -> list[Room]:
+        """Return one memory where streams write several small blocks in one domain."""
+        plan, rooms = self.plan, []
+        for home, shape, _ in plan.allocations:
+            place = self.places[home]
+            rooms.append(room_on(place, shape, dtype, self.streams.get(place.memory_domain)))
+        by_streams = not (self.runtime.backend.host_readable or self.by_host)
+        alike = len(plan.writers) == 1 and not rooms[0].pool.is_limited
+        small = plan.largest < self.runtime.settings.small_bytes
+        if by_streams and alike and small and len(rooms) > 1 and not (self.staged or self.sent):
+            return [one_room(rooms)]
+        return rooms
+
+
+def prepare(plan: Plan) -> Prepared:
+    """Return a plan with what its runtime has to say to it, most of which is worked out later."""
+    places = devices_of(plan.destination)
+    kinds = frozenset([devices_of(tiling)[0].domain.kind for tiling in plan.sources])
+    by_host = "unpinned_host" in {*kinds, places[0].domain.kind}
+    return Prepared(plan, places[0].device.runtime, places, by_host, kinds)
 
 
 def prepared_plan(
@@ -170,4 +144,4 @@ def new_plan(runtime: Runtime, make: Callable[..., Plan], *how: Any) -> Prepared
     """Make a plan, and tell it which domains reach one another, and what there is for others."""
     plan = make(runtime, *how)
     pinned_bytes = runtime.settings.pinned_bytes
-    return Prepared(dataclasses.replace(plan, reach=runtime.backend, pinned_bytes=pinned_bytes))
+    return prepare(dataclasses.replace(plan, reach=runtime.backend, pinned_bytes=pinned_bytes))

@@ -12,7 +12,7 @@ from gpushard.movement.plan import Plan, Step
 from gpushard.movement.planning.dims import Piece, identity
 from gpushard.movement.planning.reshard import make_plan
 from gpushard.movement.planning.windows import Window, make_window, started
-from gpushard.movement.prepared import Prepared, new_plan, prepared_plan
+from gpushard.movement.prepared import Prepared, new_plan, prepare, prepared_plan
 from gpushard.runtime.runtime import Runtime
 
 
@@ -96,14 +96,14 @@ class WindowMover:
     __slots__ = ("_prepared", "_window")
 
     def __init__(self, window: Window) -> None:
-        self._window, self._prepared = window, Prepared(window.plan)
+        self._window, self._prepared = window, prepare(window.plan)
 
     @property
     def nbytes(self) -> int:
         """Bytes that it takes, about."""
         return self._window.nbytes
 
-    def __call__(
+    def move(
         self, source: ShardedBuffer, starts: tuple[int, ...], piece: Piece, name: str
     ) -> ShardedBuffer:
         """Return the part that starts somewhere; other arguments and errors as for `move`."""

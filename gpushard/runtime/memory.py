@@ -23,7 +23,7 @@ BLOCK_ALIGNMENT = 256
 """Bytes that blocks in one memory are aligned to, as those of CUDA's own allocations are."""
 
 
-def packed(sizes: Iterable[int]) -> tuple[tuple[int, ...], int]:
+def packed(sizes: Iterable[int], alignment: int = BLOCK_ALIGNMENT) -> tuple[tuple[int, ...], int]:
     """Return where blocks of so many bytes begin in one memory, and the bytes of that.
 
     >>> packed([256, 4, 0, 300])
@@ -32,7 +32,7 @@ def packed(sizes: Iterable[int]) -> tuple[tuple[int, ...], int]:
     starts, end = [], 0
     for nbytes in sizes:
         starts.append(end)
-        end += -(-nbytes // BLOCK_ALIGNMENT) * BLOCK_ALIGNMENT
+        end += -(-nbytes // alignment) * alignment
     return tuple(starts), end
 
 
@@ -131,6 +131,12 @@ class Memory:
         if not self.pending():
             self.written = None
         return self.written is not None or bool(self.used)
+
+    def wait_idle(self) -> None:
+        """Wait until no item reads or writes it, so that the host may write it."""
+        for stream, tick in list(self.clock()):
+            stream.synchronize(tick)
+        self.written, self.used = None, {}
 
     def clock(self) -> tuple[Tick, ...]:
         """The ticks that whoever overwrites it has to wait for."""

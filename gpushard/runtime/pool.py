@@ -11,8 +11,10 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from gpushard.frozen import dataclass
 from gpushard.runtime.memory import Account, Memory
 from gpushard.runtime.stream import Stream, Tick
+from gpushard.typing import Dtype, Shape
 
 _CLASSES_PER_DOUBLING = 8
 _NO_CLOCK: Mapping[Stream, int] = {}
@@ -47,6 +49,18 @@ class NoRoomError(Exception):
         self.nbytes = nbytes
         self.account = account
         self.pool = pool
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """One memory that work needs, and the dense arrays that lie in it."""
+
+    pool: Pool  # where the memory comes from
+    charges: tuple[tuple[Account, int], ...]  # who pays for it, and for how many bytes
+    nbytes: int  # bytes of the memory
+    stream: Stream | None = None  # the stream that writes it; None: the host does
+    kinds: tuple[tuple[Shape, Dtype], ...] = ()  # shapes and types of the arrays
+    starts: tuple[int, ...] = (0,)  # where they begin in it
 
 
 class _Shelf:
@@ -95,22 +109,17 @@ class Pool:
         """Bytes of the free blocks."""
         return self.total - self.in_use
 
-    def take(self, nbytes: int, account: Account | None, stream: Stream | None) -> Memory:
-        """Return memory for `stream`, or else the host, to write; an account may pay for it.
+    def take(
+        self, charges: tuple[tuple[Account, int], ...], nbytes: int, stream: Stream | None
+    ) -> Memory:
+        """Return memory for `stream`, or else the host, to write; accounts pay for parts of it.
 
         A free block that the stream may overwrite at once comes first, then new memory within the
         limit, then the free block that was released first; its clock comes with it.
 
         Raises:
-          NoRoomError: neither the account nor the limit leaves room.
+          NoRoomError: neither the accounts nor the limit leave room.
         """
-        charges = () if account is None else ((account, nbytes),)
-        return self.take_for(charges, nbytes, stream)
-
-    def take_for(
-        self, charges: tuple[tuple[Account, int], ...], nbytes: int, stream: Stream | None
-    ) -> Memory:
-        """Return memory that several may share, as `take` does."""
         for account, own in charges:
             if account.limit is not None and not account.fits(own):
                 raise NoRoomError(own, account, self)

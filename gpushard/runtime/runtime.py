@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -16,10 +15,9 @@ from gpushard.frozen import dataclass
 from gpushard.geometry.memory_kind import MEMORY_KINDS, checked_kind
 from gpushard.runtime.backend import HOST_DOMAIN, Backend, DeviceInfo, Item
 from gpushard.runtime.callbacks import Callbacks
-from gpushard.runtime.chunks import LEAST_SLOT
 from gpushard.runtime.domain import Domain
 from gpushard.runtime.memory import Account, Claim, Claims, Memory
-from gpushard.runtime.pool import NoRoomError, Pool
+from gpushard.runtime.pool import NoRoomError, Pool, Room
 from gpushard.runtime.reclaim import beside, out_of_memory, reclaim, reclaim_locked
 from gpushard.runtime.stream import Clock, Stream
 
@@ -412,35 +410,10 @@ class Runtime:
             for account, nbytes in memory.charges:
                 account.in_use += nbytes
 
-    def claim(self, place: Place, nbytes: int, stream: Stream | None) -> Claim:
-        """Allocate on a device, or beside it; inside `commit`."""
-        return self._claims.make(place.domain.pool.take(nbytes, place.account, stream))
-
-    def claim_shared(
-        self,
-        pool: Pool,
-        charges: tuple[tuple[Account, int], ...],
-        nbytes: int,
-        stream: Stream | None,
-    ) -> Claim:
-        """Allocate memory that several places pay for; inside `commit`."""
-        return self._claims.make(pool.take_for(charges, nbytes, stream))
-
-    def claim_slot(self, domain: Domain, nbytes: int, stream: Stream | None) -> Claim:
-        """Allocate page-locked memory for copies between a domain and the host; inside `commit`.
-
-        Sizes are rounded up to powers of two, so that every slot fits many.
-        """
-        capacity = max(LEAST_SLOT, 1 << (nbytes - 1).bit_length())
-        return self._claims.make(domain.ring.take(capacity, None, stream))
-
-    def claim_buffer(self, domain: Domain, nbytes: int, stream: Stream) -> Claim:
-        """Allocate in a domain what no device pays for, for items of a stream; inside `commit`."""
-        return self._claims.make(domain.pool.take(nbytes, None, stream))
-
-    def claim_host(self, nbytes: int, stream: Stream | None) -> Claim:
-        """Allocate host memory for values that are read back; inside `commit`."""
-        return self._claims.make(self.host_pool.take(nbytes, None, stream))
+    def claim(self, room: Room, *, here: bool = False) -> Claim:
+        """Allocate memory for its stream to write, or `here` for the caller; inside `commit`."""
+        stream = None if here else room.stream
+        return self._claims.make(room.pool.take(room.charges, room.nbytes, stream))
 
     def _claim_temporary(self, stream: Stream, nbytes: int) -> Claim:
         """Allocate for what a library needs while an item of `stream` is launched.
@@ -466,15 +439,13 @@ class Runtime:
     def _borrow(self, stream: Stream, nbytes: int) -> Claim:
         """Allocate for what a library uses in items of `stream`; inside `commit`."""
         index, device = self._places[stream]
-        account = None if device is None else self.devices[device].account
-        memory = self.domains[index].pool.take(nbytes, account, stream)
+        charges = () if device is None else ((self.devices[device].account, nbytes),)
+        memory = self.domains[index].pool.take(charges, nbytes, stream)
         memory.borrower = stream
         return self._claims.make(memory)
 
-    def claim_at_once(
-        self, pool: Pool, charges: tuple[tuple[Account, int], ...], nbytes: int
-    ) -> Claim:
-        """Count small shards that own their bytes against accounts; outside of `commit`.
+    def count(self, pool: Pool, charges: tuple[tuple[Account, int], ...], nbytes: int) -> Claim:
+        """Claim what owns its bytes, as small arrays of the host do; outside of `commit`.
 
         Without quotas there is room, and nothing else has to be in order: then this takes no lock,
         and whoever takes it next charges the accounts.
@@ -483,20 +454,14 @@ class Runtime:
           OutOfMemoryError: a quota has no room.
         """
         if self.settings.memory_limit is not None:
-            return self.commit(functools.partial(self.claim_charged, pool, charges))
+            return self.commit(self._adopt, args=(pool, charges))
         claims = self._claims
         if len(claims.queue) > _MOST_QUEUED:
             with contextlib.suppress(ReentrantCallError):
                 self.run_locked(_nothing)
         return claims.begin(Memory(None, nbytes, 0, charges, pool))
 
-    def claim_small(self, charges: Sequence[tuple[Place, int]]) -> Claim:
-        """Count small shards that own their bytes; inside `commit`."""
-        accounts = tuple([(place.account, nbytes) for place, nbytes in charges])
-        return self.claim_charged(charges[0][0].domain.pool, accounts)
-
-    def claim_charged(self, pool: Pool, charges: tuple[tuple[Account, int], ...]) -> Claim:
-        """Count small shards that own their bytes against accounts; inside `commit`."""
+    def _adopt(self, pool: Pool, charges: tuple[tuple[Account, int], ...]) -> Claim:
         return self._claims.make(pool.adopt(charges))
 
     def submit(

@@ -23,6 +23,7 @@ from gpushard.placement.device_put import device_put, reshard
 from gpushard.runtime.backend import HOST_DOMAIN, Item
 from gpushard.runtime.memory import Memory
 from gpushard.runtime.phase import Phase
+from gpushard.runtime.pool import Room
 from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Stream, Tick
 from gpushard.runtime.view import View
@@ -309,7 +310,7 @@ class BackendConformance(Conformance):
     def test_a_host_view_is_read_only_and_keeps_its_owner(self) -> None:
         """A view for the host cannot be written, and its owner lives as long as it."""
         with self.runtime() as rt:
-            claim = rt.commit(lambda: rt.claim_host(80, None))
+            claim = rt.commit(lambda: rt.claim(Room(rt.host_pool, (), 80)))
             local = rt.backend.view(claim.memory.raw, (10,), np.dtype(np.int64))
             rt.backend.copy_boxes([(local, np.arange(10), HOST_DOMAIN)], HOST_DOMAIN)
             owner = _Owner()

@@ -10,10 +10,11 @@ import numpy as np
 
 from gpushard.array.array import Array, array_like
 from gpushard.errors import ConfigurationError
-from gpushard.movement.buffer import ShardedBuffer, devices_of, wait_idle
+from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.runtime.backend import HOST_DOMAIN
+from gpushard.runtime.launch import Outputs, allocate_now, launch, room_on
 from gpushard.runtime.memory import Claim, Memory
-from gpushard.runtime.runtime import Runtime
+from gpushard.runtime.pool import Room
 from gpushard.typing import LocalArray
 
 
@@ -46,19 +47,16 @@ def deferred(
         return _computed_by_host(x, function, after)
     devices = [place.device for place in devices_of(source.tiling)]
 
-    def submit() -> tuple[list[LocalArray], list[Claim]]:
-        values, claims = _allocate(runtime, source)
-        for device, value, target, claim, own in zip(
-            devices, source.values, values, claims, source.claims, strict=True
-        ):
+    def submit(outputs: Outputs) -> None:
+        pairs = zip(source.values, source.claims, outputs.values, outputs.claims, strict=True)
+        for device, (value, read, target, written) in zip(devices, pairs, strict=True):
             run = functools.partial(_work, target, value, function, error)
-            runtime.submit(
-                device.stream, "deferred work", run, [own.memory, *after], [claim.memory]
-            )
-        return values, claims
+            reads = [read.memory, *after]
+            runtime.submit(device.stream, "deferred work", run, reads, [written.memory])
 
-    values, claims = runtime.commit(submit, [device.stream for device in devices])
-    buffer = ShardedBuffer(source.tiling, source.dtype, values, claims)
+    rooms, streams = _rooms(source), [device.stream for device in devices]
+    outputs = launch(runtime, rooms, submit, streams)
+    buffer = ShardedBuffer(source.tiling, source.dtype, outputs.values, outputs.claims)
     return array_like(x, buffer)
 
 
@@ -70,34 +68,26 @@ def _computed_by_host(
     for memory in (*after, *source.memories):
         if memory.written is not None:
             memory.written[0].synchronize(memory.written[1])
-    sizes = [value.nbytes for value in source.values]
-    claims = runtime.commit(
-        lambda: [runtime.claim(*pair, None) for pair in zip(places, sizes, strict=True)]
-    )
-    values, failed = [], False
-    for place, value, own, claim in zip(places, source.values, source.claims, claims, strict=True):
-        wait_idle(claim.memory)
-        values.append(runtime.backend.view(claim.memory.raw, value.shape, source.dtype))
-        if own.memory.error is None:
-            copy = values[-1], np.asarray(function(value)), HOST_DOMAIN
+    outputs, failed = allocate_now(runtime, _rooms(source)), False
+    pairs = zip(source.values, source.claims, outputs.values, outputs.claims, strict=True)
+    for place, (value, read, target, written) in zip(places, pairs, strict=True):
+        if read.memory.error is None:
+            copy = target, np.asarray(function(value)), HOST_DOMAIN
             runtime.backend.copy_boxes([copy], place.memory_domain)
         else:
-            claim.memory.error, failed = own.memory.error, True
-    buffer = ShardedBuffer(source.tiling, source.dtype, values, claims, settled=not failed)
+            written.memory.error, failed = read.memory.error, True
+    buffer = ShardedBuffer(
+        source.tiling, source.dtype, outputs.values, outputs.claims, settled=not failed
+    )
     return array_like(x, buffer)
 
 
-def _allocate(runtime: Runtime, source: ShardedBuffer) -> tuple[list[LocalArray], list[Claim]]:
-    """Make memory of its own for every shard."""
-    claims = [
-        runtime.claim(place, value.nbytes, place.device.stream)
+def _rooms(source: ShardedBuffer) -> list[Room]:
+    """Return memory of its own for every shard."""
+    return [
+        room_on(place, value.shape, source.dtype, place.device.stream)
         for place, value in zip(devices_of(source.tiling), source.values, strict=True)
     ]
-    values = [
-        runtime.backend.view(claim.memory.raw, value.shape, source.dtype)
-        for claim, value in zip(claims, source.values, strict=True)
-    ]
-    return values, claims
 
 
 def _work(
@@ -160,7 +150,7 @@ def gated(x: Array, *, error: BaseException | None = None) -> tuple[Array, Gate]
         )
 
     def submit() -> Claim:
-        turnstile = runtime.claim(device, 1, None)
+        turnstile = runtime.claim(room_on(device, (1,)))
         stream = runtime.new_stream("gate", device.memory_domain)
         runtime.submit(stream, "gate", gate.wait, [], [turnstile.memory])
         return turnstile

@@ -113,10 +113,12 @@ class Faults:
         return replaced
 
     def _take(self, pool: Pool, what: str, take: Callable[..., Memory]) -> Callable[..., Memory]:
-        def replaced(nbytes: int, account: Account | None, stream: Stream | None) -> Memory:
+        def replaced(
+            charges: tuple[tuple[Account, int], ...], nbytes: int, stream: Stream | None
+        ) -> Memory:
             if self.fails(ROOM, f"{nbytes} bytes of {what}"):
-                raise NoRoomError(nbytes, account, pool)
-            return take(nbytes, account, stream)
+                raise NoRoomError(nbytes, charges[0][0] if charges else None, pool)
+            return take(charges, nbytes, stream)
 
         return replaced
 

@@ -141,7 +141,7 @@ def test_others_that_use_the_ring_leave_room_for_one_round_or_it_is_an_error(roo
         x = gs.device_put(data, spread(P("x")))
         x.block_until_ready()
         ring = runtime.domains[0].ring
-        held = runtime.run_locked(lambda: (ring.trim() and 0) or ring.take(1024 - room, None, None))
+        held = runtime.run_locked(lambda: (ring.trim() and 0) or ring.take((), 1024 - room, None))
         try:
             if room:
                 y = gs.reshard(x, spread(P(None, "x")))

@@ -285,7 +285,7 @@ def test_parts_ask_for_memory_once_and_views_not_at_all(monkeypatch: pytest.Monk
             (lambda: wide[3:7, 1:3], 1),
         ):
             counting("commit")
-            counting("claim_at_once")
+            counting("count")
             want = np.asarray(take())  # plans, which keep what they call
             asked.clear()
             found = take()

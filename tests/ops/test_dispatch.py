@@ -225,6 +225,19 @@ def test_small_results_are_charged_as_long_as_an_array_has_them() -> None:
         assert runtime.claimed_bytes() == before
 
 
+def test_several_results_are_charged_each_as_long_as_an_array_has_it() -> None:
+    with testing.runtime(host_devices=8, small_bytes=0) as runtime:
+        x = gs.device_put(np.arange(64.0).reshape(8, 8), on(P("x", "y"))).block_until_ready()
+        gc.collect()
+        before = runtime.claimed_bytes()
+        results = list(gs.numpy.divmod(x, 3.0))
+        for left in (2, 1, 0):
+            gc.collect()
+            assert runtime.claimed_bytes() - before == left * x.nbytes
+            if results:
+                results.pop().block_until_ready()
+
+
 def test_sums_that_are_scattered_keep_the_memory_of_their_parts() -> None:
     value = np.arange(8 * 16.0).reshape(8, 16)
     for seed in range(12):

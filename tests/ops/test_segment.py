@@ -12,7 +12,9 @@ import pytest
 
 from gpushard.ops.programs.launched import Group, waits_alike
 from gpushard.ops.programs.segment import Part, Segment, _Block, _laid_out, segment_of
+from gpushard.runtime.launch import one_room
 from gpushard.runtime.memory import Account, Memory
+from gpushard.runtime.pool import Room
 from gpushard.runtime.stream import Stream
 from tests.runtime.test_stream import Queue
 
@@ -51,15 +53,17 @@ class World:
         calls: int = 1,
     ) -> Part:
         """An operation of a call for each device, of which several share the memory of results."""
-        count = len(results)
+        count, stream = len(results), stream or self.stream
+        kinds = (((BYTES // 8,), np.dtype(float)),)
+        pool: Any = None
+        rooms = [Room(pool, ((self.account, BYTES),), BYTES, stream, kinds)] * count * calls
         group = Group(
             tuple(range(calls)),
+            tuple(range(count * calls)),
             tuple((n, tuple(range(calls))) for n in range(len(operands))),
-            stream or self.stream,
-            SimpleNamespace(nbytes=512 * calls),  # type: ignore[arg-type]
-            ((self.account, BYTES),) * count * calls,
-            None,  # type: ignore[arg-type]
-            calls > 1,
+            stream,
+            SimpleNamespace(),  # type: ignore[arg-type]
+            (one_room(rooms),) if calls > 1 else tuple(rooms),
             alone,
         )
 
@@ -99,8 +103,9 @@ def test_results_that_are_not_needed_at_the_same_time_share_memory() -> None:
     ]
     assert places(segment) == wanted
     (chain,) = segment._chains
-    assert chain.nbytes == segment.scratch == 512 + BYTES
-    assert chain.charges == ((world.account, 2 * BYTES),)
+    assert chain.scratch is not None
+    assert chain.scratch.nbytes == segment.scratch == 512 + BYTES
+    assert chain.scratch.charges == ((world.account, 2 * BYTES),)
     assert segment.counts == (4, 1) and not chain.alone
 
 
@@ -124,7 +129,8 @@ def test_results_of_several_devices_lie_in_one_memory_where_a_launch_has_them_so
     one, two = [(3, 0), (3, 512)], [(3, 1024), (3, 1536)]
     assert places(segment) == [reads + one, one + two, two + one, one + stays]
     (chain,) = segment._chains
-    assert chain.charges == ((world.account, 4 * BYTES),)
+    assert chain.scratch is not None
+    assert chain.scratch.charges == ((world.account, 4 * BYTES),)
 
 
 def test_results_that_nobody_names_have_memory_while_they_are_written() -> None:
@@ -197,7 +203,7 @@ def test_launches_for_several_devices_wait_for_one_stream_at_most(alone: bool) -
         made: list[Any] = segment.run(operands, ())
         assert [value.name for value in made] == ["x'", "y'"]
     else:
-        with pytest.raises(AttributeError, match="claim_shared"):  # it would run as one
+        with pytest.raises(AttributeError, match="'claim'"):  # it would run as one
             segment.run(operands, ())
 
 
@@ -224,7 +230,8 @@ def test_waits_for_one_stream_are_alike() -> None:
 
 def test_blocks_lie_in_the_first_hole_that_is_free_all_the_time() -> None:
     def block(nbytes: int, begin: int, end: int) -> _Block:
-        made = _Block(None, nbytes, begin)  # type: ignore[arg-type]
+        pool: Any = None
+        made = _Block(Room(pool, (), nbytes), [], begin)
         made.end = end
         return made
 

@@ -14,6 +14,7 @@ import pytest
 
 import gpushard as gs
 from gpushard.errors import ExecutionError
+from gpushard.runtime.launch import room_on
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing import gated, runtime
 
@@ -226,7 +227,7 @@ def test_items_of_two_devices_that_wait_for_each_other_both_run(rt: Runtime) -> 
             meeting.wait()
             passed.append(number)
 
-        claim = rt.claim(device, 64, device.stream)
+        claim = rt.claim(room_on(device, (64,), stream=device.stream))
         rt.submit(device.stream, f"meeting {number}", meet, [], [claim.memory])
         return claim
 

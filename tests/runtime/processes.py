@@ -19,6 +19,7 @@ signal.alarm(30)
 import numpy as np
 import gpushard as gs
 from gpushard.runtime import current
+from gpushard.runtime.launch import room_on
 from gpushard.testing import gated
 from gpushard.testing.deferred import deferred
 
@@ -32,7 +33,7 @@ def say(*words):
     os.write(1, (" ".join(map(str, words)) + chr(10)).encode())
 
 def submit(run, stream=None, after=(), effect=False, name="work"):
-    claim = rt.commit(lambda: rt.claim(rt.devices[0], 8, None))
+    claim = rt.commit(lambda: rt.claim(room_on(rt.devices[0], (8,))))
     stream = stream or rt.devices[0].stream
     reads = [c.memory for c in after]
     rt.commit(lambda: rt.submit(stream, name, run, reads, [claim.memory], effect=effect))

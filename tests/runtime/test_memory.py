@@ -80,7 +80,7 @@ def test_accounts_and_totals_add_up(program, limit):
     for action, number in program:
         if action == "take":
             try:
-                held.append(claims.make(pool.take(number, account, None)))
+                held.append(claims.make(pool.take(((account, number),), number, None)))
             except NoRoomError:
                 assert limit is not None
                 assert account.in_use + number > limit or pool.total + number > limit
@@ -144,7 +144,7 @@ def test_free_blocks_are_taken_as_the_rules_say(program, limit):
             leading = list(itertools.takewhile(idle, free))
             clocks = {id(block.raw): dict(block.clock()) for block in free}
             try:
-                claim = claims.make(pool.take(size, None, stream))
+                claim = claims.make(pool.take((), size, stream))
             except NoRoomError:
                 assert limit is not None and not alike
                 check_given_back()
@@ -197,11 +197,11 @@ def test_free_memory_beyond_the_peak_goes_back_and_no_more():
     queue = Queue(exact=True)
     stream = Stream(queue, "a")
     pool, claims = make_pool(), Claims()
-    first = claims.make(pool.take(1000, None, None))
+    first = claims.make(pool.take((), 1000, None))
     stream.issued, first.memory.written = 1, (stream, 1)
     del first
     claims.drain()
-    second = claims.make(pool.take(2000, None, None))  # the first one is waited for
+    second = claims.make(pool.take((), 2000, None))  # the first one is waited for
     assert pool.total > pool.peak
     queue.finished[stream] = 1
     del second
@@ -211,26 +211,26 @@ def test_free_memory_beyond_the_peak_goes_back_and_no_more():
 
 def test_what_a_cut_short_call_took_and_never_claimed_comes_back():
     pool, claims = make_pool(), Claims()
-    claim = claims.make(pool.take(1000, None, None))
-    lost = pool.take(2000, None, None)
+    claim = claims.make(pool.take((), 1000, None))
+    lost = pool.take((), 2000, None)
     pool.repair(claims.memories())
     assert pool.free == lost.capacity
     assert pool.total == lost.capacity + claim.memory.capacity
-    assert pool.take(2000, None, None).raw is lost.raw
+    assert pool.take((), 2000, None).raw is lost.raw
 
 
 def test_whoever_takes_what_a_cut_short_call_had_waits_for_everything():
     pool, stream = make_pool(), Stream(Queue(exact=True), "a")
-    lost, stream.issued = pool.take(2000, None, None), 3
+    lost, stream.issued = pool.take((), 2000, None), 3
     pool.repair([], {stream: stream.issued})
-    taken = pool.take(2000, None, Stream(Queue(exact=True), "b"))
+    taken = pool.take((), 2000, Stream(Queue(exact=True), "b"))
     assert taken.raw is not lost.raw, "a block that may be in use was taken before new memory"
     assert pool.pending() == [(stream, 3)]
 
 
 def test_memory_comes_back_when_the_last_claim_dies_and_not_before():
     pool, claims = make_pool(), Claims()
-    claim = claims.make(pool.take(1000, None, None))
+    claim = claims.make(pool.take((), 1000, None))
     alias = claim
     del claim
     claims.drain()
@@ -245,17 +245,17 @@ def test_a_free_block_keeps_its_clock_and_a_covered_one_is_preferred():
     reader, writer = Stream(queue, "reader"), Stream(queue, "writer")
     reader.issued = 1
     pool, claims = make_pool(), Claims()
-    busy, idle = (claims.make(pool.take(1000, None, None)) for _ in range(2))
+    busy, idle = (claims.make(pool.take((), 1000, None)) for _ in range(2))
     busy.memory.used[reader] = 1
     busy_raw, idle_raw = busy.memory.raw, idle.memory.raw
     del busy, idle
     claims.drain()
-    first = pool.take(1000, None, writer)
+    first = pool.take((), 1000, writer)
     assert first.raw is idle_raw
-    second = pool.take(1000, None, writer)
+    second = pool.take((), 1000, writer)
     assert second.raw is not busy_raw  # new memory before waiting for the reader
     queue.finished[reader] = 1
-    third = pool.take(1000, None, writer)
+    third = pool.take((), 1000, writer)
     assert third.raw is busy_raw
 
 
@@ -264,14 +264,14 @@ def test_at_the_limit_the_oldest_free_block_comes_with_the_clock_of_its_users():
     reader, writer = Stream(queue, "reader"), Stream(queue, "writer")
     reader.issued = 2
     pool, claims = make_pool(limit=2048), Claims()
-    blocks = [claims.make(pool.take(1024, None, None)) for _ in range(2)]
+    blocks = [claims.make(pool.take((), 1024, None)) for _ in range(2)]
     blocks[0].memory.used[reader] = 1
     blocks[1].memory.used[reader] = 2
     oldest = blocks[0].memory.raw
     while blocks:
         del blocks[0]
         claims.drain()
-    taken = pool.take(1024, None, writer)
+    taken = pool.take((), 1024, writer)
     assert taken.raw is oldest
     assert dict(taken.clock()) == {reader: 1}
 
@@ -281,13 +281,13 @@ def test_a_covered_stream_needs_no_wait_even_if_the_user_still_runs():
     reader, writer = Stream(queue, "reader"), Stream(queue, "writer")
     reader.issued = 1
     pool, claims = make_pool(), Claims()
-    claim = claims.make(pool.take(1000, None, None))
+    claim = claims.make(pool.take((), 1000, None))
     claim.memory.used[reader] = 1
     raw = claim.memory.raw
     del claim
     claims.drain()
     writer.seen[reader] = 1
-    assert pool.take(1000, None, writer).raw is raw
+    assert pool.take((), 1000, writer).raw is raw
 
 
 def test_trim_leaves_blocks_that_are_still_used():
@@ -295,7 +295,7 @@ def test_trim_leaves_blocks_that_are_still_used():
     reader = Stream(queue, "reader")
     reader.issued = 1
     pool, claims = make_pool(), Claims()
-    claim = claims.make(pool.take(1000, None, None))
+    claim = claims.make(pool.take((), 1000, None))
     claim.memory.used[reader] = 1
     del claim
     claims.drain()
@@ -308,7 +308,7 @@ def test_trim_leaves_blocks_that_are_still_used():
 def test_free_blocks_never_take_more_than_was_ever_in_use():
     pool, claims = make_pool(), Claims()
     for size in range(1000, 200_000, 1000):
-        claim = claims.make(pool.take(size, None, None))
+        claim = claims.make(pool.take((), size, None))
         del claim
         claims.drain()
         assert pool.free <= pool.peak
@@ -318,7 +318,7 @@ def test_free_blocks_never_take_more_than_was_ever_in_use():
 def test_idle_blocks_and_those_in_use_never_take_more_than_was_ever_in_use_at_once(program):
     pool, claims, held = make_pool(), Claims(), []
     for size, drop in program:
-        held.append(claims.make(pool.take(size, None, None)))
+        held.append(claims.make(pool.take((), size, None)))
         assert pool.total <= pool.peak
         if drop:
             held.pop(size % len(held))
@@ -328,7 +328,7 @@ def test_idle_blocks_and_those_in_use_never_take_more_than_was_ever_in_use_at_on
 def test_a_phase_of_another_size_takes_the_place_of_the_one_before():
     pool, claims = make_pool(), Claims()
     for size in (4096, 8192, 2048, 4096):
-        held = [claims.make(pool.take(size, None, None)) for _ in range((1 << 17) // size)]
+        held = [claims.make(pool.take((), size, None)) for _ in range((1 << 17) // size)]
         held.clear()
         claims.drain()
     assert pool.peak == 1 << 17 and pool.total <= pool.peak
@@ -339,11 +339,11 @@ def test_a_stencil_looks_at_hardly_more_blocks_than_it_takes(ends):
     queue = Queue(exact=True)
     streams = [Stream(queue, str(i)) for i in range(8)]
     pool, claims, takes = make_pool(), Claims(), 0
-    rows = [[claims.make(pool.take(1000, None, None)) for _ in streams]]
+    rows = [[claims.make(pool.take((), 1000, None)) for _ in streams]]
     for _ in range(300):
         new = []
         for i, stream in enumerate(streams):
-            claim = claims.make(pool.take(1000, None, stream))
+            claim = claims.make(pool.take((), 1000, stream))
             takes += 1
             for other, tick in claim.memory.clock():
                 stream.seen[other] = max(tick, stream.seen.get(other, 0))
@@ -367,24 +367,24 @@ def test_a_stencil_looks_at_hardly_more_blocks_than_it_takes(ends):
 
 def test_a_request_that_only_fits_exactly_is_served():
     pool = make_pool(limit=1000)
-    assert pool.take(1000, None, None).capacity == 1000
+    assert pool.take((), 1000, None).capacity == 1000
 
 
 def test_a_system_without_memory_is_asked_again_after_a_trim():
     pool, claims = make_pool(room=3000), Claims()
-    first = claims.make(pool.take(2048, None, None))
+    first = claims.make(pool.take((), 2048, None))
     with pytest.raises(NoRoomError):
-        pool.take(1024, None, None)
+        pool.take((), 1024, None)
     del first
     claims.drain()
-    assert pool.take(1024, None, None).nbytes == 1024
+    assert pool.take((), 1024, None).nbytes == 1024
     assert pool.free == 0
 
 
 def test_what_was_released_first_is_given_back_to_the_system_first_whatever_its_size():
     pool, claims = make_pool(), Claims()
     sizes = [1024, 4096, 2048]
-    held = [claims.make(pool.take(size, None, None)) for size in sizes]
+    held = [claims.make(pool.take((), size, None)) for size in sizes]
     for position in (1, 0, 2):
         held[position] = None
         claims.drain()

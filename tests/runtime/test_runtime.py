@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard.movement.host_staging import slot_in
 from gpushard.runtime import runtime as runtime_module
+from gpushard.runtime.launch import room_on
 from gpushard.runtime.pool import size_class
 from gpushard.testing import runtime, simulated
 from gpushard.testing.programs import check_nothing_left
@@ -26,17 +28,17 @@ def test_runtimes_of_their_own_do_not_touch_the_current_one():
 
 def test_out_of_memory_names_everything_and_the_next_smaller_call_works():
     with runtime(host_devices=1, memory_limit=10_000) as rt:
-        kept = rt.commit(lambda: rt.claim(rt.devices[0], 6000, None))
+        kept = rt.commit(lambda: rt.claim(room_on(rt.devices[0], (6000,))))
         with pytest.raises(gs.errors.OutOfMemoryError) as caught:
-            rt.commit(lambda: rt.claim(rt.devices[0], 5000, None))
+            rt.commit(lambda: rt.claim(room_on(rt.devices[0], (5000,))))
         error = caught.value
         assert (error.nbytes, error.in_use, error.limit) == (5000, 6000, 10_000)
         assert error.device == "CpuDevice(id=0)" and "10,000" in str(error)
         assert isinstance(error, MemoryError)
-        smaller = rt.commit(lambda: rt.claim(rt.devices[0], 4000, None))
+        smaller = rt.commit(lambda: rt.claim(room_on(rt.devices[0], (4000,))))
         assert smaller.memory.nbytes == 4000
         del kept
-        again = rt.commit(lambda: rt.claim(rt.devices[0], 6000, None))
+        again = rt.commit(lambda: rt.claim(room_on(rt.devices[0], (6000,))))
         assert again.memory.nbytes == 6000
 
 
@@ -118,7 +120,7 @@ def test_a_failed_submission_gives_back_what_it_took():
     with runtime(host_devices=2, memory_limit=10_000) as rt:
 
         def step():
-            return [rt.claim(rt.devices[i % 2], 4000, None) for i in range(8)]
+            return [rt.claim(room_on(rt.devices[i % 2], (4000,))) for i in range(8)]
 
         with pytest.raises(gs.errors.OutOfMemoryError):
             rt.commit(step)
@@ -127,22 +129,22 @@ def test_a_failed_submission_gives_back_what_it_took():
 
 def test_memory_in_a_garbage_cycle_is_found_before_giving_up():
     with runtime(host_devices=1, memory_limit=10_000) as rt:
-        cycle = [rt.commit(lambda: rt.claim(rt.devices[0], 8000, None))]
+        cycle = [rt.commit(lambda: rt.claim(room_on(rt.devices[0], (8000,))))]
         cycle.append(cycle)
         del cycle
-        claim = rt.commit(lambda: rt.claim(rt.devices[0], 8000, None))
+        claim = rt.commit(lambda: rt.claim(room_on(rt.devices[0], (8000,))))
         assert claim.memory.nbytes == 8000
 
 
 def test_a_pending_free_of_another_size_is_waited_for_when_memory_is_short():
     with runtime(host_devices=1, memory_limit=8192) as rt:
         device, gate = rt.devices[0], threading.Event()
-        claim = rt.commit(lambda: rt.claim(device, 8000, None))
+        claim = rt.commit(lambda: rt.claim(room_on(device, (8000,))))
         hold = functools.partial(rt.submit, device.stream, "hold", gate.wait, [claim.memory], [])
         rt.commit(hold)
         del claim, hold
         threading.Timer(0.05, gate.set).start()
-        other = rt.commit(lambda: rt.claim(device, 2000, None))
+        other = rt.commit(lambda: rt.claim(room_on(device, (2000,))))
         assert gate.is_set()
         assert other.memory.nbytes == 2000
 
@@ -152,7 +154,7 @@ def test_statistics_follow_allocations():
         device = rt.devices[1]
         counts = {name: n for name, n in device.memory_stats().items() if name != "bytes_limit"}
         assert set(counts.values()) == {0}
-        claim = rt.commit(lambda: rt.claim(device, 1000, None))
+        claim = rt.commit(lambda: rt.claim(room_on(device, (1000,))))
         stats = device.memory_stats()
         assert stats["bytes_in_use"] == stats["peak_bytes_in_use"] == 1000
         assert stats["num_allocs"] == 1 and stats["largest_alloc_size"] == 1000
@@ -171,14 +173,14 @@ def test_statistics_follow_allocations():
 def test_slots_have_few_sizes(nbytes, capacity):
     """They are powers of two, so that most are used again."""
     with runtime(host_devices=1) as rt:
-        claim = rt.commit(lambda: rt.claim_slot(rt.domains[0], nbytes, None))
+        claim = rt.commit(lambda: rt.claim(slot_in(rt.domains[0], nbytes, None)))
         assert claim.memory.nbytes == capacity
 
 
 def test_an_emptied_cache_says_what_it_gave_back():
     with runtime(host_devices=2, host_domains=2) as rt:
         rt.empty_cache()
-        claims = [rt.commit(lambda d=d: rt.claim(d, 1000, None)) for d in rt.devices]
+        claims = [rt.commit(lambda d=d: rt.claim(room_on(d, (1000,)))) for d in rt.devices]
         assert rt.empty_cache() == 0
         del claims[1]
         assert rt.empty_cache() == size_class(1000)
@@ -200,7 +202,7 @@ def test_waits_that_are_covered_are_left_out():
     with runtime(host_devices=2, host_workers=2) as rt:
         first, second = (device.stream for device in rt.devices)
         gate = threading.Event()
-        claim = rt.commit(lambda: rt.claim(rt.devices[0], 8, None))
+        claim = rt.commit(lambda: rt.claim(room_on(rt.devices[0], (8,))))
         items = []
         enqueue = rt.backend.enqueue
         rt.backend.enqueue = lambda item: (items.append(item), enqueue(item))
@@ -237,7 +239,7 @@ def test_nobody_waits_forever_for_an_item_that_an_interrupt_kept_out_of_its_queu
             rt.backend.enqueue = enqueue
             raise KeyboardInterrupt
 
-        memory = rt.commit(lambda: rt.claim(rt.devices[0], 8, None)).memory
+        memory = rt.commit(lambda: rt.claim(room_on(rt.devices[0], (8,)))).memory
         rt.backend.enqueue = interrupted
         with pytest.raises(KeyboardInterrupt):
             rt.commit(lambda: rt.submit(stream, "work", lambda: None, [], [memory]))
@@ -255,7 +257,7 @@ def test_what_a_step_took_before_it_was_interrupted_comes_back():
         pool = rt.devices[0].domain.pool
 
         def interrupted():
-            pool.take(1000, None, None)
+            pool.take((), 1000, None)
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):

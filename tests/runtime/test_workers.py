@@ -24,6 +24,7 @@ from gpushard.runtime.host import backend as host_backend
 from gpushard.runtime.host import workers as host_workers
 from gpushard.runtime.host.backend import batches, cut
 from gpushard.runtime.host.workers import Workers
+from gpushard.runtime.launch import room_on
 from gpushard.testing import runtime
 from tests.share import seeds
 from tests.stress.schedules import run_schedule
@@ -35,7 +36,7 @@ def submit(rt, stream, run, reads=(), writes=()):
 
 
 def claim(rt, device=0, nbytes=8):
-    return rt.commit(lambda: rt.claim(rt.devices[device], nbytes, None))
+    return rt.commit(lambda: rt.claim(room_on(rt.devices[device], (nbytes,))))
 
 
 def test_everybody_is_woken_wherever_threads_are_switched_and_interrupted():

@@ -24,7 +24,8 @@ _parsing = threading.Lock()
 
 PACKAGE = Path(__file__).parents[2] / "gpushard"
 FILES = tuple(
-    f"runtime/{name}.py" for name in ("runtime", "reclaim", "memory", "pool", "stream", "callbacks")
+    f"runtime/{name}.py"
+    for name in ("runtime", "launch", "reclaim", "memory", "pool", "stream", "callbacks")
 )
 FOLDERS = ("runtime/cuda", "movement", "ops", "array", "placement")
 

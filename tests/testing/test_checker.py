@@ -9,6 +9,7 @@ import gpushard as gs
 from gpushard.errors import RaceError
 from gpushard.runtime.backend import Pace
 from gpushard.runtime.checking.checker import Access, Checker, Shadow
+from gpushard.runtime.launch import room_on
 from gpushard.runtime.memory import Claim
 from gpushard.runtime.stream import Stream
 from gpushard.testing import deferred, runtime, simulated
@@ -66,7 +67,7 @@ def submit_parts(rt, until: int, seen: int) -> None:
     writer, reader = rt.domains[0].copy, rt.domains[1].copy
 
     def submit():
-        claims = [rt.claim(d, 64, d.domain.copy) for d in rt.devices]
+        claims = [rt.claim(room_on(d, (64,), stream=d.domain.copy)) for d in rt.devices]
         source, target = (claim.memory for claim in claims)
         first = writer.issued + 1
         for part in range(3):

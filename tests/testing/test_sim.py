@@ -9,6 +9,7 @@ import pytest
 
 import gpushard as gs
 from gpushard.runtime.backend import Item
+from gpushard.runtime.launch import room_on
 from gpushard.testing import simulated
 from gpushard.testing.sim import DeadlockError, StuckError
 from gpushard.testing.sim.backend import POISON
@@ -157,7 +158,7 @@ def test_on_a_machine_what_can_start_first_runs_first():
     with quiet(topology=nvlink(2)) as rt:
         first, second = (device.stream for device in rt.devices)
         for stream, name in ((first, "a"), (first, "b"), (second, "c")):
-            claim = rt.commit(lambda: rt.claim(rt.devices[0], 8, None))
+            claim = rt.commit(lambda: rt.claim(room_on(rt.devices[0], (8,))))
             run = functools.partial(order.append, name)
             rt.submit(stream, name, run, [], [claim.memory])
         rt.sim.schedule._ways = [rt.sim.schedule._earliest]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextvars
 import functools
-import itertools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -19,7 +17,7 @@ from gpushard.movement.planning.holders import holdings
 from gpushard.ops.row import Kernel, Row, Site
 from gpushard.runtime.backend import Pace
 from gpushard.runtime.host.ufuncs import without_out
-from gpushard.runtime.launch import Outputs
+from gpushard.runtime.launch import Outputs, launch, one_room, room_on
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.runtime import Device, Runtime
 from gpushard.typing import Dtype, LocalArray, Shape
@@ -28,8 +26,6 @@ T = TypeVar("T")
 
 THREADED_BYTES = 64 << 10
 """Calls of linear algebra that read and write fewer bytes together run on one thread anyway."""
-
-_BYTES = np.dtype(np.uint8)
 
 _quiet = contextvars.Context()
 _quiet.run(np.seterr, all="ignore")
@@ -89,38 +85,34 @@ class LocalCalls:
         self.devices: tuple[Device, ...] = tuple(p.device for p in devices_of(tilings[0]))
         self._homes = [call.home for call in calls]
         self._in_order = self._homes == list(range(len(of_device)))
-        self._sizes = [
-            [math.prod(shape) * t.itemsize for shape, t in zip(call.shapes, dtypes, strict=True)]
-            for call in calls
+        at = [self.devices[home] for home in self._homes]
+        by_result = [
+            [room_on(of, c.shapes[n], t, of.stream) for of, c in zip(at, calls, strict=True)]
+            for n, t in enumerate(dtypes)
         ]
-        # Of each call: where the memory of results comes from, who pays for each and how much.
-        self._places = [
-            (device.domain.pool, device.stream, tuple((device.account, n) for n in sizes))
-            for device, sizes in zip(
-                map(self.devices.__getitem__, self._homes), self._sizes, strict=True
-            )
-        ]
-        self._streams = list(dict.fromkeys(self.devices[home].stream for home in self._homes))
+        # What is written: of each result what every call makes.
+        self._rooms = [room for of in by_result for room in of]
+        self._streams = list(dict.fromkeys(device.stream for device in at))
         charges = tuple(
-            (self.devices[call.home].account, sum(size))
-            for call, size in zip(calls, self._sizes, strict=True)
+            (device.account, sum(room.nbytes for room in of))
+            for device, *of in zip(at, *by_result, strict=True)
         )
         pool = self.devices[0].domain.pool
-        written = sum(map(sum, self._sizes))
+        written = sum(room.nbytes for room in self._rooms)
         # Counts all results.
-        self._claim = functools.partial(runtime.claim_at_once, pool, charges, written)
+        self._count = functools.partial(runtime.count, pool, charges, written)
         total = written + sum(call.reads for call in calls)
-        largest = max((max(size) for size in self._sizes), default=0)
+        largest = max((room.nbytes for room in self._rooms), default=0)
         settings = runtime.settings
         # What is for one device goes there: others may have work, too, and the caller goes on.
         single = settings.light_bytes if light else settings.inline_bytes
         limit = settings.shared_bytes if len(calls) > 1 else single
         self._here = runtime.backend.host_readable and bool(calls) and total <= limit
         self._alone = total <= settings.inline_bytes
-        one_pool = len({place[0] for place in self._places}) == 1 and not pool.is_limited
+        one_pool = len({room.pool for room in self._rooms}) == 1 and not pool.is_limited
         joined = self._here and one_pool and written <= settings.light_bytes
-        self._joined = [self._in_one(n) for n in range(len(dtypes))] if joined else None
-        """Where small results lie in one memory each: what keeps a block keeps all of that."""
+        # One memory for each small result, if the caller writes it.
+        self._joined = [one_room(of, ALIGNMENT) for of in by_result] if joined else []
         self._pace = Pace(steps)
         few = total <= settings.light_bytes  # too few for others to help
         self._small = self._here and few and largest < settings.small_bytes
@@ -134,14 +126,6 @@ class LocalCalls:
         self._replicated = self._everywhere and len(calls) == 1
         self._sites = list(zip(*(call.site for call in calls), strict=True))
         self._rehearsed = runtime.backend.host_readable
-
-    def _in_one(self, n: int) -> tuple[Any, int, list[tuple[Shape, int]]]:
-        """Return who pays for a result, its bytes in one memory, and where each block starts."""
-        sizes = [-(-own[n] // ALIGNMENT) * ALIGNMENT for own in self._sizes]
-        starts = [0, *itertools.accumulate(sizes)]
-        shapes = [call.shapes[n] for call in self.calls]
-        charges = tuple(place[2][n] for place in self._places)
-        return charges, starts[-1], list(zip(shapes, starts, strict=False))
 
     def run(
         self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]] = ()
@@ -182,7 +166,7 @@ class LocalCalls:
         count = len(self.calls)
         if not self._one_result or not (columns or self._sites):
             return self.call_rows(_rows(columns, count))
-        claims = [self._claim()] * count
+        claims = [self._count()] * count
         tasks = map(self._kernel_without_out, *self._sites, *columns)
         run = self._run
         values = _quiet.copy().run(list, tasks) if run is quietly else run(list, tasks)
@@ -192,7 +176,7 @@ class LocalCalls:
 
     def call_rows(self, rows: Sequence[Sequence[Any]]) -> list[Outputs]:
         """Make the calls in the caller; `rows` has the arguments of each."""
-        claims = [self._claim()] * len(self.calls)
+        claims = [self._count()] * len(self.calls)
         made = self._run(self._compute_rows, rows)
         return [Outputs(values, claims, True) for values in made]
 
@@ -222,75 +206,70 @@ class LocalCalls:
             if not first.site:  # others make their results of where these lie
                 place = self.devices[first.home].domain.index
                 self.runtime.backend.rehearse(self.kernel, rows[0], results, place)
-        step = functools.partial(self._submit, rows, reads, here)
-        made, tasks = self.runtime.commit(step, self._streams)
-        if tasks:
-            read = [memory for call in self.calls for memory in reads(call)]
-            written = [claim.memory for part in made for claim in part.claims]
-            run = functools.partial(self.runtime.backend.run_now, tasks, read, written, self._pace)
-            if self._threaded:  # one division for all, rather than one for each and none between
-                self.runtime.backend.call_among(len(self.calls), run)
-            else:
-                run()
-            for part in made:
-                part.settled = True
-        return made
+        submit = functools.partial(self._submit, rows, reads)
+        rooms, streams = self._rooms, self._streams
+        outputs = launch(self.runtime, rooms, submit, streams, here=here, joined=self._joined)
+        if outputs.settled:
+            self._run_here(rows, outputs, [of for call in self.calls for of in reads(call)])
+        return self._by_result(outputs)
+
+    def _by_result(self, outputs: Outputs) -> list[Outputs]:
+        """Return what each result is made of."""
+        if self._one_result:
+            return [outputs]
+        count = len(self.calls)
+        parts = [slice(count * n, count * (n + 1)) for n in range(len(self.dtypes))]
+        return [Outputs(outputs.values[p], outputs.claims[p], outputs.settled) for p in parts]
+
+    def _by_call(self, outputs: Outputs) -> list[Any]:
+        """Return what each call writes."""
+        each = [part.values for part in self._by_result(outputs)]
+        return each[0] if self._one_result else list(zip(*each, strict=True))
 
     def _submit(
         self,
         rows: Sequence[Sequence[Any]],
         reads: Callable[[Call], list[Memory]],
-        here: bool,
-    ) -> tuple[list[Outputs], list[Callable[[], None]]]:
-        """Allocate every result; return the calls for the caller, or give them to the devices."""
-        results = range(len(self.dtypes))
-        joined = here and self._joined is not None
-        made = [self._allocate_joined(n) if joined else self._allocate(n, here) for n in results]
-        if here and any(claim.memory.busy() for part in made for claim in part.claims):
-            here = False
-            if joined:  # of streams, each says for itself when it has written
-                made = [self._allocate(n, here) for n in results]
-        targets: list[Any] = [part.values for part in made]
-        outs = targets[0] if len(made) == 1 else list(zip(*targets, strict=True))
-        kernel, run, make = self.kernel, self._run, functools.partial
-        if here and self._alone:
-            return made, [make(run, self._write, rows, outs)]
-        tasks: list[Callable[[], None]] = []
-        for call, row, out in zip(self.calls, rows, outs, strict=True):
-            inside = _quiet.copy().run if run is quietly else run
-            tasks.append(make(inside, kernel, *call.site, *row, out=out))
-        if here:
-            return made, tasks
-        submit, name = self.runtime.submit, self.name
+        outputs: Outputs,
+    ) -> None:
+        """Give the calls to the devices; inside `commit`."""
+        submit, name, count = self.runtime.submit, self.name, len(self.calls)
+        tasks = self._tasks(rows, outputs)
         for number, (call, task) in enumerate(zip(self.calls, tasks, strict=True)):
-            written = [part.claims[number].memory for part in made]
-            submit(self._places[number][1], name, task, tuple(dict.fromkeys(reads(call))), written)
-        return made, []
+            written = [claim.memory for claim in outputs.claims[number::count]]
+            stream = self.devices[call.home].stream
+            submit(stream, name, task, tuple(dict.fromkeys(reads(call))), written)
+
+    def _tasks(self, rows: Sequence[Sequence[Any]], outputs: Outputs) -> list[Callable[[], None]]:
+        """Return what makes each call."""
+        kernel, run = self.kernel, self._run
+        tasks: list[Callable[[], None]] = []
+        for call, row, out in zip(self.calls, rows, self._by_call(outputs), strict=True):
+            inside = _quiet.copy().run if run is quietly else run
+            tasks.append(functools.partial(inside, kernel, *call.site, *row, out=out))
+        return tasks
+
+    def _run_here(
+        self, rows: Sequence[Sequence[Any]], outputs: Outputs, read: Sequence[Memory]
+    ) -> None:
+        """Make the calls in the caller, whom idle threads help."""
+        tasks: list[Callable[[], None]]
+        if self._alone:
+            outs = self._by_call(outputs)
+            tasks = [functools.partial(self._run, self._write, rows, outs)]
+        else:
+            tasks = self._tasks(rows, outputs)
+        written = [claim.memory for claim in outputs.claims]
+        run = functools.partial(self.runtime.backend.run_now, tasks, read, written, self._pace)
+        if self._threaded:  # one division for all, rather than one for each and none between
+            self.runtime.backend.call_among(len(self.calls), run)
+        else:
+            run()
 
     def _run_among(self, function: Callable[..., T], *given: Any, **named: Any) -> T:
         """Call kernels that have threads, as some of several calls."""
         run = functools.partial(quietly, function, *given, **named)
         return self.runtime.backend.call_among(len(self.calls), run)
-
-    def _allocate(self, n: int, here: bool) -> Outputs:
-        claim, view, dtype = self.runtime.claim_shared, self.runtime.backend.view, self.dtypes[n]
-        claims, values = [], []
-        for call, (pool, stream, charges) in zip(self.calls, self._places, strict=True):
-            charge = charges[n]
-            made = claim(pool, (charge,), charge[1], None if here else stream)
-            claims.append(made)
-            values.append(view(made.memory.raw, call.shapes[n], dtype))
-        return Outputs(values, claims, False)
-
-    def _allocate_joined(self, n: int) -> Outputs:
-        """Allocate one memory for all blocks of a result, with one claim and not one for each."""
-        assert self._joined is not None
-        charges, nbytes, starts = self._joined[n]
-        claim = self.runtime.claim_shared(self._places[0][0], charges, nbytes, None)
-        whole = self.runtime.backend.view(claim.memory.raw, (nbytes,), _BYTES)
-        dtype = self.dtypes[n]
-        values: list[Any] = [np.ndarray(shape, dtype, whole, start) for shape, start in starts]
-        return Outputs(values, [claim] * len(values), False)
 
     def _write(self, rows: Sequence[Sequence[Any]], outs: Sequence[Any]) -> None:
         for call, row, out in zip(self.calls, rows, outs, strict=True):

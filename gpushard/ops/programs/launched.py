@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.ops.programs.calls import LocalCalls, Work
 from gpushard.runtime.backend import ROOM, Calls, NestKernel
-from gpushard.runtime.launch import Outputs
-from gpushard.runtime.memory import Account, Claim, Memory
+from gpushard.runtime.launch import Outputs, one_room, room_on
+from gpushard.runtime.memory import Memory
 from gpushard.runtime.nests import Nest
-from gpushard.runtime.pool import Pool
+from gpushard.runtime.pool import Room
 from gpushard.runtime.stream import Stream
 from gpushard.typing import Dtype, LocalArray, Shape
-
-Made: TypeAlias = tuple[list[LocalArray], list[Claim]]
-"""What calls made for one result: an array for each, and what keeps its memory."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,16 +26,20 @@ class Group:
     """Calls that one launch can make."""
 
     calls: tuple[int, ...]  # their numbers
+    writes: tuple[int, ...]  # which arrays they write: of each result those of the calls
     # What they take: (operand, which of its shards or parts, in the order of the calls).
     takes: tuple[tuple[int, tuple[int, ...]], ...]
     stream: Stream  # where it runs
     launch: Calls  # what makes them
-    # Who pays, and for how many bytes: for each result of each call, in the order of `results`.
-    charges: tuple[tuple[Account, int], ...]
-    pool: Pool  # where their memory comes from
-    shared: bool  # whether all results share one memory
+    # What they write: each result of each call, all of the first result first; or one memory.
+    rooms: tuple[Room, ...]
     # The same one by one, each on the stream of its device; empty for a single call.
     alone: tuple[Group, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all results."""
+        return sum(nbytes for room in self.rooms for _, nbytes in room.charges)
 
 
 class Launched(LocalCalls):
@@ -70,67 +70,45 @@ class Launched(LocalCalls):
         """Whether the kernel takes numbers of such types."""
         return [number.dtype for _, number in scalars] == self._numbers
 
-    def run(
-        self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]] = ()
-    ) -> list[ShardedBuffer]:
-        """Make the calls."""
-        made = self._make(operands, scalars) if self._direct else None
-        if made is None:
-            return super().run(operands, scalars)
-        ((values, claims),) = made
-        return [ShardedBuffer(self.tilings[0], self.dtypes[0], values, claims, False, 0)]
-
     def run_parts(
         self, operands: Sequence[ShardedBuffer | Outputs], scalars: Sequence[tuple[int, Any]] = ()
     ) -> list[Outputs]:
-        """Make the calls, and return for each result what every call made."""
-        made = self._make(operands, scalars)
-        if made is None:
-            return super().run_parts(cast("Sequence[ShardedBuffer]", operands), scalars)
-        return [Outputs(values, claims, False) for values, claims in made]
+        """Make the calls, and return for each result what every call made.
 
-    def _make(
-        self, operands: Sequence[ShardedBuffer | Outputs], scalars: Sequence[tuple[int, Any]]
-    ) -> list[Made] | None:
-        """Make the calls; None if the kernel takes no numbers of such types.
-
-        An integer beyond its type is compared with as an infinite number.
+        An integer beyond its type is compared with as an infinite number, which the kernel does not
+        take: then each call is made by itself.
         """
-        numbers: Sequence[Any] = ()
-        if scalars:
-            numbers = [number for _, number in scalars]
-            if [number.dtype for number in numbers] != self._numbers:
-                return None
-        return self.runtime.commit(self._launch_all, self._streams, (operands, numbers))
+        if scalars and not self.takes(scalars):
+            return super().run_parts(cast("Sequence[ShardedBuffer]", operands), scalars)
+        numbers = [number for _, number in scalars]
+        launched = self.runtime.commit(self._launch_all, self._streams, (operands, numbers))
+        return self._by_result(launched)
 
     def _launch_all(
         self, operands: Sequence[ShardedBuffer | Outputs], numbers: Sequence[Any]
-    ) -> list[Made]:
+    ) -> Outputs:
         """Allocate every result and give the launches to the devices."""
-        made = None if self._single is None else self._launch(self._single, operands, numbers)
-        if made is not None:
-            return made
-        nothing: Any = None
-        count = len(self.calls)
-        parts: list[Made] = [([nothing] * count, [nothing] * count) for _ in self.dtypes]
+        if self._single is not None:
+            launched = self._launch(self._single, operands, numbers)
+            if launched is not None:
+                return launched
+        nothing: Any = [None] * len(self._rooms)
+        outputs = Outputs(nothing, nothing.copy(), False)
         for group in self.groups:
-            whole = self._launch(group, operands, numbers)
-            launches = [(group, whole)]
-            if whole is None:
-                launches = [(own, self._launch(own, operands, numbers)) for own in group.alone]
-            for part, outputs in launches:
-                for (values, claims), made_here in zip(parts, outputs or (), strict=True):
-                    for number, value, claim in zip(part.calls, *made_here, strict=True):
-                        values[number], claims[number] = value, claim
-        return parts
+            launched = self._launch(group, operands, numbers)
+            launches = [(group, launched)]
+            if launched is None:
+                launches = [(one, self._launch(one, operands, numbers)) for one in group.alone]
+            for part, made in launches:
+                assert made is not None, "a launch for one device waits for another one's"
+                for at, value, claim in zip(part.writes, made.values, made.claims, strict=True):
+                    outputs.values[at], outputs.claims[at] = value, claim
+        return outputs
 
     def _launch(
-        self,
-        group: Group,
-        operands: Sequence[ShardedBuffer | Outputs],
-        numbers: Sequence[Any],
-    ) -> list[Made] | None:
-        """Allocate the results of a group and launch; return what each is made of.
+        self, group: Group, operands: Sequence[ShardedBuffer | Outputs], numbers: Sequence[Any]
+    ) -> Outputs | None:
+        """Allocate the results of a group and launch.
 
         Returns None, and has done nothing, if some devices would wait for operands of others.
         """
@@ -145,24 +123,14 @@ class Launched(LocalCalls):
                 reads[claims[at].memory] = None
         if group.alone and not waits_alike(group.stream, reads):
             return None
-        runtime, stream, launch, charges = self.runtime, group.stream, group.launch, group.charges
-        if group.shared:
-            claim = runtime.claim_shared(group.pool, charges, launch.nbytes, stream)
-            memory = claim.memory
-            claims, memories, raws = [claim] * len(charges), [memory], [memory.raw]
-        else:
-            claims = [
-                runtime.claim_shared(group.pool, (charge,), charge[1], stream) for charge in charges
-            ]
-            memories = [claim.memory for claim in claims]
-            raws = [memory.raw for memory in memories]
-        values, work = launch.on(blocks, raws, numbers)
-        runtime.submit(stream, self.name, work, reads, memories, scoped=False)
-        n = len(group.calls)
-        if len(values) == n:
-            return [(values, claims)]
-        starts = range(0, len(values), n)
-        return [(values[at : at + n], claims[at : at + n]) for at in starts]
+        runtime = self.runtime
+        claims = [runtime.claim(room) for room in group.rooms]
+        memories = [claim.memory for claim in claims]
+        values, work = group.launch.on(blocks, [memory.raw for memory in memories], numbers)
+        runtime.submit(group.stream, self.name, work, reads, memories, scoped=False)
+        if len(claims) < len(values):  # which share one memory
+            claims *= len(values)
+        return Outputs(values, claims, False)
 
 
 def waits_alike(lead: Stream, reads: dict[Memory, None]) -> bool:
@@ -306,30 +274,32 @@ def _group(
     devices = devices_of(work.tilings[0])
     batches = [numbers, *([[n] for n in numbers] if len(numbers) > 1 else [])]
     homes = [devices[calls[batch[0]].home].device for batch in batches]
-    sizes = {
-        n: [math.prod(s) * t.itemsize for s, t in zip(calls[n].shapes, dtypes, strict=True)]
-        for n in numbers
-    }
-    pool = homes[0].domain.pool
-    largest = max(map(max, sizes.values()))
-    shared = largest < runtime.settings.small_bytes and not pool.is_limited
     streams = [device.stream for device in homes]
+    rooms = [
+        [
+            room_on(devices[calls[n].home], calls[n].shapes[result], dtype, stream)
+            for result, dtype in enumerate(dtypes)
+            for n in batch
+        ]
+        for batch, stream in zip(batches, streams, strict=True)
+    ]
+    largest, pool = max(room.nbytes for room in rooms[0]), homes[0].domain.pool
+    together = largest < runtime.settings.small_bytes and not pool.is_limited
     own = [[shapes[n] for n in batch] for batch in batches]
     parts = list(zip(streams, own, strict=True))
     launches = runtime.backend.calls(
-        work.kernel, types, scalars, dtypes, parts, blocks, together=shared
+        work.kernel, types, scalars, dtypes, parts, blocks, together=together
     )
     if launches is None:
         return None
     made = []
-    for batch, stream, launch in zip(batches, streams, launches, strict=True):
-        charges = tuple(
-            (devices[calls[n].home].account, sizes[n][result])
-            for result in range(len(dtypes))
-            for n in batch
-        )
+    for batch, stream, launch, each in zip(batches, streams, launches, rooms, strict=True):
+        written = tuple(each)
+        if together:  # launches may have more to keep there than results
+            written = (dataclasses.replace(one_room(each), nbytes=launch.nbytes),)
         places = [place for of in zip(*[takes[n] for n in batch], strict=True) for place in of]
         taken = itertools.groupby(places, operator.itemgetter(0))
         runs = tuple((n, tuple(at for _, at in of)) for n, of in taken)
-        made.append(Group(tuple(batch), runs, stream, launch, charges, pool, shared, ()))
+        writes = tuple(len(calls) * result + n for result in range(len(dtypes)) for n in batch)
+        made.append(Group(tuple(batch), writes, runs, stream, launch, written, ()))
     return dataclasses.replace(made[0], alone=tuple(made[1:]))

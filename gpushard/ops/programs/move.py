@@ -168,7 +168,7 @@ class Movement(Program):
         if isinstance(self._how, Piece):
             starts = tuple(numbers)
             if self._window is not None:
-                return [self._window(sources[0], starts, self._how, self.name)]
+                return [self._window.move(sources[0], starts, self._how, self.name)]
             piece = started(self._how, starts, self._starts) if self._starts else self._how
             return [move(sources[0], self._tiling, piece, self.name)]
         fill = self._dtype.type(numbers[0]) if numbers else 0

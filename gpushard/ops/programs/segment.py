@@ -7,7 +7,7 @@ still needed: who does what, and where, is known before anything runs.
 from __future__ import annotations
 
 import functools
-import math
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,9 +16,9 @@ from gpushard.movement.buffer import ShardedBuffer
 from gpushard.ops.programs.launched import Group, Launched, waits_alike
 from gpushard.ops.row import Runnable
 from gpushard.runtime.backend import Replay
-from gpushard.runtime.launch import Outputs
-from gpushard.runtime.memory import BLOCK_ALIGNMENT, Account, Claim, Memory, packed
-from gpushard.runtime.pool import Pool
+from gpushard.runtime.launch import Outputs, arrays_in
+from gpushard.runtime.memory import BLOCK_ALIGNMENT, Account, Claim, Memory
+from gpushard.runtime.pool import Room
 from gpushard.runtime.stream import Stream
 from gpushard.typing import LocalArray
 
@@ -34,16 +34,14 @@ class Part:
 
 
 class _Block:
-    """Memory of one or several results of a group: (result, call) with where each begins."""
+    """Memory of one or several results of a group."""
 
-    def __init__(self, group: Group, nbytes: int, begin: int) -> None:
-        self.group = group
-        self.nbytes = nbytes
+    def __init__(self, room: Room, keys: Sequence[tuple[Any, int]], begin: int) -> None:
+        self.room = room
+        self.keys = keys  # of the arrays in it: (value, call)
         self.begin = self.end = begin  # the first and the last operation that needs it
         self.stays = False  # whether somebody needs it after the segment
         self.at = 0  # where it lies among what goes
-        self.charges: list[tuple[Account, int]] = []
-        self.parts: list[tuple[tuple[Any, int], int, Any]] = []  # ((value, call), start, kind)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,11 +51,15 @@ class _Chain:
     stream: Stream
     reads: list[tuple[int, int]]  # (operand of the segment, position of the device)
     replay: Replay
-    pool: Pool
     stays: list[_Block]
-    nbytes: int  # of what does not stay
-    charges: tuple[tuple[Account, int], ...]  # who pays for that
+    scratch: Room | None  # of what does not stay
     alone: bool  # whether launches are for several devices, which may have to wait apart
+
+    @functools.cached_property
+    def rooms(self) -> list[Room]:
+        """What it writes."""
+        rooms = [block.room for block in self.stays]
+        return rooms if self.scratch is None else [*rooms, self.scratch]
 
 
 class Segment(Runnable):
@@ -96,7 +98,7 @@ class Segment(Runnable):
     @property
     def scratch(self) -> int:
         """Bytes that it holds while it runs, beside operands and results."""
-        return sum(chain.nbytes for chain in self._chains)
+        return sum(chain.scratch.nbytes for chain in self._chains if chain.scratch)
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -137,25 +139,16 @@ class Segment(Runnable):
             if chain.alone and not waits_alike(chain.stream, own):
                 return None
             reads.append(own)
-        claimed = []
-        for chain in self._chains:
-            claim, pool, stream = runtime.claim_shared, chain.pool, chain.stream
-            blocks = [claim(pool, tuple(b.charges), b.nbytes, stream) for b in chain.stays]
-            if chain.nbytes:
-                blocks.append(claim(pool, chain.charges, chain.nbytes, stream))
-            claimed.append(blocks)
+        claimed = [[runtime.claim(room) for room in chain.rooms] for chain in self._chains]
         made = {}
         for chain, own, claims in zip(self._chains, reads, claimed, strict=True):
             memories = [claim.memory for claim in claims]
             taken = [given[n].values[at] for n, at in chain.reads]
             work = chain.replay.on(taken, [memory.raw for memory in memories])
             runtime.submit(chain.stream, self._name, work, tuple(own), memories, scoped=False)
-            for block, one in zip(chain.stays, claims, strict=False):
-                starts = [start for _, start, _ in block.parts]
-                kinds = [kind for _, _, kind in block.parts]
-                values = runtime.backend.views(one.memory.raw, starts, kinds)
-                for (key, _, _), value in zip(block.parts, values, strict=True):
-                    made[key] = value, one
+            for block, claim in zip(chain.stays, claims, strict=False):
+                values = arrays_in(runtime, block.room, claim.memory)
+                made.update({key: (x, claim) for key, x in zip(block.keys, values, strict=True)})
         return made
 
 
@@ -187,13 +180,13 @@ def segment_of(parts: Sequence[Part], results: set[Any], name: str) -> Segment |
                         places.append((own.setdefault(key, len(own)), 0))
                         continue
                     block, start = found.get((value, maker.launched.of_device[at]), (None, 0))
-                    if block is None or block.group.stream is not group.stream:
+                    if block is None or block.room.stream is not group.stream:
                         return None
                     block.end = number
                     places.append((block, start))
             for block in _blocks(part, group, number):
                 blocks.append(block)
-                for key, start, _ in block.parts:
+                for key, start in zip(block.keys, block.room.starts, strict=True):
                     found[key] = block, start
                     block.stays = block.stays or key[0] in results
             for call in range(len(part.launched.dtypes)):
@@ -215,8 +208,7 @@ def _chain(
     count: int,
 ) -> _Chain:
     """Return what a stream has of a segment of so many operations."""
-    own = [block for block in blocks if block.group.stream is stream]
-    pool = calls[0][1].pool
+    own = [block for block in blocks if block.room.stream is stream]
     stays = [block for block in own if block.stays]
     going = [block for block in own if not block.stays]
     nbytes = max(1, _laid_out(going)) if going else 0
@@ -225,7 +217,7 @@ def _chain(
         now: dict[Account, int] = {}
         for block in going:
             if block.begin <= number <= block.end:
-                for account, size in block.charges:
+                for account, size in block.room.charges:
                     now[account] = now.get(account, 0) + size
         for account, size in now.items():
             most[account] = max(most.get(account, 0), size)
@@ -244,46 +236,35 @@ def _chain(
         replayed.append((group.launch, at, [value for _, value in part.scalars]))
     replay = calls[0][0].launched.runtime.backend.replay(stream, replayed)
     alone = any(group.alone for _, group, _ in calls)
-    return _Chain(stream, reads, replay, pool, stays, nbytes, tuple(most.items()), alone)
+    pool = calls[0][1].rooms[0].pool
+    scratch = Room(pool, tuple(most.items()), nbytes, stream) if nbytes else None
+    return _Chain(stream, reads, replay, stays, scratch, alone)
 
 
 def _blocks(part: Part, group: Group, number: int) -> list[_Block]:
     """Return the memories of a group's results, as a launch by itself would allocate them."""
-    launched, made = part.launched, []
-    dtypes, calls = launched.dtypes, launched.calls
     keys: list[tuple[Any, int]] = []
-    kinds: list[Any] = []
-    for n, dtype in enumerate(dtypes):
+    for n in range(len(part.launched.dtypes)):
         value = part.results[n] if n < len(part.results) else (part, n)
         keys += [(value, call) for call in group.calls]
-        kinds += [(calls[call].shapes[n], dtype) for call in group.calls]
-    sizes = [math.prod(shape) * dtype.itemsize for shape, dtype in kinds]
-    if group.shared:
-        block = _Block(group, group.launch.nbytes, number)
-        starts, _ = packed(sizes)
-        block.charges += group.charges
-        block.parts += zip(keys, starts, kinds, strict=True)
-        return [block]
-    for key, kind, charge in zip(keys, kinds, group.charges, strict=True):
-        block = _Block(group, charge[1], number)
-        block.charges.append(charge)
-        block.parts.append((key, 0, kind))
-        made.append(block)
-    return made
+    each, blocks = iter(keys), []
+    for room in group.rooms:
+        blocks.append(_Block(room, list(itertools.islice(each, len(room.kinds))), number))
+    return blocks
 
 
 def _laid_out(blocks: Sequence[_Block]) -> int:
     """Say where blocks lie in one memory, each where none lies at the same time; its bytes."""
     end = 0
     placed: list[_Block] = []
-    for block in sorted(blocks, key=lambda block: -block.nbytes):
+    for block in sorted(blocks, key=lambda block: -block.room.nbytes):
         beside = [b for b in placed if b.begin <= block.end and block.begin <= b.end]
         at = 0
         for other in sorted(beside, key=lambda b: b.at):
-            if at + block.nbytes <= other.at:
+            if at + block.room.nbytes <= other.at:
                 break
-            at = max(at, -(-(other.at + other.nbytes) // BLOCK_ALIGNMENT) * BLOCK_ALIGNMENT)
+            at = max(at, -(-(other.at + other.room.nbytes) // BLOCK_ALIGNMENT) * BLOCK_ALIGNMENT)
         block.at = at
         placed.append(block)
-        end = max(end, at + block.nbytes)
+        end = max(end, at + block.room.nbytes)
     return end

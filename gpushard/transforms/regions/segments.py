@@ -82,7 +82,7 @@ def _part(step: Step, ready: Runnable) -> Part | None:
     if launches is None or len(step.arrays) < len(step.operands):
         return None
     launched, scalars = launches
-    if any(sum(n for _, n in group.charges) > _LARGE for group in launched.groups):
+    if any(group.nbytes > _LARGE for group in launched.groups):
         return None
     return Part(launched, scalars, step.operands, step.results)
 

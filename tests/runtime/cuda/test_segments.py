@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -50,3 +51,15 @@ def test_what_launches_read_stays_until_they_have_read_it() -> None:
             for z in [other * 3 for _ in range(6)]:
                 z.block_until_ready()
             assert np.array_equal(np.asarray(y), chain(VALUE))
+
+
+def test_results_are_charged_as_long_as_an_array_has_them() -> None:
+    with cuda(partitions=2):
+        device, f = gs.devices()[0], gs.jit(chain)
+        x = gs.device_put(VALUE, device).block_until_ready()
+        for _ in range(3):
+            y = f(x).block_until_ready()
+            gc.collect()
+            assert device.memory_stats()["bytes_in_use"] == 2 * VALUE.nbytes
+            del y
+            assert device.memory_stats()["bytes_in_use"] == VALUE.nbytes
