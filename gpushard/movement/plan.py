@@ -12,6 +12,7 @@ blocks that it allocates. What takes time in proportion to the copies is made wh
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -114,7 +115,7 @@ class Staging:
 _SLOTS = 4  # so many slots of a domain keep packing and unpacking apart
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Plan:
     """How an array is made of others, or a part of one replaced. The planners make them."""
 

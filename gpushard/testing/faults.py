@@ -188,7 +188,7 @@ def faults(
 
     >>> import gpushard as gs
     >>> from gpushard.testing import runtime
-    >>> with runtime(host_devices=2) as made, faults(made) as found:
+    >>> with runtime(host_devices=2, memory_limit=1 << 20) as made, faults(made) as found:
     ...     x = gs.device_put([1, 2], gs.devices()[0])
     >>> [point.kind for point in found.points]
     ['room', 'copy', 'room', 'copy']
@@ -248,7 +248,7 @@ def walk(
     >>> import contextlib, types
     >>> @contextlib.contextmanager
     ... def world():
-    ...     with runtime(host_devices=2) as made:
+    ...     with runtime(host_devices=2, memory_limit=1 << 20) as made:
     ...         yield types.SimpleNamespace(runtime=made)
     >>> for attempt in walk(lambda world, _: gs.device_put(1.0), world):
     ...     print(attempt.found.failed, type(attempt.error).__name__)
