@@ -172,7 +172,7 @@ def _usable(local: LocalArray, device: Device) -> bool:
 def _borrowed(device: Device, tiling: Tiling, local: LocalArray) -> ShardedBuffer:
     """Use borrowed memory as it is, once the device's stream has waited for the producer."""
     runtime, stream = device.runtime, device.stream
-    claim = runtime.count(device.domain.pool, ((device.account, 0),), 0)
+    claim = runtime.count(room_on(device, (0,)))
     written = [claim.memory]
     runtime.commit(lambda: runtime.submit(stream, "from_dlpack", nothing, [], written), [stream])
     return ShardedBuffer(tiling, local.dtype, [local], [claim])

@@ -3,8 +3,8 @@
 It allocates the whole peak before the first copy, runs the steps in the caller or gives them to the
 streams of the domains that are written, and puts the result together. What a domain cannot read
 comes by messages, see `messages`, or else by way of page-locked memory, within `pinned_bytes`; see
-`host_staging`. Ordinary host memory
-beside devices is out of the reach of their streams: the caller copies within it itself.
+`host_staging`. Ordinary host memory beside devices is out of the reach of their streams: the caller
+copies within it itself.
 """
 
 from __future__ import annotations

@@ -168,8 +168,7 @@ def alias_host(
     blocks = blocks_of(tiling)
     boxes = [box_of(source, index) for index in blocks.indices]
     copied = [pair for pair, box in enumerate(boxes) if not _usable_in_place(box, dtype)]
-    first = devices_of(tiling)[0]
-    borrowed = runtime.count(first.domain.pool, ((first.account, 0),), 0)
+    borrowed = runtime.count(room_on(devices_of(tiling)[0], (0,)))
     values: list[LocalArray] = list(boxes)
     claims = [borrowed] * len(boxes)
     batch = _Batch(runtime, [place.domain for place in devices_of(tiling)], staged=False)
@@ -231,13 +230,15 @@ def _allocate(
 ) -> Outputs:
     """Make memory for blocks that the host may write at once, or that `stage_in` may."""
     blocks, devices = blocks_of(tiling), devices_of(tiling)
+    if not pairs:
+        return Outputs([], [], True)
     places = [devices[blocks.homes[pair]] for pair in pairs]
     shapes = [blocks.shapes[pair] for pair in pairs]
     small = blocks.largest * dtype.itemsize < runtime.settings.small_bytes
-    if pairs and small and runtime.backend.host_readable:
+    if small and runtime.backend.host_readable:
         sizes = [blocks.volumes[pair] * dtype.itemsize for pair in pairs]
         charges = tuple([(place.account, n) for place, n in zip(places, sizes, strict=True)])
-        claim = runtime.count(places[0].domain.pool, charges, sum(sizes))
+        claim = runtime.count(Room(places[0].domain.pool, charges, sum(sizes)))
         return Outputs([np.empty(shape, dtype) for shape in shapes], [claim] * len(pairs), True)
     rooms = [
         room_on(place, shape, dtype, place.domain.feed)

@@ -80,7 +80,8 @@ class Prepared:
         if not (self.few and small) or self.by_host:
             return None
         charges = tuple((self.places[home].account, n) for home, _, n in plan.allocations)
-        return functools.partial(runtime.count, self.places[0].domain.pool, charges, plan.total)
+        room = Room(self.places[0].domain.pool, charges, plan.total)
+        return functools.partial(runtime.count, room)
 
     def rooms(self, dtype: Dtype) -> Sequence[Room]:
         """Return what it allocates for elements of a type."""
@@ -94,7 +95,7 @@ class Prepared:
         return {}
 
     def _rooms_of(self, dtype: Dtype) -> list[Room]:
-        """Return one memory where streams write several small blocks in one domain."""
+        """Return a room for each block; one for all if streams write small ones in one domain."""
         plan, rooms = self.plan, []
         for home, shape, _ in plan.allocations:
             place = self.places[home]

@@ -108,15 +108,21 @@ def launch(
     Raises:
       OutOfMemoryError: a device has no room; nothing has changed.
     """
+    return runtime.commit(_launch, streams, (runtime, rooms, submit, here, joined))
 
-    def step() -> Outputs:
-        outputs = allocate(runtime, joined if here and joined else rooms, here=here)
-        if here and any(claim.memory.busy() for claim in outputs.claims):
-            outputs.settled = False
-            if joined:  # of streams, each says for itself when it has written
-                outputs = allocate(runtime, rooms)
-        if not outputs.settled:
-            submit(outputs)
-        return outputs
 
-    return runtime.commit(step, streams)
+def _launch(
+    runtime: Runtime,
+    rooms: Sequence[Room],
+    submit: Callable[[Outputs], object],
+    here: bool,
+    joined: Sequence[Room],
+) -> Outputs:
+    outputs = allocate(runtime, joined if here and joined else rooms, here=here)
+    if here and any(claim.memory.busy() for claim in outputs.claims):
+        outputs.settled = False
+        if joined:  # of streams, each says for itself when it has written
+            outputs = allocate(runtime, rooms)
+    if not outputs.settled:
+        submit(outputs)
+    return outputs

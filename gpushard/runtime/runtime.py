@@ -444,8 +444,8 @@ class Runtime:
         memory.borrower = stream
         return self._claims.make(memory)
 
-    def count(self, pool: Pool, charges: tuple[tuple[Account, int], ...], nbytes: int) -> Claim:
-        """Claim what owns its bytes, as small arrays of the host do; outside of `commit`.
+    def count(self, room: Room) -> Claim:
+        """Claim room for arrays that own their bytes, as small ones do; outside of `commit`.
 
         Without quotas there is room, and nothing else has to be in order: then this takes no lock,
         and whoever takes it next charges the accounts.
@@ -454,15 +454,15 @@ class Runtime:
           OutOfMemoryError: a quota has no room.
         """
         if self.settings.memory_limit is not None:
-            return self.commit(self._adopt, args=(pool, charges))
+            return self.commit(self._adopt, args=(room,))
         claims = self._claims
         if len(claims.queue) > _MOST_QUEUED:
             with contextlib.suppress(ReentrantCallError):
                 self.run_locked(_nothing)
-        return claims.begin(Memory(None, nbytes, 0, charges, pool))
+        return claims.begin(Memory(None, room.nbytes, 0, room.charges, room.pool))
 
-    def _adopt(self, pool: Pool, charges: tuple[tuple[Account, int], ...]) -> Claim:
-        return self._claims.make(pool.adopt(charges))
+    def _adopt(self, room: Room) -> Claim:
+        return self._claims.make(room.pool.adopt(room.charges))
 
     def submit(
         self,

@@ -19,6 +19,7 @@ from gpushard.runtime.backend import Pace
 from gpushard.runtime.host.ufuncs import without_out
 from gpushard.runtime.launch import Outputs, launch, one_room, room_on
 from gpushard.runtime.memory import Claim, Memory
+from gpushard.runtime.pool import Room
 from gpushard.runtime.runtime import Device, Runtime
 from gpushard.typing import Dtype, LocalArray, Shape
 
@@ -100,7 +101,7 @@ class LocalCalls:
         pool = self.devices[0].domain.pool
         written = sum(room.nbytes for room in self._rooms)
         # Counts all results.
-        self._count = functools.partial(runtime.count, pool, charges, written)
+        self._count = functools.partial(runtime.count, Room(pool, charges, written))
         total = written + sum(call.reads for call in calls)
         largest = max((room.nbytes for room in self._rooms), default=0)
         settings = runtime.settings
@@ -165,7 +166,7 @@ class LocalCalls:
         """Make the calls in the caller; `columns` has what they take of each operand."""
         count = len(self.calls)
         if not self._one_result or not (columns or self._sites):
-            return self.call_rows(_rows(columns, count))
+            return self._call_rows(_rows(columns, count))
         claims = [self._count()] * count
         tasks = map(self._kernel_without_out, *self._sites, *columns)
         run = self._run
@@ -174,7 +175,7 @@ class LocalCalls:
             values = list(map(np.asarray, values))
         return [Outputs(values, claims, True)]
 
-    def call_rows(self, rows: Sequence[Sequence[Any]]) -> list[Outputs]:
+    def _call_rows(self, rows: Sequence[Sequence[Any]]) -> list[Outputs]:
         """Make the calls in the caller; `rows` has the arguments of each."""
         claims = [self._count()] * len(self.calls)
         made = self._run(self._compute_rows, rows)
@@ -199,6 +200,8 @@ class LocalCalls:
         If `here`, the caller makes them where memory for the results is free at once. `rows` has
         the arguments of each, `reads` their memory.
         """
+        if here and self._small:
+            return self._call_rows(rows)
         if not self._rehearsed and self.calls:
             self._rehearsed = True
             first = self.calls[0]

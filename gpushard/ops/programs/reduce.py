@@ -55,8 +55,6 @@ class Fold(LocalCalls):
         """Make the calls; the operands have every part of each array of a state."""
         here = self._here and all(parts.settled for parts in operands)
         rows = [self._take(operands, call) for call in self.calls]
-        if here and self._small:
-            return self.call_rows(rows)
         return self.launch(
             rows,
             lambda call: [p.claims[n].memory for n in self._inputs[call] for p in operands],
