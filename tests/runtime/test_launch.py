@@ -36,7 +36,7 @@ def in_use(rt: Runtime) -> list[int]:
 
 @contextmanager
 def used_memory(rt: Runtime, nbytes: int) -> Iterator[Gate]:
-    """Memory of the first device that nobody claims and an item still writes, until a gate opens."""
+    """Give memory that nobody claims and an item still writes, until a gate opens."""
     gate, stream = Gate(), rt.new_stream("other", 0)
 
     def submit() -> None:
