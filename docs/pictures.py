@@ -15,18 +15,19 @@ HERE = Path(__file__).parent
 HEAD = """\
 # Pictures of shardings
 
-`gpushard.debug.visualize_array_sharding(x)` prints which devices hold which block of an array, and
-`gpushard.debug.visualize_sharding(shape, sharding)` does before there is one. Notebooks show the
-same as a graphic, in place of the `repr`, for each array on several devices. Neither reads
-an element.
+`gpushard.debug.visualize_array_sharding(x)` prints which devices hold which block of an array.
+`gpushard.debug.visualize_sharding(shape, sharding)` prints the same before the array exists.
+Notebooks show an array on several devices as such a picture instead of its `repr`. Pictures read
+no elements.
 
-- Blocks are drawn to scale, uneven ones too. On a terminal, one that is too small for its text is
-  as large as that. The numbers at the lines are where blocks begin and end.
-- Devices that hold the same block stand in it together: they hold replicas.
-- Of more than two dims the last two are drawn, in one panel for each part of the others.
-- On a terminal that has colours, each device has one, or each memory domain where there are
-  several. `use_color=False`, or `NO_COLOR` in the environment, turns them off; `color_map` takes
-  those of matplotlib. `scale`, `min_width` and `max_width` say how large the picture is.
+- Blocks are drawn to scale, also uneven ones. On a terminal, a block is at least as large as its
+  text. The numbers at the lines are the bounds of blocks.
+- Devices with replicas of a block are listed in that block.
+- Of an array with more than two dims, the last two are drawn, in a panel for each part of the
+  others.
+- A terminal with colours has one for each device, or for each memory domain if there are several.
+  `use_color=False`, or `NO_COLOR` in the environment, turns colours off. `color_map` takes color
+  maps of matplotlib. `scale`, `min_width` and `max_width` set the size of the picture.
 - `gpushard.debug.inspect_array_sharding(tree, callback=f)` calls `f` with the sharding of each
   array.
 
@@ -59,9 +60,9 @@ def page() -> dict[str, str]:
             with contextlib.redirect_stdout(out):
                 gs.debug.visualize_sharding(shape, sharding)
             html = gs.numpy.zeros(shape, out_sharding=sharding)._repr_html_()
-            found = re.search("<svg.*</svg>", html, re.DOTALL)
-            assert found is not None
-            files[f"pictures/{number}.svg"] = found[0] + "\n"
+            svg = re.search("<svg.*</svg>", html, re.DOTALL)
+            assert svg is not None
+            files[f"pictures/{number}.svg"] = svg[0] + "\n"
             parts.append(f"## {title}\n\n```python\n{call}\n```\n\n```text\n{out.getvalue()}```\n")
             parts.append(f"![{title}, as a notebook shows it](pictures/{number}.svg)\n")
     files["pictures.md"] = "\n".join(parts)

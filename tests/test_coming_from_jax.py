@@ -12,7 +12,7 @@ import gpushard as gs
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = (DOCS / "coming-from-jax.md").read_text()
 SCRIPT = runpy.run_path(str(DOCS / "coming_from_jax.py"))
-ROW = re.compile(r"^\| `(\w+)` \| (same|differs|not there) \| (.*) \|$", re.MULTILINE)
+ROW = re.compile(r"^\| `(\w+)` \| (same|differs|missing) \| (.*) \|$", re.MULTILINE)
 
 
 def sections() -> dict[str, list[tuple[str, str, str]]]:
@@ -27,7 +27,7 @@ def test_what_is_there_is_there() -> None:
     assert sum(map(len, tables.values())) == PAGE.count("\n| `") > 700
     for module, rows in tables.items():
         for name, how, note in rows:
-            if how != "not there":
+            if how != "missing":
                 assert hasattr(SCRIPT["namespace"](module), name), (module, name)
             assert (how == "differs") <= bool(note), (module, name)
 
