@@ -1,9 +1,9 @@
-"""Look into a function while it runs on eight devices, and let it ask the host.
+"""Watch a function while it runs on eight devices, and let it call the host.
 
-Each device finds the cube root of a number of its own. A tap hands every step to a function on the
-host, with the device; the devices do not wait for it. Calls come in the order of the program, on
-each device and all in all. `pure_callback` is the other way round: the host computes what no
-operation does, and the devices go on with it.
+Each device computes the cube root of its own number. A tap passes every step and its device to a
+function on the host, and the devices do not wait for it. Calls come in the order of the program,
+on each device and overall. With `pure_callback` the devices wait: the host computes a function
+that no operation computes, and the devices continue with its result.
 """
 
 import collections
@@ -14,7 +14,7 @@ import numpy as np
 import gpushard as gs
 from gpushard.legacy import barrier_wait, id_tap
 
-gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices, no memory in common
+gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices that share no memory
 STEPS = 6
 numbers = np.arange(1.0, 9.0)
 seen = collections.defaultdict(list)
@@ -33,7 +33,7 @@ def cube_root(number):
 
 
 def checked(numbers, shape):
-    """Check a result, and what was seen of each device's number."""
+    """Compare the roots with NumPy's, and the steps that the taps saw with the roots."""
     seen.clear()
     function = cube_root
     for _ in shape:
@@ -48,11 +48,11 @@ def checked(numbers, shape):
 checked(numbers, (8,))
 for device, steps in sorted(seen.items(), key=lambda item: item[0].id):
     print(device, *(f"{root:.4f}" for root in steps))
-checked(numbers, (4, 2))  # the same in a pmap of a pmap
+checked(numbers, (4, 2))  # in a pmap of a pmap
 
 
 def log_gamma(x):
-    """Return a function of the standard library, of each element."""
+    """Compute `math.lgamma` of each element, on the host."""
     return gs.pure_callback(np.vectorize(math.lgamma), gs.ShapeDtypeStruct(x.shape, x.dtype), x)
 
 

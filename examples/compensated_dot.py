@@ -1,9 +1,9 @@
-"""A dot product in 32 bits, split over devices, as exact as if it were done in 64.
+"""Compute a dot product in 32 bits, split over devices, as exactly as in 64 bits.
 
-A sum of two numbers is rounded. `two_sum` finds what that took away, which is again a number of 32
-bits, and `two_product` does so for a product. A dot product that carries these errors along and
-adds them in the end is nearly exact, even where most of its terms cancel. Each device works on its
-own terms, and two numbers of it move: the sum and its error.
+A sum of two numbers is rounded. `two_sum` computes the rounding error, which is again a 32-bit
+number, and `two_product` does the same for a product. A dot product that adds up these errors too
+is nearly exact, even if most of its terms cancel. Each device works on its own terms, and only two
+of its numbers move: the sum and its error.
 
 T. Ogita, S. M. Rump, S. Oishi, "Accurate sum and dot product", SIAM J. Sci. Comput. 26(6), 2005.
 """
@@ -15,33 +15,33 @@ import numpy as np
 import gpushard as gs
 from gpushard import P, lax
 
-gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices, no memory in common
+gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices that share no memory
 mesh = gs.make_mesh((8,), ("i",))
 
 
 def two_sum(a, b):
-    """Return a sum as it is rounded, and what that took away."""
+    """Return a rounded sum and its rounding error."""
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
 
 
 def two_product(a, b):
-    """Return a product as it is rounded, and what that took away."""
+    """Return a rounded product and its rounding error."""
     p = a * b
     (a1, a2), (b1, b2) = halves(a), halves(b)
     return p, a2 * b2 - (((p - a1 * b1) - a2 * b1) - a1 * b2)
 
 
 def halves(a):
-    """Split a number into two of half as many bits, whose products are exact."""
+    """Split a number into two with half as many bits; products of these are exact."""
     c = np.float32(2**12 + 1) * a
     high = c - (c - a)
     return high, a - high
 
 
 def compensated_sum(x, error):
-    """Add up numbers and their errors, in pairs, and pairs of these."""
+    """Add up numbers and their errors in pairs, then pairs of pairs."""
     while len(x) > 1:
         half = len(x) // 2
         x, lost = two_sum(x[:half], x[half:])

@@ -1,8 +1,8 @@
-"""A network that learns handwritten digits, with gradients written by hand, as one traced step.
+"""Train a network on handwritten digits, with gradients written by hand, as one traced step.
 
-The batch is split over one axis of the mesh, the hidden layer over the other. `jit` traces a whole
-pass over the data once: a `scan` over batches, whose carry are the weights. Each device has a part
-of a matrix and of its gradient; what is summed over the batch moves, the data stays where it is.
+One axis of the mesh splits the batch, the other the hidden layer. `jit` traces a whole pass over
+the data once: a `scan` over batches that carries the weights. Each device has a part of a matrix
+and of its gradient. Sums over the batch move, the data stays where it is.
 """
 
 import sys
@@ -18,7 +18,7 @@ try:
 except ImportError:
     sys.exit(print("scikit-learn, which has the digits, is not installed: nothing to learn"))
 
-gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices, no memory in common
+gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices that share no memory
 mesh = gs.make_mesh((4, 2), ("batch", "hidden"))
 HIDDEN, BATCH, PASSES, RATE = 32, 128, 18, 0.5
 
@@ -44,7 +44,7 @@ weights = {
 
 
 def forward(w, x):
-    """Return what the hidden layer gives, and the probability of each digit."""
+    """Compute the hidden layer, and the probability of each digit."""
     h = gnp.tanh(x @ w["w1"] + w["b1"])
     return h, nn.softmax(h @ w["w2"] + w["b2"])
 
@@ -77,7 +77,7 @@ for number in range(PASSES):
     weights, loss = one_pass(weights, x, y)
     if number % 6 == 5:
         print(f"pass {number + 1:2}: loss {float(loss):.3f}")
-assert traced == [1]  # Python ran once for all batches of all passes
+assert traced == [1]  # traced once for all batches of all passes
 assert gs.tree.map(lambda w: w.sharding, weights) == places
 
 predicted = gs.jit(lambda w, x: forward(w, x)[1].argmax(-1))(weights, put(pixels[TRAIN:]))

@@ -1,9 +1,9 @@
-"""An array of which every process makes only the parts that its own devices hold.
+"""Create an array in which every process computes only the parts of its own devices.
 
-The callback is asked for boxes of the array, one for each block, and could read them from a file:
-nobody needs the whole. `GlobalDeviceArray` is JAX's older name for it, with `local_shards`; the
-result of an operation is an `Array`, whose `addressable_shards` are the same. This process has all
-devices.
+The callback gets the boxes of the array, one for each block, and could read them from a file. No
+process needs the whole array. `GlobalDeviceArray` is JAX's older name for such an array, with
+`local_shards`. Operations return an `Array`, which has them as `addressable_shards`. Here one
+process has all devices.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ import gpushard as gs
 from gpushard import P
 from gpushard.legacy import GlobalDeviceArray
 
-gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices, no memory in common
+gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices that share no memory
 mesh = gs.make_mesh((4, 2), ("x", "y"))
 boxes = []
 

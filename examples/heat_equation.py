@@ -1,9 +1,8 @@
-"""The heat equation on a plate that is cut into eight blocks, which exchange their edges.
+"""Solve the heat equation on a plate cut into eight blocks, which exchange their edges.
 
-The next temperature of a point depends on its four neighbours. For those across an edge, each block
-gets from its neighbours the one row or column of theirs that touches it, a halo: four `ppermute`s.
-Nobody sends to the outer edge of the plate, where `ppermute` gives zeros: it is kept at zero
-degrees.
+The next temperature of a point depends on its four neighbours. A block needs the row or column of
+each neighbouring block that touches it, its halo: four `ppermute`s fetch them. No device sends to
+the outer edge of the plate, where `ppermute` returns zeros. So that edge stays at zero degrees.
 """
 
 import numpy as np
@@ -11,14 +10,14 @@ import numpy as np
 import gpushard as gs
 from gpushard import P, lax
 
-gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices, no memory in common
+gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices that share no memory
 mesh = gs.make_mesh((4, 2), ("x", "y"))
 plate = gs.NamedSharding(mesh, P("x", "y"))
 STEPS, RATE = 50, 0.2
 
 
 def from_neighbour(edge, axis, step):
-    """Return what the block `step` further along an axis of the mesh has."""
+    """Fetch the edge of the block `step` further along an axis of the mesh."""
     n = lax.axis_size(axis)
     return lax.ppermute(edge, axis, [(i, i - step) for i in range(n) if 0 <= i - step < n])
 

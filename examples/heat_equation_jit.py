@@ -1,8 +1,8 @@
-"""The heat equation without a word of devices: one traced program does all steps.
+"""Solve the heat equation without naming devices: one traced program does all steps.
 
-Shifted parts of the plate are added as NumPy adds them. The plate is split over the mesh; what a
-block needs of its neighbours is found when the program is traced, and moves in each step. `scan`
-keeps the mean temperature every ten steps, which `fori_loop` does in between.
+The step adds shifted parts of the plate, as in NumPy. The plate is split over the mesh. `jit` finds
+out which rows and columns of its neighbours a block needs, and moves them in each step. `scan`
+stores the mean temperature every ten steps, and `fori_loop` does the steps between.
 """
 
 import numpy as np
@@ -11,14 +11,14 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import P, lax
 
-gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices, no memory in common
+gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices that share no memory
 mesh = gs.make_mesh((4, 2), ("x", "y"))
 plate = gs.NamedSharding(mesh, P("x", "y"))
 STEPS, RATE = 50, 0.2
 
 
 def step(t, m):
-    """Return the next temperatures; the edge stays at zero degrees. `m` may be NumPy, too."""
+    """Compute the next temperatures, with `m` as NumPy; the edge stays at zero degrees."""
     p = m.pad(t, 1)
     return t + RATE * (p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:] - 4 * t)
 

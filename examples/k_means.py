@@ -1,8 +1,8 @@
-"""K-means of points that stay where they are: only sums move.
+"""Run K-means without moving points: only sums move.
 
-Each device finds the nearest centre of each of its own points, and adds these up, centre by centre.
-One `psum` of the sums and the counts, a pytree, gives everybody the new centres. How many bytes
-that moves depends on the number of centres, not on that of the points.
+Each device finds the nearest centre of each of its points, and adds up the points of each centre.
+One `psum` of the sums and the counts, a pytree, gives every device the new centres. The bytes that
+move depend on the number of centres, not on the number of points.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 import gpushard as gs
 from gpushard import P, lax, nn
 
-gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices, no memory in common
+gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices that share no memory
 mesh = gs.make_mesh((8,), ("i",))
 K, DIMS, STEPS = 5, 3, 10
 rng = np.random.default_rng(0)

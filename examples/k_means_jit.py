@@ -1,7 +1,7 @@
-"""K-means until nothing changes, as one traced program: distances are never stored.
+"""Run K-means until nothing changes, as one traced program that never stores distances.
 
-The points are split over all devices. `jit` makes one kernel of what is done with each point, and
-`while_loop` goes on as long as a centre moves. The form with `shard_map` is in k_means.py.
+The points are split over all devices. `jit` fuses the work on each point into one kernel, and
+`while_loop` continues while a centre moves. k_means.py does the same with `shard_map`.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import P, lax, nn
 
-gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices, no memory in common
+gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices that share no memory
 mesh = gs.make_mesh((8,), ("i",))
 K, DIMS, MOST = 5, 3, 100
 rng = np.random.default_rng(0)
@@ -21,7 +21,7 @@ points = gs.device_put(data, gs.NamedSharding(mesh, P("i")))
 
 
 def update(points, centres):
-    """Return the means of the points that are nearest to each centre, and the loss."""
+    """Compute the mean of the points nearest to each centre, and the loss."""
     squares = ((points[:, None] - centres) ** 2).sum(-1)
     member = nn.one_hot(squares.argmin(1), K)  # 1 at the nearest centre
     return (member.T @ points) / member.sum(0)[:, None], squares.min(1).sum()

@@ -1,8 +1,8 @@
-"""A model is a pytree, and how it lies on devices is another one of the same shape.
+"""Lay out a model, which is a pytree, by a pytree of specs.
 
-`shard_map` takes specs that are a prefix of its arguments. One `P()` for a whole model: every
-device has all of it and a part of the batch, and nothing moves. A model of specs: each layer is
-split in a way of its own, and the terms that the second one makes are summed.
+`shard_map` takes specs that are a prefix of its arguments. With one `P()` for a whole model, every
+device has the whole model and a part of the batch, and nothing moves. With a model of specs, each
+layer is split in its own way, and the partial results of the second layer are summed.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ class MLP:
         return self.out(nn.relu(self.hidden(x)))
 
 
-gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices, no memory in common
+gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices that share no memory
 rng = np.random.default_rng(0)
 host = MLP(Linear(rng.normal(size=(4, 64))), Linear(rng.normal(size=(64, 3))))
 batch = rng.normal(size=(32, 4))

@@ -1,9 +1,9 @@
-"""Training a network whose dims have names: where it is split is said apart from what it computes.
+"""Train a network with named dims: how it is split is independent of what it computes.
 
-The loss is written for one number of one layer, of one example: `xmap` maps it over the batch, over
-inputs, hidden units and classes. One table then says which of these the mesh splits: nothing, the
-batch (data parallel), hidden units (tensor parallel), or both. The program stays as it is, and so
-do its results; only the bytes that move differ.
+The loss is written for one number of one layer and one example. `xmap` maps it over the batch,
+inputs, hidden units and classes. A table then says which of these the mesh splits: nothing, the
+batch (data parallel), hidden units (tensor parallel), or both. The program and its results do not
+change; only the bytes that move do.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ import gpushard as gs
 from gpushard import legacy
 from gpushard import numpy as gnp
 
-gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices, no memory in common
+gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices that share no memory
 mesh = gs.make_mesh((4, 2), ("data", "model"))
 rng = np.random.default_rng(0)
 BATCH, INPUTS, HIDDEN, CLASSES, RATE, STEPS = 64, 16, 32, 4, 0.5, 10

@@ -1,8 +1,8 @@
-"""A module that learns handwritten digits in place, its kernels split over one axis of the mesh.
+"""Train a module on handwritten digits in place, with kernels split over one axis of the mesh.
 
-`nnx.jit` takes the module as an argument: a step assigns to its weights, and they have the new
-values afterwards, laid out as its `StateSharding` says. The batch is split over the other axis of
-the mesh. Gradients are written by hand, each beside what it is the gradient of.
+`nnx.jit` takes the module as an argument. A step assigns to the weights of the module. After the
+call your module has the new values, laid out as its `StateSharding` says. The other axis of the
+mesh splits the batch. Each gradient is written by hand, next to its forward computation.
 """
 
 import sys
@@ -18,7 +18,7 @@ try:
 except ImportError:
     sys.exit(print("scikit-learn, which has the digits, is not installed: nothing to learn"))
 
-gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices, no memory in common
+gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices that share no memory
 mesh = gs.make_mesh((4, 2), ("batch", "model"))
 HIDDEN, BATCH, PASSES, RATE, FRICTION = 64, 352, 8, 0.8, 0.8
 
@@ -29,7 +29,7 @@ TRAIN = 4 * BATCH  # of 1,797; the others are held out
 
 
 class Velocity(nnx.Variable):
-    """How fast a weight moves: what a filter can tell from the weight itself."""
+    """How fast a weight moves; filters can tell it from the weight."""
 
 
 class MLP(nnx.Module):
@@ -64,7 +64,7 @@ def on(*spec):
 
 
 def of(layer, name):
-    """Filter a layer's weight and its velocity: the path has both names."""
+    """Match a layer's weight and its velocity: both have both names in their paths."""
     return nnx.All(nnx.PathContains(layer), nnx.PathContains(name))
 
 
@@ -96,7 +96,7 @@ for number in range(PASSES):
         loss = step(model, x[at : at + BATCH], targets[at : at + BATCH])
     if number % 2 == 1:
         print(f"pass {number + 1:2}: loss {float(loss):.3f}")
-assert traced == [1]  # Python ran once for all steps
+assert traced == [1]  # traced once for all steps
 
 for layer, spec in (model.hidden, P(None, "model")), (model.out, P("model")):
     assert layer.kernel.value.sharding.spec == layer.speed["kernel"].value.sharding.spec == spec

@@ -1,8 +1,8 @@
-"""Modules as arguments of `shard_map`: one spec for a whole model, or one for each of its weights.
+"""Pass modules to `shard_map`, with one spec for a whole model, or one for each weight.
 
 Data parallel: each device has all weights and a part of the batch. Tensor parallel: the weights of
-an MLP are split, once by filters of their paths, once by a `State` of specs. Afterwards the model
-outside is laid out as the specs say.
+an MLP are split, once by filters of their paths, once by a `State` of specs. After the call your
+model is laid out as the specs say.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import P, nnx
 
-gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices, no memory in common
+gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices that share no memory
 x = gnp.ones((32, 2))
 
 # Data parallel.
@@ -30,7 +30,7 @@ print("y, a part of the batch on each device:")
 gs.debug.visualize_array_sharding(y, scale=0.3)
 assert np.allclose(y, np.ones((32, 2)) @ np.asarray(m.kernel)) and y.sharding.spec == P("data")
 
-# Tensor parallel: which weights are meant is said by filters.
+# Tensor parallel: filters select the weights.
 
 mesh = gs.Mesh(gs.local_devices(), ("model",))
 
@@ -55,7 +55,7 @@ by_filters = nnx.StateSharding(
     }
 )
 
-# Or by a State, which has the spec of each weight at its path.
+# Or a State with the spec of each weight at its path.
 
 by_state = nnx.StateSharding(
     nnx.State(

@@ -1,8 +1,8 @@
-"""PageRank: how often a reader who follows links at random is at each page.
+"""Compute PageRank: how often a reader who follows random links is at each page.
 
 The matrix of links is split over rows and columns. `while_loop` repeats the step, one traced
-program, until ranks change by less than asked: only the loop itself asks the devices whether to go
-on. A step moves vectors, the links stay where they are.
+program, until ranks change by less than a tolerance. Only the loop reads from the devices, to see
+whether it continues. A step moves vectors, the links stay where they are.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import P, lax
 
-gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices, no memory in common
+gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices that share no memory
 mesh = gs.make_mesh((4, 2), ("to", "from"))
 PAGES, FOLLOWED, CLOSE = 400, 0.85, 1e-10
 

@@ -1,11 +1,11 @@
-"""A layer of a transformer whose weights are split: tensor parallel, then sequence parallel.
+"""Split the weights of a transformer layer: tensor parallel, then sequence parallel.
 
-Of the first matrix each device has some columns, of the second the rows that belong to them. So
-what lies between them needs no other device, and the layer ends in one sum. Tensor parallel: the
-sum is a `psum`, and all tokens are everywhere. Sequence parallel: `psum_scatter` leaves to each
-device the sums of its own tokens, and `all_gather` fetches the others before the next layer. As
-many bytes move, but what is done for each token, here its norm, is done once, and not on each of
-eight devices.
+Each device has some columns of the first matrix, and the matching rows of the second. So values
+between the two matrices need no other device, and the layer ends in one sum. Tensor parallel: the
+sum is a `psum`, and every device has all tokens. Sequence parallel: `psum_scatter` gives each
+device the sums of its own tokens, and `all_gather` fetches the others before the next layer. Both
+move the same bytes. But with sequence parallelism, work on each token, here its norm, is done once
+instead of on each of eight devices.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 import gpushard as gs
 from gpushard import P, lax, nn
 
-gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices, no memory in common
+gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices that share no memory
 mesh = gs.make_mesh((8,), ("model",))
 rng = np.random.default_rng(0)
 tokens = rng.normal(size=(64, 32))

@@ -1,9 +1,9 @@
-"""Sinkhorn's algorithm on a grid of blocks: one `pmap` for its rows in another for its columns.
+"""Run Sinkhorn's algorithm on a grid of blocks: a `pmap` over its columns in one over its rows.
 
-A positive matrix becomes doubly stochastic when its rows and its columns are divided by their sums
-in turn. Four times two devices have a block each. The outer `pmap` names the rows of this grid, the
-inner one its columns, and each sum asks the devices along one of the two. Results stay where they
-are: of all but the first step only sums move.
+Divide the rows and the columns of a positive matrix by their sums in turn: it becomes doubly
+stochastic. Four times two devices have a block each. The outer `pmap` names the rows of this grid,
+the inner one its columns, and each sum runs over the devices along one of the two. Results stay
+where they are: after the first step only sums move.
 
 R. Sinkhorn, "A relationship between arbitrary positive matrices and doubly stochastic matrices",
 Ann. Math. Statist. 35(2), 1964.
@@ -14,7 +14,7 @@ import numpy as np
 import gpushard as gs
 from gpushard import lax
 
-gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices, no memory in common
+gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices that share no memory
 STEPS = 6
 matrix = np.random.default_rng(0).uniform(1, 3, size=(64, 64))
 

@@ -1,8 +1,8 @@
-"""Linear regression with `pmap`: a batch and a copy of the weights on each device.
+"""Fit a linear regression with `pmap`: a batch and a copy of the weights on each device.
 
-Each device finds the gradient of its own batch; `pmean` is the only step at which they meet, and
-moves what the weights take, not the data. All devices then do the same with the same mean, so that
-copies stay equal to the bit. What `pmap` returns lies as it wants its arguments: the next call
+Each device computes the gradient of its own batch. `pmean` is the only step that moves data: as
+many bytes as the weights have. All devices then do the same with the same mean, so their copies
+stay equal to the bit. `pmap` returns results in the layout of its arguments, so the next call
 copies nothing.
 """
 
@@ -11,7 +11,7 @@ import numpy as np
 import gpushard as gs
 from gpushard import lax
 
-gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices, no memory in common
+gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices that share no memory
 devices = gs.devices()
 rng = np.random.default_rng(0)
 truth = rng.normal(size=16)

@@ -1,8 +1,8 @@
-"""A product of matrices whose summed dim is split: each device has one term of the sum.
+"""Multiply matrices with the summed dim split: each device has one term of the sum.
 
-`psum` adds the terms up, after which every device has the whole product. Where each needs only some
-of its rows, `psum_scatter` gives it these, and half as many bytes move. Outside of `shard_map` you
-need not choose: `matmul` finds what moves the fewest bytes for the sharding that is asked for.
+`psum` adds up the terms, and every device has the whole product. If each device needs only some
+rows, `psum_scatter` gives it these, and half as many bytes move. Outside of `shard_map` you need
+not choose: `matmul` takes the way that moves the fewest bytes for the sharding that you ask for.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 import gpushard as gs
 from gpushard import P, lax
 
-gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices, no memory in common
+gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices that share no memory
 mesh = gs.make_mesh((8,), ("i",))
 rng = np.random.default_rng(0)
 x = gs.device_put(rng.normal(size=(128, 4096)), gs.NamedSharding(mesh, P(None, "i")))

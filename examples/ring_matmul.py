@@ -1,8 +1,8 @@
-"""A product of matrices whose left side goes around a ring.
+"""Multiply matrices by passing the left operand around a ring.
 
-`x` is split by rows, `w` by columns, and each device makes all rows of its own columns. It could
-gather `x` first, and hold all of it. Or it holds one block: multiplies it, passes it on to its
-neighbour, and takes the next. Both receive the same bytes.
+`x` is split by rows, `w` by columns, and each device computes all rows of its own columns. It could
+gather `x` first and hold all of it. In a ring it holds one block: it multiplies the block, passes
+it to its neighbour, and takes the next one. Both ways receive the same bytes.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 import gpushard as gs
 from gpushard import P, lax
 
-gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices, no memory in common
+gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices that share no memory
 mesh = gs.make_mesh((8,), ("i",))
 rng = np.random.default_rng(0)
 x = gs.device_put(rng.normal(size=(1024, 256)), gs.NamedSharding(mesh, P("i")))

@@ -1,8 +1,8 @@
-"""Rule 30 on a circle of cells, of which each device has some and sees one more on either side.
+"""Run Rule 30 on a circle of cells: each device has some, and reads one more on either side.
 
-A cell lives next if its left neighbour lives, or if it or its right neighbour does, but not if both
-are so: `left ^ (cell | right)`. Each device gets the last cell of the device to its left, and the
-first of that to its right: two bytes a step, however many cells there are.
+A cell lives next if exactly one of these holds: its left neighbour lives, or it or its right
+neighbour lives: `left ^ (cell | right)`. Each device gets the last cell of the device to its left,
+and the first cell of the device to its right: two bytes a step, for any number of cells.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 import gpushard as gs
 from gpushard import P, lax
 
-gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices, no memory in common
+gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices that share no memory
 mesh = gs.make_mesh((8,), ("i",))
 CELLS, STEPS = 128, 32
 

@@ -1,8 +1,9 @@
-"""Forty weathers on eight devices: an axis that is longer than there are devices.
+"""Simulate forty weathers on eight devices: an axis with more elements than there are devices.
 
-Lorenz' equations for forty starts that are nearly the same. The function has one of them, and finds
-the others through the collectives of the axis, as with `pmap`; `pmap` would want forty devices, and
-says so. `soft_pmap` gives each of eight a chunk of five, on which it works at once.
+Lorenz' equations run from forty starts that are nearly equal. The function sees one of them, and
+reads the others through collectives of the axis, as with `pmap`. `pmap` would need forty devices,
+and its error says so. `soft_pmap` gives each of eight devices a chunk of five, and computes a chunk
+at once.
 
 E. N. Lorenz, "Deterministic nonperiodic flow", J. Atmos. Sci. 20, 1963.
 """
@@ -12,7 +13,7 @@ import numpy as np
 import gpushard as gs
 from gpushard import lax
 
-gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices, no memory in common
+gs.configure(backend="host", host_devices=8, host_domains=8)  # eight devices that share no memory
 MEMBERS, STEPS, DT = 40, 200, 0.02
 starts = np.array([1.0, 1.0, 20.0]) + 1e-3 * np.random.default_rng(0).normal(size=(MEMBERS, 3))
 
