@@ -1,6 +1,6 @@
 """Arrays that span devices, move between layouts at memory speed, and behave like NumPy.
 
-A mesh gives devices axes with names. A sharding says which of these axes split which dims of an
+A mesh is a grid of devices with named axes. A sharding says which mesh axes split which dims of an
 array. Operations run where their operands lie, and results stay there:
 
 >>> import numpy as np
@@ -19,12 +19,12 @@ PartitionSpec('x')
 what                                       where
 =========================================  =====================================================
 meshes and shardings                       `make_mesh`, `Mesh`, `NamedSharding`, `P`, `sharding`
-arrays, and how they come to lie           `device_put`, `reshard`, `make_array_from_callback`
+placing arrays                             `device_put`, `reshard`, `make_array_from_callback`
 functions under the names of NumPy, SciPy  `numpy`, `special`
-random numbers of keys                     `random`
+random numbers from keys                   `random`
 functions under the names of JAX           `lax`, `nn`, `tree`, `tree_util`
-functions of functions                     `jit`, `vmap`, `pmap`, `shard_map`
-modules as graphs, as Flax has them        `nnx`
+transforms of functions                    `jit`, `vmap`, `pmap`, `shard_map`
+Flax's modules                             `nnx`
 other libraries                            `from_dlpack`, `map_shards`
 older types of JAX                         `legacy`
 programs of several processes              `multihost`
@@ -117,7 +117,7 @@ _MODULES = (
     "special",
     "tree_util",
 )
-"""Not in `__all__`, where some would hide others of these names."""
+"""Modules outside of `__all__`: some would hide other names there."""
 
 _FROM = {
     "device_put_replicated": "gpushard.placement.per_device",
@@ -148,7 +148,7 @@ _FROM = {
     "pjit": "gpushard.legacy.pjit",
     "typeof": "gpushard.transforms.jit.abstract",
 }
-"""Where names are that few programs use."""
+"""Modules of names that few programs use; they are imported at first use."""
 
 if TYPE_CHECKING:
     from gpushard import debug as debug
@@ -188,7 +188,7 @@ if TYPE_CHECKING:
 else:  # a type checker would take it for a module that has every name
 
     def __getattr__(name: str) -> Any:
-        """Import what is first used now, so that importing gpushard stays fast."""
+        """Import a module or a name at its first use, so that importing gpushard stays fast."""
         if name == "multihost_utils":  # as JAX calls it
             name = "multihost"
         if name == "stages":

@@ -1,4 +1,4 @@
-"""A mapping that forgets what was not used lately once it holds too many bytes.
+"""Caches bounded by bytes, and exact keys for them.
 
 >>> cache = BoundedCache(limit=100)
 >>> cache.put("a", "first", nbytes=60)
@@ -24,11 +24,11 @@ P = ParamSpec("P")
 
 
 class Sized(Protocol):
-    """What knows how much memory it takes."""
+    """A value that knows its size in memory."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes, about."""
+        """Approximate size in bytes."""
 
 
 S = TypeVar("S", bound=Sized)
@@ -46,22 +46,22 @@ class _Entry(Generic[V]):
 
 
 class BoundedCache(Generic[V]):
-    """Values bounded by the bytes that they say they hold; a hit takes no lock.
+    """A cache of at most `limit` bytes; a hit takes no lock.
 
-    What came first goes first, unless it was used since: then it gets a second chance (the clock
-    algorithm, Corbato, 1968), so that a hit only has to set a flag.
+    It evicts the oldest entry first, unless the entry was used since: then it gets a second chance
+        (the clock algorithm, Corbato, 1968). So a hit only has to set a flag.
 
     Args:
-      limit: bytes kept at most; a value larger than that is not kept at all.
+      limit: the most bytes of all values; a larger value is not stored.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.nbytes = 0
-        # No OrderedDict: an interrupt in the hash of a key, where that is Python, ruins its order.
+        # No OrderedDict: an interrupt in a key's hash, if that is Python code, ruins its order.
         self._entries: dict[Hashable, _Entry[V]] = {}
-        self._torn = False  # whether an interrupt cut a change short, so that `nbytes` may be wrong
-        self._changing = False  # whether somebody, maybe this very thread, is in the middle of one
+        self._torn = False  # whether an interrupt cut a change short, so `nbytes` may be wrong
+        self._changing = False  # whether a thread, maybe this one, is in the middle of a change
         self._lock = threading.RLock()
 
     def __len__(self) -> int:
@@ -76,7 +76,7 @@ class BoundedCache(Generic[V]):
         return entry.value
 
     def put(self, key: Hashable, value: V, nbytes: int) -> None:
-        """Keep `value`, which holds `nbytes`, and forget others beyond the limit."""
+        """Store `value`, which has `nbytes`, and evict other values beyond the limit."""
         with self._lock:
             if self._changing:  # a signal handler or a finalizer in the middle of a change
                 return
@@ -87,13 +87,13 @@ class BoundedCache(Generic[V]):
                 self._changing = False
 
     def values(self) -> list[V]:
-        """Return the values that are kept, the oldest first."""
+        """Return the cached values, the oldest first."""
         return [entry.value for entry in list(self._entries.values())]
 
     def get_or_make(
         self, key: Hashable, make: Callable[P, Any], *how: P.args, **more: P.kwargs
     ) -> V:
-        """Return the value under `key`; what is not there is made, and kept."""
+        """Return the value under `key`; on a miss, make and store it."""
         value = self.get(key)
         if value is None:
             value = make(*how, **more)
@@ -115,7 +115,7 @@ class BoundedCache(Generic[V]):
         self._torn = False
 
     def _forget_one(self) -> None:
-        """Remove what came first, or give it a second chance."""
+        """Evict the oldest entry, or give it a second chance."""
         key = next(iter(self._entries))
         entry = self._entries.pop(key)
         if entry.used:
@@ -125,40 +125,40 @@ class BoundedCache(Generic[V]):
             self.nbytes -= entry.nbytes
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all entries."""
         with self._lock:
             if self._changing:
                 return
             try:
                 self._changing = self._torn = True
-                self._entries.clear()  # what goes may have finalizers, which come here
+                self._entries.clear()  # finalizers of values may use this cache
                 self.nbytes = 0
                 self._torn = False
             finally:
                 self._changing = False
 
     def renew_lock(self) -> None:
-        """In a forked child: forget a thread that held the lock and is no more."""
+        """Replace the lock in a forked child, where the thread that held it is gone."""
         self._lock = threading.RLock()
         self._changing, self._torn = False, True
 
 
 _PLAIN = frozenset({bool, int, str, bytes, type(None)})
-"""Types of values that are the same where they are equal."""
+"""Types with values that are identical if they are equal."""
 
 
 def exact_key(x: Any) -> Any:
     """Make a key for a value that tells numbers apart by their types and bits.
 
-    Python's equality takes 1, True and 1.0 for one value, likewise 0.0 and -0.0, and NaN is unequal
-    to itself. Tuples, frozen sets, slices and frozen dataclasses are told apart by their elements.
-    The own equality of any other class decides.
+    In Python 1, True and 1.0 are equal, 0.0 and -0.0 are equal, and NaN is unequal to itself. The
+    keys of tuples, frozen sets, slices and frozen dataclasses compare their elements exactly.
+    Values of any other class compare by their own equality.
 
     Args:
-      x: the value; with a hash.
+      x: a hashable value.
 
     Returns:
-      What is equal, and has the same hash, for what is the same value.
+      A hashable key; two keys are equal if and only if the values are identical.
 
     >>> exact_key((1, 0.0)) == exact_key((1, -0.0)), exact_key((1,)) == exact_key((True,))
     (False, False)
@@ -188,7 +188,7 @@ def exact_key(x: Any) -> Any:
 
 
 def has_lookalikes(x: Any) -> bool:
-    """Whether a value may be equal to one that `exact_key` tells apart from it.
+    """Test whether a value may equal another one with a different `exact_key`.
 
     >>> has_lookalikes(("a", None)), has_lookalikes(("a", 0.0))
     (False, True)
@@ -202,19 +202,20 @@ def has_lookalikes(x: Any) -> bool:
 
 
 def _is_record(cls: type) -> bool:
-    """Whether the values of a class are what their fields are."""
+    """Test whether the fields of a class determine its values."""
     declared = vars(cls).get("__dataclass_params__")
     return declared is not None and declared.frozen and declared.eq
 
 
 def remembering(limit: int) -> Callable[[Callable[P, S]], Callable[P, S]]:
-    """Return a decorator for pure functions that keeps what they give, up to a number of bytes.
+    """Return a decorator that caches the results of pure functions, up to a number of bytes.
 
-    `functools.lru_cache` counts results instead, and some are a thousand times larger than others.
+    `functools.lru_cache` counts results instead, and some results are a thousand times larger than
+    others.
 
     Args:
-      limit: bytes for all functions that share the decorator. What they give has `nbytes`, about,
-        with what they were given.
+      limit: bytes for all functions that share the decorator. Their results have an attribute
+        `nbytes`, the approximate size of result and arguments.
 
     >>> import numpy as np
     >>> remember = remembering(limit=1000)
@@ -222,28 +223,28 @@ def remembering(limit: int) -> Callable[[Callable[P, S]], Callable[P, S]]:
     >>> zeros(10) is zeros(10), zeros(1000) is zeros(1000)
     (True, False)
     """
-    kept: BoundedCache[Any] = BoundedCache(limit)
-    os.register_at_fork(after_in_child=kept.renew_lock)
+    cache: BoundedCache[Any] = BoundedCache(limit)
+    os.register_at_fork(after_in_child=cache.renew_lock)
 
     def decorate(function: Callable[P, S]) -> Callable[P, S]:
         @functools.wraps(function)
         def remembered(*args: P.args, **kwargs: P.kwargs) -> S:
             key = (function, args, *kwargs.items())
-            value: S = kept.get_or_make(key, function, *args, **kwargs)
+            value: S = cache.get_or_make(key, function, *args, **kwargs)
             return value
 
-        remembered.kept = kept  # type: ignore[attr-defined]
+        remembered.cache = cache  # type: ignore[attr-defined]
         return remembered
 
     return decorate
 
 
 def hold_while_forking(lock: Any) -> None:
-    """Let no fork happen while another thread holds a lock.
+    """Prevent forks while another thread holds a lock.
 
     Args:
-      lock: one that is held for a moment only, and under which no other lock is taken. It lives as
-        long as the process.
+      lock: a lock that is held only for a moment, lives as long as the process, and under which no
+        other lock is taken.
     """
     os.register_at_fork(
         before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release

@@ -1,4 +1,4 @@
-"""Settings: read once, from the environment or from `configure()`; what `jax.config` has.
+"""Settings, read once from the environment or from `configure()`, and the names of `jax.config`.
 
 No other module reads the environment.
 
@@ -22,7 +22,7 @@ BACKENDS = ("host", "cuda")
 PARTITION_MODES = ("stream", "green")
 NCCL_MODES = ("auto", "always", "never")
 MOST_PARTITIONS = 64
-"""Of one GPU."""
+"""The most partitions of one GPU."""
 
 _CHOICES = {"backend": BACKENDS, "partition_mode": PARTITION_MODES, "nccl": NCCL_MODES}
 _FLAGS = ("separate_domains", "check", "enable_checks", "parallel_functions_output_gda")
@@ -45,55 +45,55 @@ _LEAST = {
 _MAY_BE_NONE = ("host_workers", "blas_threads", "memory_limit")
 
 _SHARED = 64
-"""How many times as many bytes as `inline_bytes` the caller works on with others. Above, hand-offs
-to all devices take less than a tenth of the time."""
+"""`shared_bytes` in multiples of `inline_bytes`. Above it, hand-offs to all devices take less than
+a tenth of the time."""
 
 _LIGHT = 8
-"""How many times as many bytes as `inline_bytes` a thread writes in the time that it takes to wake
-a worker, and then the caller who waits for it."""
+"""`light_bytes` in multiples of `inline_bytes`: a thread writes that many bytes in the time that
+it takes to wake a worker and then the caller that waits for it."""
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Everything that can be set, with its default."""
+    """All settings, with their defaults."""
 
     backend: str | None = None
-    """Which backend to use: "host" or "cuda"; None takes CUDA where there is a driver and a GPU,
-    and the host elsewhere."""
+    """The backend, "host" or "cuda"; None takes CUDA if there is a driver and a GPU, else the
+    host."""
 
     gpus: tuple[int, ...] | None = None
     """Which GPUs to use, by CUDA's numbers, in this order; None means all."""
 
     partitions: int | tuple[int, ...] = 1
-    """Into how many devices each GPU is divided; a tuple has a number for each GPU used."""
+    """The number of devices on each GPU; a tuple has a number for each GPU used."""
 
     partition_mode: str = "stream"
-    """What a part of a GPU is: "stream" has a stream and a quota of its own, "green" also has
-    multiprocessors of its own."""
+    """What each part of a GPU has: "stream" gives it a stream and a quota, "green" also its own
+    multiprocessors."""
 
     separate_domains: bool = False
-    """Let the parts of one GPU pose as separate memory domains, for tests."""
+    """Treat each part of a GPU as a separate memory domain, for tests."""
 
     pinned_bytes: int = 256 << 20
-    """Most pinned host memory, for each GPU, that copies from and to the host go through."""
+    """The most pinned host memory per GPU for copies from and to the host."""
 
     slab_bytes: int = 256 << 20
-    """Device memory is taken from the driver in slabs of at least this many bytes."""
+    """The least size of the slabs in which device memory is allocated from the driver."""
 
     host_devices: int = 8
-    """How many virtual devices the host backend has."""
+    """The number of virtual devices of the host backend."""
 
     host_domains: int = 1
-    """Into how many memory domains they are divided; devices of one domain share memory."""
+    """The number of memory domains of the host devices; devices of one domain share memory."""
 
     host_workers: int | None = None
     """Worker threads of the host backend; None means one per core, at least two."""
 
     blas_threads: int | None = None
-    """How many threads each call of NumPy's linear algebra may use where the host backend makes
-    several at once; None divides the library's own number by the calls, 0 leaves it as it is."""
+    """Threads for each of several calls of NumPy's linear algebra at once on the host backend; None
+    divides the library's own number by the calls, 0 leaves it unchanged."""
 
     memory_limit: int | None = None
     """Quota of each device in bytes; None means no limit."""
@@ -105,46 +105,46 @@ class Settings:
     """Host shards smaller than this are not pooled."""
 
     queue_limit: int = 1024
-    """How many items a stream queues; who submits more waits."""
+    """The most items that a stream queues; submitting more waits."""
 
     engine_bytes: int = 1 << 20
-    """A dense box of at least this many bytes goes between GPUs, or between a GPU and page-locked
-    memory, by a copy engine; smaller ones, and boxes with strides, by a kernel. 0 uses kernels for
+    """Copy engines move dense boxes of at least this many bytes between GPUs, or between a GPU and
+    page-locked memory. Kernels move smaller boxes and boxes with strides. 0 uses kernels for
     all."""
 
     nccl: str = "auto"
-    """Between which GPUs data goes through NCCL, where that is installed: "auto" between those that
-    do not reach each other's memory, "always" between all, "never" between none."""
+    """Which pairs of GPUs use NCCL, if it is installed: "auto" means those that cannot reach each
+    other's memory, "always" all, "never" none."""
 
     cuda_graphs: bool = True
-    """Replay kernels of traced functions that follow one another on a GPU as one CUDA graph."""
+    """Replay consecutive kernels of a traced function on a GPU as one CUDA graph."""
 
     plan_cache_bytes: int = 64 << 20
-    """How many bytes of movement plans are kept for reuse."""
+    """The most bytes of cached movement plans."""
 
     relay_bytes: int = 2 << 20
-    """Bytes that a domain could receive in the time that one more item of work takes; relays are
-    planned by it. 0 relays whatever that spreads the load better."""
+    """Bytes that a domain could receive in the latency of one item of work. Plans use it to decide
+    whether receivers pass on data that many need. 0 always passes on if that spreads the load."""
 
     large_move_bytes: int = 64 << 20
-    """An operation that moves more bytes than this because the shardings of its operands disagree
-    is what `gather_guard` watches for."""
+    """`gather_guard` watches for operations that move more bytes than this because the shardings of
+    their operands disagree."""
 
     compiler: str = "cc"
-    """The C compiler for kernels of traced functions on the host; they are NumPy's functions, in
-    tiles, where it is empty, or there is none of that name. A compiler that fails is logged."""
+    """The C compiler for kernels of traced functions on the host. If it is empty, or there is no
+    such compiler, kernels call NumPy's functions on tiles. A compiler that fails is logged."""
 
     check: bool = False
-    """Watch every use of memory and raise `RaceError` where two are not ordered; slow."""
+    """Watch every use of memory and raise `RaceError` if two uses are not ordered; slow."""
 
     enable_checks: bool = False
-    """Check arrays that are built inside the library as if a user had built them."""
+    """Check arrays that the library builds internally as if a user had built them."""
 
     parallel_functions_output_gda: bool = False
-    """Let `pjit` give its results as `GlobalDeviceArray`s."""
+    """Make `pjit` return `GlobalDeviceArray`s."""
 
     def __post_init__(self) -> None:
-        """Reject values that make no sense, naming the setting and the fix."""
+        """Reject invalid values, naming the setting and the fix."""
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
             if value not in choices and not (name == "backend" and value is None):
@@ -171,15 +171,15 @@ class Settings:
 
     @property
     def shared_bytes(self) -> int:
-        """Host work for several devices that touches fewer bytes runs in the caller, too.
+        """Bytes below which host work for several devices runs in the caller.
 
-        Idle workers help, so that it takes one hand-off or none, and not one for each device.
+        Idle workers help, so this takes one hand-off or none, instead of one per device.
         """
         return _SHARED * self.inline_bytes
 
     @property
     def light_bytes(self) -> int:
-        """Host work for one device that only writes fewer bytes runs in the caller, too."""
+        """Bytes below which host work of one device that only writes runs in the caller."""
         return _LIGHT * self.inline_bytes
 
     @classmethod
@@ -190,10 +190,10 @@ class Settings:
           environment: variables by name; the process's own by default.
 
         Returns:
-          Settings; what the environment does not name keeps its default.
+          Settings; those without a variable have their defaults.
 
         Raises:
-          ConfigurationError: a variable cannot be read, or its value makes no sense.
+          ConfigurationError: a variable cannot be read, or its value is invalid.
         """
         fields: dict[str, Any] = {}
         for variable, (name, parse) in _VARIABLES.items():
@@ -208,7 +208,7 @@ class Settings:
 
 
 def cache_home(environment: Mapping[str, str] = os.environ) -> str | None:
-    """Return the folder that the user has chosen for caches; None for the usual one.
+    """Return the folder that the user has set for caches; None for the default.
 
     Args:
       environment: variables by name; the process's own by default.
@@ -217,7 +217,7 @@ def cache_home(environment: Mapping[str, str] = os.environ) -> str | None:
 
 
 def is_colorless(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether a user wants no colours on terminals, or the terminal has none.
+    """Test whether the user has turned colours off, or the terminal has none.
 
     Args:
       environment: variables by name; the process's own by default.
@@ -253,7 +253,7 @@ def _parse_flag(text: str) -> bool:
 
 
 def _parse_integers(text: str) -> tuple[int, ...]:
-    """Read integers between commas.
+    """Read integers separated by commas.
 
     >>> _parse_integers("0, 2")
     (0, 2)
@@ -262,7 +262,7 @@ def _parse_integers(text: str) -> tuple[int, ...]:
 
 
 def _parse_partitions(text: str) -> int | tuple[int, ...]:
-    """Read one integer for all, or integers between commas.
+    """Read one integer for all GPUs, or integers separated by commas.
 
     >>> _parse_partitions("4"), _parse_partitions("2,1")
     (4, (2, 1))
@@ -301,7 +301,7 @@ def _check_partitions(partitions: object, gpus: tuple[int, ...] | None) -> None:
 
 
 def check_partition_count(partitions: tuple[int, ...], gpus: int) -> None:
-    """Check that there is a number of partitions for each of the GPUs used."""
+    """Check that a tuple of partitions has a number for each GPU used."""
     if len(partitions) != gpus:
         raise ConfigurationError(
             f"partitions={partitions!r} has {len(partitions)} numbers for {gpus} GPUs; give one "
@@ -317,8 +317,8 @@ _EXPECTS: dict[Any, str] = {
     str: "a name",
     parse_bytes: "a number of bytes such as 512M or 2G",
     _parse_flag: "0 or 1",
-    _parse_integers: "integers between commas, such as 0,2",
-    _parse_partitions: "an integer, or one for each GPU between commas, such as 2,1",
+    _parse_integers: "integers separated by commas, such as 0,2",
+    _parse_partitions: "an integer, or one for each GPU separated by commas, such as 2,1",
 }
 
 _VARIABLES: dict[str, tuple[str, Any]] = {

@@ -1,8 +1,8 @@
-"""Types of elements, those of `ml_dtypes` among them: bfloat16, float8 and others.
+"""Types of elements, including those of `ml_dtypes`: bfloat16, float8 and others.
 
-NumPy holds such elements and computes with them, but takes them for no numbers: their kind is "V",
-and few of them have a type in common with others. What they lack is here. The package is not
-imported for it: who has an array of such a type has the package.
+NumPy stores such elements and computes with them, but does not treat them as numbers: their kind is
+    "V", and few of them promote with other types. This module adds these rules. It does not import
+    `ml_dtypes`: an array of such a type shows that the package is installed.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ NAMES = (
     "float8_e5m2fnuz",
     "float8_e8m0fnu",
 )
-"""Types of `ml_dtypes` that namespaces have where the package is installed."""
+"""Types of `ml_dtypes` that namespaces have if the package is installed."""
 
 
 class extended(np.generic):
-    """The abstract type of elements that are no numbers, for `issubdtype`; as in `jax.dtypes`."""
+    """The abstract type of elements that are not numbers, for `issubdtype`; as in `jax.dtypes`."""
 
 
 class prng_key(extended):
@@ -56,28 +56,28 @@ _EXAMPLES: tuple[tuple[str, Any], ...] = (
     ("f", np.float32),
     ("c", np.complex64),
 )
-_ORDER = "buifc"  # kinds, each of which becomes the ones after it
+_ORDER = "buifc"  # each kind promotes to those after it
 _NUMBERS = (bool, int, float, complex)
 
 
 def is_installed() -> bool:
-    """Whether the package `ml_dtypes` is."""
+    """Test whether the package `ml_dtypes` is installed."""
     return find_spec("ml_dtypes") is not None
 
 
 def named(name: str) -> Any:
-    """Return one of `NAMES`, a type of scalars."""
+    """Return the scalar type of a name in `NAMES`."""
     return getattr(importlib.import_module("ml_dtypes"), name)
 
 
 def is_custom(dtype: Dtype) -> bool:
-    """Whether a type is registered with NumPy by others."""
+    """Test whether another package registered a type with NumPy."""
     return dtype.isbuiltin == 2
 
 
 @functools.lru_cache(maxsize=256)
 def kind_of(dtype: Dtype) -> str:
-    """Return the letter of a kind of numbers, as NumPy's `dtype.kind` for types of its own.
+    """Return the letter of a kind of numbers, as NumPy's `dtype.kind` does for its own types.
 
     >>> kind_of(np.dtype("int8"))
     'i'
@@ -98,7 +98,7 @@ def wide(dtype: Dtype) -> Dtype:
 
 
 def real_of(dtype: Dtype) -> Dtype:
-    """Return the type of the parts of a complex type; others as they are.
+    """Return the type of the parts of a complex type; any other type unchanged.
 
     >>> real_of(np.dtype("complex64")), real_of(np.dtype("int8"))
     (dtype('float32'), dtype('int8'))
@@ -107,7 +107,7 @@ def real_of(dtype: Dtype) -> Dtype:
 
 
 def summed(dtype: Dtype) -> Dtype | None:
-    """Return the type that small integers of others are summed in; None where NumPy knows."""
+    """Return the type in which small integers of `ml_dtypes` are summed; None for NumPy's own."""
     if not is_custom(dtype):
         return None
     return {"i": np.dtype(np.int64), "u": np.dtype(np.uint64)}.get(kind_of(dtype))
@@ -120,15 +120,15 @@ def element(number: Any, dtype: Dtype) -> Any:
       OverflowError: an integer does not fit.
     """
     if is_custom(dtype) and type(number) is int and kind_of(dtype) == "f":
-        number = float(number)  # they take no large integers
+        number = float(number)  # these types refuse large integers
     return dtype.type(number)
 
 
 def result_type(*operands: Any) -> Dtype:
-    """Return the type that others promote to, as NumPy does; beside types of others as JAX does.
+    """Return the common type of operands, by NumPy's rules; by JAX's for types of `ml_dtypes`.
 
-    Python's numbers and integers take the type of narrow floats; bfloat16 and float16 have single
-    precision in common.
+    With narrow floats, Python numbers and integers take their type. bfloat16 with float16 gives
+    float32.
 
     Args:
       *operands: types, Python's types and numbers, and arrays.
@@ -162,7 +162,7 @@ def _common_type(types: list[Any]) -> Dtype:
 
 
 def _type(x: Any) -> Any:
-    """Return a dtype, or a type of Python's numbers."""
+    """Return the dtype of an operand, or the Python type of a Python number."""
     if isinstance(x, type):
         return x if x in _NUMBERS else np.dtype(x)
     if isinstance(x, np.dtype) or type(x) in _NUMBERS:
@@ -174,10 +174,10 @@ _CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 
 
 def check_casting(casting: Any) -> None:
-    """Check that NumPy has such a `casting`.
+    """Check that `casting` is one of NumPy's modes.
 
     Raises:
-      ArgumentError: it has not.
+      ArgumentError: it is not.
     """
     if casting not in _CASTINGS:
         raise ArgumentError.refusing(
@@ -185,30 +185,30 @@ def check_casting(casting: Any) -> None:
         )
 
 
-def can_cast(own: Dtype, to: Dtype, casting: Any = "safe") -> bool:
-    """Return whether a type can be converted to another; beside types of others by their kinds.
+def can_cast(dtype: Dtype, to: Dtype, casting: Any = "safe") -> bool:
+    """Test whether a type can be converted to another; types of `ml_dtypes` by their kinds.
 
     Args:
-      own: the one.
-      to: the other.
-      casting: which conversions are fine, as in `numpy.can_cast`.
+      dtype: the type to convert.
+      to: the new type.
+      casting: the allowed conversions, as in `numpy.can_cast`.
 
     Raises:
       ArgumentError: NumPy has no such `casting`.
     """
     check_casting(casting)
-    if prng_key in (own.type, to.type):
-        return own == to
-    if casting != "same_kind" or not (is_custom(own) or is_custom(to)):
-        return np.can_cast(own, to, casting)
-    return _ORDER.find(kind_of(own)) <= _ORDER.find(kind_of(to))
+    if prng_key in (dtype.type, to.type):
+        return dtype == to
+    if casting != "same_kind" or not (is_custom(dtype) or is_custom(to)):
+        return np.can_cast(dtype, to, casting)
+    return _ORDER.find(kind_of(dtype)) <= _ORDER.find(kind_of(to))
 
 
 def finfo(dtype: Dtype) -> Any:
     """Return the limits of a type of floats.
 
     Raises:
-      ValueError: it is no such type.
+      ValueError: the type has no floats.
     """
     if is_custom(dtype):
         return importlib.import_module("ml_dtypes").finfo(dtype)
@@ -219,7 +219,7 @@ def iinfo(dtype: Dtype) -> Any:
     """Return the limits of a type of integers.
 
     Raises:
-      ValueError: it is no such type.
+      ValueError: the type has no integers.
     """
     if is_custom(dtype):
         return importlib.import_module("ml_dtypes").iinfo(dtype)
@@ -227,17 +227,17 @@ def iinfo(dtype: Dtype) -> Any:
 
 
 def issubdtype(arg1: Any, arg2: Any) -> bool:
-    """Return whether a type is of another one, or of a kind such as `numpy.floating`.
+    """Test whether a type is a subtype of another one, or of a kind such as `numpy.floating`.
 
-    Random keys are of `numpy.generic` and of `gpushard.dtypes.prng_key`, which is of
-    `gpushard.dtypes.extended`, and of nothing else.
+    Random keys are subtypes only of `gpushard.dtypes.prng_key`, `gpushard.dtypes.extended` and
+    `numpy.generic`.
 
     Args:
       arg1: a type or an array.
       arg2: a type, or an abstract type of scalars.
 
     Raises:
-      ArgumentTypeError: one of them is no type.
+      ArgumentTypeError: one of them is not a type.
 
     >>> issubdtype(np.float32, np.floating), issubdtype("int8", np.unsignedinteger)
     (True, False)
@@ -260,25 +260,25 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
 
 
 def _scalar_type(x: Any) -> Any:
-    """Return the type of an array, and the abstract one of keys."""
+    """Return the type of an array; for random keys the abstract type `prng_key`."""
     x = x if isinstance(x, type | np.ndarray) else getattr(x, "dtype", x)
     return prng_key if getattr(x, "type", None) is prng_key else x
 
 
 def _is_abstract(x: Any) -> bool:
-    """Whether it is a type of scalars that no array has."""
+    """Test for an abstract type of scalars, which no array has."""
     return isinstance(x, type) and issubclass(x, np.generic) and x in _ABSTRACTS
 
 
 def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
-    """Return a type as arrays have it: 64-bit types stay.
+    """Return the dtype that an array of a type has; 64-bit types stay.
 
     Args:
       dtype: a type, or the name of one.
-      allow_extended_dtype: whether it may be that of random keys.
+      allow_extended_dtype: whether the type may be that of random keys.
 
     Raises:
-      ArgumentTypeError: it is no type.
+      ArgumentTypeError: `dtype` is not a type.
 
     >>> canonicalize_dtype("float64")
     dtype('float64')
@@ -290,12 +290,12 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
         return np.dtype(named(dtype) if known else dtype)
     except TypeError:
         raise ArgumentTypeError.refusing(
-            "dtype", dtype, "is no dtype; use one of NumPy's, such as 'float32'"
+            "dtype", dtype, "is not a dtype; use one of NumPy's, such as 'float32'"
         ) from None
 
 
 def itemsize_bits(dtype: Any) -> int:
-    """Return how many bits an element takes.
+    """Return the number of bits of an element.
 
     Args:
       dtype: a type.
@@ -308,13 +308,13 @@ def itemsize_bits(dtype: Any) -> int:
 
 
 def scalar_type_of(x: Any) -> type:
-    """Return the type of Python's numbers that a number, an array or a type is of.
+    """Return the Python type for the elements of a number, an array or a type.
 
     Args:
       x: the number, the array or the type.
 
     Raises:
-      ArgumentTypeError: its elements are no numbers.
+      ArgumentTypeError: the elements are not numbers.
 
     >>> scalar_type_of(np.float32), scalar_type_of(3)
     (<class 'float'>, <class 'int'>)

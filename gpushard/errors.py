@@ -1,7 +1,7 @@
-"""Typed errors: one tree, each also the builtin that a user would catch.
+"""Typed errors: one tree of classes, each also the built-in error that a user would catch.
 
-A message names the argument, the sizes that clash and the fix; the same facts are attributes, so
-that programs need not parse text.
+A message names the argument, the sizes that clash and the fix. Attributes have the same facts, so
+programs need not parse the text.
 
 >>> try:
 ...     raise ShardingError("spec P('z') names no axis of the mesh", argument="spec", axis="z")
@@ -21,8 +21,8 @@ class GpushardError(Exception):
     """Base of every error that gpushard raises.
 
     Args:
-      message: what is wrong, where, the sizes, and the fix.
-      **facts: the same facts for programs; each becomes an attribute.
+      message: what happened, where, the sizes, and the fix.
+      **facts: the facts of the message by name; each becomes an attribute.
     """
 
     def __init__(self, message: str, **facts: Any) -> None:
@@ -33,15 +33,15 @@ class GpushardError(Exception):
     def refusing(
         cls, argument: str, value: object, why: str, function: str = "", **facts: Any
     ) -> Self:
-        """Return the error of an argument whose value is refused; its facts have both.
+        """Return the error for a refused value of an argument, with both as its facts.
 
         >>> error = ArgumentError.refusing("k", 7, "is out of range; use 0 to 4", "topk", size=4)
         >>> error, error.argument, error.value, error.k
         (ArgumentError('topk: k=7 is out of range; use 0 to 4'), 'k', 7, 7)
         """
         message = f"{function}: {argument}={value!r} {why}".removeprefix(": ")
-        own = {"argument": argument, "value": value, "type": type(value), argument: value}
-        return cls(message, **(own | facts))
+        basic = {"argument": argument, "value": value, "type": type(value), argument: value}
+        return cls(message, **(basic | facts))
 
     def __getattr__(self, name: str) -> Any:
         if name != "facts" and name in self.facts:
@@ -53,11 +53,11 @@ class GpushardError(Exception):
 
 
 class ConfigurationError(GpushardError, ValueError):
-    """A setting has a value that makes no sense, or changed after devices were in use."""
+    """A setting has an invalid value, or was changed after devices were in use."""
 
 
 class UnknownSettingError(ConfigurationError, AttributeError):
-    """A name that no setting has."""
+    """There is no setting of this name."""
 
 
 class TreeError(GpushardError, ValueError):
@@ -65,7 +65,7 @@ class TreeError(GpushardError, ValueError):
 
 
 class NoLeavesError(TreeError, TypeError):
-    """A pytree without leaves, where a reduction needs one."""
+    """A reduction got a pytree without leaves and no first value."""
 
 
 class MeshError(GpushardError, ValueError):
@@ -77,31 +77,31 @@ class ShardingError(GpushardError, ValueError):
 
 
 class UnstackedError(ShardingError, RuntimeError):
-    """A sharding has shards of fewer dims than the array, where they must have all."""
+    """A sharding unstacks a dim of the array where shards must have all dims."""
 
 
 class ParseError(GpushardError, ValueError):
-    """A text is not what it should be; `position` says where."""
+    """A text cannot be parsed; `position` is the place of the error."""
 
 
 class ImmutableError(GpushardError, RuntimeError):
-    """What was to be set or deleted belongs to a value, and values cannot be changed."""
+    """An attribute of an immutable value was set or deleted."""
 
 
 class ArgumentError(GpushardError, ValueError):
-    """An argument has the right type and an impossible value."""
+    """An argument has the right type and an invalid value."""
 
 
 class NoMeshError(ArgumentError, RuntimeError):
-    """A `PartitionSpec` stands where no mesh is known that it could be over."""
+    """A `PartitionSpec` was used without a current mesh."""
 
 
 class NoDeviceError(ArgumentError, RuntimeError):
-    """A platform that has no devices here."""
+    """A platform has no devices in this process."""
 
 
 class AxisError(ArgumentError, IndexError):
-    """An axis that an array does not have."""
+    """An axis is out of bounds for the dims of an array."""
 
 
 class ArgumentTypeError(GpushardError, TypeError):
@@ -109,63 +109,63 @@ class ArgumentTypeError(GpushardError, TypeError):
 
 
 class NamedDimsError(GpushardError, TypeError):
-    """An operation has no form whose operands have named dims in front."""
+    """An operation does not support mapped operands."""
 
 
 class TracedValueError(GpushardError, TypeError):
-    """A function that is mapped wants of a value what it has not: elements, or a place.
+    """A traced or mapped function reads the elements or the place of a traced value.
 
-    `arg` is the argument of that function that the value comes from, and `line` the line that
-    asks. It is also what a value raises that is used after its function has returned.
+    `arg` is the argument of the function that the value comes from, and `line` the line of the
+    function that reads it. Using a traced value after its function has returned raises it too.
     """
 
 
 class TracedBoolError(TracedValueError):
-    """Python's `if`, `while`, `and` or `not` of a value that differs between what is mapped."""
+    """Python's `if`, `while`, `and` or `not` needs the value of a traced value."""
 
 
 class TracedIntegerError(TracedValueError):
-    """Such a value where Python or a size needs an integer."""
+    """Python, or a size, needs an integer and got a traced value."""
 
 
 class TracedArrayError(TracedValueError):
-    """NumPy, or what asks where data lie, got such a value."""
+    """NumPy, or a function that needs the place of data, got a traced value."""
 
 
 class TracedArgumentError(TracedArrayError, ArgumentError):
-    """Such values among arrays that are to be put together: a ValueError, too, as in JAX."""
+    """An array is built from shards that are traced values: also a ValueError, as in JAX."""
 
 
 class ConcretizationError(TracedValueError):
-    """A number of Python's, or the size of a result, depends on such a value."""
+    """A Python number, or the size of a result, depends on a traced value."""
 
 
 class TraceContextError(GpushardError, RuntimeError):
-    """A function that is traced or mapped changes a Variable or Module that it was not given."""
+    """A traced or mapped function changes a Variable or Module that is not an argument."""
 
 
 class UnboundAxisError(GpushardError, NameError):
-    """A collective names an axis that no function around it maps."""
+    """A collective names an axis that no enclosing function maps."""
 
 
 class ArgumentRangeError(GpushardError, OverflowError):
-    """A number is outside of what the dtype holds that it is converted to."""
+    """A number is out of range for its new dtype."""
 
 
 class LinearAlgebraError(GpushardError, LinAlgError):
     """A matrix has no inverse, no Cholesky factor, or an iteration did not converge.
 
-    Small arrays raise it at the call. Where work runs later, the result's reader gets an
-    `ExecutionError` with this as its cause. On GPUs such results are NaN or infinite instead.
+    Small arrays raise it at the call. Large ones are computed later: reading the result raises an
+    `ExecutionError` with this error as its cause. On GPUs such results are NaN or infinite instead.
     """
 
 
 class MissingLibraryError(GpushardError, ImportError):
-    """A library that a function stands on is not installed."""
+    """A library that a function needs is not installed."""
 
 
 class AddressError(GpushardError, RuntimeError):
-    """What is asked for needs data that only other processes can reach."""
+    """A function needs data that only other processes can reach."""
 
 
 class ArrayIndexError(GpushardError, IndexError):
@@ -181,7 +181,7 @@ class DeletedShardsError(DeletedArrayError, ValueError):
 
 
 class UnsupportedError(GpushardError, NotImplementedError):
-    """What is asked for has no meaning here, or is done in another way."""
+    """A request has no meaning here; the message names the alternative."""
 
 
 class TransferGuardError(GpushardError, RuntimeError):
@@ -189,26 +189,26 @@ class TransferGuardError(GpushardError, RuntimeError):
 
 
 class ExecutionError(GpushardError, RuntimeError):
-    """Work that an array's value depends on failed; the cause is chained."""
+    """The work that computes an array failed; `__cause__` has the first error."""
 
 
 class CallbackError(GpushardError, RuntimeError):
-    """A callback failed, or gave what it was not to give; what it raised is chained.
+    """A callback raised, or returned another result than declared; `__cause__` has its error.
 
-    `others` has the errors of callbacks that failed before, where one barrier is for several.
+    `others` has the errors of earlier callbacks that failed since the last barrier.
     """
 
 
 class DeviceLostError(ExecutionError):
-    """A GPU failed in a way after which the process cannot use it; start a new process."""
+    """A GPU failed and cannot be used again in this process; start a new process."""
 
 
 class ExportError(GpushardError, BufferError):
-    """An array cannot be handed to another library as it was asked for."""
+    """An array cannot be exported to another library in the requested way."""
 
 
 class ProtocolError(GpushardError, AttributeError):
-    """An object does not offer a protocol that is asked for."""
+    """An object does not support a requested protocol."""
 
 
 class RaceError(GpushardError, RuntimeError):
@@ -220,9 +220,9 @@ class OutOfMemoryError(GpushardError, MemoryError):
 
 
 class ReentrantCallError(GpushardError, RuntimeError):
-    """A signal handler or a finalizer used the library in the middle of a call on its own thread.
+    """A signal handler or a finalizer used gpushard in the middle of a call on its own thread.
 
-    Let handlers set a flag, or write to a pipe, and do the work where the program looks at it.
+    Let handlers set a flag, or write to a pipe, and do the work where the program reads it.
     """
 
 
@@ -231,9 +231,9 @@ class FileFormatError(GpushardError, ValueError):
 
 
 class FileAccessError(FileFormatError, OSError):
-    """The system does not let a file be read or written: it is missing, or the disk is full.
+    """The system cannot read or write a file: it is missing, or the disk is full.
 
-    `errno` is that of the system's error, which is chained.
+    `errno` is that of the system's error; `__cause__` has that error.
     """
 
     def __init__(self, message: str, **facts: Any) -> None:

@@ -1,6 +1,6 @@
 """Settings that programs change while they run, by the names of `jax.config`.
 
-`gpushard.config` has the functions for users. Modules that decide something `offer` their names.
+`gpushard.config` has the functions for users. Other modules `offer` their settings by name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpushard.errors import ConfigurationError, UnknownSettingError
 
 
 class Option:
-    """A value for all threads, which a `with` block replaces within itself."""
+    """A setting for all threads that a `with` block can override."""
 
     __slots__ = ("_here", "get")
 
@@ -26,12 +26,12 @@ class Option:
         self.get: Callable[[], Any] = self._here.get
 
     def set(self, value: Any) -> None:
-        """Change the value for all threads, outside of blocks."""
+        """Change the value for all threads; `with` blocks keep theirs."""
         self.get = functools.partial(self._here.get, value)
 
     @contextlib.contextmanager
     def within(self, value: Any) -> Iterator[None]:
-        """Replace the value within a `with` block."""
+        """Override the value in a `with` block."""
         token = self._here.set(value)
         try:
             yield
@@ -40,22 +40,22 @@ class Option:
 
 
 _OFFERED: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {}
-"""How to read and how to change what a name without "jax_" stands for."""
+"""For each name without "jax_", the functions that read and change its value."""
 
 
 def offer(name: str, read: Callable[[], Any], write: Callable[[Any], object]) -> None:
-    """Let users read and change something by name.
+    """Let users read and change a value by name.
 
     Args:
       name: the name, without "jax_".
       read: returns the value.
-      write: changes it; raises `ConfigurationError` for a value that makes no sense.
+      write: changes it; raises `ConfigurationError` for an invalid value.
     """
     _OFFERED[name] = read, write
 
 
 def offer_flag(name: str, option: Option) -> None:
-    """Let users read and change an option that is True or False by name."""
+    """Let users read and change an option by name; it is True or False."""
 
     def write(value: Any) -> None:
         if value not in (True, False):
@@ -66,10 +66,10 @@ def offer_flag(name: str, option: Option) -> None:
 
 
 DISABLE_JIT = Option("disable_jit", False)
-"""Whether functions run as they are, as if `jit` were not there."""
+"""Whether traced functions run as plain Python, without `jit`."""
 
 LOG_COMPILES = Option("log_compiles", False)
-"""Whether what is traced is logged."""
+"""Whether `jit` logs each tracing."""
 
 offer_flag("disable_jit", DISABLE_JIT)
 offer_flag("log_compiles", LOG_COMPILES)
@@ -80,7 +80,7 @@ _FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
     "debug_infs": ((False,), "look for them with gpushard.numpy.isinf(x).any()"),
     "debug_key_reuse": ((False,), "split keys with gpushard.random.split"),
     "debug_nans": ((False,), "look for them with gpushard.numpy.isnan(x).any()"),
-    "default_prng_impl": (("threefry2x32",), "keys are those of Threefry"),
+    "default_prng_impl": (("threefry2x32",), "keys are always keys of Threefry"),
     "disallow_mesh_context_manager": ((False,), "`with mesh:` is allowed"),
     "enable_custom_prng": ((False,), "make typed keys with gpushard.random.key"),
     "enable_x64": ((True,), "64-bit types are on; name others, such as dtype=numpy.float32"),
@@ -91,15 +91,15 @@ _FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
     "legacy_prng_key": (("allow",), "make typed keys with gpushard.random.key"),
     "no_execution": ((False,), "trace with gpushard.eval_shape, which computes nothing"),
     "no_tracing": ((False,), "call functions without gpushard.jit"),
-    "numpy_dtype_promotion": (("standard",), "convert operands with x.astype before they meet"),
-    "numpy_rank_promotion": (("allow",), "compare x.ndim before operands meet"),
-    "omnistaging": ((True,), "traced functions record all that they do"),
+    "numpy_dtype_promotion": (("standard",), "convert operands with x.astype before the operation"),
+    "numpy_rank_promotion": (("allow",), "compare x.ndim before the operation"),
+    "omnistaging": ((True,), "traced functions record all operations"),
     "pmap_no_rank_reduction": ((False,), "gpushard.shard_map keeps the mapped axis in shards"),
     "random_seed_offset": ((0,), "add it to the seed of gpushard.random.key"),
-    "thread_guard": ((False,), "arrays may be used by several threads"),
-    "threefry_partitionable": ((True,), "keys give the same numbers in every sharding"),
+    "thread_guard": ((False,), "several threads may use an array"),
+    "threefry_partitionable": ((True,), "a key gives equal numbers for every sharding"),
 }
-"""Names of JAX's whose value cannot change: what it may be, and what to use in place of others."""
+"""JAX's settings with a fixed value: the accepted values, and what to use instead of others."""
 
 _WITHOUT_EFFECT = frozenset(
     re.findall(
@@ -139,7 +139,7 @@ _WITHOUT_EFFECT = frozenset(
     """,
     )
 )
-"""Names of JAX's that tell XLA how to compile, and what to log: nothing that a result shows."""
+"""JAX's settings of XLA's compiler and of logging: they have no effect on results."""
 
 _noted: dict[str, Any] = {}
 
@@ -147,17 +147,16 @@ _noted: dict[str, Any] = {}
 def update(name: str, val: Any) -> None:
     """Change a setting, for all threads.
 
-    Names are those of `jax.config`, and those of `Settings`. Settings of the devices must be
-    changed before the first device is used. Names that only tell JAX's compiler what to do have no
-    effect.
+    Names are those of `jax.config` and of `Settings`. Change settings of devices before you use the
+    first device. Settings of JAX's compiler have no effect.
 
     Args:
-      name: which setting, with or without "jax_" in front.
+      name: the setting, with or without "jax_" in front.
       val: its new value.
 
     Raises:
       UnknownSettingError: there is no such setting.
-      ConfigurationError: the value makes no sense, or the setting cannot change.
+      ConfigurationError: the value is invalid, or the setting cannot change.
 
     >>> import gpushard as gs
     >>> gs.config.update("jax_log_compiles", True)
@@ -172,17 +171,17 @@ def update(name: str, val: Any) -> None:
         accepted, instead = _FIXED[plain]
         if val not in accepted:
             raise ConfigurationError.refusing(
-                name, val, f"cannot be: here it is {accepted[0]!r}; {instead}"
+                name, val, f"is not supported: it is always {accepted[0]!r}. Try: {instead}"
             )
     else:
         _noted[plain] = val
 
 
 def read(name: str) -> Any:
-    """Return the value of a setting; None for one without effect that was not set.
+    """Return the value of a setting; None for an unset one without effect.
 
     Args:
-      name: which setting, with or without "jax_" in front.
+      name: the setting, with or without "jax_" in front.
 
     Raises:
       UnknownSettingError: there is no such setting.
@@ -198,7 +197,7 @@ def read(name: str) -> Any:
 
 
 def values() -> Mapping[str, Any]:
-    """Return all settings by their names in JAX."""
+    """Return the values of all settings by their names in JAX."""
     names = sorted({*_OFFERED, *_FIXED, *_WITHOUT_EFFECT})
     return {f"jax_{name}": read(name) for name in names}
 

@@ -1,9 +1,9 @@
-"""Traces: what a program did when, by named spans, in a file that shows it.
+"""Record traces: named spans of a program's work over time. Names are those of `jax.profiler`.
 
-A trace is `gpushard.trace.json` in a folder, in the Trace Event Format, which
-https://ui.perfetto.dev and `chrome://tracing` show. The library's own spans are in it: values that
-are read from devices (`Array._value`), `copy_to_host_async`, and of traced functions when they are
-traced and compiled, and when they run. Names are those of `jax.profiler`.
+A trace is a file `gpushard.trace.json` in the Trace Event Format. Open it in
+https://ui.perfetto.dev or `chrome://tracing`. Beside your own spans it has those of gpushard:
+values read from devices (`Array._value`), `copy_to_host_async`, and tracing, compilation and calls
+of traced functions.
 
 >>> import json, os, tempfile
 >>> import gpushard as gs
@@ -40,7 +40,7 @@ _FILE = "gpushard.trace.json"
 
 
 class _Recording:
-    """Spans that were seen since a trace was started."""
+    """The spans since the start of a trace."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -70,11 +70,11 @@ hold_while_forking(_lock)
 
 
 class TraceAnnotation(contextlib.ContextDecorator):
-    """A span of a trace: what is done within it, or in a function that it decorates.
+    """A named span of a trace, for a `with` block or as a decorator of a function.
 
     Args:
-      name: what the trace calls it.
-      **arguments: what else the trace says of it.
+      name: the name in the trace.
+      **arguments: more entries of the span in the trace.
 
     >>> with TraceAnnotation("load", file=3):
     ...     pass
@@ -86,7 +86,7 @@ class TraceAnnotation(contextlib.ContextDecorator):
         self._name, self._arguments = name, arguments
         self._begun: list[tuple[_Recording | None, int]] = []
 
-    def _recreate_cm(self) -> TraceAnnotation:  # for each call of a function: threads share none
+    def _recreate_cm(self) -> TraceAnnotation:  # one for each call: threads share none
         return type(self)(self._name, **self._arguments)
 
     def __enter__(self) -> TraceAnnotation:
@@ -101,11 +101,11 @@ class TraceAnnotation(contextlib.ContextDecorator):
 
 
 class StepTraceAnnotation(TraceAnnotation):
-    """A span that is one of many alike, such as a step of training.
+    """A named span for one step of a loop, such as a training step.
 
     Args:
-      name: what the trace calls it.
-      **arguments: what else the trace says of it; `step_num`, which step it is.
+      name: the name in the trace.
+      **arguments: more entries of the span in the trace; `step_num` is the number of the step.
 
     >>> for n in range(2):
     ...     with StepTraceAnnotation("train", step_num=n):
@@ -114,12 +114,12 @@ class StepTraceAnnotation(TraceAnnotation):
 
 
 def annotate_function(func: F, name: str | None = None, **arguments: Any) -> F:
-    """Return a function whose calls are spans of a trace. Also a decorator.
+    """Record each call of a function as a span. Also a decorator.
 
     Args:
       func: the function.
-      name: what the trace calls it; the name of the function by default.
-      **arguments: what else the trace says of it.
+      name: the name in the trace; by default the name of the function.
+      **arguments: more entries of the span in the trace.
 
     >>> @annotate_function
     ... def twice(x):
@@ -129,25 +129,25 @@ def annotate_function(func: F, name: str | None = None, **arguments: Any) -> F:
     """
     if not callable(func):
         raise ArgumentTypeError.refusing("func", func, "must be a function", "annotate_function")
-    said = name or str(getattr(func, "__qualname__", type(func).__name__))
+    label = name or str(getattr(func, "__qualname__", type(func).__name__))
 
     @functools.wraps(func)
     def call(*args: Any, **kwargs: Any) -> Any:
-        with TraceAnnotation(said, **arguments):
+        with TraceAnnotation(label, **arguments):
             return func(*args, **kwargs)
 
     return cast("F", call)
 
 
 def start_trace(log_dir: str | os.PathLike[str]) -> None:
-    """Record a trace from now on.
+    """Start to record a trace.
 
     Args:
-      log_dir: the folder for its file, which is made where there is none.
+      log_dir: the folder for its file; it is created if it does not exist.
 
     Raises:
-      ArgumentError: one is being recorded already.
-      OSError: the folder cannot be made.
+      ArgumentError: another trace is being recorded.
+      OSError: the folder cannot be created.
     """
     global _recording
     folder = os.fspath(log_dir)
@@ -163,10 +163,10 @@ def start_trace(log_dir: str | os.PathLike[str]) -> None:
 
 
 def stop_trace() -> None:
-    """Write the trace that is being recorded.
+    """Stop recording, and write the trace.
 
     Raises:
-      ArgumentError: none is.
+      ArgumentError: no trace is being recorded.
       OSError: the file cannot be written.
     """
     global _recording
@@ -182,14 +182,14 @@ def stop_trace() -> None:
 
 @contextlib.contextmanager
 def trace(log_dir: str | os.PathLike[str]) -> Iterator[None]:
-    """Record a trace of what is done within.
+    """Record a trace of a `with` block.
 
     Args:
-      log_dir: the folder for its file, which is made where there is none.
+      log_dir: the folder for its file; it is created if it does not exist.
 
     Raises:
-      ArgumentError: one is being recorded already.
-      OSError: the folder cannot be made, or the file not written.
+      ArgumentError: another trace is being recorded.
+      OSError: the folder cannot be created, or the file cannot be written.
     """
     start_trace(log_dir)
     try:
@@ -199,7 +199,7 @@ def trace(log_dir: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def span(name: str) -> contextlib.AbstractContextManager[Any]:
-    """Return a span of the library's own, which costs nothing where nobody looks."""
+    """Return a span of gpushard's own work, which costs nothing if no trace is recorded."""
     return _NOTHING if _recording is None else TraceAnnotation(name)
 
 

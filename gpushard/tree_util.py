@@ -1,4 +1,4 @@
-"""The functions of `gpushard.tree` under the names that `jax.tree_util` gives them.
+"""Functions on pytrees, under the names of `jax.tree_util`.
 
 >>> from gpushard.tree_util import tree_map
 >>> tree_map(lambda x: 2 * x, {"a": 1})
@@ -64,7 +64,7 @@ def __dir__() -> list[str]:
 
 
 def register_pytree_node_class(cls: type[_C]) -> type[_C]:
-    """Make the instances of a class nodes by its own methods; usable as a decorator.
+    """Register a class as a node type, by its own methods; usable as a decorator.
 
     Args:
       cls: a class with methods `tree_flatten(self)`, which returns children and aux, and
@@ -74,14 +74,14 @@ def register_pytree_node_class(cls: type[_C]) -> type[_C]:
       The class itself.
 
     Raises:
-      TreeError: the class is a node already.
+      TreeError: the class is already registered.
     """
     register_pytree_node(cls, lambda x: x.tree_flatten(), cls.tree_unflatten)
     return cls
 
 
 def register_pytree_with_keys_class(cls: type[_C]) -> type[_C]:
-    """Make the instances of a class nodes whose children have keys; usable as a decorator.
+    """Register a class as a node type with keys for its children; usable as a decorator.
 
     Args:
       cls: a class with methods `tree_flatten_with_keys(self)`, which returns pairs of a key and a
@@ -91,7 +91,7 @@ def register_pytree_with_keys_class(cls: type[_C]) -> type[_C]:
       The class itself.
 
     Raises:
-      TreeError: the class is a node already.
+      TreeError: the class is already registered.
     """
     with_keys = operator.methodcaller("tree_flatten_with_keys")
     register_pytree_with_keys(cls, with_keys, cls.tree_unflatten)
@@ -99,12 +99,12 @@ def register_pytree_with_keys_class(cls: type[_C]) -> type[_C]:
 
 
 class Partial(functools.partial[Any]):
-    """A function with some arguments bound, as a node whose leaves are in these arguments.
+    """A function with some bound arguments, as a pytree of these arguments.
 
-    So it can be an argument of traced functions, which take arrays and containers of them.
+    Traced functions take arrays and containers of arrays as arguments, so they take a `Partial`.
 
     Args:
-      func: the function; it is part of the structure.
+      func: the function, a part of the structure.
       *args: its first arguments.
       **keywords: arguments by name.
 
@@ -114,7 +114,7 @@ class Partial(functools.partial[Any]):
     """
 
     def __new__(cls, func: Any, /, *args: Any, **keywords: Any) -> Any:
-        """Keep a function that is partial itself whole, and its arguments out of the leaves."""
+        """Bind arguments; those of a `functools.partial` stay part of the structure."""
         whole = func.__call__ if isinstance(func, functools.partial) else func
         return super().__new__(cls, whole, *args, **keywords)
 
@@ -127,13 +127,13 @@ register_pytree_node(
 
 
 def flatten_one_level(tree: Any) -> tuple[tuple[Any, ...], Any]:
-    """Return the children of a node and its aux data.
+    """Return the children and the aux data of a node.
 
     Args:
       tree: a node.
 
     Raises:
-      TreeError: it is a leaf.
+      TreeError: the tree is a leaf.
 
     >>> flatten_one_level({"b": [1, 2], "a": 3})
     ((3, [1, 2]), ('a', 'b'))
@@ -143,13 +143,13 @@ def flatten_one_level(tree: Any) -> tuple[tuple[Any, ...], Any]:
 
 
 def flatten_one_level_with_keys(tree: Any) -> tuple[tuple[tuple[KeyEntry, Any], ...], Any]:
-    """Return the children of a node, each with the key that leads to it, and its aux data.
+    """Return the children of a node, each with its key, and the aux data.
 
     Args:
       tree: a node.
 
     Raises:
-      TreeError: it is a leaf.
+      TreeError: the tree is a leaf.
 
     >>> flatten_one_level_with_keys([5])
     (((SequenceKey(idx=0), 5),), None)
@@ -167,7 +167,7 @@ def flatten_one_level_with_keys(tree: Any) -> tuple[tuple[tuple[KeyEntry, Any], 
 
 
 def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf | None = None) -> bool:
-    """Return whether all elements of an iterable are leaves.
+    """Test whether all elements of an iterable are leaves.
 
     Args:
       iterable: the elements.
@@ -176,11 +176,11 @@ def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf | None = None) -> bool:
     >>> all_leaves([1, "a"]), all_leaves([1, [2]])
     (True, False)
     """
-    return all(treedef_is_leaf(tree.structure(one, is_leaf)) for one in iterable)
+    return all(treedef_is_leaf(tree.structure(element, is_leaf)) for element in iterable)
 
 
 def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
-    """Return the structures of the root's children; none for a leaf.
+    """Return the structures of the children of the root; a leaf has none.
 
     Args:
       treedef: a structure.
@@ -189,7 +189,7 @@ def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
 
 
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:
-    """Return whether a structure is that of a leaf.
+    """Test whether a structure is that of a leaf.
 
     Args:
       treedef: a structure.
@@ -206,5 +206,5 @@ def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
     >>> treedef_tuple([tree.structure(0), tree.structure([0])])
     TreeDef((*, [*]))
     """
-    trees = tuple(one.unflatten([0] * one.num_leaves) for one in treedefs)
+    trees = tuple(treedef.unflatten([0] * treedef.num_leaves) for treedef in treedefs)
     return tree.structure(trees)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 Shape: TypeAlias = tuple[int, ...]
 Index: TypeAlias = tuple[slice, ...]
-"""Slices of a global array, one per dim: what one shard holds."""
+"""Slices of a global array, one per dim: the part in one shard."""
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
 HostArray: TypeAlias = npt.NDArray[Any]
@@ -34,11 +34,11 @@ Device: TypeAlias = Hashable
 
 
 def shown_as(name: str, *classes: type) -> None:
-    """Say how Python's own errors name the methods of classes that users do not know.
+    """Rename the methods of internal classes, so that Python's errors name public classes.
 
     Args:
-      name: of the class that users know, or what they write.
-      *classes: those that have the methods.
+      name: the public class, or the expression that users write.
+      *classes: the internal classes with the methods.
     """
     for cls in classes:
         for key, member in vars(cls).items():

@@ -343,9 +343,9 @@ def test_functions_whose_results_are_remembered_share_a_bound() -> None:
     remember = remembering(limit=100)
     zeros, ones = remember(np.zeros), remember(np.ones)
     first = zeros(5)
-    assert zeros(5) is first and ones(5) is not first and zeros.kept is ones.kept
-    assert zeros.kept.nbytes == 80 and zeros(5, dtype="b").dtype == np.int8
-    assert zeros(shape=4) is zeros(shape=4) and zeros.kept.nbytes <= 100
+    assert zeros(5) is first and ones(5) is not first and zeros.cache is ones.cache
+    assert zeros.cache.nbytes == 80 and zeros(5, dtype="b").dtype == np.int8
+    assert zeros(shape=4) is zeros(shape=4) and zeros.cache.nbytes <= 100
 
 
 def test_after_a_fork_no_thread_holds_the_lock_of_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,16 +355,16 @@ def test_after_a_fork_no_thread_holds_the_lock_of_a_cache(monkeypatch: pytest.Mo
     inside, gate = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with zeros.kept._lock:
+        with zeros.cache._lock:
             inside.set()
             gate.wait()
 
     thread = threading.Thread(target=hold)
     thread.start()
     inside.wait()
-    assert not zeros.kept._lock.acquire(blocking=False)
+    assert not zeros.cache._lock.acquire(blocking=False)
     hooks["after_in_child"]()
-    assert zeros.kept._lock.acquire(blocking=False)
+    assert zeros.cache._lock.acquire(blocking=False)
     assert zeros(5) is zeros(5)
     gate.set()
     thread.join()

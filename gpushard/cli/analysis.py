@@ -18,7 +18,7 @@ from gpushard.cli.measure import format_bytes, format_seconds, traffic
 from gpushard.typing import HostArray
 
 MOST_COLUMNS = 2048
-"""Beyond these the covariances, which every device gets, take more than a demo should."""
+"""With more columns the covariances, which every device gets, need too much memory for a demo."""
 
 _COMPONENTS = 4
 _CLOSE = 1e-9
@@ -36,7 +36,7 @@ class Components:
 
 
 def as_rows(x: gs.Array) -> gs.Array | str:
-    """Return an array as rows, dims beyond the second joined, or why that makes no sense."""
+    """Return an array as rows, with later dims joined to the second, or why it cannot be."""
     if x.dtype.kind not in "iuf":
         return f"they need real numbers, not {x.dtype.name}"
     if x.ndim == 0 or x.shape[0] < 2 or x.size == 0:
@@ -52,7 +52,7 @@ def as_rows(x: gs.Array) -> gs.Array | str:
 
 
 def principal_components(rows: gs.Array, count: int, report: Callable[..., Any]) -> Components:
-    """Return principal components, worked out from the covariances of the columns."""
+    """Compute principal components from the covariances of the columns."""
     gnp = gs.numpy
     mean = report("mean of the rows", lambda: rows.mean(axis=0))
     centered = report("rows - mean", lambda: rows - mean)
@@ -67,13 +67,13 @@ def principal_components(rows: gs.Array, count: int, report: Callable[..., Any])
 
 
 def let_scipy_take_arrays() -> None:
-    """Ask SciPy for what scikit-learn's dispatch to arrays needs; it looks when it is imported."""
+    """Turn on SciPy's dispatch to arrays for scikit-learn; SciPy reads it when imported."""
     if "scipy" not in sys.modules:
         os.environ.setdefault("SCIPY_ARRAY_API", "1")
 
 
 def run(x: gs.Array) -> bool:
-    """Analyse an array, print every step, and compare with NumPy and scikit-learn."""
+    """Analyse an array, print every step, and compare the results with NumPy and scikit-learn."""
     rows = as_rows(x)
     if isinstance(rows, str):
         print(f"\nNo principal components: {rows}.")
@@ -94,7 +94,7 @@ def run(x: gs.Array) -> bool:
 
 
 class _Report:
-    """Prints what each step made, how it lies, and what moved for it."""
+    """Prints the result of each step, its layout, and the bytes that moved."""
 
     def __init__(self, x: gs.Array, across: bool) -> None:
         self._backend = next(iter(x.devices())).runtime.backend
@@ -103,7 +103,7 @@ class _Report:
         print("\n" + _line("step", "result", "layout", "moved", *received, "time"))
 
     def __call__(self, title: str, work: Callable[[], Any]) -> Any:
-        """Do a step and print its line; of several results it shows the last."""
+        """Run a step and print its line; the line shows the last of several results."""
         before = traffic(self._backend)
         started = time.perf_counter()
         result = gs.block_until_ready(work())
@@ -142,7 +142,7 @@ def _by_numpy(rows: HostArray, count: int) -> tuple[HostArray, HostArray]:
 
 
 def _by_sklearn(rows: gs.Array, count: int) -> tuple[HostArray, HostArray] | str:
-    """Return what scikit-learn finds on the sharded array itself, or why it cannot be asked."""
+    """Compute components by scikit-learn on the sharded array, or return why that cannot run."""
     if importlib.util.find_spec("sklearn") is None:
         return "it is not installed; run pip install 'gpushard[demo]'"
     if os.environ.get("SCIPY_ARRAY_API") != "1":
@@ -156,7 +156,7 @@ def _by_sklearn(rows: gs.Array, count: int) -> tuple[HostArray, HostArray] | str
 
 
 def _agrees(whose: str, components: Components, theirs: tuple[HostArray, HostArray]) -> bool:
-    """Compare variances, and scores where a component is told from the others by its variance."""
+    """Compare variances, and the scores of components with a variance of their own."""
     variances, scores = np.asarray(components.variances), np.asarray(components.scores)
     largest = max(float(variances.max()), np.finfo(np.float64).tiny)
     apart = float(np.abs(variances - theirs[0]).max()) / largest
@@ -165,7 +165,7 @@ def _agrees(whose: str, components: Components, theirs: tuple[HostArray, HostArr
     alone[1:] &= gaps > _CLOSE * 1e4
     alone[:-1] &= gaps > _CLOSE * 1e4
     alone &= variances > largest * 1e-6
-    alone[-1] = False  # the component after it is not known
+    alone[-1] = False  # the next component is unknown
     signs = np.where((scores * theirs[1]).sum(axis=0) < 0, -1, 1)
     off = np.abs(scores - theirs[1] * signs)[:, alone]
     scores_apart = float(off.max(initial=0)) / max(float(np.abs(scores).max()), 1e-300)

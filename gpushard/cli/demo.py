@@ -1,4 +1,4 @@
-"""`gpushard demo`: real data onto a mesh, through several layouts and back, and analysed there."""
+"""`gpushard demo`: place real data on a mesh, reshard it through several layouts, analyse it."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do everything and print it.
+    """Run the demo and print every step.
 
     Returns:
       0 if the data came back bit for bit and the analysis agrees with NumPy's, else 1.
 
     Raises:
-      GpushardError: the arguments, the settings or a file make no sense; nothing was written.
+      GpushardError: the arguments, the settings or a file are invalid; nothing was written.
     """
     if options.output is not None:
         _check_output(Path(options.output))
@@ -102,9 +102,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def layouts(axes: Sequence[str], ndim: int) -> list[gs.P]:
-    """Return the layouts of the demo, in order: for a mesh with these axes, an array of this rank.
+    """Return the layouts of the demo, in order, for the axes of a mesh and the rank of an array.
 
-    The last is the first again; no two in a row are equal.
+    The last equals the first; no two consecutive ones are equal.
 
     >>> layouts("xy", 2)[1:4]
     [PartitionSpec('y', 'x'), PartitionSpec('x'), PartitionSpec(None, 'y')]
@@ -139,7 +139,7 @@ def default_mesh(devices: int) -> Shape:
 
 
 def same_bytes(value: HostArray, data: HostArray) -> bool:
-    """Whether two arrays hold the same bits, piece by piece; only their byte order may differ."""
+    """Test whether two arrays have equal bits, piece by piece; only their byte order may differ."""
     if value.shape != data.shape or value.dtype != data.dtype.newbyteorder("="):
         return False
     pieces = np.nditer(
@@ -154,7 +154,7 @@ def same_bytes(value: HostArray, data: HostArray) -> bool:
 
 
 def format_spec(spec: gs.P) -> str:
-    """Write a spec as it is typed.
+    """Write a spec as users type it.
 
     >>> format_spec(gs.P("x", None))
     "P('x', None)"
@@ -163,7 +163,7 @@ def format_spec(spec: gs.P) -> str:
 
 
 def _spread(axes: tuple[str, ...], ndim: int) -> gs.P:
-    """Give each dim an axis, and the last one all that are left over."""
+    """Give each dim an axis, and the last dim all remaining axes."""
     return gs.P(*axes[: ndim - 1], *([axes[ndim - 1 :]] if len(axes) >= ndim else []))
 
 
@@ -188,13 +188,13 @@ def _check_output(output: Path) -> None:
     if output.is_dir():
         reason = "is a folder; name a file in it"
     elif not output.parent.is_dir():
-        reason = f"cannot be written, because there is no folder {output.parent}; make it first"
+        reason = f"cannot be written, because there is no folder {output.parent}; create it first"
     if reason is not None:
         raise ArgumentError(f"--output {output} {reason}", argument="output", file=str(output))
 
 
 def _make_mesh(sizes: Shape | None, devices: int | None, domains: int | None) -> gs.Mesh:
-    """Configure devices as the arguments say and arrange them."""
+    """Configure devices as the arguments say, and arrange them in a mesh."""
     needed = None if sizes is None else math.prod(sizes)
     if needed is not None and devices not in (None, needed):
         raise MeshError(
@@ -221,7 +221,7 @@ def _make_mesh(sizes: Shape | None, devices: int | None, domains: int | None) ->
 
 
 def _open_data(file: str | None) -> tuple[str, HostArray]:
-    """Return a name for people and the data, of which nothing is read yet if it is a file."""
+    """Return a readable name of the data, and the data; a file is not read yet."""
     if file is not None:
         return file, open_npy(file)
     try:
@@ -236,7 +236,7 @@ def _open_data(file: str | None) -> tuple[str, HostArray]:
 
 
 def _place(data: HostArray, sharding: gs.Sharding) -> gs.Array:
-    """Put the data on devices, block by block, and say how long it took."""
+    """Put the data on devices, block by block, and print the time."""
     live = sys.stdout.isatty()
     started, progress = time.perf_counter(), 0
 

@@ -1,4 +1,4 @@
-"""`gpushard info`: versions, the backend and why, devices, memory, GPUs and settings."""
+"""`gpushard info`: print versions, the backend, devices, memory, GPUs and settings."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ _GPU_HEAD = ["chip", "bus id", "C", "bytes used", "bytes", "W", "most W", "MHz",
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command: there are none."""
+    """Add the arguments of the command: none."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print everything, also where CUDA is broken, and return the exit status 0."""
+    """Print everything, also if CUDA is broken, and return the exit status 0."""
     show_config()
     return 0
 
 
 def show_config() -> None:
-    """Print what a report of an error should have: versions, devices, memory and settings.
+    """Print what to include in a bug report: versions, devices, memory and settings.
 
-    It is what the command `gpushard info` prints, also where CUDA is broken.
+    The command `gpushard info` prints the same. It works also if CUDA is broken.
     """
     settings = current.settings()
-    # Who names the host may do so because CUDA takes the process down with it.
+    # Users may choose the host because CUDA crashes the process: do not look for it then.
     look = functools.cache(probe)
     cuda = None if settings.backend == "host" else look()
     sections = {"versions": _versions(cuda), "backend": _backend(settings, look)}
@@ -56,9 +56,9 @@ def show_config() -> None:
         devices = every_device()
         infos = devices[0].runtime.backend.describe()
         sections |= {"devices": _devices(devices, infos), "memory in bytes": _memory(devices)}
-    except Exception as error:  # whatever a broken installation raises, the rest is worth printing
-        said = str(error) in sections["backend"][0]
-        sections["devices"] = ["  none" if said else f"  none: {one_line(error)}"]
+    except Exception as error:  # a broken installation may raise anything; print the rest
+        is_printed = str(error) in sections["backend"][0]
+        sections["devices"] = ["  none" if is_printed else f"  none: {one_line(error)}"]
     sections |= _gpu_sections(read_nvml(), infos)
     sections["settings"] = _settings(settings)
     print("\n\n".join("\n".join([title, *lines]) for title, lines in sections.items()))
@@ -109,7 +109,7 @@ def _devices(devices: Sequence[Device], infos: Sequence[DeviceInfo]) -> list[str
 
 
 def _memory(devices: Sequence[Device]) -> list[str]:
-    """Return a row per device; the pool is that of its memory domain, shared within it."""
+    """Return a row for each device; devices of a memory domain share its pool."""
     rows = [["id", "quota", "in use", "peak", "largest", "pool", "pool free"]]
     for device in devices:
         stats = device.memory_stats()
@@ -127,7 +127,7 @@ def _memory(devices: Sequence[Device]) -> list[str]:
 
 
 def _gpu_sections(nvml: NvmlReport, infos: Sequence[DeviceInfo]) -> dict[str, list[str]]:
-    """Return what is known of the machine's GPUs, those of the devices with their chip."""
+    """Return the sections about the machine's GPUs; GPUs in use have the number of their chip."""
     chips = {info.hardware_id: info for info in infos}
     sections = {"GPUs": _gpus(nvml, chips)}
     linked = [gpu for gpu in nvml.gpus if gpu.links is not None]
@@ -189,7 +189,7 @@ def _settings(settings: Settings) -> list[str]:
 
 
 def _text(value: float | str | None) -> str:
-    """Return a cell of a table."""
+    """Write a value as a cell of a table."""
     if value is None:
         return _UNKNOWN
     return value if isinstance(value, str) else f"{value:,.0f}"

@@ -1,4 +1,4 @@
-"""The command line: reads arguments, runs a command, turns errors into one line."""
+"""The command line: read arguments, run a command, print an error as one line."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Args:
-      argv: the arguments; those of the process by default.
+      argv: the arguments; by default those of the process.
 
     Returns:
-      The exit status: 0 if all is well, 1 if a check failed, 2 for an error, 130 when interrupted.
+      The exit status: 0 for success, 1 if a check failed, 2 for an error, 130 if interrupted.
 
     Raises:
       SystemExit: the arguments asked for help or the version.
@@ -34,12 +34,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")  # names of files can hold anything
+            sys.stdout.reconfigure(errors="backslashreplace")  # file names can have any characters
         options = _parser().parse_args(argv)
         status: int = options.run(options)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read has gone, as `head` does; the flush at exit must not fail on it again.
+        # The reader has closed the pipe, as `head` does; the flush at exit must not fail too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
     except KeyboardInterrupt:
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises typed errors rather than leaving the process."""
+    """A parser that raises typed errors instead of ending the process."""
 
     def error(self, message: str) -> NoReturn:
         raise ArgumentError(f"{message}; see {self.prog} --help", argument="argv")

@@ -1,4 +1,4 @@
-"""What one reshard moved and how fast, beside its bounds and a plain copy."""
+"""Measure a reshard: bytes moved, lower bounds, time, and the time of a plain copy."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _LARGEST_COPY = 256 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
-    """One reshard; the bytes are those of one run, the time that of the fastest."""
+    """Bytes of one run of a reshard, and the time of its fastest run."""
 
-    moved: int  # bytes that were copied, as the backend counted them
+    moved: int  # bytes copied, as the backend counted them
     moved_bound: int  # the fewest bytes that any plan could write
-    received: int  # of the bytes moved, those that came from another memory domain
+    received: int  # the part of `moved` that came from another memory domain
     received_bound: int  # the fewest bytes that domains could receive from others
-    seconds: float  # how long it took
-    plain_seconds: float  # how long NumPy takes to copy as many bytes between warm arrays
+    seconds: float  # time of the fastest run
+    plain_seconds: float  # time of NumPy to copy as many bytes between warm arrays
 
     @staticmethod
     def header(across: bool) -> str:
-        """Return the titles over lines; `across` adds the traffic between memory domains."""
+        """Return the titles of the columns; `across` adds the traffic between memory domains."""
         titles = ["moved", "bound", *(["received", "bound"] if across else [])]
         return _columns([*titles, "time", "GB/s", "(copy)"])
 
     def line(self, across: bool) -> str:
-        """Return the line of a table for people."""
+        """Write the measurement as a line of a table."""
         if not self.moved and not self.moved_bound:
             return "  shared, nothing moved"
         amounts = [self.moved, self.moved_bound]
@@ -45,12 +45,12 @@ class Measurement:
 
 
 def measure_reshard(x: gs.Array, sharding: gs.Sharding) -> tuple[gs.Array, Measurement]:
-    """Reshard an array a few times, the later times into memory that the first has warmed up."""
+    """Reshard an array a few times; after the first time, memory is warm."""
     plan = x.plan(sharding)
     backend: Backend = next(iter(x.devices())).runtime.backend
     result, seconds, before = x, math.inf, (0, 0)
     for _ in range(_RUNS):
-        result = x  # lets go of the last result, so that its memory serves again
+        result = x  # drops the last result, so its memory is reused
         before = traffic(backend)
         started = time.perf_counter()
         result = gs.reshard(x, sharding).block_until_ready()
@@ -67,7 +67,7 @@ def measure_reshard(x: gs.Array, sharding: gs.Sharding) -> tuple[gs.Array, Measu
 
 
 def format_bytes(nbytes: int) -> str:
-    """Write a number of bytes for people, in powers of 1000.
+    """Write a number of bytes in readable units, in powers of 1000.
 
     >>> format_bytes(920064), format_bytes(12)
     ('920.1 kB', '12 B')
@@ -79,7 +79,7 @@ def format_bytes(nbytes: int) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Write a time for people.
+    """Write a time in readable units.
 
     >>> format_seconds(2.5e-5), format_seconds(0.0301), format_seconds(12)
     ('25 us', '30.1 ms', '12.0 s')
@@ -90,14 +90,14 @@ def format_seconds(seconds: float) -> str:
 
 
 def traffic(backend: Backend) -> tuple[int, int]:
-    """Return all bytes copied so far, and those copied between memory domains."""
+    """Return the bytes copied so far, in total and between memory domains."""
     links = dict(backend.traffic)
     between = sum(nbytes for (source, target), nbytes in links.items() if source != target)
     return sum(links.values()), between
 
 
 def _plain_seconds(nbytes: int) -> float:
-    """Return how long a plain copy takes; many bytes are copied in pieces, to need less memory."""
+    """Return the time of a plain copy, which works in pieces to need less memory."""
     if not nbytes:
         return 0.0
     size = min(nbytes, _LARGEST_COPY)

@@ -1,9 +1,9 @@
-"""Layer 10: `gpushard.debug`, what programs do and where, under the names of `jax.debug`.
+"""Layer 10: `gpushard.debug`, tools to watch programs, under the names of `jax.debug`.
 
-callbacks  what values are, from within mapped functions
-visualize  which devices hold which block
-terminal   how that is drawn with characters
-traffic    what memories received from one another
+callbacks  print values, and call functions with them, from within mapped functions
+visualize  draw which devices hold which block
+terminal   draw with characters
+traffic    count the bytes that memories receive from one another
 """
 
 from gpushard.debug.callbacks import callback, print

@@ -1,4 +1,4 @@
-"""`debug.callback` and `debug.print`: what values are, from within mapped functions."""
+"""`debug.callback` and `debug.print`: see values from within mapped functions."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ def callback(
     partitioned: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """Call a function with the values of arrays, some time soon, on a thread of its own.
+    """Call a function with the values of arrays, some time soon, on a separate thread.
 
-    It gets NumPy arrays that cannot be written, of random keys their words; other arguments come as
-    they are. In a function
-    that `shard_map` or `pmap` maps, it is called for each device with its block, in one that `vmap`
-    maps for each element. `gpushard.effects_barrier()` waits for all calls, and raises what one of
-    them raised.
+    The function gets read-only NumPy arrays; random keys become their integers, and other arguments
+    are passed unchanged. In a function that `shard_map` or `pmap` maps, it is called for each
+    device with its block. In one that `vmap` maps, it is called for each element.
+    `gpushard.effects_barrier()` waits for all calls, and raises the error of a failed one.
 
     Args:
-      callback: the function; what it returns is dropped. Without it, the result takes it and its
-        arguments.
+      callback: the function; its result is ignored. Without it, `debug.callback` returns a function
+          that takes it and its arguments.
       *args: its arguments.
-      ordered: whether calls are made in the order of the program, as all are.
-      partitioned: has no meaning here: the function gets whole arrays outside mapped functions.
+      ordered: has no effect: all calls are made in the order of the program.
+      partitioned: has no effect: outside mapped functions the function gets whole arrays.
       **kwargs: its keyword arguments.
 
     Raises:
@@ -60,19 +59,20 @@ def print(
     skip_format_check: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """Print values when they are there, by `str.format`; as often as `debug.callback` is called.
+    """Print values by `str.format` once they are computed, as often as `debug.callback` calls.
 
     Args:
-      fmt: the format, such as "x is {x}". Without it, the result takes it and its arguments.
-      *args: what its fields by position stand for.
-      ordered: whether lines are printed in the order of the program, as all are.
-      partitioned: has no meaning here: whole arrays are printed outside mapped functions.
-      skip_format_check: whether to leave it to the time of printing to see if format and arguments
+      fmt: the format, such as "x is {x}". Without it, `debug.print` returns a function that takes
+          the format and its arguments.
+      *args: values of the fields by position.
+      ordered: has no effect: all lines are printed in the order of the program.
+      partitioned: has no effect: outside mapped functions whole arrays are printed.
+      skip_format_check: whether to check only at the time of printing that format and arguments
         fit.
-      **kwargs: what its fields by name stand for.
+      **kwargs: values of the fields by name.
 
     Raises:
-      ArgumentError: a field stands for no argument, or an argument for no field.
+      ArgumentError: a field has no argument, or an argument no field.
 
     >>> import gpushard as gs
     >>> gs.debug.print("x is {x}", x=gs.numpy.arange(3))
@@ -90,7 +90,7 @@ def print(
 def _call(callback: Callable[..., object], *args: Any, **kwargs: Any) -> None:
     check_callback(callback, "debug.callback")
     operands = Operands((args, kwargs), "debug.callback", others=True)
-    tap(lambda given, device: callback(*given[0], **given[1]), operands)
+    tap(lambda values, device: callback(*values[0], **values[1]), operands)
 
 
 def _print(fmt: str, *args: Any, **kwargs: Any) -> None:
@@ -114,15 +114,15 @@ def _check_format(fmt: str, args: Any, kwargs: Any) -> None:
 def _show(fmt: str, args: Any, kwargs: Any) -> None:
     options = np.get_printoptions()
 
-    def show(given: Any, device: Any) -> None:
+    def show(values: Any, device: Any) -> None:
         with np.printoptions(**options):
-            sys.stdout.write(fmt.format(*given[0], **given[1]) + "\n")
+            sys.stdout.write(fmt.format(*values[0], **values[1]) + "\n")
 
     tap(show, Operands((args, kwargs), "debug.print", others=True))
 
 
 class _Fields(string.Formatter):
-    """Finds out whether fields and arguments fit."""
+    """Checks that fields and arguments fit, without formatting them."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
         return ""
@@ -136,13 +136,13 @@ class _Fields(string.Formatter):
             *[name for name in kwargs if name not in used_args],
         ]
         if unused:
-            raise ValueError(f"nothing stands for {unused}")
+            raise ValueError(f"no field uses {unused}")
 
 
 def _check_alone(name: str, args: Any, kwargs: Any) -> None:
     if args or kwargs:
         raise ArgumentTypeError(
-            f"debug.{name}: {len(args)} arguments and {sorted(kwargs)} without what they are for; "
-            "give it first",
+            f"debug.{name}: {len(args)} arguments and {sorted(kwargs)} without a "
+            f"{'function' if name == 'callback' else 'format'}; give it first",
             argument="callback" if name == "callback" else "fmt",
         )

@@ -1,4 +1,4 @@
-"""How notebooks show arrays: as SVG, of shape and sharding alone."""
+"""Show arrays in notebooks, as an SVG picture of shape and sharding."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ACROSS, _MOST_PANELS = 3, 12
 
 
 def array_html(x: Any) -> str | None:
-    """Return the HTML of an array on several devices; nothing of its data is looked at."""
+    """Draw an array on several devices as HTML, without reading its data."""
     if x.is_deleted() or x.sharding.num_devices == 1:
         return None
     facts = f"shape={x.shape}, dtype={x.dtype.name}, sharding={x.sharding!r}"
@@ -26,7 +26,7 @@ def array_html(x: Any) -> str | None:
 
 
 def svg(drawn: Picture) -> str:
-    """Return a picture as SVG: panels beside each other, each block's area to scale.
+    """Draw a picture as SVG: panels side by side, with the area of each block to scale.
 
     >>> from gpushard.geometry.sharding import SingleDeviceSharding
     >>> svg(picture(SingleDeviceSharding("a"), (4, 4))).count("<rect")
@@ -59,7 +59,7 @@ def svg(drawn: Picture) -> str:
 
 
 def _extent(shape: Shape) -> tuple[float, float]:
-    """Return width and height of a panel, which very long dims do not stretch without end."""
+    """Return width and height of a panel, bounded also for very long dims."""
     if len(shape) < 2:
         return 2 * _SIDE, 2 * _LEAST
     rows, columns = shape[-2:]

@@ -1,4 +1,4 @@
-"""Pictures of shardings made of characters."""
+"""Draw pictures of shardings with characters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpushard.geometry.colors import Color, ColorMap, colors, is_dark
 from gpushard.geometry.pictures import Block, Panel, Picture, Range, format_ids
 
 _Line: TypeAlias = tuple[str, str]
-"""What is printed, and the same without colours, which has its width."""
+"""The printed text, and the text without colours, which has the right width."""
 
 _ROWS, _ASPECT = 10, 2.5
 _MOST_ROWS, _MOST_PANELS = 16, 16
@@ -35,7 +35,7 @@ def lines_of(
     max_width: int,
     color_map: ColorMap | None,
 ) -> list[str]:
-    """Return a picture as lines; see `gpushard.debug.visualize_sharding` for what these are."""
+    """Draw a picture as lines; for the arguments see `gpushard.debug.visualize_sharding`."""
     blocks = list(dict.fromkeys(block for panel in picture.panels for block in panel.blocks))
     paint = dict(zip(blocks, colors(blocks, color_map), strict=True)) if colored else {}
     ndim = min(len(picture.shape), 2)
@@ -55,11 +55,11 @@ def lines_of(
 
 
 class _Plan:
-    """Where lines and columns of all panels of a picture are.
+    """Positions of the lines and columns of all panels of a picture.
 
     Args:
-      blocks: those of all panels.
-      ends: lengths of the last two dims, or of as many as there are.
+      blocks: the blocks of all panels.
+      ends: lengths of the last two dims, or of one or none.
       scale, min_width, max_width: see `gpushard.debug.visualize_sharding`.
     """
 
@@ -108,7 +108,7 @@ class _Plan:
         return rows, columns
 
     def _lengths(self, edges: list[int], spans: list[Range]) -> list[int]:
-        """Return how long spans are; what is left out is as long as the one before."""
+        """Return the lengths of spans; an omitted part is as long as the span before it."""
         along = [edges[stop] - edges[start] for start, stop in spans]
         return [
             n if stop - start == 1 else along[i - 1]
@@ -146,7 +146,7 @@ class _Plan:
         return self._with_ticks(panel, text, owned, [paint.get(b) for b in panel.blocks], x, y)
 
     def _owners(self, panel: Panel) -> np.ndarray[tuple[int, int], np.dtype[np.int_]]:
-        """Return for each cell which block it shows; beyond the last one where it shows several."""
+        """Return the block in each cell; the number of blocks for a cell with several."""
         count = len(panel.blocks)
         cells = np.arange(count, count + len(self._down) * len(self._across))
         owners = cells.reshape(len(self._down), len(self._across))
@@ -172,7 +172,7 @@ class _Plan:
         x: list[int],
         y: list[int],
     ) -> list[_Line]:
-        """Write where blocks begin and end beside the lines."""
+        """Write the bounds of blocks next to the lines."""
         lines = [(panel.title, panel.title)] if panel.leading else []
         if self._ticked[1]:
             at = [self.columns[start] for start, _ in self._across] + [self.columns[-1]]
@@ -190,13 +190,13 @@ class _Plan:
 
 
 def to_scale(lengths: Sequence[int], total: float, least: int, most: int) -> list[int]:
-    """Return how many characters spans take: in proportion to lengths, if none is too short.
+    """Divide characters among spans, in proportion to their lengths if none is too short.
 
     Args:
-      lengths: of the spans.
-      total: how many characters all should take.
-      least: how many each takes at least.
-      most: how many all and the lines around them may take, where that many are enough.
+      lengths: the lengths of the spans.
+      total: the number of characters to divide.
+      least: the least number of characters of a span.
+      most: the most characters of all spans and the lines around them, if that is enough.
 
     >>> to_scale([3, 3, 2], 24, 2, 80), to_scale([100, 1], 24, 4, 30)
     ([9, 9, 6], [23, 4])
@@ -218,7 +218,7 @@ def to_scale(lengths: Sequence[int], total: float, least: int, most: int) -> lis
 
 
 def _spans(count: int, most: int) -> list[Range]:
-    """Return the ranges of blocks to draw; one of more than one block is left out.
+    """Return the ranges of blocks to draw; a range of several blocks is omitted.
 
     >>> _spans(3, 4), _spans(9, 4)
     ([(0, 1), (1, 2), (2, 3)], [(0, 1), (1, 2), (2, 8), (8, 9)])
@@ -229,12 +229,12 @@ def _spans(count: int, most: int) -> list[Range]:
 
 
 def _breakable(label: str) -> str:
-    """Let a long label break after its commas."""
+    """Allow a long label to break after its commas."""
     return label if len(label) <= _LABEL else label.replace(",", ", ")
 
 
 def _painted(line: str, owned: list[int], paint: list[Color | None]) -> str:
-    """Give the characters of blocks their colours."""
+    """Colour the characters of blocks."""
     parts = []
     at = 0
     for owner, run in itertools.groupby(owned):
@@ -250,7 +250,7 @@ def _painted(line: str, owned: list[int], paint: list[Color | None]) -> str:
 
 
 def _side_by_side(drawn: list[list[_Line]], width: int) -> list[str]:
-    """Put as many panels beside each other as fit."""
+    """Put panels side by side, as many as fit."""
     if not drawn:
         return []
     wide = max(len(plain) for lines in drawn for _, plain in lines)

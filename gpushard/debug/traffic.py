@@ -1,4 +1,4 @@
-"""What moved between memories while a block of code ran."""
+"""Count the bytes that move between memories while a block of code runs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ __all__ = ["Traffic", "count_traffic"]
 
 
 class Traffic:
-    """Bytes that the memory of each device received, as `count_traffic` found them."""
+    """Bytes that each memory domain received, as `count_traffic` counted them."""
 
     def __init__(self) -> None:
         self.received: dict[int, int] = {}
-        """Bytes that each memory domain received from others: by the domain, as in a `Plan`."""
+        """Bytes that each memory domain received from others, by its number, as in a `Plan`."""
 
     @property
     def bytes_received(self) -> int:
-        """Those of all domains."""
+        """Bytes that all domains received."""
         return sum(self.received.values())
 
     def __repr__(self) -> str:
@@ -30,13 +30,13 @@ class Traffic:
 def count_traffic() -> Iterator[Traffic]:
     """Count the bytes that move between memory domains while a `with` block runs.
 
-    Devices of one domain share memory and receive nothing from one another: on the host, set
-    `host_domains` to as many as there are devices to see what as many GPUs would move. What comes
-    from the host is not counted, and what goes through it counts once. It waits for the devices
-    before and after the block; what other threads move meanwhile is counted, too.
+    Devices of one domain share memory and receive nothing from one another. To see on the host what
+    GPUs would move, set `host_domains` to the number of devices. Copies from the host are not
+    counted, and copies through the host count once. The block waits for the devices at its start
+    and end. Moves of other threads meanwhile are counted too.
 
     Yields:
-      What was counted; there once the block has ended.
+      The counts, complete once the block has ended.
 
     >>> import gpushard as gs
     >>> with gs.testing.runtime(host_devices=2, host_domains=2):
@@ -53,7 +53,7 @@ def count_traffic() -> Iterator[Traffic]:
 
 
 def _received() -> dict[int, int]:
-    """Return what the memory of each device has received from others so far."""
+    """Return the bytes that each memory domain has received from others so far."""
     devices = local_devices()
     for device in devices:
         device.synchronize()

@@ -1,4 +1,4 @@
-"""Look at shardings: pictures on a terminal, and shardings handed to a function."""
+"""Look at shardings: print them as pictures, or pass them to a function."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ def visualize_sharding(
 ) -> None:
     """Print which devices hold which block of an array.
 
-    Blocks are drawn to scale, wherever the smallest of them has room for its text; the numbers at
-    the lines are where they begin and end. Of an array of more than two dims, each part of the
-    first ones has a panel that shows the last two. Blocks that do not fit are left out in the
-    middle, and said to be.
+    Blocks are drawn to scale if the smallest of them has room for its text. The numbers at the
+    lines are the bounds of blocks. An array with more than two dims has a panel for each part of
+    its first dims, which shows the last two. If not all blocks fit, the picture omits some in the
+    middle and marks the gap.
 
     Args:
-      shape: shape of the array.
-      sharding: how it is laid out.
-      use_color: whether to give each device a colour, or each memory domain where there are
-        several. It is done on a terminal, unless `NO_COLOR` is set.
-      scale: how large the picture is; 1 for 10 lines.
-      min_width: how many columns a block takes at least, where all have room.
-      max_width: how many columns the picture takes at most.
-      color_map: gives for a number from 0 to 1 red, green and blue from 0 to 1, as matplotlib's
-        maps do, or "#rrggbb".
+      shape: the shape of the array.
+      sharding: its sharding.
+      use_color: whether to use a colour for each device, or for each memory domain if there are
+        several. By default True on a terminal, unless `NO_COLOR` is set.
+      scale: the size of the picture; 1 means 10 lines.
+      min_width: the least number of columns of a block, if all have room.
+      max_width: the most columns of the picture.
+      color_map: a function from a number between 0 and 1 to red, green and blue between 0 and 1,
+        such as matplotlib's color maps, or to "#rrggbb".
 
     Raises:
       ShardingError: the sharding does not fit the shape.
-      ArgumentTypeError: `sharding` is none, or the shape has what is no integer.
-      ArgumentError: a size or width makes no sense.
+      ArgumentTypeError: `sharding` is not a sharding, or a size in `shape` is not an integer.
+      ArgumentError: a size or width is invalid.
 
     >>> import gpushard as gs
     >>> mesh = gs.make_mesh((2, 2), ("x", "y"))
@@ -82,14 +82,14 @@ def visualize_sharding(
 
 
 def visualize_array_sharding(arr: Array, **kw: Any) -> None:
-    """Print which devices hold which block of an array; its elements are not read.
+    """Print which devices hold which block of an array, without reading its elements.
 
     Args:
       arr: an array.
-      **kw: what `visualize_sharding` takes.
+      **kw: arguments of `visualize_sharding`.
 
     Raises:
-      ArgumentTypeError: it is no array.
+      ArgumentTypeError: `arr` is not an array.
     """
     if not isinstance(arr, Array):
         raise ArgumentTypeError.refusing(
@@ -101,16 +101,16 @@ def visualize_array_sharding(arr: Array, **kw: Any) -> None:
 def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], Any]) -> None:
     """Call a function with the sharding of each array of a tree.
 
-    In a function that is mapped this is how the dims which it sees are laid out: those of a block
-    lie whole on each device, but for axes that `shard_map` does not map over. In one that is traced
-    it is how the value will lie, and the callback is called while it is traced.
+    In a mapped function, the sharding is that of the dims that the function sees. A block is whole
+    on each device, except along axes that `shard_map` does not map over. In a traced function, the
+    sharding is that of the value when the function runs, and the callback is called while tracing.
 
     Args:
       value: a tree of arrays.
-      callback: what is called, at once.
+      callback: the function, called immediately.
 
     Raises:
-      ArgumentTypeError: a leaf is no array, or the callback cannot be called; nothing was called.
+      ArgumentTypeError: a leaf is not an array, or `callback` is not callable; nothing was called.
 
     >>> import gpushard as gs
     >>> inspect_array_sharding(gs.device_put(1.0, gs.devices()[2]), callback=print)
@@ -120,7 +120,7 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], Any]) -
     for leaf in arrays:
         if not isinstance(leaf, Array):
             raise ArgumentTypeError(
-                f"value has {leaf!r}, which is no gpushard.Array and has no sharding; place it "
+                f"value has {leaf!r}, which is not a gpushard.Array and has no sharding; place it "
                 "with gpushard.device_put",
                 argument="value",
                 type=type(leaf),
@@ -159,7 +159,7 @@ def _checked(
 
 
 def _has_lines(encoding: str | None) -> bool:
-    """Whether an encoding has the characters that lines are drawn with."""
+    """Test whether an encoding has the characters of lines."""
     try:
         "┼".encode(encoding or "utf-8")
     except (UnicodeEncodeError, LookupError):

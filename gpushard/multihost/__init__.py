@@ -1,7 +1,7 @@
-"""Layer 9: `gpushard.multihost`, what the processes of a program exchange; JAX's `multihost_utils`.
+"""Layer 9: `gpushard.multihost`, data exchange between processes, as in JAX's `multihost_utils`.
 
-A program is one process in this version, whose functions give what they would give as one of many.
-`utils` has the functions, and `group` what processes do together.
+In this version a program is one process. The functions return what they would return with several
+processes. `utils` has the functions, and `group` the exchange between processes.
 """
 
 from gpushard.multihost.utils import (

@@ -1,4 +1,4 @@
-"""What the processes of a program do together."""
+"""Data exchange between the processes of a program."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ class Group(Protocol):
     """The processes of a program; all call the same functions in the same order."""
 
     index: int  # the number of this process
-    count: int  # how many there are
+    count: int  # the number of processes
 
     def all_gather(self, value: T) -> list[T]:
-        """Return what each process gave, in order."""
+        """Return the values of all processes, in order."""
 
     def broadcast(self, value: T, source: int) -> T:
-        """Return what one process gave."""
+        """Return the value of one process."""
 
 
 class OneProcess:
@@ -27,11 +27,11 @@ class OneProcess:
     count = 1
 
     def all_gather(self, value: T) -> list[T]:
-        """Return what each process gave, in order."""
+        """Return the values of all processes, in order."""
         return [value]
 
     def broadcast(self, value: T, source: int) -> T:
-        """Return what one process gave."""
+        """Return the value of one process."""
         return value
 
 

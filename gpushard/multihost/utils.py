@@ -1,4 +1,4 @@
-"""Data of each process as one array, and what all processes have to agree on."""
+"""Convert between data of each process and arrays of all processes; check that processes agree."""
 
 from __future__ import annotations
 
@@ -26,22 +26,23 @@ from gpushard.typing import HostArray
 
 
 def host_local_array_to_global_array(local_inputs: Any, global_mesh: Mesh, pspecs: Any) -> Any:
-    """Make arrays of all processes from what each of them has.
+    """Create arrays of all processes from the parts that each process has.
 
     Args:
       local_inputs: a tree of arrays, or of data on the host.
       global_mesh: the mesh of all processes.
-      pspecs: how each is laid out over the mesh, as a prefix of that tree; `P()` for what all
-        processes have whole.
+      pspecs: the spec of each array over the mesh, as a prefix of that tree; `P()` for data that
+        all processes have whole.
 
     Returns:
-      The arrays. What already lies as it should shares memory; arrays of several processes stay.
+      The arrays. Data that already lies in the right layout is shared, not copied. Arrays of
+      several processes are returned unchanged.
 
     Raises:
-      ArgumentTypeError: a spec is None, or the mesh is none.
-      MeshError: the devices of this process form no block of the mesh.
+      ArgumentTypeError: a spec is None, or `global_mesh` is not a mesh.
+      MeshError: the devices of this process do not form a block of the mesh.
       ShardingError: a spec does not fit the data.
-      TreeError: `pspecs` is no prefix.
+      TreeError: `pspecs` is not a prefix.
 
     >>> import gpushard as gs
     >>> mesh = gs.make_mesh((2,), "x")
@@ -52,36 +53,36 @@ def host_local_array_to_global_array(local_inputs: Any, global_mesh: Mesh, pspec
 
 
 def global_array_to_host_local_array(global_inputs: Any, global_mesh: Mesh, pspecs: Any) -> Any:
-    """Return what this process has of arrays of all processes, as arrays of its own.
+    """Return this process's part of arrays of all processes, as arrays of this process.
 
     Args:
       global_inputs: a tree of arrays.
       global_mesh: the mesh of all processes.
-      pspecs: how each is laid out over the mesh, as a prefix of that tree.
+      pspecs: the spec of each array over the mesh, as a prefix of that tree.
 
     Returns:
       The arrays, over the part of the mesh that this process has. They share memory with the
-      shards; arrays of this process alone are returned as they are.
+      shards. Arrays of only this process are returned unchanged.
 
     Raises:
-      ArgumentTypeError: a spec is None, the mesh is none, or an input is no array.
-      MeshError: the devices of this process form no block of the mesh.
-      ShardingError: an array of several processes lies in another way.
-      TreeError: `pspecs` is no prefix.
+      ArgumentTypeError: a spec is None, `global_mesh` is not a mesh, or an input is not an array.
+      MeshError: the devices of this process do not form a block of the mesh.
+      ShardingError: an array of several processes lies in another sharding.
+      TreeError: `pspecs` is not a prefix.
     """
     return _map(_to_local, global_inputs, global_mesh, pspecs, "global_inputs")
 
 
 def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
-    """Bring data of all processes to the host of each.
+    """Gather data of all processes on the host of each process.
 
     Args:
       in_tree: a tree of arrays, or of data on the host.
-      tiled: whether what processes have is joined along the first dim; else along a new one. An
-        array of several processes is returned whole, in either case.
+      tiled: whether to concatenate the data of processes along the first dim; else it is stacked
+        along a new one. An array of several processes is returned whole in both cases.
 
     Returns:
-      Arrays of NumPy.
+      NumPy arrays.
 
     Raises:
       AddressError: no process of the program has some of the shards.
@@ -93,20 +94,21 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
 
 
 def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
-    """Return on every process the data that one of them has.
+    """Send the data of one process to every process.
 
     Args:
-      in_tree: a tree of data of the same structure, shapes and types on all processes.
-      is_source: whether this process is the one; by default it is the first.
+      in_tree: a tree of data, with equal structure, shapes and types on all processes.
+      is_source: whether this process is the source; by default the first process is.
 
     Returns:
-      Arrays of NumPy.
+      NumPy arrays.
 
     Raises:
       ArgumentError: not exactly one process is the source.
     """
     mine = group.index == 0 if is_source is None else bool(is_source)
-    sources = [process for process, own in enumerate(group.all_gather(mine)) if own]
+    flags = group.all_gather(mine)
+    sources = [process for process, flag in enumerate(flags) if flag]
     if len(sources) != 1:
         raise ArgumentError(
             f"is_source is True on {len(sources)} of {group.count} processes; it must be on one",
@@ -117,17 +119,17 @@ def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
 
 
 def sync_global_devices(name: Any) -> None:
-    """Wait until all devices of all processes have come to this call.
+    """Wait until all devices of all processes have reached this call.
 
     Args:
-      name: of the place in the program, the same on all processes.
+      name: the name of the place in the program, equal on all processes.
 
     Raises:
-      ArgumentTypeError: the name is no string.
+      ArgumentTypeError: the name is not a string.
       ArgumentError: the processes are at different places.
     """
     if not isinstance(name, str):
-        why = f"is a {type(name).__name__}; give a string, which says where the program is"
+        why = f"is a {type(name).__name__}; give a string that names the place in the program"
         raise ArgumentTypeError.refusing("name", name, why, "sync_global_devices")
     for device in local_devices():
         device.synchronize()
@@ -141,19 +143,19 @@ def sync_global_devices(name: Any) -> None:
 
 
 def assert_equal(in_tree: Any, fail_message: str = "") -> None:
-    """Check that all processes have the same data.
+    """Check that all processes have equal data.
 
     Args:
       in_tree: a tree of arrays, or of data on the host.
-      fail_message: what the error says.
+      fail_message: the first part of the error's text.
 
     Raises:
-      AssertionError: they differ.
+      AssertionError: the data of two processes differ.
     """
     mine = tree.map(np.asarray, device_get(in_tree))
     first = group.broadcast(mine, 0)
     pairs = zip(tree.leaves(mine), tree.leaves(first), strict=True)
-    same = all(np.array_equal(one, other, equal_nan=one.dtype.kind in "fc") for one, other in pairs)
+    same = all(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc") for a, b in pairs)
     processes = [process for process, equal in enumerate(group.all_gather(same)) if not equal]
     if processes:
         text = f"{fail_message}: " if fail_message else ""
@@ -175,7 +177,8 @@ def _map(
     for spec in specs:
         if not isinstance(spec, PartitionSpec):
             raise ArgumentTypeError(
-                f"pspecs has {spec!r}, which is no PartitionSpec; use P() for what is not split",
+                f"pspecs has {spec!r}, which is not a PartitionSpec; use P() for data that is not "
+                "split",
                 argument="pspecs",
                 value=spec,
             )
@@ -190,14 +193,14 @@ def _map(
 
 
 def _is_spec(x: Any) -> bool:
-    """Whether it is a spec, or stands where one is missing."""
+    """Test for a spec, or for None in place of one."""
     return x is None or isinstance(x, PartitionSpec)
 
 
 def _to_global(x: Any, sharding: NamedSharding, local: NamedSharding) -> Array:
     if not isinstance(x, Array):
-        made: Array = make_array_from_process_local_data(sharding, x)
-        return made
+        array: Array = make_array_from_process_local_data(sharding, x)
+        return array
     if not x.is_fully_addressable:
         return x
     mine = device_put(x, local)
@@ -211,7 +214,7 @@ def _to_global(x: Any, sharding: NamedSharding, local: NamedSharding) -> Array:
 def _to_local(x: Any, sharding: NamedSharding, local: NamedSharding) -> Array:
     if not isinstance(x, Array):
         raise ArgumentTypeError(
-            f"global_inputs has a {type(x).__name__}, which is no gpushard.Array",
+            f"global_inputs has a {type(x).__name__}, which is not a gpushard.Array",
             argument="global_inputs",
             type=type(x),
         )
@@ -220,7 +223,7 @@ def _to_local(x: Any, sharding: NamedSharding, local: NamedSharding) -> Array:
     if not x.sharding.is_equivalent_to(sharding, x.ndim):
         raise AddressError(
             f"global_inputs has an array in {x.sharding}, which cannot be moved to {sharding} by "
-            "one process; name the spec that it has",
+            "one process; give its own spec",
             argument="pspecs",
             sharding=x.sharding,
             expected=sharding,
@@ -240,7 +243,7 @@ def _gathered(x: Any, tiled: bool) -> HostArray:
 
 
 def _whole(x: Array) -> HostArray:
-    """Return an array of several processes, of the shards that each of them has."""
+    """Assemble the value of an array of several processes from the shards of each."""
     mine = [(shard.index, np.asarray(shard.data)) for shard in x.addressable_shards]
     result: HostArray = np.empty(x.shape, x.dtype)
     missing = np.ones(x.shape, bool)

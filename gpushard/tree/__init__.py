@@ -1,13 +1,14 @@
-"""Pytrees: nested containers, flattened to leaves and a structure, and put together again.
+"""Pytrees: nested containers, flattened to leaves and a structure, and rebuilt from them.
 
 Nodes are `tuple`, `list`, `dict`, named tuples, `None` (a node without leaves), `OrderedDict`,
-`defaultdict` and registered classes, each by its exact type; everything else is a leaf.
+`defaultdict` and registered classes. Subclasses of these are not nodes. All other values are
+leaves.
 
-The modules, each importing the ones above it only:
+The modules, each of which imports only the ones above it:
 
-- `node`: what a container type is made of, and the built-in ones.
+- `node`: node types, and the built-in ones.
 - `register`: new node types.
-- `treedef`: structures, and the walk that finds one.
+- `treedef`: structures, and the walk that computes one.
 - `functions`: flatten, unflatten, map, reduce, transpose and prefix broadcast.
 
 >>> from gpushard import tree

@@ -1,4 +1,4 @@
-"""Functions on trees: to leaves, back, and leaf by leaf."""
+"""Functions on trees: flatten, unflatten, and work leaf by leaf."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = [
     "transpose", "unflatten",
 ]  # fmt: skip
 
-_NOTHING: Final = object()  # stands for an argument that is not given
+_NOTHING: Final = object()  # marks a missing argument
 
 
 def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDef]:
@@ -25,19 +25,19 @@ def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDe
 
     Args:
       tree: any value.
-      is_leaf: called on each node; one for which it returns True is kept whole, as a leaf.
+      is_leaf: called with each node; a node for which it returns True is a leaf.
 
     Returns:
-      The leaves, depth first and dictionaries by sorted key, and the structure.
+      The leaves, depth first and in the order of sorted keys in dictionaries, and the structure.
 
     Raises:
-      TreeError: the keys of a dictionary cannot be sorted, or a container holds itself.
+      TreeError: the keys of a dictionary cannot be sorted, or a container contains itself.
 
     >>> from gpushard import tree
     >>> tree.flatten({"b": 1, "a": (2, None)})
     ([2, 1], TreeDef({'a': (*, None), 'b': *}))
     """
-    # Arrays alone are what dispatch sees most.
+    # Dispatch sees single arrays most often.
     cls = type(tree)
     if cls not in NODES and not issubclass(cls, tuple):
         return [tree], LEAF
@@ -79,11 +79,11 @@ def structure(tree: Any, is_leaf: IsLeaf | None = None) -> TreeDef:
 
 
 def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
-    """Return the tree that has a structure and leaves.
+    """Build a tree from a structure and leaves.
 
     Args:
       treedef: a structure.
-      leaves: as many values as it has leaves; they may be trees themselves.
+      leaves: a value for each leaf; values may be trees themselves.
 
     Raises:
       TreeError: there are too few or too many leaves, or a class is not registered.
@@ -96,7 +96,7 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
 
 
 def _structure(treedef: Any, name: str, argument: str) -> TreeDef:
-    """Return a structure, or refuse what is none."""
+    """Check that an argument is a structure, and return it."""
     if not isinstance(treedef, TreeDef):
         raise ArgumentTypeError.refusing(
             argument, treedef, "must be a structure, such as tree.structure gives", name
@@ -105,16 +105,16 @@ def _structure(treedef: Any, name: str, argument: str) -> TreeDef:
 
 
 def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | None = None) -> Any:
-    """Apply a function to each leaf of a tree and what other trees have in its place.
+    """Apply a function to each leaf of a tree, and to the subtrees in its place in other trees.
 
     Args:
-      f: called with a leaf of `tree` and the subtree in its place of each of `rest`.
-      tree: the tree whose structure the result has.
+      f: called with a leaf of `tree` and the subtree in its place in each of `rest`.
+      tree: the tree that gives the structure of the result.
       *rest: trees that `tree` is a prefix of.
       is_leaf: see `flatten`; asked about the nodes of `tree` only.
 
     Returns:
-      `tree` with each leaf replaced by what `f` returned.
+      `tree` with each leaf replaced by the result of `f`.
 
     Raises:
       TreeError: `tree` is not a prefix of one of `rest`.
@@ -136,7 +136,7 @@ def _check_callable(f: Any, name: str, argument: str) -> None:
 def _mapped(
     f: Callable[..., Any], values: list[Any], treedef: TreeDef, rest: tuple[Any, ...]
 ) -> Any:
-    """Apply a function to each leaf, and to what other trees have in its place."""
+    """Apply a function to each leaf, and to the subtrees in its place in other trees."""
     others = [treedef.flatten_up_to(r, names=("tree", f"rest[{i}]")) for i, r in enumerate(rest)]
     return treedef.unflatten([f(*each) for each in zip(values, *others, strict=True)])
 
@@ -149,7 +149,7 @@ def flatten_with_path(
     Args:
       tree: any value.
       is_leaf: see `flatten`.
-      is_leaf_takes_path: call `is_leaf` with the key path of a node and the node.
+      is_leaf_takes_path: whether `is_leaf` is called with the key path of a node and the node.
 
     Returns:
       Pairs of a key path, which `keystr` turns into text, and a leaf; and the structure.
@@ -175,34 +175,36 @@ def broadcast_prefix(
     *,
     names: tuple[str, str] = ("prefix_tree", "full_tree"),
 ) -> list[Any]:
-    """Return the leaf of a prefix tree that stands for each leaf of a full tree.
+    """List the leaf of a prefix tree for each leaf of a full tree.
 
     Args:
       prefix_tree: the full tree with some subtrees replaced by one leaf each.
       full_tree: any tree.
-      is_leaf: see `flatten`; asked about the nodes of `prefix_tree` only.
-      names: what an error calls the two trees.
+      is_leaf: see `flatten`; called with nodes of `prefix_tree` only.
+      names: the names of the two trees in errors.
 
     Returns:
-      As many values as `full_tree` has leaves.
+      A value for each leaf of `full_tree`.
 
     Raises:
-      TreeError: `prefix_tree` is not a prefix. Message and attributes tell the `path` where they
-        differ and the structures there, `prefix` and `full`.
+      TreeError: `prefix_tree` is not a prefix. Message and attributes have the `path` where the
+        trees differ, and the structures there, `prefix` and `full`.
 
     >>> from gpushard import tree
     >>> tree.broadcast_prefix(["x", "y"], [1, {"a": 2, "b": 3}])
     ['x', 'y', 'y']
     """
-    own, treedef = flatten(prefix_tree, is_leaf)
+    prefix_leaves, treedef = flatten(prefix_tree, is_leaf)
     result = []
-    for leaf, subtree in zip(own, treedef.flatten_up_to(full_tree, names=names), strict=True):
+    for leaf, subtree in zip(
+        prefix_leaves, treedef.flatten_up_to(full_tree, names=names), strict=True
+    ):
         result += [leaf] * structure(subtree).num_leaves
     return result
 
 
 def broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf | None = None) -> Any:
-    """Return a full tree with each leaf replaced by that of a prefix tree which stands for it.
+    """Replace each leaf of a full tree by its leaf of a prefix tree.
 
     Args:
       prefix_tree: the full tree with some subtrees replaced by one leaf each.
@@ -243,11 +245,11 @@ def map_with_path(
     is_leaf: Callable[..., bool] | None = None,
     is_leaf_takes_path: bool = False,
 ) -> Any:
-    """Apply a function to the key path of each leaf, the leaf, and what other trees have there.
+    """Apply a function to each key path and leaf, and to the subtrees there in other trees.
 
     Args:
-      f: called with a key path, a leaf of `tree`, and the subtree in its place of each of `rest`.
-      tree: the tree whose structure the result has.
+      f: called with a key path, a leaf of `tree`, and the subtree in its place in each of `rest`.
+      tree: the tree that gives the structure of the result.
       *rest: trees that `tree` is a prefix of.
       is_leaf: see `flatten`; asked about the nodes of `tree` only.
       is_leaf_takes_path: see `flatten_with_path`.
@@ -274,9 +276,9 @@ def reduce(
     """Combine the leaves of a tree, from the first to the last.
 
     Args:
-      function: takes what the leaves before gave, and a leaf.
+      function: takes the result for the leaves so far, and the next leaf.
       tree: any value.
-      initializer: what comes before the first leaf.
+      initializer: the value before the first leaf.
       is_leaf: see `flatten`.
 
     Raises:
@@ -301,12 +303,12 @@ def reduce_associative(
     identity: Any = _NOTHING,
     is_leaf: IsLeaf | None = None,
 ) -> Any:
-    """Combine the leaves of a tree in pairs, and then what these gave.
+    """Combine the leaves of a tree in pairs, then the results in pairs, and so on.
 
     Args:
       operation: an associative function of two values.
       tree: any value.
-      identity: the result where there are no leaves.
+      identity: the result for a tree without leaves.
       is_leaf: see `flatten`.
 
     Raises:
@@ -327,7 +329,7 @@ def reduce_associative(
 
 
 def _combined(operation: Callable[[Any, Any], Any], values: list[Any]) -> Any:
-    """Combine values in halves, and then these."""
+    """Combine the values of each half, and then the two results."""
     if len(values) == 1:
         return values[0]
     middle = len(values) // 2
@@ -336,7 +338,7 @@ def _combined(operation: Callable[[Any, Any], Any], values: list[Any]) -> Any:
 
 
 def all(tree: Any, *, is_leaf: IsLeaf | None = None) -> bool:
-    """Return whether all leaves of a tree are true.
+    """Test whether all leaves of a tree are true.
 
     Args:
       tree: any value.
@@ -356,11 +358,11 @@ def transpose(
 
     Args:
       outer_treedef: the structure of the outer tree.
-      inner_treedef: the structure of each tree in it; None for that of the first.
+      inner_treedef: the structure of each inner tree; None takes that of the first.
       pytree_to_transpose: the tree.
 
     Returns:
-      A tree of the inner structure, with trees of the outer structure in it.
+      A tree of the inner structure that contains trees of the outer structure.
 
     Raises:
       TreeError: the tree has another structure.
@@ -375,12 +377,12 @@ def transpose(
     if inner_treedef is None:
         if not inner:
             raise TreeError(
-                "transpose: outer_treedef has no leaves; say what inner_treedef is",
+                "transpose: outer_treedef has no leaves; give inner_treedef too",
                 treedef=outer_treedef,
             )
         inner_treedef = structure(inner[0])
     _structure(inner_treedef, "transpose", "inner_treedef")
     names = "inner_treedef", "an inner tree of pytree_to_transpose"
-    rows = [inner_treedef.flatten_up_to(one, names=names) for one in inner]
+    rows = [inner_treedef.flatten_up_to(subtree, names=names) for subtree in inner]
     columns = zip(*rows, strict=True) if rows else [()] * inner_treedef.num_leaves
     return inner_treedef.unflatten([outer_treedef.unflatten(column) for column in columns])

@@ -1,4 +1,4 @@
-"""What a container type is made of: children, the keys that lead to them, and aux data."""
+"""Node types: how to take a container apart into children, their keys and aux data, and back."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class GetAttrKey:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FlattenedIndexKey:
-    """One step of a key path: to a child of a node that does not say how it is reached."""
+    """One step of a key path: to a child of a node type without keys."""
 
     key: int
     """Its position among the children."""
@@ -62,19 +62,19 @@ class FlattenedIndexKey:
 
 
 KeyEntry: TypeAlias = SequenceKey | DictKey | GetAttrKey | FlattenedIndexKey
-"""One step of a key path: from a node to one of its children. Its text is as Python writes it."""
+"""One step of a key path, from a node to one of its children; its text is Python code."""
 
 KeyPath: TypeAlias = tuple[Any, ...]
-"""Steps from the root of a tree: `KeyEntry`s, or what registered classes have as keys."""
+"""Steps from the root of a tree: `KeyEntry`s, or the keys of registered classes."""
 
 
 def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
-    """Return a key path as Python would write it after the name of the tree.
+    """Write a key path as Python code after the name of the tree.
 
     Args:
       keys: the steps.
-      simple: whether to write keys, positions and names alone.
-      separator: what stands between steps.
+      simple: whether to write only keys, positions and names.
+      separator: the text between steps.
 
     >>> from gpushard import tree
     >>> [(path, leaf)], treedef = tree.flatten_with_path([{"a": 1}])
@@ -97,24 +97,24 @@ def _bare(key: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What to do with one container type. Aux is all of a container but its children."""
+    """The functions of a node type. Aux is all data of a container except its children."""
 
     flatten: Callable[[Any], tuple[Sequence[Any], Any]]  # tree -> (children, aux)
     unflatten: Callable[[Any, Any, list[Any]], Any]  # (class, aux, children) -> tree
     # (class, aux, number of children) -> a key for each child.
     keys: Callable[[Any, Any, int], Sequence[Any]]
     show: Callable[[Any, Any, list[str]], str]  # (class, aux, children as text) -> text
-    data: Callable[[Any], Any] = lambda aux: aux  # aux -> what the class's own functions take
+    data: Callable[[Any], Any] = lambda aux: aux  # aux -> the argument of the class's own functions
 
 
 def show_fields(cls: type, names: Iterable[str], values: Iterable[str]) -> str:
-    """Return the text of an object that is built from fields by name."""
+    """Write an object that is built from fields by name."""
     fields = (f"{name}={value}" for name, value in zip(names, values, strict=True))
     return f"{cls.__name__}({', '.join(fields)})"
 
 
 def field_keys(names: Iterable[str]) -> list[GetAttrKey]:
-    """Return the key entries of children that are attributes."""
+    """Return the keys of children that are attributes."""
     return [GetAttrKey(name) for name in names]
 
 
@@ -201,19 +201,19 @@ _NAMEDTUPLE = Node(
 def namedtuple_node(cls: type) -> Node | None:
     """Return the node of a named tuple's class, None for any other.
 
-    Named tuples are not kept in the table: it would hold every such class for ever.
+    Named tuples are not in the table, which would hold every such class forever.
     """
     return _NAMEDTUPLE if issubclass(cls, tuple) and hasattr(cls, "_fields") else None
 
 
 def is_node(typ: type) -> bool:
-    """Return whether instances of a class are nodes.
+    """Test whether instances of a class are nodes.
 
     Args:
       typ: the class.
 
     Raises:
-      ArgumentTypeError: it is no class.
+      ArgumentTypeError: `typ` is not a class.
 
     >>> from gpushard import tree
     >>> tree.is_node(dict), tree.is_node(int)
@@ -225,11 +225,11 @@ def is_node(typ: type) -> bool:
 
 
 def known_node(cls: type) -> Node:
-    """Return the node of a class that a structure names."""
+    """Return the node type of a class in a structure, or raise `TreeError`."""
     node = NODES.get(cls) or namedtuple_node(cls)
     if node is None:
         raise TreeError(
-            f"{cls.__qualname__} is no node in this process; call register_node or "
+            f"{cls.__qualname__} is not registered in this process; call register_node or "
             "register_dataclass before using structures that contain it",
             cls=cls,
         )

@@ -1,4 +1,4 @@
-"""New node types, registered once for the whole process."""
+"""Register new node types, once for the whole process."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def _check_class(cls: Any, name: str) -> None:
 
 
 def _register(cls: type, node: Node) -> None:
-    # setdefault is atomic: of two threads that register a class, one gets the error.
+    # setdefault is atomic: if two threads register a class, one of them gets the error.
     if NODES.setdefault(cls, node) is not node:
         raise TreeError(
-            f"{cls.__qualname__} is a node already; register a class once per process", cls=cls
+            f"{cls.__qualname__} is already registered; register a class once per process", cls=cls
         )
 
 
@@ -37,17 +37,17 @@ def register_node(
     unflatten_func: Callable[[Any, tuple[Any, ...]], _T],
     flatten_with_keys_func: _WithKeys[_T] | None = None,
 ) -> None:
-    """Make the instances of a class nodes.
+    """Register a class as a node type.
 
     Args:
-      nodetype: the class; its subclasses are not included.
+      nodetype: the class, without its subclasses.
       flatten_func: instance -> (children, aux). Aux is part of the structure, so it must be
         hashable and comparable.
-      unflatten_func: (aux, children) -> instance. Children may be any values, not arrays only.
-      flatten_with_keys_func: as for `register_node_with_keys`; used in place of `flatten_func`.
+      unflatten_func: (aux, children) -> instance. Children may be any values, not only arrays.
+      flatten_with_keys_func: as for `register_node_with_keys`; replaces `flatten_func`.
 
     Raises:
-      TreeError: the class is a node already.
+      TreeError: the class is already registered.
 
     >>> from gpushard import tree
     >>> class Pair:
@@ -87,17 +87,17 @@ def register_node_with_keys(
     unflatten_func: Callable[[Any, tuple[Any, ...]], _T],
     flatten_func: Callable[[_T], tuple[Iterable[Any], Any]] | None = None,
 ) -> None:
-    """Make the instances of a class nodes whose children have keys of their own.
+    """Register a class as a node type with keys for its children.
 
     Args:
-      nodetype: the class; its subclasses are not included.
+      nodetype: the class, without its subclasses.
       flatten_with_keys: instance -> (pairs of a key and a child, aux). Keys and aux are part of the
         structure, so they must be hashable and comparable.
-      unflatten_func: (aux, children) -> instance. Children may be any values, not arrays only.
-      flatten_func: accepted as JAX does, and not called: `flatten_with_keys` gives all there is.
+      unflatten_func: (aux, children) -> instance. Children may be any values, not only arrays.
+      flatten_func: accepted, as in JAX, and not called, since `flatten_with_keys` is enough.
 
     Raises:
-      TreeError: the class is a node already.
+      TreeError: the class is already registered.
 
     >>> from gpushard import tree
     >>> class Box:
@@ -132,16 +132,16 @@ def register_node_with_keys(
 
 
 def register_static(cls: type[_T]) -> type[_T]:
-    """Make the instances of a class part of the structure; usable as a decorator.
+    """Register a class as static: instances are part of the structure. Usable as a decorator.
 
     Args:
-      cls: the class, whose instances must be hashable and comparable.
+      cls: the class; its instances must be hashable and comparable.
 
     Returns:
       The class itself.
 
     Raises:
-      TreeError: the class is a node already.
+      TreeError: the class is already registered.
     """
     register_node(cls, lambda x: ((), x), lambda aux, _: aux)
     return cls
@@ -153,22 +153,21 @@ def register_dataclass(
     meta_fields: Sequence[str] | None = None,
     drop_fields: Sequence[str] = (),
 ) -> type[_T]:
-    """Make the instances of a dataclass nodes; usable as a decorator.
+    """Register a dataclass as a node type; usable as a decorator.
 
     Args:
-      nodetype: a dataclass; with both lists given, any class whose constructor takes the fields by
-        name.
-      data_fields: fields that hold subtrees. By default those that `gpushard.tree.static` does not
-        mark.
-      meta_fields: fields that are part of the structure, so hashable and comparable.
-      drop_fields: fields of a dataclass that are in neither list; a rebuilt instance has their
-        defaults.
+      nodetype: a dataclass. If you pass both lists, any class with a constructor that takes the
+        fields by name.
+      data_fields: fields with subtrees. By default those that `gpushard.tree.static` does not mark.
+      meta_fields: fields that are part of the structure; they must be hashable and comparable.
+      drop_fields: fields of a dataclass in neither list; a rebuilt instance has their defaults.
 
     Returns:
       The class itself.
 
     Raises:
-      TreeError: the lists do not split the constructor's fields, or the class is a node already.
+      TreeError: the lists do not have each field of the constructor once, or the class is already
+        registered.
 
     >>> import dataclasses
     >>> from gpushard import tree
@@ -207,10 +206,10 @@ def register_dataclass(
 
 
 def static(**options: Any) -> Any:
-    """Declare a field of a dataclass that is part of the structure, for `register_dataclass`.
+    """Declare a dataclass field that is part of the structure, for `register_dataclass`.
 
     Args:
-      **options: as for `dataclasses.field`.
+      **options: options of `dataclasses.field`.
 
     Returns:
       The field.

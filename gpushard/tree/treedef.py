@@ -1,4 +1,4 @@
-"""Structures of trees, and the walk that finds the leaves and the structure of one."""
+"""Structures of trees, and the walk that computes the leaves and the structure of a tree."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gpushard.tree.node import NODES, KeyPath, Node, keystr, known_node, namedtu
 
 __all__ = ["IsLeaf", "TreeDef"]
 
-MAX_DEPTH = 10_000  # levels after which a tree is taken for endless
-_CYCLE_CHECK = 25  # levels between two looks for a container that holds itself
+MAX_DEPTH = 10_000  # a tree with more levels counts as endless
+_CYCLE_CHECK = 25  # levels between two checks for a container that contains itself
 _SHOWN = 200  # characters of a structure that fit into an error message
 IsLeaf: TypeAlias = Callable[[Any], bool]
 IsLeafAt: TypeAlias = Callable[[KeyPath, Any], bool]
@@ -41,7 +41,7 @@ class TreeDef:
     __slots__ = ("_num_leaves", "_spec")
 
     def __init__(self, spec: _Spec, num_leaves: int) -> None:
-        # Flat, so that hashing and comparing are quick and need no recursion.
+        # Flat, so hashing and comparing are fast and need no recursion.
         self._spec = spec
         self._num_leaves = num_leaves
 
@@ -56,12 +56,12 @@ class TreeDef:
 
     @property
     def num_leaves(self) -> int:
-        """How many leaves a tree of this structure has."""
+        """The number of leaves of a tree of this structure."""
         return self._num_leaves
 
     @property
     def num_nodes(self) -> int:
-        """How many leaves and containers a tree of this structure has; None is a container."""
+        """The number of leaves and containers of a tree of this structure; None is a container."""
         return len(self._spec)
 
     def node_data(self) -> tuple[type, Any] | None:
@@ -81,7 +81,7 @@ class TreeDef:
           inner: the structure.
 
         Raises:
-          ArgumentTypeError: `inner` is no structure.
+          ArgumentTypeError: `inner` is not a structure.
 
         >>> from gpushard import tree
         >>> tree.structure([0, 0]).compose(tree.structure((0, None)))
@@ -100,7 +100,7 @@ class TreeDef:
         f_leaf: Callable[[Any], Any] | None,
         leaves: Iterable[Any],
     ) -> Any:
-        """Combine leaves to one value, children before parents and from left to right.
+        """Combine leaves into one value, children before parents and from left to right.
 
         Args:
           f_node: called for each container with the values of its children and its aux data.
@@ -138,7 +138,7 @@ class TreeDef:
         return value
 
     def children(self) -> list[TreeDef]:
-        """Return the structures of the root's children; none for a leaf.
+        """Return the structures of the children of the root; a leaf has none.
 
         >>> from gpushard import tree
         >>> tree.structure([0, (1, 2)]).children()
@@ -152,10 +152,10 @@ class TreeDef:
         return result
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
-        """Return the tree that has this structure and these leaves.
+        """Build a tree of this structure from leaves.
 
         Args:
-          leaves: as many values as the structure has leaves; they may be trees themselves.
+          leaves: a value for each leaf; values may be trees themselves.
 
         Raises:
           TreeError: there are too few or too many leaves, or a class is not registered.
@@ -173,7 +173,7 @@ class TreeDef:
 
         Args:
           tree: a tree that this structure is a prefix of.
-          names: what an error calls the structure and the tree.
+          names: the names of the structure and the tree in errors.
 
         Raises:
           TreeError: the two differ above a leaf of this structure.
@@ -208,7 +208,7 @@ class TreeDef:
         return [path for path, entry in entries if entry is None]
 
     def _counted(self, leaves: Iterable[Any]) -> list[Any]:
-        """Return leaves as a list, one for each leaf of this structure."""
+        """Check that there is a value for each leaf, and return the values as a list."""
         values = list(leaves)
         if len(values) != self._num_leaves:
             raise TreeError(
@@ -233,7 +233,7 @@ class TreeDef:
         return text
 
     def _fold(self, leaves: list[Any], combiner: Callable[[Node], _Combine]) -> Any:
-        """Combine children into parents up to the root. Uses up `leaves`."""
+        """Combine children into parents up to the root; empties `leaves`."""
         stack: list[Any] = []
         for entry in reversed(self._spec):
             if entry is None:
@@ -258,26 +258,27 @@ class TreeDef:
 
     def _mismatch(self, position: int, subtree: Any, names: tuple[str, str]) -> TreeError:
         path = keystr(list(self._paths())[position])
-        here, there = self._subtree(position), walk(subtree, None)[1]
+        prefix, full = self._subtree(position), walk(subtree, None)[1]
         mine, theirs = names[0] + path, names[1] + path
         return TreeError(
-            f"{names[0]} is not a prefix of {names[1]}: {mine} is {_describe(here)} but {theirs} "
-            f"is {_describe(there, subtree)}{_key_difference(here, there, names)}; give {mine} "
+            f"{names[0]} is not a prefix of {names[1]}: {mine} is {_describe(prefix)} but {theirs} "
+            f"is {_describe(full, subtree)}{_key_difference(prefix, full, names)}; give {mine} "
             "that structure, or one leaf in place of all of it",
             argument=names[0],
             path=path,
-            prefix=here,
-            full=there,
+            prefix=prefix,
+            full=full,
         )
 
 
 def exact_structure(treedef: TreeDef) -> Any:
-    """Make a key for a structure that tells apart what its equality takes for one.
+    """Make a key for a structure that distinguishes 1 from True and 0.0 from -0.0.
 
-    That is keys of dicts, and aux data of registered classes, such as 1 and True, 0.0 and -0.0.
+    Such values can be keys of dicts, and aux data of registered classes; the equality of structures
+    takes them as equal.
 
     Returns:
-      The structure itself where it has nothing of that kind.
+      The key; the structure itself if it has no such values.
 
     >>> from gpushard import tree
     >>> one, true = tree.structure({1: 0}), tree.structure({True: 0})
@@ -294,7 +295,7 @@ LEAF = TreeDef((None,), 1)  # the structure of a leaf
 
 
 def walk(tree: Any, is_leaf: IsLeaf | None) -> tuple[list[Any], TreeDef]:
-    """Return the leaves and the structure of a tree, without recursion."""
+    """Compute the leaves and the structure of a tree, without recursion."""
     leaves: list[Any] = []
     spec: list[_Entry | None] = []
     siblings = iter((tree,))
@@ -324,7 +325,7 @@ def walk(tree: Any, is_leaf: IsLeaf | None) -> tuple[list[Any], TreeDef]:
 
 
 def walk_paths(tree: Any, is_leaf: IsLeafAt) -> tuple[list[tuple[KeyPath, Any]], TreeDef]:
-    """Return the leaves with their key paths, and the structure, of a tree without recursion."""
+    """Compute the leaves of a tree with their key paths, and the structure, without recursion."""
     leaves: list[tuple[KeyPath, Any]] = []
     spec: list[_Entry | None] = []
     pending: list[tuple[KeyPath, tuple[Any, ...], Any]] = [((), (), tree)]
@@ -350,7 +351,7 @@ def walk_paths(tree: Any, is_leaf: IsLeafAt) -> tuple[list[tuple[KeyPath, Any]],
 def _check_finite(parents: list[Any]) -> None:
     depth, kind = len(parents), type(parents[-1]).__name__
     if len({id(parent) for parent in parents}) < depth:
-        problem = f"a container holds itself (through a {kind}); break the cycle"
+        problem = f"a container contains itself (through a {kind}); break the cycle"
     elif depth >= MAX_DEPTH:
         problem = f"the tree has more than {MAX_DEPTH} levels (at a {kind}); make it flatter"
     else:
@@ -371,8 +372,8 @@ def _describe(treedef: TreeDef, tree: Any = None) -> str:
     return f"{_shorten(treedef._text())} ({root[0].__name__} of size {root[2]})"
 
 
-def _key_difference(here: TreeDef, there: TreeDef, names: tuple[str, str]) -> str:
-    mine, theirs = here._spec[0], there._spec[0]
+def _key_difference(prefix: TreeDef, full: TreeDef, names: tuple[str, str]) -> str:
+    mine, theirs = prefix._spec[0], full._spec[0]
     if mine is None or theirs is None:
         return ""
     my_keys = [str(key) for key in known_node(mine[0]).keys(*mine)]

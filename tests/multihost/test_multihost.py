@@ -128,7 +128,7 @@ def test_there_and_back_among_several(mesh: gs.Mesh) -> None:
     assert multihost.host_local_array_to_global_array(spread, mesh, gs.P("x", "y")) is spread
     whole = multihost.host_local_array_to_global_array(VALUE, mesh, gs.P(None))
     assert whole.shape == VALUE.shape
-    with pytest.raises(AddressError, match="name the spec"):
+    with pytest.raises(AddressError, match="give its own spec"):
         multihost.global_array_to_host_local_array(spread, mesh, gs.P("y"))
 
 

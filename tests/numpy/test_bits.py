@@ -88,7 +88,7 @@ def test_types_as_arrays_have_them() -> None:
     assert gs.dtypes.can_cast(keys, keys, "no")
     assert not gs.dtypes.can_cast(keys, np.dtype("u4"), "unsafe")
     for given in (keys, "no type", object()):
-        with pytest.raises(ArgumentTypeError, match="is no dtype") as caught:
+        with pytest.raises(ArgumentTypeError, match="is not a dtype") as caught:
             gs.dtypes.canonicalize_dtype(given)
         assert caught.value.argument == "dtype"
     for given in ("M8[s]", np.array(["text"])):
