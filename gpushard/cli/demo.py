@@ -116,14 +116,14 @@ def layouts(axes: Sequence[str], ndim: int) -> list[gs.P]:
         return [gs.P()]
     whole = tuple(axes)
     specs = [
-        _spread(whole, ndim),
-        _spread(whole[::-1], ndim),
+        _one_axis_per_dim(whole, ndim),
+        _one_axis_per_dim(whole[::-1], ndim),
         gs.P(whole[0]),
         gs.P(*[None] * min(ndim - 1, 1), whole[-1]),
         gs.P(),
         gs.P(whole),
         gs.P(*[None] * (ndim - 1), whole),
-        _spread(whole, ndim),
+        _one_axis_per_dim(whole, ndim),
     ]
     return [spec for i, spec in enumerate(specs) if i == 0 or spec != specs[i - 1]]
 
@@ -162,7 +162,7 @@ def format_spec(spec: gs.P) -> str:
     return f"P({', '.join(map(repr, spec))})"
 
 
-def _spread(axes: tuple[str, ...], ndim: int) -> gs.P:
+def _one_axis_per_dim(axes: tuple[str, ...], ndim: int) -> gs.P:
     """Give each dim an axis, and the last dim all remaining axes."""
     return gs.P(*axes[: ndim - 1], *([axes[ndim - 1 :]] if len(axes) >= ndim else []))
 

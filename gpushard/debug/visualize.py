@@ -67,7 +67,7 @@ def visualize_sharding(
       │                    │
     5 └────────────────────┘
     """
-    sizes = _checked(shape, sharding, scale, min_width, max_width)
+    sizes = _check_picture(shape, sharding, scale, min_width, max_width)
     out = sys.stdout
     lines = lines_of(
         picture(sharding, sizes),
@@ -139,7 +139,7 @@ def _sharding(x: Array) -> Sharding:
     return x._sharding if isinstance(x, Tracer) else x.sharding
 
 
-def _checked(
+def _check_picture(
     shape: Any, sharding: Any, scale: float, min_width: int, max_width: int
 ) -> tuple[int, ...]:
     if not isinstance(sharding, Sharding):

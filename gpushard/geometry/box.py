@@ -15,8 +15,8 @@ def block_bounds(size: int, blocks: int, position: int) -> tuple[int, int]:
 
     Args:
       size: length of the dim.
-      blocks: how many blocks it is split into.
-      position: which block, from 0.
+      blocks: the number of blocks.
+      position: the number of the block, from 0.
 
     Returns:
       (start, stop). Trailing blocks are short or empty when `blocks` does not divide `size`.
@@ -33,7 +33,7 @@ def block_edges(size: int, blocks: int) -> IntArray:
 
     Args:
       size: length of the dim.
-      blocks: how many blocks it is split into.
+      blocks: the number of blocks.
 
     Returns:
       Ascending edges; block j is [edges[j], edges[j + 1]).

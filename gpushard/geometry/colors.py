@@ -1,4 +1,4 @@
-"""The colours of a picture of a sharding, on a terminal and in a notebook."""
+"""Choose colours for pictures of shardings, on a terminal and in a notebook."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _TURN = (math.sqrt(5) - 1) / 2
 
 
 def colors(blocks: Sequence[Block], color_map: ColorMap | None = None) -> list[Color]:
-    """Return a colour for each block: that of the memory domain, or of the device where one is all.
+    """Return a colour for each block: by memory domain, or by device if there is only one domain.
 
     Args:
-      blocks: those of a picture.
-      color_map: gives for a number from 0 to 1 what matplotlib's maps do: red, green and blue from
-        0 to 1, or "#rrggbb"; None for colours that differ much from one to the next.
+      blocks: the blocks of a picture.
+      color_map: a function from a number between 0 and 1 to red, green and blue between 0 and 1,
+        such as matplotlib's color maps, or to "#rrggbb". None gives neighbours distinct colours.
     """
     domains = {getattr(device, "memory_domain", None) for b in blocks for device in b.devices}
     keys = [
@@ -31,19 +31,19 @@ def colors(blocks: Sequence[Block], color_map: ColorMap | None = None) -> list[C
     numbers = {key: n for n, key in enumerate(dict.fromkeys(keys))}
     last = max(len(numbers) - 1, 1)
     return [
-        _spread(numbers[key]) if color_map is None else _rgb(color_map(numbers[key] / last))
+        _distinct_color(numbers[key]) if color_map is None else _rgb(color_map(numbers[key] / last))
         for key in keys
     ]
 
 
 def is_dark(color: Color) -> bool:
-    """Whether white text is easier to read on a colour than black."""
+    """Test whether white text is easier to read on a colour than black text."""
     red, green, blue = color
     return 0.299 * red + 0.587 * green + 0.114 * blue < 128
 
 
-def _spread(number: int) -> Color:
-    """Return a colour whose hue is far from those of the numbers before."""
+def _distinct_color(number: int) -> Color:
+    """Return a colour with a hue far from those of the smaller numbers."""
     lightness = (0.62, 0.75, 0.5)[number % 3]
     return _rgb(colorsys.hls_to_rgb(number * _TURN, lightness, 0.5))
 

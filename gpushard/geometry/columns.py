@@ -1,4 +1,4 @@
-"""Columns of integers that are equal. Pure."""
+"""Find equal columns of integers. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from gpushard.typing import IntArray
 def distinct_columns(rows: IntArray) -> tuple[IntArray, IntArray]:
     """Find the distinct columns, in lexicographic order.
 
-    `numpy.unique` with an axis compares records, and takes an interrupt that strikes meanwhile for
-    records that cannot be compared: it raises `TypeError`. This takes a quarter of its time, too.
+    `numpy.unique` with an axis compares records, and reports an interrupt meanwhile as a
+    `TypeError` about records. This function also takes a quarter of its time.
 
     Args:
       rows: shape (rows, columns).
 
     Returns:
-      Where each distinct column is first, and for each column the number of its like.
+      The first position of each distinct column, and for each column the number of its distinct
+      column.
 
     >>> first, inverse = distinct_columns(np.array([[3, 1, 3], [0, 2, 0]]))
     >>> first.tolist(), inverse.tolist()

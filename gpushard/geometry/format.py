@@ -1,4 +1,4 @@
-"""In which order the elements of a shard lie in memory."""
+"""The order of the elements of a shard in memory."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ class Layout:
     """The order of dims in memory.
 
     Args:
-      major_to_minor: the dims, the one with the largest stride first.
+      major_to_minor: the dims, in descending order of strides.
 
     Raises:
-      ArgumentError: not every dim occurs once.
+      ArgumentError: a dim is missing or repeated.
 
     >>> Layout((0, 1))
     Layout(major_to_minor=(0, 1))
     """
 
     AUTO: ClassVar[AutoLayout] = AutoLayout()
-    """Leaves the order to the library, where an API allows that."""
+    """Leaves the order to gpushard; not all functions accept it."""
 
     major_to_minor: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        """Reject what is no permutation."""
+        """Reject an order that is not a permutation."""
         if sorted(self.major_to_minor) != list(range(len(self.major_to_minor))):
             raise ArgumentError.refusing(
                 "major_to_minor", self.major_to_minor, "must name each dim from 0 once"
@@ -48,11 +48,11 @@ class Layout:
 
 @dataclasses.dataclass(frozen=True)
 class Format:
-    """A layout in memory together with a sharding.
+    """A layout in memory and a sharding.
 
     Args:
-      layout: order of the dims; None for row-major, `Layout.AUTO` where an API allows that.
-      sharding: over which devices; None where an API allows that.
+      layout: the order of the dims; None for row-major. Some functions accept `Layout.AUTO`.
+      sharding: the sharding. Some functions accept None.
 
     Raises:
       ArgumentTypeError: the layout is not a `Layout`.
@@ -62,7 +62,7 @@ class Format:
     sharding: Sharding | None = None
 
     def __post_init__(self) -> None:
-        """Reject what does not say an order."""
+        """Reject a layout without an order."""
         if self.layout is not None and not isinstance(self.layout, Layout | AutoLayout):
             raise self._no_order()
 
@@ -74,11 +74,11 @@ class Format:
         )
 
     def row_major_sharding(self, ndim: int, *, auto: bool = False) -> Any:
-        """Return the sharding, if the layout is row-major, or AUTO where that is allowed.
+        """Return the sharding, if the layout is row-major, or an allowed `Layout.AUTO`.
 
         Raises:
-          ArgumentError: it is another order.
-          ArgumentTypeError: it is no order.
+          ArgumentError: the layout has another order.
+          ArgumentTypeError: the layout has no order.
         """
         if isinstance(self.layout, AutoLayout):
             if not auto:

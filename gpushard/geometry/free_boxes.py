@@ -1,7 +1,7 @@
-"""Boxes that a user's own sharding gives: any, as long as every element is in one of them.
+"""Boxes of a user's own sharding: arbitrary boxes that cover every element of the array.
 
-The edges of all boxes cut the array into a grid of *cells*; a box is a range of cells in every
-dim. Where each box is one cell the tiling is that of a grid.
+The edges of all boxes cut the array into a grid of *cells*. A box is a range of cells in every dim.
+If each box is one cell, the tiling is a grid.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from gpushard.typing import Device, IntArray, Shape
 
 
 class FreeAssignment(Assignment):
-    """Boxes of devices that form no grid.
+    """Boxes of devices that do not form a grid.
 
     Args:
       devices: all devices, in the order of the sharding.
       edges: for each dim, the ascending edges of all boxes.
       cells: first cell of each device's box in each dim, shape (ndim, devices).
-      spans: how many cells the box takes in each dim, likewise.
+      spans: number of cells of the box in each dim, in the same shape.
     """
 
     def __init__(
@@ -55,18 +55,18 @@ class FreeAssignment(Assignment):
 
 
 def tiling_from_indices(shape: Shape, indices: Mapping[Device, Sequence[Any]]) -> Tiling:
-    """Return the tiling of the boxes that a user's own sharding gives.
+    """Build the tiling of a user's own sharding from the slices of each device.
 
     Args:
       shape: shape of the global array.
-      indices: for each device, the slices of the box that it holds.
+      indices: for each device, the slices of its box.
 
     Returns:
       The tiling, devices in the order of `indices`.
 
     Raises:
-      ArgumentTypeError: an index is something else than a slice.
-      ShardingError: a box has steps or too few slices, or no box has some element of the array.
+      ArgumentTypeError: an entry of an index is not a slice.
+      ShardingError: a box has steps or too few slices, or an element is in no box.
 
     >>> tiling = tiling_from_indices((5,), {"a": [slice(0, 3)], "b": [slice(1, 5)]})
     >>> tiling.edges[0].tolist(), tiling.shard_shapes
@@ -84,13 +84,13 @@ def tiling_from_indices(shape: Shape, indices: Mapping[Device, Sequence[Any]]) -
 def tiling_of_boxes(
     shape: Shape, devices: tuple[Device, ...], starts: IntArray, stops: IntArray
 ) -> Tiling:
-    """Return the tiling of any boxes, of which some element may be in none.
+    """Build the tiling of arbitrary boxes, which need not cover every element.
 
     Args:
       shape: shape of the global array.
-      devices: who holds each box.
-      starts: where each box starts, shape (ndim, boxes).
-      stops: where it stops, likewise.
+      devices: the device of each box.
+      starts: start of each box, shape (ndim, boxes).
+      stops: end of each box, in the same shape.
 
     >>> tiling_of_boxes((5,), ("a", "b"), np.array([[0, 3]]), np.array([[3, 5]])).edges[0].tolist()
     [0, 3, 5]
@@ -102,7 +102,7 @@ def tiling_of_boxes(
     cells = np.zeros((len(shape), len(devices)), np.int64)
     spans = np.ones_like(cells)
     for dim, n in enumerate(shape):
-        if n:  # a dim without elements is one cell that everybody has
+        if n:  # a dim without elements is one cell, which every box has
             cells[dim] = edges[dim].searchsorted(starts[dim])
             spans[dim] = edges[dim].searchsorted(stops[dim]) - cells[dim]
     if (spans == 1).all():

@@ -1,4 +1,4 @@
-"""Memory kinds: in which memory of a device shards lie."""
+"""Memory kinds: the memory of a device in which shards lie."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from gpushard.errors import ArgumentError
 from gpushard.typing import Device
 
 MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
-"""Its own memory, page-locked memory of the host, ordinary memory of the host."""
+"""The device's own memory, page-locked memory of the host, and ordinary memory of the host."""
 
 
-def checked_kind(kind: str | None) -> str:
-    """Return a memory kind, "device" for None.
+def check_kind(kind: str | None) -> str:
+    """Check a memory kind, and return it; None means "device".
 
     Raises:
       ArgumentError: there is no such kind.
@@ -27,10 +27,10 @@ def checked_kind(kind: str | None) -> str:
 
 
 def place_on(device: Device, kind: str) -> Device:
-    """Return what stands for a device in a tiling whose shards lie in a kind of memory.
+    """Return the place of a device in a tiling for a kind of memory.
 
-    A device may have a method `memory(kind)` that returns it, with the device as its `device`;
-    one that has none is taken as it is.
+    The place is `device.memory(kind)`, with the device as its `device`. A device without that
+    method is its own place.
     """
     if kind == "device" or not hasattr(device, "memory"):
         return device
@@ -39,7 +39,7 @@ def place_on(device: Device, kind: str) -> Device:
 
 
 def device_of(place: Any) -> Device:
-    """Return the device that a tiling's place belongs to.
+    """Return the device of a place in a tiling.
 
     >>> device_of("any device")
     'any device'

@@ -1,4 +1,4 @@
-"""Meshes: devices in a grid whose axes have names."""
+"""Meshes: devices in a grid with named axes."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def _axis_names(axis_names: Any, ndim: int, argument: str = "axis_names") -> tup
 
 
 class AxisType(enum.Enum):
-    """The types that JAX gives to axes of a mesh; here axes of all types work alike.
+    """JAX's types of mesh axes; gpushard stores and ignores them.
 
     Programs can read and set shardings, as with `Explicit`, and operations resolve shardings that
-    disagree, as with `Auto`. A mesh keeps the types that it gets, and they make no difference.
+    disagree, as with `Auto`.
     """
 
     Auto = enum.auto()
@@ -64,11 +64,11 @@ class AxisType(enum.Enum):
 
 
 def _axis_types(axis_types: Any, names: tuple[str, ...]) -> tuple[AxisType, ...]:
-    """Return the types of a mesh's axes, one for each.
+    """Return a type for each axis of a mesh.
 
     Raises:
-      ArgumentTypeError: one is no `AxisType`.
-      MeshError: there are not as many as axes.
+      ArgumentTypeError: a type is not an `AxisType`.
+      MeshError: there are more or fewer types than axes.
     """
     if axis_types is None:
         return (AxisType.Auto,) * len(names)
@@ -90,7 +90,7 @@ def _axis_types(axis_types: Any, names: tuple[str, ...]) -> tuple[AxisType, ...]
 
 
 class _Axes:
-    """What meshes with and without devices have: names, sizes and types of their axes."""
+    """The axes of a mesh, with or without devices: names, sizes and types."""
 
     axis_names: tuple[str, ...]
     axis_types: tuple[AxisType, ...]
@@ -112,17 +112,17 @@ class _Axes:
 
     @property
     def are_all_axes_auto(self) -> bool:
-        """Whether there are axes, all of type `AxisType.Auto`."""
+        """Whether the mesh has axes, all of type `AxisType.Auto`."""
         return self.auto_axes == self.axis_names != ()
 
     @property
     def are_all_axes_explicit(self) -> bool:
-        """Whether there are axes, all of type `AxisType.Explicit`."""
+        """Whether the mesh has axes, all of type `AxisType.Explicit`."""
         return self.explicit_axes == self.axis_names != ()
 
     @property
     def are_all_axes_manual(self) -> bool:
-        """Whether there are axes, all of type `AxisType.Manual`."""
+        """Whether the mesh has axes, all of type `AxisType.Manual`."""
         return self.manual_axes == self.axis_names != ()
 
 
@@ -166,7 +166,7 @@ class AbstractMesh(_Axes):
         """Return the mesh with other sizes, names or types.
 
         Args:
-          axis_sizes: size of each axis; None leaves the sizes as they are.
+          axis_sizes: size of each axis; None keeps the sizes.
           axis_names: name of each axis, or None.
           axis_types: type of each axis, or None.
 
@@ -203,7 +203,7 @@ class AbstractMesh(_Axes):
 
     @property
     def size(self) -> int:
-        """Number of positions."""
+        """Number of positions in the grid."""
         return math.prod(self.axis_sizes)
 
     @property
@@ -213,7 +213,7 @@ class AbstractMesh(_Axes):
 
     @property
     def abstract_mesh(self) -> AbstractMesh:
-        """Itself."""
+        """This mesh itself."""
         return self
 
     def __eq__(self, other: object) -> bool:
@@ -232,17 +232,17 @@ class AbstractMesh(_Axes):
 class Mesh(contextlib.ContextDecorator, _Axes):
     """Devices in a grid with named axes.
 
-    Meshes are immutable. Within `with mesh:`, or in a function that `@mesh` decorates, bare
+    Meshes are immutable. In `with mesh:`, or in a function with the decorator `@mesh`, bare
     `PartitionSpec`s refer to the mesh.
 
     Args:
       devices: the devices, as an array or nested sequence with one dim per axis.
       axis_names: name of each axis.
-      axis_types: an `AxisType` for each axis, or one for all of one; `AxisType.Auto` by default.
-        Meshes that differ in them only are equal.
+      axis_types: an `AxisType` for each axis, or one for a single axis; by default `AxisType.Auto`.
+        Meshes that differ only in their types are equal.
 
     Raises:
-      MeshError: a device or a name is repeated, or there are not as many names as axes.
+      MeshError: a device or a name is repeated, or there are more or fewer names than axes.
 
     >>> mesh = Mesh([["a", "b"], ["c", "d"]], ("x", "y"))
     >>> mesh["y"].devices.tolist()
@@ -260,7 +260,7 @@ class Mesh(contextlib.ContextDecorator, _Axes):
         axis_names: str | Sequence[str],
         axis_types: Sequence[AxisType] | None = None,
     ) -> Mesh:
-        """Return the one mesh of these devices and names."""
+        """Return the unique mesh of these devices and names."""
         grid = device_grid(devices)
         names = _axis_names(axis_names, grid.ndim)
         types = _axis_types(axis_types, names)
@@ -284,7 +284,7 @@ class Mesh(contextlib.ContextDecorator, _Axes):
                 _meshes[key, types] = mesh
         return mesh
 
-    _key: tuple[Any, ...]  # all but the types
+    _key: tuple[Any, ...]  # without the types
     _hash: int
 
     def __hash__(self) -> int:
@@ -307,7 +307,7 @@ class Mesh(contextlib.ContextDecorator, _Axes):
         """Return the mesh with other devices, names or types.
 
         Args:
-          devices: as for `Mesh`; None leaves the devices as they are.
+          devices: as for `Mesh`; None keeps the devices.
           axis_names: name of each axis, or None.
           axis_types: type of each axis, or None.
 
@@ -369,7 +369,7 @@ class Mesh(contextlib.ContextDecorator, _Axes):
 
     @property
     def is_multi_process(self) -> bool:
-        """Whether some device belongs to another process."""
+        """Whether a device belongs to another process."""
         return len(self.local_devices) != self.size
 
     @functools.cached_property
@@ -377,7 +377,7 @@ class Mesh(contextlib.ContextDecorator, _Axes):
         """The part of the mesh that this process addresses.
 
         Raises:
-          MeshError: its devices do not form a subcube.
+          MeshError: the devices of this process do not form a block of the mesh.
         """
         if not self.is_multi_process:
             return self
@@ -396,10 +396,10 @@ class Mesh(contextlib.ContextDecorator, _Axes):
         return Mesh(self.devices[hull], self.axis_names, self.axis_types)
 
     def __getitem__(self, axes: str | Sequence[str]) -> Mesh:
-        """Return the mesh over `axes`, at coordinate 0 of the others.
+        """Return the mesh over `axes`, at coordinate 0 of all other axes.
 
         Args:
-          axes: one name or several; the result's axes are in this order.
+          axes: one name or several, in the order of the axes of the result.
 
         Raises:
           MeshError: a name is unknown or repeated.
@@ -416,7 +416,7 @@ class Mesh(contextlib.ContextDecorator, _Axes):
         return Mesh(np.transpose(at_zero, [rest.index(name) for name in names]), names, types)
 
     def __enter__(self) -> Mesh:
-        """Make this the mesh that bare `PartitionSpec` placements refer to."""
+        """Make this mesh the current one, for bare `PartitionSpec`s."""
         _current.set((*_current.get(), self))
         return self
 
@@ -424,22 +424,22 @@ class Mesh(contextlib.ContextDecorator, _Axes):
         _current.set(_current.get()[:-1])
 
 
-# Most comparisons are of one mesh with itself, so equal meshes are one object.
+# Most comparisons compare a mesh with itself, so equal meshes are one object.
 _meshes: weakref.WeakValueDictionary[Any, Mesh] = weakref.WeakValueDictionary()
 _meshes_lock = threading.RLock()
 hold_while_forking(_meshes_lock)
 
 
 class set_mesh:
-    """Make a mesh the one that bare `PartitionSpec` placements refer to.
+    """Set the current mesh, which bare `PartitionSpec`s refer to.
 
-    It stays so, or until the end of a `with` block that this is used in.
+    Used in a `with` statement, it sets the mesh until the end of the block, otherwise for good.
 
     Args:
       mesh: the mesh.
 
     Raises:
-      ArgumentTypeError: it is no mesh of devices.
+      ArgumentTypeError: `mesh` is not a mesh of devices.
 
     >>> mesh = Mesh(["a", "b"], "x")
     >>> with set_mesh(mesh):
@@ -465,7 +465,7 @@ class set_mesh:
 
 
 def line_of(devices: Sequence[Device]) -> Mesh:
-    """Return the mesh that devices of a sharding without one are taken for, in their order.
+    """Return the mesh with one axis for the devices of a sharding without a mesh, in their order.
 
     >>> line_of(["b", "a"])
     Mesh('devices': 2)
@@ -480,42 +480,42 @@ def current_mesh() -> Mesh | None:
 
 
 def is_addressable(device: Device) -> bool:
-    """Whether this process can reach the memory of `device`; True for devices that do not say."""
+    """Test whether this process can reach the memory of `device`; by default True."""
     return bool(getattr(device, "is_addressable", True))
 
 
-class _Door:
-    """Holds what a higher layer brings."""
+class _Providers:
+    """Functions of a higher layer that list devices and return the default mesh."""
 
     devices: Callable[[], Sequence[Device]]
     mesh: Callable[[], Mesh | None]
 
 
-_door = _Door()
+_providers = _Providers()
 
 
-def bring_devices(every: Callable[[], Sequence[Device]]) -> None:
-    """Say which devices there are, for shardings that are given none."""
-    _door.devices = every
+def provide_devices(every: Callable[[], Sequence[Device]]) -> None:
+    """Set the function that lists all devices, for shardings without a list of devices."""
+    _providers.devices = every
 
 
-def bring_mesh(default: Callable[[], Mesh | None]) -> None:
-    """Say which mesh new data goes to, for specs where no mesh is set."""
-    _door.mesh = default
+def provide_mesh(default: Callable[[], Mesh | None]) -> None:
+    """Set the function that returns the mesh of new data, for specs without a current mesh."""
+    _providers.mesh = default
 
 
 def mesh_around() -> Mesh | None:
     """Return the mesh that bare `PartitionSpec`s refer to, or None."""
-    return current_mesh() or _door.mesh()
+    return current_mesh() or _providers.mesh()
 
 
 def every_device() -> Sequence[Device]:
-    """Return the devices that there are."""
-    return _door.devices()
+    """List all devices."""
+    return _providers.devices()
 
 
-def listed_devices(devices: Any) -> Sequence[Device]:
-    """Return devices that a caller gives, or refuse what is no sequence of them."""
+def check_devices(devices: Any) -> Sequence[Device]:
+    """Check that an argument is a sequence of devices, and return it."""
     try:
         len(devices)
     except TypeError:
@@ -529,11 +529,11 @@ def listed_devices(devices: Any) -> Sequence[Device]:
 def create_device_mesh(
     mesh_shape: Sequence[int], devices: Sequence[Device] | None = None
 ) -> np.ndarray[Any, np.dtype[np.object_]]:
-    """Arrange devices in a grid, row-major, so that neighbours on the last axis are neighbours.
+    """Arrange devices in a grid, row-major: neighbouring devices are adjacent on the last axis.
 
     Args:
       mesh_shape: size of each axis.
-      devices: exactly as many devices; all there are by default.
+      devices: exactly as many devices; by default all devices.
 
     Returns:
       The devices in that shape.
@@ -545,7 +545,7 @@ def create_device_mesh(
     [['a', 'b'], ['c', 'd']]
     """
     sizes = _sizes(mesh_shape, "mesh_shape")
-    devices = every_device() if devices is None else listed_devices(devices)
+    devices = every_device() if devices is None else check_devices(devices)
     if math.prod(sizes) != len(devices):
         raise MeshError(
             f"mesh_shape={sizes} needs {math.prod(sizes)} devices, got {len(devices)}; change the "

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from gpushard.errors import ArgumentTypeError, NoMeshError, ShardingError
-from gpushard.geometry.memory_kind import checked_kind, place_on
+from gpushard.geometry.memory_kind import check_kind, place_on
 from gpushard.geometry.mesh import AbstractMesh, Mesh, mesh_around
 from gpushard.geometry.partition_spec import UNCONSTRAINED, PartitionSpec, refuse_unreduced
 from gpushard.geometry.sharding import GridSharding
@@ -20,14 +20,14 @@ from gpushard.typing import Device, IntArray
 class NamedSharding(GridSharding):
     """Lays out an array over a mesh as a `PartitionSpec` says.
 
-    Dim i is split into as many blocks as the axes in `spec[i]` multiply out to; the block number of
-    a device is the mixed-radix number of its coordinates on those axes, first axis most
-    significant. Axes that the spec does not name hold replicas.
+    The number of blocks of dim i is the product of the sizes of the axes in `spec[i]`. The block
+    number of a device is the mixed-radix number of its coordinates on these axes, with the first
+    axis most significant. Devices along other axes hold replicas.
 
     Args:
       mesh: the devices.
-      spec: which axes split which dim. A dim that is `UNCONSTRAINED` is left to what takes the
-        sharding, which is no array's then: `lax.with_sharding_constraint`.
+      spec: the axes that split each dim. Only `lax.with_sharding_constraint` accepts a dim that is
+        `UNCONSTRAINED`, and chooses its axes; the sharding of an array has none.
       memory_kind: "device" (the default), "pinned_host" or "unpinned_host".
 
     Raises:
@@ -53,7 +53,7 @@ class NamedSharding(GridSharding):
         _check_spec(mesh, spec)
         self.mesh = mesh
         self.spec = spec
-        self._memory_kind = checked_kind(memory_kind)
+        self._memory_kind = check_kind(memory_kind)
         self._hash = hash((mesh, spec, self._memory_kind))
         self._assignments: dict[int, Assignment] = {}
 
@@ -90,7 +90,7 @@ class NamedSharding(GridSharding):
 
     @functools.cached_property
     def is_fully_replicated(self) -> bool:
-        """Whether the axes that the spec names have size 1, all together."""
+        """Whether all axes in the spec have size 1."""
         sizes = [self.mesh.shape[axis] for axis in self.spec.all_axes()]
         return not self.leaves_open and all(size == 1 for size in sizes)
 
@@ -101,15 +101,15 @@ class NamedSharding(GridSharding):
 
     @property
     def leaves_open(self) -> bool:
-        """Whether it does not say how some dim is split, so that no array has it."""
+        """Whether the spec leaves a dim open, so no array can have this sharding."""
         return any(entry is UNCONSTRAINED for entry in self.spec)
 
     def with_memory_kind(self, kind: str) -> Self:
-        """Return the same sharding in another memory of the devices."""
+        """Return this sharding in another memory of the devices."""
         return type(self)(self.mesh, self.spec, memory_kind=kind)
 
     def with_spec(self, spec: PartitionSpec) -> Self:
-        """Return the sharding of another spec over the same mesh and memory."""
+        """Return the sharding with another spec, over this mesh and memory."""
         return type(self)(self.mesh, spec, memory_kind=self._memory_kind)
 
     def assignment(self, ndim: int) -> Assignment:
@@ -195,10 +195,10 @@ def _check_spec(mesh: Mesh | AbstractMesh, spec: PartitionSpec) -> None:
 
 
 def over_mesh(spec: PartitionSpec, argument: str) -> NamedSharding:
-    """Return the sharding that a bare spec means: over the mesh that is set.
+    """Return the sharding of a bare spec over the current mesh.
 
     Raises:
-      NoMeshError: none is.
+      NoMeshError: there is no current mesh.
     """
     mesh = mesh_around()
     if mesh is None:

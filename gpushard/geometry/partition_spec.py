@@ -1,4 +1,4 @@
-"""Which mesh axes split which dim of an array."""
+"""`PartitionSpec`: which mesh axes split which dim of an array."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ class _Unconstrained:
 
 
 UNCONSTRAINED: Final = _Unconstrained()
-"""An entry of a `PartitionSpec` that leaves the choice for its dim to the library."""
+"""An entry of a `PartitionSpec` that leaves the split of its dim to gpushard."""
 
 
 class PartitionSpec(tuple[Any, ...]):
-    """For each dim, the mesh axes that split it.
+    """The mesh axes that split each dim of an array.
 
     An entry is an axis name, a tuple of names (one flat split, first name most significant), None
     (not split) or `UNCONSTRAINED`. Dims beyond the last entry are not split.
 
     Args:
-      *entries: one per dim.
-      unreduced: mesh axes over which JAX leaves sums open. A spec keeps them, and no sharding takes
+      *entries: an entry for each dim.
+      unreduced: mesh axes over which JAX leaves sums open. A spec stores them, but shardings refuse
         them: arrays hold complete sums.
-      reduced: mesh axes that matter to JAX's derivatives. A spec keeps them, and they make no
-        difference.
+      reduced: mesh axes for JAX's derivatives. A spec stores and ignores them.
 
     Raises:
-      ArgumentTypeError: an entry is none of these, or `unreduced` or `reduced` is no set of names.
-      ArgumentError: an axis is in two of the entries, `unreduced` and `reduced`.
+      ArgumentTypeError: an entry has another type, or `unreduced` or `reduced` is not a set of
+        names.
+      ArgumentError: an axis is in two of these: the entries, `unreduced` and `reduced`.
 
     >>> PartitionSpec("x", None, ("y", "z"))
     PartitionSpec('x', None, ('y', 'z'))
@@ -60,23 +60,23 @@ class PartitionSpec(tuple[Any, ...]):
         unreduced: Collection[str] = frozenset(),
         reduced: Collection[str] = frozenset(),
     ) -> PartitionSpec:
-        """Check the entries and bring them into one form."""
+        """Check the entries and normalize them."""
         cls = _Marked if unreduced or reduced else PartitionSpec
         spec = super().__new__(cls, (_canonical(i, entry) for i, entry in enumerate(entries)))
         if isinstance(spec, _Marked):
             spec.unreduced = _axes_in(unreduced, "unreduced")
             spec.reduced = _axes_in(reduced, "reduced")
-            _check_apart(spec)
+            _check_axes_differ(spec)
         return spec
 
     def __getnewargs__(self) -> tuple[Any, ...]:
         return tuple(self)
 
     def __add__(self, other: tuple[Any, ...]) -> PartitionSpec:
-        return _joined(self, other) if isinstance(other, tuple) else NotImplemented
+        return _concat_specs(self, other) if isinstance(other, tuple) else NotImplemented
 
     def __radd__(self, other: tuple[Any, ...]) -> PartitionSpec:
-        return _joined(other, self) if isinstance(other, tuple) else NotImplemented
+        return _concat_specs(other, self) if isinstance(other, tuple) else NotImplemented
 
     def __repr__(self) -> str:
         return f"PartitionSpec({', '.join(map(repr, self))})"
@@ -107,7 +107,7 @@ class PartitionSpec(tuple[Any, ...]):
         return PartitionSpec(*chosen.pop("partitions"), **chosen)
 
     def axes(self, dim: int) -> tuple[Any, ...]:
-        """Return the mesh axes that split `dim`, major to minor; () for an unsplit one.
+        """Return the mesh axes that split `dim`, major to minor; () if it is not split.
 
         >>> PartitionSpec("x", ("y", "z")).axes(1)
         ('y', 'z')
@@ -118,7 +118,7 @@ class PartitionSpec(tuple[Any, ...]):
         return entry if isinstance(entry, tuple) else (entry,)
 
     def all_axes(self) -> Iterator[Any]:
-        """Yield every mesh axis that splits some dim, in order."""
+        """Yield every mesh axis that splits a dim, in order."""
         for dim in range(len(self)):
             yield from self.axes(dim)
 
@@ -157,8 +157,8 @@ def _marked(entries: tuple[Any, ...], unreduced: Any, reduced: Any) -> Partition
     return PartitionSpec(*entries, unreduced=unreduced, reduced=reduced)
 
 
-def _joined(first: tuple[Any, ...], last: tuple[Any, ...]) -> PartitionSpec:
-    """Return the spec of the entries of two, and of the axes that both mark."""
+def _concat_specs(first: tuple[Any, ...], last: tuple[Any, ...]) -> PartitionSpec:
+    """Concatenate the entries of two specs, and unite their marked axes."""
     specs = [x for x in (first, last) if isinstance(x, PartitionSpec)]
     return PartitionSpec(
         *first,
@@ -174,16 +174,16 @@ def _axes_in(axes: Any, argument: str) -> frozenset[str]:
     return frozenset(axes)
 
 
-def _check_apart(spec: PartitionSpec) -> None:
-    """Check that no axis has two meanings."""
+def _check_axes_differ(spec: PartitionSpec) -> None:
+    """Check that no axis is in two of the entries, `unreduced` and `reduced`."""
     places = {"entries": set(spec.all_axes()), "unreduced": spec.unreduced, "reduced": spec.reduced}
-    for one, other in itertools.combinations(places, 2):
-        both = sorted(places[one] & places[other])
+    for first, second in itertools.combinations(places, 2):
+        both = sorted(places[first] & places[second])
         if both:
             raise ArgumentError(
-                f"{spec!r} names the axis {both[0]!r} in {one} and in {other}; an axis has one "
-                "meaning only",
-                argument=other,
+                f"{spec!r} names the axis {both[0]!r} in {first} and in {second}; name it in "
+                "one of them",
+                argument=second,
                 axis=both[0],
             )
 
@@ -211,10 +211,10 @@ def _bad_entry(position: int, entry: Any) -> ArgumentTypeError:
 
 
 def refuse_unreduced(spec: PartitionSpec) -> None:
-    """Check that a spec leaves no sums open.
+    """Check that a spec has no axes in `unreduced`.
 
     Raises:
-      ShardingError: it does.
+      ShardingError: it has some.
     """
     if spec.unreduced:
         raise ShardingError(

@@ -1,6 +1,6 @@
-"""What a picture of a sharding shows: blocks, who holds them, and in which panels they lie.
+"""The contents of a picture of a sharding: panels with blocks and their devices.
 
-A panel shows the last two dims; one of more dims has a panel for each part of the others.
+A panel shows the last two dims. With more dims, there is a panel for each part of the others.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _MOST_RUNS = 8
 
 @dataclass(frozen=True)
 class Block:
-    """A part of an array that is held as one."""
+    """A part of an array that devices hold in one piece."""
 
     box: tuple[Range, ...]  # start and stop in each dim
-    devices: tuple[Device, ...]  # those that hold it
-    ids: tuple[int, ...]  # their ids; positions in the sharding where devices have none
+    devices: tuple[Device, ...]  # the devices that hold it
+    ids: tuple[int, ...]  # their ids; devices without ids have positions in the sharding
 
     @property
     def label(self) -> str:
@@ -41,26 +41,26 @@ class Block:
 class Panel:
     """The blocks within one part of the dims before the last two."""
 
-    leading: tuple[Range, ...]  # start and stop of these dims
-    blocks: tuple[Block, ...]  # what lies there
+    leading: tuple[Range, ...]  # start and stop of the dims before the last two
+    blocks: tuple[Block, ...]  # the blocks in the panel
 
     @property
     def title(self) -> str:
-        """The part as an index; empty for two dims or less."""
+        """The part of the array as an index; empty for two dims or less."""
         return f"[{', '.join([f'{a}:{b}' for a, b in self.leading] + [':', ':'])}]"
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A sharding of one shape, as people look at it."""
+    """The picture of a sharding for one shape."""
 
     shape: Shape  # shape of the array
-    panels: tuple[Panel, ...]  # in order of what they show; none where there are no elements
-    idle: tuple[int, ...]  # ids of devices that hold no element
+    panels: tuple[Panel, ...]  # in the order of their parts; none for an array without elements
+    idle: tuple[int, ...]  # ids of devices without elements
 
 
 def picture(sharding: Sharding, shape: Shape) -> Picture:
-    """Return what a picture of a sharding shows; pure.
+    """Compute the picture of a sharding for a shape; pure.
 
     Raises:
       ShardingError: the sharding does not fit the shape.
@@ -81,7 +81,7 @@ def picture(sharding: Sharding, shape: Shape) -> Picture:
         else:
             idle.append(numbered[0])
     if sum(map(_volume, held)) > math.prod(shape):
-        held = _apart(held)
+        held = _cut_at_all_edges(held)
     blocks = [
         Block(box, tuple(d for _, d in holders), tuple(i for i, _ in holders))
         for box, holders in sorted(held.items())
@@ -95,7 +95,7 @@ def picture(sharding: Sharding, shape: Shape) -> Picture:
 
 
 def format_ids(ids: Iterable[int]) -> str:
-    """Write device ids with ranges, shortened where there are many.
+    """Write device ids with ranges, and shorten long lists.
 
     >>> format_ids([0, 1, 2, 3]), format_ids([6, 3, 1, 0]), format_ids(range(0, 64, 2))
     ('0-3', '0-1,3,6', '0,...,62')
@@ -115,7 +115,7 @@ def _volume(box: tuple[Range, ...]) -> int:
 
 
 def _spans(ranges: Iterable[Range]) -> list[Range]:
-    """Return what lies between the edges of ranges."""
+    """Return the ranges between neighbouring edges of other ranges."""
     return list(itertools.pairwise(sorted({edge for range in ranges for edge in range})))
 
 
@@ -123,10 +123,10 @@ def _meet(box: Sequence[Range], part: Sequence[Range]) -> bool:
     return all(a < d and c < b for (a, b), (c, d) in zip(box, part, strict=False))
 
 
-def _apart(
+def _cut_at_all_edges(
     held: dict[tuple[Range, ...], list[tuple[int, Device]]],
 ) -> dict[tuple[Range, ...], list[tuple[int, Device]]]:
-    """Cut boxes that overlap, and join their holders."""
+    """Cut overlapping boxes at the edges of all boxes, and join the holders of equal parts."""
     edges = [np.unique([box[dim] for box in held]) for dim in range(len(next(iter(held))))]
     cells: dict[tuple[Range, ...], list[tuple[int, Device]]] = {}
     for box, holders in held.items():

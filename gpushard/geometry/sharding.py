@@ -12,7 +12,7 @@ import numpy as np
 from gpushard.cache import BoundedCache
 from gpushard.errors import ArgumentError, ShardingError
 from gpushard.geometry.free_boxes import tiling_from_indices
-from gpushard.geometry.memory_kind import checked_kind, device_of, place_on
+from gpushard.geometry.memory_kind import check_kind, device_of, place_on
 from gpushard.geometry.mesh import is_addressable
 from gpushard.geometry.tiling import Assignment, Tiling, check_shape
 from gpushard.typing import Device, Index, Shape, shown_as
@@ -24,13 +24,13 @@ os.register_at_fork(after_in_child=_tilings.renew_lock)
 class Sharding(abc.ABC):
     """Describes which box of an array each device holds.
 
-    Derive from it to make your own: define `device_set` and `devices_indices_map`, and `__eq__` and
-    `__hash__` if instances are to compare by value. The order of the map is the order of the
-    devices. Everything else follows from these two.
+    To make your own, derive from this class and define `device_set` and `devices_indices_map`.
+    Define `__eq__` and `__hash__` too if instances should compare by value. The order of the map is
+    the order of the devices. Everything else follows from these two methods.
 
-    The boxes may be any: of unequal sizes, in no grid, overlapping, empty. Only an element that
-    no device holds is an error. Devices with equal boxes hold replicas; elements that differing
-    boxes share are written wherever they are held, and read from any of them.
+    Boxes are arbitrary: they may have unequal sizes, form no grid, overlap, or be empty. The only
+        error is an element in no box. Devices with equal boxes hold replicas. An element in several
+        different boxes is written in each of them, and read from any of them.
 
     >>> class LastDeviceTakesAll(Sharding):
     ...     def __init__(self, devices):
@@ -72,7 +72,7 @@ class Sharding(abc.ABC):
 
         Raises:
           ShardingError: the sharding does not fit the shape.
-          ArgumentError: no array has as many elements.
+          ArgumentError: the shape has too many elements or dims.
         """
         shape = tuple(global_shape)
         key = (self, shape)
@@ -115,8 +115,8 @@ class Sharding(abc.ABC):
           global_shape: shape of the array.
 
         Returns:
-          The length of the longest shard in each dim. Where blocks do not divide a dim, trailing
-          shards are smaller than this.
+          The length of the longest shard in each dim. If blocks do not divide a dim, trailing
+          shards are smaller.
         """
         tiling = self.tiling(global_shape)
         longest: list[int] = (tiling.stops - tiling.starts).max(axis=1, initial=0).tolist()
@@ -124,21 +124,21 @@ class Sharding(abc.ABC):
 
     @property
     def beside(self) -> Sharding:
-        """Where arrays of whatever rank go to be on the same devices: here, if it takes them."""
+        """A sharding on the same devices that takes arrays of any rank."""
         return self
 
     @property
     def unstacked(self) -> tuple[int, ...]:
-        """The dims that shards don't have, as they hold one element of each; mostly none."""
+        """The dims that shards lack, since they hold one element along each; usually none."""
         return ()
 
     def stacked(self, sizes: Sequence[int]) -> Shape:
-        """Return what a shard has of the sizes of a box, one per dim."""
+        """Drop the sizes of dims that shards lack from the sizes of a box."""
         dropped = self.unstacked
         return tuple([n for dim, n in enumerate(sizes) if dim not in dropped])
 
     def shard_index(self, box: Index) -> tuple[Any, ...]:
-        """Return the slices of a box as the index that gives the shard, from the array."""
+        """Return the index of a shard in the array from the slices of its box."""
         dropped = self.unstacked
         if not dropped:
             return box
@@ -146,7 +146,7 @@ class Sharding(abc.ABC):
 
     @property
     def is_fully_replicated(self) -> bool:
-        """Whether every device holds the whole array, whatever its shape."""
+        """Whether every device holds the whole array, for every shape."""
         return self.num_devices == 1
 
     @property
@@ -155,7 +155,7 @@ class Sharding(abc.ABC):
         return all(is_addressable(device) for device in self.device_set)
 
     def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
-        """Whether both lay out every array of `ndim` dims alike, over the same devices in order."""
+        """Test whether two shardings lay out all arrays of `ndim` dims alike, device by device."""
         return self == other
 
     @property
@@ -174,7 +174,7 @@ class Sharding(abc.ABC):
 
 
 class GridSharding(Sharding):
-    """A sharding whose block numbers do not depend on the shape."""
+    """A sharding with block numbers that do not depend on the shape."""
 
     _memory_kind: str
 
@@ -192,7 +192,7 @@ class GridSharding(Sharding):
         return dict(zip(map(device_of, tiling.devices), indices, strict=True))
 
     def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
-        """Whether both lay out every array of `ndim` dims alike, over the same devices in order."""
+        """Test whether two shardings lay out all arrays of `ndim` dims alike, device by device."""
         if self == other:
             return True
         if not isinstance(other, GridSharding) or self._memory_kind != other._memory_kind:
@@ -224,7 +224,7 @@ class SingleDeviceSharding(GridSharding):
 
     def __init__(self, device: Device, *, memory_kind: str | None = None) -> None:
         self._device = device
-        self._memory_kind = checked_kind(memory_kind)
+        self._memory_kind = check_kind(memory_kind)
         self._hash = hash((device, self._memory_kind))
 
     def __eq__(self, other: object) -> bool:
@@ -260,11 +260,11 @@ class SingleDeviceSharding(GridSharding):
         return True
 
     def with_memory_kind(self, kind: str) -> Self:
-        """Return the same placement in another memory of the device."""
+        """Return this sharding in another memory of the device."""
         return type(self)(self._device, memory_kind=kind)
 
     def assignment(self, ndim: int) -> Assignment:
-        """Return the block numbers of the device: all zero."""
+        """Return the block numbers of the device: always zero."""
         place = place_on(self._device, self._memory_kind)
         return Assignment((place,), (1,) * ndim, np.zeros((ndim, 1), np.int64))
 

@@ -1,8 +1,8 @@
-"""Which box of an array each device holds, as arrays of integers.
+"""The boxes of an array on all devices, as arrays of integers.
 
-An `Assignment` says which block number every device has in every dim; a `Tiling` adds the shape,
-and so the edges of the blocks. Planners compute on these arrays and never on slices. Boxes that
-form no grid are ranges of blocks: see `free_boxes`.
+An `Assignment` has the block number of every device in every dim. A `Tiling` adds the shape, and so
+the edges of the blocks. Planners compute on these arrays and never on slices. Boxes that do not
+form a grid are ranges of blocks: see `free_boxes`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from gpushard.geometry.mesh import is_addressable
 from gpushard.typing import Device, Index, IntArray, Shape
 
 MOST_ELEMENTS = 1 << 58
-"""No array has more elements: of 16 bytes each they would have 2 to the power of 62."""
+"""The most elements of an array: with 16 bytes each they take 2 to the power of 62 bytes."""
 
 MOST_DIMS = 64
-"""No array has more dims: NumPy, which holds the blocks on the host, has room for 64."""
+"""The most dims of an array: NumPy, which holds blocks on the host, allows 64."""
 
 
 def check_shape(shape: Shape) -> None:
-    """Check that sizes and bytes of an array can be counted with 64 bits, and its dims held.
+    """Check that an array of a shape has no more than the most elements and dims.
 
     Raises:
-      ArgumentError: they cannot.
+      ArgumentError: it has more.
     """
     if len(shape) > MOST_DIMS:
         raise ArgumentError(
@@ -50,11 +50,11 @@ def check_shape(shape: Shape) -> None:
 
 
 class Assignment:
-    """Block numbers of devices, whatever the shape of the array.
+    """Block numbers of devices, for any shape of the array.
 
     Args:
       devices: all devices, in the order of the sharding.
-      counts: how many blocks each dim has.
+      counts: number of blocks of each dim.
       blocks: block number of each dim for each device, shape (ndim, devices).
     """
 
@@ -62,7 +62,7 @@ class Assignment:
         self.devices = devices
         self.counts = counts
         self.blocks = blocks
-        # How many blocks each device's box takes in each dim; None for a grid: one.
+        # The number of blocks of each device's box in each dim; None for a grid, with one each.
         self.spans: IntArray | None = None
 
     @property
@@ -72,17 +72,17 @@ class Assignment:
 
     @functools.cached_property
     def strides(self) -> Shape:
-        """What one step in each dim adds to the row-major number of a block."""
+        """The difference in row-major block numbers for one step in each dim."""
         return tuple(math.prod(self.counts[dim + 1 :]) for dim in range(self.ndim))
 
     @property
     def boxes(self) -> int:
-        """How many numbers there are for boxes: the blocks of the grid."""
+        """The number of boxes: the blocks of the grid."""
         return math.prod(self.counts)
 
     @functools.cached_property
     def flat(self) -> IntArray:
-        """Number of each device's box: row-major in a grid. Equal numbers are replicas."""
+        """The number of each device's box: row-major in a grid. Equal numbers mean replicas."""
         return self._numbers()
 
     def _numbers(self) -> IntArray:
@@ -95,7 +95,7 @@ class Assignment:
         return max(self.counts, default=1) == 1 and self.spans is None
 
     def of(self, positions: list[int]) -> Assignment:
-        """Return that of some of the devices."""
+        """Return the assignment of some of the devices."""
         part = copy.copy(self)
         for name in ("flat", "replica_ids", "replicas"):
             part.__dict__.pop(name, None)
@@ -106,12 +106,12 @@ class Assignment:
 
     @functools.cached_property
     def replica_ids(self) -> IntArray:
-        """For each device, how many devices before it hold the same block."""
+        """For each device, the number of earlier devices with the same block."""
         return replica_numbers(self.flat)
 
     @functools.cached_property
     def replicas(self) -> list[int]:
-        """The same as Python's integers."""
+        """`replica_ids` as Python integers."""
         ids: list[int] = self.replica_ids.tolist()
         return ids
 
@@ -145,7 +145,7 @@ class Tiling:
         self.shape = shape
         self.assignment = assignment
         self.edges = edges
-        # The devices again, once those who use them have checked that they hold data.
+        # The devices again, set once callers have checked that they hold data.
         self.places: Any = None
 
     @classmethod
@@ -178,12 +178,12 @@ class Tiling:
 
     @functools.cached_property
     def starts(self) -> IntArray:
-        """Where each device's box starts, shape (ndim, devices)."""
+        """The start of each device's box, shape (ndim, devices)."""
         return self._edges_at(self.assignment.blocks)
 
     @functools.cached_property
     def stops(self) -> IntArray:
-        """Where each device's box stops, shape (ndim, devices)."""
+        """The end of each device's box, shape (ndim, devices)."""
         spans = self.assignment.spans
         return self._edges_at(self.assignment.blocks + (1 if spans is None else spans))
 
@@ -210,7 +210,7 @@ class Tiling:
 
     @functools.cached_property
     def homes(self) -> dict[tuple[tuple[int, int], ...], int]:
-        """The first device that holds each box, which is (start, stop) of each dim."""
+        """The first device of each box; a box is (start, stop) of each dim."""
         boxes = np.stack((self.starts, self.stops), -1).transpose(1, 0, 2).tolist()
         numbered = enumerate(tuple(map(tuple, box)) for box in boxes)
         return {box: position for position, box in reversed(list(numbered))}
@@ -222,7 +222,7 @@ class Tiling:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the arrays of this tiling take, when all are made."""
+        """Bytes of the arrays of this tiling, once all are computed."""
         return 1000 + len(self.devices) * (self.ndim + 1) * 200
 
     def _edges_at(self, numbers: IntArray) -> IntArray:

@@ -97,7 +97,7 @@ def assignments(rule: Rule, mesh: Mesh, operands: Sequence[Given]) -> list[Split
             for axis in names:
                 if factor in rule.splittable and axis in places:
                     places[axis].add(factor)
-    return list(itertools.islice(_placed(rule, places), MOST))
+    return list(itertools.islice(_possible_splits(rule, places), MOST))
 
 
 def _count(axes: int, factors: int) -> int:
@@ -124,7 +124,7 @@ def _all(rule: Rule, axes: Sequence[str]) -> Iterator[Splits]:
             yield tuple(splits.get(f, ()) for f in range(len(rule.sizes)))
 
 
-def _placed(rule: Rule, places: dict[str, set[int]]) -> Iterator[Splits]:
+def _possible_splits(rule: Rule, places: dict[str, set[int]]) -> Iterator[Splits]:
     choices: Iterable[Sequence[int | None]] = [(*sorted(at), None) for at in places.values()]
     for chosen in itertools.product(*choices):
         yield tuple(

@@ -65,7 +65,7 @@ def common_devices(
     first = frozenset(deciding[0].tiling.devices)
     for x in deciding[1:]:
         if frozenset(x.tiling.devices) != first:
-            raise _apart(name, deciding[0], x)
+            raise _different_devices_error(name, deciding[0], x)
     there = [x.sharding for x in placed if frozenset(x.tiling.devices) == first]
     meshes = dict.fromkeys(s.mesh for s in there if isinstance(s, NamedSharding))
     fixed = dict.fromkeys(s for s in there if not isinstance(s, NamedSharding))
@@ -99,7 +99,7 @@ def common_memory(operands: Sequence[Operand]) -> str:
     return kinds.pop() if len(kinds) == 1 else "device"
 
 
-def _apart(name: str, first: Sharded, other: Sharded) -> ShardingError:
+def _different_devices_error(name: str, first: Sharded, other: Sharded) -> ShardingError:
     mine, theirs = (_names(x.tiling.devices) for x in (first, other))
     return ShardingError(
         f"{name} got committed arrays on different devices: shape {first.aval.shape} on {mine} and "

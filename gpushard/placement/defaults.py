@@ -15,12 +15,12 @@ from gpushard.functions.checks import as_shape
 from gpushard.geometry.mesh import (
     AxisType,
     Mesh,
-    bring_devices,
-    bring_mesh,
+    check_devices,
     create_device_mesh,
     current_mesh,
-    listed_devices,
     mesh_around,
+    provide_devices,
+    provide_mesh,
 )
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -74,7 +74,7 @@ def local_devices(backend: str | None = None) -> list[Device]:
     return [device for device in devices(backend) if device.is_addressable]
 
 
-bring_devices(local_devices)
+provide_devices(local_devices)
 
 
 def device_count(backend: str | None = None) -> int:
@@ -195,7 +195,7 @@ def default_mesh() -> Mesh | None:
     return default.mesh if isinstance(default, OverMesh) else None
 
 
-bring_mesh(default_mesh)
+provide_mesh(default_mesh)
 
 
 def get_default_device() -> Device:
@@ -270,7 +270,7 @@ def make_mesh(
     Mesh('x': 4, 'y': 2)
     """
     chosen: Sequence[Any]
-    chosen = current.current().devices if devices is None else listed_devices(devices)
+    chosen = current.current().devices if devices is None else check_devices(devices)
     sizes = as_shape(axis_shapes, "axis_shapes")
     needed = math.prod(sizes)
     if not needed:

@@ -41,7 +41,7 @@ def prefetch(batches: Iterable[Any], sharding: Any = None, *, size: int = 2) -> 
             "size", size, "must be an integer of at least 1: how many batches are placed ahead"
         )
     try:
-        return _placed(iter(batches), sharding, size)
+        return _put_ahead(iter(batches), sharding, size)
     except TypeError:
         raise ArgumentTypeError(
             f"batches is a {type(batches).__name__}; give something to iterate over, such as a "
@@ -51,7 +51,7 @@ def prefetch(batches: Iterable[Any], sharding: Any = None, *, size: int = 2) -> 
         ) from None
 
 
-def _placed(batches: Iterator[Any], sharding: Any, size: int) -> Iterator[Any]:
+def _put_ahead(batches: Iterator[Any], sharding: Any, size: int) -> Iterator[Any]:
     waiting: deque[Any] = deque()
     error: Exception | None = None
     ended = False

@@ -12,7 +12,7 @@ from gpushard.cache import BoundedCache
 from gpushard.config import Settings
 from gpushard.errors import ReentrantCallError
 from gpushard.frozen import dataclass
-from gpushard.geometry.memory_kind import MEMORY_KINDS, checked_kind
+from gpushard.geometry.memory_kind import MEMORY_KINDS, check_kind
 from gpushard.runtime.backend import HOST_DOMAIN, Backend, DeviceInfo, Item
 from gpushard.runtime.callbacks import Callbacks
 from gpushard.runtime.domain import Domain
@@ -106,7 +106,7 @@ class Device:
         Raises:
           ArgumentError: there is no such kind.
         """
-        return self if checked_kind(kind) == "device" else MemorySpace(self, kind)
+        return self if check_kind(kind) == "device" else MemorySpace(self, kind)
 
     @property
     def kind(self) -> str:

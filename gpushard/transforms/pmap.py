@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 from gpushard import tree
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.geometry.mesh import listed_devices
+from gpushard.geometry.mesh import check_devices
 from gpushard.placement.defaults import local_devices
 from gpushard.placement.donation import donated_arrays, give_up
 from gpushard.runtime.current import current
@@ -91,7 +91,7 @@ def pmap(
     static = indices_of(static_broadcasted_argnums, _STATIC, what)
     donated = indices_of(donate_argnums, "donate_argnums", what)
     options = Options(donated=(donated, ()))
-    if devices is not None and not len(listed_devices(devices)):
+    if devices is not None and not len(check_devices(devices)):
         raise ArgumentError(f"{what}: devices=[] is empty; leave it out", argument="devices")
     in_axes = by_position(in_axes)
 

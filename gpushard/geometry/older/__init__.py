@@ -1,1 +1,1 @@
-"""Older types of JAX and XLA that say where blocks lie. The rest of `geometry` reads none."""
+"""Older types of JAX and XLA that describe shardings. The rest of `geometry` does not use them."""

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
-from gpushard.geometry.memory_kind import checked_kind, place_on
+from gpushard.geometry.memory_kind import check_kind, place_on
 from gpushard.geometry.mesh import device_grid, every_device, line_of
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.older.op_sharding import OpSharding
@@ -22,11 +22,11 @@ from gpushard.typing import Device, Shape, shown_as
 
 
 class ListedSharding(GridSharding):
-    """What shardings over a list of devices have in common."""
+    """Base of shardings over a list of devices."""
 
     def __init__(self, devices: Any, what: Any, needed: int | None, kind: str | None) -> None:
         self._listed = self._devices = tuple(device_grid(devices).flat)
-        self._memory_kind = checked_kind(kind)
+        self._memory_kind = check_kind(kind)
         self._what = what
         if len(set(self._listed)) != len(self._listed):
             repeated = next(d for d in self._listed if self._listed.count(d) > 1)
@@ -47,11 +47,11 @@ class ListedSharding(GridSharding):
     @property
     @abc.abstractmethod
     def _key(self) -> Any:
-        """What is equal for shardings that lay out alike."""
+        """A key that is equal for shardings with the same layout."""
 
     @abc.abstractmethod
     def _layout(self, ndim: int) -> tuple[Shape, Any]:
-        """Return how many blocks dims have, and each device's; None for one that all have."""
+        """Return the number of blocks of each dim, and each device's blocks; None for replicas."""
 
     def __eq__(self, other: object) -> bool:
         return self is other or (type(other) is type(self) and self._key == other._key)
@@ -77,21 +77,21 @@ class ListedSharding(GridSharding):
 
     @property
     def device_set(self) -> set[Device]:
-        """The devices that hold something."""
+        """The devices with blocks."""
         return set(self._devices)
 
     @property
     def num_devices(self) -> int:
-        """Number of devices that hold something."""
+        """The number of devices with blocks."""
         return len(self._devices)
 
     @property
     def beside(self) -> Sharding:
-        """Where arrays of whatever rank go: replicas, on the line of the devices."""
+        """A replicated sharding on a mesh of these devices, for arrays of any rank."""
         return NamedSharding(line_of(self._devices), PartitionSpec(), memory_kind=self._memory_kind)
 
     def with_memory_kind(self, kind: str) -> Self:
-        """Return the same sharding in another memory of the devices."""
+        """Return this sharding in another memory of the devices."""
         rebuilt: Self = _rebuilt(type(self), self._listed, self._what, kind)
         return rebuilt
 
@@ -112,10 +112,10 @@ def _rebuilt(cls: Any, devices: Sequence[Device], what: Any, kind: str) -> Any:
 
 
 class PmapSharding(ListedSharding):
-    """Gives each device one element of a dim, without the dim: what `pmap` makes of its results.
+    """Gives each device one element along a dim, without the dim: the sharding of `pmap`'s results.
 
-    So its shards have a dim less than the array for each that the spec unstacks. It is the only
-    sharding for which that holds.
+    Shards lack each dim that the spec unstacks. In all other shardings, shards have all dims of the
+    array.
 
     Args:
       devices: the devices, row-major in the grid of the spec.
@@ -123,8 +123,8 @@ class PmapSharding(ListedSharding):
       memory_kind: "device" (the default), "pinned_host" or "unpinned_host".
 
     Raises:
-      ArgumentTypeError: the spec is none.
-      ShardingError: a device is there twice, or there are not as many as in the spec.
+      ArgumentTypeError: `sharding_spec` is not a `ShardingSpec`.
+      ShardingError: a device is repeated, or the spec needs another number of devices.
 
     >>> sharding = PmapSharding.default((2, 3), devices=["a", "b"])
     >>> sharding.shard_shape((2, 3)), sharding.devices_indices_map((2, 3))["b"]
@@ -145,16 +145,17 @@ class PmapSharding(ListedSharding):
     def default(
         cls, shape: Sequence[int], sharded_dim: int | None = 0, devices: Any = None
     ) -> PmapSharding:
-        """Return the sharding that gives one element of a dim to each device.
+        """Return the sharding that gives each device one element along a dim.
 
         Args:
           shape: shape of the array.
           sharded_dim: the dim; None for replicas on `devices`.
-          devices: as many as the dim is long; the first of `gpushard.devices()` by default.
+          devices: a device for each element along the dim; by default the first of
+            `gpushard.devices()`.
 
         Raises:
-          ArgumentError: the array has no such dim, or neither a dim nor devices are given.
-          ShardingError: there are not as many devices.
+          ArgumentError: the array has no such dim, or both `sharded_dim` and `devices` are None.
+          ShardingError: there are more or fewer devices than elements.
 
         >>> PmapSharding.default((3, 2), 1, ["a", "b"]).sharding_spec
         ShardingSpec((None, Unstacked(size=2)), (ShardedAxis(axis=0),))
@@ -182,13 +183,13 @@ class PmapSharding(ListedSharding):
 
     @property
     def sharding_spec(self) -> ShardingSpec:
-        """How the array is cut."""
+        """The `ShardingSpec`."""
         spec: ShardingSpec = self._what
         return spec
 
     @property
     def unstacked(self) -> tuple[int, ...]:
-        """The dims that shards don't have."""
+        """The dims that shards lack."""
         return self.sharding_spec.unstacked
 
     @property
@@ -221,17 +222,17 @@ class PmapSharding(ListedSharding):
 class GSPMDSharding(ListedSharding):
     """Lays out an array as XLA's `OpSharding` says, over a list of devices.
 
-    Two are equal if every device has the same, however that is written.
+    Two are equal if every device has the same block, however they are written.
 
     Args:
-      devices: the devices that the numbers of `op_sharding` are positions of.
+      devices: the devices; `op_sharding` refers to them by position.
       op_sharding: an `OpSharding`, or its text.
       memory_kind: "device" (the default), "pinned_host" or "unpinned_host".
 
     Raises:
       ArgumentTypeError: `op_sharding` is neither.
-      ParseError: its text is something else.
-      ShardingError: it does not say where an array lies, or is for another number of devices.
+      ParseError: the text is not an `OpSharding`.
+      ShardingError: it does not lay out an array, or is for another number of devices.
 
     >>> GSPMDSharding(["a", "b"], "{devices=[2,1]<=[2]}").shard_shape((4, 3))
     (2, 3)
@@ -250,7 +251,7 @@ class GSPMDSharding(ListedSharding):
         super().__init__(
             devices, op_sharding, op_sharding.num_devices if tiled else None, memory_kind
         )
-        op_sharding.layout(op_sharding.rank)  # refuses what says nothing of arrays
+        op_sharding.layout(op_sharding.rank)  # refuses kinds that lay out no array
         if op_sharding.type is OpSharding.Type.MAXIMAL:
             (position,) = op_sharding.tile_assignment_devices
             if position >= len(self._listed):
@@ -265,7 +266,7 @@ class GSPMDSharding(ListedSharding):
 
     @classmethod
     def get_replicated(cls, devices: Any, *, memory_kind: str | None = None) -> GSPMDSharding:
-        """Return the sharding that gives the whole array to each device.
+        """Return the sharding with the whole array on each device.
 
         Args:
           devices: the devices.
@@ -278,7 +279,7 @@ class GSPMDSharding(ListedSharding):
 
     @property
     def op_sharding(self) -> OpSharding:
-        """As it was given."""
+        """The `OpSharding` of the constructor."""
         op: OpSharding = self._what
         return op
 

@@ -1,4 +1,4 @@
-"""`OpSharding`: how XLA writes down which device has which tile, as fields and as text."""
+"""`OpSharding`: XLA's description of the tiles of devices, as fields and as text."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ class _Type(enum.IntEnum):
 
 
 class OpSharding:
-    """Which device has which tile of an array, as XLA writes it; cannot be changed.
+    """XLA's description of the tiles of an array on devices; immutable.
 
-    Devices are numbers: positions in a list that somebody else has. A dim of length n in k tiles
-    has tiles of ceil(n / k), of which the last may be shorter.
+    Devices are numbers: positions in a list of devices, such as that of `GSPMDSharding`. A dim of
+        length n in k tiles has tiles of ceil(n / k); the last tiles may be shorter.
 
     Args:
       type: `OpSharding.Type.REPLICATED`, `MAXIMAL` (all on one device), `OTHER` (tiles), `MANUAL`,
         `TUPLE` or `UNKNOWN`.
-      tile_assignment_dimensions: how many tiles each dim has, and then the sizes of groups of
-        devices that have the same tile.
-      tile_assignment_devices: who has them, row-major; of `MAXIMAL` the one device.
-      replicate_on_last_tile_dim: whether the last of the dimensions is such a group.
-      last_tile_dims: what each of that many last ones is: REPLICATED or MANUAL.
-      tuple_shardings: those of a `TUPLE`.
+      tile_assignment_dimensions: number of tiles of each dim, and then the sizes of groups of
+        devices with the same tile.
+      tile_assignment_devices: the device of each tile, row-major; for `MAXIMAL` the one device.
+      replicate_on_last_tile_dim: whether the last dimension is such a group.
+      last_tile_dims: the type of each of the last dimensions, REPLICATED or MANUAL.
+      tuple_shardings: the shardings of a `TUPLE`.
 
     Raises:
       ArgumentTypeError: a field has the wrong type.
-      ArgumentError: fields don't fit one another.
+      ArgumentError: fields do not fit one another.
 
     >>> OpSharding(OpSharding.Type.OTHER, (2, 2), (0, 2, 1, 3))
     OpSharding.from_string('{devices=[2,2]<=[2,2]T(1,0)}')
@@ -141,31 +141,31 @@ class OpSharding:
 
     @property
     def num_devices(self) -> int:
-        """How many devices have tiles; 1 where it does not say."""
+        """The number of devices with tiles; 1 for kinds without tiles."""
         return math.prod(self.tile_assignment_dimensions)
 
     @property
     def _groups(self) -> int:
-        """How many of the dimensions are groups of devices, not tiles."""
+        """The number of dimensions that are groups of devices instead of tiles."""
         return len(self.last_tile_dims) + self.replicate_on_last_tile_dim
 
     @property
     def rank(self) -> int:
-        """How many dims of an array it has tiles along; 0 where it does not say."""
+        """The number of dims of an array with tiles; 0 for kinds without tiles."""
         return len(self.tile_assignment_dimensions) - self._groups
 
     def layout(self, ndim: int) -> tuple[Shape, IntArray | None]:
-        """Return how the dims of an array are cut.
+        """Return the tiles of arrays with `ndim` dims.
 
         Args:
           ndim: number of dims.
 
         Returns:
-          How many tiles each dim has, and the number of each device's tile in every dim, shape
-          (ndim, devices); None where every device, or the only one, has everything.
+          The number of tiles of each dim, and the number of each device's tile in every dim, shape
+          (ndim, devices); None in its place if every device, or the only one, has everything.
 
         Raises:
-          ShardingError: it says nothing of an array, or of one of other rank.
+          ShardingError: this kind lays out no array, or an array of another rank.
         """
         if self.type in (_Type.REPLICATED, _Type.MAXIMAL):
             return (1,) * ndim, None
@@ -193,9 +193,9 @@ class OpSharding:
         return counts, blocks
 
     def iota(self) -> tuple[Shape, tuple[int, ...]] | None:
-        """Return a grid and an order of its axes that give the devices; None if there are none.
+        """Find a grid and an order of its axes that list the devices; None if there are none.
 
-        The devices are `arange(n).reshape(grid).transpose(order)`, with as few axes as can be.
+        The devices are `arange(n).reshape(grid).transpose(order)`, with as few axes as possible.
 
         >>> OpSharding.from_string("{devices=[4,2]0,4,1,5,2,6,3,7}").iota()
         ((2, 4), (1, 0))
@@ -212,11 +212,11 @@ class OpSharding:
         iota = self.iota()
         text = f"{{devices={_bracketed(self.tile_assignment_dimensions)}"
         if iota is None:
-            text += _joined(self.tile_assignment_devices)
+            text += _comma_separated(self.tile_assignment_devices)
         else:
             grid, order = iota
             text += f"<={_bracketed(grid)}"
-            text += "" if len(grid) == 1 else f"T({_joined(order)})"
+            text += "" if len(grid) == 1 else f"T({_comma_separated(order)})"
         if self.replicate_on_last_tile_dim:
             text += " last_tile_dim_replicate"
         if self.last_tile_dims:
@@ -226,13 +226,13 @@ class OpSharding:
 
     @classmethod
     def from_string(cls, text: str) -> OpSharding:
-        """Read what XLA, or `str`, wrote; `metadata` is passed over.
+        """Parse the text of XLA or of `str`; `metadata` is ignored.
 
         Args:
           text: such as "{replicated}", "{devices=[2,4]<=[8]}", "{maximal device=0}".
 
         Raises:
-          ParseError: the text is something else; `position` says where.
+          ParseError: the text cannot be parsed; `position` is the place of the error.
 
         >>> OpSharding.from_string("{devices=[2,1,2]0,1,2,3 last_tile_dim_replicate}")
         OpSharding.from_string('{devices=[2,1,2]<=[4] last_tile_dim_replicate}')
@@ -270,11 +270,11 @@ _WANTED = "'replicated', 'maximal', 'manual', 'unknown' or 'devices='"
 
 _DIGITS = 18
 _MOST = 1 << 20
-"""How many devices a text may have; one of a few letters could ask for any number of them."""
+"""The most devices of a text: a few letters could otherwise ask for any number."""
 
 
 class _Parser:
-    """Reads the text of a sharding, a token at a time."""
+    """Parses the text of a sharding, token by token."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -289,7 +289,7 @@ class _Parser:
         return sharding
 
     def _next(self) -> str:
-        """Go on, and return the token that was passed."""
+        """Advance by one token, and return the token before."""
         passed = self.token
         match = _TOKENS.match(self.text, self.at)
         if match is None and self.text[self.at :].strip():
@@ -432,7 +432,7 @@ class _Parser:
         return numbers
 
     def _skip_braces(self) -> None:
-        """Go on after the brace that closes this one; those in strings don't count."""
+        """Skip to the matching closing brace; braces in strings do not count."""
         if self.token != "{":
             raise self._error("'{'")
         depth, position = 0, self.start
@@ -459,12 +459,12 @@ def _integers(values: Any, what: str) -> tuple[int, ...]:
         ) from None
 
 
-def _joined(numbers: Sequence[int]) -> str:
+def _comma_separated(numbers: Sequence[int]) -> str:
     return ",".join(map(str, numbers))
 
 
 def _bracketed(numbers: Sequence[int]) -> str:
-    return f"[{_joined(numbers)}]"
+    return f"[{_comma_separated(numbers)}]"
 
 
 def _few(numbers: Sequence[int]) -> str:

@@ -1,6 +1,7 @@
-"""`ShardingSpec`: how dims are cut into chunks, and which axis of a grid of devices has which.
+"""`ShardingSpec`: cuts of dims into chunks, and the axes of a grid of devices that hold them.
 
-Devices are in row-major order of the grid: `Replicated` as its last axis makes replicas neighbours.
+Devices are in row-major order of the grid: with `Replicated` as the last axis, replicas are on
+neighbouring devices.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from gpushard.typing import IntArray, Shape
 
 
 class NoSharding:
-    """Leaves a dim in one piece; equal to None, which means the same.
+    """Leaves a dim in one piece; equal to None.
 
     >>> NoSharding() == NoSharding(), NoSharding() == None
     (True, True)
@@ -36,14 +37,14 @@ class NoSharding:
 
 
 class Chunked:
-    """Cuts a dim into equal chunks, and keeps the dim; cannot be changed.
+    """Cuts a dim into equal chunks, which keep the dim; immutable.
 
     Args:
-      chunks: how many; of several numbers each cuts the chunks of those before it, and each is an
-        axis of its own. () leaves the dim in one piece.
+      chunks: the number of chunks. With several numbers, each cuts the chunks of the one before,
+        along its own axis. () leaves the dim in one piece.
 
     Raises:
-      ArgumentTypeError: a number is no integer.
+      ArgumentTypeError: a number is not an integer.
       ShardingError: a number is not positive.
 
     >>> Chunked(2), Chunked((2, 3))
@@ -86,7 +87,7 @@ class Chunked:
 
 @dataclass(frozen=True)
 class Unstacked:
-    """Cuts a dim into its elements, and takes the dim away: shards don't have it."""
+    """Cuts a dim into its elements; shards lack the dim."""
 
     size: int
     """Length of the dim."""
@@ -94,24 +95,24 @@ class Unstacked:
 
 @dataclass(frozen=True)
 class ShardedAxis:
-    """An axis of the grid along which a cut dim varies."""
+    """An axis of the grid with the pieces of a cut dim."""
 
     axis: int
-    """Which cut, counted over the entries of all `Chunked` and `Unstacked` dims."""
+    """The number of the cut, counted over the entries of all `Chunked` and `Unstacked` dims."""
 
 
 @dataclass(frozen=True)
 class Replicated:
-    """An axis of the grid along which devices hold the same."""
+    """An axis of the grid with replicas."""
 
     replicas: int
-    """Its size."""
+    """The size of the axis."""
 
 
 DimSharding: TypeAlias = Chunked | Unstacked | NoSharding | None
 MeshAxis: TypeAlias = ShardedAxis | Replicated
 ArrayMapping: TypeAlias = Mapping[str, int]
-"""Which dim each mesh axis splits; of several for one dim the first is the most significant."""
+"""The dim that each mesh axis splits; if several split one dim, the first is most significant."""
 
 
 class ShardingSpec:
@@ -122,7 +123,7 @@ class ShardingSpec:
       mesh_mapping: for each axis of the grid `ShardedAxis` or `Replicated`.
 
     Raises:
-      ArgumentTypeError: an entry is none of these.
+      ArgumentTypeError: an entry has another type.
       ShardingError: a size is not positive, or a cut is not on exactly one axis.
 
     >>> spec = ShardingSpec([Chunked(4)], [ShardedAxis(0), Replicated(2)])
@@ -134,8 +135,8 @@ class ShardingSpec:
     mesh_mapping: tuple[MeshAxis, ...]
 
     def __init__(self, sharding: Iterable[DimSharding], mesh_mapping: Iterable[MeshAxis]) -> None:
-        self.sharding = tuple(_checked_dim(*each) for each in enumerate(sharding))
-        self.mesh_mapping = tuple(_checked_axis(*each) for each in enumerate(mesh_mapping))
+        self.sharding = tuple(_check_dim(*each) for each in enumerate(sharding))
+        self.mesh_mapping = tuple(_check_axis(*each) for each in enumerate(mesh_mapping))
         cuts = [entry.axis for entry in self.mesh_mapping if isinstance(entry, ShardedAxis)]
         if sorted(cuts) != list(range(len(self._cuts))):
             raise ShardingError(
@@ -168,7 +169,7 @@ class ShardingSpec:
 
     @property
     def _cuts(self) -> Shape:
-        """Into how many pieces each cut cuts."""
+        """The number of pieces of each cut."""
         return tuple(n for entry in self.sharding for n in _pieces(entry))
 
     @property
@@ -182,12 +183,12 @@ class ShardingSpec:
 
     @property
     def counts(self) -> Shape:
-        """Into how many pieces each dim is cut."""
+        """The number of pieces of each dim."""
         return tuple(math.prod(_pieces(entry)) for entry in self.sharding)
 
     @property
     def unstacked(self) -> tuple[int, ...]:
-        """The dims that shards don't have."""
+        """The dims that shards lack."""
         return tuple(d for d, entry in enumerate(self.sharding) if isinstance(entry, Unstacked))
 
     def blocks(self) -> IntArray:
@@ -208,10 +209,10 @@ class ShardingSpec:
         return numbers
 
     def check_shape(self, shape: Shape) -> None:
-        """Check that pieces are equal.
+        """Check that the spec cuts a shape into equal pieces.
 
         Raises:
-          ShardingError: another number of dims, or sizes that are not those of the spec.
+          ShardingError: the shape has other dims or sizes than the spec.
         """
         if len(shape) != len(self.sharding):
             raise ShardingError(
@@ -243,14 +244,14 @@ class ShardingSpec:
                 )
 
     def indices(self, shape: Sequence[int]) -> np.ndarray[Any, np.dtype[np.object_]]:
-        """Return which part of an array each device has.
+        """Return the index of each device's part of an array.
 
         Args:
           shape: shape of the array.
 
         Returns:
           An array of indices in the shape of the grid. An index is a tuple with an entry per dim:
-          an integer where it is unstacked, else a slice.
+          an integer for an unstacked dim, else a slice.
 
         Raises:
           ShardingError: the shape does not fit.
@@ -264,7 +265,7 @@ class ShardingSpec:
         return result
 
     def sharding_proto(self) -> OpSharding:
-        """Return the same as XLA writes it.
+        """Convert the spec to an `OpSharding`.
 
         Raises:
           UnstackedError: a dim is unstacked; XLA's shards have all dims.
@@ -291,14 +292,14 @@ class ShardingSpec:
 
     @classmethod
     def from_sharding_proto(cls, proto: OpSharding, ndim: int) -> ShardingSpec:
-        """Return the spec that lays out arrays as an `OpSharding` does.
+        """Convert an `OpSharding` to a spec.
 
         Args:
-          proto: a tiled one, or a replicated one, which says nothing of devices and gives one.
-          ndim: how many dims arrays have.
+          proto: a tiled or a replicated `OpSharding`; a replicated one gives a spec of one device.
+          ndim: number of dims of arrays.
 
         Raises:
-          ShardingError: the order of its devices is that of no grid, or it is of another kind.
+          ShardingError: its devices are in no order of a grid, or it is of another kind.
 
         >>> ShardingSpec.from_sharding_proto(OpSharding.from_string("{devices=[4]<=[4]}"), 1)
         ShardingSpec((Chunked((4,)),), (ShardedAxis(axis=0),))
@@ -323,16 +324,16 @@ class ShardingSpec:
             axes[axis] = ShardedAxis(sum(map(len, chunks)))
             chunks[dim].append(grid[axis])
             left[dim] //= grid[axis]
-        sharding = [Chunked(tuple(own)) if own else None for own in chunks]
+        sharding = [Chunked(tuple(cuts)) if cuts else None for cuts in chunks]
         return cls(sharding, [axes[axis] for axis in range(len(grid))])
 
 
 def _common_grid(proto: OpSharding, counts: Shape) -> tuple[Shape, tuple[int, ...]]:
-    """Return a grid of devices, and in which order of its axes they take tiles."""
+    """Find a grid of devices and the order of its axes in which devices take tiles."""
     iota = proto.iota()
     if iota is None:
         raise ShardingError(
-            f"{proto} gives devices in an order that is that of no grid; use GSPMDSharding",
+            f"{proto} lists devices in an order of no grid; use GSPMDSharding",
             argument="proto",
         )
     shape, permutation = iota
@@ -342,15 +343,15 @@ def _common_grid(proto: OpSharding, counts: Shape) -> tuple[Shape, tuple[int, ..
     edges = sorted({*np.cumprod(sizes[::-1]).tolist(), *np.cumprod(tiles[::-1]).tolist(), 1})
     if any(high % low for low, high in itertools.pairwise(edges)):
         raise ShardingError(
-            f"{proto} has tiles of {tiles}, whose devices are no axes of the grid {shape}; use "
+            f"{proto} has tiles of {tiles}, which do not follow the axes of the grid {shape}; use "
             "GSPMDSharding",
             argument="proto",
         )
     parts: dict[int, list[int]] = {axis: [] for axis in permutation}
     ends = np.cumprod(sizes[::-1])[::-1].tolist()
     for axis, size, end in zip(permutation, sizes, ends, strict=True):
-        own = [edge for edge in edges if end // size <= edge <= end][::-1]
-        parts[axis] = [high // low for high, low in itertools.pairwise(own)]
+        cuts = [edge for edge in edges if end // size <= edge <= end][::-1]
+        parts[axis] = [high // low for high, low in itertools.pairwise(cuts)]
     first = np.cumsum([0, *(len(parts[axis]) for axis in range(len(shape)))]).tolist()
     grid = tuple(size for axis in range(len(shape)) for size in parts[axis])
     order = [first[axis] + i for axis in permutation for i in range(len(parts[axis]))]
@@ -358,11 +359,11 @@ def _common_grid(proto: OpSharding, counts: Shape) -> tuple[Shape, tuple[int, ..
 
 
 def spec_to_indices(shape: Sequence[int], spec: ShardingSpec) -> tuple[tuple[Any, ...], ...]:
-    """Return which part of an array each device has, in the order of devices.
+    """Return the index of each device's part of an array, in the order of devices.
 
     Args:
       shape: shape of the array.
-      spec: how it is laid out.
+      spec: the spec.
 
     Raises:
       ShardingError: the shape does not fit.
@@ -380,11 +381,12 @@ def partitioned_sharding_spec(
 
     Args:
       num_partitions: number of devices.
-      partitions: how many chunks each dim has; None for replicas.
-      aval: what has the value's `shape`.
+      partitions: number of chunks of each dim; None for replicas.
+      aval: an object with the `shape` of the value.
 
     Raises:
-      ShardingError: there are not as many entries as dims, or they don't multiply to the number.
+      ShardingError: there are more or fewer entries than dims, or their product is not
+        `num_partitions`.
 
     >>> from gpushard import ShapeDtypeStruct
     >>> partitioned_sharding_spec(6, (2, 3), ShapeDtypeStruct((4, 9), float)).mesh_shape
@@ -418,15 +420,15 @@ def pmap_sharding_spec(
     """Return the spec of an argument or a result of a pmap.
 
     Args:
-      nrep: number of replicas: the product of the sizes of this pmap and those inside.
-      axis_size: size of this one.
+      nrep: number of replicas: the product of the sizes of this pmap and the pmaps inside.
+      axis_size: size of this pmap.
       npart: number of partitions of each replica.
-      parts: how many chunks each dim of the value has; None for replicas.
-      sharded_aval: what has the `shape` of the value inside the pmap.
-      map_axis: at which dim the pmap's own is; None where the value does not vary.
+      parts: number of chunks of each dim of the value; None for replicas.
+      sharded_aval: an object with the `shape` of the value inside the pmap.
+      map_axis: the dim that the pmap maps; None if the value does not vary.
 
     Raises:
-      ShardingError: `axis_size` does not divide `nrep`, or partitions don't fit.
+      ShardingError: `axis_size` does not divide `nrep`, or partitions do not fit.
 
     >>> from gpushard import ShapeDtypeStruct
     >>> pmap_sharding_spec(8, 4, 1, None, ShapeDtypeStruct((3,), float), 0)
@@ -463,14 +465,14 @@ def pmap_sharding_spec(
 def mesh_sharding_specs(
     axis_sizes: Mapping[str, int], axis_names: Sequence[str]
 ) -> Callable[[Any, ArrayMapping], ShardingSpec]:
-    """Return what gives specs over a mesh.
+    """Return a function that makes specs over a mesh.
 
     Args:
       axis_sizes: size of each mesh axis, in the order of the mesh.
       axis_names: the names, in the same order.
 
     Returns:
-      A function of an aval, which is not cut yet, and of which dim each mesh axis splits.
+      A function of the aval of the whole value and of the dim that each mesh axis splits.
 
     >>> from gpushard import ShapeDtypeStruct
     >>> spec_of = mesh_sharding_specs({"x": 2, "y": 3}, ("x", "y"))
@@ -479,7 +481,7 @@ def mesh_sharding_specs(
     """
 
     def spec_of(aval: Any, mapping: ArrayMapping) -> ShardingSpec:
-        tile_aval_nd(axis_sizes, mapping, aval)  # refuses what does not fit
+        tile_aval_nd(axis_sizes, mapping, aval)  # raises if axes do not fit
         chunks: list[Chunked | None] = [None] * len(aval.shape)
         axes: dict[str, MeshAxis] = {name: Replicated(axis_sizes[name]) for name in axis_names}
         for number, (name, dim) in enumerate(sorted(mapping.items(), key=lambda item: item[1])):
@@ -491,22 +493,22 @@ def mesh_sharding_specs(
 
 
 def tile_aval_nd(axis_sizes: Mapping[str, int], in_axes: ArrayMapping, aval: Any) -> Any:
-    """Return the shape and type of the tile that a device has of a value.
+    """Return the shape and type of a device's tile of a value.
 
     Args:
       axis_sizes: size of each mesh axis.
-      in_axes: which dim each mesh axis splits.
-      aval: of the value: a `ShapeDtypeStruct`.
+      in_axes: the dim that each mesh axis splits.
+      aval: a `ShapeDtypeStruct` of the value.
 
     Raises:
-      ShardingError: an axis or a dim is unknown, or axes don't divide a dim.
+      ShardingError: an axis or a dim is unknown, or axes do not divide a dim.
 
     >>> from gpushard import ShapeDtypeStruct
     >>> tile_aval_nd({"x": 2}, {"x": 1}, ShapeDtypeStruct((3, 4), "float32")).shape
     (3, 2)
     """
     shape = list(aval.shape)
-    for name, dim in _checked_mapping(axis_sizes, in_axes, len(shape), "in_axes"):
+    for name, dim in _check_mapping(axis_sizes, in_axes, len(shape), "in_axes"):
         if shape[dim] % axis_sizes[name]:
             raise ShardingError(
                 f"in_axes={dict(in_axes)} splits dim {dim} of shape {tuple(aval.shape)} into "
@@ -521,12 +523,12 @@ def tile_aval_nd(axis_sizes: Mapping[str, int], in_axes: ArrayMapping, aval: Any
 
 
 def untile_aval_nd(axis_sizes: Mapping[str, int], out_axes: ArrayMapping, aval: Any) -> Any:
-    """Return the shape and type of a value of which devices have tiles.
+    """Return the shape and type of a value from those of a device's tile.
 
     Args:
       axis_sizes: size of each mesh axis.
-      out_axes: along which dim each mesh axis has tiles.
-      aval: of a tile: a `ShapeDtypeStruct`.
+      out_axes: the dim that each mesh axis splits.
+      aval: a `ShapeDtypeStruct` of the tile.
 
     Raises:
       ShardingError: an axis or a dim is unknown.
@@ -536,18 +538,18 @@ def untile_aval_nd(axis_sizes: Mapping[str, int], out_axes: ArrayMapping, aval: 
     (3, 4)
     """
     shape = list(aval.shape)
-    for name, dim in _checked_mapping(axis_sizes, out_axes, len(shape), "out_axes"):
+    for name, dim in _check_mapping(axis_sizes, out_axes, len(shape), "out_axes"):
         shape[dim] *= axis_sizes[name]
     return _with_shape(aval, shape)
 
 
 def _with_shape(aval: Any, shape: Sequence[int]) -> Any:
-    """Return an aval of another shape, which says nothing of where it lies."""
+    """Return an aval with another shape and without a sharding."""
     placed = {"sharding": None} if hasattr(aval, "sharding") else {}
     return aval.update(shape=tuple(shape), **placed)
 
 
-def _checked_mapping(
+def _check_mapping(
     axis_sizes: Mapping[str, int], mapping: ArrayMapping, ndim: int, argument: str
 ) -> Iterable[tuple[str, int]]:
     for name, dim in mapping.items():
@@ -573,7 +575,7 @@ def _replicas(number: int) -> tuple[MeshAxis, ...]:
 
 
 def _pieces(entry: DimSharding) -> Shape:
-    """Return into how many pieces each cut of a dim cuts."""
+    """Return the number of pieces of each cut of a dim."""
     if isinstance(entry, Chunked):
         return entry.chunks
     return (entry.size,) if isinstance(entry, Unstacked) else ()
@@ -598,7 +600,7 @@ def _positive(number: Any, argument: str) -> int:
     return value
 
 
-def _checked_dim(dim: int, entry: Any) -> Chunked | Unstacked | None:
+def _check_dim(dim: int, entry: Any) -> Chunked | Unstacked | None:
     if entry is None or isinstance(entry, NoSharding):
         return None
     if isinstance(entry, Unstacked):
@@ -612,7 +614,7 @@ def _checked_dim(dim: int, entry: Any) -> Chunked | Unstacked | None:
     )
 
 
-def _checked_axis(axis: int, entry: Any) -> MeshAxis:
+def _check_axis(axis: int, entry: Any) -> MeshAxis:
     if isinstance(entry, Replicated):
         return Replicated(_positive(entry.replicas, f"mesh_mapping[{axis}].replicas"))
     if isinstance(entry, ShardedAxis):

@@ -52,7 +52,7 @@ def _until_accepted(
     return value
 
 
-def _spread(stream: Stream, x: Any, dtype: Dtype) -> Any:
+def _broadcast_parameter(stream: Stream, x: Any, dtype: Dtype) -> Any:
     return stream.xp.zeros(stream.low.shape, dtype) + x
 
 
@@ -115,7 +115,7 @@ def poisson(stream: Stream, dtype: Dtype, rate: Any) -> Any:
     generating Poisson random variables" (1993).
     """
     xp = stream.xp
-    rate = _spread(stream, rate, _DOUBLE)
+    rate = _broadcast_parameter(stream, rate, _DOUBLE)
     valid = (rate >= 0) & (rate < np.inf)
     rate = xp.where(valid, rate, 0.0)
     small = rate < 10
@@ -146,7 +146,10 @@ def binomial(stream: Stream, dtype: Dtype, n: Any, p: Any) -> Any:
     (1993).
     """
     xp = stream.xp
-    n, p = xp.floor(_spread(stream, n, _DOUBLE)), _spread(stream, p, _DOUBLE)
+    n, p = (
+        xp.floor(_broadcast_parameter(stream, n, _DOUBLE)),
+        _broadcast_parameter(stream, p, _DOUBLE),
+    )
     valid = (n >= 0) & (p >= 0) & (p <= 1)
     infinite = valid & (n == np.inf) & (p > 0)
     n = xp.where(valid & (n < np.inf), n, 0.0)

@@ -34,10 +34,10 @@ def _state(dtype: Dtype) -> Dtype:
     return _SUM if dtype.kind == "f" else _COUNT
 
 
-def _apart(xp: Any, number: Any, length: int, lead: int) -> Any:
+def _number_per_row(xp: Any, number: Any, length: int, lead: int) -> Any:
     """Return numbers less than `length` as others for each element of dims in front.
 
-    >>> _apart(np, np.array([[0, 2], [1, 1]]), 3, 1).tolist()
+    >>> _number_per_row(np, np.array([[0, 2], [1, 1]]), 3, 1).tolist()
     [[0, 2], [4, 4]]
     """
     rows = number.shape[:lead]
@@ -55,7 +55,7 @@ def _totals(
     rows = number.shape[:lead]
     many = math.prod(rows) * length
     if lead:
-        number = _apart(xp, number, length, lead)
+        number = _number_per_row(xp, number, length, lead)
     if counts is not None:  # others go to one more, which is cut off
         number = xp.where(counts, number, many)
     number = number.ravel()
@@ -74,7 +74,7 @@ def _tallied(xp: Any, number: Any, weights: Any, length: int, dtype: Dtype, lead
     if lead:
         rows = number.shape[:lead]
         inside = (number >= 0) & (number < length)
-        number = xp.where(inside, _apart(xp, number, length, lead), -1)
+        number = xp.where(inside, _number_per_row(xp, number, length, lead), -1)
         found = _tallied(xp, number, weights, math.prod(rows) * length, dtype, 0)
         return found.reshape(*rows, length)
     own = own_kernels(xp)

@@ -242,7 +242,7 @@ def _by_owner(reading: _Reading, ndim: int) -> _Collect:
     ) -> None:
         nbytes = owners.volume * out.itemsize
         if nbytes <= max(SMALL, 2 * out.nbytes):
-            x = _joined(indexed, sizes, owners, blocks)
+            x = _concat_blocks(indexed, sizes, owners, blocks)
             if along is not None:
                 x.take(positions[0], along, out, "wrap")
             elif indexed.inside:
@@ -381,7 +381,7 @@ def _take_along(
             np.concatenate(by_owner, 1).take(back, 1, rows[few], "clip")
 
 
-def _joined(
+def _concat_blocks(
     indexed: Indexed, sizes: Sequence[int], owners: Owners, blocks: LocalArrays
 ) -> LocalArray:
     """Return blocks as one array that is whole along the indexed dims."""

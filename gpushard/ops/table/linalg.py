@@ -109,7 +109,7 @@ def matrix_row(
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         types = tuple(aval.dtype for aval in infer(avals, params))
         dtype = linalg_dtype(name, avals)
-        return writing(_checked(name, xp, make(xp, *params), dtype, types))
+        return writing(_wrap_linalg(name, xp, make(xp, *params), dtype, types))
 
     return Row(
         name,
@@ -151,7 +151,7 @@ def _sizes(name: str, core: Core, avals: Sequence[Aval]) -> dict[str, int]:
     return sizes | core.lengths(sizes)
 
 
-def _checked(
+def _wrap_linalg(
     name: str, xp: Any, function: Callable[..., Any], dtype: Dtype, types: Sequence[Dtype]
 ) -> Callable[..., Any]:
     """Return a function of matrices of any type, whose results are dense and of the right types."""
