@@ -49,7 +49,7 @@ class BoundedCache(Generic[V]):
     """A cache of at most `limit` bytes; a hit takes no lock.
 
     It evicts the oldest entry first, unless the entry was used since: then it gets a second chance
-        (the clock algorithm, Corbato, 1968). So a hit only has to set a flag.
+    (the clock algorithm, Corbato, 1968). So a hit only has to set a flag.
 
     Args:
       limit: the most bytes of all values; a larger value is not stored.

@@ -1,4 +1,4 @@
-"""`Array`: a NumPy-like array whose elements are spread over devices."""
+"""`Array`: a NumPy-like array with elements spread over devices."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ from gpushard.typing import HostArray, Shape, shown_as
 class Array(Shards, Conversions, Protocols, Methods):
     """An array spread over devices as its sharding says.
 
-    Arrays are values: what other arrays hold never changes. `x[index] = value` gives `x` a new
-    value, and writes memory only where nothing else holds it. Make them with `device_put`,
-    `make_array_from_callback` and the like, not with this class: it is the face of arrays of
-    numbers, of random keys, and of what interpreters make of either.
+    Arrays are values: an operation on one array never changes another. `x[index] = value` gives `x`
+    a new value, and writes to memory only if nothing else shares it. Create arrays with
+    `device_put`, `make_array_from_callback` and similar functions, not with this class. It is
+    the common class of arrays of numbers, of random keys, and of traced values.
     """
 
     __slots__ = ()
@@ -57,7 +57,7 @@ class Array(Shards, Conversions, Protocols, Methods):
     _committed: bool
 
     def __new__(cls, *args: Any, **named: Any) -> Any:
-        """Make an array that has its data, as `pathlib.Path` makes paths of a platform."""
+        """Create an array with data, as `pathlib.Path` creates paths of a platform."""
         return object.__new__(ConcreteArray if cls is Array else cls)
 
     @property
@@ -92,7 +92,7 @@ class Array(Shards, Conversions, Protocols, Methods):
 
     @property
     def sharding(self) -> Sharding:
-        """How the elements are laid out over devices."""
+        """The layout of the elements over devices."""
         raise self._without_data("x.sharding")
 
     @property
@@ -102,17 +102,17 @@ class Array(Shards, Conversions, Protocols, Methods):
 
     @property
     def weak_type(self) -> bool:
-        """Whether the dtype came from a Python scalar and gives way to others."""
+        """Whether the dtype came from a Python scalar, so other dtypes override it."""
         return self._weak_type
 
     @property
     def format(self) -> Format:
-        """The order of elements in a shard's memory, with the sharding."""
+        """The order of elements in the memory of a shard, and the sharding."""
         return Format(self.layout, self.sharding)
 
     @property
     def layout(self) -> Layout:
-        """The order of elements in a shard's memory."""
+        """The order of elements in the memory of a shard."""
         return Layout(tuple(range(self.ndim)))
 
     @property
@@ -122,10 +122,10 @@ class Array(Shards, Conversions, Protocols, Methods):
 
     @property
     def device(self) -> Device | Sharding:
-        """Where new data should go to be beside this array, whatever its rank.
+        """The place for new data of any rank on the devices of this array.
 
-        The device of an array on one device; otherwise a sharding that holds replicas on the
-        array's mesh, or on the line of its devices. A user's own sharding stands for itself.
+        For an array on one device it is that device. Otherwise it is a replicated sharding over the
+        array's mesh, or over its devices. For a user's own sharding it is that sharding.
         """
         if self.sharding.num_devices == 1:
             return next(iter(self.devices()))
@@ -146,7 +146,7 @@ class Array(Shards, Conversions, Protocols, Methods):
         return self.sharding.is_fully_addressable
 
     def devices(self) -> set[Device]:
-        """Return the devices that hold the array."""
+        """Return the set of devices that hold the array."""
         return {place.device for place in devices_of(self._live().tiling)}
 
     def platform(self) -> str:
@@ -174,16 +174,16 @@ class Array(Shards, Conversions, Protocols, Methods):
         return buffer.runtime.backend.address(buffer.values[0])
 
     def block_until_ready(self) -> Array:
-        """Wait until the value is there, and return this array.
+        """Wait until the value is computed, and return this array.
 
         Raises:
-          ExecutionError: the work that should have made it failed.
+          ExecutionError: the work that computes it failed.
         """
         self._read().wait()
         return self
 
     def is_ready(self) -> bool:
-        """Whether a read would not wait; True also for an array whose work failed."""
+        """Test whether a read would return without waiting; True also if the work failed."""
         return self._read().is_ready()
 
     def to_device(self, device: Device | Sharding, /, *, stream: None = None) -> Array:
@@ -191,45 +191,45 @@ class Array(Shards, Conversions, Protocols, Methods):
 
         Args:
           device: a device, or a sharding.
-          stream: must be None; ordering is the library's.
+          stream: must be None; gpushard orders its own work.
 
         Raises:
-          ArgumentError: a stream was given.
+          ArgumentError: `stream` is not None.
         """
         if stream is not None:
             raise ArgumentError.refusing(
-                "stream", stream, "must be None; the library orders its own work"
+                "stream", stream, "must be None; gpushard orders its own work"
             )
         sharding = sharding_at(device)
         return self._moved(sharding, "x.to_device(device)")
 
     def plan(self, sharding: Sharding) -> Plan:
-        """Return the plan of moving this array to another sharding.
+        """Return the plan for moving this array to another sharding.
 
         Args:
-          sharding: the other one.
+          sharding: the new sharding.
         """
         return plan_for(self._live(), sharding.tiling(self._shape)).plan
 
     def _moved(self, sharding: Sharding, what: str) -> Array:
-        """Return this array in another sharding; what can be shared is not copied.
+        """Return this array in another sharding; blocks that both have are shared, not copied.
 
         Args:
-          sharding: the other one.
-          what: who asks, for transfer guards.
+          sharding: the new sharding.
+          what: the name of the caller, for transfer guards.
         """
         raise self._without_data(what)
 
     def __getitem__(self, index: Any) -> Array:
-        """Return the part that an index selects, as NumPy does; it stays on the devices.
+        """Return the part that an index selects, as in NumPy; it stays on the devices.
 
-        Integers, slices, `...` and None select a part that is moved as it is. Integer arrays and
-        lists, on the host or sharded, and masks select elements: see `gpushard.functions.indexing`.
-        Positions out of bounds raise; to see that those on devices are not, the host reads one
-        number, and to know how many a mask selects. `x.at[index].get(mode=...)` does not check.
+        Integers, slices, `...` and None select a part. Integer arrays and lists, on the host or
+        sharded, and masks select elements: see `gpushard.functions.indexing`. Positions out of
+        bounds raise. To check positions on devices, and to count the elements of a mask, the host
+        reads one number. `x.at[index].get(mode=...)` does not check.
 
         Raises:
-          ArrayIndexError: it is no index of the array, or a position is out of bounds.
+          ArrayIndexError: the index does not fit the array, or a position is out of bounds.
         """
         parsed, arrays = parse(self._shape, index)
         if arrays:
@@ -238,22 +238,22 @@ class Array(Shards, Conversions, Protocols, Methods):
         return part
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        """Give this array the value that it has with a part replaced, as NumPy does.
+        """Replace a part of this array, as in NumPy: the array gets a new value.
 
-        Other arrays, and whatever else shares memory with this one, keep their value. Where nothing
-        does, the part is written in place. Two threads that assign to one array at once need a lock
-        of their own: each sees a whole value, but what one of them writes may be lost. An array
-        whose devices nobody chose goes to where chosen indices and values with dims lie.
+        Everything else that shares memory with this array keeps its value. If nothing shares the
+        memory, the part is written in place. Two threads that assign to one array at once need a
+        lock: each reads a complete value, but one of the two assignments may be lost. An
+        uncommitted array moves to the devices of committed indices and values with dims.
 
         Args:
-          index: as NumPy takes it; with arrays in it the array gets a new block of memory. `x[mask]
-            = value` moves nothing where the value is the same for all that the mask selects.
-          value: a number, an array of gpushard, or what `numpy.asarray` takes; it is broadcast to
-            the part, and converted to the dtype as NumPy does. Of several values for one element
+          index: an index as in NumPy. With arrays in it, the array gets a new block of memory.
+            `x[mask] = value` with one value for all selected elements moves nothing.
+          value: a number, an array of gpushard, or an argument of `numpy.asarray`. It is broadcast
+            to the part, and converted to the dtype as in NumPy. If an element gets several values,
             the last one stays.
 
         Raises:
-          ArrayIndexError: too many entries, or a position out of bounds.
+          ArrayIndexError: the index has too many entries, or a position is out of bounds.
           ArgumentError: the value cannot be broadcast to the part.
           ArgumentTypeError: the value cannot be converted.
           ArgumentRangeError: a Python integer does not fit into the dtype.
@@ -293,7 +293,7 @@ class Array(Shards, Conversions, Protocols, Methods):
         raise AttributeError("device_buffers is gone; use [s.data for s in x.addressable_shards]")
 
     def copy_to_host_async(self) -> None:
-        """Start fetching the value, so that a later read finds it; never waits."""
+        """Start to copy the value to the host for a later read; never waits."""
         data = self._held()
         if data.host is None:
             check_transfer(DEVICE_TO_HOST, "copy_to_host_async()", explicit=True)
@@ -301,18 +301,18 @@ class Array(Shards, Conversions, Protocols, Methods):
                 data.host = start_read(data.buffer)
 
     def delete(self) -> None:
-        """Give up the array's memory, except what other arrays share; doing it twice is fine."""
+        """Free the array's memory, unless other arrays share it; a second call has no effect."""
         raise self._without_data("x.delete()")
 
     def is_deleted(self) -> bool:
-        """Whether the array was deleted or donated, or an assignment to it cut short."""
+        """Test whether the array was deleted or donated, or an assignment to it was interrupted."""
         return False
 
     def _live(self) -> ShardedBuffer:
         return self._held().buffer
 
     def _read(self) -> ShardedBuffer:
-        """Return the data that have the value, in whichever order of dims."""
+        """Return the data with the value, in any order of dims."""
         return self._live()
 
     def _held(self) -> Data:
@@ -330,11 +330,11 @@ class Array(Shards, Conversions, Protocols, Methods):
 
 
 class ConcreteArray(Handle, Array, Concrete):
-    """An array that has its data.
+    """An array with data.
 
     Args:
       buffer: the data.
-      sharding: how it is laid out.
+      sharding: the layout over devices.
       committed: whether a user chose the devices.
       weak_type: whether the dtype came from a Python scalar.
     """
@@ -343,7 +343,7 @@ class ConcreteArray(Handle, Array, Concrete):
 
     __setitem__ = assign
     _renew = renew
-    _viewed = view  # what functions take from an array is remembered
+    _viewed = view  # remembers the array that a part was taken from
 
     def __init__(
         self,
@@ -368,7 +368,7 @@ class ConcreteArray(Handle, Array, Concrete):
 
     @property
     def sharding(self) -> Sharding:
-        """How the elements are laid out over devices."""
+        """The layout of the elements over devices."""
         return self._sharding
 
     @property
@@ -384,7 +384,7 @@ class ConcreteArray(Handle, Array, Concrete):
 
     def _concrete(self, why: str, explicit: bool | None) -> HostArray:
         data = self._held()
-        host = data.host  # read once: another thread may be here too
+        host = data.host  # read once: another thread may change it
         if host is None:
             if explicit is not None:
                 check_transfer(DEVICE_TO_HOST, why, explicit=explicit)
@@ -408,21 +408,21 @@ class ConcreteArray(Handle, Array, Concrete):
         return describe(self._live(), self._sharding, self.weak_type)
 
     def __copy__(self) -> Array:
-        """Return another handle on the same memory; arrays are values."""
+        """Return another handle on this array's memory; arrays are values."""
         data = self._data
         if type(data) is not Turned:
-            own = self._held()
-            data = Data(own.buffer, own.runtime)
-            data.host, data.furthest = own.host, own.furthest
+            data_now = self._held()
+            data = Data(data_now.buffer, data_now.runtime)
+            data.host, data.furthest = data_now.host, data_now.furthest
         return self._handle(data, self._sharding)
 
     def _as_it_is(self) -> Array:
-        """Return the value that the array has now, whatever is assigned to it later.
+        """Return the array's present value; later assignments do not change it.
 
-        It is another handle on the same data, which is why assignments do not write into them.
+        The result is another handle on the data, so assignments do not write to them in place.
         `live_arrays` does not list it.
         """
-        data = self._data  # read once: another thread may be here too
+        data = self._data  # read once: another thread may change it
         if type(data) is not Turned:
             data = self._held()
         return handle(
@@ -448,7 +448,7 @@ class ConcreteArray(Handle, Array, Concrete):
         return self
 
     def _shard_at(self, box: tuple[tuple[int, int], ...]) -> Array | None:
-        """Return the shard of which a box is all, uncommitted; None if there is none."""
+        """Return the shard that is exactly a box, uncommitted; None if there is none."""
         buffer = self._live()
         position = buffer.tiling.homes.get(box)
         if position is None:
@@ -462,15 +462,15 @@ class ConcreteArray(Handle, Array, Concrete):
         data = self._held()
         if data.shards is None:
             like = self._handle(data, self._sharding, registered=False)
-            like._data = None  # shards know what they are of
+            like._data = None  # shards do not keep the array's data
             known = KnownShards(data.buffer, self._sharding, like._handle)
-            if data.shards is None:  # no call up to the next line, so no other thread either
+            if data.shards is None:  # no call before the next line, so no thread switch
                 data.shards = known
         return data.shards
 
 
 def array_like(x: Any, buffer: ShardedBuffer) -> Array:
-    """Return an array of data, of the class of another one and in its sharding."""
+    """Wrap data as an array with the class and the sharding of another array."""
     array: Array = type(x)(buffer, x.sharding, committed=x.committed, weak_type=x.weak_type)
     return array
 

@@ -1,10 +1,10 @@
-"""`x[index] = value`: into x's own memory where nobody else can see that, else into new blocks.
+"""`x[index] = value`: write in place if nothing shares x's memory, else into new blocks.
 
-What comes from outside is checked and converted first, so that whatever is refused leaves the array
-as it was. Then the array's data are detached: other threads that want them wait. If nobody else
-holds the blocks they are written, and attached again. An interrupt that strikes while they are
-written leaves them detached, and every use of the array raises. Otherwise they are attached as they
-were, and the new blocks, once they are made or submitted, take their place in one step.
+Index and value are checked and converted first, so a refused call leaves the array unchanged. Then
+the array's data are detached: other threads that need them wait. If nothing else refers to the
+blocks, they are written and attached again. An interrupt during the write leaves them detached, and
+every use of the array raises. Otherwise the old data are attached again, and the new blocks, once
+they are computed or submitted, replace them in one step.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NAME = "x[index] = value"
 
 
 def assign(x: Handle, index: Any, value: Any) -> None:
-    """Give an array the value that it has with a part replaced, see `Array.__setitem__`."""
+    """Replace a part of an array; see `Array.__setitem__`."""
     if ShardedBuffer.ever_lent and sys.getrefcount(x) == _IN_VARIABLE:
         _forget_exports(x._data)
     if (x._view is None and x._origin is None) or not _assigned_as_view(x, index, value):
@@ -43,13 +43,13 @@ def assign(x: Handle, index: Any, value: Any) -> None:
 
 
 def renew(x: Handle, new: Handle) -> None:
-    """Give an array the value of another one, and its layout if this one follows others."""
+    """Give an array the value of another one, and its layout if the array is uncommitted."""
     if (x._view is None and x._origin is None) or not _assigned_as_view(x, ..., new):
         _renew(x, new)
 
 
 def _assigned_as_view(x: Handle, index: Any, value: Any) -> bool:
-    """Assign to all that NumPy would have as views of one array, and say whether that was done."""
+    """Assign to all arrays that are views of one array in NumPy; return whether there are any."""
     values = assigned(x, index, value)
     for array, new in values:
         _renew(array, new)
@@ -89,19 +89,19 @@ def _assign(x: Handle, parsed: ParsedIndex, arrays: Sequence[Any], value: Any) -
 def _renew(x: Handle, new: Handle) -> None:
     new = _there(new)
     data = x._held()
-    made = Data(new._live(), data.runtime, _exported(data))
+    new_data = Data(new._live(), data.runtime, _exported(data))
     if new._sharding == x._sharding:
-        x._data = made
+        x._data = new_data
     else:
-        _renew_elsewhere(x, made, new._sharding)
+        _renew_elsewhere(x, new_data, new._sharding)
     x._weak_type = False
 
 
 def _there(value: Any) -> Any:
-    """Return what is assigned, of a box the value in it.
+    """Return the assigned value; a Variable gives its value.
 
     Raises:
-      TracedValueError: it is of a function that is traced or mapped.
+      TracedValueError: the value is traced.
     """
     if is_traced(value):
         value = getattr(value, "raw_value", value)
@@ -110,29 +110,29 @@ def _there(value: Any) -> Any:
     return value
 
 
-def _renew_elsewhere(x: Handle, made: Data, sharding: Sharding) -> None:
-    """Give an array data in another sharding; an interrupt leaves it as it was.
+def _renew_elsewhere(x: Handle, new_data: Data, sharding: Sharding) -> None:
+    """Give an array data in another sharding; an interrupt leaves the array unchanged.
 
-    Nothing is called, and so nothing interrupted, as long as the array is detached.
+    While the array is detached, no function is called, so no interrupt can occur.
     """
     data = x._held()
     detached = Detached(data.runtime.backend.new_lock(), data)
     with detached.lock:
         x._data = detached
         x._sharding, x._committed = sharding, True
-        if x._data is detached:  # nobody has deleted the array meanwhile
-            x._data = made
+        if x._data is detached:  # the array was not deleted meanwhile
+            x._data = new_data
 
 
 def _touched(data: Data, parsed: ParsedIndex) -> Touched:
-    """Return which blocks an index touches."""
+    """Return the blocks that an index touches."""
     buffer, plans = data.buffer, data.runtime.plans
     key = ("at", buffer.tiling, buffer.dtype.itemsize, parsed)
     return plans.get_or_make(key, lambda: touched_by(buffer, index_piece(parsed.entries)))
 
 
 def _replace(x: Handle, overlay: Overlay) -> None:
-    """Give an array a new value."""
+    """Give an array the values of an overlay."""
     if not overlay.touched.blocks:
         return
     if not _try_in_place(x, overlay.touched, lambda b: rewrite(b, overlay, _NAME, in_place=True)):
@@ -144,47 +144,47 @@ def _replace(x: Handle, overlay: Overlay) -> None:
 
 
 class _Probe:
-    """Says what `sys.getrefcount` finds of what one variable holds, in `__setitem__`."""
+    """Reads in `__setitem__` the reference count of an object that one variable holds."""
 
     def __setitem__(self, index: None, value: list[int]) -> None:
         value.append(sys.getrefcount(self))
 
 
 def _count_in_variable() -> int:
-    probe, found = _Probe(), list[int]()
-    probe[None] = found
-    return found[0]
+    probe, counts = _Probe(), list[int]()
+    probe[None] = counts
+    return counts[0]
 
 
 _IN_VARIABLE = _count_in_variable()
-"""References to an array that is assigned to and that nobody has but one variable."""
+"""The reference count of an array in `__setitem__` if only one variable refers to it."""
 
 
 def _forget_exports(data: Data | Turned | Detached | None) -> None:
-    """Let go of memory whose address was handed out, as nobody keeps the array for its sake."""
+    """Drop memory with exported addresses, since no consumer holds the array."""
     if COUNTS_ARE_EXACT and isinstance(data, Data):
         data.exported, data.buffer.lent = (), None
 
 
 def _exported(data: Data) -> tuple[ShardedBuffer, ...]:
-    """Return the buffers that have to live as long as an array that gets another one."""
+    """Return the exported buffers, which must live as long as the array."""
     return data.exported if data.buffer.lent is None else (*data.exported, data.buffer)
 
 
 def _try_in_place(
     x: Handle, touched: Touched, write: Callable[[ShardedBuffer], object], *, at_once: bool = False
 ) -> bool:
-    """Write an array's blocks if nobody else can see them, and say whether that was so.
+    """Write an array's blocks if nothing else refers to them, and return whether it did.
 
     Args:
       x: the array.
       touched: the blocks.
-      write: writes them.
-      at_once: whether this very thread does so, without a wait for anything.
+      write: writes the blocks.
+      at_once: whether `write` runs on this thread without waiting.
     """
     data = x._held()
     detached = Detached(data.runtime.backend.new_lock(), data)
-    del data  # or it would count as somebody else's
+    del data  # this reference must not count
     with detached.lock:
         try:
             x._data = detached
@@ -200,13 +200,13 @@ def _try_in_place(
                 if not detached.torn and x._data is detached:
                     x._data = detached.data
                 raise
-        if x._data is detached:  # nobody has deleted the array meanwhile
+        if x._data is detached:  # the array was not deleted meanwhile
             x._data = detached.data
     return alone
 
 
 def _is_alone(detached: Detached, touched: Touched, at_once: bool) -> bool:
-    """Whether blocks may be written; lets go of what was only kept for reading them again."""
+    """Test whether blocks may be written in place; drops values that are only cached."""
     if sys.getrefcount(detached.data) != ALONE:  # another thread is about to read
         return False
     data = detached.data

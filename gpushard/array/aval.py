@@ -23,8 +23,8 @@ class KeyDType:
 
     type = prng_key
     name = "key<fry>"
-    kind = "V"  # as NumPy says that elements are no numbers
-    isbuiltin = 1  # likewise: nobody has registered it
+    kind = "V"  # NumPy's kind of elements that are not numbers
+    isbuiltin = 1  # as for NumPy's types: not registered by another package
     itemsize = 8
 
     def __repr__(self) -> str:
@@ -38,21 +38,21 @@ class KeyDType:
 
 
 KEY: Any = KeyDType()
-"""The one there is."""
+"""The only instance."""
 
 
 class ShapeDtypeStruct:
-    """What can be known of an array before it is computed. Immutable, hashable, comparable.
+    """A description of an array without its data: shape, dtype, sharding. Immutable and hashable.
 
     Args:
       shape: sizes of the dims.
       dtype: type of the elements.
-      sharding: where the array lies: a sharding, a `Format` with one, or None. A `PartitionSpec`
-        means a sharding over the mesh that is set when it is asked for.
-      weak_type: whether the dtype came from a Python scalar and gives way to others.
+      sharding: a sharding, a `Format` with one, or None. A `PartitionSpec` refers to the mesh that
+        is current when the sharding is read.
+      weak_type: whether the dtype came from a Python scalar, so other dtypes override it.
 
     Raises:
-      ArgumentTypeError: the dtype is none, or `sharding` is no sharding.
+      ArgumentTypeError: the dtype is missing, or `sharding` is not a sharding.
       ShardingError: the sharding does not fit the shape.
 
     >>> ShapeDtypeStruct((2, 3), "float32").size
@@ -75,7 +75,7 @@ class ShapeDtypeStruct:
     ) -> None:
         if dtype is None:
             raise ArgumentTypeError(
-                "ShapeDtypeStruct: dtype is None; say which, such as numpy.float64",
+                "ShapeDtypeStruct: dtype is None; give one, such as numpy.float64",
                 argument="dtype",
             )
         sizes = as_shape(shape)
@@ -87,17 +87,17 @@ class ShapeDtypeStruct:
 
     @property
     def sharding(self) -> Sharding | None:
-        """Where the array lies, or None.
+        """The sharding of the array, or None.
 
         Raises:
-          NoMeshError: it is a `PartitionSpec`, and no mesh is set.
+          NoMeshError: it is a `PartitionSpec`, and there is no current mesh.
         """
         place = self._place
         return over_mesh(place, "sharding") if isinstance(place, PartitionSpec) else place
 
     @property
     def format(self) -> Format:
-        """The order of elements in a shard's memory, with the sharding."""
+        """The order of elements in the memory of a shard, and the sharding."""
         layout = None if self._place is None else Layout(tuple(range(self.ndim)))
         return Format(layout, self.sharding)
 
@@ -113,11 +113,11 @@ class ShapeDtypeStruct:
 
     def __len__(self) -> int:
         if not self.shape:
-            raise ArgumentTypeError("len() of an array of no dims; ask for x.size or x.shape")
+            raise ArgumentTypeError("len() of an array without dims; use x.size or x.shape")
         return self.shape[0]
 
     def update(self, **changes: Any) -> ShapeDtypeStruct:
-        """Return one with other fields.
+        """Return a `ShapeDtypeStruct` with other fields.
 
         Args:
           **changes: `shape`, `dtype`, `sharding` or `weak_type`.
@@ -140,13 +140,13 @@ class ShapeDtypeStruct:
 
     @classmethod
     def like(cls, x: Any) -> ShapeDtypeStruct:
-        """Return what can be known of an array: its sharding only if it is committed.
+        """Describe an array, with its sharding if it is committed.
 
         Args:
           x: an array of any library, a number, or a `ShapeDtypeStruct`.
 
         Raises:
-          ArgumentTypeError: it is none of these.
+          ArgumentTypeError: `x` has another type.
 
         >>> ShapeDtypeStruct.like(2.0)
         ShapeDtypeStruct(shape=(), dtype=float64, weak_type=True)
@@ -189,7 +189,7 @@ _FIELDS = ("shape", "dtype", "sharding", "weak_type")
 
 
 def _checked_place(place: Any, shape: Shape) -> Sharding | PartitionSpec | None:
-    """Check a placement, as far as it is known."""
+    """Check a sharding against a shape, and return it; a spec waits for its mesh."""
     if isinstance(place, Format):
         place = place.row_major_sharding(len(shape))
     if isinstance(place, PartitionSpec):
@@ -202,7 +202,7 @@ def _checked_place(place: Any, shape: Shape) -> Sharding | PartitionSpec | None:
                 shape=shape,
             )
     elif isinstance(place, Sharding):
-        place.tiling(shape)  # refuses shapes that it does not fit
+        place.tiling(shape)  # raises if it does not fit the shape
     elif place is not None:
         raise ArgumentTypeError.refusing(
             "sharding",

@@ -1,4 +1,4 @@
-"""What turns an array into Python values; all of it reads the value on the host."""
+"""Convert arrays to Python values; all conversions read the value on the host."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpushard.errors import ArgumentError, ArrayIndexError, ExportError
 from gpushard.functions.concrete import concrete
 from gpushard.movement.buffer import ShardedBuffer
 
-_WRITABLE = 1  # what `inspect.BufferFlags.WRITABLE` is in Python 3.12
+_WRITABLE = 1  # `inspect.BufferFlags.WRITABLE` of Python 3.12
 
 
 class Conversions(abc.ABC):
@@ -34,7 +34,8 @@ class Conversions(abc.ABC):
         """Return one element as a Python scalar, as `numpy.ndarray.item` does.
 
         Args:
-          *args: its position: none if there is no other element, one in C order, or one per dim.
+          *args: its position: nothing for an array of one element, a number in C order, or a
+            number per dim.
 
         Raises:
           ArrayIndexError: there is no such element.
@@ -59,10 +60,10 @@ class Conversions(abc.ABC):
         """Return the bytes of the elements.
 
         Args:
-          order: of the elements: "C", "F" or another of NumPy's.
+          order: order of the elements: "C", "F" or another of NumPy's.
 
         Raises:
-          ArgumentError: it is none of these.
+          ArgumentError: NumPy has no such order.
         """
         if order not in ("C", "F", "A", "K", None):
             raise ArgumentError.refusing("order", order, 'is unknown; use "C" or "F"', "tobytes")
@@ -71,25 +72,25 @@ class Conversions(abc.ABC):
     def __buffer__(self, flags: int, /) -> memoryview:
         """Return the value on the host for Python's buffer protocol, read-only.
 
-        From Python 3.12 on `memoryview(x)` and what else takes buffers calls this. Like
-        `numpy.asarray(x)` it gathers an array of several shards, whose value is fetched once; that
-        of an array on one device which the host can read is not copied. Arrays are values: what is
-        assigned to `x` later does not show.
+        From Python 3.12 on `memoryview(x)` and other functions on buffers call this. Like
+        `numpy.asarray(x)` it gathers an array of several shards once. It does not copy an array on
+        one device that the host can read. Arrays are values: later assignments to `x` do not change
+        the buffer.
 
         Args:
-          flags: what the consumer asks for; see `inspect.BufferFlags`.
+          flags: the request of the consumer; see `inspect.BufferFlags`.
 
         Raises:
-          ExportError: the consumer asks for memory to write to, or has no such dtype.
+          ExportError: the consumer asks for writable memory, or buffers have no such dtype.
           TransferGuardError: a guard forbids the transfer.
         """
         if flags & _WRITABLE:
             raise ExportError(
-                "memoryview(x) is read-only, arrays are values; take numpy.array(x) to write to",
+                "memoryview(x) is read-only, since arrays are values; write to numpy.array(x)",
                 argument="flags",
                 flags=flags,
             )
-        # NumPy comes here, too.
+        # NumPy calls this too.
         value: Any = concrete(self, "numpy.asarray(x) or memoryview(x)", explicit=False)
         try:
             return memoryview(value)

@@ -1,8 +1,8 @@
-"""What an array holds: its buffer, what was made from it so far, and who writes it.
+"""The data of an array: its buffer, values cached from it, and the thread that writes it.
 
-All of it hangs on one attribute of the array, so that one assignment, which no interrupt can cut in
-two, takes an array from one value to the next. A `Handle` is an array as far as that goes; whatever
-works on the data of arrays takes handles, and users see them as `Array`.
+One attribute of the array refers to all of this. So one assignment, which no interrupt can split,
+takes an array from one value to the next. A `Handle` is an array with only this state. Functions on
+the data of arrays take handles; users see them as `Array`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Data(Holder):
 
     Args:
       buffer: the data.
-      runtime: of its devices.
-      exported: data that the array had before, and whose address others have who only keep it.
+      runtime: the runtime of its devices.
+      exported: earlier data of the array with exported addresses; their consumers hold the array.
     """
 
     __slots__ = ("exported", "furthest", "host", "runtime", "shards")
@@ -43,27 +43,27 @@ class Data(Holder):
         self.buffer = buffer
         self.exported = exported
         self.runtime = runtime
-        # The value on the host, or on its way there.
+        # The value on the host, or a running copy to it.
         self.host: HostArray | HostRead | StagedRead | None = None
-        self.shards: KnownShards | None = None  # the shards that were asked for
-        # Of positions, the one that needs the longest dim to be in bounds, once that is known.
+        self.shards: KnownShards | None = None  # the shards that users asked for
+        # For an array of positions, the one farthest out, once the host has read it.
         self.furthest: int | None = None
 
     @property
     def tiling(self) -> Tiling:
-        """Which device holds what."""
+        """The boxes of the devices."""
         return self.buffer.tiling
 
 
 class Turned:
-    """Stands for the data of a transposed array until somebody needs them in order.
+    """A placeholder for the data of a transposed array, until they are needed in order.
 
     Args:
-      source: an array of the same value in another order of dims, which nobody assigns to.
-      axes: of the transposition, from the end.
-      make: makes the data.
-      tiling: of the transposed array.
-      runtime: of the devices.
+      source: an array with the value in another order of dims; it is never assigned to.
+      axes: the axes of the transposition, from the end.
+      make: a function that makes the data.
+      tiling: the tiling of the transposed array.
+      runtime: the runtime of the devices.
     """
 
     __slots__ = ("_buffer", "axes", "make", "runtime", "source", "tiling")
@@ -81,23 +81,23 @@ class Turned:
         self.make = make
         self.tiling = tiling
         self.runtime = runtime
-        self._buffer: ShardedBuffer | None = None  # the data, which several arrays may ask for
+        self._buffer: ShardedBuffer | None = None  # the data, once an array needs them
 
     def settle(self, x: Handle) -> None:
-        """Make the data of an array, unless that has got others meanwhile."""
+        """Make the data of an array, unless it has new data meanwhile."""
         if self._buffer is None:
             self._buffer = self.make(self.source._live())
         data = Data(self._buffer, self.runtime)
-        if x._data is self:  # no call up to the next line, so no other thread either
+        if x._data is self:  # no call before the next line, so no thread switch
             x._data = data
 
 
 class ShardData:
-    """The data of one shard, and the arrays that were made of it.
+    """The data of one shard, and the arrays that share them.
 
     Args:
       data: the data.
-      sharding: where they lie.
+      sharding: the sharding of the shard.
     """
 
     __slots__ = ("arrays", "data", "sharding")
@@ -105,7 +105,7 @@ class ShardData:
     def __init__(self, data: Data, sharding: Sharding) -> None:
         self.data = data
         self.sharding = sharding
-        # By identity; some may have got another value since.
+        # By identity; some may have new values since.
         self.arrays: WeakValueDictionary[int, Handle] = WeakValueDictionary()
 
     def delete(self) -> None:
@@ -116,12 +116,12 @@ class ShardData:
 
 
 class KnownShards(Holder):
-    """The shards of a value, for those who have asked for them: they become arrays when these do.
+    """The shards of a value, created as arrays when users ask for them.
 
     Args:
       buffer: the data of the array.
-      sharding: how it is laid out.
-      make: returns a new handle on data in a sharding.
+      sharding: the sharding of the array.
+      make: a function that returns a new handle on data in a sharding.
     """
 
     __slots__ = ("_dtype", "_make", "_runtime", "arrays", "sharding", "tiling")
@@ -130,14 +130,14 @@ class KnownShards(Holder):
         self, buffer: ShardedBuffer, sharding: Sharding, make: Callable[[Data, Sharding], Handle]
     ) -> None:
         self.buffer: ShardedBuffer | None = buffer  # type: ignore[assignment]
-        self.tiling = buffer.tiling  # which device holds what
-        # The shards that were asked for as arrays, by position.
+        self.tiling = buffer.tiling  # the boxes of the devices
+        # The shards that users asked for, by position.
         self.arrays: dict[int, ShardData] = {}
         self._dtype, self._runtime = buffer.dtype, buffer.runtime
         self.sharding, self._make = sharding, make
 
     def array(self, position: int) -> Any:
-        """Return a new handle on the shard of one device; a deleted one where the array was."""
+        """Return a new handle on the shard of one device; deleted if the array was deleted."""
         shard = self.arrays.get(position)
         if shard is None:
             buffer = self.buffer  # read once: another thread may delete the array
@@ -147,8 +147,8 @@ class KnownShards(Holder):
                 array = self._make(Data(part, self._runtime), sharding)
                 array.delete()
                 return array
-            made = ShardData(Data(part, self._runtime), sharding)
-            shard = self.arrays.setdefault(position, made)  # another thread may be here too
+            shard_data = ShardData(Data(part, self._runtime), sharding)
+            shard = self.arrays.setdefault(position, shard_data)  # another thread may do so too
         array = self._make(shard.data, shard.sharding)
         shard.arrays[id(array)] = array
         return array
@@ -163,12 +163,12 @@ class KnownShards(Holder):
 def shard_of(
     buffer: ShardedBuffer, sharding: Sharding, position: int
 ) -> tuple[ShardedBuffer, Sharding]:
-    """Return what one device holds of an array, as the data of an array on that device."""
+    """Return the block of one device as the buffer of an array on that device."""
     tiling = buffer.tiling
     shape = sharding.stacked(tiling.shard_shapes[position])
     device = devices_of(tiling)[position].device
     alone = SingleDeviceSharding(device, memory_kind=sharding.memory_kind)
-    at = slice(position, position + 1)  # nothing of a deleted array
+    at = slice(position, position + 1)  # empty for a deleted array
     values = buffer.values[at]
     if sharding.unstacked:
         values = [value.reshape(shape) for value in values]
@@ -176,7 +176,7 @@ def shard_of(
 
 
 _process = object()
-"""Stands for this process; a forked child has another one."""
+"""A mark of this process; a forked child has another one."""
 
 
 def _in_child() -> None:
@@ -188,15 +188,15 @@ os.register_at_fork(after_in_child=_in_child)
 
 
 class Detached:
-    """Stands for an array's data while a thread writes them in place.
+    """A placeholder for an array's data while a thread writes them in place.
 
-    Whoever wants to read waits until the thread is through. If it did not get there, as after an
-    interrupt, or in the child of a fork where there is no such thread, this stays, and the array
-    cannot be used any more: nobody knows what is in it.
+    Readers wait until that thread has finished. If it never finishes, after an interrupt or in the
+    child of a fork, the placeholder stays. The array cannot be used any more, since its content is
+    unknown.
 
     Args:
-      lock: a free one, of nobody else's.
-      data: what it stands for.
+      lock: a free lock that no other object uses.
+      data: the data.
     """
 
     __slots__ = ("_process", "data", "lock", "thread", "torn")
@@ -206,10 +206,10 @@ class Detached:
         self.lock = lock
         self.data = data
         self.thread = threading.get_ident()
-        self.torn = False  # whether the thread is known not to have got through
+        self.torn = False  # whether the thread is known to have failed
 
     def wait(self) -> None:
-        """Wait for the writer, unless that is this thread: a signal handler or a finalizer."""
+        """Wait for the writer, unless it is this thread, in a signal handler or a finalizer."""
         if self.thread == threading.get_ident():
             return
         if self._process is not _process:
@@ -220,15 +220,15 @@ class Detached:
 
 
 def is_gone(data: Data | Turned | Detached | None) -> bool:
-    """Whether an array has no value, and never will."""
+    """Test whether an array has lost its value for good."""
     return data is None or (isinstance(data, Detached) and data.torn)
 
 
 def data_of(x: Handle) -> Data:
-    """Return the data of an array, once nobody writes them.
+    """Return the data of an array, once no thread writes them.
 
     Raises:
-      DeletedArrayError: there are none.
+      DeletedArrayError: the array has none.
     """
     before = None
     while isinstance(data := x._data, Detached | Turned) and data is not before:
@@ -254,7 +254,7 @@ def data_of(x: Handle) -> Data:
 
 
 class Origin:
-    """An array that others were taken from, as long as it has the value that it had then.
+    """An array that views were taken from, as long as its value has not changed since.
 
     Args:
       array: the array.
@@ -263,31 +263,31 @@ class Origin:
     __slots__ = ("_array", "shape")
 
     def __init__(self, array: Handle) -> None:
-        self.shape = array._shape  # of the array, which may be gone
+        self.shape = array._shape  # the array may be gone
         self._array: ref[Handle] | None = ref(array)
 
     def array(self) -> Handle | None:
-        """Return the array, unless it is gone, or has got another value."""
-        found = None if self._array is None else self._array()
-        return None if found is None or found.is_deleted() else found
+        """Return the array, or None if it is gone or has a new value."""
+        array = None if self._array is None else self._array()
+        return None if array is None or array.is_deleted() else array
 
     def end(self) -> None:
-        """Let nothing count as taken from the array."""
+        """Make no array count as a view of this one."""
         self._array = None
 
 
 class View(NamedTuple):
-    """How an array was taken from another one."""
+    """The operation that took an array from another one."""
 
-    origin: Origin  # the other one
-    row: Row | None  # by which operation; None where it is the same
+    origin: Origin  # the other array
+    row: Row | None  # the operation; None if both have the same elements
     params: Params
-    older: View | None  # how the other one was taken
-    depth: int  # how many steps there are
+    older: View | None  # the operation that took the other array
+    depth: int  # the number of operations
 
 
 class Handle:
-    """An array that has data, or had some."""
+    """An array with data, possibly deleted."""
 
     __slots__ = (
         "__weakref__",
@@ -311,20 +311,20 @@ class Handle:
     _origin: Origin | None
 
     def delete(self) -> None:
-        """Give up the memory."""
+        """Free the memory."""
         data, self._data = self._data, None
         if isinstance(data, Data) and data.shards is not None:
             data.shards.delete()
 
     def is_deleted(self) -> bool:
-        """Whether it was given up, or an assignment to it cut short."""
+        """Test whether the array was deleted, or an assignment to it was interrupted."""
         return is_gone(self._data)
 
     def _live(self) -> ShardedBuffer:
         return self._held().buffer
 
     def _read(self) -> ShardedBuffer:
-        """Return the data that have the value, in whichever order of dims."""
+        """Return the data with the value, in any order of dims."""
         data = self._data
         return data.source._live() if isinstance(data, Turned) else self._live()
 
@@ -333,12 +333,12 @@ class Handle:
         return data if type(data) is Data else data_of(self)
 
     def _handle(self, data: Data | Turned, sharding: Sharding, *, registered: bool = True) -> Any:
-        """Return a new handle on data of this array, as committed and weak as this one."""
+        """Return a new handle on data of this array, with its committed state and weak type."""
         weak, shape = self._weak_type, data.tiling.shape
-        made = handle(type(self), data, shape, self._dtype, sharding, self._committed, weak)
+        copy = handle(type(self), data, shape, self._dtype, sharding, self._committed, weak)
         if registered:
-            data.runtime.register(made)
-        return made
+            data.runtime.register(copy)
+        return copy
 
 
 H = TypeVar("H", bound=Handle)
@@ -353,17 +353,17 @@ def handle(
     committed: bool,
     weak_type: bool,
 ) -> H:
-    """Return an array of data, not yet registered."""
-    made = _new(kind)
-    made._data = data
-    made._shape = shape
-    made._dtype = dtype
-    made._sharding = sharding
-    made._committed = committed
-    made._weak_type = weak_type
-    made._view = None
-    made._origin = None
-    return made
+    """Create an array of data, not yet registered."""
+    array = _new(kind)
+    array._data = data
+    array._shape = shape
+    array._dtype = dtype
+    array._sharding = sharding
+    array._committed = committed
+    array._weak_type = weak_type
+    array._view = None
+    array._origin = None
+    return array
 
 
 _new = object.__new__

@@ -1,4 +1,4 @@
-"""Operations on plain arrays: they run at once, where their operands lie."""
+"""Run operations on plain arrays immediately, where their operands lie."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Eager:
             check_out(row, out_sharding)
         given_args, given_params = args, params
         if row.turned is not None:
-            for arg in args:  # most are in order, which costs no call
+            for arg in args:  # most are in order: no call needed
                 if type(arg) is ConcreteArray and type(arg._data) is Turned:
                     args, params = as_they_lie(row, args, params, _source)
                     break
@@ -46,7 +46,7 @@ class Eager:
         buffers: list[Any] = []
         numbers: list[Any] = []
         held: Any = None
-        for arg in args:  # as `case_and_key` does it, which makes the same key
+        for arg in args:  # must make the key that `case_and_key` makes
             if type(arg) is ConcreteArray:
                 held = arg._data
                 if type(held) is not Data:
@@ -78,8 +78,8 @@ class Eager:
         runtime = held.runtime
         program: Program | None = runtime.plans.get(cached)
         if program is None:
-            case, own = case_and_key(row, args, params, out_sharding, _operand_of(buffers))
-            if own != cached:  # another thread has assigned to an operand meanwhile
+            case, fresh_key = case_and_key(row, args, params, out_sharding, _operand_of(buffers))
+            if fresh_key != cached:  # another thread assigned to an operand meanwhile
                 return self.bind(row, args, params, out_sharding)
             if args is not given_args:
                 _check_given(case, given_args, given_params)
@@ -87,18 +87,18 @@ class Eager:
         if row.later and out_sharding is None:
             return _turned(args[0], buffers[0], params[0], program, runtime)
         try:
-            made = program.run(buffers, numbers)
-        except MemoryError as error:  # also of a library that a kernel calls
+            result = program.run(buffers, numbers)
+        except MemoryError as error:  # maybe from a library that a kernel calls
             raise of_operation(error, row.name, getattr(program, "moves", None)) from None
-        if len(made) == 1:
-            return _array(made[0], program, program.results[0], runtime)
-        return _arrays(made, program, runtime)
+        if len(result) == 1:
+            return _array(result[0], program, program.results[0], runtime)
+        return _arrays(result, program, runtime)
 
 
 def _array(
     buffer: ShardedBuffer, program: Program, result: Result, runtime: Runtime
 ) -> ConcreteArray:
-    """Return a result as an array; as `ConcreteArray` does, of what is known beforehand."""
+    """Wrap a result as an array; a faster `ConcreteArray()` with values known in advance."""
     aval = result.aval
     array = handle(
         ConcreteArray,
@@ -116,18 +116,18 @@ def _array(
 
 
 def _arrays(
-    made: Sequence[ShardedBuffer], program: Program, runtime: Runtime
+    buffers: Sequence[ShardedBuffer], program: Program, runtime: Runtime
 ) -> tuple[ConcreteArray, ...]:
-    """Return several results as arrays.
+    """Wrap several results as arrays.
 
-    This is no part of `bind`, as a closure there would make its variables slower to read.
+    Not a part of `bind`, since a closure would make its variables slower to read.
     """
-    pairs = zip(made, program.results, strict=True)
+    pairs = zip(buffers, program.results, strict=True)
     return tuple([_array(buffer, program, result, runtime) for buffer, result in pairs])
 
 
 def _created(row: Row, numbers: Sequence[Any], params: Params, sharding: Sharding) -> ConcreteArray:
-    """Return what an operation makes of numbers, where it goes."""
+    """Run an operation on numbers, and place the result."""
     shape, dtype, committed = params
     tiling = place_tiling(sharding, shape)
     if sharding.memory_kind == "device":
@@ -140,7 +140,7 @@ def _created(row: Row, numbers: Sequence[Any], params: Params, sharding: Shardin
 def _turned(
     x: ConcreteArray, data: ShardedBuffer, axes: tuple[int, ...], program: Program, runtime: Runtime
 ) -> ConcreteArray:
-    """Return an array transposed, which moves nothing as long as nobody needs that."""
+    """Transpose an array, without moving data until they are needed in order."""
     (result,) = program.results
     source = x._handle(Data(data, runtime), x._sharding, registered=False)
     turned = Turned(
@@ -150,28 +150,28 @@ def _turned(
 
 
 def _check_given(case: Case, args: Sequence[Any], params: Params) -> None:
-    """Check operands in the order in which they were given, so that errors are about that."""
+    """Check operands in the order of the call, so errors refer to that order."""
     pairs = zip(args, case.avals, strict=True)
     avals = [_aval(arg) if type(arg) is ConcreteArray else aval for arg, aval in pairs]
     case.row.infer(avals, params)
 
 
 def _source(arg: Any) -> tuple[Handle, tuple[int, ...]] | None:
-    """Return the array that an operand is the transpose of, if it is one, and the axes."""
+    """Return the source of a transposed operand and the axes, or the operand itself."""
     if type(arg) is ConcreteArray and type(data := arg._data) is Turned:
         return data.source, data.axes
     return None
 
 
 def _operand_of(buffers: Sequence[Any]) -> Callable[[Any], Sharded | Hosted]:
-    """Return the `operand_of` of plain arrays.
+    """Return the function `operand_of` for plain arrays.
 
-    It is called once for each operand that is no number, in order. `buffers` has their data.
+    It is called once for each operand that is not a number, in order. `buffers` has their data.
     """
-    given = iter(buffers)
+    remaining = iter(buffers)
 
     def operand_of(arg: Any) -> Sharded | Hosted:
-        data = next(given)
+        data = next(remaining)
         if type(arg) is ConcreteArray:
             sharding, committed = arg.sharding, arg.committed  # before the data, which change last
             return Sharded(_aval(arg), arg._live().tiling, sharding, committed)
@@ -185,8 +185,8 @@ def _aval(x: ConcreteArray) -> Aval:
 
 
 def host_data(row: Row, arg: Any) -> HostArray:
-    """Return an operand that is on the host as a NumPy array."""
-    if isinstance(arg, Array):  # of a subclass
+    """Convert an operand on the host to a NumPy array."""
+    if isinstance(arg, Array):  # a subclass
         raise ArgumentTypeError(f"{row.name}: subclasses of Array are not supported", argument="x")
     numeric = isinstance(arg, np.ndarray | np.generic | list | tuple | bool | int | float | complex)
     if not numeric and not hasattr(arg, "__array__"):

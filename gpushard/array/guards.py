@@ -1,4 +1,4 @@
-"""Guards against copies between host and devices that nobody asked for."""
+"""Guards against implicit copies between host and devices."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _guards = {
 
 @contextlib.contextmanager
 def transfer_guard(level: str) -> Iterator[None]:
-    """Allow, log or forbid transfers in all directions within a `with` block.
+    """Allow, log or forbid transfers in all directions in a `with` block.
 
-    An explicit transfer is one that was asked for by name (`device_put`, `device_get`, `reshard`,
-    `copy_to_host_async`); others (`numpy.asarray(x)`, `float(x)`, `print(x)`) are implicit.
+    You ask for an explicit transfer by name (`device_put`, `device_get`, `reshard`,
+    `copy_to_host_async`). All others (`numpy.asarray(x)`, `float(x)`, `print(x)`) are implicit.
 
     Args:
-      level: "allow" (the default outside of any guard); "log" or "disallow", for implicit
-        transfers; "log_explicit" or "disallow_explicit", for all.
+      level: "allow" (the default); "log" or "disallow" for implicit transfers; "log_explicit" or
+        "disallow_explicit" for all transfers.
 
     Raises:
       ArgumentError: the level is unknown.
@@ -58,7 +58,7 @@ def _guard(direction: str, level: str) -> Iterator[None]:
 
 
 def transfer_guard_host_to_device(level: str) -> contextlib.AbstractContextManager[None]:
-    """`transfer_guard` for copies from host memory to devices.
+    """Allow, log or forbid copies from host memory to devices in a `with` block.
 
     Args:
       level: as for `transfer_guard`.
@@ -70,7 +70,7 @@ def transfer_guard_host_to_device(level: str) -> contextlib.AbstractContextManag
 
 
 def transfer_guard_device_to_device(level: str) -> contextlib.AbstractContextManager[None]:
-    """`transfer_guard` for copies between devices.
+    """Allow, log or forbid copies between devices in a `with` block.
 
     Args:
       level: as for `transfer_guard`.
@@ -82,7 +82,7 @@ def transfer_guard_device_to_device(level: str) -> contextlib.AbstractContextMan
 
 
 def transfer_guard_device_to_host(level: str) -> contextlib.AbstractContextManager[None]:
-    """`transfer_guard` for copies from devices to host memory.
+    """Allow, log or forbid copies from devices to host memory in a `with` block.
 
     Args:
       level: as for `transfer_guard`.
@@ -99,7 +99,7 @@ def _read(directions: Sequence[str]) -> str | None:
 
 
 def _write(name: str, directions: Sequence[str], level: str | None) -> None:
-    """Change guards for all threads, outside of `with` blocks."""
+    """Change guards for all threads; `with` blocks keep theirs."""
     if level not in (None, *_LEVELS):
         why = f"is unknown; use one of {', '.join(_LEVELS)}, or None"
         raise ConfigurationError.refusing(name, level, why)
@@ -119,7 +119,7 @@ for _name, _directions in (
 
 
 def check_transfer(direction: str, what: str, *, explicit: bool) -> None:
-    """Apply the guard of one direction to a transfer that is about to happen."""
+    """Apply the guard of one direction to a transfer."""
     level = _guards[direction].get()
     if level == "allow" or (explicit and not level.endswith("_explicit")):
         return

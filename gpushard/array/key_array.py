@@ -1,4 +1,4 @@
-"""`KeyArray`: an array of random keys, each of which is one element of 64 bits."""
+"""`KeyArray`: an array of random keys; each key is one element of 64 bits."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _COMPARES = ("equal", "not_equal")
 
 
 class OfKeys:
-    """What operations on keys do: those that move elements, or compare them, take them as such."""
+    """The interpreter of keys: operations may move elements and compare them."""
 
     level = 1
 
     def bind(
         self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None = None
     ) -> Any:
-        """Do one operation."""
+        """Run one operation."""
         compares = row.name in _COMPARES
         if not compares and row.beside_keys is None:
             refuse(row.name)
@@ -52,12 +52,13 @@ OF_KEYS = OfKeys()
 class KeyArray(ConcreteArray):
     """An array of keys.
 
-    It has what an `Array` has, and is placed like one: a spec names the dims of the keys. What
-    would take the keys for numbers, such as `np.asarray(keys)` and `keys + 1`, raises a TypeError.
+    It has the attributes of an `Array` and is placed like one: a spec names the dims of the array
+    of keys. Functions that need numbers, such as `np.asarray(keys)` and `keys + 1`, raise a
+    TypeError.
 
     Args:
       buffer: the keys, as uint64.
-      sharding: how they are laid out.
+      sharding: the layout over devices.
       committed: whether a user chose the devices.
       weak_type: False.
 
@@ -107,19 +108,19 @@ class KeyArray(ConcreteArray):
 
 
 def is_keys(x: Any) -> bool:
-    """Whether it is an array of keys, or what an interpreter made of one."""
+    """Test for an array of keys, concrete or traced."""
     return isinstance(x, Array) and isinstance(x.dtype, KeyDType)
 
 
 def elements_of(keys: Any) -> Any:
-    """Return an array with one element of 64 bits for each key, of the same memory."""
+    """View keys as an array of elements of 64 bits, without a copy."""
     if is_traced(keys):
         return keys._of(elements_of)
     return _as(ConcreteArray, keys, ELEMENT)
 
 
 def keys_of(elements: Any) -> Any:
-    """Return the keys that elements of 64 bits stand for."""
+    """View elements of 64 bits as keys, without a copy."""
     if is_traced(elements):
         return elements._of(keys_of)
     keys: Any = _as(KeyArray, elements, KEY)
@@ -128,20 +129,20 @@ def keys_of(elements: Any) -> Any:
 
 
 def _as(kind: type[ConcreteArray], x: Any, dtype: Any) -> Array:
-    """Return a handle of another class on the data of an array, not registered."""
+    """Return an unregistered handle of another class on the data of an array."""
     data = x._data if isinstance(x._data, Turned) else x._held()
     return handle(kind, data, x._shape, dtype, x._sharding, x._committed, x._weak_type)
 
 
 def refuse_keys(x: Any, what: str) -> None:
-    """Check that an array is one of numbers."""
+    """Check that an array has numbers, not keys."""
     if is_keys(x):
         refuse(what)
 
 
 def refuse(what: str) -> NoReturn:
-    """Say that keys are no numbers."""
+    """Raise the error for a function that needs numbers."""
     raise ArgumentTypeError(
-        f"{what} is not defined: keys are no numbers; random.key_data(keys) has their words",
+        f"{what} is not defined: keys are not numbers; random.key_data(keys) has their integers",
         argument="self",
     )

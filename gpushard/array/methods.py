@@ -1,4 +1,4 @@
-"""The methods that arrays share with `numpy.ndarray`: most are functions of values."""
+"""The methods of `numpy.ndarray` on arrays; most call a function of values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CONJUGATE = ufunc_row(np.conjugate)
 
 
 class Methods(Operators):
-    """What arrays have, and what interpreters make of them."""
+    """Methods of arrays, concrete and traced."""
 
     __slots__ = ()
 
@@ -76,8 +76,8 @@ class Methods(Operators):
     def T(self) -> Self:
         """The array with its dims in reverse order; each keeps its mesh axes.
 
-        Products such as `x.T @ y` take it as it lies in `x`. For anything else elements move when
-        they are first needed, so it is then that a device may have no room.
+        Products such as `x.T @ y` read the elements as they lie in `x`. For other functions the
+        elements move when they are first needed, so an `OutOfMemoryError` may occur then.
         """
         return manipulation.permute_dims(self)
 
@@ -114,12 +114,12 @@ class Methods(Operators):
 
         Args:
           dtype: the type.
-          order: elements are in row-major order: "C", or what means it here.
-          casting: which conversions are fine, as in `numpy.can_cast`; all by default.
-          copy: whether an array that has it already is copied; arrays are values, so it is not.
+          order: "C", or an order with the same meaning here; elements are row-major.
+          casting: the allowed conversions, as in `numpy.can_cast`; by default all.
+          copy: has no effect: arrays are values, so an array that has the dtype is not copied.
 
         Raises:
-          ArgumentTypeError: the conversion is not fine.
+          ArgumentTypeError: `casting` does not allow the conversion.
         """
         of_keys = isinstance(dtype, KeyDType) and self.dtype == dtype
         target = dtype if of_keys else as_dtype(dtype)
@@ -136,13 +136,13 @@ class Methods(Operators):
         return bind(rows.ASTYPE, (self,), (target,))
 
     def view(self, dtype: Any = None) -> Self:
-        """Return the bytes of the elements as elements of another type; it shares nothing.
+        """Reinterpret the bytes of the elements as another type; the result is a new value.
 
         Args:
-          dtype: the type; where its size differs, the last dim gets longer or shorter.
+          dtype: the type. If its size differs, the last dim gets longer or shorter.
 
         Raises:
-          ArgumentError: the bytes along the last dim are no whole number of elements.
+          ArgumentError: the bytes along the last dim are not a multiple of the new size.
 
         >>> import gpushard as gs
         >>> gs.numpy.asarray([1.0, -1.0], "f4").view("i4")
@@ -153,7 +153,7 @@ class Methods(Operators):
         return bind(rows.VIEW, (self,), (as_dtype(dtype),))
 
     def byteswap(self) -> Self:
-        """Reverse the bytes of each element; of complex numbers, those of each part.
+        """Reverse the bytes of each element, and of each part of complex numbers.
 
         >>> import gpushard as gs
         >>> gs.numpy.asarray([1, 256], "u2").byteswap()
@@ -177,7 +177,7 @@ class Methods(Operators):
     conjugate = conj
 
     def copy(self) -> Self:
-        """Return an array of the same value."""
+        """Return a copy of the array."""
         return bind(rows.COPY, (self,))
 
     def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Self:
@@ -186,7 +186,7 @@ class Methods(Operators):
         Args:
           *shape: the sizes, or a tuple of them.
           order: must be "C".
-          copy: True for memory of its own; otherwise it makes no difference.
+          copy: True for a copy in new memory; other values have no effect.
 
         Raises:
           ArgumentError: the sizes do not fit.
@@ -198,7 +198,7 @@ class Methods(Operators):
         """Return the elements in row-major order as one dim.
 
         Args:
-          order: must be "C", or what means it here.
+          order: must be "C", or an order with the same meaning here.
         """
         return python_copy.copy(self.ravel(order))
 
@@ -206,7 +206,7 @@ class Methods(Operators):
         """Return the array with its dims in another order; each keeps its mesh axes.
 
         Args:
-          *axes: the dims in their new order, or a tuple of them; reversed by default.
+          *axes: the dims in their new order, or a tuple of them; by default reversed.
         """
         order = axes[0] if len(axes) == 1 and np.ndim(axes[0]) else axes
         return manipulation.permute_dims(self, order if axes and axes[0] is not None else None)
@@ -220,25 +220,25 @@ class Methods(Operators):
         descending: bool = False,
         stable: Any = True,
     ) -> None:
-        """Sort this array along a dim: it gets another value, as by `x[...] = value`.
+        """Sort this array along a dim: the array gets a new value, as by `x[...] = value`.
 
         Args:
-          axis: which dim.
-          kind: any of NumPy's; the order does not depend on it.
+          axis: the dim.
+          kind: one of NumPy's; the result does not depend on it.
           order: must be None.
-          descending: whether the greatest element comes first; NaNs come last in any case.
-          stable: whether equal elements keep their order; it makes no difference here.
+          descending: whether the greatest element comes first; NaNs always come last.
+          stable: has no effect: equal elements always keep their order.
         """
         at, how = one_from_end(axis, self.ndim, "sort"), {"descending": descending}
         self._assign(sorting.sort(self, at, kind, order, stable=stable, **how))
 
     def partition(self, kth: Any, axis: int = -1, kind: Any = None, order: Any = None) -> None:
-        """Put elements where they would be in sorted order, with lesser ones before them.
+        """Move elements to their positions in sorted order, with lesser elements before them.
 
         Args:
-          kth: where, an integer or several.
-          axis: which dim.
-          kind: as for NumPy; the result does not depend on it.
+          kth: the positions, an integer or several.
+          axis: the dim.
+          kind: as in NumPy; the result does not depend on it.
           order: must be None.
         """
         at = one_from_end(axis, self.ndim, "partition")
@@ -246,7 +246,7 @@ class Methods(Operators):
 
     @property
     def at(self) -> updating.Indexer[Self]:
-        """`x.at[index].set(value)`: a new array with a part replaced; `x` stays as it is."""
+        """Indexer for `x.at[index].set(value)`: a new array with a part replaced; `x` stays."""
         return updating.Indexer(self)
 
     def fill(self, value: Any) -> None:
@@ -261,8 +261,8 @@ class Methods(Operators):
         """Replace elements, numbered in row-major order: `x.ravel()[indices] = values`.
 
         Args:
-          indices: their numbers.
-          values: the new elements; from the first again where they are too few.
+          indices: the numbers of elements.
+          values: the new elements; they repeat if there are too few.
           mode: as for `take`.
 
         Raises:
@@ -278,17 +278,17 @@ class Methods(Operators):
         *,
         out_sharding: Sharding | None = None,
     ) -> Self:
-        """Return those slices along a dim for which a condition holds.
+        """Select the slices along a dim for which a condition holds.
 
         Args:
           condition: a vector, which may be shorter than the dim.
-          axis: which dim; by default all elements in row-major order.
+          axis: the dim; by default all elements in row-major order.
           out: must be None; results are values.
-          out_sharding: how the result is laid out; by default as it comes.
+          out_sharding: the sharding of the result; by default it is not moved.
 
         Raises:
-          ArgumentError: the condition has other than one dim.
-          ArrayIndexError: it holds beyond the end of the dim.
+          ArgumentError: the condition does not have one dim.
+          ArrayIndexError: the condition holds beyond the end of the dim.
         """
         return indexing.compress(condition, self, axis, out, out_sharding=out_sharding)
 

@@ -1,4 +1,4 @@
-"""Python's operators on arrays: each is one operation, done where the operands lie."""
+"""Python's operators on arrays: each runs one operation where the operands lie."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _POWER, _SQUARE = ufunc_row(np.power), ufunc_row(np.square)
 
 
 def _is_operand(x: Any) -> bool:
-    """Whether operators take it; for anything else Python asks the other side."""
+    """Test whether operators accept a value; otherwise Python asks the other operand."""
     return (
         type(x) in KINDS
         or isinstance(x, Operators | np.ndarray | np.generic | list | tuple)
@@ -67,7 +67,7 @@ def _reflected(ufunc: np.ufunc) -> Callable[[_A, Any], _A]:
 
 
 def _in_place(symbol: str, name: str) -> Callable[[_A, Any], _A]:
-    """Return the operator `symbol`, which rebinds its left side to what method `name` gives."""
+    """Make the operator `symbol`, which rebinds its left side to the result of method `name`."""
 
     def operator(self: _A, other: Any) -> _A:
         return self._rebound(symbol, getattr(self, name)(other))
@@ -150,7 +150,7 @@ class Operators(Value):
         if modulo is not None or not _is_operand(other):
             return NotImplemented
         kinds = {int: "iufc", float: "fc"}.get(type(other), "")
-        if kinds and other == 2 and self.dtype.kind in kinds:  # the same, on vectors, as in NumPy
+        if kinds and other == 2 and self.dtype.kind in kinds:  # square: vectorized, as in NumPy
             return bind(_SQUARE, (self,))
         return bind(_POWER, (self, other))
 
@@ -174,12 +174,12 @@ class Operators(Value):
         return matmul(other, self) if _is_operand(other) else NotImplemented
 
     def _rebound(self, symbol: str, result: Any) -> Any:
-        """Return the new value of an array in `x += y` and the like: as its old one in type.
+        """Return the new value of an array in `x += y`, with the dtype of the array.
 
-        The name is bound to the result, so this may have a larger shape.
+        Python binds the name to the result, so the result may have a larger shape.
 
         Raises:
-          ArgumentTypeError: the result is of a wider kind.
+          ArgumentTypeError: the result has a wider kind than the array.
         """
         if result is NotImplemented or result.dtype == self.dtype:
             return result

@@ -1,4 +1,4 @@
-"""Arrays of several processes: this one reaches only a part of their shards."""
+"""Arrays of several processes: this process reaches only a part of their shards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gpushard.typing import HostArray, Index, Shape, shown_as
 
 
 class _Local(Sharding):
-    """What this process holds of a sharding; it need not be all elements."""
+    """The part of a sharding on this process, which need not cover all elements."""
 
     def __init__(self, whole: Sharding) -> None:
         self._whole = whole
@@ -52,20 +52,20 @@ class _Local(Sharding):
 
 
 class _Elsewhere:
-    """The interpreter of arrays of several processes: nothing is computed of a part."""
+    """The interpreter of arrays of several processes: it refuses every operation."""
 
     level = 10
 
     def bind(
         self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None = None
     ) -> NoReturn:
-        """Refuse an operation."""
+        """Raise `AddressError`."""
         array = next(x for x in args if isinstance(x, PartialArray))
         raise array._without_data(row.name)
 
 
 class _Known(KnownShards):
-    """The shards of this process, by their positions among all."""
+    """The shards of this process, by their positions among all shards."""
 
     __slots__ = ("_local", "_positions")
 
@@ -80,13 +80,14 @@ class _Known(KnownShards):
 
 
 class PartialArray(Array, Concrete):
-    """An array of which this process reaches a part of the devices.
+    """An array on devices of several processes.
 
-    It can be read where this part has every element; whatever else needs data is refused.
+    It can be read if the devices of this process have every element. All other functions that need
+    data raise.
 
     Args:
-      local: what this process has.
-      sharding: how all is laid out.
+      local: the part of this process.
+      sharding: the sharding of the whole array.
     """
 
     __slots__ = ("__weakref__", "_dtype", "_local", "_shape", "_sharding", "_weak_type")
@@ -100,16 +101,16 @@ class PartialArray(Array, Concrete):
 
     @property
     def sharding(self) -> Sharding:
-        """How the elements are laid out over devices."""
+        """The layout of the elements over devices."""
         return self._sharding
 
     @property
     def committed(self) -> bool:
-        """Always True: somebody chose the devices."""
+        """Always True."""
         return True
 
     def devices(self) -> set[Device]:
-        """Return the devices that hold the array."""
+        """Return the set of devices that hold the array."""
         return {place.device for place in devices_of(self._tiling)}
 
     def platform(self) -> str:
@@ -121,15 +122,15 @@ class PartialArray(Array, Concrete):
         return int(self._tiling.volumes.sum()) * self.itemsize
 
     def copy_to_host_async(self) -> None:
-        """Start fetching the value, where this process can read it; never waits."""
+        """Start to copy the value to the host, if this process can read it; never waits."""
         self._readable("copy_to_host_async()").copy_to_host_async()
 
     def delete(self) -> None:
-        """Give up the memory of the shards of this process; doing it twice is fine."""
+        """Free the memory of this process's shards; a second call has no effect."""
         self._local.delete()
 
     def is_deleted(self) -> bool:
-        """Whether the array was deleted."""
+        """Test whether the array was deleted."""
         return self._local.is_deleted()
 
     def __repr__(self) -> str:
@@ -143,7 +144,7 @@ class PartialArray(Array, Concrete):
         return object.__format__(self, spec)
 
     def __copy__(self) -> Array:
-        """Return another handle on the same memory; arrays are values."""
+        """Return another handle on this array's memory; arrays are values."""
         local: Any = self._local.__copy__()
         return PartialArray(local, self._sharding)
 
@@ -170,7 +171,7 @@ class PartialArray(Array, Concrete):
         return self._readable(why)._at_hand(why)
 
     def _readable(self, why: str) -> ConcreteArray:
-        """Return what this process has, if that is every element."""
+        """Return the part of this process, if it has every element."""
         tiling = self._tiling
         boxes, held = tiling.assignment.flat, list(tiling.addressable)
         if np.setdiff1d(boxes[tiling.volumes > 0], boxes[held]).size:
@@ -192,13 +193,13 @@ class PartialArray(Array, Concrete):
 def array_of(
     kind: type[ConcreteArray], buffer: ShardedBuffer, sharding: Sharding, **how: bool
 ) -> Array:
-    """Return an array of what this process has of it, which is all of one on its own devices.
+    """Create an array from the part of this process; a sharding may have only its devices.
 
     Args:
-      kind: the class of what this process has.
-      buffer: its data, on the devices that this process addresses.
-      sharding: how all is laid out.
-      **how: what the class takes, too.
+      kind: the class of the part.
+      buffer: the data of the part, on the devices of this process.
+      sharding: the sharding of the whole array.
+      **how: more arguments of the class.
     """
     tiling = buffer.tiling
     if tiling is sharding.tiling(tiling.shape) or sharding.is_fully_addressable:

@@ -1,4 +1,4 @@
-"""How arrays come back from pickles."""
+"""Rebuild arrays from pickles."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 def rebuild(
     make: Callable[..., T], value: HostArray, sharding: Sharding, committed: bool, weak_type: bool
 ) -> T:
-    """Place a value as it was when it was pickled."""
+    """Place a value in the sharding that it had when it was pickled."""
     tiling = sharding.tiling(value.shape)
     runtime = devices_of(tiling)[0].runtime
     buffer = from_host(runtime, tiling, value.dtype, lambda index, _: value[index])

@@ -1,7 +1,7 @@
-"""What arrays offer to other libraries; layers above do the work and register here what does it.
+"""Protocols of arrays for other libraries, with functions that higher layers register.
 
-`Array` names the special methods, so that they are ordinary ones. What they do needs layers that
-import `Array`; these call `provide` when they are imported, or are promised until then.
+`Array` defines the special methods. Their work needs layers that import `Array`: these layers call
+`provide` when they are imported. `promise` names the module to import until then.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ _promised: dict[str, str] = {}
 
 
 def provide(name: str, function: Callable[..., Any]) -> None:
-    """Say what a special method of arrays does, or a function that a lower layer names."""
+    """Register the function of a special method, or of a name that a lower layer uses."""
     _providers[name] = function
 
 
 def promise(module: str, *names: str) -> None:
-    """Say which module will provide special methods, once it is imported."""
+    """Name the module that provides special methods once it is imported."""
     _promised.update(dict.fromkeys(names, module))
 
 
 def provided(name: str) -> Callable[..., Any]:
-    """Return what does the work of a special method."""
+    """Return the function of a special method, and import its module if necessary."""
     if name not in _providers:
         importlib.import_module(_promised[name])
     return _providers[name]
@@ -40,7 +40,7 @@ class Protocols:
         """Return `gpushard.numpy`, which has the functions of the Array API.
 
         Args:
-          api_version: which version of the standard; None for the latest.
+          api_version: the version of the standard; None for the latest.
 
         Raises:
           ArgumentError: there is no such version.
@@ -48,26 +48,26 @@ class Protocols:
         return provided("__array_namespace__")(self, api_version=api_version)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """Do what a NumPy ufunc does, where the arrays lie.
+        """Run a NumPy ufunc where the arrays lie.
 
         Args:
-          ufunc: which one.
-          method: how it is called: itself, or its `reduce`.
+          ufunc: the ufunc.
+          method: the called method: "__call__" or "reduce".
           *inputs: its operands.
-          **kwargs: what else it was given.
+          **kwargs: its other arguments.
 
         Raises:
-          ArgumentTypeError: that cannot be done without gathering arrays.
-          ArgumentError: a place for the result is given.
+          ArgumentTypeError: the ufunc would have to gather arrays.
+          ArgumentError: `out` is not None.
         """
         return provided("__array_ufunc__")(self, ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """Do what a function of NumPy does, where the arrays lie.
+        """Run a function of NumPy where the arrays lie.
 
         Args:
-          func: which one.
-          types: of the arguments that are arrays of some kind.
+          func: the function.
+          types: the types of arguments that are arrays of some kind.
           args: its arguments.
           kwargs: its keyword arguments.
 
@@ -84,23 +84,24 @@ class Protocols:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """Return the data of an array on one device as a DLPack capsule, without a copy.
+        """Export an array on one device as a DLPack capsule, without a copy.
 
-        The memory lives until the consumer drops it. It must not be written: arrays are values.
-        Consumers on the CPU that know DLPack 1.0 are told so; to others it cannot be told.
+        The memory lives until the consumer drops it. Consumers must not write it: arrays are
+        values. For consumers of DLPack 1.0 on the CPU it is marked as read-only; older versions
+        cannot mark it.
 
         Args:
-          stream: the consumer's stream on a GPU, as the standard numbers them; None on the CPU.
-          max_version: the latest DLPack version that the consumer reads; None for one before 1.0.
-          dl_device: where the consumer wants the data: (device type, id); None for where it is.
-          copy: True for a fresh copy, which may be written; False for no copy in any case.
+          stream: the consumer's stream on a GPU, in the numbering of the standard; None on the CPU.
+          max_version: the latest DLPack version of the consumer; None means before 1.0.
+          dl_device: the target device: (device type, id); None keeps the device.
+          copy: True for a writable copy; False never copies.
 
         Returns:
           The capsule.
 
         Raises:
-          ExportError: the array has several shards, or the dtype or `dl_device` cannot be had.
-          ExecutionError: the work that should have made the value failed.
+          ExportError: the array has several shards, or the dtype or `dl_device` is not supported.
+          ExecutionError: the work that computes the value failed.
         """
         return provided("__dlpack__")(
             self, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
@@ -119,8 +120,8 @@ class Protocols:
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """Address, shape and type for CUDA libraries; only arrays on one GPU have it.
 
-        The memory must not be written: arrays are values. It is not marked so, as PyTorch takes
-        none that is.
+        Consumers must not write the memory: arrays are values. It is not marked as read-only, since
+        PyTorch refuses such memory.
 
         Raises:
           ProtocolError: the array is on the CPU, has several shards, or was deleted.
@@ -129,6 +130,6 @@ class Protocols:
         return interface
 
     def _repr_html_(self) -> str | None:
-        """Return what notebooks show: a picture of the sharding; None on one device."""
+        """Return a picture of the sharding for notebooks; None on one device."""
         html: str | None = provided("_repr_html_")(self)
         return html

@@ -17,18 +17,18 @@ A = TypeVar("A")  # the class of the array
 
 
 class Shard(Generic[A]):
-    """The part of an array that one device holds; cannot be changed.
+    """The part of an array on one device; immutable.
 
     Args:
       device: the device.
-      index: what gives the part from the global array: slices, and integers for dims that it
-        does not have, as with `PmapSharding`.
-      replica_id: how many devices before this one hold the same part.
-      data: the part as an array on the device, or what makes it when it is first asked for; None
-        if this process cannot reach it.
+      index: the index of the part in the global array: slices, and integers for unstacked dims, as
+        with `PmapSharding`.
+      replica_id: the number of earlier devices with the same part.
+      data: the part as an array on the device, or a function that makes it at the first access;
+        None if this process cannot reach it.
     """
 
-    __slots__ = ("_data", "_device", "_index", "_made", "_replica_id")
+    __slots__ = ("_array", "_data", "_device", "_index", "_replica_id")
 
     def __init__(
         self, device: Device, index: Index, replica_id: int, data: A | Callable[[], A] | None
@@ -37,7 +37,7 @@ class Shard(Generic[A]):
         self._index = index
         self._replica_id = replica_id
         self._data = data
-        self._made: dict[None, A] = {}
+        self._array: dict[None, A] = {}
 
     @property
     def device(self) -> Device:
@@ -46,22 +46,24 @@ class Shard(Generic[A]):
 
     @property
     def index(self) -> Index:
-        """What gives the part from the global array."""
+        """The index of the part in the global array."""
         return self._index
 
     @property
     def replica_id(self) -> int:
-        """How many devices before this one hold the same part."""
+        """The number of earlier devices with the same part."""
         return self._replica_id
 
     @property
     def data(self) -> A | None:
-        """The part as an array on the device, a value of its own; None if out of reach."""
+        """The part as an independent array on the device; None if this process cannot reach it."""
         data = self._data
         if not callable(data):
             return data
-        made = self._made.get(None)
-        return self._made.setdefault(None, data()) if made is None else made  # threads get the same
+        array = self._array.get(None)
+        return (
+            self._array.setdefault(None, data()) if array is None else array
+        )  # one for all threads
 
     def __repr__(self) -> str:
         return (
@@ -74,13 +76,13 @@ class Shard(Generic[A]):
 
 
 class Shards(Value, abc.ABC):
-    """What gives access to the shards of an array."""
+    """Access to the shards of an array."""
 
     __slots__ = ()
 
     @abc.abstractmethod
     def _known_shards(self) -> KnownShards:
-        """Return what makes arrays of the shards of the present value."""
+        """Return the shards of the present value, which become arrays at first access."""
 
     @property
     def addressable_shards(self) -> list[Shard[Self]]:
@@ -102,10 +104,10 @@ class Shards(Value, abc.ABC):
         """Return the data of one addressable shard.
 
         Args:
-          index: position among `addressable_shards`; any, for a fully replicated array.
+          index: position among `addressable_shards`; ignored for a replicated array.
 
         Raises:
-          ArrayIndexError: there are not as many shards.
+          ArrayIndexError: there are fewer shards.
         """
         known = self._known_shards()
         tiling = known.tiling

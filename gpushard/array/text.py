@@ -1,4 +1,4 @@
-"""How arrays are printed; large ones show edges only, and only edges are read."""
+"""Print arrays; of large arrays only the edges are read and shown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpushard.typing import HostArray, Shape
 
 
 def describe(buffer: ShardedBuffer, sharding: Sharding, weak_type: bool) -> str:
-    """Return the `repr` of an array: values, dtype, weak type; sharding over several devices."""
+    """Write the `repr` of an array: values, dtype, weak type, and sharding if not on one device."""
     shape = buffer.tiling.shape
     if 0 in shape:
         values = f"[], shape={shape}"
@@ -33,37 +33,37 @@ def describe(buffer: ShardedBuffer, sharding: Sharding, weak_type: bool) -> str:
 
 
 def describe_deleted(shape: Shape, dtype: np.dtype[Any]) -> str:
-    """Return the `repr` of an array that has no data any more."""
+    """Write the `repr` of an array without data."""
     return f"Array(deleted, shape={shape}, dtype={dtype.name})"
 
 
 def array_text(buffer: ShardedBuffer, prefix: str = "", separator: str = " ") -> str:
-    """Return the values as NumPy prints them."""
+    """Write the values as NumPy prints them."""
     if prefix == "" and not buffer.tiling.shape:
-        return str(read_host(buffer)[()])  # as its element, with all digits
+        return str(read_host(buffer)[()])  # as a scalar, with all digits
     options: dict[str, Any] = {"prefix": prefix, "suffix": ",", "separator": separator}
     if prefix == "":
         options["suffix"] = ""
     printing = np.get_printoptions()
     items = printing["edgeitems"]
-    # Of edges of nothing, NumPy shows the last element, as wide as the widest of all.
+    # Without edge items, NumPy shows the last element, as wide as the widest element.
     if np.prod(buffer.tiling.shape) <= printing["threshold"] or not items:
         return np.array2string(read_host(buffer), **options)
     return np.array2string(_edges(buffer, items), threshold=0, edgeitems=items, **options)
 
 
 def _edges(buffer: ShardedBuffer, edgeitems: int) -> HostArray:
-    """Return the array without the middle of its long dims, one element of which stays."""
+    """Read the edges of long dims, and one element after each first edge."""
     buffer.wait()
     tiling, places = buffer.tiling, devices_of(buffer.tiling)
-    kept = [_kept(size, edgeitems) for size in tiling.shape]
-    result: HostArray = np.empty([sum(map(len, ranges)) for ranges in kept], buffer.dtype)
+    shown = [_kept(size, edgeitems) for size in tiling.shape]
+    result: HostArray = np.empty([sum(map(len, ranges)) for ranges in shown], buffer.dtype)
     copies = []
     for pair in blocks_of(tiling).distinct:
         home = blocks_of(tiling).homes[pair]
         parts = [
             list(_overlaps(ranges, int(tiling.starts[dim, home]), int(tiling.stops[dim, home])))
-            for dim, ranges in enumerate(kept)
+            for dim, ranges in enumerate(shown)
         ]
         for box in itertools.product(*parts):
             to, of = tuple(part[0] for part in box), tuple(part[1] for part in box)
@@ -73,7 +73,7 @@ def _edges(buffer: ShardedBuffer, edgeitems: int) -> HostArray:
 
 
 def _kept(size: int, edgeitems: int) -> list[range]:
-    """Return the positions along a dim that are shown, and one more.
+    """Return the positions along a dim to read: those shown, and one more.
 
     >>> _kept(7, 3), _kept(100, 3)
     ([range(0, 7)], [range(0, 4), range(97, 100)])
@@ -84,11 +84,11 @@ def _kept(size: int, edgeitems: int) -> list[range]:
 
 
 def _overlaps(ranges: list[range], start: int, stop: int) -> Iterator[tuple[slice, slice]]:
-    """Yield where a shard's part of each range goes, and where it lies in the shard."""
+    """Yield the target slice and the slice of the shard for its part of each range."""
     first = 0
-    for kept in ranges:
-        low, high = max(kept.start, start), min(kept.stop, stop)
+    for wanted in ranges:
+        low, high = max(wanted.start, start), min(wanted.stop, stop)
         if low < high:
-            to = first + low - kept.start
+            to = first + low - wanted.start
             yield slice(to, to + high - low), slice(low - start, high - start)
-        first += len(kept)
+        first += len(wanted)

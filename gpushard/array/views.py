@@ -1,9 +1,9 @@
-"""What NumPy would have as views, and the libraries that count on these.
+"""Emulate NumPy's views for libraries that depend on them.
 
-Arrays are values: assigning to `x[1:]` leaves `x` as it is. SciPy and scikit-learn are written for
-NumPy, where that changes `x`, and would go on with a wrong value. So arrays remember, weakly, what
-they were taken from, and where code of these libraries assigns to one of them, all that were taken
-from the same one, and that one itself, get the value that NumPy gives them.
+Arrays are values: assigning to `x[1:]` leaves `x` unchanged. SciPy and scikit-learn are written for
+NumPy, where it changes `x`, and would continue with a wrong value. So arrays remember, weakly,
+the array that they were taken from. If code of these libraries assigns to one of them, that
+array and all arrays taken from it get the values that they would have in NumPy.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from gpushard.ops.table.movement import INDEX, RESHAPE, TRANSPOSE, index_of
 from gpushard.ops.table.movement import index as index_part
 from gpushard.typing import HostArray, Shape
 
-LIBRARIES = ("scipy", "sklearn")  # packages whose code counts on views
-_DEEPEST = 16  # so many steps are remembered from an array to what it was taken from
+LIBRARIES = ("scipy", "sklearn")  # packages that depend on views
+_DEEPEST = 16  # the most operations to remember between an array and its origin
 _KNOWS_COPY = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
-"""Whether this NumPy has 2.1's way to reshape without a copy; from 2.5 on the older one is gone."""
+"""Whether NumPy can reshape with `copy=False`, from 2.1 on; 2.5 drops the older way."""
 
 Steps: TypeAlias = Sequence[tuple[Row | None, Params]]
-"""Operations, one after the other; None is the one that changes nothing."""
+"""Consecutive operations; None changes nothing."""
 
 
 def view(x: Any, row: Row | None, params: Params = ()) -> Any:
-    """Return what an operation takes from an array, which remembers it; or another handle."""
+    """Take a part of an array by an operation; the result remembers the array."""
     other: Handle = _step(x, row, params)
-    # What has no dims is a number to NumPy, and what an interpreter made has no `_shape`.
+    # NumPy has no views without dims, and traced values have no `_shape`.
     if getattr(other, "_shape", ()):
         older = x._view
         depth = 1 if older is None else older.depth + 1
@@ -49,7 +49,7 @@ def view(x: Any, row: Row | None, params: Params = ()) -> Any:
 
 
 def _step(x: Handle, row: Row | None, params: Params) -> Handle:
-    """Return what an operation takes from an array; of indexing the whole index is a parameter."""
+    """Take a part of an array by an operation; indexing has the whole index as parameter."""
     if row is None:
         return copy.copy(x)
     if row is not INDEX:
@@ -60,7 +60,7 @@ def _step(x: Handle, row: Row | None, params: Params) -> Handle:
 
 
 def _shard(x: Any, entries: Sequence[Any]) -> Any:
-    """Return the shard that an index takes all of, where shards have fewer dims than the array."""
+    """Return the shard that an index selects, if shards lack dims of the array."""
     dims = x._sharding.unstacked if isinstance(x, Handle) else ()
     if not dims:
         return None
@@ -75,23 +75,23 @@ def _shard(x: Any, entries: Sequence[Any]) -> Any:
 
 
 def is_called_by_library() -> bool:
-    """Whether the code that uses this package is of a library that counts on views."""
+    """Test whether the calling code is of a library that depends on views."""
     if not any(map(sys.modules.__contains__, LIBRARIES)):
         return False
     return package_of(caller()) in LIBRARIES
 
 
 def assigned(x: Handle, index: Any, value: Any) -> list[tuple[Handle, Handle]]:
-    """Return which arrays get which values by an assignment to one of them, as NumPy has it.
+    """Return the arrays that an assignment to one of them changes in NumPy, with their new values.
 
     Args:
-      x: an array that was taken from others, or from which others were taken.
-      index: of the part that gets a value.
-      value: the value.
+      x: an array that was taken from another one, or from which others were taken.
+      index: the index of the part.
+      value: the new value of the part.
 
     Returns:
-      Nothing where nobody counts on views, and where there are none: an assignment to `x` is one to
-      `x` alone. The array is one of its own from then on in the former case.
+      Nothing if the caller does not depend on views, or if there are none: then the assignment
+      changes only `x`. In the first case `x` is an independent array from then on.
     """
     if not is_called_by_library():
         x._view, origin, x._origin = None, x._origin, None
@@ -114,7 +114,7 @@ def assigned(x: Handle, index: Any, value: Any) -> list[tuple[Handle, Handle]]:
 
 
 def _ways(x: Handle) -> Iterator[tuple[Handle, list[tuple[Row | None, Params]]]]:
-    """Yield the arrays that are there of which an array is a view, and by which steps."""
+    """Yield the living arrays that an array is a view of, with the operations between them."""
     chain: list[View] = []
     step = x._view
     while step is not None:
@@ -130,9 +130,9 @@ def _ways(x: Handle) -> Iterator[tuple[Handle, list[tuple[Row | None, Params]]]]
 
 
 def _viewing(shape: Shape, steps: Steps) -> int:
-    """Return how many of the last steps NumPy copies nothing in.
+    """Return the number of last steps in which NumPy copies nothing.
 
-    Reshaping copies where memory has gaps, or another order, which only the first array tells.
+    Reshaping copies if memory has gaps or another order, which depends on the first array.
 
     >>> turn, flat = (TRANSPOSE, ((-1, -2),)), (RESHAPE, ((12,),))
     >>> _viewing((4, 3), [turn, turn, flat]), _viewing((4, 3), [turn, flat])
@@ -153,7 +153,7 @@ def _viewing(shape: Shape, steps: Steps) -> int:
 
 
 def _memory(shape: Shape) -> HostArray:
-    """Return what has the strides of a fresh array; its elements are never looked at."""
+    """Return an array with the strides of a new one; its elements are never read."""
     strides = [math.prod(shape[dim + 1 :]) for dim in range(len(shape))]
     return np.lib.stride_tricks.as_strided(np.empty((), bool), shape, strides)
 
@@ -165,7 +165,7 @@ def _taken(x: Handle, steps: Steps) -> Handle:
 
 
 def _without_a_copy(memory: HostArray, shape: Shape) -> HostArray:
-    """Return memory in another shape, or raise what NumPy raises where it would have to copy."""
+    """Reshape memory without a copy, or raise NumPy's error if it would have to copy."""
     if _KNOWS_COPY:
         return np.reshape(memory, shape, copy=False)
     memory.shape = shape
@@ -173,7 +173,7 @@ def _without_a_copy(memory: HostArray, shape: Shape) -> HostArray:
 
 
 def _with_part(x: Handle, steps: Steps, index: Any, value: Any) -> Handle:
-    """Return an array after an assignment to a part of what some steps take from it."""
+    """Return an array after an assignment to a part of a view; the steps make the view."""
     copied: Any
     if not steps:
         copied = copy.copy(x)
@@ -194,6 +194,6 @@ def _with_part(x: Handle, steps: Steps, index: Any, value: Any) -> Handle:
 
 
 def _like(x: Handle, new: Any) -> Handle:
-    """Return a new value where an array lies."""
+    """Move a new value to the sharding of an array."""
     home: Handle = new if new.sharding == x._sharding else new.to_device(x._sharding)
     return home

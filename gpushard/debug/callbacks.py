@@ -29,7 +29,7 @@ def callback(
 
     Args:
       callback: the function; its result is ignored. Without it, `debug.callback` returns a function
-          that takes it and its arguments.
+        that takes it and its arguments.
       *args: its arguments.
       ordered: has no effect: all calls are made in the order of the program.
       partitioned: has no effect: outside mapped functions the function gets whole arrays.
@@ -63,7 +63,7 @@ def print(
 
     Args:
       fmt: the format, such as "x is {x}". Without it, `debug.print` returns a function that takes
-          the format and its arguments.
+        the format and its arguments.
       *args: values of the fields by position.
       ordered: has no effect: all lines are printed in the order of the program.
       partitioned: has no effect: outside mapped functions whole arrays are printed.

@@ -29,8 +29,8 @@ class Sharding(abc.ABC):
     the order of the devices. Everything else follows from these two methods.
 
     Boxes are arbitrary: they may have unequal sizes, form no grid, overlap, or be empty. The only
-        error is an element in no box. Devices with equal boxes hold replicas. An element in several
-        different boxes is written in each of them, and read from any of them.
+    error is an element in no box. Devices with equal boxes hold replicas. An element in several
+    different boxes is written in each of them, and read from any of them.
 
     >>> class LastDeviceTakesAll(Sharding):
     ...     def __init__(self, devices):

@@ -1,1 +1,1 @@
-"""Layer 6: how data gets onto devices, from one sharding to another, and back."""
+"""Layer 6: put data on devices, move it between shardings, and read it back."""

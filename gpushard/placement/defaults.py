@@ -1,4 +1,4 @@
-"""The devices of this process, and which of them new data goes to."""
+"""The devices of this process, and the default placement of new data."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ from gpushard.typing import Shape
 
 @dataclass(frozen=True)
 class OverMesh:
-    """New data goes to a mesh."""
+    """A mesh as the default placement of new data."""
 
-    mesh: Mesh  # which one
-    spec: PartitionSpec | None  # how data is split; None for whatever suits its shape
+    mesh: Mesh
+    spec: PartitionSpec | None  # the split of data; None chooses one by its shape
 
 
 _default = Option("default_placement", None)
-"""A device, or a mesh; None for the first device."""
+"""The default placement: a device or a mesh; None for the first device."""
 
 _REPLICATED = PartitionSpec()
 
 
 def devices(backend: str | None = None) -> list[Device]:
-    """Return the devices of all processes.
+    """List the devices of all processes.
 
     Args:
-      backend: only those of a platform, "cpu" or "gpu".
+      backend: a platform, "cpu" or "gpu", to list only its devices.
 
     Raises:
-      NoDeviceError: there are none on that platform.
+      NoDeviceError: the platform has no devices.
 
     >>> len(devices()) == device_count()
     True
@@ -66,10 +66,10 @@ def devices(backend: str | None = None) -> list[Device]:
 
 
 def local_devices(backend: str | None = None) -> list[Device]:
-    """Return the devices that this process drives.
+    """List the devices of this process.
 
     Args:
-      backend: only those of a platform, "cpu" or "gpu".
+      backend: a platform, "cpu" or "gpu", to list only its devices.
     """
     return [device for device in devices(backend) if device.is_addressable]
 
@@ -81,16 +81,16 @@ def device_count(backend: str | None = None) -> int:
     """Return the number of devices of all processes.
 
     Args:
-      backend: only those of a platform, "cpu" or "gpu".
+      backend: a platform, "cpu" or "gpu", to count only its devices.
     """
     return len(devices(backend))
 
 
 def local_device_count(backend: str | None = None) -> int:
-    """Return the number of devices that this process drives.
+    """Return the number of devices of this process.
 
     Args:
-      backend: only those of a platform, "cpu" or "gpu".
+      backend: a platform, "cpu" or "gpu", to count only its devices.
     """
     return len(local_devices(backend))
 
@@ -112,15 +112,15 @@ def default_backend() -> str:
 
 @contextlib.contextmanager
 def default_device(device: Device | str | None) -> Iterator[None]:
-    """Put new data on `device` within a `with` block, where no other placement is given.
+    """Put new data on `device` in a `with` block, unless a call chooses another placement.
 
     Args:
       device: one of `devices()`, or a platform, "cpu" or "gpu", for its first device; None for the
-        first of all.
+        first device of all.
 
     Raises:
-      ArgumentTypeError: it is no device.
-      NoDeviceError: there are none on that platform.
+      ArgumentTypeError: `device` is not a device.
+      NoDeviceError: the platform has no devices.
 
     >>> import gpushard as gs
     >>> with default_device(devices()[1]):
@@ -132,7 +132,7 @@ def default_device(device: Device | str | None) -> Iterator[None]:
 
 
 def _chosen(device: Device | str | None) -> Device | None:
-    """Return the device that a device, or a platform, stands for."""
+    """Return a device, the first device of a platform, or None."""
     if isinstance(device, str):
         return local_devices(device)[0]
     if device is not None and not isinstance(device, Device):
@@ -147,21 +147,21 @@ offer("default_device", lambda: _default.get(), lambda device: _default.set(_cho
 
 @contextlib.contextmanager
 def use_mesh(mesh: Mesh, spec: PartitionSpec | str = _REPLICATED) -> Iterator[Mesh]:
-    """Put new data on all devices of `mesh` within a `with` block, where none are given.
+    """Put new data on all devices of `mesh` in a `with` block, unless a call chooses others.
 
-    It holds for `device_put`, `gpushard.numpy.asarray` and the functions that create arrays. What
-    they make is uncommitted: it follows committed arrays that it is used with. The innermost of
-    `use_mesh` and `default_device` decides. A bare `PartitionSpec` refers to this mesh too, unless
-    there is a `with mesh:`.
+    This applies to `device_put`, `gpushard.numpy.asarray` and the functions that create arrays.
+    Their results are uncommitted: they follow the committed arrays that they are used with. The
+    innermost `use_mesh` or `default_device` decides. A bare `PartitionSpec` refers to this mesh
+    too, unless there is a `with mesh:`.
 
     Args:
-      mesh: the devices.
-      spec: which mesh axes split which dim; entries beyond an array's rank, and those of dims of
-        length 1 or 0, do not count. "auto" cuts the longest dims by the largest axes. Without it
-        every device has a replica.
+      mesh: the mesh.
+      spec: the mesh axes that split each dim. Entries beyond an array's rank, and entries of dims
+        of length 1 or 0, are ignored. "auto" cuts the longest dims by the largest axes. Without a
+        spec every device has a replica.
 
     Raises:
-      ArgumentTypeError: `mesh` is no mesh of devices, or `spec` is neither.
+      ArgumentTypeError: `mesh` is not a mesh of devices, or `spec` is neither a spec nor "auto".
       ShardingError: the mesh has no such axis.
 
     >>> import gpushard as gs
@@ -176,13 +176,13 @@ def use_mesh(mesh: Mesh, spec: PartitionSpec | str = _REPLICATED) -> Iterator[Me
     if spec != "auto" and not isinstance(spec, PartitionSpec):
         raise ArgumentTypeError.refusing("spec", spec, 'must be a PartitionSpec or "auto"')
     named = spec if isinstance(spec, PartitionSpec) else None
-    NamedSharding(mesh, named or _REPLICATED)  # refuses axes that there are not
+    NamedSharding(mesh, named or _REPLICATED)  # raises for unknown axes
     with _default.within(OverMesh(mesh, named)):
         yield mesh
 
 
 def surroundings() -> tuple[Any, ...]:
-    """Return the settings that traced functions depend on: the default device, and the mesh around.
+    """Return the settings that traced functions depend on: default placement and current mesh.
 
     Both are hashable. The mesh that a bare `PartitionSpec` refers to follows from them.
     """
@@ -190,7 +190,7 @@ def surroundings() -> tuple[Any, ...]:
 
 
 def default_mesh() -> Mesh | None:
-    """Return the mesh that new data goes to, or None where it goes to a device."""
+    """Return the mesh that new data goes to, or None if it goes to a device."""
     default = _default.get()
     return default.mesh if isinstance(default, OverMesh) else None
 
@@ -199,7 +199,7 @@ provide_mesh(default_mesh)
 
 
 def get_default_device() -> Device:
-    """Return the device that new data goes to where it goes to one; of a mesh the first."""
+    """Return the device that new data goes to; the first device of a mesh."""
     default = _default.get()
     if isinstance(default, OverMesh):
         first: Any = default.mesh.assignment[0]
@@ -210,7 +210,7 @@ def get_default_device() -> Device:
 
 
 def default_sharding(shape: Shape) -> Sharding:
-    """Return how new data of a shape is laid out where no placement is given."""
+    """Return the default sharding of new data of a shape."""
     default = _default.get()
     if isinstance(default, OverMesh):
         if default.spec is None:
@@ -220,9 +220,9 @@ def default_sharding(shape: Shape) -> Sharding:
 
 
 def everywhere(sharding: Sharding) -> Sharding:
-    """Return the sharding that puts an array of any rank whole on each device of another one.
+    """Return the replicated sharding on the devices of a sharding, for arrays of any rank.
 
-    The array goes to the memory of the devices, wherever the other sharding has its data.
+    Arrays in it lie in the memory of the devices, for all memory kinds of the sharding.
     """
     if isinstance(sharding, NamedSharding):
         return NamedSharding(sharding.mesh, _REPLICATED)
@@ -235,7 +235,7 @@ def everywhere(sharding: Sharding) -> Sharding:
 
 
 def get_mesh() -> Mesh | None:
-    """Return the mesh that bare `PartitionSpec`s refer to; None if there is none.
+    """Return the current mesh, which bare `PartitionSpec`s refer to; None if there is none.
 
     >>> import gpushard as gs
     >>> with gs.set_mesh(gs.make_mesh((4,), "x")):
@@ -257,8 +257,8 @@ def make_mesh(
     Args:
       axis_shapes: size of each axis.
       axis_names: name of each axis.
-      axis_types: as for `Mesh`, but `AxisType.Explicit` by default.
-      devices: the devices, row-major; the first of `gpushard.devices()` by default.
+      axis_types: as for `Mesh`, but by default `AxisType.Explicit`.
+      devices: the devices, row-major; by default the first of `gpushard.devices()`.
 
     Returns:
       The mesh.
@@ -305,7 +305,7 @@ def make_mesh(
 
 
 def cut_spec(spec: PartitionSpec, shape: Shape) -> PartitionSpec:
-    """Return a spec without entries beyond the rank and of dims that have nothing to split.
+    """Drop the entries of a spec beyond the rank, and those of dims of length 1 or 0.
 
     >>> cut_spec(PartitionSpec("x", "y", "z"), (8, 1))
     PartitionSpec('x', None)
@@ -316,8 +316,8 @@ def cut_spec(spec: PartitionSpec, shape: Shape) -> PartitionSpec:
 def spread(shape: Shape, axes: Mapping[str, int]) -> PartitionSpec:
     """Return a spec that cuts the longest dims by the largest mesh axes.
 
-    Each axis, the largest first, cuts the dim whose blocks are the longest by then; if they are
-    shorter than the axis, some devices get nothing. Where blocks have one element, it is left out.
+    Each axis, the largest first, cuts the dim with the longest blocks so far. If these are shorter
+    than the axis, some devices get nothing. If all blocks have one element, the axis is left out.
 
     >>> spread((8, 6), {"x": 2, "y": 4}), spread((3, 1), {"x": 4}), spread((), {"x": 4})
     (PartitionSpec('y', 'x'), PartitionSpec('x', None), PartitionSpec())

@@ -1,4 +1,4 @@
-"""Placing data on devices, moving it between shardings and reading it back."""
+"""Place data on devices, move it between shardings, and read it back."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ _converters: dict[type, Callable[[Any], HostArray]] = {}
 
 
 def register_placeable(kind: type, convert: Callable[[Any], HostArray]) -> None:
-    """Teach `device_put` a type of data.
+    """Let `device_put` accept a type of data.
 
     Args:
-      kind: the type; subclasses count.
-      convert: gives the data as a NumPy array, without a copy if it can.
+      kind: the type, including its subclasses.
+      convert: a function that returns the data as a NumPy array, without a copy if possible.
 
     Raises:
-      ArgumentTypeError: `kind` is no type, or `convert` no function.
+      ArgumentTypeError: `kind` is not a type, or `convert` is not a function.
     """
     if not isinstance(kind, type):
         raise ArgumentTypeError.refusing("kind", kind, "must be a type", "register_placeable")
@@ -87,27 +87,27 @@ def device_put(x: Any, device: Any = None, *, donate: Any = False, may_alias: An
 
     Args:
       x: an array, a scalar, or a pytree of them: NumPy arrays, gpushard arrays, Python scalars, and
-        what offers `__array__` or `__dlpack__` on the CPU.
-      device: where to: a device, one of its memories, a `Sharding`, a `Format`, or a
-        `PartitionSpec` within `with mesh:`; or a pytree of these that is a prefix of `x`, such as a
-        list of devices for a list of arrays. None leaves arrays where they are and puts other data
-        where `use_mesh` or `default_device` say, uncommitted: on the first device by default.
-      donate: whether gpushard arrays in `x` are given up. They are deleted when all are placed; if
-        one cannot be, they stay. A bool, or a prefix pytree of bools.
-      may_alias: whether the result may share memory with a NumPy source, which then must not be
-        changed. By default the source may be overwritten as soon as this returns. A bool, or a
-        prefix pytree of bools.
+        objects with `__array__`, or with `__dlpack__` on the CPU.
+      device: the place: a device, one of its memories, a `Sharding`, a `Format`, or a
+        `PartitionSpec` in `with mesh:`; or a pytree of these that is a prefix of `x`, such as a
+        list of devices for a list of arrays. None leaves arrays where they are. It puts other data
+        on the default of `use_mesh` or `default_device`, or on the first device, uncommitted.
+      donate: whether to give up gpushard arrays in `x`. They are deleted when all are placed; if
+        one cannot be placed, they stay. A bool, or a prefix pytree of bools.
+      may_alias: whether the result may share memory with a NumPy source, which you must not change
+        then. By default you may overwrite the source when the call returns. A bool, or a prefix
+        pytree of bools.
 
     Returns:
       `Array`s in the structure of `x`.
 
     Raises:
       ShardingError: a sharding does not fit a shape.
-      ArgumentTypeError: data is not numeric, or a placement is none of the above.
+      ArgumentTypeError: data is not numeric, or a place has another type.
       ArgumentError: `x` has an array twice, and donates it.
       DeletedArrayError: an array in `x` was deleted.
       OutOfMemoryError: a device has no room.
-      TreeError: `device`, `donate` or `may_alias` is no prefix of `x`.
+      TreeError: `device`, `donate` or `may_alias` is not a prefix of `x`.
 
     >>> import gpushard as gs
     >>> mesh = gs.make_mesh((2,), "x")
@@ -126,7 +126,7 @@ def device_put(x: Any, device: Any = None, *, donate: Any = False, may_alias: An
     given_up = [x for x, gives in zip(leaves, donations, strict=True) if gives]
     given_up = donated_arrays(given_up, "device_put", "donate")
     read = [_read_leaf(leaf) for leaf in leaves]
-    for data, place in zip(read, places, strict=True):  # before any is placed
+    for data, place in zip(read, places, strict=True):  # check all before placing any
         if place is not None:
             shape = data[0].shape if isinstance(data, tuple) else data.shape
             place_tiling(as_sharding(place, len(shape)), shape)
@@ -136,9 +136,9 @@ def device_put(x: Any, device: Any = None, *, donate: Any = False, may_alias: An
 
 
 def implicitly_put(x: Any, what: str, device: Any = None) -> Any:
-    """Place an argument that a function takes, which transfer guards watch if it is on the host.
+    """Place an argument of a function; transfer guards watch data on the host.
 
-    Numbers pass, as they do where they are operands.
+    Numbers always pass, as they do as operands.
     """
     if not isinstance(x, Array) and np.ndim(x):
         check_transfer(HOST_TO_DEVICE, f"an argument of {what} on the host", explicit=False)
@@ -154,16 +154,16 @@ def device_get(x: Any) -> Any: ...
 
 
 def device_get(x: Any) -> Any:
-    """Return the values of arrays on the host.
+    """Copy the values of arrays to the host.
 
     Args:
-      x: an array or a pytree; keys stay as they are, and so does what is no `Array`.
+      x: an array or a pytree. Random keys, and leaves that are not `Array`s, stay unchanged.
 
     Returns:
-      The same structure with read-only NumPy arrays.
+      Read-only NumPy arrays in the structure of `x`.
 
     Raises:
-      ExecutionError: the work that should have made a value failed.
+      ExecutionError: the work that computes a value failed.
       TransferGuardError: a guard forbids even explicit transfers.
 
     >>> import gpushard as gs
@@ -186,19 +186,19 @@ def _has_host_value(x: Any) -> bool:
 
 
 def reshard(x: _T, sharding: Any, *, donate: bool = False) -> _T:
-    """Move arrays to other shardings, shard to shard; the host sees nothing of it.
+    """Move arrays to other shardings, from shard to shard, without a copy on the host.
 
     Args:
-      x: an `Array` or a pytree of them.
+      x: an `Array` or a pytree of arrays.
       sharding: a `Sharding`, or a `PartitionSpec` over the mesh of each array, or a prefix pytree.
-      donate: whether arrays in `x` are given up. They are deleted when all have moved, and memory
-        that they do not share is free at once; if one cannot move, they stay.
+      donate: whether to give up arrays in `x`. They are deleted when all have moved, which frees
+        memory that is not shared immediately; if one cannot move, they stay.
 
     Returns:
       Arrays in the structure of `x`.
 
     Raises:
-      ArgumentTypeError: a leaf is no `Array`.
+      ArgumentTypeError: a leaf is not an `Array`.
       ArgumentError: `x` has an array twice, and donates it.
       ShardingError: a sharding does not fit a shape.
 
@@ -212,7 +212,7 @@ def reshard(x: _T, sharding: Any, *, donate: bool = False) -> _T:
 
 
 def resharded(x: _T, sharding: Any, argument: str, *, donate: bool = False) -> _T:
-    """Do what `reshard` does, whose errors call the sharding `argument`."""
+    """Move arrays as `reshard` does; errors name the sharding `argument`."""
     if isinstance(x, Array | KeyArray) and isinstance(sharding, Sharding):  # no trees
         moved: Any = x._moved(sharding, "reshard(x, sharding)")
         if donate:
@@ -240,13 +240,13 @@ def resharded(x: _T, sharding: Any, argument: str, *, donate: bool = False) -> _
 
 
 def block_until_ready(x: _T) -> _T:
-    """Wait until all arrays of a pytree are there, and return it.
+    """Wait until all arrays of a pytree are computed, and return the pytree.
 
     Args:
-      x: a pytree; what is no `Array` in it does not matter.
+      x: a pytree; leaves that are not `Array`s are ignored.
 
     Raises:
-      ExecutionError: the work that should have made a value failed.
+      ExecutionError: the work that computes a value failed.
     """
     for leaf in tree.leaves(x):
         if isinstance(leaf, Array):
@@ -255,7 +255,7 @@ def block_until_ready(x: _T) -> _T:
 
 
 def as_sharding(place: Any, ndim: int, argument: str = "device", *, auto: bool = False) -> Sharding:
-    """Return the sharding that a placement means; if `auto`, layouts may be AUTO."""
+    """Convert a place to a sharding; if `auto`, layouts may be AUTO."""
     if isinstance(place, Format):
         place = place.row_major_sharding(ndim, auto=auto)
     if isinstance(place, Sharding):
@@ -275,7 +275,7 @@ def as_sharding(place: Any, ndim: int, argument: str = "device", *, auto: bool =
 
 
 def as_host_array(x: Any, argument: str = "x") -> HostData:
-    """Return host data as a NumPy array, and whether its dtype is weak."""
+    """Convert host data to a NumPy array, and say whether its dtype is weak."""
     weak = type(x) in _WEAK
     if isinstance(x, np.ma.MaskedArray):
         raise ArgumentTypeError(
@@ -305,7 +305,7 @@ def _prefix(prefix: Any, x: Any, argument: str) -> list[Any]:
 
 
 def _read_leaf(x: Any) -> Array | HostData:
-    """Return an array that was not deleted as it is, and anything else as host data."""
+    """Return an array unchanged unless it was deleted, and any other leaf as host data."""
     if not isinstance(x, np.ndarray) and isinstance(x, Array):
         if not is_traced(x):
             x._read()

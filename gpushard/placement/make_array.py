@@ -1,4 +1,4 @@
-"""Arrays from callbacks, from the data of a process, and from arrays on single devices."""
+"""Make arrays from callbacks, from the data of a process, and from arrays on single devices."""
 
 from __future__ import annotations
 
@@ -50,21 +50,21 @@ def make_array_from_callback(
     *,
     dtype: Any = None,
 ) -> Array:
-    """Make an array from a function that gives the data of a box.
+    """Make an array from a function that returns the data of a box.
 
     Args:
       shape: shape of the array.
-      sharding: how to lay it out.
-      data_callback: takes slices of the global array and returns their data, with an integer for
-        a dim that shards don't have. It is called once for every distinct box that this process
-        holds, so once for a replicated array; boxes of no elements are left out.
-      dtype: type of the elements; that of the first data by default.
+      sharding: the sharding of the array.
+      data_callback: takes slices of the global array, or an integer for an unstacked dim, and
+        returns their data. It is called once for every distinct box of this process, so once for a
+        replicated array, and not for boxes without elements.
+      dtype: type of the elements; by default that of the first data.
 
     Returns:
       The array.
 
     Raises:
-      ShardingError: the sharding does not fit the shape, or data has not the shape of its box.
+      ShardingError: the sharding does not fit the shape, or data has another shape than its box.
       ArgumentTypeError: data is not numeric, or its dtype differs from the first.
 
     >>> import gpushard as gs
@@ -83,19 +83,19 @@ def make_array_from_callback(
     check_transfer(HOST_TO_DEVICE, "make_array_from_callback(...)", explicit=True)
     blocks = blocks_of(tiling.local)
     sample = blocks.distinct[0] if blocks.distinct else 0
-    # The first box that is read; popped there, so that it is not kept any longer than others.
+    # The first box; `read` pops it, so it lives no longer than the others.
     data = data_callback(sharding.shard_index(blocks.indices[sample]))
     kind = KeyArray if isinstance(data, KeyArray) else ConcreteArray
     first = [_checked_data(data, kind, sharding.stacked(blocks.shapes[sample]), None)]
     del data
-    own = first[0].dtype
-    expected = check_dtype(own, "data_callback") if wanted is None else wanted
-    if not np.can_cast(own, expected, "same_kind"):
+    first_dtype = first[0].dtype
+    expected = check_dtype(first_dtype, "data_callback") if wanted is None else wanted
+    if not np.can_cast(first_dtype, expected, "same_kind"):
         raise ArgumentTypeError(
-            f"data_callback returned {own}, which dtype={expected} cannot hold; convert the "
-            "data, or choose another dtype",
+            f"data_callback returned {first_dtype}, which dtype={expected} cannot hold; convert "
+            "the data, or choose another dtype",
             argument="data_callback",
-            dtype=own,
+            dtype=first_dtype,
             expected=expected,
         )
 
@@ -103,7 +103,9 @@ def make_array_from_callback(
         if first:
             return first.pop().reshape(box_shape)
         data = data_callback(sharding.shard_index(index))
-        return _checked_data(data, kind, sharding.stacked(box_shape), own).reshape(box_shape)
+        return _checked_data(data, kind, sharding.stacked(box_shape), first_dtype).reshape(
+            box_shape
+        )
 
     runtime = devices_of(tiling)[0].runtime
     buffer = from_host(runtime, tiling.local, expected, read, batch_nbytes=_BATCH_NBYTES)
@@ -113,22 +115,22 @@ def make_array_from_callback(
 def make_array_from_process_local_data(
     sharding: Any, local_data: Any, global_shape: Any = None
 ) -> Any:
-    """Make an array, or a pytree of them, from the data that this process has.
+    """Make an array, or a pytree of arrays, from the data of this process.
 
     Args:
-      sharding: how to lay the array out: a sharding, a device, or a `PartitionSpec` over the mesh
-        that is set; for several arrays, a pytree that is a prefix of `local_data`.
-      local_data: data, or a pytree of it; along each dim either the whole array, or just the slices
-        that devices of this process hold, packed one after the other.
-      global_shape: shape of the array, or a prefix pytree of shapes, which are tuples; by default
-        each dim is as long as the local data times the share of its blocks that this process holds.
+      sharding: the sharding of the array: a sharding, a device, or a `PartitionSpec` over the
+        current mesh. For several arrays, a pytree that is a prefix of `local_data`.
+      local_data: data, or a pytree of data. Along each dim it has either the whole array, or only
+        the slices of this process's devices, packed one after the other.
+      global_shape: shape of the array, a tuple, or a prefix pytree of shapes. By default each dim
+        is the length of the local data, divided by the share of its blocks in this process.
 
     Returns:
       The array, or arrays in the structure of `local_data`.
 
     Raises:
-      ShardingError: a dim of the data is neither the global size nor what this process addresses.
-      TreeError: `sharding` or `global_shape` is no prefix of `local_data`.
+      ShardingError: a dim of the data has neither the global size nor that of this process's part.
+      TreeError: `sharding` or `global_shape` is not a prefix of `local_data`.
 
     >>> import gpushard as gs
     >>> sharding = gs.NamedSharding(gs.make_mesh((2,), "x"), gs.P("x"))
@@ -146,7 +148,7 @@ def make_array_from_process_local_data(
 
 
 def _is_shape(x: Any) -> bool:
-    """Whether it is a shape, or stands for one that is not given."""
+    """Test for a shape, or for None in place of one."""
     if isinstance(x, list | tuple):
         return all(isinstance(n, int | np.integer) for n in x)
     return x is None
@@ -175,20 +177,20 @@ def _from_local_data(sharding: Any, local_data: Any, global_shape: Any) -> Array
 def make_array_from_single_device_arrays(
     shape: Any, sharding: Sharding, arrays: Sequence[Array], *, dtype: Any = None
 ) -> Array:
-    """Make an array whose shards are the given arrays; nothing is copied.
+    """Make an array with the given arrays as its shards, without a copy.
 
     Args:
       shape: shape of the array.
-      sharding: how it is laid out.
-      arrays: one array for each addressable device of the sharding, on that device, in any order.
+      sharding: the sharding of the array.
+      arrays: an array on each addressable device of the sharding, in any order.
       dtype: type of the elements; needed only if there are no arrays.
 
     Returns:
       The array; it shares memory with `arrays`.
 
     Raises:
-      ArgumentTypeError: one of them is no `Array`, or dtypes differ.
-      TracedArgumentError: one has no data, as in functions that are mapped or traced.
+      ArgumentTypeError: an entry is not an `Array`, or dtypes differ.
+      TracedArgumentError: an entry is a traced value.
       ShardingError: devices or shard shapes do not match the sharding.
 
     >>> import gpushard as gs
@@ -217,20 +219,20 @@ def make_array_from_single_device_arrays(
 
 
 def live_arrays(platform: str | None = None) -> list[Array]:
-    """Return the arrays that are alive and not deleted.
+    """List all arrays in use that are not deleted.
 
     Args:
-      platform: only those on "cpu" or "gpu" devices.
+      platform: "cpu" or "gpu", to list only arrays on its devices.
     """
     arrays = [a for a in current.current().live_arrays() if not a.is_deleted()]
     return [array for array in arrays if platform in (None, array.platform())]
 
 
 def num_addressable_indices(sharding: Sharding, dim: int, global_shape: Any) -> int:
-    """Return how many indices of a dim the devices of this process hold, each counted once.
+    """Count the distinct indices of a dim that the devices of this process hold.
 
     Args:
-      sharding: how the array is laid out.
+      sharding: the sharding of the array.
       dim: the dim.
       global_shape: shape of the array.
 
@@ -255,7 +257,7 @@ def num_addressable_indices(sharding: Sharding, dim: int, global_shape: Any) -> 
 
 
 def local_slices(tiling: Tiling, local_shape: Shape) -> Callable[[Index], Index]:
-    """Return the function from global slices to slices of densely packed local data."""
+    """Return a function that converts global slices to slices of densely packed local data."""
     if len(local_shape) != tiling.ndim:
         raise ShardingError(
             f"local_data has {len(local_shape)} dims, global_shape={tiling.shape} has "
@@ -298,7 +300,7 @@ def local_slices(tiling: Tiling, local_shape: Shape) -> Callable[[Index], Index]
 
 
 def _local_intervals(tiling: Tiling, dim: int) -> list[tuple[int, int]]:
-    """Return which intervals of a dim this process holds, ascending, each element once."""
+    """Return the intervals of a dim that this process holds, ascending, with each element once."""
     local = list(tiling.addressable)
     bounds: IntArray = np.stack([tiling.starts[dim, local], tiling.stops[dim, local]])
     result: list[tuple[int, int]] = []
@@ -311,7 +313,7 @@ def _local_intervals(tiling: Tiling, dim: int) -> list[tuple[int, int]]:
 
 
 def global_shape_of(sharding: Sharding, local_shape: Shape) -> Shape:
-    """Scale local sizes by the share of each dim's blocks that this process holds."""
+    """Divide local sizes by the share of each dim's blocks in this process."""
     counts = sharding.tiling(local_shape).assignment
     local = list(sharding.tiling(local_shape).addressable)
     if len(local) == len(counts.devices):
@@ -360,10 +362,10 @@ def _check_parts(
 
 
 def _refuse_traced(values: Sequence[Any], argument: str, function: str) -> None:
-    """Check that there is no value without data among others.
+    """Check that no value is traced.
 
     Raises:
-      TracedArgumentError: there is one.
+      TracedArgumentError: a value is traced.
     """
     traced = [x for x in values if is_traced(x)]
     if not traced:
@@ -382,7 +384,7 @@ def _refuse_traced(values: Sequence[Any], argument: str, function: str) -> None:
 
 
 def _by_device(tiling: Tiling, arrays: Sequence[Array]) -> list[Array]:
-    """Order single-device arrays as the tiling orders devices."""
+    """Sort single-device arrays in the tiling's order of devices."""
     placed: dict[Hashable, Array] = {}
     for position, array in enumerate(arrays):
         placed[device_of_array(array, "arrays", position)] = array
@@ -402,7 +404,7 @@ def _by_device(tiling: Tiling, arrays: Sequence[Array]) -> list[Array]:
 
 
 def device_of_array(x: Any, argument: str, position: int | None = None) -> Device:
-    """Return the device of an array that is on one device, or of one of several such arrays."""
+    """Return the device of a single-device array; errors name its argument and position."""
     name = argument if position is None else f"{argument}[{position}]"
     each = "it" if position is None else "each"
     if not isinstance(x, Array):
@@ -425,7 +427,7 @@ def device_of_array(x: Any, argument: str, position: int | None = None) -> Devic
 
 
 def _host_data(data: Any, kind: type[ConcreteArray], argument: str) -> HostArray:
-    """Return data of one class of arrays on the host: keys as elements of 64 bits."""
+    """Convert data for one class of arrays to host data; keys become elements of 64 bits."""
     if kind is KeyArray and isinstance(data, KeyArray):
         return np.asarray(elements_of(data))
     if kind is KeyArray:
@@ -445,7 +447,7 @@ def _checked_data(
     if array.shape != shape:
         raise ShardingError(
             f"data_callback returned the shape {array.shape} for a box of shape {shape}; return "
-            "exactly the data of the slices that it is given",
+            "exactly the data of its slices",
             argument="data_callback",
             shape=array.shape,
             expected=shape,

@@ -1,8 +1,8 @@
-"""`.npy` files, read and written shard by shard.
+"""Read and write `.npy` files, shard by shard.
 
-The format can only name NumPy's own types. bfloat16 is written as NumPy and JAX write it, as two
-bytes without a meaning, and read as what it was, as JAX does. Other types of `ml_dtypes` are
-written as the one field of a record, which has the name of the type.
+The format can name only NumPy's own types. bfloat16 is written as in NumPy and JAX, as two raw
+bytes, and read back as bfloat16, as in JAX. Other types of `ml_dtypes` are written as a record with
+one field, named after the type.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ def open_npy(file: PathLike) -> HostArray:
 
 
 def _refused(message: str, path: Path, error: Exception) -> FileFormatError:
-    """Return the error for a file that the system, or NumPy, refuses."""
+    """Return the error for a file that the system or NumPy cannot read or write."""
     if isinstance(error, OSError):
         return FileAccessError(message, argument="file", file=str(path), errno=error.errno)
     return FileFormatError(message, argument="file", file=str(path))
 
 
 def _stored_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type that a file has for elements of a type."""
+    """Return the type of a file for a type of elements."""
     if dtype.isbuiltin != 2:
         return dtype
     raw = np.dtype((np.void, dtype.itemsize))
@@ -70,7 +70,7 @@ def _stored_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _dtype_of_stored(stored: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type of elements that a file has as another one."""
+    """Return the type of elements for a type of a file."""
     if stored == np.dtype("V2"):
         name = "bfloat16"
     elif stored.names is not None and len(stored.names) == 1 and stored[0].kind == "V":
@@ -94,16 +94,16 @@ def load(
 
     Args:
       file: its path.
-      sharding: how to lay it out: a sharding, a device, or a spec within `with mesh:`; where new
-        data goes by default if None.
-      progress: called with the bytes of each box before it is read.
+      sharding: the sharding of the array: a sharding, a device, or a spec in `with mesh:`. None
+        takes the default placement of new data.
+      progress: called with the number of bytes of each box before it is read.
 
     Returns:
       The array.
 
     Raises:
-      FileAccessError: the file is missing, or may not be read.
-      FileFormatError: the file is no `.npy` file, is cut short, or does not hold numbers.
+      FileAccessError: the file is missing, or cannot be read.
+      FileFormatError: the file is not a `.npy` file, is cut short, or does not hold numbers.
       ShardingError: the sharding does not fit the shape.
     """
     data = open_npy(file)
@@ -129,12 +129,12 @@ def save(file: PathLike, arr: Any, allow_pickle: bool = True) -> None:
     Args:
       file: its path.
       arr: the array, on devices or on the host.
-      allow_pickle: makes no difference: numbers need no pickle.
+      allow_pickle: has no effect, since numbers need no pickle.
 
     Raises:
-      ArgumentTypeError: `arr` is no array of numbers.
-      FileAccessError: the file cannot be written, as when the disk is full.
-      ExecutionError: the work that should have made the value failed.
+      ArgumentTypeError: `arr` is not an array of numbers.
+      FileAccessError: the file cannot be written, for example because the disk is full.
+      ExecutionError: the work that computes the value failed.
 
     >>> import tempfile
     >>> import gpushard as gs
@@ -150,7 +150,7 @@ def save(file: PathLike, arr: Any, allow_pickle: bool = True) -> None:
         data: ShardedBuffer | HostArray = arr.block_until_ready()._live()
     else:
         data = arr = as_host_array(arr, "arr")[0]
-    # Joined to the parent: a path without a name must fail as one that cannot be written.
+    # Join to the parent, so a path without a name fails as a path that cannot be written.
     part = target.parent / f".{target.name}.{os.getpid()}.{threading.get_ident()}.part"
     try:
         mapped = np.lib.format.open_memmap(
@@ -169,10 +169,10 @@ def save(file: PathLike, arr: Any, allow_pickle: bool = True) -> None:
 
 
 def _reserve(mapped: np.memmap[Any, Any], path: Path) -> None:
-    """Let a new file have the room on its disk that its length says.
+    """Reserve the disk space of a new file.
 
-    Memory that is mapped to a hole of a file takes room when it is first written. Where there is
-    none by then the system ends the process.
+    Memory mapped to a hole of a file takes space when it is first written. If there is none by
+    then, the system ends the process.
     """
     with path.open("r+b", buffering=0) as file:
         if hasattr(os, "posix_fallocate"):
@@ -184,7 +184,7 @@ def _reserve(mapped: np.memmap[Any, Any], path: Path) -> None:
 
 
 def _write(buffer: ShardedBuffer | HostArray, mapped: HostArray) -> None:
-    """Write a value that is there to mapped memory, on this thread if the host can read it."""
+    """Write a computed value to mapped memory, on this thread if the host can read the value."""
     if isinstance(buffer, np.ndarray):
         mapped[...] = buffer
         return
@@ -200,7 +200,7 @@ def _write(buffer: ShardedBuffer | HostArray, mapped: HostArray) -> None:
 
 
 def checked_path(file: Any) -> Path:
-    """Return the path of a file."""
+    """Check a path argument, and return it as a `Path`."""
     try:
         return Path(file)
     except TypeError:

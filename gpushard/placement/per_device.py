@@ -1,4 +1,4 @@
-"""Arrays whose first dim has one element for each device, as `pmap` takes and makes them."""
+"""Make arrays with an element of the first dim on each device, as `pmap` takes and returns them."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from gpushard.runtime.runtime import Device
 
 
 def device_put_sharded(shards: Sequence[Any], devices: Sequence[Device]) -> Any:
-    """Put one value on each device, and return them as one array with a new first dim.
+    """Put one value on each device, and stack the values along a new first dim.
 
     Args:
-      shards: for each device an array, or a pytree; all of one structure, shape and type.
+      shards: an array or a pytree for each device; all with one structure, shape and type.
       devices: the devices.
 
     Returns:
       Arrays in the structure of a shard, in a `PmapSharding`: `x[i]` is shard i, without a copy.
 
     Raises:
-      ArgumentError: there are not as many shards as devices, or none.
+      ArgumentError: there are more or fewer shards than devices, or none.
       ShardingError: shapes differ.
       ArgumentTypeError: types of elements differ, or data cannot be placed.
       TreeError: structures differ.
@@ -78,14 +78,14 @@ def device_put_sharded(shards: Sequence[Any], devices: Sequence[Device]) -> Any:
 
 
 def device_put_replicated(x: Any, devices: Sequence[Device]) -> Any:
-    """Put a value on each device, and return them as one array with a new first dim.
+    """Put a value on every device, and stack the copies along a new first dim.
 
     Args:
       x: an array, or a pytree.
       devices: the devices.
 
     Returns:
-      Arrays in the structure of `x`, in a `PmapSharding`, each element along the first dim equal to
+      Arrays in the structure of `x`, in a `PmapSharding`. Each element along the first dim equals
       the leaf of `x`.
 
     Raises:
@@ -107,24 +107,24 @@ def replicate(
     backend: str | None = None,
     in_axis: int | None = 0,
 ) -> Array:
-    """Put a value on several devices, as an array with a new dim, or without.
+    """Put a value on several devices, as an array with or without a new dim.
 
     Args:
       val: the value.
       axis_size: length of the new dim.
       nrep: number of devices, a multiple of `axis_size`: each element of the new dim is on
-        `nrep // axis_size` of them.
-      devices: the devices, `nrep` of them; the first of `local_devices(backend)` by default.
-      backend: which platform's, if no devices are given.
-      in_axis: where the new dim is; None for none, so that all devices have the whole array.
+        `nrep // axis_size` devices.
+      devices: `nrep` devices; by default the first of `local_devices(backend)`.
+      backend: the platform of the default devices.
+      in_axis: the position of the new dim; with None all devices have the whole array.
 
     Returns:
       The array, in a `PmapSharding`.
 
     Raises:
       NoDeviceError: there are fewer than `nrep` devices.
-      ArgumentError: `devices` are not `nrep`.
-      ShardingError: `axis_size` does not divide `nrep`, or the value has no place for `in_axis`.
+      ArgumentError: `devices` has another length than `nrep`.
+      ShardingError: `axis_size` does not divide `nrep`, or `in_axis` is out of bounds.
 
     >>> replicate(3.0, 2, 4).addressable_shards[3].index
     (1,)

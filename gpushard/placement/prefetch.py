@@ -1,4 +1,4 @@
-"""Batches on their way to devices before they are asked for, and memory given back."""
+"""Move batches to devices in advance, and free unused memory."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from gpushard.runtime import current
 
 
 def prefetch(batches: Iterable[Any], sharding: Any = None, *, size: int = 2) -> Iterator[Any]:
-    """Yield batches placed on devices, with the next ones on their way already.
+    """Yield batches on devices, and move the next batches there in advance.
 
-    When a batch is asked for, the one `size` after the last is placed, so that copies to the
-    devices run while those compute. No more than `size` batches are held beside the last one,
-    which is in use until then.
+    When you take a batch, `prefetch` places the batch `size` positions after the last one. So
+    copies to the devices run while the devices compute. At most `size` batches are held, in
+    addition to the last one that you took.
 
     Args:
       batches: pytrees of arrays on the host.
-      sharding: where to: what `device_put` takes as `device`, for every batch.
-      size: how many batches are placed ahead, at least 1.
+      sharding: the place of every batch, as `device_put` takes it.
+      size: the number of batches to place in advance, at least 1.
 
     Yields:
       The batches, in order, as `device_put` returns them.
@@ -38,13 +38,15 @@ def prefetch(batches: Iterable[Any], sharding: Any = None, *, size: int = 2) -> 
     """
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         raise ArgumentError.refusing(
-            "size", size, "must be an integer of at least 1: how many batches are placed ahead"
+            "size",
+            size,
+            "must be an integer of at least 1: the number of batches to place in advance",
         )
     try:
         return _put_ahead(iter(batches), sharding, size)
     except TypeError:
         raise ArgumentTypeError(
-            f"batches is a {type(batches).__name__}; give something to iterate over, such as a "
+            f"batches is a {type(batches).__name__}; give an iterable, such as a "
             "generator of arrays",
             argument="batches",
             type=type(batches),
@@ -62,7 +64,7 @@ def _put_ahead(batches: Iterator[Any], sharding: Any, size: int) -> Iterator[Any
                     waiting.append(device_put(next(batches), sharding))
                 except StopIteration:
                     ended = True
-                except Exception as raised:  # told when it is its turn
+                except Exception as raised:  # raised when its batch is due
                     error, ended = raised, True
             if not waiting:
                 break
@@ -70,17 +72,17 @@ def _put_ahead(batches: Iterator[Any], sharding: Any, size: int) -> Iterator[Any
         if error is not None:
             raise error
     finally:
-        del error  # it has this frame, which has the source: a cycle
+        del error  # breaks a cycle: the error refers to this frame, which refers to the source
 
 
 def empty_cache() -> int:
-    """Give memory that no array uses back to the system, for others on the same device.
+    """Return unused memory to the system, for other users of the device.
 
-    Memory of deleted arrays is kept for new ones. This gives up what nothing uses at this moment;
-    what is still being read or written stays.
+    Memory of deleted arrays is cached for new ones. This call frees memory that is not in use at
+    this moment. Memory that is still being read or written stays.
 
     Returns:
-      The bytes given back.
+      The number of bytes freed.
 
     >>> import numpy as np
     >>> from gpushard.testing import runtime

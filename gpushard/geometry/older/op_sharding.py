@@ -30,7 +30,7 @@ class OpSharding:
     """XLA's description of the tiles of an array on devices; immutable.
 
     Devices are numbers: positions in a list of devices, such as that of `GSPMDSharding`. A dim of
-        length n in k tiles has tiles of ceil(n / k); the last tiles may be shorter.
+    length n in k tiles has tiles of ceil(n / k); the last tiles may be shorter.
 
     Args:
       type: `OpSharding.Type.REPLICATED`, `MAXIMAL` (all on one device), `OTHER` (tiles), `MANUAL`,
