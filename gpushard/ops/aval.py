@@ -1,4 +1,4 @@
-"""What is known of a value before it is computed."""
+"""Shape and type of a value before it is computed."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Aval:
 
     shape: Shape
     dtype: Dtype
-    weak: bool = False  # whether the type came from a Python scalar and gives way to others
+    weak: bool = False  # whether the type came from a Python scalar, so others override it
 
     @property
     def promoting(self) -> Any:
-        """What stands for this type in NumPy's promotion: Python's own type if it is weak.
+        """The type for NumPy's promotion: a Python type if it is weak.
 
         >>> import numpy as np
         >>> Aval((), np.dtype("float64"), weak=True).promoting

@@ -1,4 +1,4 @@
-"""Axes as users give them, as non-negative or negative numbers. Pure."""
+"""Convert axes of users, numbers from the front or from the end. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from gpushard.errors import ArgumentError, ArgumentTypeError, AxisError, TracedV
 
 
 def from_end(axis: Any, ndim: int, name: str, argument: str = "axis") -> tuple[int, ...]:
-    """Return axes counted from the end, so that dims put in front leave them valid.
+    """Convert axes to numbers from the end, which stay valid if dims are added in front.
 
     Raises:
-      ArgumentTypeError: it is none of these.
+      ArgumentTypeError: `axis` is not an integer, a sequence of integers, or None.
       AxisError: an axis is out of range.
-      ArgumentError: one is given twice.
+      ArgumentError: an axis is repeated.
 
     >>> from_end((0, -1), 3, "sum"), from_end(None, 2, "sum")
     ((-3, -1), (-2, -1))
@@ -26,7 +26,7 @@ def from_end(axis: Any, ndim: int, name: str, argument: str = "axis") -> tuple[i
 
 
 def one_from_end(axis: Any, ndim: int, name: str, argument: str = "axis") -> int:
-    """Return one axis counted from the end.
+    """Convert a single axis to its number from the end.
 
     >>> one_from_end(0, 3, "flip")
     -3
@@ -62,16 +62,16 @@ def _from_end(
         return tuple(range(-ndim, 0))
     axes = axis if isinstance(axis, tuple) else (axis,)
     positions = []
-    for one in axes:
-        if not -ndim <= one < ndim:
+    for value in axes:
+        if not -ndim <= value < ndim:
             raise AxisError(
-                f"{name}: {argument}={one} is out of range for an array of {ndim} dims; use "
+                f"{name}: {argument}={value} is out of range for an array of {ndim} dims; use "
                 + (f"{-ndim} to {ndim - 1}" if ndim else "axis=None or ()"),
                 argument=argument,
-                axis=one,
+                axis=value,
                 ndim=ndim,
             )
-        positions.append(one if one < 0 else one - ndim)
+        positions.append(value if value < 0 else value - ndim)
     if len(set(positions)) != len(positions):
         raise ArgumentError.refusing(
             argument, axes, "names an axis twice; name each once", name, axis=axes, ndim=ndim

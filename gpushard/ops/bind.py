@@ -1,8 +1,8 @@
-"""The one door for operations.
+"""`bind`, the function that every operation goes through.
 
-Every operation on every kind of value goes through `bind`. A value may carry an *interpreter*,
-which then decides what the operation does: run the row at once, as plain arrays' does, record it,
-add a batch dim to it. Of several the innermost takes it: the one with the highest level.
+A value may carry an *interpreter*, which decides what the operation does: run the row immediately,
+as for plain arrays, record it, or add a batch dim. If operands have several interpreters, the
+innermost one decides, with the highest level.
 """
 
 from __future__ import annotations
@@ -16,54 +16,54 @@ from gpushard.ops.row import Params, Row
 
 
 class Interpreter(Protocol):
-    """What gives operations their meaning."""
+    """Runs operations on one kind of value."""
 
     @property
     def level(self) -> float:
-        """Higher ones take operations first."""
+        """Interpreters with higher levels take operations first."""
 
     def bind(
         self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None
     ) -> Any:
-        """Do one operation; arguments as for `bind`."""
+        """Run one operation; for the arguments see `bind`."""
 
 
-class _Door:
-    """Holds the interpreter of plain arrays, which a higher layer brings."""
+class _Plain:
+    """Holds the interpreter of plain arrays, which a higher layer sets."""
 
     eager: Interpreter
 
 
-_door = _Door()
+_plain = _Plain()
 
 creating: ContextVar[Interpreter | None] = ContextVar("creating", default=None)
-"""What does operations without operands, within a function that is being interpreted."""
+"""The interpreter of operations without operands, inside an interpreted function."""
 
 
 def set_eager(interpreter: Interpreter) -> None:
-    """Say what does operations on values without an interpreter of their own."""
-    _door.eager = interpreter
+    """Set the interpreter of values that carry none."""
+    _plain.eager = interpreter
 
 
 def bind(
     row: Row, args: Sequence[Any], params: Params = (), out_sharding: Sharding | None = None
 ) -> Any:
-    """Do one operation.
+    """Run one operation.
 
     Args:
-      row: which.
+      row: the operation.
       args: its operands: values, data on the host, Python numbers.
-      params: static parameters, as the row says.
-      out_sharding: how the results are laid out; None for as they come.
+      params: static parameters of the row.
+      out_sharding: the sharding of the results; None does not move them.
 
     Returns:
-      The result, or a tuple of several.
+      The result, or a tuple of several results.
     """
-    chosen = _door.eager
+    chosen = _plain.eager
     for arg in args:
-        own = getattr(arg, "interpreter", None)
-        if own is not None and own.level > chosen.level:
-            chosen = own
+        interpreter = getattr(arg, "interpreter", None)
+        if interpreter is not None and interpreter.level > chosen.level:
+            chosen = interpreter
     if row.creates and (around := creating.get()) is not None:
         chosen = around
     return chosen.bind(row, args, params, out_sharding)
@@ -72,5 +72,5 @@ def bind(
 def bind_plain(
     row: Row, args: Sequence[Any], params: Params = (), out_sharding: Sharding | None = None
 ) -> Any:
-    """Do an operation on plain arrays and numbers, whatever function is being interpreted."""
-    return _door.eager.bind(row, args, params, out_sharding)
+    """Run an operation on plain arrays and numbers, also inside an interpreted function."""
+    return _plain.eager.bind(row, args, params, out_sharding)

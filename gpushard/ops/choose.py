@@ -1,8 +1,8 @@
-"""Choosing which mesh axes split which factors, by exact bytes. Pure.
+"""Choose the mesh axes that split each factor, by exact bytes. Pure.
 
-Every consistent assignment of mesh axes to factors is priced: what each operand would receive, as
-if every device were a memory domain, and what merging would. So the choice depends on shardings and
-shapes alone, never on the machine.
+Every consistent assignment of mesh axes to factors has a price: the bytes that devices receive of
+operands, as if every device were a memory domain, and the bytes of merging. So the choice depends
+only on shardings and shapes, never on the machine.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.ops.rule import Dims, Rule, Splits
 from gpushard.typing import IntArray, Shape
 
-MOST = 4096  # how many assignments are priced at most
+MOST = 4096  # the most assignments to price
 
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """An operand as it lies."""
+    """The layout of an operand."""
 
-    tiling: Tiling | None  # its boxes; None for data that can be placed anywhere at the same cost
-    # The axes of the mesh in question that split each dim; None if it is on another mesh.
+    tiling: Tiling | None  # its boxes; None for data with the same cost in every place
+    # The axes of the candidate mesh that split each dim; None if it is on another mesh.
     axes: tuple[tuple[str, ...], ...] | None
     itemsize: int  # bytes of an element
 
 
 @dataclass(frozen=True)
 class Target:
-    """How the caller wants the result laid out."""
+    """The layout of the result that the caller asks for."""
 
     axes: Splits  # the axes of the mesh that split each dim
     itemsize: int  # bytes of an element
 
 
 def agreed(rule: Rule, operands: Sequence[Given]) -> Splits | None:
-    """Return the splits of all factors if every operand can stay as it is.
+    """Return the splits of all factors if every operand can stay in its layout.
 
-    None if two operands split a factor differently, one axis would serve two factors, or something
-    is split that must not be.
+    Return None if two operands split a factor differently, if one axis would split two factors, or
+    if a factor is split that must not be.
     """
-    found = dict(rule.pinned)
+    axes_of_factors = dict(rule.pinned)
     for dims, operand in zip(rule.operands, operands, strict=True):
         if operand.tiling is None:
             continue
@@ -60,16 +60,16 @@ def agreed(rule: Rule, operands: Sequence[Given]) -> Splits | None:
         for factor, axes in zip(dims, operand.axes, strict=True):
             if axes and factor not in rule.splittable and not _may_stay(rule, factor):
                 return None
-            if factor is not None and found.setdefault(factor, axes) != axes:
+            if factor is not None and axes_of_factors.setdefault(factor, axes) != axes:
                 return None
-    used = [axis for axes in found.values() for axis in axes]
+    used = [axis for axes in axes_of_factors.values() for axis in axes]
     if len(set(used)) != len(used):
         return None
-    return tuple(found.get(factor, ()) for factor in range(len(rule.sizes)))
+    return tuple(axes_of_factors.get(factor, ()) for factor in range(len(rule.sizes)))
 
 
 def _may_stay(rule: Rule, factor: int | None) -> bool:
-    """Whether a factor that is not splittable may stay split: if pinned, or kept and short."""
+    """Test whether a factor that is not splittable may stay split: pinned, or short in results."""
     if factor in rule.pins:
         return True
     return factor is not None and factor not in rule.whole and factor not in rule.reduced
@@ -78,21 +78,21 @@ def _may_stay(rule: Rule, factor: int | None) -> bool:
 def assignments(rule: Rule, mesh: Mesh, operands: Sequence[Given]) -> list[Splits]:
     """List the consistent assignments of mesh axes to factors.
 
-    All of them, if they are at most `MOST`; else those of the axes that some operand uses; else
-    those that put every axis where some operand has it, or nowhere.
+    List all of them, if there are at most `MOST`. Else list those of the axes that an operand uses.
+    Else list those that put every axis where an operand has it, or nowhere.
     """
-    own = [
+    axes_in_use = [
         (dims, operand.axes)
         for dims, operand in zip(rule.operands, operands, strict=True)
         if operand.axes is not None
     ]
-    used = {axis for _, dims in own for axes in dims for axis in axes}
+    used = {axis for _, dims in axes_in_use for axes in dims for axis in axes}
     every = [axis for axis, size in mesh.shape.items() if size > 1 and axis not in rule.taken]
     for axes in (every, [axis for axis in every if axis in used]):
         if _count(len(axes), len(rule.splittable)) <= MOST:
             return list(_all(rule, axes))
     places: dict[str, set[int]] = {axis: set() for axis in every if axis in used}
-    for dims, split in own:
+    for dims, split in axes_in_use:
         for factor, names in zip(dims, split, strict=True):
             for axis in names:
                 if factor in rule.splittable and axis in places:
@@ -101,7 +101,7 @@ def assignments(rule: Rule, mesh: Mesh, operands: Sequence[Given]) -> list[Split
 
 
 def _count(axes: int, factors: int) -> int:
-    """Return how many ways there are to put axes, in order, on factors or nowhere.
+    """Count the ways to put axes, in order, on factors or nowhere.
 
     >>> [_count(2, 1), _count(2, 2), _count(2, 0)]
     [5, 11, 1]
@@ -135,7 +135,7 @@ def _possible_splits(rule: Rule, places: dict[str, set[int]]) -> Iterator[Splits
 
 
 class Prices:
-    """What assignments cost on one mesh; every part of a price is worked out once."""
+    """Prices of assignments on one mesh; every part of a price is computed once."""
 
     def __init__(
         self, rule: Rule, mesh: Mesh, operands: Sequence[Given], target: Target | None = None
@@ -152,24 +152,24 @@ class Prices:
         self._shared = functools.cache(self._shared_of)
 
     def merges(self, splits: Splits) -> bool:
-        """Whether a factor is split that no result has, so that parts are to be merged."""
+        """Test whether a split factor is in no result, so parts must be merged."""
         return any(splits[factor] for factor in self._rule.reduced)
 
     def moved(self, splits: Splits) -> int:
-        """Return the bytes of operands that all devices receive together before they compute."""
+        """Return the bytes of operands that all devices together receive before they compute."""
         return sum(
             self._received(n, of_dims(dims, splits)) for n, dims in enumerate(self._rule.operands)
         )
 
     def changed(self, splits: Splits) -> tuple[bool, ...]:
-        """Return for each operand whether its boxes would not be those that it has."""
+        """Return for each operand whether its boxes would change."""
         return tuple(
             operand.tiling is not None and operand.axes != of_dims(dims, splits)
             for operand, dims in zip(self._operands, self._rule.operands, strict=True)
         )
 
     def parallel(self, splits: Splits) -> int:
-        """Return into how many parts the work falls."""
+        """Return the number of parts of the work."""
         return math.prod(self._mesh.shape[axis] for axes in splits for axis in axes)
 
     def _price_operand(self, n: int, axes: Splits) -> int:
@@ -182,9 +182,9 @@ class Prices:
         return (self._wanted(operand.tiling.shape, axes) - int(held.sum())) * operand.itemsize
 
     def _wanted(self, shape: Shape, axes: Splits) -> int:
-        """Return the elements of all devices' blocks, where no axis splits two dims.
+        """Return the elements of all devices' blocks, if no axis splits two dims.
 
-        So many devices as the axes leave over have each block.
+        Each block has as many replicas as the other axes have devices.
         """
         return math.prod(shape) * (self._mesh.size // self._size(axes))
 
@@ -204,9 +204,9 @@ class Prices:
         return edges[number], edges[number + 1]
 
     def brought(self, splits: Splits) -> int:
-        """Return the bytes that move to bring the result from where it comes to where it is wanted.
+        """Return the bytes to move the result from its natural layout to the target.
 
-        Between what is split and a finer split of the same, nothing moves.
+        A move to a finer split moves nothing.
         """
         target, dims = self._target, self._rule.results[0]
         if target is None or self._is_finer(splits):
@@ -215,11 +215,12 @@ class Prices:
         return self._between(shape, of_dims(dims, splits), target.axes) * target.itemsize
 
     def merged(self, splits: Splits, state_bytes: int) -> int:
-        """Return the bytes that merging moves, and bringing the result where it is wanted.
+        """Return the bytes to merge parts, and to move the result to the target.
 
-        Merging moves each part once to where it is merged, and the whole to the others that want
-        it: (g - 1) + (n - 1) times the state of a block that g devices have parts of and n devices
-        want. Where each of them wants a part of its own it is merged there, for (g - 1) times.
+        Merging moves each part once to the device that merges, and the whole to the others that
+        need it: (g - 1) + (n - 1) times the state of a block, if g devices have parts and n devices
+        need it. If each of them needs a different part, each merges its own part, for (g - 1) times
+        the state.
         """
         rule, target, dims = self._rule, self._target, self._rule.results[0]
         groups = self._size(splits[f] for f in rule.reduced)
@@ -231,7 +232,7 @@ class Prices:
         return (groups + wanting - 2) * state + self.brought(splits)
 
     def _is_finer(self, splits: Splits) -> bool:
-        """Whether the result is wanted split as it comes, or more."""
+        """Test whether the target splits the result as its natural layout does, or finer."""
         comes = of_dims(self._rule.results[0], splits)
         return self._target is not None and all(
             wide == fine[: len(wide)] for wide, fine in zip(comes, self._target.axes, strict=True)
@@ -241,7 +242,7 @@ class Prices:
         return math.prod(self._mesh.shape[name] for names in axes for name in names)
 
     def _between(self, shape: Shape, have: Splits, want: Splits) -> int:
-        """Return the elements that devices receive when a result is laid out anew."""
+        """Return the elements that devices receive when a result moves to another layout."""
         held = np.ones(self._mesh.size, np.int64)
         for n, old, new in zip(shape, have, want, strict=True):
             held = held * self._shared(n, old, new)
@@ -253,12 +254,12 @@ class Prices:
 
 
 def _overlap(start: IntArray, stop: IntArray, low: IntArray, high: IntArray) -> IntArray:
-    """Return how many numbers [start, stop) and [low, high) share, pair by pair."""
+    """Count the integers in both [start, stop) and [low, high), pair by pair."""
     return np.asarray(np.maximum(np.minimum(stop, high) - np.maximum(start, low), 0))
 
 
 def _positions(tiling: Tiling | None, mesh: Mesh) -> IntArray:
-    """Return where in a tiling each device of a mesh is, -1 for not at all."""
+    """Return the position of each device of a mesh in a tiling, or -1."""
     if tiling is None:
         return np.zeros(0, np.int64)
     at = {device: position for position, device in enumerate(tiling.devices)}
@@ -267,22 +268,22 @@ def _positions(tiling: Tiling | None, mesh: Mesh) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The assignment that was chosen, and who runs it."""
+    """The chosen assignment, and the way to run it."""
 
     mesh: Mesh
-    splits: Splits  # which axes split which factor
+    splits: Splits  # the axes that split each factor
     nbytes: int  # bytes that all devices receive, if each were a memory domain
     way: int  # the number of the way to run it
-    aimed: bool = False  # whether bytes count the way to where the result is wanted
+    aimed: bool = False  # whether `nbytes` includes the move of the result to the target
 
 
 Price: TypeAlias = Callable[[Prices, Splits], int | None]
-"""Says what an assignment costs, if it can be run in some way: bytes that all devices receive, if
-each were a memory domain."""
+"""Price an assignment: the bytes that all devices receive, if each were a memory domain. None if
+it cannot run."""
 
 
 def local(prices: Prices, splits: Splits) -> int | None:
-    """Price calls of a kernel that need nothing but blocks: a `Price`."""
+    """Price kernel calls that need only blocks of operands: a `Price`."""
     return None if prices.merges(splits) else prices.moved(splits) + prices.brought(splits)
 
 
@@ -294,9 +295,9 @@ def choose(
 ) -> Choice:
     """Return the cheapest assignment and way, over several meshes of the same devices.
 
-    Of those that move the same bytes: the one that changes the fewest operands, then that with the
-    most parts, then that which keeps earlier operands, then the first way. The last one runs what
-    is not split.
+    Ties go to the assignment that changes the fewest operands, then to the one with the most parts,
+    then to the one that keeps earlier operands, then to the first way. The last way runs operands
+    that are not split.
     """
     for mesh, operands in candidates:
         splits = agreed(rule, operands)
@@ -316,12 +317,12 @@ def choose(
                 rank = nbytes, sum(changed), -prices.parallel(splits), changed, way
                 if best is None or rank < best[0]:
                     best = rank, Choice(mesh, splits, nbytes, way, target is not None)
-    assert best is not None  # nothing split is always among them
+    assert best is not None  # the candidates always include no split
     return best[1]
 
 
 def _as_wanted(rule: Rule, target: Target | None) -> Iterator[Splits]:
-    """Yield the assignment that gives the result as it is wanted, which a cap may have cut off."""
+    """Yield the assignment of the target, which the limit `MOST` may have dropped."""
     if target is not None:
         axes = dict(zip(rule.results[0], target.axes, strict=True))
         free = {f: n for f, n in axes.items() if f in rule.splittable and not rule.taken & set(n)}

@@ -1,4 +1,4 @@
-"""Where an operation runs: on the devices, and in the memory, of its committed operands."""
+"""Find the devices and the memory that an operation runs on: those of its committed operands."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from gpushard.typing import Shape
 
 @dataclass(frozen=True, eq=False)
 class CommonDevices:
-    """The devices that an operation runs on, and the shardings that its operands have there."""
+    """The devices that an operation runs on, and the shardings of its operands there."""
 
     named: tuple[Mesh, ...]  # the different meshes of the operands, in their order
-    fixed: tuple[Sharding, ...]  # the different shardings without a mesh, likewise
-    devices: tuple[object, ...]  # the devices, in the order of the operand that decides
+    fixed: tuple[Sharding, ...]  # the different shardings without a mesh, in the order of operands
+    devices: tuple[object, ...]  # the devices, in the order of the deciding operand
 
     @functools.cached_property
     def meshes(self) -> tuple[Mesh, ...]:
-        """The meshes that work can be split over: a line of the devices if operands have none."""
+        """The meshes to split work over; one axis of the devices if operands have no mesh."""
         return self.named or (line_of(self.devices),)
 
     @property
     def single(self) -> Sharding | None:
-        """The sharding of everything, where there is one device."""
+        """The sharding of all arrays if there is one device, else None."""
         if self.named or self.fixed[0].num_devices > 1:
             return None
         if type(self.fixed[0]) is SingleDeviceSharding:
             return self.fixed[0]
-        return SingleDeviceSharding(self.devices[0])  # others may be for arrays of one rank
+        return SingleDeviceSharding(self.devices[0])  # other shardings may need a certain rank
 
 
 def common_devices(
@@ -42,11 +42,11 @@ def common_devices(
 ) -> CommonDevices:
     """Find the devices that an operation runs on.
 
-    Committed operands decide. Uncommitted ones follow them, and so does everything that has no
-    dims: where no operand has any, it is made where the result is wanted. Among themselves the one
-    on most devices decides.
+    Committed operands decide. Uncommitted operands follow them, and so do operands without dims. If
+    no operand has dims, the sharding of the result decides. Among uncommitted operands, the one on
+    the most devices decides.
 
-    At least one operand is on devices; those are all in one kind of memory.
+    At least one operand is on devices, and all of these are in one kind of memory.
 
     Raises:
       ShardingError: committed operands are on different devices.
@@ -66,15 +66,15 @@ def common_devices(
     for x in deciding[1:]:
         if frozenset(x.tiling.devices) != first:
             raise _different_devices_error(name, deciding[0], x)
-    there = [x.sharding for x in placed if frozenset(x.tiling.devices) == first]
-    meshes = dict.fromkeys(s.mesh for s in there if isinstance(s, NamedSharding))
-    fixed = dict.fromkeys(s for s in there if not isinstance(s, NamedSharding))
+    shardings_there = [x.sharding for x in placed if frozenset(x.tiling.devices) == first]
+    meshes = dict.fromkeys(s.mesh for s in shardings_there if isinstance(s, NamedSharding))
+    fixed = dict.fromkeys(s for s in shardings_there if not isinstance(s, NamedSharding))
     concrete = tuple(mesh for mesh in meshes if isinstance(mesh, Mesh))
     return CommonDevices(concrete, tuple(fixed), deciding[0].tiling.devices)
 
 
 def _deciding(placed: Sequence[Sharded]) -> list[Sharded]:
-    """Return the operands that say where an operation runs, all of them committed or none."""
+    """Return the operands that decide the devices, either all committed or none."""
     return (
         [x for x in placed if x.committed and x.aval.shape]
         or [x for x in placed if x.aval.shape]
@@ -84,16 +84,13 @@ def _deciding(placed: Sequence[Sharded]) -> list[Sharded]:
 
 
 def is_committed(operands: Sequence[Operand]) -> bool:
-    """Whether somebody chose the devices that an operation runs on."""
+    """Test whether the devices of an operation are committed."""
     placed = [x for x in operands if isinstance(x, Sharded)]
     return bool(placed) and _deciding(placed)[0].committed
 
 
 def common_memory(operands: Sequence[Operand]) -> str:
-    """Return the kind of memory of all operands that decide where an operation runs, if it is one.
-
-    Otherwise it is that of devices.
-    """
+    """Return the kind of memory of all deciding operands; "device" if they disagree."""
     deciding = _deciding([x for x in operands if isinstance(x, Sharded)])
     kinds = {x.sharding.memory_kind for x in deciding}
     return kinds.pop() if len(kinds) == 1 else "device"

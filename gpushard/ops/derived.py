@@ -1,13 +1,13 @@
-"""Rows made of others: with named dims in front of operands and results.
+"""Derive rows with named dims in front of operands and results.
 
-A mapped value is an array with further dims in front, each with a name, which a function of it does
-not see. A row for it asks the row of the function's body: what results are and the factors, for
-operands without these dims; then comes a factor for each of them. What the body's parameters say of
-axes and shapes so means what it says.
+A mapped value is an array with more dims in front, each with a name, which mapped functions do not
+see. The derived row asks the original row for the results and the factors of operands without these
+dims. Then it adds a factor for each named dim. So axes and shapes in the parameters of the original
+row keep their meaning.
 
-Kernels that take more dims in front, as most do, get all of them at once, as `Row.stacked` says.
-Others work on views without named dims where a device has one element of each; where it has more
-they are called for each.
+Most kernels take more dims in front and get all elements at once, as `Row.stacked` says. Other
+kernels work on views without named dims, if a device has one element of each. If it has more, they
+are called for each element.
 """
 
 from __future__ import annotations
@@ -27,25 +27,27 @@ from gpushard.ops.rule import Dims, Rule
 from gpushard.typing import Shape
 
 Places: TypeAlias = tuple[tuple[str, ...] | None, ...]
-"""For each named dim the mesh axes of more than one device that it lives on; None where it is split
-as any dim is."""
+"""For each named dim the mesh axes of more than one device that it lives on; None if it is split
+like any dim."""
 
 
 @functools.lru_cache(maxsize=4096)
 def derived(row: Row, dims: tuple[tuple[int, ...], ...], places: Places) -> Row:
-    """Return a row with named dims in front of its results.
+    """Derive a row with named dims in front of its results.
 
     Args:
-      row: of operands without them.
+      row: the row of operands without named dims.
       dims: for each operand the numbers of the named dims that it has in front, ascending.
-      places: where each of them lives.
+      places: the mesh axes of each named dim.
 
     Raises:
-      NamedDimsError: the row takes no operands that could have them. One that only moves elements
-        raises it for operands of which some array lacks dims, when it is bound.
+      NamedDimsError: the row takes no operands that could have named dims. A row that only moves
+        elements raises it when it is bound, if an array among its operands lacks dims.
     """
     if row.creates or not any(dims):
-        raise NamedDimsError(f"{row.name} of operands without named dims is no function of them")
+        raise NamedDimsError(
+            f"{row.name} takes no mapped operands; call it outside of the mapped function"
+        )
     adapter = _InFront(row, dims, places)
     return dataclasses.replace(
         row,
@@ -61,7 +63,7 @@ def derived(row: Row, dims: tuple[tuple[int, ...], ...], places: Places) -> Row:
 
 
 class _InFront:
-    """Makes the functions of a row with named dims: an `Adapter`."""
+    """Derives the functions of a row with named dims: an `Adapter`."""
 
     def __init__(self, row: Row, dims: tuple[tuple[int, ...], ...], places: Places) -> None:
         self._row = row
@@ -72,8 +74,8 @@ class _InFront:
 
     def avals(self, avals: Sequence[Aval]) -> tuple[Aval, ...]:
         return tuple(
-            dataclasses.replace(aval, shape=aval.shape[len(own) :])
-            for aval, own in zip(avals, self._dims, strict=True)
+            dataclasses.replace(aval, shape=aval.shape[len(dims) :])
+            for aval, dims in zip(avals, self._dims, strict=True)
         )
 
     def params(self, params: Params) -> Params:
@@ -96,10 +98,10 @@ class _InFront:
         def up(dims: Dims) -> Dims:
             return tuple(None if factor is None else lead + factor for factor in dims)
 
-        own = enumerate(self._places)
-        pinned = [(factor, place) for factor, place in own if place is not None]
+        named = enumerate(self._places)
+        pinned = [(factor, place) for factor, place in named if place is not None]
         return Rule(
-            tuple(own + up(of) for own, of in zip(self._dims, body.operands, strict=True)),
+            tuple(named + up(of) for named, of in zip(self._dims, body.operands, strict=True)),
             tuple((*range(lead), *up(of)) for of in body.results),
             self._sizes([aval.shape for aval in avals]) + body.sizes,
             frozenset(lead + factor for factor in body.whole),
@@ -126,12 +128,12 @@ class _InFront:
         return lambda xp, avals, params: make(xp, self.avals(avals), params)
 
     def _at_once(self, make: KernelMaker, xp: Any, avals: Sequence[Aval], stack: Stack) -> Kernel:
-        """Return a kernel that gets operands with named dims in front, as the row says."""
+        """Make a kernel that takes all elements of named dims at once."""
         fronts = [
-            _front(own, self.lead, between)
+            _front(dims, self.lead, between)
             if between is not None and (aval.shape or number in stack.whole)
             else None
-            for number, (own, aval, between) in enumerate(
+            for number, (dims, aval, between) in enumerate(
                 zip(self._dims, avals, stack.between, strict=True)
             )
         ]
@@ -147,16 +149,16 @@ class _InFront:
         indices = [None if front is None else _index(front) for front in fronts]
 
         def views(operands: Sequence[Any]) -> list[Any]:
-            found = [
+            viewed = [
                 x if index is None else x[index] for x, index in zip(operands, indices, strict=True)
             ]
             if whole:
                 shapes = self._shapes(fronts, whole, [np.shape(x) for x in operands])
                 for number in whole:
-                    found[number] = xp.broadcast_to(found[number], shapes[number])
-            return found
+                    viewed[number] = xp.broadcast_to(viewed[number], shapes[number])
+            return viewed
 
-        def of_two(x: Any, y: Any, **out: Any) -> Any:  # as most are, and in half the time
+        def of_two(x: Any, y: Any, **out: Any) -> Any:  # most kernels; takes half the time
             return body(x if first is None else x[first], y if second is None else y[second], **out)
 
         if len(indices) == 2 and not (whole or self._row.positional):
@@ -166,28 +168,30 @@ class _InFront:
             return lambda *operands, **out: body(*views(operands), **out)
         ranked = [front for front, aval in zip(fronts, avals, strict=True) if aval.shape]
 
-        def placed(site: Site, *operands: Any, **out: Any) -> Any:
+        def with_site(site: Site, *operands: Any, **out: Any) -> Any:
             of = iter(ranked)
             starts = tuple([start and _in_front(next(of), start, 0) for start in site.operands])
             return body(Site(starts, site.result, site.shape), *views(operands), **out)
 
-        return placed
+        return with_site
 
     def _shapes(
         self, fronts: Sequence[_Front | None], whole: Sequence[int], shapes: Sequence[Shape]
     ) -> list[Shape]:
-        """Return the shapes that operands have for the kernel."""
+        """Return the shapes of operands inside the kernel."""
         sizes = self._sizes(shapes)
-        found = [_in_front(front, shape, 1) for front, shape in zip(fronts, shapes, strict=True)]
+        inner_shapes = [
+            _in_front(front, shape, 1) for front, shape in zip(fronts, shapes, strict=True)
+        ]
         for number in whole:
-            found[number] = sizes + found[number][self.lead :]
-        return found
+            inner_shapes[number] = sizes + inner_shapes[number][self.lead :]
+        return inner_shapes
 
     def _sizes(self, shapes: Sequence[Shape]) -> Shape:
-        """Return the length of each named dim; locally, if these are the shapes of blocks."""
+        """Return the length of each named dim in operands, or in their blocks."""
         sizes = [1] * self.lead
-        for own, shape in zip(self._dims, shapes, strict=True):
-            for dim, n in zip(own, shape, strict=False):
+        for dims, shape in zip(self._dims, shapes, strict=True):
+            for dim, n in zip(dims, shape, strict=False):
                 sizes[dim] = n
         return tuple(sizes)
 
@@ -202,8 +206,8 @@ class _InFront:
         outs = () if out is None else out if isinstance(out, tuple) else (out,)
         if math.prod(extent) == 1:
             blocks = [
-                x.reshape(x.shape[len(own) :]) if own else x
-                for x, own in zip(operands, self._dims, strict=True)
+                x.reshape(x.shape[len(dims) :]) if dims else x
+                for x, dims in zip(operands, self._dims, strict=True)
             ]
             targets = [target.reshape(target.shape[self.lead :]) for target in outs]
             if outs:
@@ -214,8 +218,8 @@ class _InFront:
         rows = []
         for at in np.ndindex(*extent):
             blocks = [
-                x[(*(at[dim] for dim in own), ...)] if own else x
-                for x, own in zip(operands, self._dims, strict=True)
+                x[(*(at[dim] for dim in dims), ...)] if dims else x
+                for x, dims in zip(operands, self._dims, strict=True)
             ]
             if outs:
                 body(*site, *blocks, out=_one_or_all([target[(*at, ...)] for target in outs]))
@@ -227,31 +231,31 @@ class _InFront:
         return _one_or_all([xp.stack(of).reshape(extent + of[0].shape) for of in columns])
 
     def _inside(self, site: Site, ranks: Sequence[int]) -> Site:
-        """Return where blocks lie in operands and results without named dims."""
-        arrays = iter([len(own) for own, rank in zip(self._dims, ranks, strict=True) if rank])
+        """Return the site of blocks in operands and results without named dims."""
+        arrays = iter([len(dims) for dims, rank in zip(self._dims, ranks, strict=True) if rank])
         starts = tuple(start[next(arrays) :] if start else start for start in site.operands)
         return Site(starts, site.result[self.lead :], site.shape[self.lead :])
 
 
 _Front: TypeAlias = "tuple[tuple[int | None, ...], int]"
-"""Which of its dims an operand has in front of others, None for one of length 1; and how many of
-its own these take the place of."""
+"""The dims of an operand that come in front, None for a new one of length 1; and the number of its
+dims that they replace."""
 
 
-def _front(own: tuple[int, ...], lead: int, more: int) -> _Front | None:
-    """Return what comes in front of an operand that has some named dims; None if that is as it is.
+def _front(dims: tuple[int, ...], lead: int, more: int) -> _Front | None:
+    """Return the dims in front of an operand with some named dims; None for an unchanged operand.
 
     >>> _front((1,), 2, 1), _front((0, 1), 2, 0)
     (((None, 0, None), 1), None)
     """
-    if len(own) == lead and not more:
+    if len(dims) == lead and not more:
         return None
-    places = [own.index(dim) if dim in own else None for dim in range(lead)]
-    return (*places, *(None,) * more), len(own)
+    places = [dims.index(dim) if dim in dims else None for dim in range(lead)]
+    return (*places, *(None,) * more), len(dims)
 
 
 def _in_front(front: _Front | None, shape: Shape, other: int) -> Shape:
-    """Return the lengths, or the starts, of dims with others in front."""
+    """Put lengths, or starts, of other dims in front of those of an operand."""
     if front is None:
         return shape
     places, count = front
@@ -259,7 +263,7 @@ def _in_front(front: _Front | None, shape: Shape, other: int) -> Shape:
 
 
 def _index(front: _Front) -> tuple[Any, ...]:
-    """Return what gives a view with these dims in front; blocks may differ in shape."""
+    """Return the index of a view with these dims in front; blocks may differ in shape."""
     places, _ = front
     return (*[None if place is None else slice(None) for place in places], ...)
 

@@ -1,8 +1,7 @@
-"""Dispatch: rows on sharded buffers or on none, compiled once for operands of a kind.
+"""Dispatch: compile a row once for operands of the same shapes, types and shardings.
 
-The first call chooses how the work is split, plans what has to move and makes the kernels; what it
-finds is a program, which later calls only run. `case_and_key` says which calls have one program in
-common: those with the same key.
+The first call chooses the split of the work, plans moves and makes kernels. The result is a
+program, which later calls only run. Calls with the same key, from `case_and_key`, share a program.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from gpushard.ops.scalars import aval_of_number, is_number, kind_of_number
 from gpushard.ops.shardings import check_available, sharded_call
 from gpushard.runtime.runtime import Runtime
 
-_KEY_BYTES = 200  # bytes that an operand takes in a program's key and in its layout, about
+_KEY_BYTES = 200  # approximate bytes of an operand in a program's key and layout
 
 
 def check_out(row: Row, out: Any) -> None:
-    """Check that a place for results is one."""
+    """Check that `out_sharding` is a sharding."""
     if not isinstance(out, Sharding):
         raise ArgumentTypeError(
             f"{row.name}: out_sharding={out!r} must be a Sharding; the functions of gpushard.numpy "
@@ -43,16 +42,16 @@ def case_and_key(
     out: Sharding | None,
     operand_of: Callable[[Any], Sharded | Hosted],
 ) -> tuple[Case, tuple[Any, ...]]:
-    """Return an operation as dispatch sees it, and the key of its program.
+    """Return the case of an operation, and the key of its program.
 
-    The interpreter of plain arrays makes the same key for itself, in a loop that is fast.
+    The interpreter of plain arrays makes the same key in its own, faster loop.
 
     Args:
       row: the operation.
-      args: its operands, numbers among them.
+      args: its operands, including numbers.
       params: its parameters.
-      out: how its results are laid out; None for as they come.
-      operand_of: returns what dispatch sees of an operand that is no number.
+      out: the sharding of its results; None does not move them.
+      operand_of: converts an operand that is not a number for dispatch.
     """
     key: list[Any] = [row, row.key(params), out]
     operands: list[Operand] = []
@@ -79,30 +78,30 @@ def as_they_lie(
     params: Params,
     source: Callable[[Any], tuple[Any, tuple[int, ...]] | None],
 ) -> tuple[Sequence[Any], Params]:
-    """Return transposed operands as they were before that, and parameters for these.
+    """Replace transposed operands by their sources, and convert the parameters.
 
     Args:
-      row: the operation; it says what becomes of its parameters.
+      row: the operation, which converts its parameters.
       args: the operands.
       params: the parameters.
-      source: of an operand that is a transposed array, that array, and the axes from the end.
+      source: returns the source of a transposed operand, and the axes from the end.
     """
     assert row.turned is not None
     for position, arg in enumerate(args):
-        if (found := source(arg)) is not None:
-            args = [*args[:position], found[0], *args[position + 1 :]]
-            params = row.turned(params, position, found[1])
+        if (transposed := source(arg)) is not None:
+            args = [*args[:position], transposed[0], *args[position + 1 :]]
+            params = row.turned(params, position, transposed[1])
     return args, params
 
 
 def program_of(case: Case, key: tuple[Any, ...]) -> Program:
-    """Return the program of an operation, made if there is none yet."""
+    """Return the program of an operation; make it if there is none yet."""
     program: Program | None = case.runtime.plans.get(key)
     return make_program(case, key) if program is None else program
 
 
 def make_program(case: Case, key: tuple[Any, ...]) -> Program:
-    """Make and keep the program of an operation."""
+    """Make and cache the program of an operation."""
     row, runtime = case.row, case.runtime
     for x in case.operands:
         if isinstance(x, Sharded) and devices_of(x.tiling)[0].runtime is not runtime:
@@ -118,9 +117,9 @@ def make_program(case: Case, key: tuple[Any, ...]) -> Program:
 
 
 def create(row: Row, tiling: Tiling, dtype: Dtype, numbers: Sequence[Any]) -> ShardedBuffer:
-    """Make an array of nothing but numbers, which the row's kernel takes after the site.
+    """Create an array from numbers, which the row's kernel takes after the site.
 
-    Each shard is made where it will live.
+    Each device computes its own shard.
     """
     runtime = devices_of(tiling)[0].runtime
     check_available(runtime, row.name, (Aval((), dtype),))
@@ -132,5 +131,5 @@ def create(row: Row, tiling: Tiling, dtype: Dtype, numbers: Sequence[Any]) -> Sh
         work = Work(runtime, row.name, kernel, calls, of_device, [tiling], [dtype])
         program = LocalCalls(work, light=True)
         runtime.plans.put(key, program, 3000 + 500 * len(tiling.devices))
-    (made,) = program.run((), list(enumerate(numbers)))
-    return made
+    (buffer,) = program.run((), list(enumerate(numbers)))
+    return buffer

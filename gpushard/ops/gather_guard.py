@@ -1,4 +1,4 @@
-"""A guard against large moves that nobody asked for: of operands whose shardings disagree."""
+"""A guard against large implicit moves of operands with shardings that disagree."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ _level = contextvars.ContextVar("gather_guard", default="allow")
 
 @contextlib.contextmanager
 def gather_guard(level: str) -> Iterator[None]:
-    """Allow, log or forbid gathers and large moves that operations do by themselves.
+    """Allow, log or forbid gathers and large moves in operations, in a `with` block.
 
-    An operation moves operands whose shardings do not fit one another. Within the `with` block this
-    is watched where more than `Settings.large_move_bytes` move, and where an operand that was split
-    is gathered whole on every device. What is asked for by name (`reshard`, `device_put`,
-    `out_sharding=`) is always allowed.
+    An operation moves operands with shardings that disagree. The guard watches for operations that
+    move more than `Settings.large_move_bytes`, or that gather a split operand whole on every
+    device. Explicit moves (`reshard`, `device_put`, `out_sharding=`) are always allowed.
 
     Args:
-      level: "allow" (the default outside of any guard), "log" or "disallow".
+      level: "allow" (the default), "log" or "disallow".
 
     Raises:
       ArgumentError: the level is unknown.
@@ -53,10 +52,10 @@ def gather_guard(level: str) -> Iterator[None]:
 def watched(
     name: str, operands: Sequence[Operand], wanted: Sequence[Tiling | None], nbytes: int, limit: int
 ) -> str | None:
-    """Return what the guard would say of the moves of an operation; None if it does not mind.
+    """Return the guard's message about the moves of an operation; None if it allows them.
 
-    What moves is counted as if every device were a memory domain; of operands that stay `wanted` is
-    None.
+    Bytes are counted as if every device were a memory domain. `wanted` is None for operands that
+    stay.
     """
     moved = [
         (x, tiling)
@@ -83,20 +82,20 @@ def _is_split(tiling: Tiling) -> bool:
 
 
 def log_transfer(message: str, *args: str) -> None:
-    """Write a warning to the log of transfers; `logging` is imported for the first one only."""
+    """Log a warning about a transfer; the first one imports `logging`."""
     logging = importlib.import_module("logging")
     logging.getLogger("gpushard.transfer").warning(message, *args)
 
 
 def check_gather(what: str) -> None:
-    """Apply the guard to what `watched` found, before it happens."""
+    """Apply the guard to moves that `watched` described, before they happen."""
     level = _level.get()
     if level == "log":
         log_transfer("implicit move: %s", what)
     elif level == "disallow":
         raise TransferGuardError(
-            f"{what}; gather_guard('disallow') forbids that. Reshard the operand by name first, or "
-            "leave the guard",
+            f"{what}; gather_guard('disallow') forbids that. Reshard the operand first, or leave "
+            "the guard",
             direction="device_to_device",
             level=level,
         )

@@ -1,4 +1,4 @@
-"""Merging the parts of a reduction by a ufunc, in order: on a GPU up to eight in one launch."""
+"""Merge the parts of a reduction by a ufunc, in order; on a GPU up to eight in one launch."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gpushard.runtime.sharing import share
 from gpushard.typing import Dtype, LocalArray, LocalArrays
 
 _AT_ONCE = 8
-"""Arrays that a launch merges; all that a kernel is told of more might not fit its arguments."""
+"""The most arrays of a launch; more might not fit the kernel's arguments."""
 
-_STRIP = 1 << 15  # elements that are merged at a time on the host: they stay in cache
-_STRIPS = 4  # so many for each thread, at least
-_MOST_THREADS = 8  # at most so many threads merge one block
+_STRIP = 1 << 15  # elements per strip on the host: they stay in cache
+_STRIPS = 4  # the least strips per thread
+_MOST_THREADS = 8  # the most threads that merge one block
 _STEPS = {
     "add": "s + a",
     "multiply": "s * a",
@@ -27,13 +27,13 @@ _STEPS = {
     "minimum": "isnan(s) || !(isnan(a) || a < s) ? s : a",
     "maximum": "isnan(s) || !(isnan(a) || s < a) ? s : a",
 }
-"""What a ufunc makes of two elements, as C++ has it. Of NaNs the first one stays."""
+"""The C++ expression of a ufunc on two elements. The first of several NaNs stays."""
 
-_WHOLE = {"minimum": "a < s ? a : s", "maximum": "s < a ? a : s"}  # the same for types without NaNs
+_WHOLE = {"minimum": "a < s ? a : s", "maximum": "s < a ? a : s"}  # for types without NaNs
 
 
 class InOrder:
-    """The merging of states of one array by a ufunc."""
+    """Merges states of one array by a ufunc."""
 
     def __init__(self, xp: Any, name: str) -> None:
         self._function = getattr(xp, name)
@@ -44,7 +44,7 @@ class InOrder:
         return (self._function(a[0], b[0]),)
 
     def elementwise(self, dtype: Dtype, count: int) -> Any:
-        """Return what merges so many arrays of a type at once; None where nothing does."""
+        """Return a function that merges `count` arrays of a type at once; None if there is none."""
         step = _STEPS.get(self._name, "")
         if kind_of(dtype) != "f":
             step = _WHOLE.get(self._name, step)
@@ -53,9 +53,9 @@ class InOrder:
         return _kernel(self._xp, step, count)
 
     def at_once(self, arrays: LocalArrays, out: Any = None) -> LocalArray | None:
-        """Merge two arrays or more of one type and shape; None where that takes a call for each.
+        """Merge two or more arrays of one type and shape; None if that takes a call for each.
 
-        `out` is where the result may go, memory that no part lies in.
+        `out` is memory for the result that shares nothing with the parts.
         """
         dtype = arrays[0].dtype
         if self._xp is np:
@@ -72,7 +72,7 @@ class InOrder:
         return result
 
     def _in_strips(self, arrays: LocalArrays, out: Any) -> LocalArray | None:
-        """Merge long arrays piece by piece, so that what comes between stays in cache."""
+        """Merge long arrays piece by piece, so intermediate results stay in cache."""
         first = arrays[0]
         dense = all(array.flags.c_contiguous for array in arrays)
         if first.size <= _STRIP or not dense or first.dtype.isbuiltin != 1:

@@ -1,8 +1,8 @@
-"""Index arrays: which dims they index, where their own dims go, and the factors of all of them.
+"""Index arrays: the dims that they index, the place of their own dims, and all factors.
 
-Several index arrays broadcast together; their dims take the place of the dims that they index. A
-dim of the array may also be *paired* with one of theirs: positions there are those of the dim
-itself, as in `take_along_axis`.
+Several index arrays broadcast together, and their dims replace the dims that they index. A dim of
+the array may also be *paired* with one of their dims: the position along it equals the position
+along that dim, as in `take_along_axis`.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from gpushard.typing import LocalArray, LocalArrays, Shape
 
 @dataclass(frozen=True)
 class Indexed:
-    """How index arrays index an array; dims are counted from the end."""
+    """The dims that index arrays index; dims are counted from the end."""
 
-    axes: tuple[int, ...]  # the dims of the array that they index, one for each of them
-    after: int  # how many of the other dims come after theirs in the result
-    # (dim of the array, dim of the index arrays) where positions are equal.
+    axes: tuple[int, ...]  # the indexed dim of each index array
+    after: int  # the number of other dims that follow the dims of index arrays in the result
+    # (dim of the array, dim of the index arrays) with equal positions.
     paired: tuple[tuple[int, int], ...] = ()
     inside: bool = False  # whether all positions are known to be in bounds
 
     @property
     def along(self) -> int | None:
-        """The indexed dim, if there is one only and index arrays take its place: `numpy.take`.
+        """The only indexed dim, if index arrays replace it, as in `numpy.take`; else None.
 
         >>> Indexed((-2,), 1).along, Indexed((-2,), 0).along
         (-2, None)
@@ -40,7 +40,7 @@ class Indexed:
         return self.axes[0] if alone else None
 
     def order(self, ndim: int) -> tuple[list[int], list[int], list[int]]:
-        """Return dims of the array: those before, those that are indexed or paired, those after.
+        """Return the dims of the array before the indexed or paired ones, these, and all after.
 
         >>> Indexed((-2,), 0).order(3)
         ([0, 2], [1], [])
@@ -51,7 +51,7 @@ class Indexed:
         return rest[:before], dims, rest[before:]
 
     def paired_positions(self, shape: Shape, wide: Shape) -> dict[int, LocalArray]:
-        """Return for each paired dim the position that every element of the part has in it."""
+        """Return the positions of all elements of the part along each paired dim."""
         return {
             dim: np.broadcast_to(_all_along(np, shape[dim], at), wide).ravel()
             for dim, at in self.paired
@@ -60,7 +60,7 @@ class Indexed:
     def view(
         self, xp: Any, x: LocalArray, positions: LocalArrays
     ) -> tuple[LocalArray, tuple[Any, ...]]:
-        """Return a view of an array with the indexed dims side by side, and the index of it."""
+        """Return a view of an array with adjacent indexed dims, and the index of the view."""
         of = {x.ndim + axis: at for axis, at in zip(self.axes, positions, strict=True)}
         for dim, at in self.paired:
             of[x.ndim + dim] = _all_along(xp, x.shape[dim], at)
@@ -69,15 +69,15 @@ class Indexed:
         return x.transpose((*before, *dims, *after)), index
 
     def first_of(self, xp: Any, block: LocalArray, wide: Shape) -> tuple[LocalArray, list[int]]:
-        """Return a view of the part's shape that sees one element along indexed dims: the first.
+        """Return a view in the part's shape that repeats the first element along indexed dims.
 
         Args:
           xp: NumPy or CuPy.
           block: the array, which may have no elements.
-          wide: what index arrays broadcast to.
+          wide: the broadcast shape of the index arrays.
 
         Returns:
-          The view; and how many bytes elements are apart along each of `axes`.
+          The view, and the stride in bytes along each of `axes`.
 
         >>> view, steps = Indexed((-2,), 1).first_of(np, np.arange(8).reshape(2, 4), (3,))
         >>> view.tolist(), steps
@@ -101,17 +101,17 @@ def _all_along(xp: Any, n: int, dim: int) -> LocalArray:
 
 @functools.lru_cache(maxsize=1024)
 def spread(indexed: Indexed, shape: Shape, shapes: tuple[Shape, ...]) -> Shape:
-    """Return the shape that index arrays broadcast to.
+    """Return the broadcast shape of the index arrays.
 
     >>> spread(Indexed((-1,), 0, ((-2, -2),)), (4, 5), ((1, 3),))
     (4, 3)
     """
-    own = [(shape[dim], *(1,) * (-at - 1)) for dim, at in indexed.paired]
-    return np.broadcast_shapes(*shapes, *own)
+    paired_shapes = [(shape[dim], *(1,) * (-at - 1)) for dim, at in indexed.paired]
+    return np.broadcast_shapes(*shapes, *paired_shapes)
 
 
 def part_shape(indexed: Indexed, shape: Shape, shapes: tuple[Shape, ...]) -> Shape:
-    """Return the shape of what is selected; arguments as for `spread`.
+    """Return the shape of the selected part; for the arguments see `spread`.
 
     >>> part_shape(Indexed((-2,), 1), (4, 5), ((2, 3),))
     (2, 3, 5)
@@ -125,33 +125,37 @@ def part_shape(indexed: Indexed, shape: Shape, shapes: tuple[Shape, ...]) -> Sha
 
 
 def gather_rule(indexed: Indexed, shape: Shape, shapes: tuple[Shape, ...]) -> Rule:
-    """Return the factors of reading: indexed dims are reduced, all others pass through.
+    """Return the rule of reading: indexed dims are reduced, all others pass through.
 
     >>> gather_rule(Indexed((-2,), 1), (4, 5), ((3,),)).operands
     ((0, 1), (2,))
     """
     array, index, part, sizes = _factors(indexed, shape, shapes)
-    own = [aligned(one, spread(indexed, shape, shapes), index) for one in shapes]
-    return Rule((array, *own), (part,), sizes)
+    factors = [
+        aligned(shape_of_index, spread(indexed, shape, shapes), index) for shape_of_index in shapes
+    ]
+    return Rule((array, *factors), (part,), sizes)
 
 
 def scatter_rule(indexed: Indexed, shape: Shape, values: Shape, shapes: tuple[Shape, ...]) -> Rule:
-    """Return the factors of writing: dims of the array pass through, those of indices are whole.
+    """Return the rule of writing: dims of the array pass through, dims of indices are whole.
 
     >>> scatter_rule(Indexed((-2,), 1), (4, 5), (3, 1), ((3,),)).operands
     ((0, 1), (2, None), (2,))
     """
     array, index, part, sizes = _factors(indexed, shape, shapes)
-    own = [aligned(one, spread(indexed, shape, shapes), index) for one in shapes]
+    factors = [
+        aligned(shape_of_index, spread(indexed, shape, shapes), index) for shape_of_index in shapes
+    ]
     new = aligned(values, part_shape(indexed, shape, shapes), part)
     whole = frozenset(factor for factor in index if factor is not None and factor not in array)
-    return Rule((array, new, *own), (array,), sizes, whole)
+    return Rule((array, new, *factors), (array,), sizes, whole)
 
 
 def _factors(
     indexed: Indexed, shape: Shape, shapes: tuple[Shape, ...]
 ) -> tuple[Dims, Dims, Dims, Shape]:
-    """Return the factors of the array, of the index arrays together, of the part; and the sizes."""
+    """Return the factors of the array, of the index arrays and of the part, and their sizes."""
     ndim, wide = len(shape), spread(indexed, shape, shapes)
     array: list[int | None] = list(range(ndim))
     sizes = list(shape)
@@ -161,7 +165,7 @@ def _factors(
         dim = pairs.get(at)
         if dim is not None and shape[dim] == n:
             index.append(dim)
-        elif dim is not None:  # of length 1, and repeated: the factor is that of the index arrays
+        elif dim is not None:  # length 1, repeated: it has the factor of the index arrays
             array[dim], sizes[dim] = None, n
             index.append(dim)
         else:
@@ -175,21 +179,21 @@ def _factors(
 def stacked(
     indexed: Indexed, shape: Shape, shapes: Sequence[Shape], lead: int
 ) -> tuple[Indexed, int]:
-    """Pair dims in front of an array, and those before indexed ones, with dims of index arrays.
+    """Pair dims in front of an array, and dims before indexed ones, with dims of index arrays.
 
-    So elements along them go first in the part, in this order.
+    So these dims come first in the part, in this order.
 
     Args:
-      indexed: without these dims.
-      shape: of the array, likewise.
-      shapes: those of the index arrays, likewise.
-      lead: how many dims come in front of all; 0 if only index arrays have some.
+      indexed: the indexed dims, without the dims in front.
+      shape: shape of the array, without the dims in front.
+      shapes: shapes of the index arrays, without the dims in front.
+      lead: the number of dims in front of all; 0 if only index arrays have some.
 
     Returns:
-      The same with these dims, and how many dims index arrays have after those in front.
+      The indexed dims with those in front, and the number of dims of index arrays after them.
 
-    >>> found, count = stacked(Indexed((-1,), 0), (4, 5), ((3,),), 1)
-    >>> found.paired, count
+    >>> with_front, count = stacked(Indexed((-1,), 0), (4, 5), ((3,),), 1)
+    >>> with_front.paired, count
     (((-3, -3), (-2, -2)), 2)
     """
     before, _, _ = indexed.order(len(shape))
@@ -202,11 +206,12 @@ def stacked(
 def located(
     xp: Any, positions: LocalArray, size: int, start: int, length: int
 ) -> tuple[LocalArray, LocalArray]:
-    """Return positions within a block, and which are in it; those that are not become 0.
+    """Return positions relative to a block, and whether they are in it; others become 0.
 
-    Positions are in the whole dim, from the end where negative; the block has a start and a length.
+    Positions refer to the whole dim, negative ones from its end. The block has a start and a
+    length.
     """
-    if positions.dtype == np.uint64:  # beyond the largest position there is only "outside"
+    if positions.dtype == np.uint64:  # larger values are all outside
         positions = xp.minimum(positions, np.uint64(size))
     at = positions.astype(np.int64)
     at = xp.where(at < 0, at + size, at) - start
@@ -215,19 +220,19 @@ def located(
 
 
 def integers(positions: LocalArray) -> LocalArray:
-    """Return positions as integers, where the type of an index array is none of them."""
+    """Convert positions to integers, if an index array has another type."""
     return positions if positions.dtype.kind in "biu" else positions.astype(np.int64)
 
 
 def in_order(positions: LocalArray, wide: Shape, size: int, *, known: bool) -> LocalArray:
-    """Return positions from the front, one for each element of a part: NumPy only.
+    """Convert positions to numbers from the front, for each element of a part: NumPy only.
 
-    They come in the whole dim, from the end where negative. Unless `known` to be in bounds, those
-    that are not stay out of bounds.
+    Positions refer to the whole dim, negative ones from its end. Unless they are `known` to be in
+    bounds, positions out of bounds stay out of bounds.
     """
     at = positions if positions.shape == wide else np.broadcast_to(positions, wide)
     at = at.ravel()
-    if at.dtype == np.uint64 and not known:  # beyond the largest position there is only "outside"
+    if at.dtype == np.uint64 and not known:  # larger values are all outside
         at = np.minimum(at, np.uint64(size))
     at = at.astype(np.int64, copy=False)
     if at.size and np.minimum.reduce(at) < 0:
@@ -238,12 +243,13 @@ def in_order(positions: LocalArray, wide: Shape, size: int, *, known: bool) -> L
 def located_flat(
     positions: LocalArray, wide: Shape, size: int, start: int, length: int
 ) -> tuple[LocalArray, LocalArray | None]:
-    """Return positions within a block as `located` does, flat, and which are in it: NumPy only.
+    """Return flat positions relative to a block, and whether they are in it: NumPy only.
 
-    Those that are not are not changed; None if all are.
+    Unlike `located`, positions outside are not changed. The second result is None if all are
+    inside.
     """
     at = in_order(positions, wide, size, known=False)
     if start:
         at = at - start
-    inside = at.view(np.uint64) < np.uint64(length)  # negative ones are large then
+    inside = at.view(np.uint64) < np.uint64(length)  # negative numbers become large
     return at, None if inside.all() else inside

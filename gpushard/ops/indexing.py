@@ -13,16 +13,16 @@ from gpushard.movement.planning.dims import DimMap, Piece
 from gpushard.typing import Shape
 
 Entry: TypeAlias = tuple[int | None, int, int] | int | None
-"""(start, step, length) of a slice, an integer, or None for a new dim. In an open index starts are
-given apart: that of a slice is None, and integers are 0."""
+"""(start, step, length) of a slice, an integer, or None for a new dim. An open index has its starts
+separately: slices start at None, and integers are 0."""
 
 
 class NotBasicError(ArgumentTypeError):
-    """An entry of an index is no integer, slice, `...` or None: an array, or something wrong."""
+    """An entry of an index is not an integer, slice, `...` or None: an array, or a wrong type."""
 
 
 def parse_index(shape: Shape, index: Any) -> tuple[Entry, ...]:
-    """Return an index in a form that has no negative positions, ellipses or missing entries.
+    """Normalize an index: no negative positions, ellipses or missing entries.
 
     Raises:
       ArrayIndexError: too many entries, or a position out of bounds.
@@ -41,7 +41,7 @@ def parse_index(shape: Shape, index: Any) -> tuple[Entry, ...]:
     if dots > 1:
         raise ArrayIndexError("an index can have only one '...'", argument="index", index=index)
     if taken > len(shape):
-        for entry in entries:  # arrays take any number of dims
+        for entry in entries:  # arrays replace any number of dims
             if entry is not None and entry is not Ellipsis and not isinstance(entry, slice):
                 as_position(entry)
         raise too_many(shape, index, taken)
@@ -66,9 +66,9 @@ def parse_index(shape: Shape, index: Any) -> tuple[Entry, ...]:
 def open_index(
     entries: tuple[Entry, ...], shape: Shape
 ) -> tuple[tuple[Entry, ...], tuple[int, ...]]:
-    """Return a parsed index without the places where its entries start, and these.
+    """Split a parsed index into a form without starts, and the starts.
 
-    Entries that select a whole dim stay as they are.
+    Entries that select a whole dim do not change.
 
     >>> open_index((3, (5, -2, 3), (0, 1, 7)), (4, 6, 7))
     ((0, (None, -2, 3), (0, 1, 7)), (3, 5))
@@ -94,7 +94,7 @@ def open_index(
 
 
 def open_starts(form: tuple[Entry, ...]) -> tuple[int, ...]:
-    """Return the numbers of the entries of an open index that have a start.
+    """Return the numbers of entries of an open index with a start.
 
     >>> open_starts((0, None, (None, -2, 3), (0, 1, 7)))
     (0, 2)
@@ -117,14 +117,14 @@ def _parse_entry(shape: Shape, dim: int, entry: Any) -> Entry:
 
 
 def as_position(entry: Any) -> int:
-    """Return what is an integer, as Python has them."""
+    """Convert an entry of an index to a Python integer, or raise `NotBasicError`."""
     try:
-        # operator.index takes True for 1, and would fetch a whole array to see that it is none
+        # operator.index accepts True, and would fetch a whole array to refuse it
         if not isinstance(entry, bool | np.bool_) and not getattr(entry, "shape", ()):
             return operator.index(entry)
     except TypeError:
         pass
-    raise NotBasicError(  # without its value, which may be an array on devices
+    raise NotBasicError(  # without the value, which may be an array on devices
         f"an entry of the index is a {type(entry).__name__}; use integers, slices, '...' or None",
         argument="index",
         entry=entry,
@@ -144,7 +144,7 @@ def out_of_bounds(position: int, dim: int, size: int) -> ArrayIndexError:
 
 
 def too_many(shape: Shape, index: Any, taken: int) -> ArrayIndexError:
-    """Return the error for an index that takes more dims than there are."""
+    """Return the error for an index with more entries than the array has dims."""
     return ArrayIndexError(
         f"the index has {taken} entries for an array of shape {shape}; give at most one per dim",
         argument="index",
@@ -154,7 +154,7 @@ def too_many(shape: Shape, index: Any, taken: int) -> ArrayIndexError:
 
 
 def as_slice(entry: slice) -> tuple[int | None, int | None, int | None]:
-    """Return start, stop and step of a slice as Python's integers."""
+    """Convert start, stop and step of a slice to Python integers."""
     bounds = entry.start, entry.stop, entry.step
     try:
         start, stop, step = (None if b is None else operator.index(b) for b in bounds)
@@ -193,7 +193,7 @@ def index_piece(entries: tuple[Entry, ...]) -> Piece:
             maps.append(DimMap(source, None, entry, 1, 1))
         else:
             start, step, length = entry
-            begin = -step * max(length - 1, 0) if step < 0 else 0  # an open one starts anywhere
+            begin = -step * max(length - 1, 0) if step < 0 else 0  # an open slice has any start
             begin = begin if start is None else start
             maps.append(DimMap(source, destination, begin, step, length))
         source += entry is not None

@@ -1,9 +1,8 @@
-"""Operations that work out narrow floats in single precision.
+"""Derive rows that compute narrow floats in single precision.
 
-float16, bfloat16 and float8 are what arrays hold. A sum of such numbers in their precision stops
-growing when an element is less than half of its last digit, so a row that adds up, or that needs
-functions which NumPy has for its own types only, is made `in_single` precision: operands come in
-converted, and results are rounded once.
+float16, bfloat16 and float8 are storage types. A sum in their precision stops growing when an
+element is less than half of its last digit. So `in_single` adapts rows that add up, and rows that
+need functions of NumPy's own types: it converts operands, and rounds results once.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def _is_narrow(avals: Sequence[Aval], params: Params = ()) -> bool:
 
 
 def _converting(kernel: Kernel, avals: Sequence[Aval]) -> Kernel:
-    """Return a kernel that takes operands of narrow types."""
+    """Make a kernel accept operands of narrow types."""
     types = [wide(aval.dtype) for aval in avals]
 
     def converted(*operands: Any, **out: Any) -> Any:
@@ -47,14 +46,16 @@ def _converting(kernel: Kernel, avals: Sequence[Aval]) -> Kernel:
 
 
 def _rounding(kernel: Kernel, types: Sequence[Dtype]) -> Kernel:
-    """Return a kernel that gives, or writes, results of some types."""
+    """Make a kernel return, or write, results of given types."""
 
     def rounded(*operands: Any, out: Any = None) -> Any:
         unrounded = kernel(*operands)
         results = unrounded if isinstance(unrounded, tuple) else (unrounded,)
         if out is None:
-            made = tuple(x.astype(t, copy=False) for x, t in zip(results, types, strict=True))
-            return made if isinstance(unrounded, tuple) else made[0]
+            results_typed = tuple(
+                x.astype(t, copy=False) for x, t in zip(results, types, strict=True)
+            )
+            return results_typed if isinstance(unrounded, tuple) else results_typed[0]
         for target, x in zip(out if isinstance(out, tuple) else (out,), results, strict=True):
             target[...] = x
         return out
@@ -63,15 +64,15 @@ def _rounding(kernel: Kernel, types: Sequence[Dtype]) -> Kernel:
 
 
 def _narrow_infer(infer: Callable[..., tuple[Aval, ...]]) -> Callable[..., tuple[Aval, ...]]:
-    """Say that results of single precision have the type of the operands that were converted."""
+    """Infer the type of the converted operands for results in single precision."""
 
     def inferred(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
         floats = [aval.dtype for aval in avals if wide(aval.dtype) == _SINGLE]
         if not any(map(dtypes.is_custom, floats)):
             return infer(avals, params)
-        own = dtypes.result_type(*floats)
+        dtype = dtypes.result_type(*floats)
         return tuple(
-            dataclasses.replace(aval, dtype=own if aval.dtype == _SINGLE else aval.dtype)
+            dataclasses.replace(aval, dtype=dtype if aval.dtype == _SINGLE else aval.dtype)
             for aval in infer(_widened(avals), params)
         )
 
@@ -79,12 +80,12 @@ def _narrow_infer(infer: Callable[..., tuple[Aval, ...]]) -> Callable[..., tuple
 
 
 def in_single(row: Row, *, typed: bool = False) -> Row:
-    """Return a row that works out narrow floats in single precision.
+    """Derive a row that computes narrow floats in single precision.
 
     Args:
-      row: what works for single precision.
-      typed: whether it says itself what types results of narrow floats have, has a type among its
-        parameters for that, and converts operands on the way.
+      row: a row for single precision.
+      typed: whether the row infers the types of results of narrow floats itself, from a type among
+        its parameters, and converts operands.
     """
     adapter = _InSingle(row, typed)
     return dataclasses.replace(
@@ -96,7 +97,7 @@ def in_single(row: Row, *, typed: bool = False) -> Row:
 
 
 class _InSingle:
-    """Makes the functions of a row from those of one for single precision: an `Adapter`."""
+    """Derives the functions of a row from those of a row for single precision: an `Adapter`."""
 
     lead = complete = 0
 
@@ -111,7 +112,7 @@ class _InSingle:
         return _wide_params(params)
 
     def local(self, make: KernelMaker) -> KernelMaker:
-        """States are of single precision."""
+        """Make the kernel of states, which have single precision."""
 
         def local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
             kernel = make(xp, _widened(avals), _wide_params(params))

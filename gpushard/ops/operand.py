@@ -1,4 +1,4 @@
-"""Operands as dispatch sees them, and where they lie."""
+"""Operands for dispatch, and their layouts."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class Sharded:
 
 @dataclass(frozen=True, eq=False)
 class Hosted:
-    """Data on the host that is placed wherever it is needed."""
+    """Data on the host, which can be placed anywhere."""
 
     aval: Aval
 
 
 class Literal:
-    """Data on the host itself, where an operation of a graph is given some.
+    """Data on the host with its values, as an operand of a recorded operation.
 
     Args:
-      data: it; nobody changes it.
-      weak: whether it was a Python number, whose type gives way to those of arrays.
+      data: the data, which never changes.
+      weak: whether it was a Python number, so types of arrays override its type.
     """
 
     __slots__ = ("data", "dtype", "shape", "weak")
@@ -66,7 +66,7 @@ Operand: TypeAlias = Sharded | Hosted | Scalar
 
 
 def in_memory(x: Operand, kind: str) -> Operand:
-    """Return an operand as it lies in a kind of memory of its devices."""
+    """Return an operand in another kind of memory of its devices."""
     if not isinstance(x, Sharded) or x.sharding.memory_kind == kind:
         return x
     sharding = x.sharding.with_memory_kind(kind)
@@ -74,19 +74,19 @@ def in_memory(x: Operand, kind: str) -> Operand:
 
 
 def as_written(sharding: NamedSharding, ndim: int, operands: Iterable[Operand]) -> NamedSharding:
-    """Return a sharding as an operand that is laid out alike has it.
+    """Return the equal sharding of an operand in place of a sharding, if there is one.
 
-    So a spec stays as its user wrote it, with None at its end or with axes of one device.
+    So a spec stays as the user wrote it, with None at its end or with axes of size 1.
     """
     for x in operands:
-        own = x.sharding if isinstance(x, Sharded) and len(x.aval.shape) == ndim else None
+        sharding_of_x = x.sharding if isinstance(x, Sharded) and len(x.aval.shape) == ndim else None
         if (
-            isinstance(own, NamedSharding)
-            and own.mesh == sharding.mesh
-            and own.memory_kind == sharding.memory_kind
-            and splits_of(own, ndim) == splits_of(sharding, ndim)
+            isinstance(sharding_of_x, NamedSharding)
+            and sharding_of_x.mesh == sharding.mesh
+            and sharding_of_x.memory_kind == sharding.memory_kind
+            and splits_of(sharding_of_x, ndim) == splits_of(sharding, ndim)
         ):
-            return own
+            return sharding_of_x
     return sharding
 
 
@@ -97,7 +97,7 @@ def splits_of(sharding: NamedSharding, ndim: int) -> Splits:
 
 
 def given(x: Operand, mesh: Mesh, itemsize: int) -> Given:
-    """Return an operand as it lies on a mesh; uncommitted ones from elsewhere have no say."""
+    """Return the layout of an operand on a mesh; uncommitted ones on other meshes count as free."""
     follows = isinstance(x, Sharded) and not (
         x.committed or set(x.tiling.devices) == set(mesh.assignment)
     )
@@ -110,16 +110,16 @@ def given(x: Operand, mesh: Mesh, itemsize: int) -> Given:
 
 
 def nearest_axes(x: Operand, mesh: Mesh) -> Splits:
-    """Return the axes of a mesh that split each dim of an operand; nearly so where it has none.
+    """Return the axes of a mesh that split each dim of an operand, or the nearest ones.
 
-    What a user's own sharding lays out is taken for split as would move the fewest bytes.
+    An operand in a user's own sharding counts as split in the way that moves the fewest bytes.
     """
-    there = given(x, mesh, x.aval.dtype.itemsize)
-    if there.axes is not None:
-        return there.axes
-    return choose(elementwise([x.aval.shape], x.aval.shape), [(mesh, [there])]).splits
+    layout = given(x, mesh, x.aval.dtype.itemsize)
+    if layout.axes is not None:
+        return layout.axes
+    return choose(elementwise([x.aval.shape], x.aval.shape), [(mesh, [layout])]).splits
 
 
 def placed(runtime: Runtime, data: HostArray, tiling: Tiling) -> ShardedBuffer:
-    """Place data of the host."""
+    """Place data on the host in a tiling."""
     return from_host(runtime, tiling, data.dtype, lambda index, shape: data[index])

@@ -1,7 +1,7 @@
-"""What a mask selects: every block gives what it has, and the parts go where they are wanted.
+"""Select elements by a mask: each block gives its part, and the parts move to the result.
 
-The host reads how many elements each block selects. Parts are as long as that, so together they are
-an array with blocks of different lengths over the same devices, which is moved like any other.
+The host reads the number of selected elements of each block. The parts form an array with blocks of
+different lengths on the same devices, which is moved like any other array.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _INDEX = np.dtype(np.int64)
 
 
 def counts_of(mask: ShardedBuffer, name: str) -> IntArray:
-    """Return how many elements are true in each block of a mask of one dim; waits for it."""
+    """Count the true elements in each block of a mask of one dim; waits for the mask."""
     runtime, tiling = mask.runtime, mask.tiling
     key = ("counts", tiling)
     counting: LocalCalls | None = runtime.plans.get(key)
@@ -56,27 +56,27 @@ def selected(
     results: Sequence[tuple[Dtype, Tiling]],
     name: str,
 ) -> list[ShardedBuffer]:
-    """Return what a mask selects.
+    """Select elements by a mask.
 
     Args:
-      mask: of one dim.
-      others: laid out like it.
-      counts: how many elements are true in each of its blocks, not all of them none.
-      make: takes NumPy or CuPy; makes `part(start, count, mask, *others)` of a block, which gives
-        an array of `count` elements for each result.
-      results: their types, and how they are laid out in the end.
-      name: of the operation, for errors.
+      mask: a mask of one dim.
+      others: more operands in the layout of the mask.
+      counts: the number of true elements in each block, not all zero.
+      make: takes NumPy or CuPy, and returns the function `part(start, count, mask, *others)` for a
+        block, which returns an array of `count` elements for each result.
+      results: types and shardings of the results.
+      name: the name of the operation, for errors.
     """
     runtime, tiling = mask.runtime, mask.tiling
     held = holdings(tiling.assignment)
     lengths = counts[held.block].tolist()
     edges = np.concatenate(([0], np.cumsum(counts)))
     parts = Tiling((int(edges[-1]),), tiling.assignment, (edges,))
-    there = [pair for pair, length in enumerate(lengths) if length]
-    numbers = {pair: number for number, pair in enumerate(there)}
+    nonempty = [pair for pair, length in enumerate(lengths) if length]
+    numbers = {pair: number for number, pair in enumerate(nonempty)}
     calls = []
     reads = mask.dtype.itemsize + sum(other.dtype.itemsize for other in others)
-    for pair in there:
+    for pair in nonempty:
         home, length = int(held.home[pair]), lengths[pair]
         site = int(tiling.starts[0, home]), length
         size = int(tiling.volumes[home]) * reads
@@ -85,12 +85,12 @@ def selected(
     kernel: Kernel = writing(make(runtime.backend.namespace))
     dtypes = [dtype for dtype, _ in results]
     work = Work(runtime, name, kernel, calls, of_device, [parts] * len(results), dtypes)
-    made = LocalCalls(work).run([mask, *others])
-    return move_once(made, [wanted for _, wanted in results], name)
+    selection = LocalCalls(work).run([mask, *others])
+    return move_once(selection, [wanted for _, wanted in results], name)
 
 
 def places(xp: Any, mask: LocalArray, count: int) -> LocalArray:
-    """Return where a block of a mask is true; CuPy does not wait to see how often that is."""
+    """Return the positions of `count` true elements of a block; CuPy does not wait."""
     if xp is np:
         return np.flatnonzero(mask)
     wanted = xp.arange(1, count + 1, dtype=_INDEX)

@@ -1,7 +1,7 @@
 """Rows of the table of operations.
 
-A row is logical: it says nothing of devices. Which kernel runs where, and what moves before it, is
-decided by `dispatch` once shardings are known.
+A row is logical and knows no devices. `dispatch` decides from the shardings which kernel runs
+where, and what moves before it.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from gpushard.typing import Kernel as Kernel
 from gpushard.typing import LocalArray, Shape
 
 Params: TypeAlias = tuple[Any, ...]
-"""Static parameters of an operation, hashable; each row says what they are."""
+"""Static parameters of an operation, hashable; each row documents its own."""
 
 KernelMaker: TypeAlias = Callable[[Any, Sequence[Aval], Params], Kernel]
-"""Takes NumPy or CuPy, the operands, with the dtypes that they come in, and parameters."""
+"""Makes a kernel from NumPy or CuPy, the avals of the operands, and the parameters."""
 
 State: TypeAlias = tuple[LocalArray, ...]
-"""What a block contributes to a reduction."""
+"""The contribution of a block to a reduction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where in the whole arrays a kernel works, for rows that need to know."""
+    """The position of a kernel's blocks in the whole arrays, for rows that need it."""
 
     operands: tuple[Shape, ...]  # first element of the local block of each operand
     result: Shape  # first element of the block of the first result
@@ -49,29 +49,29 @@ class Result:
 
     aval: Aval
     sharding: Sharding
-    tiling: Tiling  # the same for its shape
+    tiling: Tiling  # the tiling of its shape
 
 
 def only(state: State, count: int) -> LocalArray:
-    """Finish a state of one array that is the result."""
+    """Finish a reduction with a state of one array: the result."""
     return state[0]
 
 
 @dataclass(frozen=True, eq=False)
 class ShardedCall:
-    """Where the operands and results of one call lie."""
+    """The layouts of the operands and results of one call."""
 
-    # Of each operand when the kernel runs; None for Python numbers.
+    # The layout of each operand when the kernel runs; None for Python numbers.
     operands: tuple[tuple[Sharding, Tiling] | None, ...]
-    results: tuple[Result, ...]  # the results as the kernel gives them
-    # The results in the end: where they were asked for, back at the splits of dims that had to be
-    # whole, or at those of dims that index arrays replaced.
+    results: tuple[Result, ...]  # the results as the kernel leaves them
+    # The final results: in `out_sharding`, or with dims split again that had to be whole or that
+    # index arrays replaced.
     ends: tuple[Result, ...]
-    choice: Choice | None  # how the work is split, if over a mesh
+    choice: Choice | None  # the split of the work over a mesh
 
     @property
     def tilings(self) -> list[Tiling]:
-        """Boxes of the operands that are no Python numbers, when the kernel runs."""
+        """Boxes of the operands except Python numbers, when the kernel runs."""
         return [lies[1] for lies in self.operands if lies is not None]
 
 
@@ -81,7 +81,7 @@ Infer: TypeAlias = Callable[[Sequence[Aval], Params], tuple[Aval, ...]]
 
 
 def by_factors(rule: RuleMaker, dtype_of: Callable[[Sequence[Aval], Params], Dtype]) -> Infer:
-    """Return what infers results whose dims have the lengths of their factors."""
+    """Make an `infer` function for results with the lengths of their factors."""
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
         factors, dtype = rule(avals, params), dtype_of(avals, params)
@@ -94,51 +94,51 @@ def by_factors(rule: RuleMaker, dtype_of: Callable[[Sequence[Aval], Params], Dty
 
 
 Run: TypeAlias = Callable[[Sequence[Any], Sequence[Any]], Sequence[ShardedBuffer]]
-"""Takes the buffers of operands, and Python numbers; returns those of the results."""
+"""Takes the buffers of operands and Python numbers; returns the buffers of results."""
 
 
 class Runnable:
     """Work that is ready to run on buffers."""
 
-    # Takes buffers in order, or NumPy arrays where it was made for data on the host, and the Python
-    # numbers in order. Raises `OutOfMemoryError`: a device has no room.
+    # Takes buffers in order, or NumPy arrays for operands on the host, and the Python numbers in
+    # order. Raises `OutOfMemoryError` if a device has no room.
     run: Run
-    moves: str | None = None  # the operands that it gathers, in words, where a gather guard minds
+    moves: str | None = None  # a description of operands that it gathers, for gather guards
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it takes itself, about."""
+        """Approximate bytes of the program itself."""
         return 0
 
     @property
     def scratch(self) -> int:
-        """Bytes that it holds while it runs, next to operands and results."""
+        """Bytes that it holds while it runs, in addition to operands and results."""
         return 0
 
     def launches(self, numbers: Sequence[Any]) -> tuple[Any, Sequence[tuple[int, Any]]] | None:
-        """Return the `Launched` that is all of this work, and its numbers; None if it is more."""
+        """Return the single `Launched` of this work and its numbers; None for other work."""
         return None
 
 
 class Program(Runnable):
     """A row compiled for operands of particular shapes, types and layouts."""
 
-    name: str  # of the operation, for errors
+    name: str  # the name of the operation, for errors
     results: Sequence[Result]  # shapes, types and layouts of the results
-    committed: bool  # whether somebody chose the devices of the results
-    bytes_received: int = 0  # by devices from others, each time, if that is known
-    alone: Any = None  # what computes, where nothing moves before or after it
+    committed: bool  # whether the devices of the results are committed
+    bytes_received: int = 0  # bytes that devices receive from others per run, if known
+    alone: Any = None  # the computation, if nothing moves before or after it
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A row that is to be compiled, and what for."""
+    """A row to compile, with its operands and parameters."""
 
     row: Row
-    operands: tuple[Operand, ...]  # what is known of its operands
+    operands: tuple[Operand, ...]  # descriptions of its operands
     params: Params
-    runtime: Runtime  # of the devices
-    out: Sharding | None = None  # how the results are to be laid out; None for as they come
+    runtime: Runtime  # the runtime of the devices
+    out: Sharding | None = None  # the sharding of the results; None does not move them
 
     @functools.cached_property
     def avals(self) -> tuple[Aval, ...]:
@@ -160,10 +160,10 @@ class Case:
 
 
 class Adapter(Protocol):
-    """Makes the functions of a row from those of another one."""
+    """Derives the functions of a row from those of another row."""
 
-    lead: int  # how many dims results have in front that those of the other row lack
-    complete: int  # how many operands have all of these dims
+    lead: int  # the number of dims in front of results that the other row's results lack
+    complete: int  # the number of operands with all of these dims
 
     def avals(self, avals: Sequence[Aval]) -> tuple[Aval, ...]:
         """Return the operands of the other row."""
@@ -172,62 +172,62 @@ class Adapter(Protocol):
         """Return the parameters of the other row."""
 
     def kernel(self, make: KernelMaker) -> KernelMaker:
-        """Return what makes a kernel, from what makes one of the other row."""
+        """Adapt the kernel maker of the other row."""
 
     def local(self, make: KernelMaker) -> KernelMaker:
-        """The same for a kernel that gives states."""
+        """Adapt the maker of a kernel that returns states."""
 
     def finish(self, make: Any) -> Any:
-        """Return what makes the last step of a reduction, likewise."""
+        """Adapt the maker of the last step of a reduction."""
 
 
 class Strategy:
-    """A way to run a row. What it does not say itself, it has from here."""
+    """A way to run a row; the defaults of its methods are here."""
 
-    whole: str = ""  # why it needs dims whole that are split, in a line: of a last resort
-    numbers: bool = True  # whether Python numbers among the operands stay what they are
-    complete: bool = False  # whether named dims must be in all arrays if they are in one
+    whole: str = ""  # for the last resort: why it needs split dims whole, in a line
+    numbers: bool = True  # whether Python numbers among the operands stay Python numbers
+    complete: bool = False  # whether all arrays must have the named dims that one has
 
     def price(self, case: Case) -> Price | None:
-        """Return what says what assignments cost; None if it says itself where results lie."""
+        """Return the price function; None if the strategy lays out results itself."""
         return None
 
     def wanted(self, case: Case, mesh: Mesh, operands: Sequence[Given]) -> Splits | None:
-        """Return the splits that the result is to have, where they do not follow from a choice."""
+        """Return the splits of the result, if they do not follow from a choice; else None."""
         return None
 
     def compile(self, case: Case, call: ShardedCall | None) -> Program:
-        """Make a program; `call` says where operands and results lie, if that was chosen."""
+        """Make a program; `call` has the layouts of operands and results, if they were chosen."""
         raise NotImplementedError
 
     def adapted(self, adapter: Adapter) -> Strategy:
-        """Return this strategy for another row, whose kernels are made of those of its own."""
+        """Return this strategy for another row, with kernels derived from its own."""
         return self
 
 
 @dataclass(frozen=True)
 class Stack:
-    """What one call of a kernel takes for all elements of named dims, which come in front."""
+    """The form of operands for one kernel call on all elements of named dims in front."""
 
     params: Params
-    # For each operand how many dims of length 1 come between named dims, all of them, and its own;
-    # those it lacks have length 1. None for one that comes as it is, with the named dims it has.
+    # For each operand the number of dims of length 1 between all named dims and its own dims;
+    # named dims that it lacks have length 1. None for an operand that comes unchanged.
     between: tuple[int | None, ...]
-    # Those among the former that have all elements along named dims that they lack.
+    # The operands among the former that are repeated along named dims that they lack.
     whole: frozenset[int] = frozenset()
 
 
 Stacker: TypeAlias = Callable[
     [Params, tuple[Shape, ...], tuple[tuple[int, ...], ...], int], "Stack | None"
 ]
-"""Takes the parameters, for each operand its shape without named dims and which of these it has,
-and how many there are. None where the kernel is called for each of their elements."""
+"""Makes a `Stack` from the parameters, the shape of each operand without named dims, the named dims
+that it has, and their number. None if the kernel is called for each element."""
 
 
 def broadcasting(
     params: Params, shapes: Sequence[Shape], dims: Sequence[tuple[int, ...]], lead: int
 ) -> Stack:
-    """Say that dims in front are broadcast as others are: a `Row.stacked`."""
+    """Broadcast dims in front like other dims: a `Row.stacked`."""
     most = max(map(len, shapes))
     return Stack(params, tuple([most - len(shape) for shape in shapes]))
 
@@ -235,17 +235,19 @@ def broadcasting(
 def broadcasting_whole(
     params: Params, shapes: Sequence[Shape], dims: Sequence[tuple[int, ...]], lead: int
 ) -> Stack:
-    """Say the same where operands must have one shape."""
+    """Broadcast dims in front, and repeat operands so that all have one shape: a `Row.stacked`."""
     return Stack(params, (0,) * len(shapes), frozenset(range(len(shapes))))
 
 
 def beside_others(*numbers: int) -> Stacker:
-    """Say that some operands may have dims in front, and others come as they are."""
+    """Let some operands have dims in front, while the others come unchanged: a `Row.stacked`."""
 
     def stacked(
         params: Params, shapes: Sequence[Shape], dims: Sequence[tuple[int, ...]], lead: int
     ) -> Stack | None:
-        alone = not any(own for number, own in enumerate(dims) if number not in numbers)
+        alone = not any(
+            dims_of_operand for number, dims_of_operand in enumerate(dims) if number not in numbers
+        )
         return Stack(params, (None,) * len(dims)) if alone else None
 
     return stacked
@@ -255,49 +257,48 @@ def beside_others(*numbers: int) -> Stacker:
 class Row:
     """One operation."""
 
-    name: str  # what users call it
-    # Checks operands and parameters and says what the results are.
+    name: str  # the name for users
+    # Checks operands and parameters, and returns the avals of the results.
     infer: Infer
     rule: RuleMaker  # makes the factor rule
-    # Makes the local kernel. The second argument has the dtypes that operands come in.
+    # Makes the local kernel. The second argument has the dtypes of the operands.
     kernel: KernelMaker
-    # The ways to run it, in order of preference; the last one runs what is not split.
+    # The ways to run it, in order of preference; the last one runs operands that are not split.
     strategies: tuple[Strategy, ...]
-    # Whether it takes no arrays, only numbers: its parameters are (shape, dtype, whether a user
-    # chose the place), and it is bound with the sharding of its result.
+    # Whether it takes only numbers: its parameters are (shape, dtype, whether the place is
+    # committed), and it is bound with the sharding of its result.
     creates: bool = False
-    # The row that this one is with named dims in front.
+    # The row that this row was derived from, by named dims in front.
     within: Row | None = None
     positional: bool = False  # whether the kernel takes a `Site` first
-    # The types that operands have inside the kernel, where that is not the result's.
+    # The types of operands inside the kernel, if they differ from the result's.
     loop: Callable[[Sequence[Aval]], tuple[Dtype, ...]] | None = None
-    # Whether it compares, so that integers beyond the range of a type make sense.
+    # Whether it compares, so integers beyond the range of a type are valid.
     compares: bool = False
-    # Which operands are numbers where the others are random keys; None where keys are refused.
+    # The operands that are numbers if the others are random keys; None refuses keys.
     beside_keys: frozenset[int] | None = None
-    threaded: bool = False  # whether the kernel calls a library that has threads of its own
-    # About how many functions of NumPy's the kernel uses, where these are many and short.
+    threaded: bool = False  # whether the kernel calls a library with its own threads
+    # The approximate number of NumPy's functions in the kernel, if they are many and short.
     steps: int = 1
-    # Takes the parameters, the number of an operand that is another array transposed, and the axes
-    # of that, from the end; gives the parameters for that array as it lies. None if operands must
-    # be in order.
+    # Takes the parameters, the number of a transposed operand and its axes from the end; returns
+    # the parameters for the source of the operand. None if operands must be in order.
     turned: Callable[[Params, int, tuple[int, ...]], Params] | None = None
-    # How the kernel takes all elements of named dims in front of operands at once; None where it
-    # is called for each of them.
+    # The way in which the kernel takes all elements of named dims at once; None if it is called
+    # for each element.
     stacked: Stacker | None = None
-    each: str = ""  # why it is called for each where it is, in a line
-    # Whether nothing moves before somebody needs the result in order; see `turned`.
+    each: str = ""  # why it is called for each element, in a line
+    # Whether nothing moves until the result is needed in order; see `turned`.
     later: bool = False
-    # Whether parameters hold numbers of the user, which `exact_key` tells apart.
+    # Whether parameters have numbers of the user, which need `exact_key`.
     exact: bool = False
 
     @functools.cached_property
     def takes_numbers(self) -> bool:
-        """Whether Python numbers among the operands stay what they are."""
+        """Whether Python numbers among the operands stay Python numbers."""
         return all(strategy.numbers for strategy in self.strategies)
 
     def key(self, params: Params) -> Params:
-        """Return what tells parameters apart in caches; see `exact`."""
+        """Return the key of parameters in caches; see `exact`."""
         key: Params = exact_key(params) if self.exact else params
         return key
 

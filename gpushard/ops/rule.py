@@ -1,10 +1,13 @@
-"""Factor rules: how the dims of operands and results belong together. Pure.
+"""Factor rules: the relation between the dims of operands and results. Pure.
 
-Every dim of every operand and result is one *factor*, or none where its length is 1 and it is
-broadcast. A factor in a result is passed through: where mesh axes split it in the operands, they
-split the result in the same way. One in operands only is reduced: the parts are merged over the
-axes that split it. One that is *whole* must not be split: operands are moved first. A result dim of
-such a factor may have a length of its own; it gets the axes back that split the operand's.
+Every dim of every operand and result is one *factor*, or none if its length is 1 and it is
+broadcast.
+
+- A factor in a result passes through: mesh axes that split it in the operands also split the
+  result.
+- A factor only in operands is reduced: parts are merged over the axes that split it.
+- A *whole* factor must not be split: operands move first. A result dim of such a factor may have
+  another length. It gets back the axes that split the operand's dim.
 """
 
 from __future__ import annotations
@@ -33,15 +36,15 @@ class Rule:
     results: tuple[Dims, ...]  # factors of each result
     sizes: Shape  # length of each factor
     whole: frozenset[int] = frozenset()  # factors that must not be split
-    # Factors that live on certain mesh axes of more than one device, or on none: they stay there,
-    # and no other factor gets these axes.
+    # Factors that are fixed to certain mesh axes of more than one device, or to none. No other
+    # factor gets these axes.
     pinned: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
     @functools.cached_property
     def reduced(self) -> tuple[int, ...]:
-        """The factors that no result has, ascending."""
-        kept = {factor for dims in self.results for factor in dims}
-        return tuple(factor for factor in range(len(self.sizes)) if factor not in kept)
+        """The factors in no result, ascending."""
+        in_results = {factor for dims in self.results for factor in dims}
+        return tuple(factor for factor in range(len(self.sizes)) if factor not in in_results)
 
     @functools.cached_property
     def pins(self) -> dict[int, tuple[str, ...]]:
@@ -55,14 +58,14 @@ class Rule:
 
     @functools.cached_property
     def splittable(self) -> tuple[int, ...]:
-        """The factors that mesh axes may split: neither whole nor pinned nor of one element.
+        """The factors that mesh axes may split: not whole, not pinned, and of several elements.
 
-        Where nothing at all is reduced, no reduced factor is split: no block would take part.
+        If a reduction has no elements, no reduced factor is split, since no block would contribute.
         """
-        kept = self.whole.union(factor for factor, _ in self.pinned)
+        fixed = self.whole.union(factor for factor, _ in self.pinned)
         if any(self.sizes[factor] == 0 for factor in self.reduced):
-            kept = kept.union(self.reduced)
-        return tuple(f for f, n in enumerate(self.sizes) if n > 1 and f not in kept)
+            fixed = fixed.union(self.reduced)
+        return tuple(f for f, n in enumerate(self.sizes) if n > 1 and f not in fixed)
 
 
 def elementwise(shapes: Sequence[Shape], shape: Shape, results: int = 1) -> Rule:
@@ -72,19 +75,19 @@ def elementwise(shapes: Sequence[Shape], shape: Shape, results: int = 1) -> Rule
     ((0, None), (1,))
     """
     dims = tuple(range(len(shape)))
-    return Rule(tuple(aligned(own, shape) for own in shapes), (dims,) * results, shape)
+    return Rule(tuple(aligned(operand, shape) for operand in shapes), (dims,) * results, shape)
 
 
-def aligned(own: Shape, shape: Shape, dims: Dims | None = None) -> Dims:
-    """Return the factors of what broadcasts to a shape whose dims have some: their numbers if None.
+def aligned(operand: Shape, shape: Shape, dims: Dims | None = None) -> Dims:
+    """Return the factors of an operand that broadcasts to a shape; `dims` has those of the shape.
 
     >>> aligned((4, 1), (2, 4, 3)), aligned((3,), (2, 3), (5, 6))
     ((1, None), (6,))
     """
-    lead, factors = len(shape) - len(own), range(len(shape)) if dims is None else dims
+    lead, factors = len(shape) - len(operand), range(len(shape)) if dims is None else dims
     return tuple(
         None if n == 1 and whole != 1 else factor
-        for n, whole, factor in zip(own, shape[lead:], factors[lead:], strict=True)
+        for n, whole, factor in zip(operand, shape[lead:], factors[lead:], strict=True)
     )
 
 
@@ -95,19 +98,19 @@ def reduction(shape: Shape, axes: Sequence[int], *, keepdims: bool) -> Rule:
     ((None, 1),)
     """
     dims = tuple(range(len(shape)))
-    kept: Dims = tuple(None if dim in axes else dim for dim in dims)
+    left: Dims = tuple(None if dim in axes else dim for dim in dims)
     if not keepdims:
-        kept = tuple(dim for dim in kept if dim is not None)
-    return Rule((dims,), (kept,), shape)
+        left = tuple(dim for dim in left if dim is not None)
+    return Rule((dims,), (left,), shape)
 
 
 def along(shapes: Sequence[Shape], axes: Sequence[int], results: Sequence[int] = (1,)) -> Rule:
     """Return the rule of an operation that needs some dims whole; the others broadcast.
 
-    Results have the dims that operands broadcast to; along `axes` they may have other lengths.
+    Results have the broadcast dims of the operands; along `axes` they may have other lengths.
 
     Args:
-      shapes: of the operands; those with fewer dims lack the first ones.
+      shapes: shapes of the operands; operands with fewer dims lack the first ones.
       axes: the dims that must be whole, counted from the end.
       results: for each result whether it has these dims (1) or lacks them (0).
 
@@ -131,14 +134,14 @@ def along(shapes: Sequence[Shape], axes: Sequence[int], results: Sequence[int] =
     )
     every: Dims = tuple(range(ndim))
     lacking: Dims = tuple(dim for dim in every if dim not in whole)
-    kept = tuple(every if has else lacking for has in results)
-    return Rule(operands, kept, tuple(sizes), whole)
+    result_dims = tuple(every if has else lacking for has in results)
+    return Rule(operands, result_dims, tuple(sizes), whole)
 
 
 def cores(shapes: Sequence[Shape], inputs: Sequence[str], outputs: Sequence[str] = ()) -> Rule:
-    """Return the rule of an operation on the last dims of arrays; those before broadcast.
+    """Return the rule of an operation on the last dims of arrays; the other dims broadcast.
 
-    A letter for each of the last dims of each operand, which must be whole, and of each result.
+    Each of the last dims of each operand and each result has a letter. Last dims must be whole.
 
     >>> cores([(5, 4, 3)], ["mn"], ["mk", "k"]).results
     ((0, 1, 3), (0, 3))
@@ -160,9 +163,9 @@ def cores(shapes: Sequence[Shape], inputs: Sequence[str], outputs: Sequence[str]
 
 
 def parse(text: str, shapes: Sequence[Shape], whole: str = "") -> Rule:
-    """Return the rule that a string of letters describes, one letter for each dim.
+    """Return the rule of a string with a letter for each dim.
 
-    A dim of length 1 whose letter is longer elsewhere has no factor: it is broadcast. Letters of
+    A dim of length 1 has no factor if its letter is longer elsewhere: it is broadcast. Letters in
     `whole` must not be split.
 
     >>> parse("ij,jk->ik", [(2, 3), (3, 4)]).reduced

@@ -1,4 +1,4 @@
-"""Python numbers as operands: they have a type, and no say in what type results have."""
+"""Python numbers as operands: types of arrays override their type."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ KINDS: dict[type, Aval] = {
     float: Aval((), np.dtype(np.float64), weak=True),
     complex: Aval((), np.dtype(np.complex128), weak=True),
 }
-"""What each type of Python number is as an operand."""
+"""The aval of each type of Python number."""
 
 WEAK_KINDS = frozenset(kind for kind, aval in KINDS.items() if aval.weak)
-"""Types of Python numbers whose type gives way to those of other operands."""
+"""Types of Python numbers with a weak type."""
 
 
 def is_number(x: Any) -> bool:
-    """Whether it is a number that needs no place: Python's or NumPy's."""
+    """Test for a Python number or a NumPy scalar, which need no place."""
     return type(x) in KINDS or isinstance(x, np.generic)
 
 
 def kind_of_number(x: Any) -> Any:
-    """Return what a program depends on of a number: Python's type, or NumPy's dtype."""
+    """Return the part of a number that a program depends on: its Python type or NumPy dtype."""
     kind = type(x)
     return kind if kind in KINDS else x.dtype
 
 
 def aval_of_number(x: Any) -> Aval:
-    """Return what a number is as an operand."""
+    """Return the aval of a number as an operand."""
     return KINDS.get(type(x)) or Aval((), x.dtype)
 
 
 def converter(
-    row: Row, found: Sequence[Aval], avals: Sequence[Aval], position: int
+    row: Row, results: Sequence[Aval], avals: Sequence[Aval], position: int
 ) -> Callable[[Any], Any]:
-    """Return what turns the number at a position among operands into one of a kernel."""
-    own = avals[position]
+    """Return a function that converts the number at a position for a kernel."""
+    aval = avals[position]
     if row.loop is not None:
         dtype = row.loop(avals)[position]
-    else:  # NumPy's scalars have a type of their own
-        dtype = found[0].dtype if own.weak else own.dtype
+    else:  # NumPy's scalars keep their type
+        dtype = results[0].dtype if aval.weak else aval.dtype
     make = functools.partial(element, dtype=dtype) if is_custom(dtype) else dtype.type
 
     def convert(number: Any) -> Any:
         try:
             return make(number)
         except OverflowError:
-            if row.compares:  # beyond all values of the type, like an infinite one
+            if row.compares:  # beyond all values of the type: like infinity
                 return np.float64(np.inf if number > 0 else -np.inf)
             raise ArgumentRangeError(
                 f"{row.name}: the Python integer {number} does not fit {dtype}; convert the array "
@@ -72,12 +72,12 @@ def converter(
 
 
 def _exponent(convert: Callable[[Any], Any], dtype: Dtype) -> Callable[[Any], Any]:
-    """Refuse exponents that integers have no power for, before any device sees them."""
+    """Refuse negative exponents of integers on the host, before any device computes."""
 
     def checked(number: Any) -> Any:
         if number < 0:
             raise ArgumentError(
-                f"power: {dtype} to the power of {number} is no integer; convert the array to "
+                f"power: {dtype} to the power of {number} is not an integer; convert the array to "
                 "floats first",
                 argument="x",
                 number=number,

@@ -1,8 +1,8 @@
-"""Positions in sorted arrays.
+"""Search positions in sorted arrays.
 
-NumPy's search takes one branch for each step, and where values come in no order a processor guesses
-half of these wrong. On the host many values are searched for together instead: a step is a few
-passes over a piece of them, each without branches.
+NumPy's search takes a branch in each step. If values come in no order, a processor predicts half of
+these branches wrong. On the host this module searches for many values together: each step is a few
+passes over a piece of the values, without branches.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import numpy as np
 
 _Side: TypeAlias = Literal["left", "right"]
 
-_PIECE = 1 << 15  # values that are worked on at a time, so that what that takes stays in cache
-_LEAST = 1 << 12  # fewer values are searched for one by one
+_PIECE = 1 << 15  # values per piece, so temporary arrays stay in cache
+_LEAST = 1 << 12  # fewer values are searched one by one
 _FALLS = 16
-"""Branches are guessed right where less than one in so many values is smaller than the one before:
-NumPy goes on from the position of that."""
+"""If fewer than one in so many values is smaller than its predecessor, NumPy's branches are
+predicted well, since it continues from the position of the predecessor."""
 
 
 def search(xp: Any, x1: Any, x2: Any, side: _Side, out: Any = None) -> Any:
-    """Return where values would be inserted to keep an array in order, as NumPy does."""
+    """Compute the positions at which values keep an array sorted, as `numpy.searchsorted`."""
     together = xp is np and x1.dtype.kind in "iuf" and max(x1.size // 16, _LEAST) <= x2.size
     if not together or not x1.size:
         at = xp.searchsorted(x1, x2, side=side)
@@ -29,21 +29,21 @@ def search(xp: Any, x1: Any, x2: Any, side: _Side, out: Any = None) -> Any:
             return at
         out[...] = at
         return out
-    made = np.empty(x2.shape, np.intp) if out is None else out
-    if not (made.flags.c_contiguous and made.dtype == np.intp):
-        made[...] = search(xp, x1, x2, side)
-        return made
-    tree, values, positions = _tree(x1), x2.ravel(), made.ravel()
+    result = np.empty(x2.shape, np.intp) if out is None else out
+    if not (result.flags.c_contiguous and result.dtype == np.intp):
+        result[...] = search(xp, x1, x2, side)
+        return result
+    tree, values, positions = _tree(x1), x2.ravel(), result.ravel()
     for start in range(0, values.size, _PIECE):
         piece = slice(start, start + _PIECE)
         _search_piece(x1, tree, values[piece], side, positions[piece])
-    return made
+    return result
 
 
 def _tree(x1: Any) -> list[Any]:
-    """Return the elements that each step compares with, in order: one, two, four and so on.
+    """Return the elements that each step compares with: one, two, four and so on.
 
-    The array is made longer by its last element, so that all branches are of one length.
+    The array is padded with its last element, so all branches have one length.
     """
     steps = int(x1.size).bit_length()
     full = np.full((1 << steps) - 1, x1[-1])
@@ -62,12 +62,12 @@ def _search_piece(x1: Any, tree: list[Any], x2: Any, side: _Side, at: Any) -> No
     before(tree[0], x2, out=is_before)
     at[...] = is_before
     for elements in tree[1:]:
-        elements.take(at, out=compared, mode="wrap")  # "raise" would copy what it writes to
+        elements.take(at, out=compared, mode="wrap")  # "raise" would copy `out`
         before(compared, x2, out=is_before)
         np.add(at, at, out=at)
         np.add(at, is_before, out=at)
     np.minimum(at, len(x1), out=at)
-    if x1.dtype.kind == "f":  # NaNs are compared with nothing, and come last
+    if x1.dtype.kind == "f":  # comparisons with NaN are False, and NaNs come last
         nan = np.isnan(x2)
         if nan.any():
             at[nan] = np.searchsorted(x1, np.nan, side=side)

@@ -1,7 +1,7 @@
-"""Elements of one array or of another on the host, as a condition says.
+"""Select elements of two arrays by a condition, on the host.
 
-NumPy takes a branch for each element, and where conditions come in no order a processor guesses
-half of these wrong. Bits that are combined take the same time for every condition.
+NumPy takes a branch for each element. If conditions come in no order, a processor predicts half of
+these branches wrong. Combining bits takes equal time for every condition.
 """
 
 from __future__ import annotations
@@ -13,38 +13,38 @@ import numpy as np
 
 from gpushard.ops.aval import Dtype
 
-BITS = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}  # integers of as many bytes
-_LEAST = 1 << 12  # fewer elements take less time one by one
+BITS = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}  # integers by their number of bytes
+_LEAST = 1 << 12  # fewer elements are faster one by one
 _PIECE = 1 << 17
-"""Elements that are worked on at a time, so that what that takes stays in cache. Before each call
-threads wait for one another, which takes longer than a smaller cache saves."""
+"""Elements per piece, so temporary arrays stay in cache. Threads wait for one another before each
+call, so smaller pieces for a smaller cache would cost more than they save."""
 
-_FEW = 1 << 10  # operands of fewer elements are chosen from in one call
-_RUN = 16  # runs of so many elements that a condition is the same for are copied faster than chosen
+_FEW = 1 << 10  # fewer elements are selected in one call
+_RUN = 16  # longer runs of one condition are copied faster than selected
 
 
 def where_on_host(dtype: Dtype, condition: Any, x: Any, y: Any, out: Any = None) -> Any:
-    """Return elements of `x` where a condition is true, or not 0, and of `y` elsewhere.
+    """Select elements of `x` where a condition is true, or not 0, and of `y` elsewhere.
 
-    Operands broadcast. The type of the result is given, since NumPy may know no common one.
+    Operands broadcast. The caller gives the type of the result, since NumPy may know no common one.
     """
     x, y = (each if each.dtype == dtype else each.astype(dtype) for each in (x, y))
     if out is None and max(condition.size, x.size, y.size) < _FEW:
         return np.where(condition, x, y)
     shape = np.broadcast_shapes(condition.shape, x.shape, y.shape)
-    made = np.empty(shape, dtype) if out is None else out
+    result = np.empty(shape, dtype) if out is None else out
     lead = condition.ndim
     while lead and condition.shape[lead - 1] == 1:
         lead -= 1
-    in_front = not lead or condition.ndim == len(shape)  # dims are counted from the last one
+    in_front = not lead or condition.ndim == len(shape)  # dims count from the last one
     runs = in_front and condition.shape[:lead] == shape[:lead]
     if not runs or math.prod(shape[lead:]) < _RUN:
-        select(condition, x, y, made)
-        return made
-    made[...] = y
+        select(condition, x, y, result)
+        return result
+    result[...] = y
     mask = condition.reshape(shape[:lead]).astype(bool, copy=False)
-    made[mask] = np.broadcast_to(x, shape)[mask] if x.ndim else x
-    return made
+    result[mask] = np.broadcast_to(x, shape)[mask] if x.ndim else x
+    return result
 
 
 def select(condition: Any, x: Any, y: Any, out: Any) -> None:
@@ -69,7 +69,7 @@ def select(condition: Any, x: Any, y: Any, out: Any) -> None:
 
 
 def _combine(chosen: Any, x: Any, y: Any, out: Any) -> None:
-    """Do the same for integers, given ones and zeros."""
+    """Select integers by a condition of ones and zeros."""
     if not y.ndim and not y:
         np.multiply(x, chosen, out=out)
         return

@@ -1,4 +1,4 @@
-"""Where the operands of one operation go, and where its results lie."""
+"""Decide the layouts of the operands and results of one operation."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from gpushard.typing import Shape
 
 
 def sharded_call(case: Case) -> tuple[Strategy, ShardedCall | None]:
-    """Choose the strategy, and where everything lies unless that says it itself."""
-    row, avals = case.row, case.results  # which checks the operands first
+    """Choose the strategy, and all layouts unless the strategy lays out results itself."""
+    row, avals = case.row, case.results  # this checks the operands
     prices = [strategy.price(case) for strategy in row.strategies]
     ways = [price for price in prices if price is not None]
     if len(ways) < len(prices):
@@ -32,9 +32,9 @@ def sharded_call(case: Case) -> tuple[Strategy, ShardedCall | None]:
     operands = [in_memory(x, "device") for x in case.operands]
     out = case.out
     common = common_devices(row.name, operands, None if out is None else (out, avals[0].shape))
-    own = common.fixed[0] if _stays(common, rule, operands) else common.single
-    if own is not None:
-        places, results = _without_mesh(own, operands, avals)
+    sharding = common.fixed[0] if _stays(common, rule, operands) else common.single
+    if sharding is not None:
+        places, results = _without_mesh(sharding, operands, avals)
         ends = [result.sharding for result in results]
         call = ShardedCall(places, results, _in_the_end(case, ends, memory), None)
         return row.strategies[-1], call
@@ -50,7 +50,7 @@ def sharded_call(case: Case) -> tuple[Strategy, ShardedCall | None]:
 
 
 def check_available(runtime: Runtime, name: str, avals: Sequence[Aval]) -> None:
-    """Check that devices can compute with some types, before anything starts."""
+    """Check that devices can compute with given types, before any work starts."""
     for aval in avals:
         if not runtime.backend.computes(aval.dtype):
             raise ArgumentTypeError(
@@ -65,7 +65,7 @@ def check_available(runtime: Runtime, name: str, avals: Sequence[Aval]) -> None:
 def _chosen(
     case: Case, common: CommonDevices, operands: Sequence[Operand], ways: Sequence[Price]
 ) -> tuple[Choice, Splits | None]:
-    """Return how the work is split, and the splits that results get in the end if others."""
+    """Choose the split of the work, and the final splits of results if they differ."""
     rule, out, target = case.rule, case.out, None
     meshes = pinned_meshes(case, common)
     shape, itemsize = case.results[0].shape, case.results[0].dtype.itemsize
@@ -78,10 +78,10 @@ def _chosen(
         (mesh, [given(x, mesh, x.aval.dtype.itemsize) for x in operands]) for mesh in meshes
     ]
     wanted = None
-    for mesh, own in candidates if out is None else ():
-        wanted = case.row.strategies[0].wanted(case, mesh, own)
+    for mesh, layouts in candidates if out is None else ():
+        wanted = case.row.strategies[0].wanted(case, mesh, layouts)
         if wanted is not None:
-            candidates = [(mesh, own)]
+            candidates = [(mesh, layouts)]
             target = Target(of_dims(rule.results[0], wanted), itemsize)
             break
     choice = choose(rule, candidates, ways, target)
@@ -91,7 +91,7 @@ def _chosen(
 
 
 def pinned_meshes(case: Case, common: CommonDevices) -> tuple[Mesh, ...]:
-    """Return the meshes that work can be split over: those that have the axes of pinned factors."""
+    """Return the meshes with the axes of pinned factors, which work can be split over."""
     taken = case.rule.taken
     if not taken:
         return common.meshes
@@ -110,13 +110,16 @@ def _results(
     case: Case, mesh: Mesh, dims: Sequence[Dims], splits: Splits, operands: Sequence[Operand]
 ) -> tuple[Result, ...]:
     return tuple(
-        in_sharding(aval, as_written(sharding_of(mesh, own, splits), len(own), operands))
-        for aval, own in zip(case.results, dims, strict=True)
+        in_sharding(
+            aval,
+            as_written(sharding_of(mesh, dims_of_result, splits), len(dims_of_result), operands),
+        )
+        for aval, dims_of_result in zip(case.results, dims, strict=True)
     )
 
 
 def _in_the_end(case: Case, ends: Sequence[Sharding], memory: str) -> tuple[Result, ...]:
-    """Return the results where they were asked for, or in the memory that operands came from."""
+    """Return the final layouts of results: `out_sharding`, or the memory of the operands."""
     if case.out is not None:
         ends = [case.out] * len(ends)
     elif memory != "device":
@@ -127,7 +130,7 @@ def _in_the_end(case: Case, ends: Sequence[Sharding], memory: str) -> tuple[Resu
 def places_of(
     rule: Rule, mesh: Mesh, splits: Splits, operands: Sequence[Operand]
 ) -> tuple[tuple[Sharding, Tiling] | None, ...]:
-    """Return where operands lie under an assignment; None for Python numbers."""
+    """Return the layouts of operands under an assignment; None for Python numbers."""
     places: list[tuple[Sharding, Tiling] | None] = []
     for x, dims in zip(operands, rule.operands, strict=True):
         if isinstance(x, Scalar):
@@ -139,34 +142,34 @@ def places_of(
 
 
 def _given_back(rule: Rule, operands: Sequence[Given]) -> Splits | None:
-    """Return the splits of all factors as operands came; None if no whole one was split.
+    """Return the original splits of all factors; None if no whole factor was split.
 
-    Operations that need a dim whole move it so, and give its axes back in the result.
+    Operations gather a dim that must be whole, and split it again in the result.
     """
-    found = dict(rule.pinned)
+    splits = dict(rule.pinned)
     for dims, operand in zip(rule.operands, operands, strict=True):
         for factor, axes in zip(dims, operand.axes or (), strict=False):
-            taken = {axis for names in found.values() for axis in names}
-            if factor is not None and axes and factor not in found and not taken & set(axes):
-                found[factor] = axes
-    if not rule.whole & found.keys():
+            taken = {axis for names in splits.values() for axis in names}
+            if factor is not None and axes and factor not in splits and not taken & set(axes):
+                splits[factor] = axes
+    if not rule.whole & splits.keys():
         return None
-    return tuple(found.get(factor, ()) for factor in range(len(rule.sizes)))
+    return tuple(splits.get(factor, ()) for factor in range(len(rule.sizes)))
 
 
 def splits_as(rule: Rule, mesh: Mesh, end: Sharding) -> Splits | None:
-    """Return the splits that give the first result as a sharding has it; None if none do."""
+    """Return the splits for which the first result has a sharding; None if there are none."""
     dims = rule.results[0]
     if not isinstance(end, NamedSharding) or end.memory_kind != "device" or end.mesh != mesh:
         return None
-    found = dict(zip(dims, splits_of(end, len(dims)), strict=True))
-    if any(names and factor not in rule.splittable for factor, names in found.items()):
+    splits = dict(zip(dims, splits_of(end, len(dims)), strict=True))
+    if any(names and factor not in rule.splittable for factor, names in splits.items()):
         return None
-    return tuple(found.get(factor, ()) for factor in range(len(rule.sizes)))
+    return tuple(splits.get(factor, ()) for factor in range(len(rule.sizes)))
 
 
 def _fitting(rule: Rule, shape: Shape, dims: Dims) -> Dims:
-    """Return the dims of a result without those that are new and short, or there twice."""
+    """Drop new short dims and repeated dims from the dims of a result."""
     return tuple(
         factor
         if factor is not None and (n > 1 or rule.sizes[factor] == n) and factor not in dims[:dim]
@@ -176,15 +179,17 @@ def _fitting(rule: Rule, shape: Shape, dims: Dims) -> Dims:
 
 
 def _stays(common: CommonDevices, rule: Rule, operands: Sequence[Operand]) -> bool:
-    """Whether everything has one user's own sharding, and the results can have it too."""
+    """Test whether all operands have one sharding without a mesh, and results can have it too."""
     dims = rule.results[0]
     arrays = [
-        own for own, x in zip(rule.operands, operands, strict=True) if not isinstance(x, Scalar)
+        dims_of_operand
+        for dims_of_operand, x in zip(rule.operands, operands, strict=True)
+        if not isinstance(x, Scalar)
     ]
     return (
         not common.named
         and len(common.fixed) == 1
-        and all(own == dims for own in (*arrays, *rule.results))
+        and all(dims_of_operand == dims for dims_of_operand in (*arrays, *rule.results))
         and not rule.reduced
         and not rule.whole
         and not rule.pinned
@@ -194,7 +199,7 @@ def _stays(common: CommonDevices, rule: Rule, operands: Sequence[Operand]) -> bo
 def _without_mesh(
     sharding: Sharding, operands: Sequence[Operand], avals: Sequence[Aval]
 ) -> tuple[tuple[tuple[Sharding, Tiling] | None, ...], tuple[Result, ...]]:
-    """Lay out what is on one device, or what has a user's own sharding throughout."""
+    """Lay out operands on one device, or operands that all have one sharding without a mesh."""
     places = [
         None if isinstance(x, Scalar) else (sharding, sharding.tiling(x.aval.shape))
         for x in operands
@@ -203,12 +208,12 @@ def _without_mesh(
 
 
 def in_sharding(aval: Aval, sharding: Sharding) -> Result:
-    """Return a result in a sharding."""
+    """Return the result with an aval and a sharding."""
     return Result(aval, sharding, sharding.tiling(aval.shape))
 
 
 def refines(fine: Tiling, coarse: Tiling) -> bool:
-    """Whether the box of every device lies within its box in another tiling."""
+    """Test whether the box of every device lies within its box in another tiling."""
     if devices_of(fine) != devices_of(coarse):
         return False
     empty = fine.volumes == 0

@@ -1,9 +1,9 @@
-"""Local updates at positions, some of which may be the same, in NumPy's order.
+"""Update local arrays at positions, which may repeat, in NumPy's order.
 
-NumPy's `ufunc.at` and assignment do that by themselves. CuPy does not say which of several values
-wins, and has `ufunc.at` for few ufuncs and types. There, positions are sorted; values of the same
-position are combined by a segmented scan (Hillis and Steele, 1986) in log2(n) steps, and their last
-one is written. No step waits for the device. Results differ from NumPy's by rounding only.
+NumPy's `ufunc.at` and assignment do that. In CuPy it is undefined which of several values wins, and
+few ufuncs and types have `ufunc.at`. So on GPUs positions are sorted. A segmented scan (Hillis and
+Steele, 1986) combines the values of each position in log2(n) steps, and the last one is written. No
+step waits for the device. Results differ from NumPy's only by rounding.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BASE: dict[np.ufunc, np.ufunc] = {
     np.divide: np.multiply,
     np.power: np.multiply,
 }
-"""How values that go to the same position come together, where that is not the ufunc itself."""
+"""The ufunc that combines values of one position, if it is not the ufunc itself."""
 
 
 def update_at(
@@ -32,9 +32,9 @@ def update_at(
     ufunc: np.ufunc | None,
     room: int,
 ) -> None:
-    """Combine elements with values, one after the other; without a ufunc the last one stays.
+    """Combine elements with values, one after the other; without a ufunc the last value stays.
 
-    Positions are in bounds, and none counts from the end.
+    Positions are in bounds and count from the front.
     """
     if xp is np:
         _update_on_host(view, index, values, ufunc)
@@ -65,29 +65,29 @@ def _update_on_host(
         return
     rounds = _rounds(view, index)
     if rounds is None:
-        # NumPy 2.4 reads beyond the end of values of fewer dims than the index arrays have
+        # NumPy 2.4 reads beyond the end of values with fewer dims than the index arrays
         ufunc.at(view, tuple(index), np.broadcast_to(values, _part_shape(view, index)))
         return
     lead = _lead(index)
     for mine in rounds:
-        at = (*index[:lead], *(one[mine] for one in index[lead:]))
+        at = (*index[:lead], *(positions[mine] for positions in index[lead:]))
         new = values if values.shape[lead] == 1 else values[(*at[:lead], mine)]
         view[at] = ufunc(view[at], new)
 
 
-_WIDE = 16  # so many elements at each position are combined faster by a ufunc than by its `at`
-_MANY = 1 << 12  # there have to be so many elements in all for that
-_ROUNDS = 16  # a position may be there so often for that
+_WIDE = 16  # with so many elements at each position, a ufunc is faster than its `at`
+_MANY = 1 << 12  # if there are so many elements in total
+_ROUNDS = 16  # and a position repeats at most so often
 
 
 def _rounds(view: LocalArray, index: Sequence[Any]) -> list[LocalArray] | None:
-    """Group updates so that a group has each position once, in order; NumPy only.
+    """Group updates so that each group has each position once, in order; NumPy only.
 
-    None if updates are of few elements, or positions are there often.
+    None if updates have few elements, or positions repeat often.
     """
     lead = _lead(index)
-    own = math.prod(view.shape[:lead]) * math.prod(view.shape[len(index) :])
-    if own < _WIDE or own * index[lead].size < _MANY or index[lead].ndim != 1:
+    row_size = math.prod(view.shape[:lead]) * math.prod(view.shape[len(index) :])
+    if row_size < _WIDE or row_size * index[lead].size < _MANY or index[lead].ndim != 1:
         return None
     keys: Any = 0
     for at, size in zip(index[lead:], view.shape[lead : len(index)], strict=True):
@@ -115,9 +115,9 @@ def _part_shape(view: LocalArray, index: Sequence[Any]) -> Shape:
 def _sorted(
     xp: Any, view: LocalArray, index: Sequence[Any], values: LocalArray, room: int
 ) -> tuple[LocalArray, tuple[Any, ...], LocalArray]:
-    """Return updates in the order of their positions: a number for each, the index, the values.
+    """Sort updates by position: return the position numbers, the index and the values.
 
-    The index sends all but the last of each position to the room.
+    The index sends all updates except the last of each position to the room.
     """
     lead = _lead(index)
     arrays = xp.broadcast_arrays(*index[lead:])

@@ -1,4 +1,4 @@
-"""Interpreters plug into the one door and use the rows as they are."""
+"""Interpreters plug into `bind` and use the rows as they are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpushard.array.methods import Methods
 from gpushard.functions import indexing, updating
 from gpushard.functions.values import Value
 from gpushard.ops.aval import Aval
-from gpushard.ops.bind import _door as door
+from gpushard.ops.bind import _plain as holder
 from gpushard.ops.bind import bind, set_eager
 from gpushard.ops.row import Params, Row
 from gpushard.ops.scalars import KINDS
@@ -123,7 +123,7 @@ class Noted:
 
 
 def test_creation_and_updates_go_through_the_door() -> None:
-    noted = Noted(door.eager)
+    noted = Noted(holder.eager)
     set_eager(noted)
     try:
         x = gs.numpy.zeros((4, 3))

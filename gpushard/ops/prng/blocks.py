@@ -1,7 +1,7 @@
-"""Blocks of elements, each with its position in the whole array.
+"""Divide arrays into blocks of elements with their positions in the whole array.
 
-A block is padded to a multiple of 64 elements: loops of NumPy may take other instructions for what
-is left over at the end, and bits must not depend on where an array was cut.
+A block is padded to a multiple of 64 elements. NumPy's loops may use other instructions for the
+remaining elements at the end, and bits must not depend on where an array is cut.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from gpushard.ops.prng.stream import Stream
 from gpushard.runtime.sharing import share
 from gpushard.typing import Shape
 
-ELEMENTS = 32768  # of a block on the host: what keeps the few arrays of Threefry in the cache
+ELEMENTS = 32768  # elements of a block on the host: the few arrays of Threefry stay in cache
 _EVEN = 64
 _LOW = (1 << 32) - 1
 
 
 def even(xp: Any, x: Any) -> Any:
-    """Return a flat array whose length is a multiple of 64: the last element is repeated."""
+    """Flatten an array and pad it to a multiple of 64 with its last element."""
     lacking = -len(x) % _EVEN
     return xp.concatenate([x, xp.repeat(x[-1:], lacking)]) if lacking else x
 
@@ -34,7 +34,7 @@ def evenly(xp: Any, function: Callable[[Any], Any], x: Any) -> Any:
 
 
 def words_of(keys: Any) -> Any:
-    """Return the two words of each key, along a new last dim, of keys of 64 bits.
+    """Split keys of 64 bits into two words each, along a new last dim.
 
     >>> words_of(np.zeros((3, 4), np.uint64)).shape
     (3, 4, 2)
@@ -50,16 +50,16 @@ def each_block(
     whole: Shape,
     work: Callable[[int, int, Stream], None],
 ) -> None:
-    """Work on the blocks of an array, on the host on several threads if they are idle.
+    """Call a function for the blocks of an array; on the host idle threads help.
 
     Args:
       xp: NumPy or CuPy.
-      keys: of shape (..., 2); the leading dims are those of `local`, and every key counts the
-        elements of the other dims on its own.
-      start: the first element of the array in the whole one.
-      local: its shape.
+      keys: keys of shape (..., 2). The leading dims are those of `local`, and each key counts the
+        elements of the other dims separately.
+      start: the position of the array's first element in the whole array.
+      local: shape of the array.
       whole: shape of the whole array.
-      work: takes where the block starts and stops in the array's row-major elements, and a stream.
+      work: takes the start and end of a block in the array's row-major elements, and a stream.
     """
     batch, size = keys.ndim - 1, math.prod(local)
     if not size:
@@ -102,7 +102,7 @@ def each_block(
 
 
 def _sequence(xp: Any, first: int, count: int) -> tuple[Any, Any]:
-    """Return the words of positions that follow one another, as many as make an even block."""
+    """Return the words of consecutive positions, padded to an even block."""
     count += -count % _EVEN
     if first >> 32 != first + count - 1 >> 32:
         return _words(xp, xp.arange(1), xp.arange(first, first + count), first + count)
@@ -111,7 +111,7 @@ def _sequence(xp: Any, first: int, count: int) -> tuple[Any, Any]:
 
 
 def _words(xp: Any, bases: Any, columns: Any, size: int) -> tuple[Any, Any]:
-    """Return the words of all sums of bases and columns, which are less than `size`."""
+    """Return the words of all sums of bases and columns below `size`."""
     if size <= _LOW:
         short = bases.astype(np.uint32)[:, None] + columns.astype(np.uint32)
         return xp.zeros(1, np.uint32), even(xp, short.ravel())
@@ -120,7 +120,7 @@ def _words(xp: Any, bases: Any, columns: Any, size: int) -> tuple[Any, Any]:
 
 
 def _run(start: Shape, local: Shape, whole: Shape, batch: int) -> tuple[int, int, int]:
-    """Return what lies together in the whole array.
+    """Find the runs of an array that are contiguous in the whole array.
 
     Returns:
       The number of leading dims that are not in a run, its length, and the position of its first
@@ -139,7 +139,7 @@ def _run(start: Shape, local: Shape, whole: Shape, batch: int) -> tuple[int, int
 def _rows(
     rows: Any, start: Shape, local: Shape, whole: Shape, batch: int, outer: int
 ) -> tuple[Any, Any]:
-    """Return the number of the key of each run, and the position where the run's dims begin."""
+    """Return for each run the number of its key and the position of its first element."""
     left, base = rows, rows * 0
     for dim in range(outer - 1, batch - 1, -1):
         base = base + (left % local[dim] + start[dim]) * math.prod(whole[dim + 1 :])

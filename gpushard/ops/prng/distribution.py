@@ -1,4 +1,4 @@
-"""Rows of distributions: one number for each element, of its position, a key and parameters."""
+"""Rows of distributions: each element depends on its position, a key and parameters."""
 
 from __future__ import annotations
 
@@ -24,38 +24,38 @@ DOUBLE, INT, WORD, PAIR = map(np.dtype, (np.float64, np.int64, np.uint32, np.uin
 
 @dataclass(frozen=True)
 class Domain:
-    """Which numbers a parameter of a distribution may be."""
+    """The valid numbers of a parameter of a distribution."""
 
-    # Takes numbers; says which of them are possible. None where all are.
+    # Takes numbers, and returns whether each is valid. None if all are.
     contains: Callable[[Any], Any] | None
-    text: str = ""  # the same in words
+    text: str = ""  # a description of the valid numbers
 
 
 @dataclass(frozen=True, eq=False)
 class Distribution(Row):
-    """The row of a distribution, and what its arguments may be; parameters: (shape, dtype).
+    """The row of a distribution with the domains of its arguments; parameters: (shape, dtype).
 
-    The row's operands are keys of 64 bits, and then the distribution's parameters. Dims of the keys
-    come before the shape in the result: every key counts on its own.
+    The row's operands are keys of 64 bits, and then the distribution's parameters. In the result,
+    dims of the keys come before the shape. Each key counts its elements separately.
     """
 
-    # Name and domain of each parameter. Numbers on devices are not checked: where they are
-    # impossible the result is NaN, -1 for integers.
+    # Name and domain of each parameter. Numbers on devices are not checked: invalid ones give
+    # NaN, or -1 for integers.
     parameters: tuple[tuple[str, Domain], ...] = ()
-    title: str = ""  # what users call it
-    kinds: str = "f"  # which kinds of types the result may have
-    # The type of the result where users give none: of the first of these kinds.
+    title: str = ""  # the name for users
+    kinds: str = "f"  # the kinds of types of the result
+    # The default type of the result: of the first kind.
     default: Dtype = DOUBLE
     __repr__ = Row.__repr__
 
 
 def floats(dtype: Dtype) -> Dtype:
-    """Return the type that floats are worked out in: narrow ones in single precision."""
+    """Return the type to compute floats in: single precision for narrow floats."""
     return np.dtype(np.float32) if dtype.itemsize < 4 else dtype
 
 
 def doubles(dtype: Dtype) -> Dtype:
-    """Return float64, whatever the result is."""
+    """Return float64, for every type of the result."""
     return DOUBLE
 
 
@@ -71,24 +71,22 @@ def distribution(
     extra: tuple[int, ...] = (),
     **domains: Domain,
 ) -> Distribution:
-    """Return the row of a distribution.
+    """Make the row of a distribution.
 
     Args:
-      name: what users call it.
-      draw: takes a stream, the type to work in, and the parameters; gives a number for each
-        element.
-      code: the same for GPUs: a function of `kernels/random.cuh`, which the
-        backend's `draw` calls.
-      work: the type to work in, which parameters are converted to, from that of the result.
-      kinds: which kinds of types the result may have.
-      bounded: whether `draw` takes the type of the result too, to stay within bounds when rounded
-        to it.
-      last: takes the namespace, the local array of drawn numbers, and the last of the parameters
-        as they are, one for each entry of `extra`; gives the result. Where there is one the last
-        dim is not split.
-      extra: dims that these parameters have beyond those that broadcast with the result; they are
+      name: the name for users.
+      draw: takes a stream, the working type, and the parameters; returns a number for each element.
+      code: the function of `kernels/random.cuh` that the backend's `draw` calls on GPUs.
+      work: returns the working type for the type of the result; parameters are converted to it.
+      kinds: the kinds of types of the result.
+      bounded: whether `draw` also takes the type of the result, to stay within bounds after
+        rounding.
+      last: takes the namespace, the local array of drawn numbers, and the last parameters
+        unchanged, one for each entry of `extra`; returns the result. With it, the last dim is not
+        split.
+      extra: the number of dims of these parameters that do not broadcast with the result; they are
         not split.
-      **domains: of the parameters, by name.
+      **domains: domains of the parameters, by name.
     """
     sampler = _Sampler(name, draw, code, work, bounded, last, extra)
     return Distribution(
@@ -99,7 +97,7 @@ def distribution(
         (Local("the result is made of all that is drawn along the last dim" if last else ""),),
         positional=True,
         stacked=sampler.stacked,
-        # The types that Python numbers get; the kernel knows more of them.
+        # The types that Python numbers get.
         loop=lambda avals: tuple(aval.dtype for aval in avals),
         parameters=tuple(domains.items()),
         title=name,
@@ -110,7 +108,7 @@ def distribution(
 
 @dataclass(frozen=True, eq=False)
 class _Sampler:
-    """What the row of a distribution does; fields as for `distribution`."""
+    """The functions of the row of a distribution; for the fields see `distribution`."""
 
     name: str
     draw: Callable[..., Any]
@@ -121,16 +119,16 @@ class _Sampler:
     extra: tuple[int, ...]
 
     def broadcasting(self, shapes: Sequence[Shape]) -> list[tuple[Shape, Shape]]:
-        """Return of each parameter the dims that broadcast with the result, and the others."""
+        """Split the dims of parameters into those that broadcast with the result, and others."""
         more = (0,) * (len(shapes) - len(self.extra)) + self.extra
         ends = [len(shape) - n for shape, n in zip(shapes, more, strict=True)]
         return [(shape[:end], shape[end:]) for shape, end in zip(shapes, ends, strict=True)]
 
     def infer(self, avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-        """Check that everything fits, and say what the result is."""
+        """Check that parameters and shape fit, and infer the result."""
         shape, dtype = params
         whole = (*avals[0].shape, *shape)
-        shapes = [own for own, _ in self.broadcasting([aval.shape for aval in avals[1:]])]
+        shapes = [dims for dims, _ in self.broadcasting([aval.shape for aval in avals[1:]])]
         try:
             fits = np.broadcast_shapes(whole, *shapes) == whole
         except ValueError:
@@ -146,22 +144,22 @@ class _Sampler:
         return (Aval(whole, dtype),)
 
     def rule(self, avals: Sequence[Aval], params: Params) -> Rule:
-        """Return which dims belong together."""
+        """Return the factor rule."""
         whole = (*avals[0].shape, *params[0])
         sizes = [*whole]
         operands: list[Dims] = [tuple(range(len(avals[0].shape)))]
-        for own, more in self.broadcasting([aval.shape for aval in avals[1:]]):
-            operands.append((*aligned(own, whole), *range(len(sizes), len(sizes) + len(more))))
+        for dims, more in self.broadcasting([aval.shape for aval in avals[1:]]):
+            operands.append((*aligned(dims, whole), *range(len(sizes), len(sizes) + len(more))))
             sizes += more
-        kept = range(len(whole) - (self.last is not None), len(sizes))
-        return Rule(tuple(operands), (tuple(range(len(whole))),), tuple(sizes), frozenset(kept))
+        unsplit = range(len(whole) - (self.last is not None), len(sizes))
+        return Rule(tuple(operands), (tuple(range(len(whole))),), tuple(sizes), frozenset(unsplit))
 
     def stacked(
         self, params: Params, shapes: Sequence[Shape], dims: Sequence[tuple[int, ...]], lead: int
     ) -> Stack:
-        """Say that dims in front are those of keys: a key that lacks some is drawn from again."""
+        """Use dims in front as dims of keys; a key that lacks some is used for each element."""
         ndim = len(shapes[0]) + len(params[0])
-        between = [ndim - len(own) for own, _ in self.broadcasting(shapes[1:])]
+        between = [ndim - len(broadcast) for broadcast, _ in self.broadcasting(shapes[1:])]
         return Stack(params, (0, *between), frozenset([0]))
 
     def kernel(self, xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
@@ -170,11 +168,11 @@ class _Sampler:
         whole = (*avals[0].shape, *shape)
         work, last = self.work(dtype), self.last
         draw = functools.partial(self.draw, into=dtype) if self.bounded else self.draw
-        own = own_kernels(xp) if dtype.isbuiltin == 1 else None
+        kernels = own_kernels(xp) if dtype.isbuiltin == 1 else None
 
         def drawn(site: Site, keys: Any, parameters: Sequence[Any], out: Any) -> Any:
-            if own is not None:
-                own.draw(self.code, work, words_of(keys), parameters, out, site.result, whole)
+            if kernels is not None:
+                kernels.draw(self.code, work, words_of(keys), parameters, out, site.result, whole)
                 return out
             flats = [_flat(xp, p, site.shape, work) for p in parameters]
             flat = out.ravel()
@@ -199,7 +197,7 @@ class _Sampler:
 
 
 def _flat(xp: Any, parameter: Any, shape: Shape, work: Dtype) -> Any:
-    """Return a parameter with an element for each of a block; one without dims stays as it is."""
+    """Expand a parameter to an element for each of a block; one without dims does not change."""
     if not np.ndim(parameter):
         return parameter.astype(work)
     cast = parameter.astype(work, copy=False)

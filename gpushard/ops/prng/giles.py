@@ -12,8 +12,8 @@ from gpushard.frozen import dataclass
 class Piece:
     """A polynomial for a range of w = -log(1 - x**2)."""
 
-    edge: float  # where the range begins, which ends with the next piece
-    shift: float  # what is taken from w, from its square root in all pieces but the first
+    edge: float  # the start of the range, which ends with the next piece
+    shift: float  # subtracted from w; from its square root in all pieces except the first
     coefficients: tuple[float, ...]  # highest power first
 
 

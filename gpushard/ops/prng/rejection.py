@@ -1,8 +1,8 @@
-"""Numbers that take a random number of trials: gamma, Poisson and binomial.
+"""Draw numbers that need a random number of trials: gamma, Poisson and binomial.
 
-Every trial has streams of its own, the key folded with its number, and a trial of an element
-depends on the position of that alone. Trials go on with the elements that have no number yet; to
-find them a GPU's stream is waited for.
+Every trial has its own stream, the key folded with the number of the trial. A trial of an element
+depends only on the element's position. Trials continue with the elements that have no number yet.
+To find them, the host waits for a GPU's stream.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from gpushard.ops.prng.stream import Stream
 
 _DOUBLE = np.dtype(np.float64)
 _BOOST = 0
-"""The number that the stream of what comes after the trials is folded with; trials come later."""
+"""The number to fold the stream with that is used after the trials; trials have larger numbers."""
 
 
 def _until_accepted(
     stream: Stream, trial: Callable[..., tuple[Any, Any]], value: Any, *parameters: Any
 ) -> Any:
-    """Return the values that trials give, one after another, until all are accepted.
+    """Repeat trials until the values of all elements are accepted.
 
     Args:
-      stream: of the elements.
-      trial: takes a stream and the parameters; gives values, and which are accepted.
-      value: what elements have that need no trial, NaN for others; None if all of them do.
-      *parameters: arrays with a number for each element, or of a single one.
+      stream: the stream of the elements.
+      trial: takes a stream and the parameters; returns values, and whether each is accepted.
+      value: the values of elements without trials, NaN for others; None if all need trials.
+      *parameters: arrays with a number for each element, or with a single number.
     """
     xp, number = stream.xp, 1
     if value is None:
@@ -42,11 +42,11 @@ def _until_accepted(
     else:
         left = xp.flatnonzero(xp.isnan(value))
     while left.size:
-        which = even(xp, left)  # some twice: loops of even length have the same bits everywhere
-        own = (p[which] if p.size > 1 else p for p in parameters)
-        made, accepted = trial(stream.at(which).fold(number), *own)
-        made, accepted = made[: left.size], accepted[: left.size]
-        value[left[accepted]] = made[accepted]
+        which = even(xp, left)  # some twice: loops of even length give equal bits everywhere
+        values_left = (p[which] if p.size > 1 else p for p in parameters)
+        drawn, accepted = trial(stream.at(which).fold(number), *values_left)
+        drawn, accepted = drawn[: left.size], accepted[: left.size]
+        value[left[accepted]] = drawn[accepted]
         left = left[~accepted]
         number += 1
     return value
@@ -57,14 +57,14 @@ def _broadcast_parameter(stream: Stream, x: Any, dtype: Dtype) -> Any:
 
 
 def log_gamma(stream: Stream, dtype: Dtype, a: Any) -> Any:
-    """Return logarithms of gamma numbers; NaN unless a > 0.
+    """Draw logarithms of gamma numbers; NaN unless a > 0.
 
     Source: Marsaglia and Tsang, "A simple method for generating gamma variables" (2000), with
     their boost for a < 1 in logarithms, where it does not underflow.
     """
     xp = stream.xp
     single = not np.ndim(a)
-    if single:  # one number for all, worked out in a loop as long as theirs
+    if single:  # one number for all, computed in a loop of the same length
         a = even(xp, xp.full(1, a, dtype))
     valid = (a > 0) & (a < np.inf)
     safe = xp.where(valid, a, dtype.type(1))
@@ -73,8 +73,8 @@ def log_gamma(stream: Stream, dtype: Dtype, a: Any) -> Any:
     c = dtype.type(1 / 3) / xp.sqrt(d)
     log_d = xp.log(d)
 
-    def trial(own: Stream, d: Any, c: Any, log_d: Any) -> tuple[Any, Any]:
-        x = own.fold(0).normal(dtype)
+    def trial(trials: Stream, d: Any, c: Any, log_d: Any) -> tuple[Any, Any]:
+        x = trials.fold(0).normal(dtype)
         root = c * x
         root += 1
         inside = root > 0
@@ -87,9 +87,9 @@ def log_gamma(stream: Stream, dtype: Dtype, a: Any) -> Any:
         cube *= d
         x *= x
         x /= 2
-        x += cube  # below this is the logarithm of what is accepted
+        x += cube  # values with a logarithm below this are accepted
         log_v += log_d
-        inside &= xp.log(own.fold(1).uniform(dtype)) < x
+        inside &= xp.log(trials.fold(1).uniform(dtype)) < x
         return log_v, inside
 
     parameters = (d, c, log_d)
@@ -109,9 +109,9 @@ def log_gamma(stream: Stream, dtype: Dtype, a: Any) -> Any:
 
 
 def poisson(stream: Stream, dtype: Dtype, rate: Any) -> Any:
-    """Return Poisson numbers as float64; NaN unless the rate is finite and at least 0.
+    """Draw Poisson numbers as float64; NaN unless the rate is finite and at least 0.
 
-    Small rates by inversion; others by Hörmann's PTRS, "The transformed rejection method for
+    Small rates use inversion; others use Hörmann's PTRS, "The transformed rejection method for
     generating Poisson random variables" (1993).
     """
     xp = stream.xp
@@ -123,10 +123,10 @@ def poisson(stream: Stream, dtype: Dtype, rate: Any) -> Any:
     value = _inverted(stream, xp.exp(-low), lambda k: low / k)
     value[~small] = np.nan
 
-    def trial(own: Stream, rate: Any) -> tuple[Any, Any]:
+    def trial(trials: Stream, rate: Any) -> tuple[Any, Any]:
         b = 0.931 + 2.53 * xp.sqrt(rate)
         a = -0.059 + 0.02483 * b
-        u, v, near = _pair(own)
+        u, v, near = _pair(trials)
         k = xp.floor((2 * a / near + b) * u + rate + 0.43)
         scale = 1.1239 + 1.1328 / (b - 3.4)
         bound = k * xp.log(rate) - rate - log_factorial(xp, xp.maximum(k, 0))
@@ -140,10 +140,10 @@ def poisson(stream: Stream, dtype: Dtype, rate: Any) -> Any:
 
 
 def binomial(stream: Stream, dtype: Dtype, n: Any, p: Any) -> Any:
-    """Return binomial numbers as float64; NaN unless n is at least 0, and 0 <= p <= 1.
+    """Draw binomial numbers as float64; NaN unless n is at least 0, and 0 <= p <= 1.
 
-    Small means by inversion; others by Hörmann's BTRS, "The generation of binomial random variates"
-    (1993).
+    Small means use inversion; others use Hörmann's BTRS, "The generation of binomial random
+    variates" (1993).
     """
     xp = stream.xp
     n, p = (
@@ -159,11 +159,11 @@ def binomial(stream: Stream, dtype: Dtype, n: Any, p: Any) -> Any:
     value = _inverted(stream, xp.exp(few * xp.log1p(-q)), lambda k: (few - k + 1) / k * odds)
     value[~small] = np.nan
 
-    def trial(own: Stream, n: Any, q: Any) -> tuple[Any, Any]:
+    def trial(trials: Stream, n: Any, q: Any) -> tuple[Any, Any]:
         deviation = xp.sqrt(n * q * (1 - q))
         b = 1.15 + 2.53 * deviation
         a = -0.0873 + 0.0248 * b + 0.01 * q
-        u, v, near = _pair(own)
+        u, v, near = _pair(trials)
         k = xp.floor((2 * a / near + b) * u + n * q + 0.5)
         inside = xp.clip(k, 0, n)
         mode = xp.floor((n + 1) * q)
@@ -182,24 +182,24 @@ def binomial(stream: Stream, dtype: Dtype, n: Any, p: Any) -> Any:
 
 
 def _pair(stream: Stream) -> tuple[Any, Any, Any]:
-    """Return what transformed rejection starts from: u in [-0.5, 0.5), v, and 0.5 - |u|."""
+    """Draw the inputs of transformed rejection: u in [-0.5, 0.5), v, and 0.5 - |u|."""
     u = stream.fold(0).uniform(_DOUBLE) - 0.5
-    near = stream.xp.maximum(0.5 - abs(u), math.ldexp(1, -60))  # not 0, by which is divided
+    near = stream.xp.maximum(0.5 - abs(u), math.ldexp(1, -60))  # a divisor, so not 0
     return u, stream.fold(1).uniform(_DOUBLE), near
 
 
 def _inverted(stream: Stream, first: Any, ratio: Callable[[int], Any]) -> Any:
-    """Return numbers by inversion: count up while the sum of probabilities is at most a uniform.
+    """Draw numbers by inversion: count up while the sum of probabilities is at most a uniform.
 
     Args:
-      stream: of the elements.
+      stream: the stream of the elements.
       first: the probability of 0.
-      ratio: takes k; gives the probability of k over that of k - 1.
+      ratio: takes k; returns the probability of k divided by that of k - 1.
     """
     xp = stream.xp
     uniform = stream.fold(_BOOST).uniform(_DOUBLE)
     probability, total, value = first, first, xp.zeros_like(first)
-    for k in range(1, 128):  # of means below 10: what is beyond has less than 2**-53 by far
+    for k in range(1, 128):  # for means below 10 the rest is far below 2**-53
         above = (uniform >= total) & (probability > 1e-18)
         if xp is np and not above.any():
             break

@@ -1,4 +1,4 @@
-"""Functions that NumPy lacks, in operations that NumPy and CuPy have."""
+"""Special functions that NumPy lacks, by operations of NumPy and CuPy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpushard.ops.prng import giles
 
 
 def _polynomial(coefficients: Sequence[float], x: Any) -> Any:
-    """Return the value of a polynomial, highest power first, in the type of `x`."""
+    """Evaluate a polynomial, highest power first, in the type of `x`."""
     value = x * x.dtype.type(coefficients[0])
     value += x.dtype.type(coefficients[1])
     for coefficient in coefficients[2:]:
@@ -22,10 +22,10 @@ def _polynomial(coefficients: Sequence[float], x: Any) -> Any:
 
 
 def erfinv(xp: Any, x: Any) -> Any:
-    """Return the inverse of the error function, of float32 or float64.
+    """Compute the inverse error function of float32 or float64.
 
-    Source: Giles, "Approximating the erfinv function" (GPU Computing Gems, 2012), with the
-    logarithm that XLA takes, so that normal numbers are JAX's.
+    Source: Giles, "Approximating the erfinv function" (GPU Computing Gems, 2012), with XLA's
+    logarithm, so normal numbers equal JAX's.
     """
     w = x * x
     xp.negative(w, w)
@@ -35,7 +35,7 @@ def erfinv(xp: Any, x: Any) -> Any:
     value = _polynomial(near.coefficients, w - x.dtype.type(near.shift))
     for tail in tails:
         shift = x.dtype.type(tail.shift)
-        if xp is np:  # only where it counts; on a GPU asking where would stop the stream
+        if xp is np:  # only if needed; on a GPU the test would stop the stream
             which = np.flatnonzero(w >= tail.edge)
             value[which] = _polynomial(tail.coefficients, np.sqrt(w[which]) - shift)
         else:
@@ -51,9 +51,9 @@ def erfinv(xp: Any, x: Any) -> Any:
 
 
 def erf(xp: Any, x: Any) -> Any:
-    """Return the error function, worked out in float64.
+    """Compute the error function in float64.
 
-    Near 0 by its series of positive terms, elsewhere by Laplace's continued fraction (Abramowitz
+    Near 0 it uses the series of positive terms, elsewhere Laplace's continued fraction (Abramowitz
     and Stegun, 7.1.6 and 7.1.14).
     """
     size = xp.minimum(abs(x).astype(np.float64), 6.0)
@@ -75,7 +75,7 @@ _FACTORIALS = np.array([math.lgamma(n + 1) for n in range(16)])
 
 
 def log_factorial(xp: Any, n: Any) -> Any:
-    """Return log(n!) of float64 integers of at least 0: a table, then Stirling's series."""
+    """Compute log(n!) of float64 integers of at least 0, by a table, then Stirling's series."""
     x = xp.maximum(n, 15.0) + 1
     inverse = 1 / (x * x)
     series = (1 / 12 - inverse * (1 / 360 - inverse * (1 / 1260 - inverse / 1680))) / x

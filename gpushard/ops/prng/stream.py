@@ -1,4 +1,4 @@
-"""Numbers of a block of elements, from their positions and a key."""
+"""Draw numbers for a block of elements, from their positions and a key."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ _ZERO = np.uint32(0)
 
 @functools.lru_cache(maxsize=1024)
 def _folded(first: int, second: int, number: int) -> tuple[Any, Any]:
-    """Return the words of a key folded with a number; every block of an array asks for the same."""
+    """Fold a key with a number; cached, since every block of an array needs it."""
     words = [np.array([word], np.uint32) for word in (first, second, 0, number)]
     return threefry(np, (words[0], words[1]), words[2], words[3])
 
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """What gives every element of a block numbers of its own; they depend on nothing else.
+    """A stream of random numbers for every element of a block, by key and position.
 
     The layout of bits is that of JAX's partitionable Threefry: the counter of an element is its
     position, in 64 bits.
     """
 
     xp: Any  # NumPy or CuPy
-    key: tuple[Any, Any]  # two arrays of uint32: of one element, or with one for each position
+    key: tuple[Any, Any]  # two arrays of uint32, with one element, or one for each position
     # The high word of the row-major position of each element in the whole array, uint32; a single
-    # one where they are equal.
+    # word if all are equal.
     high: Any
-    low: Any  # the low word of each
-    count: int = 1  # how many elements the whole array has, for each key
+    low: Any  # the low word of each position
+    count: int = 1  # the number of elements of the whole array, for each key
 
     def words(self) -> tuple[Any, Any]:
-        """Return two words of 32 bits for each element."""
+        """Draw two words of 32 bits for each element."""
         return threefry(self.xp, self.key, self.high, self.low)
 
     def fold(self, number: int) -> Stream:
-        """Return another stream of the same elements: that of the key folded with a number."""
+        """Return the stream of these elements for the key folded with a number."""
         first, second = self.key
         if self.xp is np and first.size == 1:
             return dataclasses.replace(self, key=_folded(int(first[0]), int(second[0]), number))
@@ -63,12 +63,12 @@ class Stream:
         return dataclasses.replace(self, key=key, high=high, low=self.low[which])
 
     def stacked(self, number: int) -> Stream:
-        """Return the stream of the same elements where the whole array is one of several."""
+        """Return the stream of these elements if the whole array is one of several."""
         return self._at_positions(lambda positions: positions + np.uint64(number * self.count))
 
-    def widened(self, number: int, many: int) -> Stream:
-        """Return the stream of elements of an array with one dim more, the last."""
-        return self._at_positions(lambda p: p * np.uint64(many) + np.uint64(number))
+    def widened(self, number: int, count: int) -> Stream:
+        """Return the stream of an array with one more dim at the end."""
+        return self._at_positions(lambda p: p * np.uint64(count) + np.uint64(number))
 
     def _at_positions(self, change: Callable[[Any], Any]) -> Stream:
         positions = change((self.high.astype(np.uint64) << _WORD) + self.low.astype(np.uint64))
@@ -76,7 +76,7 @@ class Stream:
         return dataclasses.replace(self, high=high, low=low)
 
     def bits(self, dtype: Dtype) -> Any:
-        """Return random bits as unsigned integers of a dtype."""
+        """Draw random bits as unsigned integers of a dtype."""
         high, low = self.words()
         if dtype.itemsize == 8:
             wide = high.astype(np.uint64)
@@ -87,12 +87,12 @@ class Stream:
         return high.astype(dtype, copy=False)
 
     def uniform(self, dtype: Dtype, low: Any = None, high: Any = None) -> Any:
-        """Return floats of [low, high), from as many bits as the mantissa has.
+        """Draw floats in [low, high), from as many bits as the mantissa has.
 
         Args:
-          dtype: a type of floats; those that NumPy does not know are made in float32.
-          low: numbers of that dtype, or arrays of a number for each element; None for 0.
-          high: likewise; None for 1 where `low` is None.
+          dtype: a type of floats; types of `ml_dtypes` are computed in float32.
+          low: a number of that dtype, or an array with a number for each element; None for 0.
+          high: a number or an array, like `low`; None for 1, if `low` is None.
         """
         if dtype.isbuiltin != 1:
             return self._narrow_uniform(dtype, low, high)
@@ -106,9 +106,9 @@ class Stream:
         return floats if low is None else self._between(floats, low, high)
 
     def _narrow_uniform(self, dtype: Dtype, low: Any, high: Any) -> Any:
-        """Return the same for bfloat16 and the like, of 8 bits as JAX draws them."""
-        one = np.ones((), dtype).view(f"u{dtype.itemsize}")
-        after = np.asarray(one + one.dtype.type(1)).view(dtype).astype(np.float32)
+        """Draw bfloat16 and other narrow floats from 8 bits, as JAX does."""
+        bits_of_one = np.ones((), dtype).view(f"u{dtype.itemsize}")
+        after = np.asarray(bits_of_one + bits_of_one.dtype.type(1)).view(dtype).astype(np.float32)
         mantissa = -int(np.log2(after - 1))
         floats = (self.bits(np.dtype(np.uint8)) >> (8 - mantissa)).astype(np.float32)
         floats *= np.float32(2.0**-mantissa)
@@ -117,17 +117,17 @@ class Stream:
         return self._between(floats, low.astype(np.float32), high.astype(np.float32))
 
     def _between(self, floats: Any, low: Any, high: Any) -> Any:
-        """Spread floats of [0, 1) in place."""
+        """Scale floats in [0, 1) to [low, high), in place."""
         floats *= high - low
         floats += low
         return self.xp.maximum(low, floats, out=floats)
 
     def sign(self) -> Any:
-        """Return 1 or -1, as int8."""
+        """Draw 1 or -1, as int8."""
         return 1 - 2 * (self.uniform(np.dtype(np.float64)) >= 0.5).astype(np.int8)
 
     def normal(self, dtype: Dtype) -> Any:
-        """Return standard normal floats, by inversion."""
+        """Draw standard normal floats, by inversion."""
         low = np.nextafter(dtype.type(-1), dtype.type(0))
         numbers = erfinv(self.xp, self.uniform(dtype, low, dtype.type(1)))
         numbers *= dtype.type(np.sqrt(2))

@@ -1,6 +1,6 @@
-"""Products that sum over dims that operands share.
+"""Products that sum over shared dims of operands.
 
-Every one is an Einstein sum; parameters: (subscripts,), with a letter for each dim and no ellipsis.
+Each is an Einstein sum; parameters: (subscripts,), with a letter for each dim and no ellipsis.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gpushard.ops.table.elementwise import common_dtype
 from gpushard.typing import LocalArray, Shape
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-"""What dims are named by."""
+"""The letters for dims."""
 
 
 def product_dtype(name: str, avals: Sequence[Aval]) -> Dtype:
@@ -65,7 +65,7 @@ def _check_summed(name: str, avals: Sequence[Aval], subscripts: str, sizes: dict
 
 
 def _whole(subscripts: str) -> str:
-    """Return the letters that an operand has twice: a diagonal, which no mesh axis can split."""
+    """Return the letters that are twice in an operand: diagonals, which no mesh axis can split."""
     names = subscripts.split("->")[0].split(",")
     return "".join(
         letter for letters in names for letter in set(letters) if letters.count(letter) > 1
@@ -73,9 +73,9 @@ def _whole(subscripts: str) -> str:
 
 
 def _product(name: str) -> Row:
-    """Return the row of a product.
+    """Make the row of a product.
 
-    Only `einsum` broadcasts a dim of length 1 that is summed.
+    Only `einsum` broadcasts a summed dim of length 1.
     """
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
@@ -105,15 +105,15 @@ def _product(name: str) -> Row:
         return (wide(product_dtype(name, avals)),)
 
     def merge(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
-        return InOrder(xp, "add")  # of booleans: or
+        return InOrder(xp, "add")  # for booleans: or
 
     def finish(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
         dtype = product_dtype(name, avals)
         return only if wide(dtype) == dtype else lambda s, n: s[0].astype(dtype, copy=False)
 
     def product_of(xp: Any, subscripts: str, avals: Sequence[Aval]) -> Kernel:
-        own = name == "matmul" and _is_broadcast(subscripts)
-        return (_matmul if own else _kernel)(xp, subscripts, avals)
+        by_matmul = name == "matmul" and _is_broadcast(subscripts)
+        return (_matmul if by_matmul else _kernel)(xp, subscripts, avals)
 
     reduction = Reduce(states, local, merge, finish)
     twice = "a letter that an operand has twice is a diagonal, which no mesh axis splits"
@@ -134,7 +134,7 @@ def _product(name: str) -> Row:
 def _stacked(
     params: Params, shapes: tuple[Shape, ...], dims: tuple[tuple[int, ...], ...], lead: int
 ) -> Stack:
-    """Return the parameters for operands that have some of several dims in front.
+    """Return the parameters for operands with more dims in front.
 
     >>> _stacked(("ab,bc->ac",), (), ((0, 1), (1,)), 2).params
     ('ABab,Bbc->ABac',)
@@ -142,15 +142,15 @@ def _stacked(
     left, right = params[0].split("->")
     free = sorted(set(LETTERS) - set(params[0]))[:lead]
     names = (
-        "".join(free[dim] for dim in own) + letters
-        for own, letters in zip(dims, left.split(","), strict=True)
+        "".join(free[dim] for dim in dims_of_operand) + letters
+        for dims_of_operand, letters in zip(dims, left.split(","), strict=True)
     )
     return Stack((f"{','.join(names)}->{''.join(free)}{right}",), (None,) * len(dims))
 
 
 @functools.lru_cache(maxsize=1024)
 def _turned(params: Params, position: int, axes: tuple[int, ...]) -> Params:
-    """Return the parameters for an operand as it lies that would be transposed.
+    """Return the parameters for the source of a transposed operand.
 
     >>> _turned(("ab,bc->ac",), 0, (-1, -2))
     ('ba,bc->ac',)
@@ -165,8 +165,8 @@ def _turned(params: Params, position: int, axes: tuple[int, ...]) -> Params:
 
 
 def _in_type(kernel: Kernel, avals: Sequence[Aval], work: Dtype, dtype: Dtype) -> Kernel:
-    """Return a kernel for operands of any type, which works in one and gives another."""
-    if all(aval.dtype == work for aval in avals):  # so is what they give
+    """Adapt a kernel to operands of any type: it computes in one type and returns another."""
+    if all(aval.dtype == work for aval in avals):  # results then have it too
         return kernel
 
     def converted(*operands: Any, out: Any = None) -> Any:
@@ -182,17 +182,17 @@ def _in_type(kernel: Kernel, avals: Sequence[Aval], work: Dtype, dtype: Dtype) -
 
 
 def _of_halves(kernel: Kernel, single: Kernel, subscripts: str) -> Kernel:
-    """Return a kernel for halves on GPUs: as they are if they are two matrices, else in single.
+    """Make a kernel for halves on GPUs: in halves for two matrices, else in single precision.
 
-    cuBLAS adds up products of halves in single precision. Where CuPy does not call it, as for
-    vectors, products are rounded to halves, and so is what comes between three operands.
+    cuBLAS adds up products of halves in single precision. If CuPy does not call cuBLAS, as for
+    vectors, products are rounded to halves, and so are intermediate results of three operands.
     """
     names = subscripts.split("->")[0].split(",")
 
     def chosen(*operands: Any, out: Any = None) -> Any:
         matrices = len(names) == 2 and all(
-            any(n > 1 for letter, n in zip(own, x.shape, strict=True) if letter not in other)
-            for own, x, other in zip(names, operands, reversed(names), strict=True)
+            any(n > 1 for letter, n in zip(names_of_x, x.shape, strict=True) if letter not in other)
+            for names_of_x, x, other in zip(names, operands, reversed(names), strict=True)
         )
         return (kernel if matrices else single)(*operands, out=out)
 
@@ -200,7 +200,7 @@ def _of_halves(kernel: Kernel, single: Kernel, subscripts: str) -> Kernel:
 
 
 def _matmul(xp: Any, subscripts: str, avals: Sequence[Aval]) -> Kernel:
-    """Return the kernel of `matmul`, which broadcasts by itself, of operands that may be turned."""
+    """Make the kernel of `matmul`, which broadcasts, for operands that may be transposed."""
     first, second = subscripts.split("->")[0].split(",")
     orders = [_order(first, "ba"), _order(second, "ac")]
     function: Kernel = xp.matmul
@@ -215,7 +215,7 @@ def _matmul(xp: Any, subscripts: str, avals: Sequence[Aval]) -> Kernel:
 
 @functools.lru_cache(maxsize=1024)
 def _is_broadcast(subscripts: str) -> bool:
-    """Whether `matmul` takes operands as the subscripts say, in whatever order they lie.
+    """Test whether one `matmul` computes the subscripts, with operands in any order of dims.
 
     >>> _is_broadcast("ba,dac->dbc"), _is_broadcast("Aa,Aac->Ac")
     (True, False)
@@ -230,7 +230,7 @@ def _is_broadcast(subscripts: str) -> bool:
 
 
 def _order(letters: str, last: str) -> list[int]:
-    """Return how an operand of `matmul` is transposed so that its matrices come last.
+    """Return the order of dims of an operand of `matmul` with its matrices last.
 
     >>> _order("abd", "ba")
     [2, 1, 0]
@@ -239,15 +239,15 @@ def _order(letters: str, last: str) -> list[int]:
 
 
 def _kernel(xp: Any, subscripts: str, avals: Sequence[Aval]) -> Kernel:
-    """Return the kernel of a product of one type: matmul where it is one, a call of BLAS."""
+    """Make the kernel of a product of one type: `matmul`, a call of BLAS, if possible."""
     left, right = subscripts.split("->")
     names = left.split(",")
     if len(names) == 2 and right == "".join(names):
         return _outer(xp, len(names[1]))
     if len(names) == 2:
-        found = _as_matmul(xp, names[0], names[1], right, avals)
-        if found is not None:
-            return found
+        product = _as_matmul(xp, names[0], names[1], right, avals)
+        if product is not None:
+            return product
     more = {"optimize": True} if len(names) > 2 else {}
 
     def kernel(*operands: Any, out: Any = None) -> Any:
@@ -261,7 +261,7 @@ def _kernel(xp: Any, subscripts: str, avals: Sequence[Aval]) -> Kernel:
 
 
 def _outer(xp: Any, ndim: int) -> Kernel:
-    """Return the kernel of what sums nothing: added to 0, a product of -0 would lose its sign."""
+    """Make the kernel of a product without sums; adding -0 to 0 would lose the sign."""
 
     def kernel(x: Any, y: Any, out: Any = None) -> Any:
         return xp.multiply(x.reshape(x.shape + (1,) * ndim), y, out=out)
@@ -270,9 +270,9 @@ def _outer(xp: Any, ndim: int) -> Kernel:
 
 
 def _as_matmul(xp: Any, a: str, b: str, right: str, avals: Sequence[Aval]) -> Kernel | None:
-    """Return a product of matrices as a call of `matmul`; None if it is none.
+    """Make the kernel of a matrix product as a call of `matmul`; None for other products.
 
-    Dims are transposed and joined to (batch, rows, shared) and (batch, shared, columns).
+    Dims are transposed and merged to (batch, rows, shared) and (batch, shared, columns).
     """
     shared = [x for x in a if x in b and x not in right]
     batch = [x for x in a if x in b and x in right]
@@ -281,13 +281,13 @@ def _as_matmul(xp: Any, a: str, b: str, right: str, avals: Sequence[Aval]) -> Ke
     if not shared or not once or list(right) != batch + rows + columns:
         return None
     sizes = [avals[0].shape[a.index(x)] == avals[1].shape[b.index(x)] for x in shared + batch]
-    if not all(sizes):  # one is broadcast
+    if not all(sizes):  # an operand is broadcast
         return None
     first = [a.index(x) for x in batch + rows + shared]
     second = [b.index(x) for x in batch + shared + columns]
     in_order = first == list(range(len(a))) and second == list(range(len(b)))
     if xp is np and not (rows or columns or in_order):
-        return None  # einsum adds up where elements lie, and transposes nothing
+        return None  # einsum sums elements in place and transposes nothing
     if xp is np and in_order and not right:
         return _inner
     if in_order and len(shared) == len(rows) == len(columns) == 1:
@@ -309,7 +309,7 @@ def _as_matmul(xp: Any, a: str, b: str, right: str, avals: Sequence[Aval]) -> Ke
 
 
 def _inner(x: LocalArray, y: LocalArray, out: Any = None) -> Any:
-    """Return the sum of all products, taken as vectors, in the order that they lie in."""
+    """Sum the products of all elements, as vectors, in the order of memory."""
     return np.matmul(x.ravel(), y.ravel(), out=out)
 
 

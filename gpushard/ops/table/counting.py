@@ -1,6 +1,6 @@
-"""Counts of elements by value: each block counts its own, and counts are added.
+"""Count elements by value: each block counts its elements, and counts are added.
 
-Nothing of the data moves; what is moved is one set of counts for each block.
+The data does not move. Only a set of counts for each block moves.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _COMPLEX = np.dtype(np.complex128)
 
 
 def _state(dtype: Dtype) -> Dtype:
-    """Return the type that counts or weights are added in."""
+    """Return the type in which counts or weights are added."""
     if dtype.kind == "c":
         return _COMPLEX
     return _SUM if dtype.kind == "f" else _COUNT
 
 
 def _number_per_row(xp: Any, number: Any, length: int, lead: int) -> Any:
-    """Return numbers less than `length` as others for each element of dims in front.
+    """Make numbers below `length` distinct for each element of dims in front.
 
     >>> _number_per_row(np, np.array([[0, 2], [1, 1]]), 3, 1).tolist()
     [[0, 2], [4, 4]]
@@ -48,21 +48,21 @@ def _number_per_row(xp: Any, number: Any, length: int, lead: int) -> Any:
 def _totals(
     xp: Any, number: Any, counts: Any, weights: Any, length: int, dtype: Dtype, lead: int
 ) -> Any:
-    """Return how many elements have each number, or the sums of their weights.
+    """Count the elements with each number, or sum their weights.
 
-    They are counted for each element of as many dims in front.
+    `lead` dims in front are counted separately.
     """
     rows = number.shape[:lead]
-    many = math.prod(rows) * length
+    total_length = math.prod(rows) * length
     if lead:
         number = _number_per_row(xp, number, length, lead)
-    if counts is not None:  # others go to one more, which is cut off
-        number = xp.where(counts, number, many)
+    if counts is not None:  # others go to an extra entry, which is cut off
+        number = xp.where(counts, number, total_length)
     number = number.ravel()
 
     def total(part: Any) -> Any:
         heavy = None if part is None else part.astype(_SUM).ravel()
-        return xp.bincount(number, heavy, many + 1)[:many].reshape(*rows, length)
+        return xp.bincount(number, heavy, total_length + 1)[:total_length].reshape(*rows, length)
 
     if weights is None or dtype.kind != "c":
         return total(weights).astype(dtype)
@@ -70,22 +70,22 @@ def _totals(
 
 
 def _tallied(xp: Any, number: Any, weights: Any, length: int, dtype: Dtype, lead: int) -> Any:
-    """Return the same by kernels of the backend, where numbers out of bounds do not count."""
+    """Compute `_totals` by kernels of the backend; numbers out of bounds do not count."""
     if lead:
         rows = number.shape[:lead]
         inside = (number >= 0) & (number < length)
         number = xp.where(inside, _number_per_row(xp, number, length, lead), -1)
-        found = _tallied(xp, number, weights, math.prod(rows) * length, dtype, 0)
-        return found.reshape(*rows, length)
-    own = own_kernels(xp)
+        flat_counts = _tallied(xp, number, weights, math.prod(rows) * length, dtype, 0)
+        return flat_counts.reshape(*rows, length)
+    kernels = own_kernels(xp)
     counts = xp.empty(length, dtype if weights is not None else _COUNT)
     if weights is not None and dtype.kind == "c":
         for part, of in ((counts.real, weights.real), (counts.imag, weights.imag)):
-            own.tally(number, length, of, part)
+            kernels.tally(number, length, of, part)
     elif weights is not None and dtype != _SUM:
         return _tallied(xp, number, weights, length, _SUM, 0).astype(dtype)
     else:
-        own.tally(number, length, weights, counts)
+        kernels.tally(number, length, weights, counts)
     return counts.astype(dtype, copy=False)
 
 
@@ -96,17 +96,17 @@ def _counting(
     tables: Callable[[Params], frozenset[int]],
     whole: str = "",
 ) -> Row:
-    """Return the row of a count; the last parameter is the type of the result.
+    """Make the row of a count; the last parameter is the type of the result.
 
-    Narrow floats are converted first: that is exact, and GPUs compare and add up no others.
+    Narrow floats are converted first. That is exact, and GPUs compare and add only wider types.
 
     Args:
-      name: what users call it.
+      name: the name for users.
       rule: the factor rule.
-      make: takes the namespace, avals, parameters and the type to add in; gives the function that
-        counts a block. Between the first parameter and the last there may be how many dims in
-        front counts are apart for.
-      tables: takes parameters; says which operands have others elements than those counted.
+      make: takes the namespace, avals, parameters and the type to add in; returns the function that
+        counts a block. Between the first and the last parameter, there may be the number of dims in
+        front that are counted separately.
+      tables: takes parameters; returns the operands that are not counted elements.
       whole: as for `Local`.
     """
 
@@ -150,15 +150,15 @@ def _counting(
 
 def _bincount_rule(avals: Sequence[Aval], params: Params) -> Rule:
     shape = avals[0].shape
-    own = tuple(range(len(shape)))
+    dims_of_x = tuple(range(len(shape)))
     at = len(shape)
-    return Rule((own,) * len(avals), ((at,),), (*shape, params[0]), frozenset({at}))
+    return Rule((dims_of_x,) * len(avals), ((at,),), (*shape, params[0]), frozenset({at}))
 
 
 def _bincount(xp: Any, avals: Sequence[Aval], params: Params, dtype: Dtype) -> Any:
     length, *front, _ = params
     lead = sum(front)
-    own = own_kernels(xp)
+    kernels = own_kernels(xp)
 
     def count_here(x: Any, weights: Any = None) -> Any:
         return _tallied(xp, x, weights, length, dtype, lead)
@@ -170,11 +170,11 @@ def _bincount(xp: Any, avals: Sequence[Aval], params: Params, dtype: Dtype) -> A
             counts = (x >= 0) & (x < length)
         return _totals(xp, x.astype(_COUNT, copy=False), counts, weights, length, dtype, lead)
 
-    return count if own is None or avals[0].dtype.kind not in "biu" else count_here
+    return count if kernels is None or avals[0].dtype.kind not in "biu" else count_here
 
 
 BINCOUNT = _counting("bincount", _bincount_rule, _bincount, lambda params: frozenset())
-"""Operands: integers, and weights of their shape if there are any. Parameters: (length, dtype)."""
+"""Operands: integers, and optional weights of their shape. Parameters: (length, dtype)."""
 
 
 def _bins(avals: Sequence[Aval], params: Params) -> Shape:
@@ -186,20 +186,20 @@ def _histogram_rule(avals: Sequence[Aval], params: Params) -> Rule:
     dims = params[0]
     shape = avals[0].shape
     ndim = len(shape)
-    own = tuple(range(ndim))
+    dims_of_x = tuple(range(ndim))
     edges = tuple((ndim + d,) for d in range(dims))
     bins = tuple(range(ndim + dims, ndim + 2 * dims))
     lengths = tuple(aval.shape[0] for aval in avals[dims : 2 * dims])
-    operands = ((own,) * dims, edges, (own,) * (len(avals) - 2 * dims))
+    operands = ((dims_of_x,) * dims, edges, (dims_of_x,) * (len(avals) - 2 * dims))
     sizes = (*shape, *lengths, *_bins(avals, params))
     whole = frozenset(range(ndim, ndim + 2 * dims))
     return Rule(sum(operands, ()), (bins,), sizes, whole)
 
 
 def _bin_numbers(xp: Any, x: Any, edges: Any) -> tuple[Any, Any]:
-    """Return the number of the bin of each element, and which elements are in one.
+    """Return the number of the bin of each element, and whether the element is in a bin.
 
-    Where nothing is said, the last bin has both its edges, and others only the lower one.
+    The last bin includes both its edges, other bins only the lower one.
     """
     last = edges.shape[0] - 2
     dtype = np.result_type(x.dtype, edges.dtype)
@@ -218,14 +218,15 @@ def _bin_numbers(xp: Any, x: Any, edges: Any) -> tuple[Any, Any]:
 
 
 _PIECE = 1 << 15
-"""Elements that are worked out at a time on the host, so that what that takes stays in cache."""
+"""Elements per piece on the host, so temporary arrays stay in cache."""
 
 
 def _guessed_and_checked(x: Any, edges: Any, inside: Any) -> Any:
-    """Return the numbers of bins, on the host.
+    """Compute the numbers of bins, on the host.
 
-    A search costs more than all else: its branches go either way. So a bin is guessed, as if all
-    were of one width, and only what is not between its edges is searched for.
+    A search is the most expensive step, since its branches are hard to predict. So this function
+    guesses a bin, as if all had equal width, and searches only for elements that are not between
+    its edges.
     """
     last = len(edges) - 2
     scale = (last + 1) / (edges[-1] - edges[0])
@@ -242,29 +243,29 @@ def _histogram(xp: Any, avals: Sequence[Aval], params: Params, dtype: Dtype) -> 
     dims, *front, _ = params
     lead, bins = sum(front), _bins(avals, params)
 
-    own = own_kernels(xp)
+    kernels = own_kernels(xp)
 
     def count_here(*operands: Any) -> Any:
         number = xp.empty(operands[0].shape, _COUNT)
         for n, (x, edges) in enumerate(zip(operands[:dims], operands[dims:], strict=False)):
-            own.bin_numbers(x, edges, number, further=n > 0)
+            kernels.bin_numbers(x, edges, number, further=n > 0)
         weights = operands[2 * dims] if len(operands) > 2 * dims else None
-        found = _tallied(xp, number, weights, math.prod(bins), dtype, lead)
-        return found.reshape(*found.shape[:-1], *bins)
+        totals = _tallied(xp, number, weights, math.prod(bins), dtype, lead)
+        return totals.reshape(*totals.shape[:-1], *bins)
 
     def count(*operands: Any) -> Any:
         number, counts = 0, None
-        for x, edges, many in zip(operands, operands[dims:], bins, strict=False):
+        for x, edges, n_bins in zip(operands, operands[dims:], bins, strict=False):
             at, inside = _bin_numbers(xp, x, edges)
-            number = at if counts is None else number * many + at
+            number = at if counts is None else number * n_bins + at
             counts = inside if counts is None else counts & inside
         weights = operands[2 * dims] if len(operands) > 2 * dims else None
         if xp is np and np.all(counts):
             counts = None
-        found = _totals(xp, number, counts, weights, math.prod(bins), dtype, lead)
-        return found.reshape(*found.shape[:-1], *bins)
+        totals = _totals(xp, number, counts, weights, math.prod(bins), dtype, lead)
+        return totals.reshape(*totals.shape[:-1], *bins)
 
-    return count if own is None else count_here
+    return count if kernels is None else count_here
 
 
 HISTOGRAM = _counting(
@@ -274,5 +275,5 @@ HISTOGRAM = _counting(
     lambda params: frozenset(range(params[0], 2 * params[0])),
     "the bins, a small table, come to every device",
 )
-"""Operands: coordinates of the elements, an array for each dim; the edges of the bins of each dim,
-ascending; weights, if there are any. Parameters: (dims, dtype)."""
+"""Operands: coordinates of the elements, an array for each dim; ascending edges of the bins of each
+dim; optional weights. Parameters: (dims, dtype)."""

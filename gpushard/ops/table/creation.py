@@ -1,7 +1,7 @@
-"""Operations that make arrays of no others, and those whose elements depend on their position.
+"""Operations that create arrays, and operations that depend on the position of elements.
 
 The kernels of rows without operands take a `Site` and then numbers; parameters: (shape, dtype,
-whether a user chose the place).
+whether the place is committed).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _set(xp: Any, block: Any, value: Any) -> None:
     if xp is np or value != 0 or not np.any(np.signbit([value.real, value.imag])):
         block[...] = value
         return
-    # CuPy's `fill` has no sign for zeros: their bits are filled in, complex numbers in two words.
+    # CuPy's `fill` drops the sign of zeros: fill their bits, complex numbers in two words.
     word = np.dtype(f"u{min(8, block.itemsize)}")
     words = np.array([value], block.dtype).view(word)
     for n, bits in enumerate(words):
@@ -65,24 +65,24 @@ def _set(xp: Any, block: Any, value: Any) -> None:
 
 
 _PIECE = 1 << 15
-"""Elements that are worked out at a time on the host, so that what that takes stays in cache."""
+"""Elements per piece on the host, so temporary arrays stay in cache."""
 
 _PIECES = 4
-"""Pieces that a thread works out, where others help: each needs memory of its own for that."""
+"""The least pieces per thread if other threads help, since each thread needs its own memory."""
 
-_MOST_THREADS = 8  # at most so many threads work on one block
+_MOST_THREADS = 8  # the most threads for one block
 _ROW = 1 << 12
-"""Integers that are counted one by one; what follows adds a number to these, in one call."""
+"""Integers that are counted one by one; later ones add a number to these, in one call."""
 
 
 @functools.lru_cache(maxsize=256)
 def _exact(dtype: Dtype) -> int:
-    """Return up to where a type of NumPy's has all integers."""
+    """Return the largest integer up to which a type of NumPy's has all integers."""
     return 2 ** np.finfo(dtype).nmant if dtype.kind == "f" else int(np.iinfo(dtype).max)
 
 
 def _fill(xp: Any, block: Any, site: Site, dtype: Dtype, values_at: Callable[[Any], Any]) -> None:
-    """Write the block of a vector, with the help of idle threads."""
+    """Write a block of a vector; idle threads help."""
     (start,), (n,) = site.result, site.shape
     size = _PIECE if xp is np else n
     exact = start + n <= _exact(dtype)
@@ -111,40 +111,40 @@ def _fill(xp: Any, block: Any, site: Site, dtype: Dtype, values_at: Callable[[An
 
 
 def _put(xp: Any, block: Any, site: Site, position: int, value: Any) -> None:
-    """Set an element of a vector, if it is in the block."""
+    """Set an element of a vector if it is in the block."""
     at = position - site.result[0]
     if 0 <= at < site.shape[0]:
         _set(xp, block[at : at + 1], value)
 
 
 def _arange(xp: Any, dtype: Dtype) -> Callable[..., None]:
-    """Return what counts as NumPy does, to the bit.
+    """Make the kernel of `arange`, equal to NumPy's to the bit.
 
-    NumPy works out the first two elements, takes their difference in the dtype for the step, and
-    adds multiples of it to the first: in that dtype, narrow floats in single precision. Integers
-    wrap around.
+    NumPy computes the first two elements and takes their difference in the dtype as the step. It
+    adds multiples of the step to the first element: in that dtype, narrow floats in single
+    precision. Integers wrap around.
     """
     wide = np.dtype(np.int64) if dtype.kind == "b" else dtypes.wide(dtype)
     part_of = wide.type(0).real.dtype
-    own = own_kernels(xp) if dtype.isbuiltin == 1 and dtype.kind != "c" else None
+    kernels = own_kernels(xp) if dtype.isbuiltin == 1 and dtype.kind != "c" else None
 
     def arange(block: Any, site: Site, first: Any, second: Any) -> None:
         start = wide.type(first)
         delta = wide.type(second) - start
-        if own is not None:
+        if kernels is not None:
             work = np.dtype(np.uint64) if dtype.kind in "iu" else wide
             begin, step = start, delta
             if dtype.kind in "iu":
                 begin, step = (_wrapped(int(n), work) for n in (start, delta))
             ends = [dtype.type(first), dtype.type(second)]
-            own.arange(block, site.result[0], begin, step, ends)
+            kernels.arange(block, site.result[0], begin, step, ends)
             return
         if dtype.kind in "iu":
             _count(xp, block, site.result[0], int(start), int(delta))
             return
 
         def values_at(at: Any) -> Any:
-            if wide.kind == "c":  # parts are counted on their own
+            if wide.kind == "c":  # real and imaginary parts separately
                 values = xp.empty(at.shape, wide)
                 values.real = start.real + at * delta.real
                 values.imag = start.imag + at * delta.imag
@@ -156,14 +156,14 @@ def _arange(xp: Any, dtype: Dtype) -> Callable[..., None]:
             return at
 
         _fill(xp, block, site, part_of, values_at)
-        _put(xp, block, site, 0, first)  # what is rounded may be other than these
+        _put(xp, block, site, 0, first)  # rounded values may differ from these
         _put(xp, block, site, 1, second)
 
     return arange
 
 
 def _count(xp: Any, block: Any, position: int, start: int, delta: int) -> None:
-    """Write integers at equal distances, which wrap around, from a position on."""
+    """Write integers at equal distances from a position on; they wrap around."""
     (n,), dtype = block.shape, block.dtype
     width = min(n, _ROW if xp is np else n) or 1
     rows, done = n // width, n - n % width
@@ -189,31 +189,31 @@ def _count(xp: Any, block: Any, position: int, start: int, delta: int) -> None:
 
 
 def _wrapped(number: int, dtype: Dtype) -> Any:
-    """Return an integer as a type has it whose bits are not enough."""
+    """Wrap an integer around to fit a type."""
     if 0 <= number <= _exact(dtype):
         return dtype.type(number)
     return np.uint64(number % (1 << 64)).astype(dtype)
 
 
 def _linspace(xp: Any, dtype: Dtype) -> Callable[..., None]:
-    """Return what spaces evenly as NumPy does, to the bit.
+    """Make the kernel of `linspace`, equal to NumPy's to the bit.
 
-    Every number is of the type that it works in; the dtype is that of the result.
+    Every number has the working type; the dtype is that of the result.
     """
-    own = own_kernels(xp) if dtype.isbuiltin == 1 and dtype.kind != "c" else None
+    kernels = own_kernels(xp) if dtype.isbuiltin == 1 and dtype.kind != "c" else None
 
     def linspace(
         block: Any, site: Site, start: Any, stop: Any, delta: Any, step: Any, div: int, last: int
     ) -> None:
-        if own is not None and start.dtype.kind == "f":
-            own.linspace(block, site.result[0], (start, stop, delta, step), div, last)
+        if kernels is not None and start.dtype.kind == "f":
+            kernels.linspace(block, site.result[0], (start, stop, delta, step), div, last)
             return
         # What is added to other numbers than -0.0 may be nothing.
         from_zero = start.dtype.kind == "f" and start == 0 < stop
 
         def values_at(at: Any) -> Any:
             values = at.astype(start.dtype, copy=False)
-            if div > 0 and step == 0:  # of denormal numbers
+            if div > 0 and step == 0:  # for denormal numbers
                 values = values / start.dtype.type(div) * delta
             else:
                 values *= step if div > 0 else delta
@@ -228,12 +228,14 @@ def _linspace(xp: Any, dtype: Dtype) -> Callable[..., None]:
 
 
 def _eye(xp: Any, dtype: Dtype) -> Callable[..., None]:
-    own = own_kernels(xp) if dtype.isbuiltin == 1 else None
+    kernels = own_kernels(xp) if dtype.isbuiltin == 1 else None
 
     def eye(block: Any, site: Site, k: int) -> None:
-        right = site.result[0] + k - site.result[1]  # how far the diagonal is from the block's own
-        if own is not None:
-            own.eye(block, right)
+        right = (
+            site.result[0] + k - site.result[1]
+        )  # offset of the diagonal from the block's diagonal
+        if kernels is not None:
+            kernels.eye(block, right)
             return
         block[...] = 0
         rows, columns = site.shape
@@ -272,18 +274,18 @@ def _edge(part: str, itemsize: int) -> Any:
 
 
 def _cut_square(x: Any, edge: int, part: str, out: Any) -> None:
-    """Write a part of matrices in one call: each row of the mask is the one above, moved by one."""
+    """Write a triangle of matrices in one call: each row of the mask is the one above, shifted."""
     bits, middle = _edge(part, x.dtype.itemsize)
     item = bits.itemsize
-    kept = np.ndarray(x.shape[-2:], bits.dtype, bits, (middle - edge) * item, (-item, item))
+    in_part = np.ndarray(x.shape[-2:], bits.dtype, bits, (middle - edge) * item, (-item, item))
     if item == x.dtype.itemsize:
-        np.bitwise_and(x.view(bits.dtype), kept, out=out.view(bits.dtype))
+        np.bitwise_and(x.view(bits.dtype), in_part, out=out.view(bits.dtype))
     else:
-        out[...] = np.where(kept, x, np.zeros((), x.dtype))
+        out[...] = np.where(in_part, x, np.zeros((), x.dtype))
 
 
 def _cut_rows(x: Any, edge: int, part: str, out: Any) -> None:
-    """Write a part of matrices, and zeros elsewhere, on the host."""
+    """Write a triangle of matrices, and zeros elsewhere, on the host."""
     rows, columns = x.shape[-2:]
     top = min(max(1 - edge, 0), rows)  # rows above have nothing on the left, those below all
     bottom = min(max(columns - edge, top), rows)
@@ -309,14 +311,14 @@ def _cut_rows(x: Any, edge: int, part: str, out: Any) -> None:
 
 
 def _part_row(name: str, part: str) -> Row:
-    """Return the row of a function that keeps a part of matrices; parameters: (diagonal,)."""
+    """Make the row of a function that keeps a triangle of matrices; parameters: (diagonal,)."""
 
     def rule_of(avals: Sequence[Aval], params: Params) -> Rule:
         return rule.elementwise([avals[0].shape], avals[0].shape)
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         zero = avals[0].dtype.type(0)
-        own: Any = own_kernels(xp) if avals[0].dtype.isbuiltin == 1 else None
+        kernels: Any = own_kernels(xp) if avals[0].dtype.isbuiltin == 1 else None
 
         def edge_of(site: Site) -> int:
             row, column = site.result[-2:]
@@ -330,16 +332,16 @@ def _part_row(name: str, part: str) -> Row:
 
         def cut(site: Site, x: Any, out: Any = None) -> Any:
             result = xp.empty(x.shape, x.dtype) if out is None else out
-            if own is None:
+            if kernels is None:
                 _cut_rows(x, edge_of(site), part, result)
             else:
-                own.triangle(x, edge_of(site), part, result)
+                kernels.triangle(x, edge_of(site), part, result)
             return result
 
         whole = writing(small)
 
         def kept(site: Site, x: Any, out: Any = None) -> Any:
-            wide = own is not None or (xp is np and site.shape[-1] > _NARROW)
+            wide = kernels is not None or (xp is np and site.shape[-1] > _NARROW)
             return (cut if wide else whole)(site, x, out=out)
 
         return kept

@@ -1,4 +1,4 @@
-"""Running totals along a dim: sums, products, extremes, tests. The dim is whole.
+"""Cumulative sums, products, extremes and tests along a dim, which is whole.
 
 Parameters of all rows: (axis counted from the end, dtype or None).
 """
@@ -21,21 +21,21 @@ from gpushard.ops.row import Kernel, Params, Row, broadcasting
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 
-_OF_CUPY = {"add": "cumsum", "multiply": "cumprod"}  # CuPy's functions of what CuPy can accumulate
+_OF_CUPY = {"add": "cumsum", "multiply": "cumprod"}  # CuPy's cumulative functions
 
 
 @functools.lru_cache(maxsize=256)
-def _accumulated(ufunc: np.ufunc, own: Dtype, dtype: Dtype | None) -> Dtype:
+def _accumulated(ufunc: np.ufunc, operand_dtype: Dtype, dtype: Dtype | None) -> Dtype:
     if dtype is None and ufunc in (np.add, np.multiply):
-        dtype = summed(own)
+        dtype = summed(operand_dtype)
     try:
-        default: Dtype = ufunc.accumulate(np.ones(1, dtype or own), dtype=dtype).dtype
+        default: Dtype = ufunc.accumulate(np.ones(1, dtype or operand_dtype), dtype=dtype).dtype
     except TypeError:
         raise ArgumentTypeError(
-            f"{ufunc.__name__}.accumulate is not defined for {dtype or own}; convert the array "
-            "with astype",
+            f"{ufunc.__name__}.accumulate is not defined for {dtype or operand_dtype}; convert the "
+            "array with astype",
             argument="x",
-            dtype=dtype or own,
+            dtype=dtype or operand_dtype,
         ) from None
     return default
 

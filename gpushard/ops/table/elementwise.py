@@ -1,4 +1,4 @@
-"""Elementwise operations: a row for every NumPy ufunc, and a few functions that are none."""
+"""Elementwise operations: a row for every NumPy ufunc, and a few other functions."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _LOGICAL = (np.logical_and, np.logical_or, np.logical_xor, np.logical_not)
 _COMPARISONS = (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
 _HALF = np.dtype(np.float16)
 _OF_ANGLES = (np.rad2deg, np.deg2rad, np.degrees, np.radians)
-"""CuPy multiplies by a constant that it rounds to the type of the operand."""
+"""Ufuncs for which CuPy multiplies by a constant, rounded to the type of the operand."""
 
 
 def broadcast(name: str, shapes: Sequence[Shape]) -> Shape:
-    """Return the shape that shapes broadcast to."""
+    """Return the common broadcast shape."""
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
@@ -49,7 +49,7 @@ def _rule(avals: Sequence[Aval], params: Params, results: int = 1) -> Rule:
 
 @functools.lru_cache(maxsize=1024)
 def _loop(ufunc: np.ufunc, promoting: tuple[Any, ...]) -> tuple[tuple[Dtype, ...], ...]:
-    """Return the types that a ufunc works in, and those of its results."""
+    """Return the types in which a ufunc computes, and those of its results."""
     try:
         if _is_narrow(ufunc, promoting):
             return _narrow_loop(ufunc, promoting)
@@ -65,9 +65,9 @@ def _loop(ufunc: np.ufunc, promoting: tuple[Any, ...]) -> tuple[tuple[Dtype, ...
 
 
 def _is_narrow(ufunc: np.ufunc, promoting: tuple[Any, ...]) -> bool:
-    """Whether operands are floats of a type for which the ufunc may have no loop.
+    """Test for floats of a type for which the ufunc may have no loop.
 
-    These are the types that are registered with NumPy by others, and float16 in SciPy's ufuncs.
+    These are types of `ml_dtypes`, and float16 in SciPy's ufuncs.
     """
     types = [t for t in promoting if isinstance(t, np.dtype)]
     if any(map(is_custom, types)):
@@ -76,22 +76,24 @@ def _is_narrow(ufunc: np.ufunc, promoting: tuple[Any, ...]) -> bool:
 
 
 def _narrow_loop(ufunc: np.ufunc, promoting: tuple[Any, ...]) -> tuple[tuple[Dtype, ...], ...]:
-    """Find the types of a ufunc as `_loop` does, for floats of a narrow type.
+    """Return the types of a ufunc as `_loop` does, for narrow floats.
 
-    Ufuncs without a loop of such a type work in single precision, and round their results.
+    Ufuncs without a loop for such a type compute in single precision and round their results.
     """
-    own = result_type(*promoting)
+    common = result_type(*promoting)
     results = (None,) * ufunc.nout
-    types = () if ufunc is np.ldexp else ufunc.resolve_dtypes((*[own] * ufunc.nin, *results))
-    if not types or types[0] != own:
-        given = (wide(own), *promoting[1:]) if ufunc is np.ldexp else (wide(own),) * ufunc.nin
-        types = ufunc.resolve_dtypes((*given, *results))
-    outer = (own if t == wide(own) else t for t in types[ufunc.nin :])
+    types = () if ufunc is np.ldexp else ufunc.resolve_dtypes((*[common] * ufunc.nin, *results))
+    if not types or types[0] != common:
+        operand_types = (
+            (wide(common), *promoting[1:]) if ufunc is np.ldexp else (wide(common),) * ufunc.nin
+        )
+        types = ufunc.resolve_dtypes((*operand_types, *results))
+    outer = (common if t == wide(common) else t for t in types[ufunc.nin :])
     return types[: ufunc.nin], tuple(outer)
 
 
 def promoting(avals: Sequence[Aval]) -> tuple[Any, ...]:
-    """Return what stands for the types of operands in NumPy's promotion."""
+    """Return the types of operands for NumPy's promotion."""
     if all(aval.weak for aval in avals):
         return tuple(aval.dtype for aval in avals)
     return tuple(aval.promoting for aval in avals)
@@ -99,7 +101,7 @@ def promoting(avals: Sequence[Aval]) -> tuple[Any, ...]:
 
 @functools.cache
 def ufunc_row(ufunc: np.ufunc) -> Row:
-    """Return the row of a ufunc without core dims.
+    """Make the row of a ufunc without core dims.
 
     >>> ufunc_row(np.add)
     Row(add)
@@ -107,31 +109,31 @@ def ufunc_row(ufunc: np.ufunc) -> Row:
 
     def loop(avals: Sequence[Aval]) -> tuple[Dtype, ...]:
         types, results = _loop(ufunc, promoting(avals))
-        if _is_narrow(ufunc, promoting(avals)):  # numbers are of the type of the arrays
-            own = result_type(*promoting(avals))
-            types = tuple(own if t == wide(own) else t for t in types)
+        if _is_narrow(ufunc, promoting(avals)):  # numbers take the type of the arrays
+            common = result_type(*promoting(avals))
+            types = tuple(common if t == wide(common) else t for t in types)
         return *types, *results
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
         shape = broadcast(ufunc.__name__, [aval.shape for aval in avals])
         weak = all(aval.weak for aval in avals)
-        found = _loop(ufunc, promoting(avals))[1]
-        return tuple(Aval(shape, t, weak and t.kind in "iufc") for t in found)
+        result_types = _loop(ufunc, promoting(avals))[1]
+        return tuple(Aval(shape, t, weak and t.kind in "iufc") for t in result_types)
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         types, results = _loop(ufunc, promoting(avals))
         if xp is np and ufunc is np.remainder and types[0].kind in "iu":
             return remainder
-        given = (*types, *(aval.dtype for aval in avals))
-        as_bool = xp is not np and ufunc in _LOGICAL and any(t.kind == "c" for t in given)
-        if as_bool:  # CuPy has these for real numbers only
+        operand_types = (*types, *(aval.dtype for aval in avals))
+        as_bool = xp is not np and ufunc in _LOGICAL and any(t.kind == "c" for t in operand_types)
+        if as_bool:  # CuPy has these only for real numbers
             types = (np.dtype(np.bool_),) * ufunc.nin
         function = host_ufunc(ufunc) if xp is np else _elsewhere(xp, ufunc, types)
         if xp is not np and ufunc in _OF_ANGLES and (inside := tuple(map(wide, types))) != types:
             return _giving(_in_types(function, inside), results)
         if _is_narrow(ufunc, promoting(avals)):
             return _giving(_in_types(function, types), results)
-        # The loops of CuPy's special functions differ from SciPy's; those of our own have none.
+        # The loops of CuPy's special functions differ from SciPy's; our own functions have none.
         if xp is not np and not (_is_numpys(ufunc) and hasattr(function, "types")):
             return _in_types(function, types)
         if as_bool or any(a.weak and a.dtype != t for a, t in zip(avals, types, strict=True)):
@@ -172,7 +174,7 @@ def _elsewhere(xp: Any, ufunc: np.ufunc, types: Sequence[Dtype]) -> Any:
 
 
 def _takes(loop: str, types: Sequence[Dtype]) -> bool:
-    """Whether a loop, such as "dd->d", takes operands of some types as they are or converted."""
+    """Test whether a loop, such as "dd->d", accepts operands of given types, maybe converted."""
     pairs = zip(loop.partition("->")[0], types, strict=True)
     return all(
         t.char == char or (char in np.typecodes["All"] and np.can_cast(t, char))
@@ -185,31 +187,31 @@ def _is_numpys(ufunc: np.ufunc) -> bool:
 
 
 def _in_types(function: Any, types: Sequence[Dtype]) -> Kernel:
-    """Convert operands, before a ufunc sees them."""
+    """Convert operands before a ufunc."""
 
     def kernel(*operands: Any, **out: Any) -> Any:
-        given = [x.astype(t, copy=False) for x, t in zip(operands, types, strict=True)]
-        return function(*given, **out)
+        converted = [x.astype(t, copy=False) for x, t in zip(operands, types, strict=True)]
+        return function(*converted, **out)
 
     return kernel
 
 
 def _giving(function: Kernel, types: Sequence[Dtype]) -> Kernel:
-    """Convert results, which NumPy does by itself where it writes them into given arrays."""
+    """Convert results; NumPy converts them itself if it writes to `out`."""
 
     def kernel(*operands: Any, **out: Any) -> Any:
-        found = function(*operands, **out)
+        results = function(*operands, **out)
         if out:
-            return found
-        if isinstance(found, tuple):
-            return tuple(x.astype(t, copy=False) for x, t in zip(found, types, strict=True))
-        return found.astype(types[0], copy=False)
+            return results
+        if isinstance(results, tuple):
+            return tuple(x.astype(t, copy=False) for x, t in zip(results, types, strict=True))
+        return results.astype(types[0], copy=False)
 
     return kernel
 
 
 def writing(function: Callable[..., Any]) -> Kernel:
-    """Let a function that returns fresh arrays, one or a tuple, also write into given ones."""
+    """Add `out` to a function that returns a new array, or a tuple of new arrays."""
 
     def kernel(*operands: Any, out: Any = None) -> Any:
         result = function(*operands)
@@ -234,7 +236,7 @@ def function_row(
     beside_keys: frozenset[int] | None = None,
     strong: bool = False,
 ) -> Row:
-    """Return the row of an elementwise function that is no ufunc."""
+    """Make the row of an elementwise function that is not a ufunc."""
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
         shape = broadcast(name, [aval.shape for aval in avals])
@@ -251,7 +253,7 @@ def function_row(
 
 
 def common_dtype(avals: Sequence[Aval], who: str = "") -> Dtype:
-    """Return the type that operands promote to; `who` asks comes first in the error."""
+    """Return the common type of operands; errors begin with `who`."""
     try:
         return result_type(*promoting(avals))
     except TypeError:
@@ -267,19 +269,19 @@ def _real(avals: Sequence[Aval], params: Params) -> Dtype:
 
 
 def _rounded(avals: Sequence[Aval], params: Params) -> Dtype:
-    own = avals[0].dtype
+    dtype = avals[0].dtype
     try:
-        return np.round(np.zeros(1, own), *params).dtype
+        return np.round(np.zeros(1, dtype), *params).dtype
     except TypeError:
         raise ArgumentTypeError(
-            f"round to decimals is not defined for {own}; convert it with astype",
+            f"round to decimals is not defined for {dtype}; convert it with astype",
             argument="x",
-            dtype=own,
+            dtype=dtype,
         ) from None
 
 
 def _converted(part: Callable[[Any], Any]) -> Callable[[Any, Params, Dtype], Kernel]:
-    """Return what makes kernels that copy a part of each element, and convert it meanwhile."""
+    """Make the kernel maker that copies and converts the real or imaginary part."""
 
     def make(xp: Any, params: Params, dtype: Dtype) -> Kernel:
         def kernel(x: Any, out: Any = None) -> Any:
@@ -300,31 +302,33 @@ def _where(xp: Any, params: Params, dtype: Dtype) -> Kernel:
     def where(condition: Any, x: Any, y: Any) -> Any:
         return xp.where(condition, *(each.astype(dtype, copy=False) for each in (x, y)))
 
-    own = own_kernels(xp) if dtype.isbuiltin == 1 else None
-    return writing(where) if own is None else own.where
+    kernels = own_kernels(xp) if dtype.isbuiltin == 1 else None
+    return writing(where) if kernels is None else kernels.where
 
 
 def _clip(xp: Any, params: Params, dtype: Dtype) -> Kernel:
-    """Return what clips on one or both sides, as the parameters say which bounds there are."""
+    """Make the kernel of `clip` with one or both bounds, as the parameters say."""
     low, high = params
 
     def clip(x: Any, *bounds: Any, out: Any = None) -> Any:
-        given = iter(bounds)
-        least = next(given) if low else None
-        most = next(given) if high else None
-        if is_custom(dtype) or (xp is not np and dtype.kind in "?bc"):  # they have no such loop
-            found = x.astype(dtype, copy=False)
-            found = found if least is None else xp.maximum(found, least.astype(dtype))
-            found = found if most is None else xp.minimum(found, most.astype(dtype))
+        remaining = iter(bounds)
+        least = next(remaining) if low else None
+        most = next(remaining) if high else None
+        if is_custom(dtype) or (
+            xp is not np and dtype.kind in "?bc"
+        ):  # `clip` has no loop for these
+            result = x.astype(dtype, copy=False)
+            result = result if least is None else xp.maximum(result, least.astype(dtype))
+            result = result if most is None else xp.minimum(result, most.astype(dtype))
         elif out is not None and xp is np:
             return np.clip(x, least, most, out, casting="unsafe")
         elif out is not None and x.dtype == dtype:
             return xp.clip(x, least, most, out)
         else:
-            found = xp.clip(x, least, most).astype(dtype, copy=False)
+            result = xp.clip(x, least, most).astype(dtype, copy=False)
         if out is None:
-            return found
-        out[...] = found
+            return result
+        out[...] = result
         return out
 
     return clip
@@ -354,7 +358,7 @@ WHERE = function_row(
 )
 """No parameters; the condition comes first."""
 CLIP = function_row("clip", lambda avals, params: common_dtype(avals), _clip, writes=True)
-"""Parameters: whether there are a lower and an upper bound; those that are come as operands."""
+"""Parameters: whether there are a lower and an upper bound; the bounds are operands."""
 REAL = function_row("real", _real, _converted(lambda x: x.real), writes=True)
 IMAG = function_row("imag", _real, _converted(lambda x: x.imag), writes=True)
 ROUND = in_single(
@@ -369,12 +373,12 @@ ROUND = in_single(
 
 
 def _of_bessel(avals: Sequence[Aval], params: Params) -> Dtype:
-    own = avals[0].dtype
-    if own.kind == "c":
+    dtype = avals[0].dtype
+    if dtype.kind == "c":
         raise ArgumentTypeError(
-            f"i0 is not defined for {own}; take real parts", argument="x", dtype=own
+            f"i0 is not defined for {dtype}; take real parts", argument="x", dtype=dtype
         )
-    return own if own.kind == "f" else np.dtype(np.float64)
+    return dtype if dtype.kind == "f" else np.dtype(np.float64)
 
 
 I0 = in_single(
@@ -385,7 +389,7 @@ I0 = in_single(
 
 
 def _viewed(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-    """Return the shape that elements have when their bytes are taken for another type's."""
+    """Return the shape of elements with their bytes reinterpreted as another type."""
     (x,), (dtype,) = avals, params
     if dtype.itemsize == x.dtype.itemsize:
         return (Aval(x.shape, dtype),)
@@ -434,13 +438,13 @@ VIEW = Row(
     (Local("several elements become one, or one several"),),
     stacked=broadcasting,
 )
-"""Parameters: (dtype,). The last dim is whole where the sizes of elements differ."""
+"""Parameters: (dtype,). The last dim is whole if the sizes of elements differ."""
 
 
 def _nan_to_num(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-    own = own_kernels(xp)
-    if own is not None and avals[0].dtype.kind == "f":
-        return lambda x, out=None: own.finite(x, params, out)
+    kernels = own_kernels(xp)
+    if kernels is not None and avals[0].dtype.kind == "f":
+        return lambda x, out=None: kernels.finite(x, params, out)
     return writing(lambda x: xp.nan_to_num(x, True, *params))
 
 
@@ -455,4 +459,4 @@ NAN_TO_NUM = in_single(
         exact=True,
     )
 )
-"""Parameters: what replaces NaN, infinity and minus infinity."""
+"""Parameters: the replacements of NaN, infinity and minus infinity."""

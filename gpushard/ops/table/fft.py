@@ -1,6 +1,6 @@
-"""Fourier transforms along one dim, which lies whole on a device.
+"""Fourier transforms along one dim, which is whole on each device.
 
-Parameters of all rows: (axis counted from the end, length that is transformed, norm).
+Parameters of all rows: (axis counted from the end, transformed length, norm).
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ def _rule(avals: Sequence[Aval], params: Params) -> Rule:
 
 
 @functools.lru_cache(maxsize=256)
-def _dtype(name: str, own: Dtype) -> Dtype:
-    """Return the type of NumPy's result, from a small example."""
+def _dtype(name: str, dtype: Dtype) -> Dtype:
+    """Return the type of NumPy's result, found by a small example."""
     try:
-        found: Dtype = getattr(np.fft, name)(np.zeros(2, own)).dtype
+        result_dtype: Dtype = getattr(np.fft, name)(np.zeros(2, dtype)).dtype
     except TypeError:
         raise ArgumentTypeError(
-            f"{name} is not defined for {own}: it takes real numbers; take the real part, or use "
+            f"{name} is not defined for {dtype}: it takes real numbers; take the real part, or use "
             "a transform of complex numbers",
             argument="x",
-            dtype=own,
+            dtype=dtype,
         ) from None
-    return found
+    return result_dtype
 
 
 def _transform(name: str, length: Callable[[int], int]) -> Row:
@@ -54,7 +54,9 @@ def _transform(name: str, length: Callable[[int], int]) -> Row:
         function, dtype = getattr(xp.fft, name), _dtype(name, avals[0].dtype)
 
         def transform(x: LocalArray) -> LocalArray:
-            if not x.shape[axis]:  # irfft and hfft of NumPy's read beyond no elements: give a zero
+            if not x.shape[
+                axis
+            ]:  # NumPy's irfft and hfft read out of bounds without elements: pass a zero
                 x = xp.zeros((*x.shape[: x.ndim + axis], 1, *x.shape[x.ndim + axis + 1 :]), x.dtype)
             return xp.ascontiguousarray(function(x, n=n, axis=axis, norm=norm), dtype)
 
@@ -76,7 +78,7 @@ FFT = _transform("fft", lambda n: n)
 IFFT = _transform("ifft", lambda n: n)
 RFFT = _transform("rfft", lambda n: n // 2 + 1)
 IRFFT = _transform("irfft", lambda n: n)
-"""The length is that of the result, as NumPy has it."""
+"""The length is that of the result, as in NumPy."""
 HFFT = _transform("hfft", lambda n: n)
-"""The length is that of the result, as NumPy has it."""
+"""The length is that of the result, as in NumPy."""
 IHFFT = _transform("ihfft", lambda n: n // 2 + 1)

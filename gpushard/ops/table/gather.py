@@ -1,8 +1,8 @@
-"""Reading by index arrays: `x[i]`, `take`, `take_along_axis`.
+"""Read by index arrays: `x[i]`, `take`, `take_along_axis`.
 
-Neither the array nor the result is gathered where indexed dims are split. Within a memory domain
-every block of the result takes its elements from the blocks that own them. Between domains every
-block gives the elements that lie in it, and the merge takes whichever was found.
+If indexed dims are split, neither the array nor the result is gathered. Within a memory domain,
+every block of the result takes its elements from the blocks that own them. Between domains, every
+block gives the elements that lie in it, and the merge takes the one that has the element.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from gpushard.runtime.namespace import own_kernels
 from gpushard.typing import LocalArray, LocalArrays, Shape
 
 SMALL = 64 << 10
-"""Blocks of so many bytes, or of no more than twice those of the result, are joined at less cost
-than positions are sorted."""
+"""Blocks of at most this many bytes, or of at most twice the bytes of the result, are concatenated,
+which is cheaper than sorting positions."""
 
 JOINED = 8
-"""Rows of all blocks that have so many times as many elements as are taken from each row are joined
-at less cost than what was taken by owner is put in order."""
+"""If the rows of all blocks have at most this many times the elements taken from each row, the rows
+are concatenated, which is cheaper than reordering elements taken by owner."""
 
 PIECE = 1 << 20
-"""Bytes that are taken by owner at once, so that they are in the cache when they are put where they
-belong."""
+"""Bytes to take by owner at once, so they are still in cache when they move to their places."""
 
 _Collect = Callable[[Owners, LocalArrays, LocalArrays, LocalArray], None]
-"""Takes how blocks lie, they in row-major order, index arrays, and what gets elements in bounds."""
+"""Takes the owners, the blocks in row-major order, the index arrays, and the output for elements in
+bounds."""
 
 
 def _shapes(avals: Sequence[Aval]) -> tuple[Shape, ...]:
@@ -66,38 +66,38 @@ def _rule(avals: Sequence[Aval], params: Params) -> Rule:
 
 @dataclass(frozen=True, eq=False)
 class _Reading:
-    """Index arrays that read an array by NumPy or CuPy."""
+    """Reads an array by index arrays, with NumPy or CuPy."""
 
     xp: Any
     indexed: Indexed
     sizes: tuple[int, ...]  # lengths of the indexed dims of the whole array
 
     def starts(self, site: Site) -> list[int]:
-        """Return where a block of the array starts along these dims."""
+        """Return the start of a block along the indexed dims."""
         return [site.operands[0][axis] for axis in self.indexed.axes]
 
     def taken(self, x: LocalArray, positions: LocalArrays) -> Any:
-        """Return what positions that are in bounds select, as a fresh array in row-major order."""
+        """Select elements at positions in bounds, as a new row-major array."""
         view, index = self.indexed.view(self.xp, x, positions)
-        found = view[index]
+        elements = view[index]
         scalar = all(at.ndim == 0 for at in positions) and not self.indexed.paired
-        return found.copy() if scalar else self.xp.ascontiguousarray(found)
+        return elements.copy() if scalar else self.xp.ascontiguousarray(elements)
 
     def in_block(
         self, starts: Sequence[int], block: LocalArray, positions: LocalArrays
     ) -> tuple[LocalArray, LocalArray]:
-        """Return the elements that lie in a block, and which they are; both broadcast."""
+        """Select the elements in a block, and return whether each is in it; both broadcast."""
         xp, indexed = self.xp, self.indexed
         places, inside = [], xp.ones((), bool)
         for axis, at, size, start in zip(indexed.axes, positions, self.sizes, starts, strict=True):
-            place, there = located(xp, at, size, start, block.shape[axis])
+            place, is_inside = located(xp, at, size, start, block.shape[axis])
             places.append(place)
-            inside = inside & there
+            inside = inside & is_inside
         values = self.taken(block, places)
         return values, inside.reshape(inside.shape + (1,) * indexed.after)
 
     def found(self, site: Site, x: LocalArray, *positions: LocalArray) -> tuple[Any, Any]:
-        """Return the elements that lie in a block, and which they are, as fresh arrays."""
+        """Select the elements in a block, and return whether each is in it, as new arrays."""
         xp = self.xp
         if 0 in (x.shape[axis] for axis in self.indexed.axes):
             return xp.zeros(site.shape, x.dtype), xp.zeros(site.shape, bool)
@@ -112,18 +112,18 @@ class _Reading:
         out: LocalArray,
         **what: Any,
     ) -> None:
-        """Take what lies in a block by a kernel of the backend."""
-        indexed, own = self.indexed, own_kernels(self.xp)
+        """Take the elements in a block by a kernel of the backend."""
+        indexed, kernels = self.indexed, own_kernels(self.xp)
         wide = spread(indexed, block.shape, tuple(at.shape for at in positions))
         view, steps = indexed.first_of(self.xp, block, wide)
         dims = [
-            own.Along(size, start, block.shape[axis], step)
+            kernels.Along(size, start, block.shape[axis], step)
             for axis, size, start, step in zip(indexed.axes, self.sizes, starts, steps, strict=True)
         ]
         after = (1,) * indexed.after
         places = [integers(at) for at in positions]
         places = [at.reshape(at.shape + after) if at.ndim else at for at in places]
-        own.take(view, places, dims, out, **what)
+        kernels.take(view, places, dims, out, **what)
 
 
 def _reading(xp: Any, avals: Sequence[Aval], params: Params) -> _Reading:
@@ -137,8 +137,8 @@ def _local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         return writing(reading.found)
 
     def found(site: Site, x: LocalArray, *positions: LocalArray, out: Any) -> Any:
-        values, there = out
-        reading.take_own(reading.starts(site), x, positions, values, there=there)
+        values, is_here = out
+        reading.take_own(reading.starts(site), x, positions, values, there=is_here)
         return out
 
     return found
@@ -147,7 +147,7 @@ def _local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
 def _stacked(
     params: Params, shapes: Sequence[Shape], dims: Sequence[tuple[int, ...]], lead: int
 ) -> Stack:
-    """Take all elements at once: an array that has the dims of index arrays is paired with them."""
+    """Take all elements at once: dims of the array are paired with those of index arrays."""
     if not any(dims[1:]):
         return Stack(params, (None,) * len(dims))
     both = bool(dims[0])
@@ -161,7 +161,7 @@ def _fill(params: Params, dtype: Dtype) -> Any:
 
 
 def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-    """Return plain indexing, where everything is in bounds; what is not gets the fill value."""
+    """Make the kernel of indexing in one block; positions out of bounds get the fill value."""
     reading, indexed = _reading(xp, avals, params), params[0]
     fill = _fill(params, avals[0].dtype)
     if own_kernels(xp) is not None:
@@ -187,10 +187,10 @@ def _take_whole(
 
 
 def _owners(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-    """Return what takes the elements of a block of the result from blocks of the array."""
+    """Make the kernel that takes the elements of a block of the result from blocks of the array."""
     reading, indexed = _reading(xp, avals, params), params[0]
     fill = _fill(params, avals[0].dtype)
-    own = own_kernels(xp)
+    kernels = own_kernels(xp)
     collect = (
         _by_owner(reading, len(avals[0].shape))
         if xp is np
@@ -204,12 +204,12 @@ def _owners(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
             blocks = tuple([block[owners.part] for block in blocks])
         if out is None:
             out = xp.empty(owners.shape, blocks[0].dtype)
-        if own is not None:
+        if kernels is not None:
             rest = None if indexed.inside else fill
             for block, number in zip(blocks, np.ndindex(owners.counts), strict=True):
                 starts = [of[n] for n, of in zip(number, owners.starts, strict=True)]
                 reading.take_own(starts, block, positions, out, fill=rest)
-                rest = None  # what a block does not have stays as those before have left it
+                rest = None  # elements of other blocks stay unchanged
             return out
         if not indexed.inside:
             out[...] = fill
@@ -223,7 +223,7 @@ def _owners(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
 def _one_by_one(
     reading: _Reading, owners: Owners, blocks: LocalArrays, positions: LocalArrays, out: LocalArray
 ) -> None:
-    """Look into every block for everything; nothing waits for the device."""
+    """Search every block for all elements; nothing waits for the device."""
     for block, number in zip(blocks, np.ndindex(owners.counts), strict=True):
         starts = [of[n] for n, of in zip(number, owners.starts, strict=True)]
         values, inside = reading.in_block(starts, block, positions)
@@ -231,7 +231,7 @@ def _one_by_one(
 
 
 def _by_owner(reading: _Reading, ndim: int) -> _Collect:
-    """Return what sorts positions by the block that has them, and takes from each."""
+    """Make the function that sorts positions by block, and takes the elements of each block."""
     indexed, sizes = reading.indexed, reading.sizes
     along = indexed.along if indexed.inside else None
     before, dims, after = indexed.order(ndim)
@@ -263,10 +263,10 @@ def _by_owner(reading: _Reading, ndim: int) -> _Collect:
             of |= indexed.paired_positions(blocks[0].shape, wide)
             at = [of[dim - ndim] for dim in dims]
         part = out
-        if len(wide) != 1:  # a view: `out` is dense
+        if len(wide) != 1:  # this is a view, since `out` is dense
             beyond = out.shape[len(lead) + len(wide) :]
             part = out.reshape(*out.shape[: len(lead)], len(owner), *beyond)
-        dense = not owners.part  # shards are dense; `take` copies what is not first
+        dense = not owners.part  # shards are dense; `take` first copies other arrays
         if dense and by_rows:
             _take_rows(part, owner, at, blocks, owners.numbers)
             return
@@ -283,9 +283,9 @@ def _by_owner(reading: _Reading, ndim: int) -> _Collect:
 
 
 def _by_number(owner: LocalArray, numbers: LocalArray) -> tuple[LocalArray | None, list[int]]:
-    """Return the order of elements by the block that has them, and where those of each end in it.
+    """Return the order of elements by block, and the end of each block in that order.
 
-    The order is None where they are so: positions that ascend, as those of a mask do.
+    The order is None if elements are already in order: ascending positions, as from a mask.
     """
     order = None
     if not np.logical_and.reduce(owner[1:] >= owner[:-1]):
@@ -328,14 +328,14 @@ def _take_rows(
                 begin = end
         if order is not None and begin == len(order) and part.ndim > 1:
             target.take(_back(order), 0, to, "clip")
-        elif order is not None:  # single elements are put where they belong at less cost than taken
+        elif order is not None:  # putting single elements in place is cheaper than taking them
             to[order[:begin]] = target[:begin]
 
 
 def _take_joined(
     out: LocalArray, dim: int, at: LocalArray, size: int, starts: Sequence[int], blocks: LocalArrays
 ) -> None:
-    """Take along another dim than the first from a few rows of all blocks at a time."""
+    """Take along a later dim, from a few rows of all blocks at a time."""
     lead, after = blocks[0].shape[:dim], blocks[0].shape[dim + 1 :]
     count, width = math.prod(lead), math.prod(after)
     part = out.reshape(count, at.size, width)
@@ -358,9 +358,9 @@ def _take_along(
     blocks: LocalArrays,
     ends: Sequence[int],
 ) -> None:
-    """Take along another dim by owner, and then put everything in order at once.
+    """Take along a later dim by owner, and then reorder everything at once.
 
-    Each owner's block has the places in `order` up to its end; that is None where they are so.
+    Each owner's block has the places in `order` up to its end; None means already in order.
     """
     lead, after = math.prod(part.shape[:dim]), math.prod(part.shape[dim + 1 :])
     rows = part.reshape(lead, len(places), after)
@@ -384,7 +384,7 @@ def _take_along(
 def _concat_blocks(
     indexed: Indexed, sizes: Sequence[int], owners: Owners, blocks: LocalArrays
 ) -> LocalArray:
-    """Return blocks as one array that is whole along the indexed dims."""
+    """Concatenate blocks to an array that is whole along the indexed dims."""
     shape = list(blocks[0].shape)
     for axis, size in zip(indexed.axes, sizes, strict=True):
         shape[axis] = size
@@ -400,9 +400,9 @@ def _concat_blocks(
 def _owner_of(
     indexed: Indexed, sizes: Sequence[int], owners: Owners, positions: LocalArrays, wide: Shape
 ) -> tuple[LocalArray, list[LocalArray]]:
-    """Return the number of the block that has each element, and its positions in there.
+    """Return the number of the block of each element, and the positions in that block.
 
-    What is out of bounds gets the number after the last one.
+    Positions out of bounds get the number after the last block.
     """
     nobody = math.prod(owners.counts)
     owner: Any = None
@@ -446,5 +446,5 @@ GATHER = Row(
     stacked=_stacked,
     beside_keys=frozenset(range(1, 64)),
 )
-"""Operands: the array, then index arrays. Parameters: (`Indexed`, bytes of what positions out of
-bounds give, zero if there are none)."""
+"""Operands: the array, then index arrays. Parameters: (`Indexed`, bytes of the fill value for
+positions out of bounds, empty for zero)."""

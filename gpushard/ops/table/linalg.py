@@ -1,7 +1,7 @@
-"""Functions of matrices that lie whole on a device; dims before the last two are stacks.
+"""Functions of matrices, which are whole on a device; dims before the last two are stacks.
 
-Stacks stay split as they are. Where a dim of matrices is split, dispatch moves it first, and gives
-its mesh axes back to the dim of the result that has the same letter.
+Stacks stay split. If a dim of matrices is split, dispatch gathers it first, and gives its mesh axes
+back to the dim of the result with the same letter.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _REAL: dict[Dtype, Dtype] = {
     np.dtype(np.complex64): np.dtype(np.float32),
     np.dtype(np.complex128): np.dtype(np.float64),
 }
-_COMPLEX: dict[Dtype, Dtype] = {real: own for own, real in _REAL.items()}
+_COMPLEX: dict[Dtype, Dtype] = {real: dtype for dtype, real in _REAL.items()}
 
 
 def linalg_dtype(name: str, avals: Sequence[Aval]) -> Dtype:
-    """Return the type that matrices are worked with: single or double precision, real or complex.
+    """Return the working type of matrices: single or double precision, real or complex.
 
-    Integers are worked with in double precision, also beside numbers of single precision.
+    Integers are computed in double precision, also together with single precision.
     """
     for aval in avals:
         if wide(aval.dtype) != aval.dtype:
@@ -50,7 +50,7 @@ def linalg_dtype(name: str, avals: Sequence[Aval]) -> Dtype:
 
 
 def own(dtype: Dtype) -> Dtype:
-    """Return the type itself."""
+    """Return the type unchanged."""
     return dtype
 
 
@@ -70,13 +70,13 @@ Sizes: TypeAlias = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Core:
-    """What a function makes of matrices; it may depend on parameters."""
+    """The shapes and types of a function of matrices; it may depend on parameters."""
 
     inputs: tuple[str, ...]  # a letter for each of the last dims of every operand
-    outputs: tuple[str, ...]  # the same for every result
-    # Takes the type that is worked in, gives that of each result.
+    outputs: tuple[str, ...]  # a letter for each of the last dims of every result
+    # Takes the working type, returns that of each result.
     types: tuple[Callable[[Dtype], Dtype], ...] = (own,)
-    # Gives the lengths of letters that no operand has.
+    # Returns the lengths of letters in no operand.
     lengths: Callable[[Sizes], dict[str, int]] = lambda sizes: {}
     square: bool = True  # whether the first operand must have as many rows as columns
     free: str = ""  # letters that need not be whole
@@ -85,7 +85,7 @@ class Core:
 def matrix_row(
     name: str, core: Callable[..., Core], make: Callable[..., Callable[..., Any]]
 ) -> Row:
-    """Return the row of a function of matrices."""
+    """Make the row of a function of matrices."""
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
         form = core(*params)
@@ -100,11 +100,11 @@ def matrix_row(
 
     def rule_of(avals: Sequence[Aval], params: Params) -> Rule:
         form = core(*params)
-        made = rule.cores([a.shape for a in avals], form.inputs, form.outputs)
-        lead = len(made.results[0]) - len(form.outputs[0])
+        core_rule = rule.cores([a.shape for a in avals], form.inputs, form.outputs)
+        lead = len(core_rule.results[0]) - len(form.outputs[0])
         letters = dict.fromkeys("".join((*form.inputs, *form.outputs)))
         loose = {at for at, letter in enumerate(letters, lead) if letter in form.free}
-        return dataclasses.replace(made, whole=made.whole - loose)
+        return dataclasses.replace(core_rule, whole=core_rule.whole - loose)
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         types = tuple(aval.dtype for aval in infer(avals, params))
@@ -154,7 +154,7 @@ def _sizes(name: str, core: Core, avals: Sequence[Aval]) -> dict[str, int]:
 def _wrap_linalg(
     name: str, xp: Any, function: Callable[..., Any], dtype: Dtype, types: Sequence[Dtype]
 ) -> Callable[..., Any]:
-    """Return a function of matrices of any type, whose results are dense and of the right types."""
+    """Adapt a function to matrices of any type; its results are dense and have the right types."""
 
     def dense(result: Any, of: Dtype) -> Any:
         return xp.ascontiguousarray(result, of) if result.ndim else xp.asarray(result, of)
@@ -172,13 +172,13 @@ def _wrap_linalg(
             ) from None
         if len(types) == 1:
             return dense(results, types[0])
-        return tuple(dense(one, of) for one, of in zip(results, types, strict=True))
+        return tuple(dense(part, of) for part, of in zip(results, types, strict=True))
 
     return checked
 
 
 def function_of(xp: Any, name: str) -> Callable[..., Any]:
-    """Return a function of NumPy's or CuPy's linalg."""
+    """Return the function of NumPy's or CuPy's linalg with a name."""
     function: Callable[..., Any] | None = getattr(xp.linalg, name, None)
     if function is None:
         raise ArgumentTypeError(
@@ -196,7 +196,7 @@ def _same(*params: Any) -> Core:
 def _cholesky(xp: Any, upper: bool) -> Callable[..., Any]:
     if not upper:
         return function_of(xp, "cholesky")
-    # CuPy's has no `upper`: the upper triangle is the lower one of the conjugate transpose.
+    # CuPy has no `upper`: the upper factor is the lower one of the conjugate transpose.
     return lambda x: _conjugate(xp.linalg.cholesky(_conjugate(x)))
 
 
@@ -205,7 +205,7 @@ def _conjugate(x: Any) -> Any:
 
 
 def _inverse(xp: Any, quiet: bool) -> Callable[..., Any]:
-    """Return what inverts; what is singular gives NaN if `quiet`."""
+    """Make the kernel of `inv`; singular matrices give NaN if `quiet`."""
     inv = xp.linalg.inv
     if not quiet:
         return lambda x: inv(x)
@@ -213,7 +213,7 @@ def _inverse(xp: Any, quiet: bool) -> Callable[..., Any]:
 
 
 def _inverse_or_nan(xp: Any, x: Any) -> Any:
-    """Return inverses; NaN for each matrix that has none."""
+    """Invert matrices; NaN for singular ones."""
     try:
         return xp.linalg.inv(x)
     except np.linalg.LinAlgError:
@@ -235,15 +235,15 @@ def _solve(xp: Any) -> Callable[..., Any]:
 
 
 CHOLESKY = matrix_row("cholesky", _same, _cholesky)
-"""Parameters: whether the factor is the upper one."""
+"""Parameters: whether to return the upper factor."""
 INV = matrix_row("inv", _same, _inverse)
-"""Parameters: whether singular matrices give NaN, and no error."""
+"""Parameters: whether singular matrices give NaN instead of an error."""
 DET = matrix_row("det", lambda: Core(("mn",), ("",)), lambda xp: xp.linalg.det)
 SLOGDET = matrix_row(
     "slogdet", lambda: Core(("mn",), ("", ""), (own, real)), lambda xp: xp.linalg.slogdet
 )
 SOLVE = matrix_row("solve", lambda: Core(("mn", "mk"), ("nk",), free="k"), _solve)
-"""Columns of the right sides are solved for where they lie."""
+"""Columns of the right sides may stay split."""
 
 
 def _as_int32(dtype: Dtype) -> Dtype:
@@ -251,7 +251,7 @@ def _as_int32(dtype: Dtype) -> Dtype:
 
 
 def _lu(xp: Any) -> Callable[..., Any]:
-    """Return what factors matrices with partial pivoting, a column at a time.
+    """Make the kernel of an LU factorization with partial pivoting, column by column.
 
     Trefethen and Bau, Numerical Linear Algebra, algorithm 21.1.
     """
@@ -279,7 +279,7 @@ _QR_PARTS = {"reduced": ("mk", "kn"), "complete": ("mp", "pn"), "r": ("kn",), "r
 
 
 def _lengths(sizes: Sizes) -> dict[str, int]:
-    """Return the lengths of new letters: k of the shorter dim, p and q as m and n."""
+    """Return the lengths of new letters: k the shorter dim, p and q as m and n."""
     m, n = sizes["m"], sizes["n"]
     return {"k": min(m, n), "p": m, "q": n}
 
@@ -314,7 +314,7 @@ def _svd(xp: Any, full: bool, vectors: bool, hermitian: bool) -> Callable[..., A
 
 
 def _svd_by_eigenvalues(xp: Any, vectors: bool) -> Callable[..., Any]:
-    """Return what finds the singular values of Hermitian matrices: the eigenvalues' sizes."""
+    """Make the kernel of singular values of Hermitian matrices: the sizes of the eigenvalues."""
 
     def values(x: Any) -> Any:
         return xp.sort(abs(xp.linalg.eigvalsh(x)), axis=-1)[..., ::-1]
@@ -331,15 +331,15 @@ def _svd_by_eigenvalues(xp: Any, vectors: bool) -> Callable[..., Any]:
 
 
 QR = matrix_row("qr", _qr_core, _qr)
-"""Parameters: the mode; results as NumPy's."""
+"""Parameters: the mode; results as in NumPy."""
 SVD = matrix_row("svd", _svd_core, _svd)
-"""Parameters: whether matrices are full, whether there are any, whether operands are Hermitian."""
+"""Parameters: whether factors are full, whether to return any, whether operands are Hermitian."""
 EIGH = matrix_row(
     "eigh",
     lambda part: Core(("mn",), ("m", "mn"), (real, own)),
     lambda xp, part: lambda x: xp.linalg.eigh(x, part),
 )
-"""Parameters: "L" or "U", the triangle that counts."""
+"""Parameters: "L" or "U", the triangle to use."""
 EIGVALSH = matrix_row(
     "eigvalsh",
     lambda part: Core(("mn",), ("m",), (real,)),

@@ -1,7 +1,7 @@
-"""Operations that only move data: each says where the elements of its result come from.
+"""Operations that only move data: each maps elements of its result to elements of operands.
 
-Dims of the result that are a dim of an operand keep the mesh axes that split it, others are not
-split. Axes are counted from the end.
+A dim that passes from an operand to the result keeps its mesh axes. Other dims are not split. Axes
+are counted from the end.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ How = Callable[[Sequence[Shape], Params], Piece | Rearrangement]
 def _row(
     name: str,
     how: How,
-    kept: Callable[[Sequence[Shape], Params], Dims],
+    dims_kept: Callable[[Sequence[Shape], Params], Dims],
     make: Callable[[Any, Params], Callable[..., Any]],
     splits: Any = None,
     starts: Callable[[Params], tuple[int, ...]] | None = None,
     turned: Callable[[Params, int, tuple[int, ...]], Params] | None = None,
 ) -> Row:
-    """Return a row.
+    """Make the row of an operation that moves data.
 
     Args:
-      name: what users call it.
-      how: takes the shapes of the operands and the parameters; says where elements come from.
-      kept: takes the same; says which dim of the operands each dim of the result is.
-      make: takes the namespace and the parameters; gives the function of local arrays.
+      name: the name for users.
+      how: takes the shapes of the operands and the parameters; returns the map of elements.
+      dims_kept: takes the same arguments; returns the dim of an operand for each dim of the result.
+      make: takes the namespace and the parameters; returns the function of local arrays.
       splits: as for `Move`.
-      starts: likewise.
-      turned: as for `Row`; what has it moves nothing before somebody needs that.
+      starts: as for `Move`.
+      turned: as for `Row`; such a row moves nothing until the result is needed in order.
     """
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
@@ -56,8 +56,8 @@ def _row(
 
     def rule_of(avals: Sequence[Aval], params: Params) -> Rule:
         shapes = [aval.shape for aval in avals]
-        own = tuple(tuple(range(len(shape))) for shape in shapes)
-        return Rule(own, (kept(shapes, params),), shapes[0])
+        operand_dims = tuple(tuple(range(len(shape))) for shape in shapes)
+        return Rule(operand_dims, (dims_kept(shapes, params),), shapes[0])
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         return writing(make(xp, params))
@@ -83,7 +83,7 @@ def _at(axis: int, shapes: Sequence[Shape], more: int = 0) -> int:
 
 
 def index_of(form: Sequence[Entry], starts: Sequence[Any] = ()) -> tuple[Any, ...]:
-    """Return a parsed index, or an open one with its starts, in the form that NumPy takes."""
+    """Convert a parsed index, or an open one with its starts, to NumPy's form."""
     index: list[Any] = []
     numbers = iter(starts)
     for entry in form:
@@ -111,13 +111,13 @@ INDEX = _row(
     lambda xp, params: lambda x, *starts: x[index_of(params[0], starts)].copy(),
     starts=lambda params: open_starts(params[0]),
 )
-"""Operands: the array, and Python integers, where entries start. Parameters: (open index,). Slices,
-integers and new dims: squeeze, expand_dims and flip too. So parts in different places are one
-operation, planned once."""
+"""Operands: the array, and the starts of entries as Python integers. Parameters: (open index,).
+Entries are slices, integers and new dims: squeeze, expand_dims and flip too. Parts with different
+starts are one operation, planned once."""
 
 
 def index(x: Any, entries: tuple[Entry, ...], out: Sharding | None = None) -> Any:
-    """Select the part of an array that a parsed index says."""
+    """Select the part of an array at a parsed index."""
     form, starts = open_index(entries, x.shape)
     return bind(INDEX, (x, *starts), (form,), out)
 
@@ -137,7 +137,7 @@ TRANSPOSE = _row(
 
 
 def transposed(x: Any, order: Sequence[int]) -> Any:
-    """Return an array with its dims in an order, counted from the front."""
+    """Transpose an array to an order of dims, counted from the front."""
     return bind(TRANSPOSE, (x,), (tuple([dim - x.ndim for dim in order]),))
 
 
@@ -254,9 +254,9 @@ def _repeated(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
 
 def _repeat_rule(avals: Sequence[Aval], params: Params) -> Rule:
     shape = avals[0].shape
-    own = tuple(range(len(shape)))
+    dims_of_x = tuple(range(len(shape)))
     at = len(shape) + params[1]
-    return Rule((own, (at,)), (own,), shape, frozenset({at}))
+    return Rule((dims_of_x, (at,)), (dims_of_x,), shape, frozenset({at}))
 
 
 def _repeat_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
@@ -280,8 +280,8 @@ REPEAT_EACH = Row(
     each="elements of other counts go elsewhere",
     beside_keys=frozenset([1]),
 )
-"""Operands: an array, and a count for each element along a dim, which are not negative. Parameters:
-(sum of the counts, axis counted from the end)."""
+"""Operands: an array, and a count of at least 0 for each element along a dim. Parameters: (sum of
+the counts, axis counted from the end)."""
 
 
 def _diagonal_dims(shapes: Sequence[Shape], params: Params) -> tuple[int, int]:
@@ -307,8 +307,9 @@ def reshape_splits(
 ) -> Splits:
     """Return the mesh axes that split each dim of a reshaped array.
 
-    Those of a dim go to the first dim of the result that shares elements with it, has none and is
-    at least as long as they are many: nothing moves where it has the same outermost factor.
+    The axes of a dim go to the first dim of the result that shares elements with it, has no axes,
+    and is at least as long as their product. Nothing moves if both dims have the same outermost
+    factor.
 
     >>> reshape_splits([(8, 8)], ((4, 16),), (("x",), ("y",)), {"x": 4, "y": 2})
     (('x',), ('y',))
@@ -321,19 +322,19 @@ def reshape_splits(
         return tuple(result)
     related = _related(shape, new)
     for dim, axes in enumerate(splits):
-        many = math.prod(sizes[axis] for axis in axes)
+        parts = math.prod(sizes[axis] for axis in axes)
         for target in related.get(dim, ()):
-            if not result[target] and new[target] >= many:
+            if not result[target] and new[target] >= parts:
                 result[target] = axes
                 break
     return tuple(result)
 
 
 def _related(shape: Shape, new: Shape) -> dict[int, list[int]]:
-    """Return for a dim of a shape the dims of another one that share elements with it.
+    """Return the dims of another shape that share elements with a dim, outer ones first.
 
-    They are those in the same stretch, outer ones first: the stretches count as many elements in
-    both.
+    Both shapes divide into stretches with equal numbers of elements. The result has the dims of the
+    stretch.
     """
     groups: list[tuple[set[int], set[int]]] = []
     for old, others in shared_factors(shape, new):
@@ -353,4 +354,4 @@ RESHAPE = _row(
     lambda xp, params: lambda x: x.reshape(params[0]).copy(),
     reshape_splits,
 )
-"""Parameters: (shape,). Which mesh axes split the result: see `reshape_splits`."""
+"""Parameters: (shape,). For the mesh axes of the result see `reshape_splits`."""

@@ -1,6 +1,6 @@
-"""Means and variances of what is no NaN: each block counts what it has.
+"""Means and variances without NaNs: each block counts its other elements.
 
-Parameters of all rows: (axes counted from the end, keepdims, one more that the row says).
+Parameters of all rows: (axes counted from the end, keepdims, a last one that the row documents).
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ def _own_kernels(xp: Any, dtype: Dtype) -> Any:
 
 
 def _row(name: str, dtype_of: Any, states: Any, make: Any, merged: Any, closing: Any) -> Row:
-    """Return a row.
+    """Make the row of a reduction that skips NaNs.
 
     Args:
-      name: what users call it.
-      dtype_of: takes the type of the operand and the last parameter; gives that of the result.
-      states: takes the same; gives the types of a state.
-      make: takes the namespace, the parameters, these types, and whether the block is alone; gives
-        what makes its state.
-      merged: takes the namespace and two states; gives the state of both.
-      closing: takes the namespace, a state and the last parameter; gives the result.
+      name: the name for users.
+      dtype_of: takes the type of the operand and the last parameter; returns that of the result.
+      states: takes the same arguments; returns the types of a state.
+      make: takes the namespace, the parameters, these types, and whether the block is alone;
+        returns the function that makes the state of a block.
+      merged: takes the namespace and two states; returns the merged state.
+      closing: takes the namespace, a state and the last parameter; returns the result.
     """
 
     def local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
@@ -69,41 +69,41 @@ def _row(name: str, dtype_of: Any, states: Any, make: Any, merged: Any, closing:
 
 def _sums(xp: Any, params: Params, types: tuple[Dtype, ...], *, alone: bool) -> Any:
     axes, keepdims, _ = params
-    own = _own_kernels(xp, types[1])
+    kernels = _own_kernels(xp, types[1])
 
     def sums_here(x: Any) -> State:
         shape = reduced_shape(x.shape, axes, keepdims=keepdims)
-        return _valid(own, xp, x, axes, shape, types[1])
+        return _valid(kernels, xp, x, axes, shape, types[1])
 
     def sums(x: Any) -> State:
         counts = x == x
         total = xp.where(counts, x, 0).sum(axes, dtype=types[1], keepdims=keepdims)
         return counts.sum(axes, dtype=_COUNT, keepdims=keepdims), total
 
-    return sums if own is None else sums_here
+    return sums if kernels is None else sums_here
 
 
 def _valid(
-    own: Any, xp: Any, x: Any, axes: tuple[int, ...], shape: Shape, dtype: Dtype
+    kernels: Any, xp: Any, x: Any, axes: tuple[int, ...], shape: Shape, dtype: Dtype
 ) -> tuple[LocalArray, LocalArray]:
-    """Return how many elements are no NaNs, and their sum, by kernels of the backend."""
-    count = own.reduce("valid", x, axes, xp.empty(shape, _COUNT))
-    return count, own.reduce("valid sum", x, axes, xp.empty(shape, dtype))
+    """Count the elements that are not NaN, and sum them, by kernels of the backend."""
+    count = kernels.reduce("valid", x, axes, xp.empty(shape, _COUNT))
+    return count, kernels.reduce("valid sum", x, axes, xp.empty(shape, dtype))
 
 
 def _mean(xp: Any, state: State, dtype: Any) -> Any:
     count, total = state
-    own = _own_kernels(xp, total.dtype)
-    if own is not None:
-        return own.quotient(total, count)
+    kernels = _own_kernels(xp, total.dtype)
+    if kernels is not None:
+        return kernels.quotient(total, count)
     return xp.where(count > 0, total / xp.maximum(count, 1).astype(real_of(total.dtype)), xp.nan)
 
 
 NANMEAN = in_single(
     _row(
         "nanmean",
-        lambda own, dtype: dtype or own,
-        lambda own, dtype: (_COUNT, dtype or own),
+        lambda source, dtype: dtype or source,
+        lambda source, dtype: (_COUNT, dtype or source),
         _sums,
         lambda xp, a, b: (a[0] + b[0], a[1] + b[1]),
         _mean,
@@ -114,18 +114,18 @@ NANMEAN = in_single(
 
 
 def _moments(xp: Any, params: Params, types: tuple[Dtype, ...], *, alone: bool) -> Any:
-    """Return what gives count, mean and sum of squared distances from it of a block.
+    """Make the function for count, mean and sum of squared distances from the mean of a block.
 
-    Where it is alone, and so not merged with others, the mean may be anything.
+    If the block is alone, its state is not merged, so the mean may be arbitrary.
     """
     axes, keepdims, _ = params
-    own = _own_kernels(xp, types[1])
+    kernels = _own_kernels(xp, types[1])
 
     def moments_here(x: Any) -> State:
         shape = reduced_shape(x.shape, axes, keepdims=True)
-        count, total = _valid(own, xp, x, axes, shape, types[1])
-        spread = own.squares(x, total, count, skips=True).sum(axes, keepdims=keepdims)
-        mean = total if alone else own.quotient(total, count, otherwise=1)
+        count, total = _valid(kernels, xp, x, axes, shape, types[1])
+        spread = kernels.squares(x, total, count, skips=True).sum(axes, keepdims=keepdims)
+        mean = total if alone else kernels.quotient(total, count, otherwise=1)
         return count.reshape(spread.shape), mean.reshape(spread.shape), spread
 
     def moments(x: Any) -> State:
@@ -137,7 +137,7 @@ def _moments(xp: Any, params: Params, types: tuple[Dtype, ...], *, alone: bool) 
         spread = squared(apart).sum(axes, keepdims=keepdims)
         return count.reshape(spread.shape), mean.reshape(spread.shape), spread
 
-    return moments if own is None else moments_here
+    return moments if kernels is None else moments_here
 
 
 def _chan(xp: Any, a: State, b: State) -> State:
@@ -153,20 +153,20 @@ def _chan(xp: Any, a: State, b: State) -> State:
 
 def _variance(xp: Any, state: State, correction: Any) -> Any:
     count, _, spread = state
-    own = _own_kernels(xp, spread.dtype)
-    if own is not None:
-        return own.quotient(spread, count, correction)
-    many = (count - correction).astype(spread.dtype)
-    return xp.where(many > 0, spread / xp.where(many > 0, many, 1), xp.nan)
+    kernels = _own_kernels(xp, spread.dtype)
+    if kernels is not None:
+        return kernels.quotient(spread, count, correction)
+    divisor = (count - correction).astype(spread.dtype)
+    return xp.where(divisor > 0, spread / xp.where(divisor > 0, divisor, 1), xp.nan)
 
 
 def _spread_row(name: str, closing: Any) -> Row:
-    """Return the row of a spread; last parameter: what is taken from the number of elements."""
+    """Make the row of a variance or its root; last parameter: the correction of the count."""
     return in_single(
         _row(
             name,
-            lambda own, correction: real_of(own),
-            lambda own, correction: (_COUNT, own, real_of(own)),
+            lambda dtype, correction: real_of(dtype),
+            lambda dtype, correction: (_COUNT, dtype, real_of(dtype)),
             _moments,
             _chan,
             closing,

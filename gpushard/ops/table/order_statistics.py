@@ -1,7 +1,7 @@
-"""What is read off sorted elements: medians and quantiles. The dims that are reduced are whole.
+"""Medians and quantiles, from sorted elements. Reduced dims are whole.
 
 Quantiles are those of Hyndman and Fan, Sample quantiles in statistical packages, 1996, with NumPy's
-four further methods. NaNs are sorted to the end: functions that skip them count the others.
+four other methods. NaNs are sorted to the end; functions that skip them count the other elements.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ CONTINUOUS: dict[str, tuple[float, float]] = {
     "median_unbiased": (1 / 3, 1 / 3),
     "normal_unbiased": (3 / 8, 3 / 8),
 }
-"""Methods that interpolate: the parameters alpha and beta of their plotting positions."""
+"""Methods that interpolate, with the parameters alpha and beta of their plotting positions."""
 
 STEPS = ("inverted_cdf", "closest_observation", "lower", "higher", "nearest")
-"""Methods that give an element."""
+"""Methods that return an element."""
 
 METHODS = (*CONTINUOUS, "averaged_inverted_cdf", "midpoint", *STEPS)
 
@@ -43,7 +43,7 @@ _WHOLE = Local("what is in the middle is found among all elements along the dim"
 
 
 def _position(xp: Any, method: str, n: Any, q: Any) -> tuple[Any, Any]:
-    """Return where a quantile is: the number of an element, and how far it is to the next."""
+    """Return the position of a quantile: the number of an element, and the fraction to the next."""
     if method in CONTINUOUS:
         alpha, beta = CONTINUOUS[method]
         at = (n - 1) * q if method == "linear" else n * q + (alpha + q * (1 - alpha - beta)) - 1
@@ -72,9 +72,9 @@ def _position(xp: Any, method: str, n: Any, q: Any) -> tuple[Any, Any]:
 
 
 def _between(xp: Any, low: Any, high: Any, part: Any, dtype: Dtype) -> Any:
-    """Interpolate from the nearer end, so that both ends are exact and nothing overshoots.
+    """Interpolate from the nearer end, so both ends are exact and nothing overshoots.
 
-    What is no interpolation takes the element itself: NumPy gives NaN beside an infinite one.
+    A fraction of 0 or 1 takes the element itself, since interpolation with infinity gives NaN.
     """
     low, high = low.astype(dtype), high.astype(dtype)
     apart = high - low
@@ -85,20 +85,20 @@ def _between(xp: Any, low: Any, high: Any, part: Any, dtype: Dtype) -> Any:
 
 
 def _sorted_rows(xp: Any, x: Any, axes: Sequence[int]) -> Any:
-    """Return an array with some dims joined into a last one, sorted."""
+    """Merge some dims into a last one, and sort along it."""
     rows = _rows(x, axes)
-    if rows.dtype == np.bool_:  # CuPy does not sort these
+    if rows.dtype == np.bool_:  # CuPy does not sort booleans
         return xp.sort(rows.astype(np.uint8), axis=-1).astype(rows.dtype)
     return xp.sort(rows, axis=-1)
 
 
-_FEW = 1 << 12  # fewer elements are sorted: a partition is the first of several steps
+_FEW = 1 << 12  # fewer elements are sorted: a partition needs more steps
 
 
 def _medians(rows: Any, dtype: Dtype) -> Any:
-    """Return the medians of rows of real numbers, on the host; NaN of those with a NaN.
+    """Compute the medians of rows of real numbers, on the host; NaN for rows with a NaN.
 
-    It takes one partition; those at two positions or three do not run on vectors.
+    It takes a partition at one position; partitions at several positions are not vectorized.
     """
     half, odd = divmod(rows.shape[-1], 2)
     if rows.size < _FEW:
@@ -116,21 +116,23 @@ def _medians(rows: Any, dtype: Dtype) -> Any:
 
 
 def _rows(x: Any, axes: Sequence[int]) -> Any:
-    kept = [dim for dim in range(-x.ndim, 0) if dim not in axes]
-    order = [dim % x.ndim for dim in (*kept, *axes)]
+    other_dims = [dim for dim in range(-x.ndim, 0) if dim not in axes]
+    order = [dim % x.ndim for dim in (*other_dims, *axes)]
     rows = x.transpose(order) if order else x
-    return rows.reshape((*rows.shape[: len(kept)], int(np.prod(rows.shape[len(kept) :]))))
+    return rows.reshape(
+        (*rows.shape[: len(other_dims)], int(np.prod(rows.shape[len(other_dims) :])))
+    )
 
 
 def _counted(xp: Any, rows: Any, skips: bool) -> Any:
-    """Return how many elements there are that count in each row: all, or those that are no NaN."""
+    """Count the elements of each row: all, or all except NaNs."""
     if skips:
         return (rows == rows).sum(axis=-1, keepdims=True)
     return xp.full((*rows.shape[:-1], 1), rows.shape[-1], np.int64)
 
 
 def _at(xp: Any, rows: Any, number: Any, count: Any) -> Any:
-    """Return elements of sorted rows; numbers outside stand for the ends, NaN for the first."""
+    """Return elements of sorted rows; numbers out of bounds mean the ends, NaN the first."""
     number = xp.where(number == number, number, 0)
     inside = xp.clip(number, 0, xp.maximum(count - 1, 0)).astype(np.int64)
     return xp.take_along_axis(rows, inside, axis=-1)
@@ -144,43 +146,45 @@ def _with_nans(xp: Any, rows: Any, values: Any, skips: bool) -> Any:
 
 
 def _rule(avals: Sequence[Aval], params: Params) -> Rule:
-    """Say that what is reduced and the dims of quantiles are whole."""
+    """Return the rule: reduced dims and the dims of quantiles are whole."""
     axes, keepdims = params[:2]
     shape = avals[0].shape
-    own = tuple(range(len(shape)))
+    dims_of_x = tuple(range(len(shape)))
     gone = {len(shape) + axis for axis in axes}
     sizes = [*shape]
     lead: Dims = ()
     if len(avals) > 1:
         lead = tuple(range(len(shape), len(shape) + len(avals[1].shape)))
         sizes += avals[1].shape
-    kept: Dims = tuple(None if dim in gone else dim for dim in own if keepdims or dim not in gone)
-    operands = (own, lead, own)[: len(avals)]
+    result_dims: Dims = tuple(
+        None if dim in gone else dim for dim in dims_of_x if keepdims or dim not in gone
+    )
+    operands = (dims_of_x, lead, dims_of_x)[: len(avals)]
     whole = gone.union(range(len(shape), len(sizes)))
-    return Rule(operands, ((*lead, *kept),), tuple(sizes), frozenset(whole))
+    return Rule(operands, ((*lead, *result_dims),), tuple(sizes), frozenset(whole))
 
 
 @functools.lru_cache(maxsize=256)
-def _typed(name: str, own: Dtype, q: Dtype | None, weak: bool, method: str) -> Dtype:
+def _typed(name: str, dtype: Dtype, q: Dtype | None, weak: bool, method: str) -> Dtype:
     """Return the type of NumPy's result."""
-    x = np.ones(2, own)
+    x = np.ones(2, dtype)
     try:
         if q is None:
             return np.asarray(np.median(x)).dtype
         which = np.zeros(1, q)
-        given = which[0].item() if weak else which
-        return np.asarray(np.quantile(x, given, method=method)).dtype  # type: ignore[call-overload]
+        quantile = which[0].item() if weak else which
+        return np.asarray(np.quantile(x, quantile, method=method)).dtype  # type: ignore[call-overload]
     except TypeError:
         raise ArgumentTypeError(
-            f"{name} with method={method!r} is not defined for {own}: complex numbers have no "
+            f"{name} with method={method!r} is not defined for {dtype}: complex numbers have no "
             "order, and there is nothing between booleans; convert the array with astype",
             argument="x",
-            dtype=own,
+            dtype=dtype,
         ) from None
 
 
 def _median_row(name: str, *, skips: bool) -> Row:
-    """Return the row of a median; parameters: (axes, keepdims)."""
+    """Make the row of a median; parameters: (axes, keepdims)."""
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
         (x,) = avals
@@ -213,16 +217,17 @@ def _median_row(name: str, *, skips: bool) -> Row:
 def _quantile_row(
     name: str, make: Callable[[Any, Params, Dtype, bool], Callable[..., Any]], *, skips: bool
 ) -> Row:
-    """Return the row of quantiles; parameters: (axes, keepdims, method, weak).
+    """Make the row of quantiles; parameters: (axes, keepdims, method, weak).
 
-    The second operand has the quantiles, which are from 0 to 1. `weak` says that they were a number
-    of Python's.
+    The second operand has the quantiles, from 0 to 1. `weak` says whether they were a Python
+    number.
 
     Args:
-      name: what users call it.
-      make: takes the namespace, the parameters, the type of the result and `skips`; gives what
-        finds a last dim of quantiles for an array, quantiles in one dim, and weights.
-      skips: whether NaNs are skipped.
+      name: the name for users.
+      make: takes the namespace, the parameters, the type of the result and `skips`; returns the
+        function that computes a last dim of quantiles from an array, a vector of quantiles, and
+        weights.
+      skips: whether to skip NaNs.
     """
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
@@ -283,16 +288,16 @@ def _equal_weights(xp: Any, params: Params, dtype: Dtype, skips: bool) -> Callab
         low = _at(xp, rows, number, count)
         high = _at(xp, rows, number + 1, count)
         if method in STEPS or dtype.kind not in "fc":  # shares of integers are 0 and 1
-            found = xp.where(part > 0, high, low)
+            values = xp.where(part > 0, high, low)
         else:
-            found = _between(xp, low, high, part, dtype)
-        return _with_nans(xp, rows, found, skips)
+            values = _between(xp, low, high, part, dtype)
+        return _with_nans(xp, rows, values, skips)
 
     return find
 
 
 def _given_weights(xp: Any, params: Params, dtype: Dtype, skips: bool) -> Callable[..., Any]:
-    """Return what inverts the distribution of elements that have weights."""
+    """Make the function that inverts the distribution of weighted elements."""
     axes = params[0]
 
     def find(x: Any, q: Any, weights: Any) -> Any:
@@ -304,11 +309,11 @@ def _given_weights(xp: Any, params: Params, dtype: Dtype, skips: bool) -> Callab
         count = _counted(xp, rows, skips)
         below = xp.cumsum(xp.take_along_axis(heavy, order, axis=-1), axis=-1)
         below = below / below[..., -1:]
-        found = []
-        for n in range(q.size):  # an element of weight 0 is never the least
+        columns = []
+        for n in range(q.size):  # an element of weight 0 is never the quantile 0
             short = xp.where(q[n] > 0, below < q[n], below <= 0)
-            found.append(_at(xp, rows, short.sum(axis=-1, keepdims=True), count))
-        return _with_nans(xp, rows, xp.concatenate(found, axis=-1), skips)
+            columns.append(_at(xp, rows, short.sum(axis=-1, keepdims=True), count))
+        return _with_nans(xp, rows, xp.concatenate(columns, axis=-1), skips)
 
     return find
 

@@ -1,6 +1,6 @@
-"""Rows that pack the two words of a key into one element, which moves as any does.
+"""Rows that pack the two words of a key into one element, which moves like any other element.
 
-They are apart from what makes keys of keys: arrays know of keys without what makes random numbers.
+They are separate from rows that derive keys, since arrays need keys but no random numbers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PACK = Row(
     (Local("the two words of a key stay together"),),
     stacked=broadcasting,
 )
-"""Keys as elements of 64 bits, which move as any do."""
+"""Pack keys into elements of 64 bits."""
 
 
 def _unpack_rule(avals: Sequence[Aval], params: Params) -> Rule:
@@ -69,4 +69,4 @@ UNPACK = Row(
     (Local(),),
     stacked=broadcasting,
 )
-"""The words of keys that `PACK` made one element of."""
+"""Unpack elements of `PACK` into the words of keys."""

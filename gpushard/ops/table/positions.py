@@ -1,4 +1,4 @@
-"""Positions: where elements are true, and which position is furthest out of bounds."""
+"""Find the positions of true elements, and the position that is furthest out of bounds."""
 
 from __future__ import annotations
 
@@ -31,45 +31,45 @@ def _nonzero_rule(avals: Sequence[Aval], params: Params) -> Rule:
 
 
 def _nonzero(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-    """Return what finds the positions of its part of the result."""
+    """Make the kernel that finds the positions for its part of the result."""
     _, fills = params
     shape = avals[0].shape
     size = math.prod(shape)
-    own = own_kernels(xp)
+    kernels = own_kernels(xp)
 
     def nonzero_here(site: Site, mask: LocalArray, out: Any) -> Any:
         counts = mask.astype(bool, copy=False).ravel().cumsum(dtype=_INDEX)
         places = out if isinstance(out, tuple) else (out,)
-        own.nth_places(counts, shape, fills, site.result[0], places)
+        kernels.nth_places(counts, shape, fills, site.result[0], places)
         return out
 
     def nonzero(site: Site, mask: LocalArray) -> Any:
         start, length = site.result[0], site.shape[0]
         if size:
             at = _true_ones(xp, mask.ravel(), start, length)
-            there = at < size
+            is_valid = at < size
             places = xp.unravel_index(xp.minimum(at, size - 1), shape)
             chosen = tuple(
-                xp.where(there, place, fill).astype(_INDEX, copy=False)
+                xp.where(is_valid, place, fill).astype(_INDEX, copy=False)
                 for place, fill in zip(places, fills, strict=True)
             )
         else:
             chosen = tuple(xp.full(length, fill, _INDEX) for fill in fills)
         return chosen if len(chosen) > 1 else chosen[0]
 
-    return nonzero_here if own is not None and size else writing(nonzero)
+    return nonzero_here if kernels is not None and size else writing(nonzero)
 
 
 def _true_ones(xp: Any, mask: LocalArray, start: int, length: int) -> LocalArray:
-    """Return where some of the true elements are, counted from 0; the size for those beyond.
+    """Return the positions of the true elements from number `start` on; the size for missing ones.
 
-    Where the host must not know how many there are, the n-th is where the running count of them
+    The host must not know their number. So the n-th true element is where the cumulative count
     first reaches n.
     """
     if xp is not np:
         counts = (mask != 0).cumsum(dtype=_INDEX)
         return xp.searchsorted(counts, xp.arange(start + 1, start + length + 1, dtype=_INDEX))
-    # Others look for theirs: only what holds one's own is searched, which takes longer than counts.
+    # Search only the strips that hold this part: searching is slower than counting.
     counts = [np.count_nonzero(mask[i : i + _STRIP]) for i in range(0, len(mask), _STRIP)]
     ends = np.cumsum(counts)
     first = int(ends.searchsorted(start, "right"))
@@ -90,25 +90,25 @@ NONZERO = Row(
     positional=True,
     each="how many there are differs between elements, and so where they go",
 )
-"""Parameters: (how many positions, what those get that are too many, one for each dim). The mask is
-whole, of one byte per element; the positions are split as they are wanted."""
+"""Parameters: (the number of positions, the values of missing ones, for each dim). The mask is
+whole, with one byte per element; the positions may be split."""
 
 
 def _out(xp: Any, position: LocalArray) -> LocalArray:
-    """Return how long a dim has to be for a position to be in it, less 1."""
+    """Return the length minus 1 that a dim needs to contain a position."""
     return xp.maximum(position, -1 - position)
 
 
 def _furthest_local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     axes, keepdims = params
     most = np.iinfo(_INDEX).max
-    own = own_kernels(xp)
-    if own is not None and avals[0].dtype.kind in "biu":
-        return lambda x, out: own.reduce("furthest", x, axes, out)
+    kernels = own_kernels(xp)
+    if kernels is not None and avals[0].dtype.kind in "biu":
+        return lambda x, out: kernels.reduce("furthest", x, axes, out)
 
     def furthest(x: LocalArray) -> LocalArray:
         high, low = (f(axis=axes, keepdims=keepdims) for f in (x.max, x.min))
-        if x.dtype == np.uint64:  # no dim is as long as that
+        if x.dtype == np.uint64:  # no dim is that long
             high, low = (xp.minimum(n, np.uint64(most)) for n in (high, low))
         return _further(xp, xp.asarray(high).astype(_INDEX), xp.asarray(low).astype(_INDEX))
 

@@ -1,4 +1,4 @@
-"""The table of distributions: how numbers are drawn, and what parameters may be.
+"""The table of distributions: how to draw numbers, and the valid parameters.
 
 Operands of rows: keys, then the distribution's parameters; parameters of rows: (shape, dtype).
 """
@@ -41,12 +41,12 @@ def _truncated_normal(stream: Stream, dtype: Dtype, low: Any, high: Any, into: D
     return xp.clip(numbers, _beyond(xp, low, into, up=True), _beyond(xp, high, into, up=False))
 
 
-_FAR = np.float32(100)  # further out than any normal number
+_FAR = np.float32(100)  # farther out than any normal number
 
 
 def _beyond(xp: Any, bound: Any, dtype: Dtype, *, up: bool) -> Any:
-    """Return the number of a dtype next to a bound, above it or below it."""
-    if dtype.isbuiltin != 1:  # some of these have no infinity
+    """Return the next number of a dtype above or below a bound."""
+    if dtype.isbuiltin != 1:  # some of these types have no infinity
         bound = xp.clip(bound, -_FAR, _FAR)
     near = bound.astype(dtype)
     passed = near > bound if up else near < bound
@@ -54,12 +54,12 @@ def _beyond(xp: Any, bound: Any, dtype: Dtype, *, up: bool) -> Any:
 
 
 def _next(xp: Any, x: Any, *, up: bool) -> Any:
-    """Return the next numbers above or below, by bits: CuPy has no nextafter of all types."""
+    """Return the next numbers above or below, by bits: CuPy lacks nextafter for some types."""
     bits = x.view(f"u{x.dtype.itemsize}")
-    one = bits.dtype.type(1)
-    smallest = one | bits.dtype.type(not up) << bits.dtype.type(8 * x.dtype.itemsize - 1)
+    unit = bits.dtype.type(1)
+    smallest = unit | bits.dtype.type(not up) << bits.dtype.type(8 * x.dtype.itemsize - 1)
     inwards = (x < 0) if up else (x > 0)
-    moved = xp.where(x == 0, smallest, xp.where(inwards, bits - one, bits + one))
+    moved = xp.where(x == 0, smallest, xp.where(inwards, bits - unit, bits + unit))
     return xp.where(inwards | xp.isfinite(x), moved, bits).view(x.dtype)
 
 
@@ -74,7 +74,7 @@ def _gumbel(stream: Stream, dtype: Dtype, loc: Any) -> Any:
 
 
 def _gumbel_high(stream: Stream, dtype: Dtype, loc: Any) -> Any:
-    """Return the same of twice as many bits, which reach further into the tail."""
+    """Draw Gumbel numbers from twice as many bits, which reach farther into the tail."""
     xp, info = stream.xp, np.finfo(dtype)
     high, low = (stream.stacked(n).uniform(dtype) for n in range(2))
     small = high + dtype.type(2.0**-info.nmant) * low + info.tiny
@@ -130,7 +130,7 @@ def _f(stream: Stream, dtype: Dtype, numerator: Any, denominator: Any) -> Any:
 
 
 def _maxwell(stream: Stream, dtype: Dtype) -> Any:
-    """Return lengths of vectors of three normal numbers."""
+    """Draw lengths of vectors of three normal numbers."""
     total = 0
     for n in range(3):
         x = stream.widened(n, 3).normal(dtype)
@@ -157,7 +157,7 @@ def _triangular(stream: Stream, dtype: Dtype, left: Any, mode: Any, right: Any) 
 
 
 def _wald(stream: Stream, dtype: Dtype, mean: Any) -> Any:
-    """Return numbers by a transformation with several roots.
+    """Draw numbers by a transformation with several roots.
 
     Source: Michael, Schucany and Haas, "Generating random variates using transformations with
     multiple roots" (1976).
@@ -170,14 +170,14 @@ def _wald(stream: Stream, dtype: Dtype, mean: Any) -> Any:
 
 
 def _normalised(xp: Any, logs: Any) -> Any:
-    """Return exponentials along the last dim, divided by their sum."""
+    """Divide exponentials along the last dim by their sum."""
     most = logs.max(axis=-1, keepdims=True) if logs.shape[-1] else logs
     parts = evenly(xp, xp.exp, logs - most)
     return parts / parts.sum(axis=-1, keepdims=True)
 
 
 def _correlated(xp: Any, normals: Any, mean: Any, cov: Any) -> Any:
-    """Return mean + L z, with L the Cholesky factor of the covariance.
+    """Compute mean + L z, with L the Cholesky factor of the covariance.
 
     A covariance that is not positive definite gives NaN.
     """
@@ -190,10 +190,10 @@ def _correlated(xp: Any, normals: Any, mean: Any, cov: Any) -> Any:
 
 
 def _transformed(xp: Any, normals: Any, mean: Any, factor: Any) -> Any:
-    """Return mean + F z.
+    """Compute mean + F z.
 
-    Columns are added one by one, not by a product of matrices, whose sums depend on how many rows
-    there are.
+    Columns are added one by one. A matrix product would sum in an order that depends on the number
+    of rows.
     """
     total = xp.zeros_like(normals) + mean
     for j in range(normals.shape[-1]):
@@ -202,9 +202,9 @@ def _transformed(xp: Any, normals: Any, mean: Any, factor: Any) -> Any:
 
 
 def _randint(stream: Stream, dtype: Dtype, low: Any, last: Any) -> Any:
-    """Return integers from `low` to `last`, both included.
+    """Draw integers from `low` to `last`, both included.
 
-    The remainder of two numbers of bits, as JAX takes it: the high one counts 2**bits times.
+    They are remainders of two random words, as in JAX; the high word counts 2**bits times.
     """
     unsigned = np.dtype(f"u{dtype.itemsize}")
     xp = stream.xp
@@ -212,22 +212,22 @@ def _randint(stream: Stream, dtype: Dtype, low: Any, last: Any) -> Any:
         offset = _below(stream, unsigned, max(int(last) - int(low), 0) + 1)
         offset += np.asarray(low).astype(unsigned)
         return offset.view(dtype)
-    one = unsigned.type(1)
+    unit = unsigned.type(1)
     low, last = xp.atleast_1d(low), xp.atleast_1d(last)
-    span = xp.where(last < low, one, (last.astype(unsigned) - low.astype(unsigned)) + one)
+    span = xp.where(last < low, unit, (last.astype(unsigned) - low.astype(unsigned)) + unit)
     high, bits = (stream.fold(n).bits(unsigned) for n in range(2))
-    every = span == 0  # all numbers that there are
-    safe = xp.where(every, one, span)
+    every = span == 0  # the range has all numbers of the type
+    safe = xp.where(every, unit, span)
     half = unsigned.type(1 << (unsigned.itemsize * 4)) % safe
     offset = ((high % safe) * (half * half % safe) + bits % safe) % safe
     return (xp.where(every, bits, offset) + low.astype(unsigned)).astype(dtype)
 
 
 def _below(stream: Stream, unsigned: Dtype, span: int) -> Any:
-    """Return the same for one range, from 0 on, as unsigned integers.
+    """Draw unsigned integers for a single range, from 0 on.
 
-    The high number is not drawn where it would count 0 times: where the range is a power of 2, or
-    so long that the product of halves overflows to 0.
+    The high word is not drawn if its factor is 0: if the range is a power of 2, or so long that the
+    product of halves overflows to 0.
     """
     width = unsigned.itemsize * 8
     offset = stream.fold(1).bits(unsigned)
@@ -250,14 +250,14 @@ def _below(stream: Stream, unsigned: Dtype, span: int) -> Any:
 
 
 def _reduce(x: Any, divisor: Any) -> None:
-    """Take remainders in place, by the division of NumPy that is vectorized."""
+    """Take remainders in place, by NumPy's vectorized division."""
     quotient = x // divisor
     quotient *= divisor
     x -= quotient
 
 
 def _integers(dtype: Dtype) -> Dtype:
-    """Return the type that integers are drawn in: small ones in 32 bits."""
+    """Return the type to draw integers in: at least 32 bits."""
     return dtype if dtype.itemsize >= 4 else np.dtype(np.int32)
 
 
@@ -270,14 +270,14 @@ def _bernoulli(stream: Stream, dtype: Dtype, p: Any) -> Any:
 
 
 def _bernoulli_high(stream: Stream, dtype: Dtype, p: Any) -> Any:
-    """Return the same of two uniform numbers, the second of which refines the first."""
+    """Draw booleans from two uniform numbers; the second refines the first."""
     dtype = p.dtype
     u, more = (stream.stacked(n).uniform(dtype) for n in range(2))
     return more * dtype.type(2.0 ** -np.finfo(dtype).nmant) < p - u
 
 
 def _whole(draw: Callable[..., Any]) -> Callable[..., Any]:
-    """Give floats that are no finite numbers a value that integers have: -1."""
+    """Replace floats that are not finite by -1, for integers as results."""
 
     def drawn(stream: Stream, dtype: Dtype, *parameters: Any) -> Any:
         value = draw(stream, dtype, *parameters)
@@ -295,19 +295,19 @@ def _geometric(stream: Stream, dtype: Dtype, p: Any) -> Any:
 ANY = Domain(None)
 BOUNDED = Domain(lambda x: ~np.isinf(x), "finite")
 POSITIVE = Domain(lambda x: ~(x <= 0), "positive")
-"""Of NaN the result is NaN, as in arithmetic."""
+"""Positive numbers or NaN; NaN gives NaN, as in arithmetic."""
 RATE = Domain(lambda x: (x >= 0) & (x < np.inf), "finite and at least 0")
 PROBABILITY = Domain(lambda x: (x >= 0) & (x <= 1), "between 0 and 1")
 CHANCE = Domain(lambda x: (x > 0) & (x <= 1), "above 0, and 1 at most")
 COUNT_OR_NAN = Domain(lambda x: ~(x < 0), "at least 0")
 PROBABILITY_OR_NAN = Domain(lambda x: ~((x < 0) | (x > 1)), "between 0 and 1")
-"""Floats can say that there is no number, or no end of them."""
+"""Probabilities or NaN, for distributions of floats."""
 
 BITS = distribution("bits", Stream.bits, "random_bits<T>", _own, "u")
 UNIFORM = distribution(
     "uniform", Stream.uniform, "uniform<W>", _own, minval=BOUNDED, maxval=BOUNDED
 )
-"""The bounds may be left out."""
+"""The bounds are optional operands."""
 NORMAL = distribution("normal", Stream.normal, "normal<W>", kinds="fc")
 COMPLEX_NORMAL = distribution("normal", _complex_normal, "complex_normal<T, W>", _real, "fc")
 TRUNCATED_NORMAL = distribution(
@@ -316,7 +316,7 @@ TRUNCATED_NORMAL = distribution(
 EXPONENTIAL = distribution("exponential", _exponential, "exponential<W>")
 GUMBEL = distribution("gumbel", _gumbel, "gumbel", loc=ANY)
 GUMBEL_HIGH = distribution("gumbel", _gumbel_high, "gumbel_high", loc=ANY)
-"""The same, of twice as many bits."""
+"""Gumbel numbers from twice as many bits."""
 LAPLACE = distribution("laplace", _laplace, "laplace<W>")
 LOGISTIC = distribution("logistic", _logistic, "logistic<W>")
 CAUCHY = distribution("cauchy", _cauchy, "cauchy<W>")
@@ -357,18 +357,18 @@ _MULTIVARIATE = functools.partial(
 MULTIVARIATE_NORMAL = _MULTIVARIATE(last=_correlated, mean=ANY, cov=ANY)
 """The mean is along the last dim, and the covariance has one dim more."""
 MULTIVARIATE_NORMAL_OF_FACTOR = _MULTIVARIATE(last=_transformed, mean=ANY, factor=ANY)
-"""Of a matrix whose product with its transpose is the covariance."""
+"""The third operand is a matrix F with covariance F F^T."""
 RANDINT = distribution(
     "randint", _randint, "random_integer", _integers, "iu", minval=ANY, maxval=ANY
 )
-"""The smallest and the largest number."""
+"""Operands: a key, the smallest and the largest number."""
 BERNOULLI = distribution("bernoulli", _bernoulli, "bernoulli", doubles, "b", p=PROBABILITY)
 BERNOULLI_SINGLE = distribution("bernoulli", _bernoulli, "bernoulli", _singles, "b", p=PROBABILITY)
-"""For probabilities in single precision: other bits are drawn for them."""
+"""For probabilities in single precision, which use other bits."""
 BERNOULLI_HIGH = distribution(
     "bernoulli", _bernoulli_high, "bernoulli_high", doubles, "b", p=PROBABILITY
 )
-"""Of twice as many bits."""
+"""Booleans from twice as many bits."""
 BERNOULLI_HIGH_SINGLE = distribution(
     "bernoulli", _bernoulli_high, "bernoulli_high", _singles, "b", p=PROBABILITY
 )
@@ -383,4 +383,4 @@ BINOMIAL = distribution(
 BINOMIAL_COUNTS = distribution(
     "binomial", _whole(binomial), "whole_binomial", doubles, "iu", n=RATE, p=PROBABILITY
 )
-"""The same for integers as results."""
+"""Binomial numbers as integers."""

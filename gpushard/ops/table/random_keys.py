@@ -1,4 +1,4 @@
-"""Rows that make keys of keys, which are elements of 64 bits."""
+"""Rows that derive keys from keys; keys are elements of 64 bits."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def _split_rule(avals: Sequence[Aval], params: Params) -> Rule:
 
 def _split_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     whole = (*avals[0].shape, *params[0])
-    own = own_kernels(xp)
+    kernels = own_kernels(xp)
 
     def split_here(site: Site, keys: Any, out: Any) -> Any:
-        own.draw("both_words", PAIR, words_of(keys), (), out, site.result, whole)
+        kernels.draw("both_words", PAIR, words_of(keys), (), out, site.result, whole)
         return out
 
     def split(site: Site, keys: Any) -> Any:
@@ -44,7 +44,7 @@ def _split_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         each_block(xp, words_of(keys), site.result, site.shape, whole, fill)
         return keys_of_block
 
-    return writing(split) if own is None else split_here
+    return writing(split) if kernels is None else split_here
 
 
 SPLIT = Row(
@@ -56,20 +56,20 @@ SPLIT = Row(
     positional=True,
     stacked=broadcasting,
 )
-"""Parameters: (shape of the new keys,), which come after the dims of the keys."""
+"""Parameters: (shape of the new keys,); these dims follow the dims of the keys."""
 
 
 def _fold(xp: Any, params: Params, dtype: Any) -> Kernel:
-    own = own_kernels(xp)
+    kernels = own_kernels(xp)
 
     def fold_in(keys: Any, data: Any, out: Any = None) -> Any:
         if out is None:
             out = xp.empty(np.broadcast_shapes(keys.shape, np.shape(data)), PAIR)
         old, new = words_of(keys), out[..., None].view(WORD)
         low = xp.asarray(data).astype(WORD, copy=False)
-        if own is not None:
+        if kernels is not None:
             words = tuple(new[..., n] for n in range(2))
-            own.threefry((old[..., 0], old[..., 1]), np.uint32(0), low, words)
+            kernels.threefry((old[..., 0], old[..., 1]), np.uint32(0), low, words)
             return out
         low = xp.zeros((*out.shape, 1), WORD) + low[..., None]
         words = threefry(xp, (old[..., :1], old[..., 1:]), xp.zeros(1, WORD), low)
@@ -80,4 +80,4 @@ def _fold(xp: Any, params: Params, dtype: Any) -> Kernel:
 
 
 FOLD_IN = function_row("random.fold_in", lambda avals, params: PAIR, _fold, writes=True)
-"""Operands: keys, and numbers, uint32, that broadcast with them. No parameters."""
+"""Operands: keys, and uint32 numbers that broadcast with them. No parameters."""

@@ -1,6 +1,6 @@
-"""Rows that put things in random order, and that draw some of them.
+"""Rows that permute elements at random, and that choose some of them.
 
-The dim that is put in order is not split: operands move so that each device has it whole.
+The permuted dim is not split: operands move so that each device has it whole.
 """
 
 from __future__ import annotations
@@ -26,26 +26,25 @@ from gpushard.typing import Shape
 
 
 def _rounds(size: int) -> int:
-    """Return how often to sort by 32 random bits, so that equal ones do not matter.
+    """Return how often to sort by 32 random bits, so that equal bits do not matter.
 
-    Sorting is stable, and keys of all rounds together are 3 log2(size) bits long, as in JAX.
+    Sorting is stable, and the sort keys of all rounds together have 3 log2(size) bits, as in JAX.
     """
     return math.ceil(3 * math.log(max(1, size)) / math.log(2**32 - 1))
 
 
 def _orders(
-    xp: Any, key: Any, shape: Shape, axis: int, start: Shape, whole: Shape, many: int
+    xp: Any, key: Any, shape: Shape, axis: int, start: Shape, whole: Shape, rounds: int
 ) -> list[Any]:
-    """Return random orders along a dim that a block has whole, one for each round of sorting.
+    """Return random orders along a whole dim, one for each round of sorting.
 
-    The key is given by its two words.
-
-    Bits and positions are sorted together as words of 64 bits, which are all different: that is
-    many times as fast as a stable sort of the bits. The rounds do not wait for one another.
+    `key` has the two words of the key. Bits and positions are sorted together as distinct words of
+    64 bits, which is many times faster than a stable sort of the bits. Rounds do not wait for one
+    another.
     """
-    zero, n, own = xp.zeros(1, WORD), shape[axis], own_kernels(xp)
+    zero, n, kernels = xp.zeros(1, WORD), shape[axis], own_kernels(xp)
     keys = []
-    for _ in range(many):
+    for _ in range(rounds):
         stream = Stream(xp, (key[:1], key[1:]), zero, zero)
         key, folded = (xp.concatenate(stream.fold(n).key) for n in range(2))
         keys.append(folded)
@@ -60,10 +59,10 @@ def _orders(
             bits <<= PAIR.type(32)
             flat[first:stop] = bits[: stop - first]
 
-        if own is None:
+        if kernels is None:
             each_block(xp, key, start, shape, whole, fill)
         else:
-            own.draw("high_bits", PAIR, key, (), order, start, whole)
+            kernels.draw("high_bits", PAIR, key, (), order, start, whole)
         order |= positions
         order.sort(axis=axis)
         order &= PAIR.type(0xFFFFFFFF)
@@ -73,7 +72,7 @@ def _orders(
 
 
 def _order(xp: Any, key: Any, n: int) -> Any:
-    """Return the numbers below n in random order."""
+    """Permute the numbers below n at random."""
     orders = _orders(xp, key, (n,), -1, (0,), (n,), _rounds(n))
     return functools.reduce(xp.take, orders) if orders else xp.arange(n)
 
@@ -104,8 +103,8 @@ ORDER = Row(
     (Local(),),
     stacked=broadcasting,
 )
-"""The numbers below a number in random order. Operands: a key, or several in front. Parameters:
-(the number,)."""
+"""Permute the numbers below a number. Operands: keys; their dims come in front. Parameters: (the
+number,)."""
 
 
 def _shuffle_rule(avals: Sequence[Aval], params: Params) -> Rule:
@@ -141,19 +140,19 @@ SHUFFLE = Row(
     each="an order is drawn from one key",
     beside_keys=frozenset([0]),
 )
-"""Operands: a key, an array. Parameters: (axis counted from the end, whether other dims are put in
-an order of their own)."""
+"""Operands: a key, an array. Parameters: (axis counted from the end, whether each vector along it
+has its own order)."""
 
 
 def _take_rule(avals: Sequence[Aval], params: Params) -> Rule:
     x, index = avals
     axis = len(x.shape) + params[0]
     shape = (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
-    many = len(index.shape)
+    n_dims = len(index.shape)
     dims, taken = tuple(range(len(shape))), len(shape)
-    own = (*dims[:axis], taken, *dims[axis + many :])
+    result_dims = (*dims[:axis], taken, *dims[axis + n_dims :])
     sizes = (*shape, x.shape[axis])
-    return Rule((own, dims[axis : axis + many]), (dims,), sizes, frozenset([taken]))
+    return Rule((result_dims, dims[axis : axis + n_dims]), (dims,), sizes, frozenset([taken]))
 
 
 TAKE = Row(
@@ -165,8 +164,8 @@ TAKE = Row(
     each="positions are for one array",
     beside_keys=frozenset([1]),
 )
-"""The elements at positions along a dim. Operands: an array, positions, which are all valid.
-Parameters: (axis counted from the end,)."""
+"""Take elements along a dim. Operands: an array, and valid positions. Parameters: (axis counted
+from the end,)."""
 
 
 def _top_rule(avals: Sequence[Aval], params: Params) -> Rule:
@@ -178,11 +177,11 @@ def _top_rule(avals: Sequence[Aval], params: Params) -> Rule:
 
 
 def _top_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-    (many,) = params
+    (count,) = params
 
     def top(x: Any) -> Any:
-        # A copy: what is moved later lies in row-major order, and the rest need not be kept.
-        return xp.argsort(-x, axis=-1, kind="stable")[..., :many].copy()
+        # A copy: it is row-major to be moved later, and frees the rest.
+        return xp.argsort(-x, axis=-1, kind="stable")[..., :count].copy()
 
     return writing(top)
 
@@ -195,7 +194,8 @@ TOP = Row(
     (Local("the largest are found by sorting all"),),
     stacked=broadcasting,
 )
-"""Where the largest elements along the last dim are, the largest first. Parameters: (how many,)."""
+"""Positions of the largest elements along the last dim, the largest first. Parameters: (their
+number,)."""
 
 
 def _weighted_shape(avals: Sequence[Aval], params: Params) -> Shape:
@@ -211,14 +211,14 @@ def _weighted_rule(avals: Sequence[Aval], params: Params) -> Rule:
 
 def _weighted_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     shape = _weighted_shape(avals, params)
-    own = own_kernels(xp)
+    kernels = own_kernels(xp)
     work = avals[1].dtype if avals[1].dtype == np.float32 else np.dtype(np.float64)
 
     def choose(site: Site, keys: Any, weights: Any) -> Any:
         sums = xp.cumsum(weights.astype(work, copy=False))
-        if own is not None:
+        if kernels is not None:
             at = xp.empty(site.shape, work)
-            own.draw("uniform<W>", work, words_of(keys), (), at, site.result, shape)
+            kernels.draw("uniform<W>", work, words_of(keys), (), at, site.result, shape)
             return xp.searchsorted(sums, sums[-1] * (1 - at))
         positions = xp.empty(site.shape, INT)
         flat = positions.ravel()
@@ -243,5 +243,5 @@ WEIGHTED = Row(
     stacked=beside_others(0),
     each="NumPy looks up in one vector",
 )
-"""Positions with probabilities. Operands: a key, or several in front, the probabilities.
+"""Draw positions with probabilities. Operands: keys, with their dims in front, and probabilities.
 Parameters: (shape,)."""

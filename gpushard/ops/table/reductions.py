@@ -1,6 +1,6 @@
 """Reductions: sums, products, extremes, moments, tests and positions of extremes.
 
-Parameters of all rows: (axes counted from the end, keepdims, one more that the row says).
+Parameters of all rows: (axes counted from the end, keepdims, a last one that the row documents).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _INDEX = np.dtype(np.int64)
 
 
 def reduced_shape(shape: Shape, axes: Sequence[int], *, keepdims: bool) -> Shape:
-    """Return the shape of a result.
+    """Return the shape of the result of a reduction.
 
     >>> reduced_shape((2, 3, 4), (-3, -1), keepdims=False)
     (3,)
@@ -47,12 +47,12 @@ def reduced_rule(avals: Sequence[Aval], params: Params) -> Rule:
     """Return the rule for operands of one shape; parameters: (axes from the end, keepdims, ...)."""
     axes, keepdims, *_ = params
     shape = avals[0].shape
-    one = rule.reduction(shape, [len(shape) + axis for axis in axes], keepdims=keepdims)
-    return Rule(one.operands * len(avals), one.results, one.sizes)
+    rule_of_first = rule.reduction(shape, [len(shape) + axis for axis in axes], keepdims=keepdims)
+    return Rule(rule_of_first.operands * len(avals), rule_of_first.results, rule_of_first.sizes)
 
 
 def check_not_empty(name: str, x: Aval, axes: Sequence[int]) -> None:
-    """Check that what is reduced has elements."""
+    """Check that the reduced dims have elements."""
     if any(x.shape[axis] == 0 for axis in axes):
         raise ArgumentError(
             f"{name}: the array of shape {x.shape} has no elements along the axes that are "
@@ -91,27 +91,27 @@ def _row(
     )
 
 
-def _sum_dtype(own: Dtype, dtype: Dtype | None) -> Dtype:
+def _sum_dtype(operand_dtype: Dtype, dtype: Dtype | None) -> Dtype:
     if dtype is not None:
         return dtype
-    default: Dtype = summed(own) or np.add.reduce(np.empty(0, own)).dtype
+    default: Dtype = summed(operand_dtype) or np.add.reduce(np.empty(0, operand_dtype)).dtype
     return default
 
 
-def _total(xp: Any, name: str, own: Dtype, dtype: Dtype) -> Callable[..., Any]:
-    """Return CuPy's sum or product, which also takes complex elements for integers, as NumPy's."""
+def _total(xp: Any, name: str, operand_dtype: Dtype, dtype: Dtype) -> Callable[..., Any]:
+    """Return CuPy's sum or product, made to accept complex elements for integer results."""
     function: Callable[..., Any] = getattr(xp, name)
-    if own.kind != "c" or dtype.kind not in "biu":
+    if operand_dtype.kind != "c" or dtype.kind not in "biu":
         return function
     return lambda x, *args, **options: function(x.astype(dtype), *args, **options)
 
 
 def _by_ufunc(name: str, dtype_of: Callable[[Dtype, Any], Dtype], *, empty: bool) -> Row:
-    """Return the row of a reduction by one ufunc; last parameter: its dtype or None."""
+    """Make the row of a reduction by one ufunc; last parameter: its dtype or None."""
     title = _TITLES[name]
 
     def reduce(
-        xp: Any, axes: tuple[int, ...], keepdims: bool, given: Dtype, dtype: Dtype
+        xp: Any, axes: tuple[int, ...], keepdims: bool, operand_dtype: Dtype, dtype: Dtype
     ) -> Kernel:
         if xp is np:
             function = getattr(np, name).reduce
@@ -120,19 +120,19 @@ def _by_ufunc(name: str, dtype_of: Callable[[Dtype, Any], Dtype], *, empty: bool
                 return function(x, axes, dtype, out, keepdims)
 
             return kernel
-        own, skips = own_kernels(xp), title.startswith("nan") and kind_of(dtype) in "fc"
-        if own is not None and skips:  # CuPy's wait for the GPU, to warn of NaNs
-            return lambda x, out: own.reduce(title, x, axes, out)
+        kernels, skips = own_kernels(xp), title.startswith("nan") and kind_of(dtype) in "fc"
+        if kernels is not None and skips:  # CuPy's wait for the GPU to warn of NaNs
+            return lambda x, out: kernels.reduce(title, x, axes, out)
         if title in ("sum", "prod"):
-            total = _total(xp, title, given, dtype)
+            total = _total(xp, title, operand_dtype, dtype)
             return Reducing(total, axes, {"keepdims": keepdims, "dtype": dtype})
         function = getattr(xp, title if skips else title.removeprefix("nan"))
         return Reducing(function, axes, {"keepdims": keepdims})
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         axes, keepdims, extra = params
-        given = avals[0].dtype
-        return reduce(xp, axes, keepdims, given, dtype_of(given, extra))
+        operand_dtype = avals[0].dtype
+        return reduce(xp, axes, keepdims, operand_dtype, dtype_of(operand_dtype, extra))
 
     def merge(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
         return InOrder(xp, name)
@@ -161,12 +161,12 @@ _TITLES = {
 
 SUM = in_single(_by_ufunc("add", _sum_dtype, empty=True), typed=True)
 PROD = in_single(_by_ufunc("multiply", _sum_dtype, empty=True), typed=True)
-MIN = _by_ufunc("minimum", lambda own, _: own, empty=False)
-MAX = _by_ufunc("maximum", lambda own, _: own, empty=False)
-NANMIN = _by_ufunc("fmin", lambda own, _: own, empty=False)
-NANMAX = _by_ufunc("fmax", lambda own, _: own, empty=False)
-ANY = _by_ufunc("logical_or", lambda own, _: _BOOL, empty=True)
-ALL = _by_ufunc("logical_and", lambda own, _: _BOOL, empty=True)
+MIN = _by_ufunc("minimum", lambda dtype, _: dtype, empty=False)
+MAX = _by_ufunc("maximum", lambda dtype, _: dtype, empty=False)
+NANMIN = _by_ufunc("fmin", lambda dtype, _: dtype, empty=False)
+NANMAX = _by_ufunc("fmax", lambda dtype, _: dtype, empty=False)
+ANY = _by_ufunc("logical_or", lambda dtype, _: _BOOL, empty=True)
+ALL = _by_ufunc("logical_and", lambda dtype, _: _BOOL, empty=True)
 
 
 def _added(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
@@ -177,31 +177,31 @@ def _count_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     axes, keepdims, _ = params
     shape = avals[0].shape
     everything = xp is np and len(axes) == len(shape)
-    own = own_kernels(xp)
-    if own is not None:
-        return lambda x, out: own.reduce("nonzero", x, axes, out)
+    kernels = own_kernels(xp)
+    if kernels is not None:
+        return lambda x, out: kernels.reduce("nonzero", x, axes, out)
 
     def count(x: Any) -> Any:
-        there = x if x.dtype == _BOOL else x != 0
-        if everything:  # NumPy counts bits, and does not convert what it adds
-            return np.full((1,) * len(shape) * keepdims, np.count_nonzero(there), _INDEX)
-        return there.sum(axes, dtype=_INDEX, keepdims=keepdims)
+        nonzero = x if x.dtype == _BOOL else x != 0
+        if everything:  # NumPy counts bits, without converting elements
+            return np.full((1,) * len(shape) * keepdims, np.count_nonzero(nonzero), _INDEX)
+        return nonzero.sum(axes, dtype=_INDEX, keepdims=keepdims)
 
     return writing(count)
 
 
 COUNT_NONZERO = _row(
     "count_nonzero",
-    lambda own, _: _INDEX,
+    lambda dtype, _: _INDEX,
     _count_kernel,
     Reduce(lambda avals, params: (_INDEX,), _count_kernel, _added, lambda xp, avals, p: only),
 )
 
 
-def _mean_dtype(own: Dtype, dtype: Dtype | None) -> Dtype:
+def _mean_dtype(operand_dtype: Dtype, dtype: Dtype | None) -> Dtype:
     if dtype is not None:
         return dtype
-    return own if kind_of(own) in "fc" else _DOUBLE
+    return operand_dtype if kind_of(operand_dtype) in "fc" else _DOUBLE
 
 
 def _mean_local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
@@ -255,27 +255,27 @@ MEAN = in_single(
 """Last parameter: dtype or None."""
 
 
-def _var_dtype(own: Dtype, correction: float) -> Dtype:
-    return real_of(_mean_dtype(own, None))
+def _var_dtype(operand_dtype: Dtype, correction: float) -> Dtype:
+    return real_of(_mean_dtype(operand_dtype, None))
 
 
 def squared(apart: Any) -> Any:
-    """Return the squares of distances."""
+    """Square distances."""
     return (apart * apart.conj()).real if apart.dtype.kind == "c" else apart * apart
 
 
 def _moments(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-    """Return the kernel of mean and sum of squared distances from it."""
+    """Make the kernel of the mean and the sum of squared distances from it."""
     axes, keepdims, _ = params
     wide = _mean_dtype(avals[0].dtype, None)
-    own = own_kernels(xp)
+    kernels = own_kernels(xp)
 
     apart = _squares_own(xp, avals, params)
 
     def moments_here(x: Any) -> State:
         total, spread = apart(x)
         count = _INDEX.type(math.prod(x.shape[axis] for axis in axes))
-        return own.quotient(total, count, otherwise=0).reshape(spread.shape), spread
+        return kernels.quotient(total, count, otherwise=0).reshape(spread.shape), spread
 
     def moments(x: Any) -> State:
         x = x.astype(wide, copy=False)
@@ -284,11 +284,11 @@ def _moments(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         total = squared(apart).sum(axes, keepdims=keepdims)
         return mean.reshape(total.shape), total
 
-    return writing(moments if own is None else moments_here)
+    return writing(moments if kernels is None else moments_here)
 
 
 def _squares_own(xp: Any, avals: Sequence[Aval], params: Params) -> Callable[[Any], State]:
-    """Return what gives sums, and those of squared distances from means, on a GPU."""
+    """Make the functions for sums, and for sums of squared distances from means, on a GPU."""
     axes, keepdims, _ = params
     wide = _mean_dtype(avals[0].dtype, None)
 
@@ -302,7 +302,7 @@ def _squares_own(xp: Any, avals: Sequence[Aval], params: Params) -> Callable[[An
 
 
 def _chan(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
-    """Return what merges moments (Chan, Golub and LeVeque, 1979)."""
+    """Make the merge of moments (Chan, Golub and LeVeque, 1979)."""
 
     def merge(a: State, b: State, m: int, n: int) -> State:
         apart = b[0] - a[0]
@@ -313,17 +313,17 @@ def _chan(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
 
 
 def _spread_row(name: str, *, root: bool) -> Row:
-    """Return the row of a variance, or of its square root."""
+    """Make the row of a variance, or of its square root."""
 
     def make(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
         correction = params[2]
         dtype = _var_dtype(avals[0].dtype, correction)
 
         def finish(state: State, count: int) -> LocalArray:
-            own = own_kernels(xp)
-            if own is not None:
+            kernels = own_kernels(xp)
+            if kernels is not None:
                 size = _INDEX.type(count)
-                quotient = own.quotient(state[1], size, correction, root=root, otherwise=0)
+                quotient = kernels.quotient(state[1], size, correction, root=root, otherwise=0)
                 return quotient.astype(dtype, copy=False)
             spread = state[1] / state[1].dtype.type(max(count - correction, 0))
             return (xp.sqrt(spread) if root else spread).astype(dtype, copy=False)
@@ -332,7 +332,7 @@ def _spread_row(name: str, *, root: bool) -> Row:
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         local, finish = _moments(xp, avals, params), make(xp, avals, params)
-        apart, own = _squares_own(xp, avals, params), own_kernels(xp)
+        apart, kernels = _squares_own(xp, avals, params), own_kernels(xp)
         axes, _, _ = params
 
         def spread(x: Any) -> Any:
@@ -342,9 +342,9 @@ def _spread_row(name: str, *, root: bool) -> Row:
         def spread_here(x: Any, out: Any = None) -> Any:
             count = _INDEX.type(math.prod(avals[0].shape[axis] for axis in axes))
             squares = apart(x)[1]
-            return own.quotient(squares, count, params[2], root=root, otherwise=0, out=out)
+            return kernels.quotient(squares, count, params[2], root=root, otherwise=0, out=out)
 
-        return writing(spread) if own is None else spread_here
+        return writing(spread) if kernels is None else spread_here
 
     def states(avals: Sequence[Aval], params: Params) -> tuple[Dtype, ...]:
         wide = _mean_dtype(avals[0].dtype, None)
@@ -354,19 +354,19 @@ def _spread_row(name: str, *, root: bool) -> Row:
 
 
 VAR = _spread_row("var", root=False)
-"""Last parameter: what is taken from the number of elements that the squares are divided by."""
+"""Last parameter: the correction, subtracted from the number of elements in the divisor."""
 STD = _spread_row("std", root=True)
 """Last parameter: as for `VAR`."""
 
 
 def _position_dtype(name: str) -> Callable[[Dtype, Any], Dtype]:
-    def dtype_of(own: Dtype, extra: Any) -> Dtype:
-        if own.kind == "c":
+    def dtype_of(dtype: Dtype, extra: Any) -> Dtype:
+        if dtype.kind == "c":
             raise ArgumentTypeError(
-                f"{name} is not defined for {own}: complex numbers have no order; take the real "
+                f"{name} is not defined for {dtype}: complex numbers have no order; take the real "
                 "part or the absolute value first",
                 argument="x",
-                dtype=own,
+                dtype=dtype,
             )
         return _INDEX
 
@@ -374,7 +374,7 @@ def _position_dtype(name: str) -> Callable[[Dtype, Any], Dtype]:
 
 
 def _positions(name: str, *, valued: bool) -> Callable[[Any, Sequence[Aval], Params], Kernel]:
-    """Return what makes the kernel of positions of extremes, and of the extremes if `valued`.
+    """Make the maker of a kernel of positions of extremes, and of the extremes if `valued`.
 
     Positions are row-major numbers in the reduced dims of the whole array.
     """
@@ -383,40 +383,40 @@ def _positions(name: str, *, valued: bool) -> Callable[[Any, Sequence[Aval], Par
         axes, keepdims, _ = params
         whole = avals[0].shape
         ndim = len(whole)
-        own = own_kernels(xp)
+        kernels = own_kernels(xp)
 
         def positions_here(site: Site, x: Any, out: Any) -> Any:
             dims = [
-                own.Along(whole[axis], site.operands[0][axis], x.shape[axis], x.strides[axis])
+                kernels.Along(whole[axis], site.operands[0][axis], x.shape[axis], x.strides[axis])
                 for axis in axes
             ]
             shape = reduced_shape(x.shape, axes, keepdims=False)
             value, number = out if valued else (None, out)
             value = None if value is None else value.reshape(shape)
-            own.extremes(name, x, axes, dims, number.reshape(shape), value)
+            kernels.extremes(name, x, axes, dims, number.reshape(shape), value)
             return out
 
-        if own is not None:
+        if kernels is not None:
             return positions_here
-        kept = [d for d in range(ndim) if d - ndim not in axes]
-        order = kept + [ndim + axis for axis in axes]
+        other_dims = [d for d in range(ndim) if d - ndim not in axes]
+        order = other_dims + [ndim + axis for axis in axes]
 
         def positions(site: Site, x: Any) -> Any:
             starts = site.operands[0]
-            rows = x.transpose(order).reshape(*[x.shape[d] for d in kept], -1)
+            rows = x.transpose(order).reshape(*[x.shape[d] for d in other_dims], -1)
             at = getattr(rows, name)(axis=-1)
-            number: Any = 0 if axes else at  # of numbers the first, and only one
+            number: Any = 0 if axes else at  # a number is its own extreme, at position 0
             lengths = [x.shape[d] for d in axes]
             places = xp.unravel_index(at, lengths) if len(axes) > 1 else (at,) * len(axes)
             for place, axis in zip(places, axes, strict=True):
                 number = number * whole[axis] + (place + starts[axis])
-            number = xp.asarray(number, _INDEX)  # a number where nothing is reduced
+            number = xp.asarray(number, _INDEX)  # a number if nothing is reduced
             shape = reduced_shape(x.shape, axes, keepdims=True) if keepdims else number.shape
             number = number.reshape(shape)
             if not valued:
                 return number
-            # What lies there: a search for the extreme itself would read everything once more.
-            value = xp.take_along_axis(rows, at[..., None], -1) if kept else rows[at]
+            # Take the elements there: a search for the extreme would read everything again.
+            value = xp.take_along_axis(rows, at[..., None], -1) if other_dims else rows[at]
             return value.reshape(shape), number
 
         return writing(positions)
@@ -425,7 +425,7 @@ def _positions(name: str, *, valued: bool) -> Callable[[Any, Sequence[Aval], Par
 
 
 def _foremost(name: str) -> Any:
-    """Return what makes the merge of extremes: NaN first, then the value, then the position."""
+    """Make the merge of extremes: NaN first, then by value, then by position."""
 
     def make(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
         def merge(a: State, b: State, m: int, n: int) -> State:

@@ -25,11 +25,11 @@ def _rows() -> Iterator[tuple[str, Row]]:
 
 
 ROWS: dict[str, Row] = dict(_rows())
-"""By section of the table and name there; those of NumPy's ufuncs by theirs."""
+"""All rows by section of the table and name; rows of ufuncs by the ufunc's name."""
 
 
 def why_whole(row: Row) -> str:
-    """Return why dims of a row's operands that are split come whole, in a line; empty if none do.
+    """Return the reason why a row needs split dims whole, in a line; empty if it does not.
 
     >>> why_whole(ROWS["cumulative.CUMSUM"])
     'each element needs all before it'
@@ -38,7 +38,7 @@ def why_whole(row: Row) -> str:
 
 
 def how_mapped(row: Row) -> str:
-    """Return how a row is done for all elements of dims that `vmap` and others name.
+    """Describe how a row runs for all elements of named dims, as in `vmap`.
 
     >>> how_mapped(ROWS["searching.SEARCHSORTED"])
     'at once, or one by one: NumPy looks up in one vector'
@@ -54,9 +54,9 @@ def how_mapped(row: Row) -> str:
 
 
 def lines() -> Iterator[str]:
-    """Yield where each row stands, its name, rule, strategies, how it is mapped, why it is whole.
+    """Yield a line for each row: place, name, rule, strategies, how it is mapped.
 
-    What is said last is why it needs dims whole that are split, if it does.
+    The last entry is the reason why the row needs split dims whole, if it does.
     """
     for at, row in sorted(ROWS.items()):
         rule = getattr(row.rule, "func", row.rule)

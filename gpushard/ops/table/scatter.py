@@ -1,8 +1,8 @@
-"""Writing by indices: `x.at[1:3].set(v)`; by index arrays `x[i] = v`, `put_along_axis`.
+"""Write by indices: `x.at[1:3].set(v)`; by index arrays `x[i] = v`, `put_along_axis`.
 
-The array stays split as it is. What a basic index selects goes straight to where it belongs. Index
-arrays are whole, so that every block makes those updates that
-fall into it, in NumPy's order; updates out of bounds fall into none.
+The array stays split. Values for a basic index move directly to their blocks. Index arrays are
+whole, so every block makes the updates that fall into it, in NumPy's order. Updates out of bounds
+fall into no block.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def _shapes(avals: Sequence[Aval]) -> tuple[Shape, ...]:
 
 
 def _types(avals: Sequence[Aval], params: Params) -> tuple[Dtype, Dtype]:
-    """Return the types of the elements, and of the values, while they are combined.
+    """Return the types in which elements and values are combined.
 
-    Narrow floats are added up in single precision.
+    Narrow floats are added in single precision.
     """
     x, values = avals[:2]
     ufunc = params[1]
@@ -59,7 +59,7 @@ def _types(avals: Sequence[Aval], params: Params) -> tuple[Dtype, Dtype]:
 
 
 def _infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-    """Check that values broadcast to the part, and become elements without a loss."""
+    """Check that values broadcast to the part, and convert to its type without loss."""
     x, values = avals[:2]
     shape = part_shape(params[0], x.shape, _shapes(avals))
     try:
@@ -91,7 +91,7 @@ def _rule(avals: Sequence[Aval], params: Params) -> Rule:
 
 
 def _with_room(xp: Any, x: LocalArray, axis: int, dtype: Dtype) -> LocalArray:
-    """Return a copy with one more slice at the end of a dim, for updates of no element."""
+    """Copy an array with one more slice at the end of a dim, for updates that hit no element."""
     shape = list(x.shape)
     shape[axis] += 1
     work = xp.empty(tuple(shape), dtype)
@@ -111,8 +111,8 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         return functools.partial(_write_owned, indexed, ufunc, kind, sizes)
 
     operation = _CODES.get(ufunc) if _is_coded(ufunc, wide) else None
-    many = math.prod(spread(indexed, avals[0].shape, _shapes(avals))) > LONG
-    if own_kernels(xp) is not None and operation and (ufunc is None or not many):
+    is_long = math.prod(spread(indexed, avals[0].shape, _shapes(avals))) > LONG
+    if own_kernels(xp) is not None and operation and (ufunc is None or not is_long):
         return functools.partial(_update_own, xp, indexed, operation, (wide, kind), sizes)
 
     def scatter(site: Site, x: LocalArray, values: Any, *positions: LocalArray) -> Any:
@@ -125,7 +125,7 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         room = len(before) + dims.index(x.ndim + axis)
         update_at(xp, view, index, values, ufunc, room)
         result = work[_without_room(axis)]
-        if wide != x.dtype:  # elements that nothing was added to stay as they are
+        if wide != x.dtype:  # elements without updates stay unchanged
             touched = xp.zeros(work.shape, bool)
             view, index = indexed.view(xp, touched, places)
             view[index] = True
@@ -138,13 +138,13 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
 def _stacked(
     params: Params, shapes: Sequence[Shape], dims: Sequence[tuple[int, ...]], lead: int
 ) -> Stack:
-    """Make all updates at once, of an array for each element of dims in front."""
+    """Make the updates of all elements of dims in front at once."""
     indexed, ufunc = params
     count = len(part_shape(indexed, shapes[0], tuple(shapes[2:])))
     between: list[int | None] = [None] * len(shapes[2:])
     if any(dims[2:]):
-        indexed, own = stacked(indexed, shapes[0], shapes[2:], lead)
-        between = [own - len(shape) for shape in shapes[2:]]
+        indexed, n_dims = stacked(indexed, shapes[0], shapes[2:], lead)
+        between = [n_dims - len(shape) for shape in shapes[2:]]
     return Stack((indexed, ufunc), (0, count - len(shapes[1]), *between), frozenset([0]))
 
 
@@ -158,14 +158,14 @@ _CODES: dict[np.ufunc | None, str] = {
     np.minimum: "Minimum",
     np.maximum: "Maximum",
 }
-"""What ufuncs are called in `kernels/indexing.cuh`."""
+"""The names of ufuncs in `kernels/indexing.cuh`."""
 
 LONG = 1 << 16
-"""So many updates may be of one element that they are not made one after the other."""
+"""With more updates, too many may hit one element to make them one after the other."""
 
 
 def _is_coded(ufunc: np.ufunc | None, dtype: Dtype) -> bool:
-    """Whether there is a kernel of a backend for a ufunc in a type."""
+    """Test whether the backend has a kernel for a ufunc and a type."""
     if ufunc is np.power:
         return dtype.kind in "fc"
     return dtype.isbuiltin == 1 and (dtype.kind != "c" or ufunc not in (np.minimum, np.maximum))
@@ -183,8 +183,8 @@ def _update_own(
     *positions: LocalArray,
     out: LocalArray,
 ) -> LocalArray:
-    """Make updates by a kernel of the backend; arguments as for `_write_owned`."""
-    own = own_kernels(xp)
+    """Make updates by a kernel of the backend; for the arguments see `_write_owned`."""
+    kernels = own_kernels(xp)
     wide = spread(indexed, x.shape, tuple(at.shape for at in positions))
     out[...] = x
     view, steps = indexed.first_of(xp, out, wide)
@@ -207,10 +207,10 @@ def _update_own(
         turn = [dim - lead for dim in (*pairs, *free)]
         at = integers(at)
         places.append(xp.broadcast_to(at, wide).transpose(turn) if at.ndim else at)
-        dims.append(own.Along(size, site.operands[0][axis], x.shape[axis], step))
+        dims.append(kernels.Along(size, site.operands[0][axis], x.shape[axis], step))
     rows = (*(view.shape[dim] for dim in pairs), *(1,) * indexed.after, count)
     grid = tuple(view.shape[dim] for dim in (*pairs, *free))
-    own.update(operation, *types, cells, values, places, dims, grid, rows)
+    kernels.update(operation, *types, cells, values, places, dims, grid, rows)
     return out
 
 
@@ -225,7 +225,7 @@ def _write_owned(
     *positions: LocalArray,
     out: Any = None,
 ) -> LocalArray:
-    """Make those updates that fall into a block, and look at no others: the kernel for NumPy."""
+    """Make only the updates that fall into a block: the kernel for NumPy."""
     out = np.empty(x.shape, x.dtype) if out is None else out
     out[...] = x
     wide = spread(indexed, x.shape, tuple(at.shape for at in positions))
@@ -254,13 +254,13 @@ def _write_owned(
 
 
 def _in_line(values: LocalArray, before: Shape, wide: Shape, after: Shape) -> LocalArray:
-    """Return values with the dims of the index arrays as one, of length 1 if they do not differ."""
-    own = (1,) * (len(before) + len(wide) + len(after) - values.ndim) + values.shape
-    lead, rest = own[: len(before)], own[len(before) + len(wide) :]
-    middle = own[len(before) : len(before) + len(wide)]
+    """Merge the dims of index arrays in values into one, of length 1 if values do not differ."""
+    full_shape = (1,) * (len(before) + len(wide) + len(after) - values.ndim) + values.shape
+    lead, rest = full_shape[: len(before)], full_shape[len(before) + len(wide) :]
+    middle = full_shape[len(before) : len(before) + len(wide)]
     if math.prod(middle) == 1:
         return values.reshape((*lead, 1, *rest))
-    whole = np.broadcast_to(values.reshape(own), (*lead, *wide, *rest))
+    whole = np.broadcast_to(values.reshape(full_shape), (*lead, *wide, *rest))
     return whole.reshape((*lead, math.prod(wide), *rest))
 
 
@@ -272,12 +272,12 @@ def _places(
     x: LocalArray,
     positions: LocalArrays,
 ) -> list[LocalArray]:
-    """Return positions in a block; where an update is not for it, those of the room at the end."""
+    """Return positions in a block; updates of other blocks get positions in the room at the end."""
     places, inside = [], xp.ones((), bool)
     for axis, at, size in zip(indexed.axes, positions, sizes, strict=True):
-        place, there = located(xp, at, size, site.operands[0][axis], x.shape[axis])
+        place, is_inside = located(xp, at, size, site.operands[0][axis], x.shape[axis])
         places.append(place)
-        inside = inside & there
+        inside = inside & is_inside
     room = x.shape[indexed.axes[0]]
     places[0] = xp.where(inside, places[0], room)
     return places
@@ -300,7 +300,7 @@ SCATTER = Row(
     beside_keys=frozenset(range(2, 64)),
 )
 """Operands: the array, the values, then index arrays. Parameters: (`Indexed`, the ufunc that
-combines elements with values, None where values take their place)."""
+combines elements with values, or None to replace elements)."""
 
 
 def _update_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
@@ -308,7 +308,7 @@ def _update_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
 
 
 def _update_rule(avals: Sequence[Aval], params: Params) -> Rule:
-    """Dims of the array pass through where all of them is replaced; others are whole."""
+    """Return the rule: dims that are replaced completely pass through; others are whole."""
     shape, maps = avals[0].shape, index_piece(params[0]).maps
     part = [m.source for m in maps if m.destination is not None]
     whole = frozenset(m.source for m in maps if m.source is not None and m.length < shape[m.source])
@@ -340,4 +340,4 @@ UPDATE = Row(
     beside_keys=frozenset(range(2, 64)),
 )
 """Operands: the array; an element, or an array of the part's shape or of size 1, of its type; and
-Python integers, where entries start. Parameters: (open index,)."""
+the starts of entries as Python integers. Parameters: (open index,)."""

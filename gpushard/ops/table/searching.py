@@ -1,7 +1,7 @@
 """Positions in sorted arrays, and membership.
 
-What is searched in may be split: a position is the sum of those in its parts, and what is in a part
-is in the whole. So neither side has to be whole.
+The searched array may be split: a position is the sum of the positions in its parts, and a member
+of a part is a member of the whole. So neither operand has to be whole.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _BOOL = np.dtype(bool)
 
 
 def _common(avals: Sequence[Aval]) -> Dtype:
-    """Return the type that elements are compared in: Python's numbers are those of NumPy."""
+    """Return the type in which elements are compared; Python numbers have NumPy's types."""
     return result_type(avals[0].dtype, avals[1].dtype)
 
 
-def _dims(avals: Sequence[Aval], many: int, *, whole: bool = False) -> Rule:
-    """Return the rule: dims of one operand stay, the dim of the other one is reduced."""
-    shape = avals[many].shape
-    kept = tuple(range(len(shape)))
+def _dims(avals: Sequence[Aval], n_results: int, *, whole: bool = False) -> Rule:
+    """Return the rule: the dims of one operand pass through, the dim of the other is reduced."""
+    shape = avals[n_results].shape
+    dims_of_x = tuple(range(len(shape)))
     other = len(shape)
-    operands = tuple(kept if n == many else (other,) for n in range(len(avals)))
-    size = avals[1 - many].shape[0]
-    return Rule(operands, (kept,), (*shape, size), frozenset({other} if whole else ()))
+    operands = tuple(dims_of_x if n == n_results else (other,) for n in range(len(avals)))
+    size = avals[1 - n_results].shape[0]
+    return Rule(operands, (dims_of_x,), (*shape, size), frozenset({other} if whole else ()))
 
 
 def _check_search(avals: Sequence[Aval]) -> None:
@@ -106,8 +106,8 @@ SEARCHSORTED = in_single(
         each="NumPy looks up in one vector",
     )
 )
-"""Operands: what is sorted, what is looked for, and maybe what sorts the first; with that the first
-must be whole. Parameters: (side,)."""
+"""Operands: the sorted array, the values, and optionally the sorter of the first, which must be
+whole then. Parameters: (side,)."""
 
 
 def _isin_rule(avals: Sequence[Aval], params: Params) -> Rule:
@@ -132,7 +132,7 @@ def _isin_local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(isin)
 
 
-_FEW = 16  # so many members are compared with all elements one after the other, on the host
+_FEW = 16  # fewer members are compared with all elements one by one, on the host
 
 
 def _is_one_of(x: LocalArray, members: LocalArray) -> LocalArray:
@@ -143,11 +143,13 @@ def _is_one_of(x: LocalArray, members: LocalArray) -> LocalArray:
 
 
 def _are_near(x: LocalArray, members: LocalArray) -> bool:
-    """Whether a table of all numbers between members is small beside the arrays."""
+    """Test whether a table of all numbers between members is small compared with the arrays."""
     if members.dtype.kind not in "biu":
         return False
     apart = int(members.max()) - int(members.min())
-    most = 1 if members.dtype == np.bool_ else np.iinfo(members.dtype).max  # of what NumPy counts
+    most = (
+        1 if members.dtype == np.bool_ else np.iinfo(members.dtype).max
+    )  # the largest that NumPy counts
     return bool(apart < min(x.size + members.size, most + 1))
 
 
@@ -175,4 +177,4 @@ ISIN = in_single(
         each="NumPy looks up in one vector",
     )
 )
-"""Operands: elements, and a vector of members. Parameters: (whether the others are true,)."""
+"""Operands: elements, and a vector of members. Parameters: (whether to invert the result,)."""

@@ -1,4 +1,4 @@
-"""The different elements of an array, where they are first, which each is, and how many."""
+"""The distinct elements of an array, their first positions, inverse and counts."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ INDICES, INVERSE, COUNTS = "indices", "inverse", "counts"
 class Wish:
     """The parameter of `UNIQUE`."""
 
-    parts: tuple[str, ...] = ()  # what is wanted beside the values: "indices", "inverse", "counts"
+    parts: tuple[str, ...] = ()  # more results: "indices", "inverse", "counts"
     equal_nan: bool = True  # whether NaNs are one element
     distinct: bool = False  # whether all elements are known to differ; then they stay in order
-    size: int | None = None  # how many there shall be; None for as many as could be
-    # Whether a second operand says which elements count: of equal ones all or none.
+    size: int | None = None  # the number of results; None for the most possible
+    # Whether a second operand says which elements count, equally for equal elements.
     masked: bool = False
-    # Whether a last operand fills places without an element; else the first element does, or 0 if
-    # no element counts.
+    # Whether a last operand fills missing places; else the first element does, or 0 if no element
+    # counts.
     filled: bool = False
-    beyond: bool = False  # whether indices of such places are the length, not the first element's
+    beyond: bool = False  # whether missing places have the length as index
 
 
 def _infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
     (wish,) = params
     shape, dtype = avals[0].shape, avals[0].dtype
-    many = shape[0] if wish.size is None else wish.size
-    if many and not shape[0] and not wish.filled:
+    count = shape[0] if wish.size is None else wish.size
+    if count and not shape[0] and not wish.filled:
         raise ArgumentError(
-            f"unique: size={many} of an array without elements; give fill_value=, too",
+            f"unique: size={count} of an array without elements; give fill_value=, too",
             argument="fill_value",
-            size=many,
+            size=count,
         )
-    rest = [Aval((shape[0] if part == INVERSE else many,), INDEX) for part in wish.parts]
-    return (Aval((many, *shape[1:]), dtype), *rest, Aval((), INDEX))
+    rest = [Aval((shape[0] if part == INVERSE else count,), INDEX) for part in wish.parts]
+    return (Aval((count, *shape[1:]), dtype), *rest, Aval((), INDEX))
 
 
 def _rule(avals: Sequence[Aval], params: Params) -> Rule:
@@ -61,7 +61,7 @@ def _rule(avals: Sequence[Aval], params: Params) -> Rule:
 
 
 def _ordered(xp: Any, x: LocalArray, wish: Wish) -> LocalArray:
-    """Return positions in the order of elements, or of rows by their first column, and so on."""
+    """Sort the positions of elements, or of rows in lexicographic order."""
     if wish.distinct or 0 in x.shape:
         return xp.arange(len(x))
     return argsort(xp, x) if x.ndim == 1 else lexsort(xp, x.T[::-1])
@@ -77,7 +77,7 @@ def _differs(xp: Any, before: LocalArray, after: LocalArray, wish: Wish) -> Loca
 
 
 def _firsts(xp: Any, ordered: LocalArray, wish: Wish) -> LocalArray:
-    """Return which elements in order differ from the one before."""
+    """Test which sorted elements differ from the one before."""
     first: LocalArray = xp.ones(len(ordered), bool)
     first[1:] = _differs(xp, ordered[:-1], ordered[1:], wish)
     return first
@@ -86,9 +86,9 @@ def _firsts(xp: Any, ordered: LocalArray, wish: Wish) -> LocalArray:
 def _numbered(
     xp: Any, x: LocalArray, mask: LocalArray | None, wish: Wish
 ) -> tuple[LocalArray, LocalArray]:
-    """Return positions in the order of elements, and there the number of each among different ones.
+    """Return sorted positions, and the number of each element among the distinct ones.
 
-    Elements that do not count have the number before theirs, -1 for the first.
+    Elements that do not count have the number of the element before, -1 for the first.
     """
     order = _ordered(xp, x, wish)
     first = _firsts(xp, x[order], wish)
@@ -99,64 +99,64 @@ def _numbered(
 
 def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     (wish,) = params
-    many = avals[0].shape[0] if wish.size is None else wish.size
+    size = avals[0].shape[0] if wish.size is None else wish.size
 
     def unique(x: LocalArray, *more: Any) -> tuple[LocalArray, ...]:
         fill = more[-1] if wish.filled else None
         if not len(x):
-            return _of_nothing(xp, x, many, fill, wish)
+            return _of_nothing(xp, x, size, fill, wish)
         positions = wish.distinct or wish.masked or set(wish.parts) - {COUNTS}
         if xp is np and x.ndim == 1 and not positions:
-            return _by_value(x, many, fill, wish)
+            return _by_value(x, size, fill, wish)
         order, number = _numbered(xp, x, more[0] if wish.masked else None, wish)
-        starts = _starts(xp, number, many + 1)
+        starts = _starts(xp, number, size + 1)
         at, ends = starts[:-1], starts[1:]
-        there = xp.arange(many) <= number[-1]
-        lengths = xp.where(there, ends - at, 0)
-        at = xp.where(there, at, xp.minimum(at[:1], len(x) - 1))
+        is_valid = xp.arange(size) <= number[-1]
+        lengths = xp.where(is_valid, ends - at, 0)
+        at = xp.where(is_valid, at, xp.minimum(at[:1], len(x) - 1))
         values = x[order[at]]
         if fill is not None:
-            fits = there if x.ndim == 1 else there[:, None]
+            fits = is_valid if x.ndim == 1 else is_valid[:, None]
             values = xp.where(fits, values, fill).astype(x.dtype, copy=False)
         elif wish.masked:
-            values = xp.where(there[:1], values, x.dtype.type(0))
+            values = xp.where(is_valid[:1], values, x.dtype.type(0))
         rest = [_part(xp, part, order, number, at, lengths) for part in wish.parts]
         if wish.beyond and INDICES in wish.parts:
             indices = wish.parts.index(INDICES)
-            rest[indices] = xp.where(there, rest[indices], len(x))
+            rest[indices] = xp.where(is_valid, rest[indices], len(x))
         return (values, *rest, number[-1] + 1)
 
     return writing(unique)
 
 
-def _by_value(x: LocalArray, many: int, fill: Any, wish: Wish) -> tuple[LocalArray, ...]:
-    """Return values, on the host, how often each is there if that is wanted, and how many."""
+def _by_value(x: LocalArray, size: int, fill: Any, wish: Wish) -> tuple[LocalArray, ...]:
+    """Compute distinct values on the host, their counts if needed, and their number."""
     ordered = sort(np, x, -1, True)
     at = np.flatnonzero(_firsts(np, ordered, wish))
-    values = np.full(many, ordered[0] if fill is None else fill, x.dtype)
-    values[: len(at)] = ordered[at[:many]]
-    counts = np.zeros(many, INDEX)
-    counts[: len(at)] = np.diff(at, append=len(x))[:many]
+    values = np.full(size, ordered[0] if fill is None else fill, x.dtype)
+    values[: len(at)] = ordered[at[:size]]
+    counts = np.zeros(size, INDEX)
+    counts[: len(at)] = np.diff(at, append=len(x))[:size]
     return (values, *[counts] * len(wish.parts), np.asarray(len(at), INDEX))
 
 
-def _starts(xp: Any, number: LocalArray, many: int) -> LocalArray:
-    """Return where each of the first numbers starts; one that is not there would start at the end.
+def _starts(xp: Any, number: LocalArray, size: int) -> LocalArray:
+    """Return the start of each of the first numbers; missing numbers start at the end.
 
-    Numbers ascend, so a search finds them, and the host need not know how many there are.
+    Numbers ascend, so a search finds them, and the host need not know their count.
     """
     if xp is not np:
-        return xp.searchsorted(number, xp.arange(many))
-    starts = np.full(many, len(number))
-    found = np.flatnonzero(np.diff(number, prepend=-1))
-    starts[: len(found)] = found[:many]
+        return xp.searchsorted(number, xp.arange(size))
+    starts = np.full(size, len(number))
+    first = np.flatnonzero(np.diff(number, prepend=-1))
+    starts[: len(first)] = first[:size]
     return starts
 
 
 def _part(
     xp: Any, part: str, order: LocalArray, number: LocalArray, at: LocalArray, lengths: LocalArray
 ) -> LocalArray:
-    """Return one of the results that are wanted beside the values."""
+    """Compute one of the additional results."""
     if part == INDICES:
         return order[at]
     if part == COUNTS:
@@ -166,11 +166,11 @@ def _part(
     return inverse
 
 
-def _of_nothing(xp: Any, x: LocalArray, many: int, fill: Any, wish: Wish) -> tuple[LocalArray, ...]:
-    values = xp.zeros((many, *x.shape[1:]), x.dtype)
+def _of_nothing(xp: Any, x: LocalArray, size: int, fill: Any, wish: Wish) -> tuple[LocalArray, ...]:
+    values = xp.zeros((size, *x.shape[1:]), x.dtype)
     if fill is not None:
         values[...] = fill
-    rest = [xp.zeros(0 if part == INVERSE else many, INDEX) for part in wish.parts]
+    rest = [xp.zeros(0 if part == INVERSE else size, INDEX) for part in wish.parts]
     return (values, *rest, xp.zeros((), INDEX))
 
 
@@ -184,6 +184,8 @@ UNIQUE = in_single(
         each="how many are equal differs between elements, and so where they go",
     )
 )
-"""Operands: a vector, or a matrix whose rows are the elements; maybe which elements count, and what
-fills. Results: values in order, what else is wanted, and how many there are; places beyond hold the
-filling, the position of the first element or the length, and 0 of it. Parameters: (wish,)."""
+"""Operands: a vector, or a matrix with rows as elements; optionally which elements count, and the
+fill value. Results: sorted values, additional results, and the number of values. Missing places
+have
+the fill value, the position of the first element or the length, and a count of 0. Parameters:
+(wish,)."""

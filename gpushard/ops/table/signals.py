@@ -29,18 +29,18 @@ _COMPLEX = np.dtype(np.complex128)
 
 def _interp_rule(avals: Sequence[Aval], params: Params) -> Rule:
     shape = avals[0].shape
-    own = tuple(range(len(shape)))
+    dims_of_x = tuple(range(len(shape)))
     at = len(shape)
     more = ((),) * (len(avals) - 3)
     sizes = (*shape, avals[1].shape[0])
-    return Rule((own, (at,), (at,), *more), (own,), sizes, frozenset({at}))
+    return Rule((dims_of_x, (at,), (at,), *more), (dims_of_x,), sizes, frozenset({at}))
 
 
 def _interp(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     left, right, period = params
 
     def interp(x: Any, xs: Any, ys: Any, *outside: Any) -> Any:
-        if xp is not np:  # CuPy's takes no booleans
+        if xp is not np:  # CuPy's `interp` takes no booleans
             x, xs = x.astype(_DOUBLE, copy=False), xs.astype(_DOUBLE, copy=False)
             ys = ys if ys.dtype.kind in "fc" else ys.astype(_DOUBLE)
         numbers = iter(outside)
@@ -60,8 +60,10 @@ INTERP = Row(
     stacked=beside_others(0),
     each="NumPy looks up in one vector",
 )
-"""Operands: where, the points' positions, ascending, and their values; numbers for what lies to the
-left and to the right. Parameters: (whether the first is given, whether the second is, period)."""
+"""Operands: positions, ascending positions of points and their values; optional numbers for
+positions to the left and to the right. Parameters: (whether there is the first number, whether
+there
+is the second, period)."""
 
 
 def _length(n: int, m: int, mode: str) -> int:
@@ -75,7 +77,7 @@ def _length(n: int, m: int, mode: str) -> int:
 
 
 def _vectors_row(name: str) -> Row:
-    """Return the row of a convolution of two vectors, which are whole; parameters: (mode,)."""
+    """Make the row of a convolution of two vectors, which are whole; parameters: (mode,)."""
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
         a, b = avals
@@ -84,7 +86,7 @@ def _vectors_row(name: str) -> Row:
 
     def rule_of(avals: Sequence[Aval], params: Params) -> Rule:
         a, b = avals
-        longer = int(b.shape[0] > a.shape[0])  # the result goes back to how it is split
+        longer = int(b.shape[0] > a.shape[0])  # the result is split like this operand
         return Rule(((0,), (1,)), ((longer,),), (a.shape[0], b.shape[0]), frozenset({0, 1}))
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
@@ -93,7 +95,7 @@ def _vectors_row(name: str) -> Row:
             return writing(lambda a, b: function(a, b, mode=params[0]))
         dtype = result_type(avals[0].dtype, avals[1].dtype)
 
-        def of_one_type(a: Any, b: Any) -> Any:  # CuPy's transforms each in its own precision
+        def of_one_type(a: Any, b: Any) -> Any:  # CuPy transforms each operand in its own precision
             return function(*(x.astype(dtype, copy=False) for x in (a, b)), mode=params[0])
 
         return writing(of_one_type)
@@ -129,10 +131,10 @@ def _infer_division(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
 
 def _division(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     quotient = _infer_division(avals, params)[0]
-    (many,), dtype = quotient.shape, quotient.dtype
+    (length,), dtype = quotient.shape, quotient.dtype
 
     def divide(u: Any, v: Any) -> tuple[Any, Any]:
-        quotients = xp.zeros((*u.shape[:-1], many), dtype)
+        quotients = xp.zeros((*u.shape[:-1], length), dtype)
         rest = u.astype(dtype, order="C")
         scale = 1 / v[..., :1]
         for k in range(u.shape[-1] - v.shape[-1] + 1):
@@ -155,8 +157,8 @@ POLYDIV = in_single(
         stacked=broadcasting_whole,
     )
 )
-"""Operands: coefficients of two polynomials. Results: the quotient, and the remainder in the length
-of the first one."""
+"""Operands: coefficients of two polynomials. Results: the quotient, and the remainder with the
+length of the first operand."""
 
 
 def _infer_product(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
@@ -165,12 +167,12 @@ def _infer_product(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
 
 
 def _product(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-    many, dtype = avals[0].shape[-1], avals[0].dtype
+    n_roots, dtype = avals[0].shape[-1], avals[0].dtype
 
     def product(roots: Any) -> Any:
-        coefficients = xp.zeros((*roots.shape[:-1], many + 1), dtype)
+        coefficients = xp.zeros((*roots.shape[:-1], n_roots + 1), dtype)
         coefficients[..., 0] = 1
-        for n in range(many):
+        for n in range(n_roots):
             coefficients[..., 1 : n + 2] -= roots[..., n : n + 1] * coefficients[..., : n + 1]
         return coefficients
 

@@ -1,7 +1,7 @@
-"""Orders along one dim, which must be whole: sorting, partitions, the foremost elements.
+"""Sort along one dim, which must be whole: sorts, partitions, the largest elements.
 
-NaNs come last, in both directions. Kernels use what NumPy and CuPy share; CuPy's sorts are stable
-and know no `kind`.
+NaNs come last, in both directions. Kernels use functions that NumPy and CuPy share; CuPy's sorts
+are stable and have no `kind`.
 """
 
 from __future__ import annotations
@@ -25,47 +25,47 @@ from gpushard.typing import LocalArray, LocalArrays
 INDEX = np.dtype(np.int64)
 
 Order = Callable[[Any, LocalArray, Params], Any]
-"""Takes the namespace, a local array and the parameters; gives the results of a row."""
+"""Takes the namespace, a local array and the parameters; returns the results of a row."""
 
 
 _WHOLE = Local("elements may go anywhere along the dim")
 
 
 def reverse(x: LocalArray) -> LocalArray:
-    """Return what orders elements the other way round, equal ones and NaNs as before.
+    """Return elements that sort in the reverse order; equal elements and NaNs keep their order.
 
-    Doing it twice gives the elements back.
+    Applied twice it returns the original elements.
     """
     return ~x if x.dtype.kind in "biu" else -x
 
 
 def argsort(xp: Any, x: LocalArray, axis: int = -1, stable: bool = True) -> LocalArray:
-    """Return the positions of elements in ascending order; if `stable`, equal ones keep theirs."""
+    """Return positions of elements in ascending order; if `stable`, equal ones keep their order."""
     if xp is not np or not stable:
-        return xp.ascontiguousarray(xp.argsort(x, axis=axis), INDEX)  # CuPy's is a view of another
-    if x.size < _FEW or x.dtype.kind not in "biuf":  # complex numbers have NaNs in several orders
+        return xp.ascontiguousarray(xp.argsort(x, axis=axis), INDEX)  # CuPy returns a view
+    if x.size < _FEW or x.dtype.kind not in "biuf":  # complex numbers order NaNs in several ways
         return np.argsort(x, axis, kind="stable")
     return np.ascontiguousarray(_ranked(x.swapaxes(axis, -1)).swapaxes(axis, -1))
 
 
-_FEW = 1 << 10  # fewer elements are sorted by NumPy's stable sort, which takes no steps besides
+_FEW = 1 << 10  # NumPy's stable sort takes fewer elements, without more steps
 _HALF_WORD = np.int64(32)
 
 
 def _ranked(x: LocalArray) -> LocalArray:
     """Return the positions of elements in ascending order along the last dim, on the host.
 
-    NumPy's stable sorts take twenty times as long as its others, which use vectors. Those are
-    stable, too, for numbers that hold the rank of an element and then its position.
+    NumPy's stable sorts take twenty times as long as its other sorts, which are vectorized. These
+    are stable too for numbers made of the rank of an element and its position.
     """
     at: LocalArray = np.arange(x.shape[-1])
     if x.dtype.kind in "biu" and x.dtype.itemsize <= 4:
         rank = x.astype(np.int64)
         if x.dtype == np.uint32:
-            rank -= 1 << 31  # for the shift: 32 bits with a sign
+            rank -= 1 << 31  # signed 32 bits, for the shift
     elif x.dtype == np.float32:
         rank = _rank_of_floats(x)
-    else:  # the rank is how many elements before differ from the one before them
+    else:  # the rank counts earlier elements that differ from their predecessor
         at = np.argsort(x, -1)
         ordered = np.take_along_axis(x, at, -1)
         before, after = ordered[..., :-1], ordered[..., 1:]
@@ -82,9 +82,9 @@ def _ranked(x: LocalArray) -> LocalArray:
 
 
 def _rank_of_floats(x: LocalArray) -> LocalArray:
-    """Return integers of 32 bits in the order of floats; equal ones and NaNs are one."""
-    bits = (x + np.float32(0)).view(np.int32)  # of the two zeros one is left
-    bits ^= (bits >> 31) & np.int32(0x7FFFFFFF)  # negative ones the other way round
+    """Map floats to 32-bit integers in the same order; equal floats, and NaNs, become equal."""
+    bits = (x + np.float32(0)).view(np.int32)  # one of the two zeros remains
+    bits ^= (bits >> 31) & np.int32(0x7FFFFFFF)  # reverse negative numbers
     rank: LocalArray = bits.astype(np.int64)
     missing = x != x
     if missing.any():
@@ -93,10 +93,10 @@ def _rank_of_floats(x: LocalArray) -> LocalArray:
 
 
 def sort(xp: Any, x: LocalArray, axis: int, stable: bool) -> LocalArray:
-    """Return elements in ascending order; if `stable`, equal ones keep theirs."""
+    """Sort elements in ascending order; if `stable`, equal ones keep their order."""
     if xp is not np:
         return xp.sort(x, axis=axis)
-    # Where nobody can tell equal ones apart, other ways are faster.
+    # If equal elements are indistinguishable, other ways are faster.
     known = x.dtype.kind in "biu" or (x.dtype.kind == "f" and x.dtype.itemsize <= 8)
     if x.size < _FEW or (stable and not known):
         return np.sort(x, axis, kind="stable")
@@ -108,7 +108,7 @@ def sort(xp: Any, x: LocalArray, axis: int, stable: bool) -> LocalArray:
         missing = x[x != x]
         if stable and (_bits(missing) != _bits(missing)[0]).any():
             return np.sort(x, axis, kind="stable")
-        ordered[ordered != ordered] = missing[0]  # NumPy's are not those of the operand
+        ordered[ordered != ordered] = missing[0]  # NumPy's NaNs are not those of the operand
     return np.sort(x, axis, kind="stable") if stable and _has_both_zeros(ordered) else ordered
 
 
@@ -117,7 +117,7 @@ def _bits(x: LocalArray) -> LocalArray:
 
 
 def _has_both_zeros(x: LocalArray) -> bool:
-    """Whether there are zeros of both signs, equal elements of different bits."""
+    """Test for zeros of both signs, which are equal with different bits."""
     bits = _bits(x)
     return bool((bits == np.iinfo(bits.dtype).min).any() and (bits == 0).any())
 
@@ -135,7 +135,7 @@ def _argsort(xp: Any, x: LocalArray, params: Params) -> LocalArray:
 
 
 def _partition(xp: Any, x: LocalArray, params: Params) -> LocalArray:
-    axis, places = params  # what is sorted is partitioned, too
+    axis, places = params  # a sorted array is partitioned too
     return np.partition(x, places, axis) if xp is np else xp.sort(x, axis=axis)
 
 
@@ -147,7 +147,9 @@ def _argpartition(xp: Any, x: LocalArray, params: Params) -> LocalArray:
 def _topk(xp: Any, x: LocalArray, params: Params) -> tuple[LocalArray, LocalArray]:
     axis, k, largest = params
     order = argsort(xp, reverse(x) if largest else x, axis)
-    first = order[(..., slice(k), *(slice(None),) * (-1 - axis))].copy()  # dense, and no more
+    first = order[
+        (..., slice(k), *(slice(None),) * (-1 - axis))
+    ].copy()  # dense, and frees the rest
     return xp.take_along_axis(x, first, axis=axis), first
 
 
@@ -156,7 +158,7 @@ def _rule(avals: Sequence[Aval], params: Params, results: int = 1) -> Rule:
 
 
 def _row(name: str, dtypes: Sequence[Dtype | None], order: Order, rest: int | None = None) -> Row:
-    """Return a row whose first parameter is the axis, counted from the end."""
+    """Make a row; its first parameter is the axis, counted from the end."""
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
         (x,) = avals
@@ -188,11 +190,11 @@ SORT = _row("sort", (None,), _sort)
 ARGSORT = _row("argsort", (INDEX,), _argsort)
 """Parameters: as for `SORT`."""
 PARTITION = _row("partition", (None,), _partition)
-"""Parameters: (axis, positions that get the element they would have in sorted order)."""
+"""Parameters: (axis, positions that get their element of the sorted order)."""
 ARGPARTITION = _row("argpartition", (INDEX,), _argpartition)
 """Parameters: as for `PARTITION`."""
 TOPK = _row("topk", (None, INDEX), _topk, 1)
-"""Values and positions. Parameters: (axis, how many, whether the largest)."""
+"""Results: values and positions. Parameters: (axis, their number, whether the largest)."""
 
 
 def _infer_lexsort(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
@@ -207,7 +209,7 @@ def _infer_lexsort(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
 
 
 def lexsort(xp: Any, keys: LocalArrays, axis: int = -1) -> LocalArray:
-    """Return the positions of elements in the order of the last key, then of those before it."""
+    """Return the positions of elements in the order of the last key, then of earlier keys."""
     order = argsort(xp, keys[0], axis)
     for key in keys[1:]:
         inner = argsort(xp, xp.take_along_axis(key, order, axis=axis), axis)
@@ -222,4 +224,4 @@ def _lexsort_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
 LEXSORT = in_single(
     Row("lexsort", _infer_lexsort, _rule, _lexsort_kernel, (_WHOLE,), stacked=broadcasting_whole)
 )
-"""Operands: keys, the last one first. Parameters: (axis,)."""
+"""Operands: keys; the last one counts first. Parameters: (axis,)."""

@@ -1,6 +1,6 @@
-"""Special functions that are no ufuncs, and the sum of exponentials as a reduction.
+"""Special functions that are not ufuncs, and the sum of exponentials as a reduction.
 
-What SciPy has as a ufunc has a row by `ufunc_row`.
+SciPy's ufuncs have rows by `ufunc_row`.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from gpushard.runtime.namespace import special_functions
 
 
 def _zeta_dtype(avals: Sequence[Aval], params: Params) -> Dtype:
-    """Return the type that operands have in common; integers have SciPy's.
+    """Return the common type of operands; integers have SciPy's type.
 
-    That is single precision for small ones, and double precision for one operand alone.
+    That is single precision for small integers, and double precision for a single operand.
     """
     common = result_type(*promoting(avals))
     if kind_of(common) == "f":
         return common
-    found = wide(result_type(common, np.float16))
+    dtype = wide(result_type(common, np.float16))
     if len(avals) == 1:
-        return found if found.kind == "c" else np.dtype(np.float64)
-    if found.kind == "c":
+        return dtype if dtype.kind == "c" else np.dtype(np.float64)
+    if dtype.kind == "c":
         raise ArgumentTypeError(
-            f"zeta with a first term is not defined for {found}; take real parts, or leave it out",
+            f"zeta with a first term is not defined for {dtype}; take real parts, or leave it out",
             argument="x",
-            dtype=found,
+            dtype=dtype,
         )
-    return found
+    return dtype
 
 
 def _zeta(xp: Any, params: Params, dtype: Dtype) -> Callable[..., Any]:
@@ -47,7 +47,7 @@ def _zeta(xp: Any, params: Params, dtype: Dtype) -> Callable[..., Any]:
 
     def zeta(*operands: Any) -> Any:
         typed = [x.astype(dtype, copy=False) for x in operands]
-        if len(typed) == 1 and xp is not np:  # CuPy's has no default
+        if len(typed) == 1 and xp is not np:  # CuPy's `zeta` has no default
             typed.append(xp.ones_like(typed[0]))
         return function(*typed)
 
@@ -55,7 +55,7 @@ def _zeta(xp: Any, params: Params, dtype: Dtype) -> Callable[..., Any]:
 
 
 ZETA = in_single(function_row("zeta", _zeta_dtype, _zeta))
-"""Operands: the power, and the first term, if there is one."""
+"""Operands: the power, and optionally the first term."""
 
 
 def _numbers(avals: Sequence[Aval]) -> Dtype:
@@ -75,12 +75,12 @@ def _states(avals: Sequence[Aval], params: Params) -> tuple[Dtype, ...]:
 
 
 def _finite(xp: Any, most: Any) -> Any:
-    """Return what exponents are taken less: 0 for what is infinite or NaN."""
+    """Return the offset to subtract from exponents: 0 instead of infinity or NaN."""
     return xp.where(xp.isfinite(most), most, 0)
 
 
 def _local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-    """Return what gives the greatest exponent of a block, and the sum less that."""
+    """Make the function for the greatest exponent of a block, and the sum relative to it."""
     axes, keepdims, _ = params
     dtype = _numbers(avals)
 
@@ -91,7 +91,7 @@ def _local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
             counted = xp.where(b == 0, -np.inf, counted)
         if counted.size:
             most = counted.max(axes, keepdims=True)
-        else:  # nothing has a greatest exponent
+        else:  # without elements there is no greatest exponent
             shape = reduced_shape(x.shape, axes, keepdims=True)
             most = xp.full(shape, -np.inf, counted.dtype)
         terms = xp.exp(x - _finite(xp, most))
@@ -113,7 +113,7 @@ def _merge(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
 
 
 def _scale(xp: Any, most: Any, base: Any) -> Any:
-    """Return what brings a sum to another base; one whose base was 0 is 0, infinite or NaN."""
+    """Return the factor from a sum to another base; a sum with base 0 is 0, infinite or NaN."""
     return xp.where(xp.isfinite(most), xp.exp(most - base), 1)
 
 
@@ -143,5 +143,5 @@ LOGSUMEXP = in_single(
         stacked=broadcasting,
     )
 )
-"""Operands: exponents, and weights of the same shape if there are any. Parameters: (axes counted
-from the end, keepdims, whether it is the logarithm of the sum's size)."""
+"""Operands: exponents, and optional weights of the same shape. Parameters: (axes counted from the
+end, keepdims, whether to return the logarithm of the absolute sum)."""

@@ -1,6 +1,6 @@
-"""What slides over arrays: reductions of windows, and convolutions of any number of dims.
+"""Sliding windows: reductions of windows, and convolutions over any number of dims.
 
-Both take dims of windows whole. All others are split as they come, also those of features that a
+Both need the dims of windows whole. All other dims may be split, also the features that a
 convolution sums over.
 """
 
@@ -26,15 +26,15 @@ from gpushard.ops.table.elementwise import writing
 from gpushard.typing import LocalArray, Shape
 
 Pads: TypeAlias = tuple[tuple[int, int], ...]
-"""How many elements come before and behind each dim; less than 0 takes elements away."""
+"""The number of elements added before and after each dim; negative numbers remove elements."""
 
 _WHOLE = Local("each element needs neighbours, and edges are not exchanged")
 _AT_ONCE = 1 << 20
-"""How many elements of windows a convolution copies at once."""
+"""Elements of windows that a convolution copies at once."""
 
 
 def dilated(n: int, by: int) -> int:
-    """Return the length of a dim between whose elements others come.
+    """Return the length of a dim with other elements between its elements.
 
     >>> dilated(3, 2), dilated(0, 2)
     (5, 0)
@@ -43,15 +43,15 @@ def dilated(n: int, by: int) -> int:
 
 
 def windows_in(n: int, window: int, stride: int, pads: tuple[int, int], base: int, by: int) -> int:
-    """Return how many windows there are along a dim.
+    """Return the number of windows along a dim.
 
     Args:
-      n: its length.
-      window: how many elements a window has.
-      stride: how far it goes each time.
-      pads: how many elements come before and behind all.
-      base: how far elements are apart.
-      by: how far those of a window are apart.
+      n: length of the dim.
+      window: number of elements of a window.
+      stride: distance between windows.
+      pads: number of elements before and after all elements.
+      base: distance between elements.
+      by: distance between the elements of a window.
 
     >>> windows_in(5, 3, 1, (1, 1), 1, 1), windows_in(5, 3, 2, (0, 0), 1, 2)
     (5, 1)
@@ -61,7 +61,7 @@ def windows_in(n: int, window: int, stride: int, pads: tuple[int, int], base: in
 
 
 def padded_shape(shape: Shape, pads: Pads, base: Shape) -> Shape:
-    """Return the shape of an array with others around its elements, and between them.
+    """Return the shape of an array with padding around and between its elements.
 
     >>> padded_shape((3, 4), ((1, 1), (-1, 0)), (2, 1))
     (7, 3)
@@ -75,8 +75,8 @@ def seen_by(
 ) -> tuple[range, tuple[int, int]]:
     """Return the places of a window that meet an element of a dim, and the pads that they need.
 
-    The other places meet pads only, which make no difference. Without them a window may be longer
-    than all memory. The arguments are those of `windows_in`.
+    All other places meet only padding, which has no effect. Without them a window may be longer
+    than all memory. For the arguments see `windows_in`.
 
     >>> seen_by(3, 1000, 1, (499, 500), 1, 1)  # three windows; places 0 to 496 see no element
     (range(497, 502), (2, 2))
@@ -95,19 +95,19 @@ def seen_by(
 def _padded(
     xp: Any, x: LocalArray, value: Any, pads: Pads, base: Shape, dtype: Dtype
 ) -> LocalArray:
-    """Return an array whose last dims have other elements around theirs, and between them."""
+    """Pad the last dims of an array around and between their elements."""
     lead = x.ndim - len(pads)
     if not any(map(any, pads)) and set(base) <= {1}:
         return x.astype(dtype, copy=False)
     shape = padded_shape(x.shape[lead:], pads, base)
     taken, put = [], []
     for n, (low, high), by in zip(x.shape[lead:], pads, base, strict=True):
-        first = -(-max(-low, 0) // by)  # of the elements that stay
-        end = low + dilated(n, by) + min(high, 0)  # before which they lie in the result
-        many = max(-(-(end - low - first * by) // by), 0)
-        taken.append(slice(first, first + many))
+        first = -(-max(-low, 0) // by)  # the first element that stays
+        end = low + dilated(n, by) + min(high, 0)  # the end of the elements in the result
+        count = max(-(-(end - low - first * by) // by), 0)
+        taken.append(slice(first, first + count))
         at = low + first * by
-        put.append(slice(at, at + dilated(many, by), by))
+        put.append(slice(at, at + dilated(count, by), by))
     padded = xp.empty((*x.shape[:lead], *shape), dtype)
     padded[...] = value
     padded[(..., *put)] = x[(..., *taken)]
@@ -122,14 +122,14 @@ def _infer_reduced(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
 
 def _reduced_rule(avals: Sequence[Aval], params: Params) -> Rule:
     _, window, strides, pads, base, _ = params
-    own = tuple(range(len(avals[0].shape)))
-    each = zip(own, window, strides, pads, base, strict=True)
+    dims_of_x = tuple(range(len(avals[0].shape)))
+    each = zip(dims_of_x, window, strides, pads, base, strict=True)
     whole = {dim for dim, *how in each if how != [1, 1, (0, 0), 1]}
-    return Rule((own, ()), (own,), avals[0].shape, frozenset(whole))
+    return Rule((dims_of_x, ()), (dims_of_x,), avals[0].shape, frozenset(whole))
 
 
 def _neutral(name: str, dtype: Dtype) -> Any:
-    """Return the number that makes no difference to a ufunc."""
+    """Return the neutral element of a ufunc."""
     if name in ("maximum", "minimum"):
         if kind_of(dtype) == "b":
             return name == "minimum"
@@ -150,15 +150,15 @@ def _reduced(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         counts = [windows_in(*how) for how in each]
         places, needed = zip(*[seen_by(*how) for how in each], strict=True) if each else ((), ())
         if not all(map(len, places)):
-            found = xp.full(counts, neutral, x.dtype)
+            result = xp.full(counts, neutral, x.dtype)
         else:
-            found = _padded(xp, x, neutral, needed, base, x.dtype)
-            for dim, (many, place) in enumerate(zip(counts, places, strict=True)):
-                lead, taken = (slice(None),) * dim, dilated(many, strides[dim])
+            result = _padded(xp, x, neutral, needed, base, x.dtype)
+            for dim, (n_windows, place) in enumerate(zip(counts, places, strict=True)):
+                lead, taken = (slice(None),) * dim, dilated(n_windows, strides[dim])
                 starts = range(0, len(place) * by[dim], by[dim])
-                parts = [found[(*lead, slice(at, at + taken, strides[dim]))] for at in starts]
-                found = functools.reduce(function, parts)
-        return function(found, xp.asarray(init, x.dtype))
+                parts = [result[(*lead, slice(at, at + taken, strides[dim]))] for at in starts]
+                result = functools.reduce(function, parts)
+        return function(result, xp.asarray(init, x.dtype))
 
     return writing(reduce)
 
@@ -185,8 +185,8 @@ REDUCE_WINDOW = in_single(
         each="a number of its own for each",
     )
 )
-"""Operands: an array, and a number that takes part in every window, too. Parameters, for each dim:
-(name of the ufunc, window, strides, pads, how far elements are apart, and those of a window)."""
+"""Operands: an array, and a number that is added to every window. Parameters: (name of the ufunc,
+window, strides, pads, distance between elements, distance in a window), each for all dims."""
 
 
 def _conv_shape(avals: Sequence[Aval], params: Params) -> Shape:
@@ -231,19 +231,19 @@ def _conv(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
             windows_in(n, k, s, (0, 0), 1, d)
             for n, k, s, d in zip(whole.shape[3:], kernel.shape[3:], strides, by, strict=True)
         )
-        many, depth = math.prod(sizes), shared * math.prod(kernel.shape[3:])
+        n_windows, depth = math.prod(sizes), shared * math.prod(kernel.shape[3:])
         weights = kernel.reshape(groups, out, depth).astype(work, copy=False)
-        result = xp.empty((whole.shape[0], groups, out, many), work)
-        step = max(_AT_ONCE // max(groups * many * depth, 1), 1)
+        result = xp.empty((whole.shape[0], groups, out, n_windows), work)
+        step = max(_AT_ONCE // max(groups * n_windows * depth, 1), 1)
         for first in range(0, whole.shape[0], step):
             part = whole[first : first + step]
-            columns = xp.empty((groups, shared, *kernel.shape[3:], part.shape[0], many), work)
+            columns = xp.empty((groups, shared, *kernel.shape[3:], part.shape[0], n_windows), work)
             for place in itertools.product(*map(range, kernel.shape[3:])):
                 seen = part[(..., *_seen(place, sizes, strides, by))]
-                flat = seen.reshape(*seen.shape[:3], many)
+                flat = seen.reshape(*seen.shape[:3], n_windows)
                 columns[(slice(None), slice(None), *place)] = flat.transpose(1, 2, 0, 3)
-            product = weights @ columns.reshape(groups, depth, part.shape[0] * many)
-            split = product.reshape(groups, out, part.shape[0], many)
+            product = weights @ columns.reshape(groups, depth, part.shape[0] * n_windows)
+            split = product.reshape(groups, out, part.shape[0], n_windows)
             result[first : first + step] = split.transpose(2, 0, 1, 3)
         return result.reshape(*lead, groups, out, *sizes)
 
@@ -251,7 +251,7 @@ def _conv(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
 
 
 def _seen(place: Shape, sizes: Shape, strides: Shape, by: Shape) -> tuple[slice, ...]:
-    """Return what elements of the kernel at one place meet."""
+    """Return the elements that one place of the kernel meets."""
     each = zip(place, sizes, strides, by, strict=True)
     return tuple(slice(n * d, n * d + dilated(size, s), s) for n, size, s, d in each)
 
@@ -285,5 +285,5 @@ CONVOLUTION = Row(
     each="a kernel of its own for each",
 )
 """Operands: (batch, groups, features, ...) and (groups, new features, features, ...), of one type.
-The result is (batch, groups, new features, ...). Parameters, each with what holds for each of the
-last dims: (strides, pads, how far elements are apart, how far those of the kernel are)."""
+The result is (batch, groups, new features, ...). Parameters, each for all of the last dims:
+(strides, pads, distance between elements, distance between elements of the kernel)."""
