@@ -1,14 +1,14 @@
-"""Random numbers, as `jax.random` has them: functions of a key, with no hidden state.
+"""Random numbers as in `jax.random`: functions of a key, without hidden state.
 
     keys          keys of Threefry-2x32: `key`, `split`, `fold_in`, `KeyArray`
-    distributions `normal`, `uniform`, `randint` and the others of numbers
+    distributions distributions of numbers: `normal`, `uniform`, `randint` and others
     vectors       `dirichlet`, `multivariate_normal`, `multinomial`, `orthogonal`, `ball`
     order         `permutation`, `choice`, `categorical`
-    sampling      arguments, and how distributions run
-    placing       where keys and results go
+    sampling      check arguments and draw
+    placing       place keys and results
 
-An element depends on the key and its position alone, so that a result is the same for every
-sharding, and each shard is made where it will live.
+An element depends only on the key and its position. So results are equal for every sharding, and
+each device draws its own shard.
 
 >>> from gpushard import random
 >>> key = random.key(0)

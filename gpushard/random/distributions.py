@@ -1,4 +1,4 @@
-"""The distributions of numbers: a row of `ops.table.random` each, and how users call it."""
+"""Draw random numbers: a function for each row of `ops.table.random`."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = [
 
 @documented(table.BITS)
 def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return random bits as unsigned integers.
+    """Draw random bits as unsigned integers.
 
     Raises:
-      ArgumentTypeError: the dtype is another one.
+      ArgumentTypeError: the dtype is not an unsigned integer.
 
     >>> from gpushard import random
     >>> bits(random.key(0), (2,), "uint32")
@@ -46,7 +46,7 @@ def uniform(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Return numbers that are uniform on [minval, maxval).
+    """Draw numbers from the uniform distribution on [minval, maxval).
 
     >>> from gpushard import random
     >>> uniform(random.key(0), (2,), "float32")
@@ -65,13 +65,13 @@ def uniform(
 def randint(
     key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Return integers of [minval, maxval).
+    """Draw integers from [minval, maxval).
 
-    They are remainders, as JAX takes them: a little uneven where the range is no power of 2 and
-    not small beside the type. Bounds beyond the type are those of the type.
+    They are remainders, as in JAX: slightly uneven unless the range is a power of 2, or small
+    compared with that of the type. Bounds outside of the type are clipped to it.
 
     Raises:
-      ArgumentTypeError: a bound or the dtype is not of integers.
+      ArgumentTypeError: a bound or the dtype is not an integer.
 
     >>> from gpushard import random
     >>> randint(random.key(0), (5,), 0, 10)
@@ -86,7 +86,7 @@ integers = randint
 
 
 def _bound(x: Any, dtype: np.dtype[Any], argument: str, more: int) -> Any:
-    """Return a bound less what it is more than an integer of the range, cut to those of a type."""
+    """Return a bound minus `more`, clipped to the range of a type."""
     info = np.iinfo(dtype)
     least, most = int(info.min), int(info.max)
     data = x if is_value(x) else np.asarray(x, object if type(x) is int else None)
@@ -97,8 +97,11 @@ def _bound(x: Any, dtype: np.dtype[Any], argument: str, more: int) -> Any:
             dtype=data.dtype,
         )
     if is_value(x):
-        own = np.iinfo(x.dtype)
-        limits = max(least + more, int(own.min)), min(most + more, int(own.max))
+        limits_of_type = np.iinfo(x.dtype)
+        limits = (
+            max(least + more, int(limits_of_type.min)),
+            min(most + more, int(limits_of_type.max)),
+        )
         cut = bind(elementwise.CLIP, (x, *limits), (True, True))
         return (cut - cut.dtype.type(more)).astype(dtype) if more else cut.astype(dtype)
     exact = data.astype(object) - more
@@ -113,7 +116,7 @@ def _bound(x: Any, dtype: np.dtype[Any], argument: str, more: int) -> Any:
 def bernoulli(
     key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, out_sharding: Any = None
 ) -> Array:
-    """Return booleans that are True with a probability."""
+    """Draw booleans that are True with probability `p`."""
     high, single = is_high(mode, "bernoulli"), getattr(p, "dtype", None) == np.float32
     if high:
         row = table.BERNOULLI_HIGH_SINGLE if single else table.BERNOULLI_HIGH
@@ -124,13 +127,13 @@ def bernoulli(
 
 @documented(table.RADEMACHER)
 def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return 1 or -1, each half of the time."""
+    """Draw 1 or -1 with equal probability."""
     return sample(table.RADEMACHER, key, (), shape, dtype, out_sharding)
 
 
 @documented(table.NORMAL)
 def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return standard normal numbers; complex ones have variance 1 in all.
+    """Draw standard normal numbers; complex numbers have variance 1 in total.
 
     >>> from gpushard import random
     >>> print(normal(random.key(0), (3,), "float32").round(3))
@@ -154,7 +157,7 @@ def truncated_normal(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Return standard normal numbers strictly between two bounds."""
+    """Draw standard normal numbers strictly between two bounds."""
     return sample(table.TRUNCATED_NORMAL, key, (lower, upper), shape, dtype, out_sharding)
 
 
@@ -162,37 +165,37 @@ def truncated_normal(
 def lognormal(
     key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Return exponentials of normal numbers."""
+    """Draw numbers from the log-normal distribution: exponentials of normal numbers."""
     return sample(table.LOGNORMAL, key, (sigma,), shape, dtype, out_sharding)
 
 
 @documented(table.EXPONENTIAL)
 def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return exponential numbers of mean 1."""
+    """Draw numbers from the exponential distribution with mean 1."""
     return sample(table.EXPONENTIAL, key, (), shape, dtype, out_sharding)
 
 
 @documented(table.LAPLACE)
 def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return numbers of the Laplace distribution of scale 1."""
+    """Draw numbers from the Laplace distribution with scale 1."""
     return sample(table.LAPLACE, key, (), shape, dtype, out_sharding)
 
 
 @documented(table.LOGISTIC)
 def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return numbers of the logistic distribution of scale 1."""
+    """Draw numbers from the logistic distribution with scale 1."""
     return sample(table.LOGISTIC, key, (), shape, dtype, out_sharding)
 
 
 @documented(table.CAUCHY)
 def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return numbers of the Cauchy distribution of scale 1."""
+    """Draw numbers from the Cauchy distribution with scale 1."""
     return sample(table.CAUCHY, key, (), shape, dtype, out_sharding)
 
 
 @documented(table.MAXWELL)
 def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return numbers of the Maxwell distribution of scale 1: lengths of normal vectors of three."""
+    """Draw numbers from the Maxwell distribution with scale 1: lengths of normal vectors in 3-D."""
     return sample(table.MAXWELL, key, (), shape, dtype, out_sharding)
 
 
@@ -209,7 +212,7 @@ def gumbel(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Return numbers of the Gumbel distribution of scale 1."""
+    """Draw numbers from the Gumbel distribution with scale 1."""
     row = table.GUMBEL_HIGH if is_high(mode, "gumbel") else table.GUMBEL
     return sample(row, key, (np.float64(0),), shape, dtype, out_sharding)
 
@@ -218,7 +221,7 @@ def gumbel(
 def gamma(
     key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Return gamma numbers of scale 1."""
+    """Draw numbers from the gamma distribution with scale 1."""
     return sample(table.GAMMA, key, (a,), shape, dtype, out_sharding)
 
 
@@ -226,7 +229,7 @@ def gamma(
 def loggamma(
     key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Return logarithms of gamma numbers, which do not underflow for small `a`."""
+    """Draw logarithms of gamma numbers, which do not underflow for small `a`."""
     return sample(table.LOG_GAMMA, key, (a,), shape, dtype, out_sharding)
 
 
@@ -234,7 +237,7 @@ def loggamma(
 def beta(
     key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Return beta numbers."""
+    """Draw numbers from the beta distribution."""
     return sample(table.BETA, key, (a, b), shape, dtype, out_sharding)
 
 
@@ -242,7 +245,7 @@ def beta(
 def chisquare(
     key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Return chi-square numbers."""
+    """Draw numbers from the chi-square distribution."""
     return sample(table.CHISQUARE, key, (df,), shape, dtype, out_sharding)
 
 
@@ -250,7 +253,7 @@ def chisquare(
 def t(
     key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Return numbers of Student's t distribution."""
+    """Draw numbers from Student's t distribution."""
     return sample(table.T, key, (df,), shape, dtype, out_sharding)
 
 
@@ -268,7 +271,7 @@ def f(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Return numbers of the F distribution."""
+    """Draw numbers from the F distribution."""
     return sample(table.F, key, (dfnum, dfden), shape, dtype, out_sharding)
 
 
@@ -276,7 +279,7 @@ def f(
 def pareto(
     key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Return Pareto numbers, from 1 upwards."""
+    """Draw numbers from the Pareto distribution, from 1 upwards."""
     return sample(table.PARETO, key, (b,), shape, dtype, out_sharding)
 
 
@@ -284,7 +287,7 @@ def pareto(
 def rayleigh(
     key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Return Rayleigh numbers."""
+    """Draw numbers from the Rayleigh distribution."""
     return sample(table.RAYLEIGH, key, (scale,), shape, dtype, out_sharding)
 
 
@@ -300,7 +303,7 @@ def weibull_min(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Return Weibull numbers."""
+    """Draw numbers from the Weibull distribution."""
     return sample(table.WEIBULL_MIN, key, (scale, concentration), shape, dtype, out_sharding)
 
 
@@ -308,7 +311,7 @@ def weibull_min(
 def wald(
     key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Return numbers of the Wald distribution, the inverse Gaussian of scale 1."""
+    """Draw numbers from the Wald distribution, the inverse Gaussian with scale 1."""
     return sample(table.WALD, key, (mean,), shape, dtype, out_sharding)
 
 
@@ -328,7 +331,7 @@ def triangular(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Return numbers of the triangular distribution."""
+    """Draw numbers from the triangular distribution."""
     return sample(table.TRIANGULAR, key, (left, mode, right), shape, dtype, out_sharding)
 
 
@@ -336,7 +339,7 @@ def triangular(
 def generalized_normal(
     key: Any, p: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Return numbers whose density falls like exp(-abs(x)**p)."""
+    """Draw numbers from the density proportional to exp(-abs(x)**p)."""
     return sample(table.GENERALIZED_NORMAL, key, (p,), shape, dtype, out_sharding)
 
 
@@ -349,7 +352,7 @@ def generalized_normal(
 def double_sided_maxwell(
     key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Return numbers of the Maxwell distribution with a random sign, scaled and moved."""
+    """Draw numbers from the Maxwell distribution with a random sign, scaled and shifted."""
     row = table.DOUBLE_SIDED_MAXWELL
     return sample(row, key, (loc, scale), shape, dtype, out_sharding, tail=None)
 
@@ -358,7 +361,7 @@ def double_sided_maxwell(
 def poisson(
     key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Return Poisson numbers."""
+    """Draw numbers from the Poisson distribution."""
     return sample(table.POISSON, key, (lam,), shape, dtype, out_sharding)
 
 
@@ -366,7 +369,7 @@ def poisson(
 def geometric(
     key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Return how many trials it takes until one succeeds, 1 at least."""
+    """Draw the number of trials up to the first success, at least 1."""
     return sample(table.GEOMETRIC, key, (p,), shape, dtype, out_sharding)
 
 
@@ -379,6 +382,6 @@ def geometric(
 def binomial(
     key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Return how many of n trials succeed."""
+    """Draw the number of successes in n trials."""
     row = table.BINOMIAL_COUNTS if is_whole(dtype) else table.BINOMIAL
     return sample(row, key, (n, p), shape, dtype, out_sharding)

@@ -1,4 +1,4 @@
-"""Keys: what random numbers are made of, together with their positions."""
+"""Create, split and convert random keys."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ _IMPLEMENTATIONS = ("threefry2x32", "fry")
 def _check_impl(*impls: Any) -> None:
     for impl in impls:
         if impl is not None and not isinstance(impl, KeyDType) and impl not in _IMPLEMENTATIONS:
-            raise ArgumentError.refusing("impl", impl, "is not available; keys are of threefry2x32")
+            raise ArgumentError.refusing("impl", impl, "is not available; use threefry2x32")
 
 
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> KeyArray:
-    """Make a key of a number.
+    """Create a key from a number.
 
     Args:
-      seed: an integer of at most 64 bits; a negative one of NumPy's or an array's types of 32 bits
-        and less has no high word.
+      seed: an integer of at most 64 bits. A negative one of a type with 32 bits or less has no
+        high word.
       impl: the generator; "threefry2x32" is the only one.
-      dtype: the same, as the type of keys.
+      dtype: the generator as a type of keys.
 
     Raises:
-      ArgumentTypeError: the seed is no integer.
-      ArgumentError: it has more than 64 bits, or there is no such generator.
+      ArgumentTypeError: the seed is not an integer.
+      ArgumentError: the seed has more than 64 bits, or there is no such generator.
 
     >>> key_data(key(42))
     Array([ 0, 42], dtype=uint32)
@@ -54,7 +54,7 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> KeyArray:
 
 
 def PRNGKey(seed: Any, *, impl: Any = None) -> Array:
-    """Make a raw key: an array of uint32 of shape (2,); arguments as for `key`.
+    """Create a raw key from a number: an array of uint32 of shape (2,).
 
     Args:
       seed: an integer of at most 64 bits.
@@ -65,7 +65,7 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Array:
 
 
 def _element(seed: Any) -> Any:
-    """Return the element that the key of a number is: its high word comes first in memory."""
+    """Return the element of a key from a number; its high word comes first in memory."""
     if isinstance(seed, Array) and not seed.shape and seed.dtype.kind in "iu":
         wide = seed if seed.dtype.itemsize == 8 else seed.astype(np.uint32)
         low, high = wide.astype(np.uint64), np.uint64(32)
@@ -76,26 +76,26 @@ def _element(seed: Any) -> Any:
             "seed", number, "has more than 64 bits; fold_in takes more numbers", "key"
         )
     if isinstance(seed, np.generic | np.ndarray) and seed.dtype.itemsize < 8:
-        number &= 0xFFFFFFFF  # such types say their width: they have no high word
+        number &= 0xFFFFFFFF  # types of 32 bits or less have no high word
     words = np.array([number >> 32 & 0xFFFFFFFF, number & 0xFFFFFFFF], np.uint32)
     return new_data(words.view(np.uint64).reshape(()))
 
 
 def split(key: Any, num: Any = 2, *, out_sharding: Any = None) -> Any:
-    """Return new keys, each for a stream of its own.
+    """Derive new keys from a key; their random numbers are independent.
 
     Args:
       key: a key; do not use it again.
-      num: how many, or a shape.
-      out_sharding: how they are laid out: a sharding, or a spec over the mesh of `use_mesh`; each
-        key is made where it will live.
+      num: the number of new keys, or a shape.
+      out_sharding: a sharding of the new keys, or a spec over the mesh of `use_mesh`; each key is
+        derived on its device.
 
     Returns:
-      A `KeyArray`; for a raw key an array of uint32 whose last dim has length 2.
+      A `KeyArray`; for a raw key an array of uint32 with a last dim of length 2.
 
     Raises:
       ArgumentError: `num` is negative, or `key` is not a single key.
-      ArgumentTypeError: `num` is no integer, or `key` is no key.
+      ArgumentTypeError: `num` is not an integer, or `key` is not a key.
 
     >>> split(key(0), 3).shape
     (3,)
@@ -106,15 +106,15 @@ def split(key: Any, num: Any = 2, *, out_sharding: Any = None) -> Any:
 
 
 def fold_in(key: Any, data: Any) -> Any:
-    """Return the key that a key and a number give.
+    """Derive a new key from a key and a number.
 
     Args:
       key: a key.
-      data: an integer of at most 32 bits, which is not read if it is on devices.
+      data: an integer of at most 32 bits; on devices it is not read.
 
     Raises:
-      ArgumentTypeError: `data` is no integer, or `key` is no key.
-      ArgumentError: `data` is no single number, or has more than 32 bits; `key` is not a single
+      ArgumentTypeError: `data` is not an integer, or `key` is not a key.
+      ArgumentError: `data` is not a single number, or has more than 32 bits; `key` is not a single
         key.
 
     >>> bool(fold_in(key(0), 1) == fold_in(key(0), 2))
@@ -143,7 +143,7 @@ def _fold_number(data: Any) -> Any:
 
 
 def key_data(keys: Any) -> Array:
-    """Return the words of keys: an array of uint32 with one more dim, of length 2.
+    """Return the integers of keys: an array of uint32 with one more dim, of length 2.
 
     Args:
       keys: a `KeyArray`, or raw keys.
@@ -155,12 +155,12 @@ def key_data(keys: Any) -> Array:
 
 
 def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> KeyArray:
-    """Return the keys that have these words.
+    """Create keys from their integers.
 
     Args:
-      key_bits_array: an array of uint32 whose last dim has length 2.
+      key_bits_array: an array of uint32 with a last dim of length 2.
       impl: the generator; "threefry2x32" is the only one.
-      dtype: the same, as the type of keys.
+      dtype: the generator as a type of keys.
     """
     _check_impl(impl, dtype)
     elements: Any = _elements(key_bits_array, "wrap_key_data")
@@ -168,7 +168,7 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
 
 
 def clone(key: Any) -> Any:
-    """Return the same key, to say that it is used again on purpose."""
+    """Copy a key, to show that its second use is intended."""
     key = _unboxed(key)
     return copy.copy(key if is_keys(key) else _raw_keys(key, "clone"))
 
@@ -187,23 +187,23 @@ def key_dtype(impl_spec: Any = None) -> KeyDType:
 
 
 def key_impl(keys: Any) -> str:
-    """Return the name of the generator that keys are for."""
+    """Return the name of the generator of keys."""
     _elements(keys, "key_impl")
     return "threefry2x32"
 
 
 def _like(key: Any, elements: Any) -> Any:
-    """Return elements as the kind of keys that a key is."""
+    """Convert elements to keys, typed or raw like a given key."""
     return keys_of(elements) if is_keys(_unboxed(key)) else bind(UNPACK, (elements,))
 
 
 def _unboxed(keys: Any) -> Any:
-    """Return keys, of a box those in it."""
+    """Return keys; a Variable gives its value."""
     return keys if isinstance(keys, Array) else getattr(keys, "raw_value", keys)
 
 
 def _elements(keys: Any, name: str) -> Any:
-    """Return keys as elements of 64 bits."""
+    """Convert keys to elements of 64 bits."""
     keys = _unboxed(keys)
     if is_keys(keys):
         return elements_of(keys)
@@ -211,7 +211,7 @@ def _elements(keys: Any, name: str) -> Any:
 
 
 def _raw_keys(keys: Any, name: str) -> Any:
-    """Return the words of raw keys."""
+    """Check raw keys, and return their integers."""
     if isinstance(keys, np.ndarray) and keys.dtype == np.uint32:
         keys = new_data(keys)
     if not is_value(keys):
@@ -237,7 +237,7 @@ def _raw_keys(keys: Any, name: str) -> Any:
 
 
 def single_key(key: Any, name: str) -> Any:
-    """Return one key as an element of 64 bits."""
+    """Convert a single key to an element of 64 bits."""
     element = elements_of(key) if is_keys(key) else _elements(key, name)
     if element.shape:
         raise ArgumentError(

@@ -1,7 +1,6 @@
-"""Random order, and random choice.
+"""Permute arrays and choose elements at random.
 
-The dim that is put in order, or that is chosen from, is brought whole to each device that needs it,
-for now.
+In this version, each device that needs the permuted dim, or the dim to choose from, gathers it.
 """
 
 from __future__ import annotations
@@ -34,18 +33,18 @@ __all__ = ["categorical", "choice", "permutation", "shuffle"]
 def permutation(
     key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: Any = None
 ) -> Array:
-    """Return an array in random order along a dim, or the integers below a number in that order.
+    """Permute an array along a dim, or the integers below a number, in random order.
 
     Args:
       key: a key.
-      x: an array, or how many integers.
+      x: an array, or the number.
       axis: the dim.
-      independent: whether each vector along the dim gets an order of its own.
-      out_sharding: how the result is laid out.
+      independent: whether to permute each vector along the dim independently.
+      out_sharding: the sharding of the result.
 
     Raises:
       ArgumentError: the number is negative, or there is no such dim.
-      ArgumentTypeError: it is no integer.
+      ArgumentTypeError: the number is not an integer.
 
     >>> from gpushard import random
     >>> permutation(random.key(0), 6)
@@ -62,7 +61,7 @@ def permutation(
 
 
 shuffle = permutation
-"""Another name for `permutation`. Arrays are values: `x` stays as it is, take the result."""
+"""Another name for `permutation`. Use the result: `x` itself does not change."""
 
 
 def _number(x: Any, name: str, argument: str) -> int:
@@ -75,7 +74,7 @@ def _number(x: Any, name: str, argument: str) -> int:
     data = np.asarray(x)
     if data.dtype.kind not in "iu":
         raise ArgumentTypeError.refusing(
-            argument, x, "must be an integer, or an array of one dim at least", name
+            argument, x, "must be an integer, or an array with at least one dim", name
         )
     if data < 0:
         raise ArgumentError.refusing(argument, x, "must not be negative", name)
@@ -100,21 +99,21 @@ def choice(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Return random elements of an array, or random integers below a number.
+    """Choose random elements of an array, or random integers below a number.
 
     Args:
       key: a key.
-      a: an array, whose dim `axis` is chosen from, or the number.
-      shape: how many are chosen; these dims replace `axis`.
-      replace: whether one can be chosen more than once.
-      p: probabilities, of one dim; those on the host must sum to 1. Without it all are alike.
+      a: an array to choose from along `axis`, or the number.
+      shape: the dims of the chosen elements; they replace `axis`.
+      replace: whether an element can be chosen more than once.
+      p: probabilities, with one dim; on the host they must sum to 1. By default all are equal.
       axis: the dim.
-      mode: of the Gumbel numbers that choose with probabilities and without `replace`.
-      out_sharding: how the result is laid out.
+      mode: the mode of the Gumbel numbers for probabilities without `replace`.
+      out_sharding: the sharding of the result.
 
     Raises:
-      ArgumentError: there is nothing to choose from, or too little without `replace`; `p` has
-        another length, is negative or does not sum to 1.
+      ArgumentError: there are no elements, or too few without `replace`; or `p` has another
+        length, is negative, or does not sum to 1.
 
     >>> from gpushard import random
     >>> choice(random.key(0), 10, (4,), replace=False).shape
@@ -133,7 +132,7 @@ def choice(
 
 
 def _noise(mode: str | None, name: str) -> Distribution:
-    """Return the row of Gumbel numbers in a mode."""
+    """Return the row of Gumbel numbers for a mode."""
     return table.GUMBEL_HIGH if is_high(mode, name) else table.GUMBEL
 
 
@@ -162,7 +161,7 @@ def _positions(
     out_sharding: Any,
     array: Array | None = None,
 ) -> Any:
-    """Return random integers below n; they go where an array is that they are positions of."""
+    """Draw integers below n, on the devices of the array that they are positions of."""
     element, draws = single_key(key, "choice"), math.prod(sizes)
     if array is not None:
         element = beside(element, array)
@@ -183,7 +182,7 @@ def _positions(
 
 
 def _weights(p: Any, n: int) -> Any:
-    """Return probabilities."""
+    """Check probabilities, and convert them to floats."""
     weights = parameter(p, "choice", "p", Domain(lambda x: x >= 0, "0 at least"))
     if np.shape(weights) != (n,):
         raise ArgumentError(
@@ -214,28 +213,28 @@ def categorical(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Return random categories, as positions along a dim.
+    """Draw random categories, as positions along a dim.
 
     Args:
       key: a key.
       logits: logarithms of probabilities, up to a constant; `axis` may be split over devices.
       axis: the dim of categories.
-      shape: of the result; what the other dims of `logits` broadcast to, or more dims in front of
-        it. They broadcast only where categories are replaced.
+      shape: shape of the result: the other dims of `logits`, broadcast, with more dims in front.
+        They broadcast only with `replace`.
       replace: whether a category can be drawn more than once along the dims in front.
-      mode: of the Gumbel numbers that are added, as for `gumbel`.
-      out_sharding: how the result is laid out.
+      mode: the mode of the added Gumbel numbers, as for `gumbel`.
+      out_sharding: the sharding of the result.
 
     Raises:
       ArgumentError: the other dims of `logits` do not broadcast to the shape, or there are too few
         categories to draw without replacement.
     """
-    own = _array(logits, "categorical", "logits")
-    if own.dtype.kind != "f":
-        own = own.astype(np.float64)
-    at = one_from_end(axis, len(own.shape), "categorical")
-    n = own.shape[at]
-    batch = tuple(m for d, m in enumerate(own.shape) if d != len(own.shape) + at)
+    x = _array(logits, "categorical", "logits")
+    if x.dtype.kind != "f":
+        x = x.astype(np.float64)
+    at = one_from_end(axis, len(x.shape), "categorical")
+    n = x.shape[at]
+    batch = tuple(m for d, m in enumerate(x.shape) if d != len(x.shape) + at)
     sizes = batch if shape is None else as_shape(shape)
     lead, last = sizes[: len(sizes) - len(batch)], sizes[max(len(sizes) - len(batch), 0) :]
     fits = [m in ((n, 1) if replace else (n,)) for m, n in zip(batch, last, strict=False)]
@@ -246,18 +245,18 @@ def categorical(
             f"which {how}; put others in front",
             argument="shape",
             shape=sizes,
-            logits=own.shape,
+            logits=x.shape,
         )
-    dtype, noise = dtype_of(table.GUMBEL, own.dtype), _noise(mode, "categorical")
+    dtype, noise = dtype_of(table.GUMBEL, x.dtype), _noise(mode, "categorical")
     if replace:
         front = len(last) + 1 + at
-        noisy = sample(noise, key, (own,), (*lead, *last[:front], n, *last[front:]), dtype)
+        noisy = sample(noise, key, (x,), (*lead, *last[:front], n, *last[front:]), dtype)
         return moved_to(out_sharding, noisy.argmax(axis=at))
     draws = math.prod(lead)
     _check_enough(n, draws, False)
-    noisy = sample(noise, key, (own,), own.shape, dtype)
-    order = tuple(d for d in range(-len(own.shape), 0) if d != at)
+    noisy = sample(noise, key, (x,), x.shape, dtype)
+    order = tuple(d for d in range(-len(x.shape), 0) if d != at)
     last = bind(movement.TRANSPOSE, (noisy,), ((*order, at),))
     top = bind(random_order.TOP, (last,), (draws,))
-    first = bind(movement.TRANSPOSE, (top,), ((-1, *range(-len(own.shape), -1)),))
+    first = bind(movement.TRANSPOSE, (top,), ((-1, *range(-len(x.shape), -1)),))
     return moved_to(out_sharding, first.reshape(sizes))

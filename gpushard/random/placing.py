@@ -1,4 +1,4 @@
-"""Where random numbers go: each shard is made where it will live, and only the key moves there."""
+"""Place random numbers: each device draws its own shard, and only the key moves."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from gpushard.typing import Shape
 def bind_at(
     row: Row, operands: tuple[Any, ...], params: Params, shape: Shape, out_sharding: Any = None
 ) -> Any:
-    """Do an operation on a key and others.
+    """Run an operation on a key and parameters.
 
-    The result goes to `out_sharding`; else beside others that are arrays with dims; else where a
-    committed key is; else where new data goes by default.
+    The result goes to `out_sharding`; else to the devices of parameters with dims; else to the
+    devices of a committed key; else to the default placement of new data.
     """
     key, *others = operands
     if out_sharding is not None:
@@ -39,7 +39,7 @@ def _has_place(x: Any) -> bool:
 
 
 def moved_to(out_sharding: Any, x: Any) -> Any:
-    """Return a result in the sharding that was asked for, if one was."""
+    """Move a result to `out_sharding`, if it is not None."""
     if out_sharding is None:
         return x
     return device_put(x, _sharding_of(out_sharding, x.ndim, x))
@@ -50,20 +50,20 @@ def _sharding_of(out_sharding: Any, ndim: int, *operands: Any) -> Sharding:
 
 
 def new_data(x: Any) -> Array:
-    """Return host data on the devices that new data goes to, on each of them all of it."""
+    """Replicate host data on the default devices of new data."""
     placed: Array = device_put(x, everywhere(default_sharding(x.shape)))
     return committed(placed, False)
 
 
 def committed(x: Any, chosen: bool) -> Any:
-    """Return an array as somebody chose its devices, or as one that follows others."""
+    """Return an array as committed or uncommitted."""
     if not _has_place(x) or x.committed == chosen:
         return x
     return ConcreteArray(x._live(), x.sharding, committed=chosen)
 
 
 def beside(key: Any, x: Any) -> Any:
-    """Return a key on all devices of an array that it is used with, unless it is committed."""
+    """Replicate an uncommitted key on all devices of an array."""
     if not _has_place(key) or not _has_place(x) or key.committed:
         return key
     return committed(device_put(key, everywhere(x.sharding)), False)

@@ -1,4 +1,4 @@
-"""What all distributions do with their arguments, and how they run."""
+"""Check the arguments of distributions, and draw their numbers."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ from gpushard.typing import Shape
 _F = TypeVar("_F", bound=Callable[..., Array])
 
 _TYPES = {
-    "f": "a type of floats; float64 by default",
-    "fc": "a type of floats or of complex numbers; float64 by default",
-    "iu": "a type of integers; int64 by default",
-    "u": "an unsigned integer type; uint64 by default",
-    "if": "a type of integers or floats; int64 by default",
+    "f": "a type of floats; by default float64",
+    "fc": "a type of floats or of complex numbers; by default float64",
+    "iu": "a type of integers; by default int64",
+    "u": "an unsigned integer type; by default uint64",
+    "if": "a type of integers or floats; by default int64",
 }
 
 
 def documented(row: Distribution, **texts: str) -> Callable[[_F], _F]:
-    """Write out what arguments mean, in the docstring of a distribution's function."""
+    """Complete the docstring of a distribution's function with its arguments."""
     common = {
         "key": "a key.",
-        "shape": "of the result.",
+        "shape": "shape of the result.",
         "dtype": f"{_TYPES.get(row.kinds, '')}.",
-        "out_sharding": "how the result is laid out.",
+        "out_sharding": "the sharding of the result.",
     }
 
     def write(function: _F) -> _F:
         if inspect.signature(function).parameters["shape"].default is None:
             names = [name for name, _ in row.parameters]
-            own = f"that of `{names[0]}`" if len(names) == 1 else "what the parameters broadcast to"
-            common["shape"] = f"of the result; by default {own}."
-        said = common | {name: f"{text}." for name, text in texts.items()}
-        text = complete(cast("FunctionType", function), said)
+            origin = f"`{names[0]}`" if len(names) == 1 else "the broadcast parameters"
+            common["shape"] = f"shape of the result; by default that of {origin}."
+        described = common | {name: f"{text}." for name, text in texts.items()}
+        text = complete(cast("FunctionType", function), described)
         if "\n\nRaises:\n" not in text and any(domain.contains for _, domain in row.parameters):
             head, example, rest = text.partition("\n\n>>> ")
-            text = f"{head}\n\nRaises:\n  ArgumentError: a parameter is impossible.{example}{rest}"
+            text = f"{head}\n\nRaises:\n  ArgumentError: a parameter is invalid.{example}{rest}"
         function.__doc__ = text
         return function
 
@@ -81,7 +81,7 @@ def sample(
 
 
 def dtype_of(row: Distribution, dtype: Any, name: str = "") -> np.dtype[Any]:
-    """Return the type of numbers that users ask for."""
+    """Check the dtype that a user asks for, and return it."""
     if dtype is None:
         return row.default
     target, kinds = as_dtype(dtype), row.kinds
@@ -91,7 +91,7 @@ def dtype_of(row: Distribution, dtype: Any, name: str = "") -> np.dtype[Any]:
     else:
         if target.isbuiltin == 1:
             fits = target.kind in kinds and np.finfo(target).bits <= 64
-        else:  # of ml_dtypes: bfloat16 and float8, but not int4
+        else:  # a type of ml_dtypes: bfloat16 or float8, but not int4
             fits = np.can_cast(target, np.float32) and not np.can_cast(target, np.int64)
         names = "float16, float32, float64" + (", complex64, complex128" if "c" in kinds else "")
         wanted = f"one of {names}, or a type of floats of ml_dtypes"
@@ -103,18 +103,18 @@ def dtype_of(row: Distribution, dtype: Any, name: str = "") -> np.dtype[Any]:
 
 
 def is_whole(dtype: Any) -> bool:
-    """Whether users ask for integers, where they may ask for floats, too."""
+    """Test whether a user asks for integers from a distribution that also has floats."""
     return dtype is not None and as_dtype(dtype).kind in "iu"
 
 
 def is_high(mode: Any, name: str) -> bool:
-    """Whether numbers are made of twice as many bits."""
+    """Test whether a mode draws twice as many bits for each number."""
     check_choice(name, "mode", mode, ("low", "high", None))
     return bool(mode == "high")
 
 
 def parameter(x: Any, name: str, argument: str, domain: Domain = ANY, dtype: Any = None) -> Any:
-    """Return a parameter of a distribution: an array on devices as it is, host data checked."""
+    """Check a parameter of a distribution if it is on the host, and return it."""
     if not is_value(x):
         x = as_host_array(np.array(x) if isinstance(x, list | tuple) else x, argument)[0]
     if x.dtype.kind == "c":
@@ -128,7 +128,7 @@ def parameter(x: Any, name: str, argument: str, domain: Domain = ANY, dtype: Any
     if domain.contains is not None and not np.all(possible := np.asarray(domain.contains(x))):
         wrong = x[~possible].ravel()[0]
         raise ArgumentError(
-            f"{name}: {argument}={wrong} is impossible; it must be {domain.text}",
+            f"{name}: {argument}={wrong} is invalid; it must be {domain.text}",
             argument=argument,
             value=wrong.item(),
         )

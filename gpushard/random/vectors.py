@@ -1,4 +1,4 @@
-"""Distributions of vectors, which lie along the last dim of the result; it is made whole."""
+"""Draw random vectors along the last dim of the result, which is not split."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SQRT, _SIGN = elementwise.ufunc_row(np.sqrt), elementwise.ufunc_row(np.sign)
 def dirichlet(
     key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Return vectors of positive numbers whose sum is 1.
+    """Draw vectors from the Dirichlet distribution: positive numbers that sum to 1.
 
     >>> from gpushard import random
     >>> dirichlet(random.key(0), [1.0, 2.0, 3.0], (5,)).shape
@@ -65,7 +65,7 @@ def multivariate_normal(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Return normal vectors with a mean and a covariance."""
+    """Draw normal vectors with a mean and a covariance."""
     name, row = "multivariate_normal", table.MULTIVARIATE_NORMAL
     mean, cov = parameter(mean, name, "mean"), parameter(cov, name, "cov")
     _check_dims(name, "mean", mean, 1)
@@ -87,7 +87,7 @@ def multivariate_normal(
 
 
 def _factor(cov: Any, method: str) -> Any:
-    """Return a matrix whose product with its transpose is a covariance."""
+    """Factor a covariance into a matrix times its transpose."""
     matrix = cov if isinstance(cov, Array) else implicitly_put(cov, "multivariate_normal")
     if method == "eigh":
         squares, vectors = bind(linalg.EIGH, (matrix,), ("L",))
@@ -106,7 +106,7 @@ def _factor(cov: Any, method: str) -> Any:
 def orthogonal(
     key: Any, n: Any, shape: Any = (), dtype: Any = None, m: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Return matrices that are uniform on the orthogonal group, or the unitary one.
+    """Draw matrices from the uniform distribution on the orthogonal or the unitary group.
 
     Source: Mezzadri, "How to generate random matrices from the classical compact groups" (2007).
 
@@ -134,7 +134,7 @@ def orthogonal(
 def ball(
     key: Any, d: Any, p: Any = 2, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Return vectors that are uniform in the unit ball of a p-norm.
+    """Draw vectors from the uniform distribution in the unit ball of a p-norm.
 
     Source: Barthe, Guedon, Mendelson and Naor, "A probabilistic approach to the geometry of the
     l_p^n-ball" (2005).
@@ -167,7 +167,7 @@ def multinomial(
     unroll: Any = 1,
     out_sharding: Any = None,
 ) -> Array:
-    """Return how many of n trials have each outcome.
+    """Draw the number of trials with each outcome, of n trials.
 
     >>> from gpushard import random
     >>> counts = multinomial(random.key(0), 10, [0.2, 0.3, 0.5])
@@ -183,8 +183,8 @@ def multinomial(
     if broadcast(name, [sizes, np.shape(odds), (*np.shape(left), 1)]) != sizes:
         raise ArgumentError(
             f"multinomial: n of shape {np.shape(left)} and p of shape {np.shape(odds)} do not "
-            f"broadcast to shape={sizes}, whose last dim is that of p; leave shape out, or give "
-            "one that they fit",
+            f"broadcast to shape={sizes} with p's last dim; leave shape out, or give one "
+            "that they fit",
             argument="shape",
             shape=sizes,
         )
@@ -200,7 +200,7 @@ def multinomial(
 
 
 def _shares_of_the_rest(p: Any) -> Any:
-    """Return each probability divided by the sum of its own and those after it."""
+    """Divide each probability by the sum of itself and all later ones."""
     rest = p[..., ::-1].cumsum(-1)[..., ::-1]
     if isinstance(p, Array):
         return (p / bind(elementwise.WHERE, (rest == 0, 1.0, rest))).clip(0, 1)

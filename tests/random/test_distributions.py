@@ -459,21 +459,21 @@ def test_a_new_distribution_has_a_text_for_every_argument() -> None:
         parts = (documented(row, a="the first")(draw).__doc__ or "").split("\n\n")
         return parts[1].splitlines(), "|".join([parts[0], *parts[2:]])
 
-    example, raises = "\n\n>>> 1 + 1\n2", "\n\nRaises:\n  ArgumentError: a parameter is impossible."
+    example, raises = "\n\n>>> 1 + 1\n2", "\n\nRaises:\n  ArgumentError: a parameter is invalid."
     arguments, rest = sections(rows.GAMMA, f"Draw it.{example}")
     assert arguments == [
         "Args:", "  key: a key.", "  a: the first.",
-        "  shape: of the result; by default that of `a`.",
-        "  dtype: a type of floats; float64 by default.",
+        "  shape: shape of the result; by default that of `a`.",
+        "  dtype: a type of floats; by default float64.",
     ]  # fmt: skip
     assert rest == "|".join(f"Draw it.{raises}{example}".split("\n\n"))
     own = f"Draw it.\n\nRaises:\n  ArgumentError: it is not so.{example}"
     assert sections(rows.GAMMA, own)[1] == "|".join(own.split("\n\n"))
     assert sections(rows.NORMAL, f"Draw it.{example}")[1] == "Draw it.|>>> 1 + 1\n2"
     beta, _ = sections(rows.BETA, "Draw it.")
-    assert beta[3] == "  shape: of the result; by default what the parameters broadcast to."
+    assert beta[3] == "  shape: shape of the result; by default that of the broadcast parameters."
 
     def as_it_is(key: Any, shape: Any = (), dtype: Any = None) -> Any:
         """Draw it."""
 
-    assert "\n  shape: of the result.\n" in (documented(rows.NORMAL)(as_it_is).__doc__ or "")
+    assert "\n  shape: shape of the result.\n" in (documented(rows.NORMAL)(as_it_is).__doc__ or "")
