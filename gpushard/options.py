@@ -215,5 +215,5 @@ def _plain(name: str) -> str:
     if plain not in known:
         near = difflib.get_close_matches(plain, sorted(known), 3, 0.5)
         hint = f"such as {', '.join(near)}" if near else "see gpushard.config.values"
-        raise UnknownSettingError.refusing("name", name, f"is no setting; use one that is, {hint}")
+        raise UnknownSettingError.refusing("name", name, f"is not a setting; use one, {hint}")
     return plain

@@ -21,8 +21,8 @@ LocalArray: TypeAlias = Any
 LocalArrays: TypeAlias = Sequence[LocalArray]
 
 Kernel: TypeAlias = Callable[..., Any]
-"""Works on local arrays, as NumPy's functions do: `kernel(*operands)` returns a fresh array, or a
-tuple of them for several results; `kernel(*operands, out=...)` writes into what is given."""
+"""A function of local arrays like NumPy's: `kernel(*operands)` returns a new array, or a
+tuple for several results. `kernel(*operands, out=...)` writes to the arrays in `out`."""
 
 Dtype: TypeAlias = "np.dtype[Any]"
 

@@ -709,7 +709,7 @@ MAKING: dict[str, Case] = {
         from_callback(lambda index: np.zeros((3, 6))),
         ShardingError,
         ValueError,
-        ("data_callback", "(3, 6)", "(2, 6)", "exactly the data of the slices"),
+        ("data_callback", "(3, 6)", "(2, 6)", "exactly the data of its slices"),
         {"argument": "data_callback", "shape": (3, 6), "expected": (2, 6)},
     ),
     "callback of the wrong shape, later": Case(

@@ -297,7 +297,7 @@ def check_out_of_memory(error: BaseException, world: World) -> None:
 
 def judge(attempt: Attempt[World], case: Case, lasting: bool) -> None:
     """Check one run of a call in which one point failed, or none."""
-    world, found, point = attempt.world, attempt.found, attempt.found.failed
+    world, found, point = attempt.world, attempt.faults, attempt.faults.failed
     expected = listed(case.expected(world.value))
     if attempt.error is None:
         failed = read_all(listed(attempt.result), expected, found)
@@ -376,7 +376,7 @@ def test_a_fault_anywhere_is_a_typed_error_and_harms_nothing_else(
     for attempt in walk(case.run, lambda: world_of(make, chosen, tmp_path), lasting=lasting):
         judge(attempt, case, lasting)
         check_nothing_left(attempt.world.runtime)
-        walked += attempt.found.failed is not None
+        walked += attempt.faults.failed is not None
     record_property("points", walked)
 
 
@@ -391,7 +391,7 @@ def test_an_assignment_that_did_not_begin_leaves_the_array_as_it_was(
 ) -> None:
     chosen = Settings(host_devices=4, **SETTINGS[settings])
     for attempt in walk(assigned, lambda: world_of(make, chosen, tmp_path), lasting=lasting):
-        world, point = attempt.world, attempt.found.failed
+        world, point = attempt.world, attempt.faults.failed
         if isinstance(attempt.error, OutOfMemoryError | ExecutionError):
             assert point is not None
             check_sources(world, 0)
@@ -401,7 +401,7 @@ def test_an_assignment_that_did_not_begin_leaves_the_array_as_it_was(
             assert np.array_equal(np.asarray(world.x), expected)
         attempt.error = None
         world.sources.clear()
-        attempt.found.errors.clear()
+        attempt.faults.errors.clear()
 
 
 MAKERS = [host, sim_exact, sim_odd]

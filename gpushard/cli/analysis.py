@@ -47,7 +47,7 @@ def as_rows(x: gs.Array) -> gs.Array | str:
     if not bool(gs.numpy.isfinite(rows).all()):
         return "they need finite numbers"
     if float(gs.numpy.abs(rows).max()) > _LARGEST:
-        return "they need numbers whose squares do not overflow"
+        return "they need numbers with squares that do not overflow"
     return rows
 
 
@@ -155,7 +155,7 @@ def _by_sklearn(rows: gs.Array, count: int) -> tuple[HostArray, HostArray] | str
     return np.asarray(model.explained_variance_), np.asarray(scores)
 
 
-def _agrees(whose: str, components: Components, theirs: tuple[HostArray, HostArray]) -> bool:
+def _agrees(owner: str, components: Components, theirs: tuple[HostArray, HostArray]) -> bool:
     """Compare variances, and the scores of components with a variance of their own."""
     variances, scores = np.asarray(components.variances), np.asarray(components.scores)
     largest = max(float(variances.max()), np.finfo(np.float64).tiny)
@@ -171,5 +171,5 @@ def _agrees(whose: str, components: Components, theirs: tuple[HostArray, HostArr
     scores_apart = float(off.max(initial=0)) / max(float(np.abs(scores).max()), 1e-300)
     same = apart < _CLOSE and scores_apart < _CLOSE * 1e3
     verdict = "equal to" if same else "MISMATCH with"
-    print(f"          {verdict} {whose}: within {max(apart, scores_apart):.0e}")
+    print(f"          {verdict} {owner}: within {max(apart, scores_apart):.0e}")
     return same

@@ -100,7 +100,7 @@ class Sharding(abc.ABC):
 
     @property
     def addressable_devices(self) -> set[Device]:
-        """The devices whose memory this process can reach."""
+        """The devices with memory that this process can reach."""
         return {device for device in self.device_set if is_addressable(device)}
 
     def addressable_devices_indices_map(self, global_shape: Shape) -> dict[Device, Index]:
@@ -164,7 +164,7 @@ class Sharding(abc.ABC):
         return "device"
 
     def with_memory_kind(self, kind: str) -> Sharding:
-        """Return the same sharding in another memory of the devices."""
+        """Return this sharding in another memory of the devices."""
         raise ArgumentError(
             f"{type(self).__name__} has no memory kinds; use a NamedSharding or override "
             "with_memory_kind",

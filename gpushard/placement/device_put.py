@@ -279,7 +279,7 @@ def as_host_array(x: Any, argument: str = "x") -> HostData:
     weak = type(x) in _WEAK
     if isinstance(x, np.ma.MaskedArray):
         raise ArgumentTypeError(
-            f"{argument} is a masked array, whose mask would be lost; place x.filled(value)",
+            f"{argument} is a masked array, and its mask would be lost; place x.filled(value)",
             argument=argument,
             type=type(x),
         )

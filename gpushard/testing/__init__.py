@@ -1,10 +1,10 @@
 """Tools for tests.
 
-- `runtime`, `simulated`: runtimes of their own for a `with` block, on a real backend or on one that
-  does its work as late and in as odd an order as the rules allow.
-- `gated`, `deferred`: arrays whose value is held back, or computed on the devices' streams.
-- `programs`: random programs that NumPy checks.
-- `record_work`, `simulate`, `lower_bound`, `Topology`: how long movements would take on models of
+- `runtime`, `simulated`: separate runtimes for a `with` block, on a real backend, or on a simulated
+  one that runs work as late and in as odd an order as the rules allow.
+- `gated`, `deferred`: arrays with values that are held back, or computed on the devices' streams.
+- `programs`: random programs, checked against NumPy.
+- `record_work`, `simulate`, `lower_bound`, `Topology`: simulated times of moves on models of
   machines.
 """
 

@@ -1,4 +1,4 @@
-"""Threads of random programs: each does random things with arrays, and knows what they hold."""
+"""Threads of random programs: each works with arrays at random, and knows their values."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.testing.deferred import deferred
 from gpushard.typing import HostArray, Shape
 
-_LARGE = 400  # elements from which arrays do not grow further
+_LARGE = 400  # arrays with more elements do not grow
 _SHAPES = ((7, 9), (1, 5), (4, 4), (3, 8))
 
 
 class PlannedError(Exception):
-    """What work raises that is meant to fail."""
+    """The error of work that is meant to fail."""
 
 
 def by_host(sharding: Sharding) -> bool:
-    """Whether movement from and to a sharding waits for the value."""
+    """Test whether moves from and to a sharding wait for the value."""
     return sharding.memory_kind == "unpinned_host"
 
 
 class World:
-    """What all threads of a program share: a shape, a few shardings, and some arrays."""
+    """The state that all threads of a program share: a shape, a few shardings, and some arrays."""
 
     def __init__(self, source: random.Random, shardings: Sequence[Sharding]) -> None:
         self.shape = source.choice(_SHAPES)
@@ -62,10 +62,10 @@ class Actor:
         self._steps = steps
         self._mine: list[Known] = []
         self._exported: list[tuple[HostArray, HostArray]] = []
-        self.failures = 0  # steps that ran out of memory or read what had failed
+        self.failures = 0  # steps that ran out of memory or read a failed value
 
     def run(self) -> None:
-        """Do everything, then read what is left."""
+        """Run all steps, then read all remaining arrays."""
         actions = ACTIONS
         for _ in range(self._steps):
             try:
@@ -107,7 +107,7 @@ class Actor:
         return np.arange(start, start + math.prod(shape), dtype=np.int32).reshape(shape)
 
     def _sharding(self, fails: bool = False) -> Sharding:
-        """Return a sharding; for a value that fails, one to which it can be moved unseen."""
+        """Draw a sharding; for a failed value, one to which it can move without raising."""
         sharding = self._random.choice(self._world.shardings)
         return sharding.with_memory_kind("device") if fails and by_host(sharding) else sharding
 
@@ -144,7 +144,7 @@ class Actor:
         self._keep(array, known.value + 1, known.fails or fails)
 
     def _operate(self) -> None:
-        """Do operations on arrays; what one of them fails, all of the result does."""
+        """Run operations on arrays; a failed operand makes the result fail."""
         x = self._pick()
         if not self._may_operate(x) or x.array.sharding.memory_kind != "device":
             return
@@ -180,31 +180,33 @@ class Actor:
             self._keep(result, np.concatenate((x.value, y.value, x.value)))
 
     def _may_operate(self, known: Known) -> bool:
-        """Whether a sharding says how results are laid out."""
+        """Test whether a sharding determines the layout of results."""
         sharding = known.array.sharding
         return sharding.num_devices == 1 or isinstance(sharding, NamedSharding)
 
     def _beside(self, x: Known, shape: tuple[int | None, ...]) -> Known | None:
-        """Return an array in the same memory of the same devices, of a shape with some sizes."""
+        """Return an array in the memory and on the devices of another one, with given sizes."""
         for y in (*self._mine, *self._world.shared):
             fits = all(n in (None, m) for n, m in zip(shape, y.value.shape, strict=True))
             if fits and not y.fails and self._may_operate(y) and not y.array.is_deleted():
-                places = [set(one.array.sharding.tiling(one.value.shape).devices) for one in (x, y)]
+                places = [
+                    set(known.array.sharding.tiling(known.value.shape).devices) for known in (x, y)
+                ]
                 if places[0] == places[1] and y.value.size < _LARGE:
                     return y
         return None
 
     def _assign(self) -> None:
-        """Assign to an array of one's own, which others may share memory with."""
-        own = [known for known in self._mine if not known.fails]
-        if not own or self._random.random() < 0.3:
+        """Assign to an array of this thread; other arrays may share its memory."""
+        candidates = [known for known in self._mine if not known.fails]
+        if not candidates or self._random.random() < 0.3:
             known = self._pick()
             if known.fails or not self._is_mine(
                 known := self._keep(copy.copy(known.array), known.value)
             ):
                 return
         else:
-            known = self._random.choice(own)
+            known = self._random.choice(candidates)
         index = tuple(self._index(n) for n in known.value.shape)
         changed = known.value.copy()
         part = self._value_of(changed[index].shape)
@@ -242,7 +244,7 @@ class Actor:
         left = part.size < value.size
         fails = (known.fails and left) or (fails and part.size > 0)
         array = updated(known.array, index, new)
-        if fails:  # but perhaps not everywhere, and who can say of which slices of it
+        if fails:  # but maybe not everywhere, so its slices are unpredictable
             self._reads(Known(array, value, fails))
         else:
             self._keep(array, value)
@@ -265,7 +267,7 @@ class Actor:
             self._exported.append((np.asarray(known.array), known.value))
 
     def _rebuild(self) -> None:
-        """Make an array of the shards of another one, and drop that."""
+        """Make an array from the shards of another one, and drop the other."""
         known = self._pick()
         parts = [shard.data for shard in known.array.addressable_shards]
         array = make_array_from_single_device_arrays(
@@ -274,13 +276,13 @@ class Actor:
         self._keep(array, known.value, known.fails)
 
     def _ask(self) -> None:
-        """Ask whether a value is there; if so, it must be there without waiting."""
+        """Ask whether a value is ready; if so, reading must not wait."""
         known = self._pick()
         if known.array.is_ready() and not known.fails:
             self._check_shards(known)
 
     def _synchronize(self) -> None:
-        """Wait for all devices; then every value must be there."""
+        """Wait for all devices; then every value must be ready."""
         known = self._pick()
         for device in current.current().devices:
             device.synchronize()
@@ -329,7 +331,7 @@ class Actor:
             assert np.array_equal(np.asarray(known.array), known.value), "a value is wrong"
 
     def _check_at_last(self, known: Known) -> None:
-        """Check a value, on a machine whose allocations may fail now and then."""
+        """Check a value, on a machine with allocations that sometimes fail."""
         for _ in range(50):
             with contextlib.suppress(OutOfMemoryError):
                 self._check(known)
@@ -337,7 +339,7 @@ class Actor:
         raise AssertionError("there is never room to read a value")
 
     def _reads(self, known: Known) -> bool:
-        """Return whether a value can be read; check how it fails if it is meant to."""
+        """Test whether a value can be read; check the error if it is meant to fail."""
         if not known.fails:
             return True
         self.failures += 1
@@ -376,19 +378,20 @@ ACTIONS: Sequence[Callable[[Actor], object]] = (
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Known:
-    """An array, and what it must hold."""
+    """An array, and its expected value."""
 
     array: Array
     value: HostArray
-    fails: bool = False  # whether the work that makes it was meant to fail
-    # What an assignment that an interrupt cut short would have made of the value, or has.
+    fails: bool = False  # whether the work that computes it was meant to fail
+    # The value after an assignment that an interrupt stopped, which may have happened or not.
     pending: HostArray | None = None
 
     @contextlib.contextmanager
     def changing_to(self, value: HostArray) -> Iterator[None]:
-        """Take a new value when what the `with` block does has been done.
+        """Change the expected value when the `with` block has finished.
 
-        Without room it does nothing; an interrupt may come before or after it.
+        The value stays if the block runs out of memory. An interrupt may come before or after the
+        change.
         """
         self.pending = value
         try:

@@ -1,4 +1,4 @@
-"""The least time in which a movement can be done on a topology, whatever the plan. Pure."""
+"""A lower bound for the time of a move on a topology, for every plan. Pure."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ Box = tuple[tuple[int, int], ...]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Needs:
-    """Which memory domain holds what, and which wants what, in cells of the global array."""
+    """The cells of a global array that each memory domain holds, and those that it needs."""
 
     nbytes: IntArray
     """Bytes of each cell."""
 
     held: BoolArray
-    """Whether a domain holds a cell before, shape (domains, cells)."""
+    """Whether a domain holds a cell before the move, shape (domains, cells)."""
 
     wanted: BoolArray
-    """Whether it must hold it afterwards, likewise."""
+    """Whether a domain must hold a cell after the move, in the same shape."""
 
     written: IntArray
-    """Bytes that each domain must write: all that no alias or view of its memory can give."""
+    """Bytes that each domain must write: those that no alias or view of its memory provides."""
 
     @classmethod
     def of_boxes(
@@ -41,7 +41,7 @@ class Needs:
         itemsize: int,
         written: Sequence[int],
     ) -> Needs:
-        """Cut the global array at the edges of all boxes, so that a cell is in a box or outside.
+        """Cut the global array at the edges of all boxes, so each cell is inside or outside a box.
 
         Args:
           held: (domain, box) of every block of the source.
@@ -68,31 +68,30 @@ class Needs:
         return cls(nbytes.ravel(), flat[0], flat[1], np.array(written, np.int64))
 
     def lacked(self, inside: Sequence[int]) -> int:
-        """Return the bytes, each counted once, that some of these domains want and none holds."""
+        """Return the bytes, each counted once, that some of these domains need and none holds."""
         part = list(inside)
         return int(self.nbytes[self.wanted[part].any(axis=0) & ~self.held[part].any(axis=0)].sum())
 
 
 def lower_bound(needs: Needs, topology: Topology) -> float:
-    """Return a time in seconds that no plan and no schedule of it can beat on a topology.
+    """Return a time in seconds that no plan and no schedule can beat on a topology.
 
-    For each resource, bytes that must use it, divided by its bandwidth; the largest counts. They
-    are the largest of:
+    The bound is the maximum over all resources of the bytes that must use the resource, divided by
+    its bandwidth. These bytes are the largest of:
 
-    - the bytes that a set of domains lacks, for each set that no byte enters without the resource
-      (all but one domain, for that one's egress; a host, for its NIC);
-    - the sum of that over those sets that do not overlap;
-    - the sum of what must be written, over domains that nothing is written to without it.
+    - the bytes that a set of domains lacks, for each set that every byte enters by the resource
+      (all domains except one, for the egress of that one; a host, for its NIC);
+    - the sum of these bytes over sets that do not overlap;
+    - the sum of the bytes to write, over domains with all writes through the resource.
 
-    Proof: A byte that no domain of a set holds can come to be there only by a copy from outside,
-    perhaps after other copies, and that copy uses the resource. A copy ends in one domain, so what
-    enters sets that do not overlap adds up, and so does what is written to different domains. A
-    resource carries at most its bandwidth times the time, and no byte moves before a latency is
-    over.
+    Proof: A byte that no domain of a set holds can enter the set only by a copy from outside, maybe
+    after other copies, and that copy uses the resource. A copy ends in one domain. So bytes that
+    enter sets that do not overlap add up, and so do bytes written to different domains. A resource
+    carries at most its bandwidth times the time, and no byte moves before a latency is over.
 
     Args:
-      needs: who holds and who wants what.
-      topology: what it runs on.
+      needs: the cells that domains hold and need.
+      topology: the machine.
 
     >>> from gpushard.testing.topology import nvlink
     >>> spread = Needs.of_boxes([(0, ((0, 45),))], [(1, ((0, 45),))], 10_000_000, [0, 450_000_000])
@@ -114,13 +113,13 @@ def lower_bound(needs: Needs, topology: Topology) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class _Cuts:
-    """Where a resource cannot be avoided."""
+    """The sets of domains that cannot avoid a resource."""
 
-    # Sets of domains that no route from outside enters without it: the least for each domain.
+    # Sets of domains that every route from outside enters by it: the least set for each domain.
     sets: tuple[tuple[int, ...], ...]
-    # Those that hold no other; they do not overlap, as what two have in common is such a set.
+    # Minimal sets among these; they do not overlap, since the intersection of two is such a set.
     disjoint: tuple[tuple[int, ...], ...]
-    writes: tuple[int, ...]  # domains whose every route, the local one too, uses it
+    writes: tuple[int, ...]  # domains to which every route uses it, also the local one
 
 
 @functools.lru_cache(maxsize=8)

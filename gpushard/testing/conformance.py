@@ -1,4 +1,4 @@
-"""What every backend must do, as classes of tests to derive from."""
+"""Tests that every backend must pass, as classes to derive from."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from gpushard.typing import HostArray, LocalArray
 
 
 def raises(kind: type[BaseException], function: Callable[[], Any]) -> BaseException:
-    """Return what a function raises."""
+    """Check that a function raises an error of a kind, and return the error."""
     try:
         function()
     except kind as error:
@@ -43,16 +43,16 @@ def raises(kind: type[BaseException], function: Callable[[], Any]) -> BaseExcept
 
 
 class Conformance:
-    """Base of the classes of tests; who derives from one says how a runtime is made."""
+    """Base of the classes of tests; derived classes define `make_runtime`."""
 
     threads = 2
-    """How many threads of the system may submit at once; 1 for a backend that makes its own."""
+    """The most system threads that may submit at once; 1 for a backend with its own threads."""
 
     launches = False
-    """Whether items run at once, in whoever submits them, who then must not wait within."""
+    """Whether items run immediately, in the submitting thread, so they must not wait."""
 
     def make_runtime(self, **settings: Any) -> Runtime:
-        """Make a runtime on the backend that is tested.
+        """Make a runtime on the tested backend.
 
         Args:
           **settings: fields of `gpushard.Settings`.
@@ -61,10 +61,10 @@ class Conformance:
 
     @contextlib.contextmanager
     def runtime(self, **settings: Any) -> Iterator[Runtime]:
-        """Use a runtime as the current one within a `with` block."""
-        made = self.make_runtime(**settings)
-        with using(made):
-            yield made
+        """Make a runtime the current one in a `with` block."""
+        tested = self.make_runtime(**settings)
+        with using(tested):
+            yield tested
 
 
 def give(
@@ -75,7 +75,7 @@ def give(
     writes: Sequence[Memory] = (),
     tick: int | None = None,
 ) -> Tick:
-    """Give a backend an item, as a runtime would."""
+    """Submit an item to a backend, as a runtime does."""
     if tick is None:
         tick = stream.issued = stream.issued + 1
     runtime.backend.enqueue(Item("work", run, stream, tick, tuple(waits), (), tuple(writes)))
@@ -83,7 +83,7 @@ def give(
 
 
 def upload(runtime: Runtime, data: HostArray, domain: int = 0) -> LocalArray:
-    """Copy data into fresh memory of a domain."""
+    """Copy data to new memory of a domain."""
     raw = runtime.backend.allocate(domain, data.nbytes)
     local = runtime.backend.view(raw, data.shape, data.dtype)
     runtime.backend.copy_boxes([(local, data, HOST_DOMAIN)], domain)
@@ -91,7 +91,7 @@ def upload(runtime: Runtime, data: HostArray, domain: int = 0) -> LocalArray:
 
 
 def download(runtime: Runtime, local: LocalArray, domain: int = 0) -> HostArray:
-    """Copy local data back."""
+    """Copy local data back to the host."""
     data: HostArray = np.zeros(local.shape, local.dtype)
     runtime.backend.copy_boxes([(data, local, domain)], HOST_DOMAIN)
     return data
@@ -101,14 +101,14 @@ _DTYPES = (*("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"), *("f2", "f4",
 
 
 class _Owner:
-    """Something that a view must keep alive."""
+    """An object that a view must keep alive."""
 
 
 class BackendConformance(Conformance):
     """Every backend passes these; derive and define `make_runtime`."""
 
     def test_devices_are_described(self) -> None:
-        """Devices have domains numbered from 0, and as many as were asked for."""
+        """Devices have domains numbered from 0, as many as the settings say."""
         with self.runtime(host_devices=4, host_domains=2) as rt:
             infos = rt.backend.describe()
             assert len(infos) == len(rt.devices) >= 1
@@ -125,19 +125,19 @@ class BackendConformance(Conformance):
                 assert (info.peers or set()) <= chips.keys() - {info.hardware_id}
 
     def test_allocations_are_aligned_and_apart(self) -> None:
-        """Buffers of any size, also none, are aligned and do not overlap."""
+        """Buffers of any size, also 0, are aligned and do not overlap."""
         with self.runtime() as rt:
-            backend, spans, kept = rt.backend, [], []
+            backend, spans, buffers = rt.backend, [], []
             for nbytes in (0, 1, 7, 64, 1000, 4096):
                 raw = backend.allocate(0, nbytes)
-                kept.append(raw)
+                buffers.append(raw)
                 if nbytes:
                     start = backend.address(backend.view(raw, (nbytes,), np.dtype(np.uint8)))
                     assert start % 16 == 0, "an allocation is not aligned"
                     spans.append((start, start + nbytes))
             spans.sort()
             assert all(a[1] <= b[0] for a, b in itertools.pairwise(spans))
-            assert backend.view(kept[0], (0, 3), np.dtype(np.float32)).shape == (0, 3)
+            assert backend.view(buffers[0], (0, 3), np.dtype(np.float32)).shape == (0, 3)
 
     def test_a_view_is_dense_from_the_start(self) -> None:
         """A view has its shape and dtype and starts where the buffer does."""
@@ -174,9 +174,9 @@ class BackendConformance(Conformance):
                 assert ran == list(range(60)), "an item did not wait"
 
     def test_an_item_waits_for_work_that_is_held_back(self) -> None:
-        """An item does not run while what it waits for has not."""
+        """An item does not run before the items that it waits for."""
         if self.threads == 1 or self.launches:
-            return  # items run in the caller, who could never open the gate
+            return  # items run in the caller, which could never open the gate
         with self.runtime() as rt:
             first, second, free = (rt.new_stream(name, 0) for name in "abc")
             gate, ran = threading.Event(), list[str]()
@@ -188,7 +188,7 @@ class BackendConformance(Conformance):
             held = give(rt, first, hold)
             after = give(rt, second, lambda: ran.append("second"), [held])
             give(rt, free, lambda: ran.append("free"))
-            free.synchronize(1)  # whoever did this could have run what came before
+            free.synchronize(1)  # this could have run earlier items
             early = second.finished(1) or "second" in ran
             gate.set()
             assert not early, "an item did not wait, or an event came too early"
@@ -197,7 +197,7 @@ class BackendConformance(Conformance):
             assert first.finished(1) and second.finished(1)
 
     def test_an_event_says_when_its_items_have_run(self) -> None:
-        """An event is true once its items have run, and covers its tick, but none to come."""
+        """An event is true once its items have run; it covers its tick, but no later one."""
         with self.runtime() as rt:
             stream, ran = rt.new_stream("test", 0), list[int]()
             for n in range(1, 21):
@@ -215,7 +215,7 @@ class BackendConformance(Conformance):
             assert stream.finished(20) and stream.event(3).tick >= 3
 
     def test_a_failing_item_ticks_and_fails_what_it_writes(self) -> None:
-        """The error is that of the memory, and the stream goes on."""
+        """The memory gets the error, and the stream continues."""
         with self.runtime() as rt:
             stream, ran = rt.new_stream("test", 0), list[int]()
             memory = Memory(None, 0, 0, (), rt.host_pool)
@@ -229,7 +229,7 @@ class BackendConformance(Conformance):
             assert ran == [1] and memory.error is not None
 
     def test_copies_of_every_dtype(self) -> None:
-        """Data of any type come back as they were."""
+        """Data of any type come back unchanged."""
         with self.runtime() as rt:
             for dtype in _DTYPES:
                 data = np.arange(60).reshape(3, 4, 5).astype(dtype)
@@ -251,7 +251,7 @@ class BackendConformance(Conformance):
             assert download(rt, local[3:3]).shape == (0, 8)
 
     def test_copies_of_many_sizes(self) -> None:
-        """Copies of a few bytes and of many, in one batch and alone, arrive whole."""
+        """Copies of few and of many bytes, in one batch and alone, are complete."""
         with self.runtime() as rt:
             for count in (1, 63, 1 << 12, (1 << 21) + 17):
                 data = np.arange(count, dtype=np.int32)
@@ -262,7 +262,7 @@ class BackendConformance(Conformance):
                 assert np.array_equal(download(rt, other), data)
 
     def test_fills_of_views(self) -> None:
-        """Boxes of any layout are filled, at once and within items, and nothing beside them."""
+        """Boxes of any layout are filled, immediately and in items, and nothing around them."""
         with self.runtime() as rt:
             for dtype in _DTYPES:
                 data = np.arange(48).reshape(6, 8).astype(dtype)
@@ -274,7 +274,7 @@ class BackendConformance(Conformance):
                     assert np.array_equal(download(rt, local), expected), (dtype, index)
 
     def test_strided_phases_and_fills(self) -> None:
-        """Items copy and fill strided parts of dense arrays, also one element to many."""
+        """Items copy and fill strided parts of dense arrays, also one element to several."""
         with self.runtime() as rt:
             data, stream = np.arange(24, dtype=np.int32).reshape(4, 6), rt.new_stream("test", 0)
             raws = [rt.backend.allocate(0, data.nbytes) for _ in range(2)]
@@ -308,7 +308,7 @@ class BackendConformance(Conformance):
             assert moved.get((last, HOST_DOMAIN)) == 800, moved
 
     def test_a_host_view_is_read_only_and_keeps_its_owner(self) -> None:
-        """A view for the host cannot be written, and its owner lives as long as it."""
+        """A view for the host is read-only, and keeps its owner alive."""
         with self.runtime() as rt:
             claim = rt.commit(lambda: rt.claim(Room(rt.host_pool, (), 80)))
             local = rt.backend.view(claim.memory.raw, (10,), np.dtype(np.int64))
@@ -326,7 +326,7 @@ class BackendConformance(Conformance):
             assert watch() is None, "an owner is kept too long"
 
     def test_lent_data_keeps_its_owner(self) -> None:
-        """What other libraries get is the data itself, and its owner lives as long as it."""
+        """Other libraries get the data without a copy, and keep its owner alive."""
         with self.runtime() as rt:
             local = upload(rt, np.arange(12, dtype=np.int32).reshape(3, 4))
             foreign = rt.backend.lend(local, _Owner(), consumer=-1)
@@ -340,7 +340,7 @@ class BackendConformance(Conformance):
             assert watch() is not None, "lent data lets its owner go"
 
     def test_borrowed_data_is_what_was_lent(self) -> None:
-        """An array of the backend's own library can be taken through DLPack, without a copy."""
+        """An array of the backend's library can be imported by DLPack, without a copy."""
         with self.runtime() as rt:
             stream, data = rt.new_stream("test", 0), np.arange(12, dtype=np.int32)
             lent = rt.backend.lend(upload(rt, data), None)
@@ -352,7 +352,7 @@ class BackendConformance(Conformance):
             assert np.array_equal(download(rt, local), data)
 
     def test_the_host_can_follow(self) -> None:
-        """The host goes on once all ticks have run."""
+        """The host continues once all ticks have run."""
         with self.runtime() as rt:
             streams, ran = [rt.new_stream(f"test {i}", 0) for i in range(2)], list[str]()
             ticks = [
@@ -362,7 +362,7 @@ class BackendConformance(Conformance):
             assert sorted(ran) == ["test 0", "test 1"], "the host did not wait"
 
     def test_work_of_the_caller_comes_after_a_tick(self) -> None:
-        """Where the caller works itself, a tick has run within the context of its stream."""
+        """Work of the caller itself runs after a tick, in the context of its stream."""
         with self.runtime() as rt:
             stream, ran = rt.new_stream("test", 0), list[int]()
             for n in range(5):
@@ -392,7 +392,7 @@ class BackendConformance(Conformance):
             assert ran == [list(range(300))] * self.threads
 
     def test_the_queue_is_bounded(self) -> None:
-        """Who submits more than the limit waits for room."""
+        """Submitting more than the limit waits for room."""
         with self.runtime(queue_limit=2) as rt:
             stream, ran = rt.new_stream("test", 0), list[int]()
             for n in range(20):
@@ -405,7 +405,7 @@ class BackendConformance(Conformance):
             assert ran == list(range(20))
 
     def test_a_second_item_with_the_last_tick_does_no_harm(self) -> None:
-        """After an interrupt the last tick may come twice; later items still run."""
+        """After an interrupt the last tick may come twice, and later items still run."""
         with self.runtime() as rt:
             stream, ran = rt.new_stream("test", 0), list[int]()
             give(rt, stream, lambda: ran.append(1))
@@ -415,7 +415,7 @@ class BackendConformance(Conformance):
             assert ran == [1, 2]
 
     def test_closing_releases_who_waits(self) -> None:
-        """After `close` nothing is pending, whether it ran or was dropped."""
+        """After `close` no work is pending: all has run or was dropped."""
         rt = self.make_runtime()
         stream = rt.new_stream("test", 0)
         for _ in range(50):
@@ -430,7 +430,7 @@ _QUEUED = {"host_devices": 4, "host_domains": 2, "small_bytes": 0, "inline_bytes
 
 
 def _named(runtime: Runtime, *spec: Any) -> NamedSharding:
-    """Return a sharding over four devices, or two or one where there are no more."""
+    """Return a sharding over four devices, or two or one if there are fewer."""
     count = max(n for n in (1, 2, 4) if n <= len(runtime.devices))
     grid = np.empty(count, object)
     grid[:] = runtime.devices[:count]
@@ -447,7 +447,7 @@ class ArrayConformance(Conformance):
     """Arrays on every backend pass these; derive and define `make_runtime`, of four devices."""
 
     def test_place_and_reshard(self) -> None:
-        """Any layout becomes any other, also where shards are uneven or empty."""
+        """Any layout becomes any other, also with uneven or empty shards."""
         for settings in ({"host_devices": 4}, _QUEUED):
             with self.runtime(**settings) as rt:
                 for shape in ((5, 7), (1, 3), (0, 4)):
@@ -467,7 +467,7 @@ class ArrayConformance(Conformance):
             assert _holds(x.T, value.T) and _holds(x[2:2], value[2:2])
 
     def test_donate_and_delete(self) -> None:
-        """What was given up cannot be read, and its memory comes back."""
+        """Donated and deleted arrays cannot be read, and their memory is freed."""
         with self.runtime(**_QUEUED) as rt:
             value = np.arange(32.0).reshape(4, 8)
             x = device_put(value, _named(rt, "x"))
@@ -478,7 +478,7 @@ class ArrayConformance(Conformance):
             check_nothing_left_but_deleted(rt)
 
     def test_replicas_hold_the_value(self) -> None:
-        """Every replica can be read, and is placed with equal content."""
+        """Every replica can be read, and has equal content."""
         with self.runtime(**_QUEUED) as rt:
             value = np.arange(6)
             x = device_put(value, _named(rt))
@@ -489,7 +489,7 @@ class ArrayConformance(Conformance):
             )
 
     def test_read_async(self) -> None:
-        """A fetch that was started gives the value, read-only."""
+        """A started fetch returns the value, read-only."""
         with self.runtime(**_QUEUED) as rt:
             value = np.arange(40.0).reshape(8, 5)
             x = deferred(device_put(value, _named(rt, "x")), lambda shard: shard * 2)
@@ -498,7 +498,7 @@ class ArrayConformance(Conformance):
             assert np.array_equal(read, value * 2) and not read.flags.writeable
 
     def test_failures_reach_readers(self) -> None:
-        """What depends on failed work fails with its cause; other work does not."""
+        """Work that depends on failed work fails with its cause; other work does not."""
         with self.runtime(**_QUEUED) as rt:
             x = device_put(np.arange(8.0), _named(rt, "x"))
             cause = ValueError("planned")
@@ -509,7 +509,7 @@ class ArrayConformance(Conformance):
             assert _holds(other, np.arange(8.0) + 1)
 
     def test_out_of_memory_and_recovery(self) -> None:
-        """A refused call changes nothing, and the next smaller one works."""
+        """A refused call changes nothing, and a smaller one works."""
         with self.runtime(**_QUEUED, memory_limit=1000) as rt:
             device = rt.devices[0]
             x = device_put(np.arange(100.0), device)
@@ -520,12 +520,12 @@ class ArrayConformance(Conformance):
             assert _holds(x, np.arange(100.0))
 
     def test_random_programs(self) -> None:
-        """Programs of several threads read what NumPy says."""
+        """Programs of several threads read NumPy's values."""
         for seed in range(4):
             with self.runtime(**_QUEUED) as rt:
                 run_on(rt, seed, steps=15, threads=self.threads)
 
 
 def check_nothing_left_but_deleted(runtime: Runtime) -> None:
-    """Check that no memory is claimed, though deleted arrays are still referred to."""
+    """Check that no memory is claimed, although deleted arrays are still referenced."""
     assert runtime.claimed_bytes() == 0, "deleted arrays hold memory"

@@ -1,4 +1,4 @@
-"""Arrays that devices make on their streams, and arrays held back until a test lets them go."""
+"""Arrays that streams of devices compute, and arrays held back until a test opens a gate."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def deferred(
     error: BaseException | None = None,
     after: Sequence[Memory] = (),
 ) -> Array:
-    """Return an array whose shards the devices' streams compute from those of another one.
+    """Compute each shard of an array from a shard of another one, on the devices' streams.
 
-    Shards in host memory beside a device are computed by the caller, once they are there: no stream
-    of a GPU waits for work of the host.
+    The caller computes shards in host memory of a device, once their values are ready: no stream of
+    a GPU waits for work of the host.
 
     Args:
       x: the array.
-      function: takes a shard and gives one of the same shape and dtype.
-      error: what the work raises instead.
-      after: memory whose content has to be there before.
+      function: takes a shard and returns one of the same shape and dtype.
+      error: an error that the work raises instead.
+      after: memory that must be written before.
 
     >>> import gpushard as gs
     >>> import numpy as np
@@ -83,7 +83,7 @@ def _computed_by_host(
 
 
 def _rooms(source: ShardedBuffer) -> list[Room]:
-    """Return memory of its own for every shard."""
+    """Return a room for the memory of every shard."""
     return [
         room_on(place, value.shape, source.dtype, place.device.stream)
         for place, value in zip(devices_of(source.tiling), source.values, strict=True)
@@ -117,19 +117,19 @@ class Gate:
 
 
 def gated(x: Array, *, error: BaseException | None = None) -> tuple[Array, Gate]:
-    """Return a copy of an array whose value is there only once a gate is opened.
+    """Return a copy of an array with a value that is ready only once a gate is opened.
 
     The gate occupies one worker of the backend until then.
 
     Args:
       x: the array.
-      error: what the work raises instead, once the gate is open.
+      error: an error that the work raises instead, once the gate is open.
 
     Returns:
       The copy, and its gate.
 
     Raises:
-      ConfigurationError: the array is on GPUs, whose streams wait for nothing that the host does.
+      ConfigurationError: the array is on GPUs: their streams do not wait for the host.
 
     >>> import gpushard as gs
     >>> y, gate = gated(gs.device_put(1.0))
@@ -143,8 +143,8 @@ def gated(x: Array, *, error: BaseException | None = None) -> tuple[Array, Gate]
     runtime, device = x._live().runtime, devices_of(x._live().tiling)[0]
     if runtime.backend.name == "cuda":
         raise ConfigurationError(
-            "gated() holds a worker back, and the array is on GPUs, to whose streams the caller "
-            "gives work; use runtime(backend='host')",
+            "gated() holds a worker back, but streams of GPUs have no workers and the array is on "
+            "GPUs; use runtime(backend='host')",
             argument="backend",
             value="cuda",
         )

@@ -1,7 +1,7 @@
-"""Faults on purpose: every allocation, item, copy and user callback can be made to fail.
+"""Inject faults: make any allocation, item, copy or user callback fail.
 
-Nothing in a runtime knows of this; the methods of one runtime's backend and pools are replaced for
-the time of a `with` block. So it works for every backend, and costs nothing where it is not used.
+Runtimes do not know of this: a `with` block replaces the methods of a runtime's backend and pools.
+So it works for every backend, and costs nothing outside of the block.
 """
 
 from __future__ import annotations
@@ -25,45 +25,45 @@ from gpushard.runtime.stream import Stream
 P = ParamSpec("P")
 T = TypeVar("T")
 
-ROOM = "room"  # a pool gives memory, or counts it; the fault is a quota that leaves no room
-MEMORY = "memory"  # the backend makes a raw buffer; the fault is a device without room
-ITEM = "item"  # a stream is given an item; the fault is that the item raises when it runs
-COPY = "copy"  # the caller runs a batch of copies or fills itself; the fault is that it raises
-CALLBACK = "callback"  # the library calls a function of the user; the fault is that it raises
+ROOM = "room"  # a pool gives memory or counts it; the fault: the quota leaves no room
+MEMORY = "memory"  # the backend allocates a raw buffer; the fault: the device has no room
+ITEM = "item"  # an item is submitted to a stream; the fault: the item raises when it runs
+COPY = "copy"  # the caller itself copies or fills; the fault: the batch raises
+CALLBACK = "callback"  # the library calls a user's function; the fault: it raises
 
 
 class InjectedError(Exception):
-    """What an item, a copy or a callback raises that was made to fail."""
+    """The error of an item, a copy or a callback that was made to fail."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """A place where something can fail."""
+    """A point of a run at which a call can fail."""
 
     position: int  # its number, from 1, in the order in which the points were passed
     kind: str  # ROOM, MEMORY, ITEM, COPY or CALLBACK
-    what: str  # what was about to happen, for people
+    what: str  # a description of the call
 
 
 class Faults:
-    """The points that were passed, and which of them fails.
+    """The points that a run passes, and the point that fails.
 
     Args:
       fail_at: position of the point that fails; None for none.
-      lasting: whether all later points of its kind fail, too.
+      lasting: whether all later points of its kind fail too.
     """
 
     def __init__(self, fail_at: int | None, lasting: bool) -> None:
-        self.points: list[Point] = []  # all points that were passed
+        self.points: list[Point] = []  # all points so far
         self.failed: Point | None = None  # the point that failed first
-        self.errors: list[BaseException] = []  # what was raised by items, copies and callbacks
+        self.errors: list[BaseException] = []  # errors of items, copies and callbacks
         self._fail_at = fail_at
         self._lasting = lasting
         self._mutex = threading.Lock()
         self._inside = threading.local()
 
     def callback(self, function: Callable[P, T]) -> Callable[P, T]:
-        """Return a user's function as one of which every call is a point."""
+        """Wrap a user's function so that every call is a point."""
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -73,7 +73,7 @@ class Faults:
         return call
 
     def fails(self, kind: str, what: str) -> bool:
-        """Count a point and say whether it fails."""
+        """Count a point, and return whether it fails."""
         with self._mutex:
             point = Point(len(self.points) + 1, kind, what)
             self.points.append(point)
@@ -133,7 +133,7 @@ class Faults:
 
     def _enqueue(self, enqueue: Callable[[Item], None]) -> Callable[[Item], None]:
         def replaced(item: Item) -> None:
-            # Decided here, in the order of submission: items run in any order.
+            # Decide here, in the order of submission, since items run in any order.
             failing = self.fails(ITEM, item.name)
             item.run = functools.partial(self._run, item.name, item.run, failing)
             enqueue(item)
@@ -152,7 +152,7 @@ class Faults:
             self._inside.item = False
 
     def _by_caller(self, copy: Callable[..., None], what: str) -> Callable[..., None]:
-        """Return a method that copies or fills as one whose calls by the caller are points."""
+        """Wrap a method that copies or fills so that calls of the caller are points."""
 
         def replaced(work: Phase | Sequence[Any], *rest: Any) -> None:
             if getattr(self._inside, "item", False):
@@ -160,7 +160,7 @@ class Faults:
                 return
             count = len(work.moves if isinstance(work, Phase) else work)
             self._pass(COPY, f"{count} {what} domain {rest[-1]}")
-            self._inside.item = True  # a phase may pass by `copy_boxes`: that is the same copies
+            self._inside.item = True  # a phase may call `copy_boxes`: do not count its copies twice
             try:
                 copy(work, *rest)
             finally:
@@ -173,24 +173,24 @@ class Faults:
 def faults(
     runtime: Runtime, *, fail_at: int | None = None, lasting: bool = False
 ) -> Iterator[Faults]:
-    """Count, within a `with` block, the points at which a runtime can fail, and let one fail.
+    """Count the points at which a runtime can fail in a `with` block, and make one fail.
 
-    Work that was submitted before should be finished: its copies would count as the caller's.
+    Earlier work should be finished: its copies would count as the caller's.
 
     Args:
       runtime: the runtime.
       fail_at: position of the point that fails, from 1; None only counts.
-      lasting: whether all later points of the same kind fail as well, so that another attempt
-        after garbage collection fails, too.
+      lasting: whether all later points of its kind fail too, so the next attempt after a garbage
+        collection also fails.
 
     Yields:
-      What was found so far.
+      The points so far.
 
     >>> import gpushard as gs
     >>> from gpushard.testing import runtime
-    >>> with runtime(host_devices=2, memory_limit=1 << 20) as made, faults(made) as found:
+    >>> with runtime(host_devices=2, memory_limit=1 << 20) as two, faults(two) as counted:
     ...     x = gs.device_put([1, 2], gs.devices()[0])
-    >>> [point.kind for point in found.points]
+    >>> [point.kind for point in counted.points]
     ['room', 'copy', 'room', 'copy']
     """
     passed = Faults(fail_at, lasting)
@@ -205,11 +205,11 @@ def faults(
 
 
 class World(Protocol):
-    """What an operation works on."""
+    """The data of an operation."""
 
     @property
     def runtime(self) -> Runtime:
-        """The runtime that is made to fail."""
+        """The runtime with faults."""
 
 
 W = TypeVar("W", bound=World)
@@ -219,10 +219,10 @@ W = TypeVar("W", bound=World)
 class Attempt(Generic[W]):
     """One run of an operation."""
 
-    world: W  # what it worked on
-    found: Faults  # the points that it passed, and the one that failed
-    result: Any = None  # what it returned
-    error: BaseException | None = None  # what it raised
+    world: W  # the data of the run
+    faults: Faults  # the points that it passed, and the one that failed
+    result: Any = None  # its result
+    error: BaseException | None = None  # its error
 
 
 def walk(
@@ -231,40 +231,40 @@ def walk(
     *,
     lasting: bool = False,
 ) -> Iterator[Attempt[W]]:
-    """Run an operation again and again, each time with the next point failing.
+    """Repeat an operation; in each run the next point fails.
 
-    The last run is the one that comes to its end before the point is reached: in it nothing fails.
+    The last run ends before it reaches the point, so nothing fails in it.
 
     Args:
-      operation: takes the world, and the `Faults` by which it marks the callbacks that it gives.
-      make_world: makes a fresh world for every run.
+      operation: takes the world, and the `Faults` to wrap callbacks with.
+      make_world: a context manager that makes a new world for each run.
       lasting: as for `faults`.
 
     Yields:
-      Each run, while its world still stands.
+      Each run, while its world exists.
 
     >>> import gpushard as gs
     >>> from gpushard.testing import runtime
     >>> import contextlib, types
     >>> @contextlib.contextmanager
     ... def world():
-    ...     with runtime(host_devices=2, memory_limit=1 << 20) as made:
-    ...         yield types.SimpleNamespace(runtime=made)
+    ...     with runtime(host_devices=2, memory_limit=1 << 20) as two:
+    ...         yield types.SimpleNamespace(runtime=two)
     >>> for attempt in walk(lambda world, _: gs.device_put(1.0), world):
-    ...     print(attempt.found.failed, type(attempt.error).__name__)
+    ...     print(attempt.faults.failed, type(attempt.error).__name__)
     Point(position=1, kind='room', what='1 small shards') NoneType
     Point(position=2, kind='copy', what='1 copies to domain 0') InjectedError
     None NoneType
     """
     for position in itertools.count(1):
         with make_world() as world:
-            with faults(world.runtime, fail_at=position, lasting=lasting) as found:
-                attempt = Attempt(world, found)
+            with faults(world.runtime, fail_at=position, lasting=lasting) as points:
+                attempt = Attempt(world, points)
                 try:
-                    attempt.result = operation(world, found)
+                    attempt.result = operation(world, points)
                 except Exception as error:
                     attempt.error = error
-            over = found.failed is None
+            over = points.failed is None
             yield attempt
             del attempt
         if over:

@@ -1,9 +1,9 @@
-"""How long recorded work would take on a topology: a fluid model, event by event. Pure.
+"""Simulate the time of recorded work on a topology: a fluid model, event by event. Pure.
 
-Flows that run at the same time share each resource max-min fairly: no flow could be faster without
-taking from one that is no faster. The rates come from progressive filling (water-filling): raise
-all rates together until a resource is full, fix those of its flows, go on with the rest; see
-D. Bertsekas and R. Gallager, Data Networks, 2nd edition, section 6.5.2.
+Simultaneous flows share each resource max-min fairly: no flow can be faster without slowing down
+one that is not faster. Progressive filling (water-filling) computes the rates. It raises all rates
+together until a resource is full, fixes the rates of its flows, and continues with the rest; see D.
+Bertsekas and R. Gallager, Data Networks, 2nd edition, section 6.5.2.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from gpushard.typing import IntArray
 FloatArray = npt.NDArray[np.float64]
 
 _CLOSE = 1e-9
-"""Ends that differ by this part of a step are one event; shares that do are one bottleneck."""
+"""Ends that differ by this part of a step are one event; such shares are one bottleneck."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """An item of work: what it waits for and what it copies."""
+    """An item of work, with its waits and its copies."""
 
     stream: Hashable
     """The stream that runs it, in order."""
@@ -37,41 +37,41 @@ class Work:
     """Its place in the stream; the items of a stream have ascending ticks."""
 
     waits: tuple[tuple[Hashable, int], ...] = ()
-    """(stream, tick) that must have ended before it starts; what is not in the list has ended."""
+    """(stream, tick) that must have ended before it starts; items not in the work have ended."""
 
     flows: Mapping[Pair, int] = dataclasses.field(default_factory=dict)
-    """Bytes that it copies for each (source domain, destination domain), all at the same time."""
+    """Bytes that it copies for each (source domain, destination domain), all at once."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Timeline:
-    """When each item of work starts and ends, in seconds from the start of the first."""
+    """Start and end of each item of work, in seconds from the start of the first item."""
 
     start: tuple[float, ...]
-    """When all that an item waits for has ended; its first byte moves a latency later."""
+    """When the waits of an item have ended; its first byte moves a latency later."""
 
     end: tuple[float, ...]
     """When its last flow has ended."""
 
     @property
     def makespan(self) -> float:
-        """When everything has ended."""
+        """When all work has ended."""
         return max(self.end, default=0.0)
 
 
 def simulate(work: Sequence[Work], topology: Topology) -> Timeline:
-    """Run work on a topology.
+    """Simulate work on a topology.
 
-    An item starts once the one before it in its stream and all that it waits for have ended. A
-    latency later its flows run, all at once, and it ends with the last of them. Flows share
+    An item starts once the previous item in its stream and all items that it waits for have ended.
+    A latency later its flows run, all at once, and it ends with the last of them. Flows share
     resources max-min fairly, by progressive filling (see the module).
 
     Args:
-      work: in any order, but each stream's in its own.
-      topology: what it runs on.
+      work: the items in any order, but in order for each stream.
+      topology: the machine.
 
     Returns:
-      Start and end of each item, in the order given; `makespan` is the time of it all.
+      Start and end of each item, in the order of `work`; `makespan` is the total time.
 
     Raises:
       ArgumentError: a flow's domain is not in the topology, or items wait for one another.
@@ -110,7 +110,7 @@ class _Run:
         self._launched: list[tuple[float, int]] = []
 
     def run(self) -> Timeline:
-        """Go from event to event: an item's flows begin, or flows end."""
+        """Advance from event to event: an item's flows begin, or flows end."""
         now = 0.0
         for index, missing in enumerate(self._missing):
             if not missing:
@@ -163,7 +163,8 @@ def max_min(routes: IntArray, capacity: FloatArray) -> FloatArray:
 
     Args:
       routes: numbers of the resources that each flow occupies, shape (flows, n).
-      capacity: of each resource; a route may be padded with a number whose capacity is infinite.
+      capacity: capacity of each resource; a route may be padded with a resource of infinite
+        capacity.
 
     Returns:
       The rate of each flow.
@@ -186,7 +187,7 @@ def max_min(routes: IntArray, capacity: FloatArray) -> FloatArray:
 
 
 def _predecessors(work: Sequence[Work]) -> list[set[int]]:
-    """Return which items each item waits for: the one before in its stream, and its waits."""
+    """Return the items that each item waits for: the previous one in its stream, and its waits."""
     streams: dict[Hashable, list[int]] = {}
     for index, item in enumerate(work):
         streams.setdefault(item.stream, []).append(index)

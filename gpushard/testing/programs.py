@@ -1,7 +1,7 @@
-"""Random programs that place, move, change, read and drop arrays; NumPy says what is right.
+"""Random programs that place, move, change, read and drop arrays, checked against NumPy.
 
-A seed says what a program does. On the simulated backend it also says when everything happens, so
-a program that fails once fails every time.
+A seed determines what a program does. On the simulated backend it also determines when everything
+happens, so a program that fails once fails every time.
 
 >>> run(0).steps > 0
 True
@@ -37,12 +37,12 @@ _SPECS = (("x", "y"), ("y", "x"), ("x",), (None, "y"), (), (("y", "x"),), (None,
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a program did."""
+    """Counts of a program's work."""
 
     seed: int
-    steps: int  # how many things it did
-    items: int  # how many items it gave to streams
-    failures: int  # how many of its steps ran out of memory or read what had failed
+    steps: int  # steps that it ran
+    items: int  # items that it submitted to streams
+    failures: int  # steps that ran out of memory or read a failed value
 
 
 def random_settings(source: random.Random) -> Settings:
@@ -64,14 +64,14 @@ def run(seed: int, *, steps: int = 10, threads: int | None = None) -> Outcome:
     """Run one program on the simulated backend, under the checker.
 
     Args:
-      seed: says everything.
-      steps: how many things each thread does.
-      threads: how many threads; by default one to three, as the seed says.
+      seed: determines everything.
+      steps: number of steps of each thread.
+      threads: number of threads; by default one to three, as the seed says.
 
     Raises:
-      AssertionError: a value is wrong, or something is left when all arrays are gone.
+      AssertionError: a value is wrong, or memory is still in use when all arrays are gone.
       RaceError: two uses of memory are not ordered.
-      StuckError, DeadlockError: something can never go on.
+      StuckError, DeadlockError: a stream or all threads can never continue.
     """
     source = random.Random(seed)
     settings = random_settings(source)
@@ -88,7 +88,7 @@ def run(seed: int, *, steps: int = 10, threads: int | None = None) -> Outcome:
         world.shared.clear()
         items = sum(stream.issued for stream in runtime.streams)
         failures = sum(actor.failures for actor in actors)
-        gc.collect(1)  # all that is younger than this program
+        gc.collect(1)  # everything younger than this program
         _check_nothing_left(runtime)
         assert not runtime.checker.races, runtime.checker.races[0]
     return Outcome(seed, steps * count, items, failures)
@@ -96,13 +96,13 @@ def run(seed: int, *, steps: int = 10, threads: int | None = None) -> Outcome:
 
 @functools.lru_cache(maxsize=64)
 def simulated_runtime(devices: int, domains: int) -> tuple[SimRuntime, list[Sharding]]:
-    """Return a runtime to start again and again, so that plans are made once."""
+    """Return a runtime that can be restarted, so plans are made once."""
     runtime = SimRuntime(Settings(host_devices=devices, host_domains=domains))
     return runtime, random_shardings(runtime, random.Random(devices))
 
 
 def run_on(runtime: Runtime, seed: int, *, steps: int, threads: int) -> None:
-    """Run a program on a runtime of any backend, with threads of the system."""
+    """Run a program on a runtime of any backend, with system threads."""
     source = random.Random(seed)
     world = World(source, random_shardings(runtime, source))
     errors: list[BaseException] = []
@@ -126,13 +126,13 @@ def run_on(runtime: Runtime, seed: int, *, steps: int, threads: int) -> None:
 
 
 def check_nothing_left(runtime: Runtime) -> None:
-    """Check that everything is as before the first array: no array, no claim, no byte in use."""
+    """Check that a runtime is as before the first array: no array, no claim, no byte in use."""
     gc.collect()
     _check_nothing_left(runtime)
 
 
 def _check_nothing_left(runtime: Runtime) -> None:
-    # Under the lock: an interrupt may have kept the item of the last tick out of its queue.
+    # Under the lock: after an interrupt the item of the last tick may not be in its queue.
     for stream, tick in runtime.run_locked(lambda: [(s, s.issued) for s in runtime.streams]):
         stream.synchronize(tick)
     assert runtime.live_arrays() == [], "arrays are left"
@@ -149,7 +149,7 @@ def _check_nothing_left(runtime: Runtime) -> None:
 
 @contextlib.contextmanager
 def _collector_off() -> Iterator[None]:
-    """Leave it to the seed when garbage is collected."""
+    """Let only the seed decide when garbage is collected."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Runtimes that last for a `with` block."""
+"""Runtimes for a `with` block."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from gpushard.runtime.runtime import Runtime
 from gpushard.testing.sim import SimRuntime
 from gpushard.testing.topology import Topology
 
-_OF_THE_HOST = {"host_workers", "blas_threads"}  # settings that only tests of the host backend give
+_OF_THE_HOST = {"host_workers", "blas_threads"}  # settings for tests of the host backend only
 
 
 @contextlib.contextmanager
 def runtime(**settings: Any) -> Iterator[Runtime]:
-    """Use a runtime of one's own within a `with` block; nothing leaks out of it.
+    """Use a separate runtime in a `with` block; nothing leaks out of it.
 
-    It is on the host, and neither the environment nor the machine plays a part, unless
-    `GPUSHARD_BACKEND` is `cuda` and neither `backend`, `host_workers` nor `blas_threads` is given.
-    Then it is on GPUs, with what else the environment says: they are divided into `host_devices`
-    devices in `host_domains` memory domains. Where there are fewer GPUs than domains, each part of
-    a GPU poses as a domain.
+    It is on the host and ignores the environment and the machine, with one exception: if
+    `GPUSHARD_BACKEND` is `cuda` and you pass neither `backend`, `host_workers` nor `blas_threads`,
+    it is on GPUs, with the settings of the environment. The GPUs are divided into `host_devices`
+    devices in `host_domains` memory domains. With fewer GPUs than domains, each part of a GPU
+    behaves like a domain.
 
     Args:
       **settings: fields of `gpushard.Settings`.
@@ -35,9 +35,9 @@ def runtime(**settings: Any) -> Iterator[Runtime]:
       The runtime; module-level functions use it until the block ends.
 
     Raises:
-      ConfigurationError: a setting makes no sense.
-      RaceError: with `check` two uses of memory were not ordered, whether or not anybody
-        has read what came of it; unless the block raises something else.
+      ConfigurationError: a setting is invalid.
+      RaceError: with `check`, two uses of memory were not ordered, even if nothing has read the
+        result; unless the block raises another error.
 
     >>> import gpushard as gs
     >>> with runtime(host_devices=2):
@@ -50,10 +50,10 @@ def runtime(**settings: Any) -> Iterator[Runtime]:
         if environment.backend == "cuda":
             divided = divide(chosen.host_devices, chosen.host_domains, probe().gpus)
             chosen = dataclasses.replace(environment, **{**settings, **divided})
-    made = current.make_runtime(chosen)
-    with using(made):
-        yield made
-    races: list[str] = getattr(made.backend, "races", [])
+    started = current.make_runtime(chosen)
+    with using(started):
+        yield started
+    races: list[str] = getattr(started.backend, "races", [])
     if races:
         raise RaceError(f"{len(races)} uses of memory were not ordered, the first one: {races[0]}")
 
@@ -61,7 +61,7 @@ def runtime(**settings: Any) -> Iterator[Runtime]:
 def divide(devices: int, domains: int, gpus: int) -> dict[str, Any]:
     """Return settings that divide GPUs into devices in memory domains; pure.
 
-    Where there are fewer GPUs than domains, as many are used as divide the devices.
+    With fewer GPUs than domains, the largest number of GPUs that divides the devices is used.
 
     >>> divide(8, 2, gpus=4)
     {'gpus': (0, 1), 'partitions': 4, 'separate_domains': False}
@@ -85,20 +85,20 @@ def simulated(
     topology: Topology | None = None,
     **settings: Any,
 ) -> Iterator[SimRuntime]:
-    """Use a runtime on the simulated backend, under the checker, within a `with` block.
+    """Use a runtime on the simulated backend, under the checker, in a `with` block.
 
     Args:
-      seed: decides when items run, which thread goes on and when garbage is collected.
-      exact: whether events can be placed at past items; by default the seed says.
-      host_readable: whether the host can read shards as they lie; by default the seed says.
-      topology: the machine that it stands for, in virtual time; by default the seed says.
-      **settings: fields of `gpushard.Settings`; the environment plays no part.
+      seed: decides when items run, which thread continues and when garbage is collected.
+      exact: whether events can be placed at past items; by default the seed decides.
+      host_readable: whether the host can read shards in place; by default the seed decides.
+      topology: the simulated machine, in virtual time; by default the seed decides.
+      **settings: fields of `gpushard.Settings`; the environment is ignored.
 
     Yields:
       The runtime; `runtime.sim.threads.run([...])` runs functions as threads that the seed steps.
 
     Raises:
-      ConfigurationError: a setting makes no sense.
+      ConfigurationError: a setting is invalid.
 
     >>> import gpushard as gs
     >>> with simulated(seed=1, host_devices=2, inline_bytes=0):
@@ -106,19 +106,19 @@ def simulated(
     ...     float(gs.device_put(x[0], gs.devices()[1]))
     1.0
     """
-    made = SimRuntime(
+    started = SimRuntime(
         Settings(**settings), seed, exact=exact, host_readable=host_readable, topology=topology
     )
-    with using(made):
-        yield made
+    with using(started):
+        yield started
 
 
 @contextlib.contextmanager
-def using(made: Runtime) -> Iterator[None]:
-    """Let module-level functions use a runtime within a `with` block, and close it afterwards."""
-    before = current.swap(made)
+def using(started: Runtime) -> Iterator[None]:
+    """Make a runtime current in a `with` block, and close it afterwards."""
+    before = current.swap(started)
     try:
         yield
     finally:
         current.swap(before)
-        made.close()
+        started.close()

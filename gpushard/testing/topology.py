@@ -1,11 +1,11 @@
-"""Memory domains and what joins them: a model of links, for simulated times. Pure.
+"""Models of memory domains and their links, for simulated times. Pure.
 
-The presets have round numbers of the order that such machines have. None was measured, and no time
-that comes from them is that of any hardware.
+The presets have round numbers of a realistic order. None was measured, so no simulated time is that
+of hardware.
 
-In all of them a byte that is written into a domain, from wherever, occupies "memory of domain d".
-Its bandwidth is half of what the memory moves, since a local copy reads each byte that it writes.
-What others read from a domain's memory is not counted.
+In all of them a byte that is written to a domain, from anywhere, occupies "memory of domain d". Its
+bandwidth is half of that of the memory, since a local copy reads each byte that it writes. Reads of
+other domains are not counted.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class Topology:
     """
 
     name: str
-    """For people."""
+    """A readable name."""
 
     domains: int
-    """How many memory domains there are; they are numbered from 0."""
+    """The number of memory domains, which are numbered from 0."""
 
     bandwidth: Mapping[str, float]
     """Bytes per second of each resource, such as "ingress of domain 3"."""
@@ -54,7 +54,7 @@ class Topology:
     """The resources that a byte occupies on its way, for every (source, destination) domain."""
 
     latency: float
-    """Seconds from when an item of work may start until its first byte moves."""
+    """Seconds between the start of an item of work and its first byte."""
 
     def __post_init__(self) -> None:
         for resource, width in self.bandwidth.items():
@@ -89,12 +89,12 @@ class Topology:
 
 
 def nvlink(domains: int) -> Topology:
-    """Return cards around a switch, like those of one NVLink host.
+    """Return a model of cards around a switch, like those of one NVLink host.
 
     450 GB/s out of and into each card, all to all; memory that moves 3.35 TB/s.
 
     Args:
-      domains: how many cards.
+      domains: number of cards.
 
     >>> nvlink(8).routes[0, 3]
     ('egress of domain 0', 'ingress of domain 3', 'memory of domain 3')
@@ -103,13 +103,13 @@ def nvlink(domains: int) -> Topology:
 
 
 def pcie(domains: int) -> Topology:
-    """Return cards on PCIe: four to a root complex, and the roots joined to one another.
+    """Return a model of cards on PCIe: four to a root complex, and links between all roots.
 
     25 GB/s out of and into each card; 40 GB/s out of and into each root, from and to the other
     roots; memory that moves 900 GB/s.
 
     Args:
-      domains: how many cards.
+      domains: number of cards.
 
     >>> pcie(8).routes[0, 4][:3]
     ('egress of domain 0', 'egress of root 0', 'ingress of root 1')
@@ -127,12 +127,12 @@ def pcie(domains: int) -> Topology:
 
 
 def two_hosts(domains: int) -> Topology:
-    """Return two hosts: `nvlink` within each half, one NIC per host between them.
+    """Return a model of two hosts: `nvlink` within each half, one NIC per host between them.
 
     50 GB/s in each direction through the NICs, which all cards of a host share.
 
     Args:
-      domains: how many cards in all.
+      domains: number of cards in total.
 
     >>> two_hosts(8).routes[0, 4][:3]
     ('egress of domain 0', 'NIC of host 0, out', 'NIC of host 1, in')
@@ -154,7 +154,7 @@ def _make(
     between: Mapping[str, float],
     join: Callable[[int, int], tuple[str, ...]],
 ) -> Topology:
-    """Return domains with a port of two directions and memory each, and `join` between ports."""
+    """Make a topology of domains with memory and a port in both directions; `join` links ports."""
     bandwidth = {
         **{f"{way} of domain {i}": port for way in ("egress", "ingress") for i in range(domains)},
         **{f"memory of domain {i}": memory / 2 for i in range(domains)},

@@ -1,4 +1,4 @@
-"""Recording the work of a movement as the backend is given it."""
+"""Record the work that a move submits to the backend."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from gpushard.typing import LocalArray
 
 T = TypeVar("T")
 
-CALLER = "caller"  # stands for a stream where the caller itself copies, outside of any item
+CALLER = "caller"  # in place of a stream: the caller itself copies, outside of any item
 
 
 def record_work(runtime: Runtime, step: Callable[[], T]) -> tuple[list[Work], T]:
-    """Run a step and record the items that it gives to streams, with what they copy.
+    """Run a step, and record the items that it submits to streams, with their copies.
 
-    The items are held back until the step has returned, and run then. So none has ended while
-    others are submitted, and no wait is left out because what it is for has ended already.
+    Items are held back until the step has returned, and run then. So no item ends while others are
+    submitted, and every wait is recorded.
 
     Args:
-      runtime: whose backend is watched, whichever it is. Nothing else may use it meanwhile.
-      step: submits work and returns without waiting for it; waiting would never end.
+      runtime: the runtime, with any backend. Nothing else may use it meanwhile.
+      step: submits work and returns without waiting for it; a wait would never end.
 
     Returns:
-      The work in order of submission, and what the step returned. Everything has run.
+      The work in order of submission, and the result of the step. All work has run.
 
     >>> import gpushard as gs, numpy as np
     >>> from gpushard.testing import runtime
@@ -52,7 +52,7 @@ def record_work(runtime: Runtime, step: Callable[[], T]) -> tuple[list[Work], T]
 
 
 class _Recorder:
-    """A backend that notes what it passes on to another."""
+    """A backend that records calls and passes them on to another."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -83,14 +83,14 @@ class _Recorder:
         self.copy_boxes(phase.copies(operands), domain)
 
     def release(self) -> None:
-        """Pass on what was held back, and wait for it."""
+        """Submit the items that were held back, and wait for them."""
         for item in self._held:
             self._backend.enqueue(item)
         for item in self._held:
             item.stream.synchronize(item.tick)
 
     def work(self) -> list[Work]:
-        """Return what was recorded."""
+        """Return the recorded work."""
         return [Work(*entry) for entry in self._entries]
 
     def _enter(self, stream: Any, tick: int, waits: tuple[tuple[Any, int], ...]) -> dict[Pair, int]:

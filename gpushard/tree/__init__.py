@@ -4,7 +4,7 @@ Nodes are `tuple`, `list`, `dict`, named tuples, `None` (a node without leaves),
 `defaultdict` and registered classes. Subclasses of these are not nodes. All other values are
 leaves.
 
-The modules, each of which imports only the ones above it:
+The modules; each imports only the ones above it:
 
 - `node`: node types, and the built-in ones.
 - `register`: new node types.

@@ -80,7 +80,7 @@ def test_a_wrong_analysis_is_seen(
         (np.ones((4, 0)), "need two rows or more, not (4, 0)"),
         (np.ones((2, analysis.MOST_COLUMNS + 1)), "shown for 2048 columns at most"),
         (np.array([[1.0, np.inf], [2.0, 3.0]]), "need finite numbers"),
-        (np.array([[1.0, 1e200], [2.0, -1e200]]), "need numbers whose squares do not overflow"),
+        (np.array([[1.0, 1e200], [2.0, -1e200]]), "need numbers with squares that do not overflow"),
     ],
 )
 def test_what_cannot_be_analysed_is_left_out(

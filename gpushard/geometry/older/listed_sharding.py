@@ -166,7 +166,7 @@ class PmapSharding(ListedSharding):
         if sharded_dim is None:
             if devices is None:
                 raise ArgumentError(
-                    "sharded_dim and devices are both None; give the dim whose elements go to "
+                    "sharded_dim and devices are both None; give the dim with elements for "
                     "devices, or the devices that get replicas",
                     argument="sharded_dim",
                 )
@@ -174,7 +174,10 @@ class PmapSharding(ListedSharding):
             return cls(devices, ShardingSpec([None] * ndim, [replicas]))
         if sharded_dim not in range(-ndim, ndim):
             raise ArgumentError.refusing(
-                "sharded_dim", sharded_dim, f"is no dim of shape {tuple(shape)}", shape=tuple(shape)
+                "sharded_dim",
+                sharded_dim,
+                f"is not a dim of shape {tuple(shape)}",
+                shape=tuple(shape),
             )
         entries: list[Unstacked | None] = [None] * ndim
         entries[sharded_dim] = Unstacked(shape[sharded_dim])

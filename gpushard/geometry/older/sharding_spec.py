@@ -141,7 +141,7 @@ class ShardingSpec:
         if sorted(cuts) != list(range(len(self._cuts))):
             raise ShardingError(
                 f"mesh_mapping={self.mesh_mapping} names the cuts {cuts}; sharding="
-                f"{self.sharding} has {len(self._cuts)}, each of which must be on one axis: give "
+                f"{self.sharding} has {len(self._cuts)}, and each must be on one axis: give "
                 f"ShardedAxis(0) to ShardedAxis({len(self._cuts) - 1}) once each"
                 if self._cuts
                 else f"mesh_mapping={self.mesh_mapping} names the cuts {cuts}; sharding="
@@ -236,7 +236,7 @@ class ShardingSpec:
                 raise ShardingError(
                     f"dim {dim} of shape {shape} has {size} elements, which "
                     f"{math.prod(entry.chunks)} chunks do not divide; pad it, or use a "
-                    "NamedSharding, whose last shards may be shorter",
+                    "NamedSharding: its last shards may be shorter",
                     argument="shape",
                     shape=shape,
                     dim=dim,
@@ -445,8 +445,8 @@ def pmap_sharding_spec(
         return ShardingSpec(inner.sharding, (Replicated(axis_size), *replicas, *inner.mesh_mapping))
     if not 0 <= map_axis <= len(inner.sharding):
         raise ShardingError(
-            f"map_axis={map_axis} is no dim of a value of {len(inner.sharding) + 1} dims; use 0 to "
-            f"{len(inner.sharding)}",
+            f"map_axis={map_axis} is not a dim of a value of {len(inner.sharding) + 1} dims; use 0 "
+            f"to {len(inner.sharding)}",
             argument="map_axis",
             map_axis=map_axis,
             ndim=len(inner.sharding) + 1,

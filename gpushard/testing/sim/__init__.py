@@ -1,7 +1,7 @@
-"""A backend that does its work as late, and in as odd an order, as the rules allow.
+"""A backend that runs work as late, and in as odd an order, as the rules allow.
 
-One seed decides everything: when items run, which thread goes on, when garbage is collected. The
-same seed gives the same run.
+One seed decides everything: when items run, which thread continues, when garbage is collected.
+Equal seeds give equal runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""NumPy memory behind queues that nothing works on until somebody waits."""
+"""NumPy memory behind queues that run only when a caller waits."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from gpushard.testing.sim.threads import SimLock, Threads
 from gpushard.testing.topology import Topology, nvlink, pcie, two_hosts
 from gpushard.typing import HostArray
 
-POISON = 0xA5  # what memory is filled with that holds nothing
+POISON = 0xA5  # fills memory without a value
 TURNS = 1_000_000
-"""How often the host may call between two restarts; who needs more goes round in circles."""
+"""The most calls of the host between two restarts; more calls mean an endless loop."""
 
 _MACHINES = (None, nvlink, pcie, two_hosts)
 
@@ -56,10 +56,10 @@ class _SimEvent:
 
 
 class SimBackend(NumpyStore):
-    """A backend for finding mistakes in whatever submits work; arguments as for `simulated`.
+    """A backend to find mistakes in code that submits work; for the arguments see `simulated`.
 
-    Items run as late as possible, or at odd moments, and in any order that their waits allow.
-    Memory that nobody may use any more is overwritten at once.
+    Items run as late as possible, or at odd moments, and in any order that their waits allow. Freed
+    memory is overwritten immediately.
     """
 
     name = "sim"
@@ -81,14 +81,14 @@ class SimBackend(NumpyStore):
         self.reseed(seed)
 
     def reseed(self, seed: int) -> None:
-        """Start again, with empty queues, as if just made with another seed."""
+        """Restart with empty queues, like a new backend with another seed."""
         source = self.random = random.Random(seed)
         self.exact = source.random() < 0.5 if self._exact is None else self._exact
         readable = source.random() < 0.5
         self.host_readable = readable if self._host_readable is None else self._host_readable
         self.threads = Threads(source, source.choice((0.02, 0.05, 0.3)), source.choice((0, 0.02)))
         self.topology = self._topology or _machine(source.choice(_MACHINES), self._domains)
-        """The machine that it stands for, or None."""
+        """The simulated machine, or None."""
         self.timing = None if self.topology is None else Timing(self.topology)
         """Its virtual time, or None."""
         progress = source.choice((0, 0, 0.1, 0.5))
@@ -96,7 +96,7 @@ class SimBackend(NumpyStore):
         self.traffic: dict[tuple[int, int], int] = {}
         self._turns = 0
         self.failing = source.choice((0, 0, 0, 0.05))
-        """Probability that an allocation fails for want of memory."""
+        """Probability that an allocation fails."""
         self._links = random.Random(seed + 1)
         self._strangers = 0 if self.host_readable else self._links.choice((0, 0, 0.3))
         self._reach: dict[tuple[int, int], bool] = {}
@@ -106,7 +106,7 @@ class SimBackend(NumpyStore):
         return DeviceInfo(self.name, 0, device, domain, self._domains + domain, 2 * self._domains)
 
     def reaches(self, domain: int, source: int) -> bool:
-        """Whether `domain` can read `source`: what lies beside it, itself, and most others."""
+        """Test whether `domain` can read `source`: itself, host memory, and most domains."""
         if max(domain, source) >= self._domains or domain == source:
             return True
         if (domain, source) not in self._reach:
@@ -114,23 +114,23 @@ class SimBackend(NumpyStore):
         return self._reach[domain, source]
 
     def prefetch(self, read: Callable[[], object]) -> None:
-        """Perhaps call a function at once."""
+        """Maybe call a function immediately."""
         if self.random.random() < 0.5:
             read()
 
     def new_caller(self) -> SimCaller:
-        """Make what calls callbacks."""
+        """Make the caller of callbacks."""
         return SimCaller(self)
 
     def run_now(self, calls: Tasks, reads: Memories, writes: Memories, pace: Pace) -> None:
-        """Run calls in any order; between them anything may happen."""
+        """Run calls in any order; between them time passes."""
         for call in self.random.sample(calls, len(calls)):
             self.turn()
             call()
         self.turn()
 
     def turn(self) -> None:
-        """Let time pass and others go on; every call of the host comes through here."""
+        """Let time pass and other threads run; every call of the host comes through here."""
         if not self.schedule.running:
             self._turns += 1
             if self._turns > TURNS:
@@ -148,7 +148,7 @@ class SimBackend(NumpyStore):
         return raw
 
     def free(self, raw: HostArray) -> None:
-        """Poison what nobody may use any more."""
+        """Poison freed memory."""
         self._retired.pop(id(raw), None)
         raw[:] = POISON
 
@@ -162,7 +162,7 @@ class SimBackend(NumpyStore):
         self._retired.pop(id(raw), None)
 
     def new_lock(self) -> SimLock:
-        """Make a lock at which threads are switched."""
+        """Make a lock that switches threads."""
         return SimLock(self.threads)
 
     def add_stream(self, stream: Stream, domain: int, device: int | None = None) -> None:
@@ -176,11 +176,11 @@ class SimBackend(NumpyStore):
         self.turn()
 
     def record(self, stream: Stream, tick: int) -> Event:
-        """Make an event; at the end of the queue, if it cannot be placed at `tick`."""
+        """Make an event at `tick`, or at the end of the queue."""
         return _SimEvent(self, stream, tick if self.exact else self.schedule.last(stream))
 
     def copy_boxes(self, copies: Sequence[BoxCopy], domain: int) -> None:
-        """Copy boxes one by one; between them anything may happen."""
+        """Copy boxes one by one; between them time passes."""
         for target, source, source_domain in copies:
             self.turn()
             np.copyto(target, source)
@@ -191,7 +191,7 @@ class SimBackend(NumpyStore):
         self.turn()
 
     def fill_boxes(self, targets: Sequence[HostArray], value: np.generic, domain: int) -> None:
-        """Fill boxes one by one; between them anything may happen."""
+        """Fill boxes one by one; between them time passes."""
         for target in targets:
             self.turn()
             target[...] = value
@@ -202,7 +202,7 @@ class SimBackend(NumpyStore):
         self.copy_boxes(phase.copies(operands), domain)
 
     def close(self) -> None:
-        """Run what is left."""
+        """Run all remaining work."""
         self.schedule.run_all()
 
     def _poison_due(self, item: Item | None = None) -> None:
@@ -218,10 +218,10 @@ class SimBackend(NumpyStore):
 
 
 class SimCaller:
-    """Makes calls in order, each at once or when others come, as the seed says.
+    """Makes calls in order, each immediately or with later ones, as the seed says.
 
     Args:
-      backend: whose seed that is.
+      backend: the backend with the seed.
     """
 
     def __init__(self, backend: SimBackend) -> None:
@@ -248,7 +248,7 @@ class SimCaller:
                 self._thread = None
 
     def is_current(self) -> bool:
-        """Whether a call is being made by this thread."""
+        """Test whether this thread is making a call."""
         return self._thread == threading.get_ident()
 
     def restart(self) -> None:
@@ -259,7 +259,7 @@ class SimCaller:
 
 
 class SimRuntime(Runtime):
-    """A runtime on the simulated backend, under the checker; arguments as for `simulated`."""
+    """A runtime on the simulated backend, under the checker; for the arguments see `simulated`."""
 
     def __init__(self, settings: Settings, seed: int = 0, **machine: Any) -> None:
         self.sim = SimBackend(settings, seed, **machine)
@@ -267,13 +267,13 @@ class SimRuntime(Runtime):
         super().__init__(settings, cast(Backend, self.checker))
 
     def restart(self, settings: Settings, seed: int) -> None:
-        """Be as if just made, with the same device objects, so that plans stay."""
+        """Restart like a new runtime, with the old device objects, so plans stay valid."""
         devices, plans = self.devices, self.plans
         self.sim.reseed(seed)
         self.checker.reset()
         super().__init__(settings, cast(Backend, self.checker))
-        for kept, made in zip(devices, self.devices, strict=True):
-            account = kept.account  # compiled operations hold it
-            account.restart(made.account.limit)
-            vars(kept).update(vars(made), account=account)
+        for device, fresh in zip(devices, self.devices, strict=True):
+            account = device.account  # compiled operations hold it
+            account.restart(fresh.account.limit)
+            vars(device).update(vars(fresh), account=account)
         self.devices, self.plans = devices, plans

@@ -1,4 +1,4 @@
-"""Queues of items that run when somebody must wait, in an order that a seed chooses; their time."""
+"""Queues of items that run when a caller must wait, in an order that a seed chooses."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from gpushard.testing.topology import Pair, Topology
 
 
 class StuckError(Exception):
-    """Somebody waits for a tick that can never run."""
+    """A caller waits for a tick that can never run."""
 
 
 class Schedule:
-    """The queues of all streams, and what has run.
+    """The queues of all streams, and the items that have run.
 
-    Whoever waits for a tick makes the queues go on, in one of four ways: no further than the tick
-    needs; any stream that may; first all that the tick does not need; or, where there is a
-    topology, what would start first on its machine.
+    A wait for a tick runs the queues in one of four ways: only the items that the tick needs; any
+    stream that can run; first all items that the tick does not need; or, with a topology, the item
+    that would start first on its machine.
 
     Args:
       source: makes the choices.
-      progress: probability that an item runs when the host does something else.
+      progress: probability that an item runs when the host does other work.
       after_item: called after each item.
       timing: keeps virtual time; None for none.
     """
@@ -45,9 +45,9 @@ class Schedule:
         self._after_item = after_item
         self._queues: dict[Stream, deque[Item]] = {}
         self._finished: dict[Stream, int] = {}
-        self._busy: list[Stream] = []  # with something in the queue
+        self._busy: list[Stream] = []  # streams with items in the queue
         self.running = False
-        """Whether an item is at work at this moment."""
+        """Whether an item is running at this moment."""
 
     def add(self, stream: Stream) -> None:
         """Make a queue."""
@@ -71,7 +71,7 @@ class Schedule:
         return queue[-1].tick if queue else self._finished[stream]
 
     def pass_time(self) -> None:
-        """Perhaps run an item or a few."""
+        """Maybe run an item or a few."""
         while self._busy and self._random.random() < self._progress:
             runnable = [stream for stream in self._busy if self._runnable(stream)]
             if not runnable:
@@ -82,7 +82,7 @@ class Schedule:
         """Run items until `tick` of `stream` has run.
 
         Raises:
-          StuckError: it can never run.
+          StuckError: the tick can never run.
         """
         if self._finished[stream] >= tick:
             return
@@ -91,7 +91,7 @@ class Schedule:
             self._run_head(choose(stream, tick))
 
     def run_all(self) -> None:
-        """Run everything."""
+        """Run all items."""
         while self._busy:
             self._run_head(self._any(self._busy[0], self._finished[self._busy[0]] + 1))
 
@@ -99,7 +99,7 @@ class Schedule:
         return all(self._finished[s] >= n for s, n in self._queues[stream][0].waits)
 
     def _needed(self, stream: Stream, tick: int) -> Stream:
-        """Return a stream whose head `tick` of `stream` cannot do without."""
+        """Return a stream with a runnable head that `tick` of `stream` needs."""
         for _ in range(len(self._queues) + 1):
             if not self._queues[stream]:
                 break
@@ -129,7 +129,7 @@ class Schedule:
         return self._random.choice([other for start, other in starts if start == first])
 
     def _closure(self, stream: Stream) -> set[Stream]:
-        """Return the streams that the head of `stream` waits for, and those that they wait for."""
+        """Return the streams that the head of `stream` waits for, directly or indirectly."""
         closure, left = {stream}, [stream]
         while left:
             queue = self._queues[left.pop()]
@@ -158,14 +158,14 @@ class Schedule:
 class Timing:
     """The clocks of streams.
 
-    An item starts when the one before it in its stream and all that it waits for have ended, and
-    takes the time of its busiest resource. That others use the same resources meanwhile is left
-    out; `gpushard.testing.simulate` counts it.
+    An item starts when the previous item in its stream and all items that it waits for have ended.
+    It takes the time of its busiest resource. Unlike `gpushard.testing.simulate`, items do not slow
+    down each other.
     """
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
-        self.now = 0.0  # when all that has run had ended, in virtual seconds
+        self.now = 0.0  # the end of all items that have run, in virtual seconds
         self._clocks: dict[Stream, float] = {}
         self._ends: dict[Tick, float] = {}
         self._moved: Counter[Pair] = Counter()
@@ -176,18 +176,18 @@ class Timing:
         return max(self._clocks.get(item.stream, 0.0), *ends, 0.0)
 
     def begin(self) -> None:
-        """Note that an item begins."""
+        """Record that an item begins."""
         self._moved.clear()
 
     def moved(self, link: Pair, nbytes: int) -> None:
-        """Note that it copies."""
+        """Record that the item copies."""
         self._moved[link] += nbytes
 
     def end(self, item: Item) -> None:
-        """Note that it has ended."""
+        """Record that the item has ended."""
         use: Counter[str] = Counter()
         for link, nbytes in self._moved.items():
-            for resource in self.topology.routes.get(link, ()):  # from the host there is none
+            for resource in self.topology.routes.get(link, ()):  # links from the host have no route
                 use[resource] += nbytes
         seconds = max((use[name] / self.topology.bandwidth[name] for name in use), default=0.0)
         end = self.start(item) + self.topology.latency + seconds

@@ -1,7 +1,7 @@
-"""Threads of which one runs at a time, and a seed says which.
+"""Threads that run one at a time, in an order that a seed chooses.
 
-They are threads of the system that hand a baton around. The baton changes hands at switch points
-only: calls of the backend, and locks.
+They are system threads that pass a baton around. The baton changes hands only at switch points:
+calls of the backend, and locks.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 
 
 class DeadlockError(Exception):
-    """All threads wait for locks that others of them hold."""
+    """All threads wait for locks that other threads hold."""
 
 
 class Threads:
     """Runs functions as threads that a seed steps.
 
     Args:
-      source: decides who goes on.
+      source: decides which thread continues.
       switching: probability that the baton changes hands at a switch point.
       collecting: probability that garbage is collected there.
     """
@@ -33,15 +33,15 @@ class Threads:
         self._ready: list[_Thread] = []
         self._waiting: list[_Thread] = []
         self.current: _Thread | None = None
-        """The one that has the baton; None outside of all."""
+        """The thread with the baton; None outside of all threads."""
         self._error: BaseException | None = None
 
     def run(self, functions: Sequence[Callable[[], None]]) -> None:
         """Run functions, each as a thread, until all have returned.
 
         Raises:
-          BaseException: what the first of them raised; the others stop at their next switch point.
-          DeadlockError: none can go on.
+          BaseException: the first error of a thread; the others stop at their next switch point.
+          DeadlockError: no thread can continue.
         """
         threads = [_Thread(self, function) for function in functions]
         self._ready, self._waiting, self._error = list(threads), [], None
@@ -55,7 +55,7 @@ class Threads:
             raise self._error
 
     def switch(self) -> None:
-        """Perhaps collect garbage, and perhaps let another thread go on."""
+        """Maybe collect garbage, and maybe let another thread run."""
         if self._collecting and self._random.random() < self._collecting:
             gc.collect(0)
         current = self.current
@@ -68,10 +68,10 @@ class Threads:
             current.wait()
 
     def block(self) -> None:
-        """Let others go on until `wake`.
+        """Let other threads run until `wake`.
 
         Raises:
-          DeadlockError: there are no others.
+          DeadlockError: there are no other threads.
         """
         current = self.current
         if current is None or not self._ready[1:]:
@@ -84,7 +84,7 @@ class Threads:
         current.wait()
 
     def wake(self) -> None:
-        """Let everybody who is blocked try again."""
+        """Let all blocked threads try again."""
         self._ready += self._waiting
         self._waiting.clear()
 
@@ -117,7 +117,7 @@ class _Thread(threading.Thread):
         self._baton.acquire()
 
     def go_on(self) -> None:
-        """Give it the baton."""
+        """Give the baton to this thread."""
         self._baton.release()
 
     def wait(self) -> None:
@@ -127,7 +127,7 @@ class _Thread(threading.Thread):
             raise _StoppedError
 
     def run(self) -> None:
-        """Run the function; whatever it raises is the caller's."""
+        """Run the function; pass its error to the caller."""
         error: BaseException | None = None
         try:
             self.wait()
@@ -138,7 +138,7 @@ class _Thread(threading.Thread):
 
 
 class SimLock:
-    """A lock of simulated threads; the one that holds it may take it again."""
+    """A reentrant lock of simulated threads."""
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads

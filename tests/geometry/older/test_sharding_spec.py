@@ -344,7 +344,9 @@ def test_replicas_and_partitions_that_do_not_fit_are_refused() -> None:
     aval = ShapeDtypeStruct((4,), np.float32)
     with pytest.raises(ShardingError, match="multiple of axis_size=3"):
         pmap_sharding_spec(4, 3, 1, None, aval, 0)
-    with pytest.raises(ShardingError, match="map_axis=2 is no dim of a value of 2 dims") as caught:
+    with pytest.raises(
+        ShardingError, match="map_axis=2 is not a dim of a value of 2 dims"
+    ) as caught:
         pmap_sharding_spec(4, 4, 1, None, aval, 2)
     assert (caught.value.map_axis, caught.value.ndim) == (2, 2)
     for parts in ((2, 2), (3,)):
