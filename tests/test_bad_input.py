@@ -4764,15 +4764,15 @@ CALLBACKS: dict[str, Case] = {
     ),
     "pure_callback that gives another type": refused(
         mapped(lambda x: gs.pure_callback(lambda v: np.float32(v.sum()), SCALAR, x)),
-        errors.CallbackError, RuntimeError, "gave float32[]", "declared as float64[]", HERE,
+        errors.CallbackError, RuntimeError, "returned float32[]", "declared as float64[]", HERE,
     ),
     "pure_callback that gives another structure": refused(
         lambda w: gs.pure_callback(lambda v: {"a": v}, {"b": SCALAR}, w.x),
-        errors.CallbackError, RuntimeError, "gave results [\"['a']\"], and [\"['b']\"] are", HERE,
+        errors.CallbackError, RuntimeError, "results [\"['a']\"], and [\"['b']\"] are", HERE,
     ),
     "io_callback that gives what was not said": refused(
         lambda w: gs.io_callback(lambda v: v, None, w.x),
-        errors.CallbackError, RuntimeError, "gave results [''], and [] are declared", HERE,
+        errors.CallbackError, RuntimeError, "returned results [''], and [] are declared", HERE,
     ),
     "callback that raises": refused(
         lambda w: [gs.debug.callback(lambda v: v[9], w.x), gs.effects_barrier()],
@@ -5991,14 +5991,14 @@ LOOPS: dict[str, Case] = {
     ),
     "cond of an operand beside others": wrong(
         lambda w: gs.lax.cond(True, abs, abs, 1, operand=2),
-        "cond: operand= beside 1 others",
+        "cond: operand= was given next to 1 positional operand",
         "by position",
         error=ArgumentTypeError,
         argument="operand",
     ),
     "switch of an operand beside others": wrong(
         lambda w: gs.lax.switch(0, [max], 1, 3, operand=2),
-        "switch: operand= beside 2 others",
+        "switch: operand= was given next to 2 positional operand",
         error=ArgumentTypeError,
         argument="operand",
     ),
@@ -6007,7 +6007,7 @@ LOOPS: dict[str, Case] = {
     ),
     "cond of an array": refused(
         lambda w: gs.lax.cond(w.x > 0, of_rows, of_rows, w.x), ArgumentTypeError, TypeError,
-        "cond: pred is bool[8, 6]", "without dims",
+        "cond: pred is bool[8, 6]", "scalar", "Try: numpy.where",
     ),
     "cond of text": refused(
         lambda w: gs.lax.cond("yes", of_rows, of_rows, w.x), ArgumentTypeError, TypeError,
@@ -6018,7 +6018,7 @@ LOOPS: dict[str, Case] = {
     ),
     "branches of two shapes": refused(
         lambda w: gs.lax.cond(True, lambda x: x, of_rows, w.x), ArgumentTypeError, TypeError,
-        "float32[8, 6]", "float32[]", "one structure",
+        "float32[8, 6]", "float32[]", "the same structure",
     ),
     "branches of two types": refused(
         lambda w: gs.lax.cond(True, of_rows, lambda x: x.sum().astype(int), w.x),
@@ -6055,7 +6055,7 @@ LOOPS: dict[str, Case] = {
     ),
     "condition that is a number": refused(
         lambda w: gs.lax.while_loop(of_rows, lambda x: x, w.x), ArgumentTypeError, TypeError,
-        "returns float32[]", "boolean without dims",
+        "returns float32[]", "boolean scalar",
     ),
     "condition with dims": refused(
         lambda w: gs.lax.while_loop(lambda x: x > 0, lambda x: x, w.x), ArgumentTypeError,
@@ -6098,7 +6098,7 @@ LOOPS: dict[str, Case] = {
     ),
     "scan of two lengths": refused(
         lambda w: gs.lax.scan(lambda c, x: (c, x), 0.0, (w.x, w.x[1:])), ArgumentError, ValueError,
-        "float32[8, 6], float32[7, 6]", "one length",
+        "float32[8, 6], float32[7, 6]", "same length",
     ),
     "scan of no length": refused(
         lambda w: gs.lax.scan(lambda c, x: (c, x), 0.0), ArgumentError, ValueError, "length="

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.transforms.tracing.callbacks import Operands, check_callback, tap
+from gpushard.transforms.tracing.callbacks import Operands, call_later, check_callback
 
 
 def callback(
@@ -90,7 +90,7 @@ def print(
 def _call(callback: Callable[..., object], *args: Any, **kwargs: Any) -> None:
     check_callback(callback, "debug.callback")
     operands = Operands((args, kwargs), "debug.callback", others=True)
-    tap(lambda values, device: callback(*values[0], **values[1]), operands)
+    call_later(lambda values, device: callback(*values[0], **values[1]), operands)
 
 
 def _print(fmt: str, *args: Any, **kwargs: Any) -> None:
@@ -118,7 +118,7 @@ def _show(fmt: str, args: Any, kwargs: Any) -> None:
         with np.printoptions(**options):
             sys.stdout.write(fmt.format(*values[0], **values[1]) + "\n")
 
-    tap(show, Operands((args, kwargs), "debug.print", others=True))
+    call_later(show, Operands((args, kwargs), "debug.print", others=True))
 
 
 class _Fields(string.Formatter):

@@ -11,10 +11,10 @@ import numpy as np
 
 from gpushard.transforms.tracing.callbacks import (
     Operands,
-    called,
+    call_later,
+    call_now,
     check_callback,
     effects_barrier,
-    tap,
 )
 from gpushard.transforms.values.frames import merged
 
@@ -133,7 +133,7 @@ def call(
     check_callback(callback_func, "call")
     operands = Operands(arg, "call")
     over = merged(operands.placed, operands.varying)
-    return called(
+    return call_now(
         lambda given, device: _with_device(callback_func, device, call_with_device)(given),
         result_shape,
         operands,
@@ -150,7 +150,7 @@ def _tap(tap_func: Callable[..., object], arg: Any, what: str, tap_with_device: 
         for name in reversed(dims)
         if any(name in own for own in each)
     ]
-    tap(
+    call_later(
         lambda given, device: _with_device(tap_func, device, tap_with_device)(given, transforms),
         operands,
         dims,

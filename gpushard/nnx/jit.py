@@ -26,7 +26,7 @@ from gpushard.runtime.runtime import Device
 from gpushard.transforms.jit.arguments import Call, Options, among, check_options, options_of
 from gpushard.transforms.jit.jit import OPTIONS, Jitted
 from gpushard.transforms.jit.stages import Lowered
-from gpushard.transforms.tracing.constraints import laid_out, placed
+from gpushard.transforms.tracing.constraints import apply_shardings, place_arguments
 from gpushard.transforms.tracing.trace import tracing
 from gpushard.transforms.values.frames import innermost
 from gpushard.transforms.values.signature import (
@@ -173,13 +173,13 @@ class JitWrapped:
         ends = tuple(places.each())
         arrays, shape = tree.flatten(own)
         if innermost() is not None or tracing() is not None:
-            moved = laid_out(
+            moved = apply_shardings(
                 [x if isinstance(x, Array) else implicitly_put(x, self.what) for x in arrays],
                 tuple(arrays), ends, "in_shardings",
             )  # fmt: skip
         else:
             label = labelled(self._jitted, own, {}, call.statics)
-            moved = placed(arrays, tuple(arrays), {}, ends, self.what, label)
+            moved = place_arguments(arrays, tuple(arrays), {}, ends, self.what, label)
             if whole:
                 stay = set(map(id, moved))
                 given_up = self._options.donated_leaves(*call.whole(own, {}))

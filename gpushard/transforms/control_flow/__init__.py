@@ -1,6 +1,6 @@
-"""Functions that run other functions: as often, or which, as values say.
+"""Control flow: functions that run one of several functions, or one function several times.
 
-- `bodies`: the functions that are run; each is traced once.
+- `bodies`: trace the functions of the user, and keep what was traced.
 - `branches`: `cond` and `switch`.
 - `loops`: `while_loop` and `fori_loop`.
 - `scans`: `scan` and `map`.

@@ -1,7 +1,8 @@
-"""One of several functions, by a value: `cond` and `switch`.
+"""Call one of several functions, chosen by a value: `cond` and `switch`.
 
-Where the value differs between what is mapped, all are done, and each element takes its own. What
-they ask of the host is done for the elements that take them only.
+If the value is mapped, elements may choose different functions. All functions then run, and each
+element takes the result of its own one. Callbacks in a function are called only for the elements
+that choose it.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from gpushard.ops.row import Runnable
 from gpushard.ops.table.elementwise import ufunc_row
 from gpushard.transforms.control_flow.bodies import (
     Body,
-    Kept,
+    BodyCache,
     Value,
-    all_like,
+    as_array,
     check_same,
-    kinds,
-    outside,
+    make_all_like,
+    result_vars,
     scalar,
-    traced,
+    trace_body,
     value_of,
     where,
 )
 from gpushard.transforms.graph.ops import Branch, Inline
 from gpushard.transforms.tracing.executable import prepare
-from gpushard.transforms.tracing.trace import done
+from gpushard.transforms.tracing.trace import run_or_record
 from gpushard.transforms.values.frames import innermost, merged, only_where
 from gpushard.transforms.values.signature import check_function, title
 
@@ -50,20 +51,24 @@ def cond(
     *operands: Any,
     operand: Any = _NONE,
 ) -> Any:
-    """Call one of two functions.
+    """Call one of two functions, chosen by a boolean.
 
-    Both are traced, and must return the same structure, shapes and types. Where `pred` differs
-    between what is mapped, both are done.
+    Both are traced, and must return the same structure, shapes and types. Only the chosen one runs.
+    If `pred` is mapped, both run, and each element takes its own result.
 
     Args:
-      pred: a boolean, or a number that is one, without dims.
-      true_fun: what is called if it is True.
-      false_fun: what is called if it is not.
-      *operands: what they take.
-      operand: the only thing that they take, in place of `operands`.
+      pred: a boolean scalar, or an integer or float that is True where it is not 0.
+      true_fun: the function to call if `pred` is True.
+      false_fun: the function to call if `pred` is False.
+      *operands: the arguments of both functions.
+      operand: the only argument of both functions, in place of `operands`.
+
+    Returns:
+      The result of the chosen function.
 
     Raises:
-      ArgumentTypeError: the functions return different things, or pred has dims.
+      ArgumentTypeError: the functions return different structures, shapes or types, or `pred` is no
+        scalar.
 
     >>> import gpushard as gs
     >>> f = gs.jit(lambda x: gs.lax.cond(x.sum() > 3, lambda x: x + 1, lambda x: -x, x))
@@ -73,7 +78,7 @@ def cond(
     check_function(true_fun, "cond")
     check_function(false_fun, "cond")
     which = scalar(pred, "cond", "pred", "bif")
-    return _chosen("cond", which, (false_fun, true_fun), _operands("cond", operands, operand))
+    return _call_branch("cond", which, (false_fun, true_fun), _operands("cond", operands, operand))
 
 
 def switch(
@@ -82,17 +87,24 @@ def switch(
     *operands: Any,
     operand: Any = _NONE,
 ) -> Any:
-    """Call one of several functions, by its number.
+    """Call one of several functions, chosen by its index.
+
+    All are traced, and must return the same structure, shapes and types. Only the chosen one runs.
+    If `index` is mapped, all run, and each element takes its own result.
 
     Args:
-      index: an integer without dims; beyond the functions it means the first or the last one.
+      index: an integer scalar. Below 0 it means the first function, beyond the last the last one.
       branches: the functions.
-      *operands: what they take.
-      operand: the only thing that they take, in place of `operands`.
+      *operands: the arguments of each function.
+      operand: the only argument of each function, in place of `operands`.
+
+    Returns:
+      The result of the chosen function.
 
     Raises:
-      ArgumentError: there is no function.
-      ArgumentTypeError: the functions return different things, or index is no integer.
+      ArgumentError: `branches` is empty.
+      ArgumentTypeError: the functions return different structures, shapes or types, or `index` is
+        no integer scalar.
 
     >>> import gpushard as gs
     >>> gs.lax.switch(1, [lambda x: x, lambda x: x * 10], 3.0)
@@ -100,11 +112,13 @@ def switch(
     """
     functions = tuple(listed(branches, "switch", "branches", "a sequence of functions"))
     if not functions:
-        raise ArgumentError("switch: branches is empty; give a function", argument="branches")
+        raise ArgumentError(
+            "switch: branches is empty; give at least one function", argument="branches"
+        )
     for function in functions:
         check_function(function, "switch")
     which = scalar(index, "switch", "index", "iu")
-    return _chosen("switch", which, functions, _operands("switch", operands, operand))
+    return _call_branch("switch", which, functions, _operands("switch", operands, operand))
 
 
 def _operands(name: str, operands: tuple[Any, ...], operand: Any) -> tuple[Any, ...]:
@@ -112,15 +126,16 @@ def _operands(name: str, operands: tuple[Any, ...], operand: Any) -> tuple[Any, 
         return operands
     if operands:
         raise ArgumentTypeError(
-            f"{name}: operand= beside {len(operands)} others; give all by position",
+            f"{name}: operand= was given next to {len(operands)} positional operands; pass all of "
+            "them by position",
             argument="operand",
         )
     return (operand,)
 
 
 @dataclass(frozen=True, eq=False)
-class _Chosen:
-    """Functions one of which is called."""
+class _Branches:
+    """Traced functions; a call runs one of them."""
 
     name: str  # of the public function
     bodies: list[Body]
@@ -134,57 +149,59 @@ class _Chosen:
         return prepare(self.op)
 
 
-def _chosen(name: str, which: Value, branches: tuple[Any, ...], args: Any) -> Any:
-    """Do one of several functions, or all of them where that differs between what is mapped."""
+def _call_branch(name: str, which: Value, branches: tuple[Any, ...], args: Any) -> Any:
+    """Call the function that a value chooses, or all of them if the value is mapped."""
     frame = innermost()
     leaves, form = tree.flatten(args)
     values = [value_of(x, name, frame) for x in leaves]
-    kept = Kept(branches, name, form)
-    chosen: _Chosen | None = kept.get(values)
-    if chosen is None:
-        chosen = _Chosen(name, _traced(name, which, branches, form, values))
-        kept.put(values, chosen, chosen)
-    bodies = chosen.bodies
+    cache = BodyCache(branches, name, form)
+    control: _Branches | None = cache.get(values)
+    if control is None:
+        control = _Branches(name, _trace_branches(name, which, branches, form, values))
+        cache.put(values, control, control)
+    bodies = control.bodies
     structure = bodies[0].structure
     if which.names:
-        return tree.unflatten(structure, _every(name, which, bodies, values, frame))
+        return tree.unflatten(structure, _call_all_and_select(name, which, bodies, values, frame))
     captured = [x for body in bodies for x in body.captured]
     operands = [which.array, *[x.array for x in values], *captured]
-    made = done(chosen.op, lambda: chosen.ready, operands, kinds(bodies[0]))
-    names = [x.names for x in bodies[0].results]
-    results = [outside(Value(x, own), frame) for x, own in zip(made, names, strict=True)]
+    arrays = run_or_record(control.op, lambda: control.ready, operands, result_vars(bodies[0]))
+    results = [
+        as_array(Value(x, traced.names), frame)
+        for x, traced in zip(arrays, bodies[0].results, strict=True)
+    ]
     return tree.unflatten(structure, results)
 
 
-def _traced(
+def _trace_branches(
     name: str, which: Value, branches: tuple[Any, ...], form: Any, values: list[Value]
 ) -> list[Body]:
-    """Trace functions, so that all give their results in the same way."""
+    """Trace all functions, so that their results have the same types, named dims and layouts."""
     whats = [title(name, branch) for branch in branches]
     if which.names and len(branches) > 1:
         last = len(branches) - 1
-        branches = tuple([_masked(name, f, which, n, last) for n, f in enumerate(branches)])
+        branches = tuple([_mask_callbacks(name, f, which, n, last) for n, f in enumerate(branches)])
     bodies = [
-        traced(branch, form, values, what) for branch, what in zip(branches, whats, strict=True)
+        trace_body(branch, form, values, what) for branch, what in zip(branches, whats, strict=True)
     ]
     first = bodies[0]
     for body, what in zip(bodies, whats, strict=True):
-        check_same(what, body.results, body.structure, first.results, first.structure, "another")
-    wanted = _common([body.results for body in bodies])
+        check_same(what, body.results, body.structure, first.results, first.structure, "the first")
+    wanted = _widest_results([body.results for body in bodies])
     if which.names or any(body.results != tuple(wanted) for body in bodies):
-        finish = functools.partial(all_like, wanted)
+        finish = functools.partial(make_all_like, wanted)
         bodies = [
-            traced(branch, form, values, what, finish)
+            trace_body(branch, form, values, what, finish)
             for branch, what in zip(branches, whats, strict=True)
         ]
     return bodies
 
 
-def _masked(name: str, branch: Any, which: Value, n: int, last: int) -> Callable[..., Any]:
-    """Return a branch whose callbacks are called for the elements that take it."""
-    number = outside(which, innermost())
+def _mask_callbacks(name: str, branch: Any, which: Value, n: int, last: int) -> Callable[..., Any]:
+    """Make a branch call its callbacks only for the elements that choose it."""
+    number = as_array(which, innermost())
 
-    def takes() -> Any:
+    def is_chosen() -> Any:
         if name == "cond":
             return bind(_NOT_EQUAL if n else _EQUAL, (number, 0))
         if n == 0:
@@ -192,46 +209,49 @@ def _masked(name: str, branch: Any, which: Value, n: int, last: int) -> Callable
         return bind(_EQUAL if n < last else _GREATER_EQUAL, (number, n))
 
     def call(*operands: Any) -> Any:
-        with only_where(takes):
+        with only_where(is_chosen):
             return branch(*operands)
 
     return call
 
 
-def _common(each: Sequence[Sequence[Value]]) -> list[Value]:
-    """Return for every result the branch whose value others can be made like."""
-    found = []
+def _widest_results(each: Sequence[Sequence[Value]]) -> list[Value]:
+    """Choose for each result the branch whose value the other branches are made like.
+
+    It is a value with a strong type, many named dims, and committed, as far as there is one.
+    """
+    widest = []
     for values in zip(*each, strict=True):
         names = merged(*[x.names for x in values])
         strong = [x for x in values if not x.array._weak_type] or values
-        found.append(max(strong, key=lambda x: (len(x.names), x.array._committed)))
-        if found[-1].names != names:
-            found[-1] = Value(found[-1].array, names)
-    return found
+        widest.append(max(strong, key=lambda x: (len(x.names), x.array._committed)))
+        if widest[-1].names != names:
+            widest[-1] = Value(widest[-1].array, names)
+    return widest
 
 
-def _called(body: Body, values: Sequence[Value], name: str) -> list[Value]:
-    """Run a function once."""
+def _call_body(body: Body, values: Sequence[Value], name: str) -> list[Value]:
+    """Run a traced function once, or record it."""
     operands = [*[x.array for x in values], *body.captured]
     op = Inline(name, body.graph)
-    made = done(op, lambda: prepare(op), operands, kinds(body))
-    return [Value(x, own.names) for x, own in zip(made, body.results, strict=True)]
+    arrays = run_or_record(op, lambda: prepare(op), operands, result_vars(body))
+    return [Value(x, traced.names) for x, traced in zip(arrays, body.results, strict=True)]
 
 
-def _every(
+def _call_all_and_select(
     name: str, which: Value, bodies: Sequence[Body], values: list[Value], frame: Any
 ) -> list[Any]:
-    """Do all branches, and let each element take its own."""
-    number = outside(which, frame)
-    found = [outside(x, frame) for x in _called(bodies[0], values, name)]
+    """Run all branches, and select for each element the result of its own one."""
+    number = as_array(which, frame)
+    results = [as_array(x, frame) for x in _call_body(bodies[0], values, name)]
     for n, body in enumerate(bodies[1:], 1):
         if name == "cond":
-            mine = number if number.dtype == np.bool_ else bind(_NOT_EQUAL, (number, 0))
+            chosen = number if number.dtype == np.bool_ else bind(_NOT_EQUAL, (number, 0))
         else:
-            mine = bind(_GREATER_EQUAL, (number, n))
-        other = [outside(x, frame) for x in _called(body, values, name)]
-        found = [where(mine, new, old) for new, old in zip(other, found, strict=True)]
-    return found
+            chosen = bind(_GREATER_EQUAL, (number, n))
+        other = [as_array(x, frame) for x in _call_body(body, values, name)]
+        results = [where(chosen, new, old) for new, old in zip(other, results, strict=True)]
+    return results
 
 
 _EQUAL, _NOT_EQUAL = ufunc_row(np.equal), ufunc_row(np.not_equal)

@@ -1,4 +1,15 @@
-"""All partial results of an associative function, in few steps that are done for many at once."""
+"""Compute all prefixes of an associative function in few steps: `associative_scan`.
+
+Blelloch's method (Prefix sums and their applications, 1990). An example with addition, of the 5
+elements `a b c d e`:
+
+1. Add neighbours: `a+b`, `c+d`.
+2. Scan these 2 elements in the same way: `a+b`, `a+b+c+d`. These are results 1 and 3.
+3. Add to `c` and `e` the results ahead of them: results 2 and 4. Result 0 is `a`.
+
+Each level calls the function twice, for half of the elements at once. n elements take about
+2 log2(n) calls and 2n additions.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +22,7 @@ from gpushard.errors import ArgumentError
 from gpushard.functions.checks import integer
 from gpushard.ops.bind import bind
 from gpushard.ops.table.movement import CONCATENATE, RESHAPE, STACK
-from gpushard.transforms.control_flow.bodies import outside, value_of
+from gpushard.transforms.control_flow.bodies import as_array, value_of
 from gpushard.transforms.values.frames import innermost
 from gpushard.transforms.values.signature import check_function
 
@@ -21,19 +32,22 @@ __all__ = ["associative_scan"]
 def associative_scan(
     fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
 ) -> Any:
-    """Combine the elements before each one, in few steps that are done for many at once.
+    """Combine each element with all elements before it, by an associative function.
 
-    Blelloch's way (Prefix sums and their applications, 1990): pairs are combined, the results
-    scanned, and those between are combined with the ones before them.
+    n elements take about 2 log2(n) calls of `fn`, each for many elements at once.
 
     Args:
-      fn: associative; takes and returns parts of the arrays along the axis, all at once.
-      elems: a pytree of arrays that have the same length along it.
-      reverse: whether to begin at the end.
-      axis: the dim.
+      fn: an associative function of two pytrees like `elems`. It combines them element by element
+        along `axis`; the length along that axis differs from call to call.
+      elems: a pytree of arrays that have the same length along `axis`.
+      reverse: if True, each element is combined with those after it instead.
+      axis: the axis along which to scan.
 
     Returns:
-      The same structure; element i is made of those up to i.
+      A pytree like `elems`. Element i combines elements 0 to i, or i to the last if `reverse`.
+
+    Raises:
+      ArgumentError: arrays have different lengths along `axis`, or lack that axis.
 
     >>> import gpushard as gs
     >>> gs.lax.associative_scan(gs.numpy.add, gs.numpy.arange(6)).tolist()
@@ -44,7 +58,7 @@ def associative_scan(
     leaves, form = tree.flatten(elems)
     frame = innermost()
     arrays = [
-        outside(value_of(x, "associative_scan: elems", frame), frame)
+        as_array(value_of(x, "associative_scan: elems", frame), frame)
         if not isinstance(x, Array)
         else x
         for x in leaves
@@ -52,8 +66,8 @@ def associative_scan(
     lengths = {x.shape[axis] if -x.ndim <= axis < x.ndim else None for x in arrays}
     if len(lengths) != 1 or None in lengths:
         raise ArgumentError(
-            f"associative_scan: elems has the shapes {[x.shape for x in arrays]}; all need one "
-            f"length along axis={axis}",
+            f"associative_scan: elems has the shapes {[x.shape for x in arrays]}; all need the "
+            f"same length along axis={axis}",
             argument="elems",
         )
     dims = [axis % x.ndim for x in arrays]
@@ -63,54 +77,58 @@ def associative_scan(
 
     if reverse:
         arrays = [
-            _strided(x, dim, x.shape[dim] - 1, -1) for x, dim in zip(arrays, dims, strict=True)
+            _take_every(x, dim, x.shape[dim] - 1, -1) for x, dim in zip(arrays, dims, strict=True)
         ]
-    made = _scanned(combine, arrays, dims) if arrays[0].shape[dims[0]] else arrays
+    results = _scan_pairs(combine, arrays, dims) if arrays[0].shape[dims[0]] else arrays
     if reverse:
-        made = [_strided(x, dim, x.shape[dim] - 1, -1) for x, dim in zip(made, dims, strict=True)]
-    return tree.unflatten(form, made)
+        results = [
+            _take_every(x, dim, x.shape[dim] - 1, -1) for x, dim in zip(results, dims, strict=True)
+        ]
+    return tree.unflatten(form, results)
 
 
-def _scanned(
+def _scan_pairs(
     combine: Callable[[list[Any], list[Any]], list[Any]], xs: list[Any], dims: list[int]
 ) -> list[Any]:
-    """Return arrays of all results along their dims."""
+    """Scan arrays along a dim each: combine pairs, scan those, and fill in between."""
     n = xs[0].shape[dims[0]]
     if n < 2:
         return xs
     even, odd = (
-        [_strided(x, dim, start, 2) for x, dim in zip(xs, dims, strict=True)] for start in (0, 1)
+        [_take_every(x, dim, start, 2) for x, dim in zip(xs, dims, strict=True)] for start in (0, 1)
     )
-    halves = combine([_first(x, d, n // 2) for x, d in zip(even, dims, strict=True)], odd)
-    pairs = _scanned(combine, halves, dims)
-    rest = [_strided(x, dim, 1, 1) for x, dim in zip(even, dims, strict=True)]
+    halves = combine([_take_first(x, d, n // 2) for x, d in zip(even, dims, strict=True)], odd)
+    pairs = _scan_pairs(combine, halves, dims)
+    rest = [_take_every(x, dim, 1, 1) for x, dim in zip(even, dims, strict=True)]
     results = []
     if rest[0].shape[dims[0]]:
-        ahead = [_first(x, d, rest[0].shape[d]) for x, d in zip(pairs, dims, strict=True)]
+        ahead = [_take_first(x, d, rest[0].shape[d]) for x, d in zip(pairs, dims, strict=True)]
         rest = combine(ahead, rest)
-    for x, own, pair, dim in zip(even, rest, pairs, dims, strict=True):
-        first = _first(x, dim, 1)
-        evens = bind(CONCATENATE, (first, own), (dim - x.ndim,)) if own.shape[dim] else first
-        results.append(_interleaved(evens, pair, dim))
+    for x, between, pair, dim in zip(even, rest, pairs, dims, strict=True):
+        first = _take_first(x, dim, 1)
+        evens = (
+            bind(CONCATENATE, (first, between), (dim - x.ndim,)) if between.shape[dim] else first
+        )
+        results.append(_interleave(evens, pair, dim))
     return results
 
 
-def _strided(x: Any, dim: int, start: int, step: int) -> Any:
-    """Return every so many elements along a dim."""
+def _take_every(x: Any, dim: int, start: int, step: int) -> Any:
+    """Take elements along a dim, from a first one, in steps; a negative step goes backwards."""
     n = x.shape[dim]
     return x[(*(slice(None),) * dim, slice(min(start, n) if step > 0 else None, None, step))]
 
 
-def _first(x: Any, dim: int, count: int) -> Any:
+def _take_first(x: Any, dim: int, count: int) -> Any:
     return x[(*(slice(None),) * dim, slice(0, count))]
 
 
-def _interleaved(even: Any, odd: Any, dim: int) -> Any:
-    """Return the elements of two arrays in turn; the first may have one more."""
+def _interleave(even: Any, odd: Any, dim: int) -> Any:
+    """Take the elements of two arrays in turn; the first may have one more."""
     n = odd.shape[dim]
-    both = bind(STACK, (_first(even, dim, n), odd), (dim - even.ndim,))
+    both = bind(STACK, (_take_first(even, dim, n), odd), (dim - even.ndim,))
     shape = (*odd.shape[:dim], 2 * n, *odd.shape[dim + 1 :])
-    made = bind(RESHAPE, (both,), (shape,))
+    result = bind(RESHAPE, (both,), (shape,))
     if even.shape[dim] == n:
-        return made
-    return bind(CONCATENATE, (made, _strided(even, dim, n, 1)), (dim - even.ndim,))
+        return result
+    return bind(CONCATENATE, (result, _take_every(even, dim, n, 1)), (dim - even.ndim,))

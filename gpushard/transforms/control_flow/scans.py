@@ -1,4 +1,4 @@
-"""Functions that are called with parts of arrays, one after the other: `scan` and `map`."""
+"""Call a function with each slice of arrays, one after the other: `scan` and `map`."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from gpushard.ops.row import Runnable
 from gpushard.ops.table.movement import CONCATENATE, index
 from gpushard.transforms.control_flow.bodies import (
     Body,
-    Kept,
+    BodyCache,
     Value,
+    as_array,
     check_same,
     check_unroll,
     kind_of,
-    kinds,
-    outside,
-    settled,
-    traced,
+    result_vars,
+    settle_loop,
+    trace_body,
     value_of,
 )
 from gpushard.transforms.graph.graph import Step, Var
 from gpushard.transforms.graph.ops import Scan, Stacked
 from gpushard.transforms.mapping.vmap import vmap
 from gpushard.transforms.tracing.executable import prepare, stack, var_of
-from gpushard.transforms.tracing.trace import Trace, done
+from gpushard.transforms.tracing.trace import Trace, run_or_record
 from gpushard.transforms.values.frames import innermost
 from gpushard.transforms.values.signature import check_function, title
 
@@ -42,22 +42,22 @@ __all__ = ["map", "scan"]
 
 @dataclass(frozen=True, eq=False)
 class _Scan:
-    """A loop over parts of arrays."""
+    """A traced loop over slices of arrays along their first dims."""
 
-    slices: Sequence[Step]  # take a part of each array, by number
-    count: int  # of parts
-    reverse: bool  # whether the last part comes first
+    slices: Sequence[Step]  # for each array, the operation that takes slice number i
+    count: int  # of slices
+    reverse: bool  # whether the last slice comes first
     body: Body
     what: str
     form: Any  # the structure of the carry
-    returned: Any  # that of what it returns for the next time
-    carried: Sequence[Value]  # this
-    stacked: Sequence[Value]  # what else it returns
-    stacked_form: Any  # the structure of that
-    ends: Sequence[tuple[Var, bool]]  # what that is once it is stacked
+    returned: Any  # the structure of the carry that the body returns
+    carried: Sequence[Value]  # its leaves
+    stacked: Sequence[Value]  # leaves of the other result, which is stacked
+    stacked_form: Any  # its structure
+    ends: Sequence[tuple[Var, bool]]  # the stacked results, and whether they are keys
 
     def check(self, values: Sequence[Value]) -> None:
-        of = "the carry that it is given"
+        of = "the carry that it takes"
         check_same(self.what, self.carried, self.returned, values, self.form, of)
 
     @property
@@ -70,7 +70,7 @@ class _Scan:
         stacked = [
             Stacked(each, keys, len(x.names), whole)
             for (each, keys), x, (whole, _) in zip(
-                kinds(self.body)[carries:], self.stacked, self.ends, strict=True
+                result_vars(self.body)[carries:], self.stacked, self.ends, strict=True
             )
         ]
         slices = tuple(self.slices)
@@ -89,23 +89,23 @@ def scan(
     reverse: bool = False,
     unroll: int | bool = 1,
 ) -> tuple[Any, Any]:
-    """Call a function with each part of arrays along their first dim, and what it returned last.
+    """Call a function with each slice of arrays along their first axis, and carry a value along.
 
     Args:
-      f: takes the carry and a part of each array; returns the next carry, of the same structure,
-        shapes and types, and what is to be stacked.
+      f: takes the carry and a slice of each array. Returns a pair: the next carry, of the same
+        structure, shapes and types, and a pytree of results to stack, or None.
       init: the first carry, a pytree.
-      xs: a pytree of arrays whose first dims have one length; None for none.
-      length: that length; needed where there are no arrays.
-      reverse: whether to begin with the last part; results are stacked in the order of the parts.
-      unroll: has no meaning here, and is there for programs that give it.
+      xs: a pytree of arrays whose first axes have the same length; None for no arrays.
+      length: the number of calls; needed if there are no arrays.
+      reverse: whether to begin with the last slice. The result for slice i is element i either way.
+      unroll: changes nothing here; accepted for programs written for JAX.
 
     Returns:
-      The last carry, and what was stacked.
+      The last carry, and the stacked results.
 
     Raises:
-      ArgumentError: lengths differ, or nothing says how often.
-      ArgumentTypeError: the carry changes its structure, shapes or types; f returns no pair.
+      ArgumentError: lengths differ, or neither `xs` nor `length` says how many calls to make.
+      ArgumentTypeError: the carry changes its structure, shapes or types, or `f` returns no pair.
 
     >>> import gpushard as gs
     >>> total, sums = gs.lax.scan(lambda c, x: (c + x, c + x), 0, gs.numpy.arange(5))
@@ -118,15 +118,17 @@ def scan(
 
 
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
-    """Call a function with each part of arrays along their first dim, one after the other.
+    """Call a function with each slice of arrays along their first axis, one after the other.
+
+    Compared with `vmap`, this takes less memory and more time.
 
     Args:
       f: the function.
-      xs: a pytree of arrays whose first dims have one length.
-      batch_size: how many parts are done at once, as by `vmap`.
+      xs: a pytree of arrays whose first axes have the same length.
+      batch_size: how many slices `f` takes at once, as under `vmap`; None for one at a time.
 
     Returns:
-      What it returned, stacked.
+      The stacked results of `f`.
 
     Raises:
       ArgumentError: lengths differ, or batch_size is less than 1.
@@ -140,26 +142,26 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
         return _map("map", f, f, xs)
     if type(batch_size) is not int or batch_size < 1:
         raise ArgumentError.refusing("batch_size", batch_size, "must be at least 1", "map")
-    frame, many = innermost(), vmap(f)
+    frame, batched = innermost(), vmap(f)
     leaves, form = tree.flatten(xs)
     arrays = [value_of(x, "map: xs", frame) for x in leaves]
     count = _length(arrays, None, title("map", f))
     whole = count - count % batch_size
-    parts = [outside(x, frame) for x in arrays]
-    done_parts = []
+    operands = [as_array(x, frame) for x in arrays]
+    results = []
     if whole or not count:
-        rows = [x[:whole].reshape((-1, batch_size, *x.shape[1:])) for x in parts]
-        made = _map("map in batches", f, many, tree.unflatten(form, rows))
-        done_parts.append(tree.map(lambda x: x.reshape((whole, *x.shape[2:])), made))
+        rows = [x[:whole].reshape((-1, batch_size, *x.shape[1:])) for x in operands]
+        batches = _map("map in batches", f, batched, tree.unflatten(form, rows))
+        results.append(tree.map(lambda x: x.reshape((whole, *x.shape[2:])), batches))
     if whole < count:
-        done_parts.append(many(tree.unflatten(form, [x[whole:] for x in parts])))
-    if len(done_parts) == 1:
-        return done_parts[0]
-    return tree.map(lambda a, b: bind(CONCATENATE, (a, b), (-a.ndim,)), *done_parts)
+        results.append(batched(tree.unflatten(form, [x[whole:] for x in operands])))
+    if len(results) == 1:
+        return results[0]
+    return tree.map(lambda a, b: bind(CONCATENATE, (a, b), (-a.ndim,)), *results)
 
 
 def _map(name: str, named: Any, f: Any, xs: Any) -> Any:
-    """Call a function with each part of arrays; errors name the function of the user's."""
+    """Call `f` with each slice of arrays; errors name `named`, the function of the user."""
 
     def step(carry: Any, x: Any) -> tuple[Any, Any]:
         return carry, f(x)
@@ -170,26 +172,27 @@ def _map(name: str, named: Any, f: Any, xs: Any) -> Any:
 def _scan(
     name: str, named: Any, f: Any, init: Any, xs: Any, length: int | None, *, reverse: bool
 ) -> tuple[Any, Any]:
-    """Do a loop over arrays for a public function of that name, of a function of the user's."""
+    """Run a loop over slices; errors name the public function, and `named`, that of the user."""
     frame, what = innermost(), title(name, named)
     leaves, form = tree.flatten(init)
     values = [value_of(x, f"{name}: init", frame) for x in leaves]
     arrays = [value_of(x, f"{name}: xs", frame) for x in tree.leaves(xs)]
     count = _length(arrays, length, what)
     pair = tree.structure((init, xs))
-    kept = Kept([named], name, pair, count, reverse, *builtins.map(kind_of, arrays))
-    make = functools.partial(_made, f, what, form, pair, arrays, count, reverse)
-    values, loop = settled(kept, make, values)
+    cache = BodyCache([named], name, pair, count, reverse, *builtins.map(kind_of, arrays))
+    trace_loop = functools.partial(_trace_scan, f, what, form, pair, arrays, count, reverse)
+    values, loop = settle_loop(cache, trace_loop, values)
     carries = len(values)
     operands = [*[x.array for x in values], *[x.array for x in arrays], *loop.body.captured]
-    results = [*kinds(loop.body)[:carries], *loop.ends]
-    made = done(loop.op, lambda: loop.ready, operands, results)
-    names = [*[x.names for x in values], *[x.names for x in loop.stacked]]
-    found = [outside(Value(x, own), frame) for x, own in zip(made, names, strict=True)]
-    return tree.unflatten(form, found[:carries]), tree.unflatten(loop.stacked_form, found[carries:])
+    ends = [*result_vars(loop.body)[:carries], *loop.ends]
+    arrays = run_or_record(loop.op, lambda: loop.ready, operands, ends)
+    names = [x.names for x in (*values, *loop.stacked)]
+    results = [as_array(Value(x, own), frame) for x, own in zip(arrays, names, strict=True)]
+    carry, stacked = results[:carries], results[carries:]
+    return tree.unflatten(form, carry), tree.unflatten(loop.stacked_form, stacked)
 
 
-def _made(
+def _trace_scan(
     f: Any,
     what: str,
     form: Any,
@@ -200,32 +203,32 @@ def _made(
     values: Sequence[Value],
     finish: Any,
 ) -> _Scan:
-    """Trace the function of a loop."""
+    """Trace the function of a loop over slices, for the leaves of a carry."""
     forms: list[Any] = []
 
-    def own(carry: Any, part: Any) -> Any:
+    def step(carry: Any, part: Any) -> Any:
         result = f(carry, part)
         if not isinstance(result, tuple | list) or len(result) != 2:
             raise ArgumentTypeError(
-                f"{what} returns a {type(result).__name__}; it must return a pair: the carry, and "
-                "what is to be stacked, or None",
+                f"{what} returns a {type(result).__name__}; it must return a pair: the next carry, "
+                "and results to stack, or None",
                 argument="f",
             )
         forms[:] = [tree.structure(result[0]), tree.structure(result[1])]
         return tree.leaves(result[0]), tree.leaves(result[1])
 
-    parts, slices = zip(*builtins.map(_parts, arrays), strict=True) if arrays else ((), ())
-    body = traced(own, pair, [*values, *parts], what, finish)
+    parts, slices = zip(*builtins.map(_slice_var, arrays), strict=True) if arrays else ((), ())
+    body = trace_body(step, pair, [*values, *parts], what, finish)
     carries = forms[0].num_leaves
     carried, stacked = body.results[:carries], body.results[carries:]
-    ends = [_stacked_kind(x, count) for x in stacked]
+    ends = [_stacked_var(x, count) for x in stacked]
     return _Scan(
         slices, count, reverse, body, what, form, forms[0], carried, stacked, forms[1], ends
     )
 
 
 def _length(arrays: Sequence[Value], length: int | None, what: str) -> int:
-    """Return how often a function is called, by the first dims of arrays."""
+    """Count the slices: the common length of the first dims of arrays, or `length`."""
     lengths = {x.shape[0] if x.shape else None for x in arrays}
     if length is not None:
         if not isinstance(length, int | np.integer) or isinstance(length, bool):
@@ -234,25 +237,28 @@ def _length(arrays: Sequence[Value], length: int | None, what: str) -> int:
             raise ArgumentError.refusing("length", length, "must not be negative", what)
         lengths.add(int(length))
     if len(lengths) != 1 or None in lengths:
-        said = ", ".join([repr(x) for x in arrays]) or "nothing"
+        kinds = ", ".join([repr(x) for x in arrays]) or "empty"
         raise ArgumentError(
-            f"{what}: xs is {said}, and length={length}; give arrays whose first dims have one "
-            "length, or length=",
+            f"{what}: xs is {kinds}, and length={length}; give arrays whose first axes have the "
+            "same length, or length=",
             argument="xs",
         )
     (count,) = (int(n) for n in lengths if n is not None)
     return count
 
 
-def _abstract(f: Callable[..., Any], var: Var, *, keys: bool) -> Any:
-    """Return what a function of an array gives, without data."""
+def _call_on_var(f: Callable[..., Any], var: Var, *, keys: bool) -> Any:
+    """Call a function of an array with a value without data, and return the traced result."""
     trace = Trace("scan", str)
-    with trace.entered():
+    with trace.activate():
         return f(trace.input(var, keys=keys))
 
 
-def _parts(x: Value) -> tuple[Value, Step]:
-    """Return what a part of an array is, also of one that has none, and what takes it."""
+def _slice_var(x: Value) -> tuple[Value, Step]:
+    """Describe a slice of an array along its first dim, and return the operation that takes it.
+
+    An array of length 0 gets a slice, too: that of an array of length 1.
+    """
     var, dim = var_of(x.array), len(x.names)
     if not var.shape[dim]:
         shape = (*var.shape[:dim], 1, *var.shape[dim + 1 :])
@@ -260,13 +266,13 @@ def _parts(x: Value) -> tuple[Value, Step]:
         var = Var(var.dtype, lies.tiling(shape), lies, var.committed, var.weak)
     entries: list[Any] = [(0, 1, n) for n in var.shape]
     entries[dim] = 0
-    part = _abstract(lambda array: index(array, tuple(entries)), var, keys=is_keys(x.array))
+    part = _call_on_var(lambda array: index(array, tuple(entries)), var, keys=is_keys(x.array))
     (step,) = part._trace.graph.steps
     return Value(part, x.names), step
 
 
-def _stacked_kind(x: Value, count: int) -> tuple[Var, bool]:
-    """Return what as many results as a function is called are once they are stacked."""
+def _stacked_var(x: Value, count: int) -> tuple[Var, bool]:
+    """Describe the stack of `count` results that are like `x`, and whether they are keys."""
 
     def stacked(array: Any) -> Any:
         whole = stack([array] * max(count, 1), len(x.names))
@@ -277,4 +283,4 @@ def _stacked_kind(x: Value, count: int) -> tuple[Var, bool]:
         return index(whole, tuple(entries))
 
     keys = is_keys(x.array)
-    return _abstract(stacked, var_of(x.array), keys=keys)._var, keys
+    return _call_on_var(stacked, var_of(x.array), keys=keys)._var, keys

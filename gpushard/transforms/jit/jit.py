@@ -26,15 +26,15 @@ from gpushard.placement.donation import donated_arrays, give_up
 from gpushard.profiler import span
 from gpushard.runtime.runtime import Device
 from gpushard.transforms.control_flow import bodies
-from gpushard.transforms.control_flow.bodies import Value, traced, value_of
+from gpushard.transforms.control_flow.bodies import Value, trace_body, value_of
 from gpushard.transforms.graph.graph import Graph
 from gpushard.transforms.graph.propagate import optimized
 from gpushard.transforms.jit.arguments import Call, Options, check_options, options_of
 from gpushard.transforms.jit.stages import Lowered, Signature, Traced
-from gpushard.transforms.tracing.constraints import check_devices, laid_out, placed
+from gpushard.transforms.tracing.constraints import apply_shardings, check_devices, place_arguments
 from gpushard.transforms.tracing.executable import Executable, array_of, var_of
-from gpushard.transforms.tracing.fold import folded
-from gpushard.transforms.tracing.trace import Trace, Tracer, inside, tracing
+from gpushard.transforms.tracing.fold import fold_constants
+from gpushard.transforms.tracing.trace import Trace, Tracer, inline_argument, tracing
 from gpushard.transforms.values.frames import innermost
 from gpushard.transforms.values.signature import (
     check_function,
@@ -217,7 +217,7 @@ class Jitted:
     def _placed(self, leaves: list[Any], call: Call) -> list[Any]:
         """Return arguments where `in_shardings` say."""
         places = self._options.in_shardings
-        return placed(leaves, call.args, call.kwargs, places, self._what, call.label)
+        return place_arguments(leaves, call.args, call.kwargs, places, self._what, call.label)
 
     def _put(self, x: Any, device: Any) -> Any:
         return implicitly_put(x, self._what, device)
@@ -225,7 +225,7 @@ class Jitted:
     def _compile(self, leaves: list[Any], call: Call) -> Replay:
         check_devices(leaves, self._what, call.label)
         graph, structure, keys = self._trace(leaves, call)
-        graph = folded(optimized(graph))
+        graph = fold_constants(optimized(graph))
         executable = Executable(graph)
         numbers = {var: n for n, var in enumerate(graph.inputs)}
         if LOG_COMPILES.get():
@@ -242,12 +242,12 @@ class Jitted:
     def _trace(self, leaves: list[Any], call: Call) -> tuple[Graph, Any, tuple[bool, ...]]:
         """Call the function with values that have no data, and return what it does."""
         trace = Trace(self._what, call.label)
-        inside = [
+        inputs = [
             trace.input(var_of(x, default_sharding(x.shape)), keys=isinstance(x.dtype, KeyDType))
             for x in leaves
         ]
-        with trace.entered():
-            args, kwargs = tree.unflatten(call.structure, inside)
+        with trace.activate():
+            args, kwargs = tree.unflatten(call.structure, inputs)
             out = call(*args, **kwargs)
             results, shape = tree.flatten(out)
             names = result_names(shape)
@@ -258,7 +258,9 @@ class Jitted:
                 elif isinstance(x, Tracer):
                     x._trace.check_open(x)
             if self._options.out_shardings is not None:
-                results = laid_out(results, out, self._options.out_shardings, "out_shardings")
+                results = apply_shardings(
+                    results, out, self._options.out_shardings, "out_shardings"
+                )
             trace.graph.results = [trace.lift(x) for x in results]
         keys = tuple(is_keys(x) for x in results)
         return trace.graph, shape, keys
@@ -270,9 +272,9 @@ class Jitted:
         leaves, structure = tree.flatten((call.args, call.kwargs))
         for number, x in enumerate(leaves):
             check_leaf(x, self._what, call.label(number))
-            leaves[number] = inside(x)
+            leaves[number] = inline_argument(x)
         if options.in_shardings is not None:
-            leaves = laid_out(leaves, call.args, options.in_shardings, "in_shardings")
+            leaves = apply_shardings(leaves, call.args, options.in_shardings, "in_shardings")
         leaves = options.moved(leaves, device_put)
         args, kwargs = tree.unflatten(structure, leaves)
         with options.around():
@@ -281,9 +283,9 @@ class Jitted:
         for number, x in enumerate(results):
             if not isinstance(x, Array):
                 check_leaf(x, self._what, result_names(shape)[number])
-                results[number] = inside(x)
+                results[number] = inline_argument(x)
         if options.out_shardings is not None:
-            results = laid_out(results, out, options.out_shardings, "out_shardings")
+            results = apply_shardings(results, out, options.out_shardings, "out_shardings")
         return tree.unflatten(shape, results)
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
@@ -346,7 +348,7 @@ class Jitted:
                 for x in leaves
             ]
             with self._options.around():
-                body = traced(lambda a, k: call(*a, **k), call.structure, values, self._what)
+                body = trace_body(lambda a, k: call(*a, **k), call.structure, values, self._what)
             found = [
                 ShapeDtypeStruct(x.shape, x.array.dtype, weak_type=x.array._weak_type)
                 for x in body.results
@@ -459,4 +461,4 @@ def clear_caches() -> None:
     """Forget what any function was traced to."""
     for cache in list(_every):
         cache.clear()
-    bodies.forget()
+    bodies.clear_caches()

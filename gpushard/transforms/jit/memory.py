@@ -11,7 +11,7 @@ from gpushard.ops.programs.reduce import Reduce
 from gpushard.ops.row import Runnable
 from gpushard.transforms.graph.graph import Step, Var
 from gpushard.transforms.graph.ops import Relabel, Reshard, RowOp, Scan
-from gpushard.transforms.tracing.executable import SEVERAL, Control, Executable
+from gpushard.transforms.tracing.executable import SEVERAL, Executable, GraphRunner
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def _is_operand(step: Step) -> bool:
 def _meanwhile(step: Step, ready: Runnable) -> tuple[int, int]:
     """Return bytes that an operation holds while it runs, and next to its results at its end."""
     op = step.op
-    if not isinstance(ready, Control):
+    if not isinstance(ready, GraphRunner):
         return 0, ready.scratch + _states(step)
     within = 0
     for own in ready.executables:

@@ -24,9 +24,9 @@ from gpushard.transforms.graph.graph import Graph, Var
 from gpushard.transforms.graph.ops import Region
 from gpushard.transforms.graph.propagate import optimized
 from gpushard.transforms.jit.memory import CompiledMemoryStats, memory
-from gpushard.transforms.regions.regions import fused
+from gpushard.transforms.regions.regions import fuse_regions
 from gpushard.transforms.tracing.executable import Executable, array_of
-from gpushard.transforms.tracing.fold import folded
+from gpushard.transforms.tracing.fold import fold_constants
 from gpushard.transforms.tracing.trace import tracing
 from gpushard.transforms.values.frames import innermost
 
@@ -161,7 +161,7 @@ class Traced(Stage):
                 argument="lowering_platforms",
                 value=lowering_platforms,
             )
-        graph = folded(optimized(self._signature.graph))
+        graph = fold_constants(optimized(self._signature.graph))
         return self._next(Lowered, dataclasses.replace(self._signature, graph=graph))
 
 
@@ -387,7 +387,7 @@ class Compiled(Stage):
 
         What is between the operations of a kernel is neither read nor written.
         """
-        return costs(self._signature.graph, fused)
+        return costs(self._signature.graph, fuse_regions)
 
     def memory_analysis(self) -> CompiledMemoryStats:
         """Return how many bytes it takes."""

@@ -75,7 +75,7 @@ class Region:
     far: bool = False  # whether inner loops are so long that a kernel goes along them only once
 
 
-def fused(graph: Graph) -> list[Step]:
+def fuse_regions(graph: Graph) -> list[Step]:
     """Return the operations of a graph, regions of them as one each."""
     groups: list[Region | Step] = []
     group_of: dict[Var, int] = {}

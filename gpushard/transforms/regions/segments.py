@@ -27,7 +27,9 @@ _LARGE = 16 << 20
 """Bytes of results of a single launch from which on it is left alone."""
 
 
-def in_segments(graph: Graph, steps: Sequence[Step], ready: Mapping[Step, Runnable]) -> list[Step]:
+def group_into_segments(
+    graph: Graph, steps: Sequence[Step], ready: Mapping[Step, Runnable]
+) -> list[Step]:
     """Return operations of a graph, those that are given to a GPU together as one.
 
     Args:

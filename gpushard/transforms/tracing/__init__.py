@@ -1,8 +1,8 @@
-"""How a function is recorded, and how what was recorded runs.
+"""Record a function as a graph, and run graphs.
 
-- `trace`: what records, and the values that a function sees meanwhile.
-- `constraints`: where users say that values lie.
-- `callbacks`: functions on the host that are called with values.
-- `fold`: operations on constants, which are done once.
-- `executable`: a graph as a list of prepared calls.
+- `trace`: the recorder, and the values that a function sees while it is recorded.
+- `constraints`: shardings that users ask for.
+- `callbacks`: calls of functions on the host, with values of arrays.
+- `fold`: compute operations on constants once, when the graph is compiled.
+- `executable`: run a graph as a list of prepared calls.
 """

@@ -1,8 +1,13 @@
-"""Functions on the host that are called with values of mapped functions, or of any arrays.
+"""Call functions on the host with values of arrays: `pure_callback`, `io_callback` and others.
 
-A mapped value is one array with named dims. It is copied to the host once, and a function gets the
-part of it that is for one position along these names: for each device where devices have them,
-otherwise for each element, or for all of these in one call, with their dims in front.
+A mapped value is one array with named dims. It is copied to the host once. The callback is then
+called once for each position along the named dims: for each device if the dims lie on devices
+(`shard_map`, `pmap`), for each element otherwise (`vmap`). Or it is called once for all elements,
+with the mapped dims in front.
+
+An example: `vmap` over 3 elements calls `f` with `x` of shape (2,). `x` is one array of shape
+(3, 2), with the named dim first. With `vmap_method="sequential"`, the callback gets 3 arrays of
+shape (2,), one after the other; with "expand_dims" it gets one array of shape (3, 2).
 """
 
 from __future__ import annotations
@@ -40,36 +45,39 @@ from gpushard.transforms.values.traced import Traced, user_line
 from gpushard.typing import HostArray, Shape
 
 Position: TypeAlias = dict[NamedDim, int]
-"""Which element of some named dims."""
+"""An index along each of some named dims."""
 
 _METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all",
             "legacy_vectorized", None)  # fmt: skip
 
 
 class Operands:
-    """What a callback is to get: the values that its arguments have now, and can be read later.
+    """The arguments of a callback: their values at the time of the call, to be read later.
 
     Args:
-      given: a pytree of arguments.
+      arguments: a pytree of arguments.
       what: the function that was called with them, for errors.
-      others: whether leaves that are no arrays go to the callback as they are.
-      effect: whether only elements that take the code around the call are to call it.
+      others: whether leaves that are no arrays go to the callback unchanged.
+      effect: whether the callback has effects. It is then called only for the elements that reach
+        the call: those in a branch that they choose, or in a loop that they have not left.
     """
 
-    def __init__(self, given: Any, what: str, *, others: bool = False, effect: bool = True) -> None:
-        leaves, self._structure = tree.flatten(given)
+    def __init__(
+        self, arguments: Any, what: str, *, others: bool = False, effect: bool = True
+    ) -> None:
+        leaves, self._structure = tree.flatten(arguments)
         paths = self._structure.leaf_paths()
-        taken = [
-            _snapshot(leaf, what, tree.keystr(path), others)
+        snapshots = [
+            _take_snapshot(leaf, what, tree.keystr(path), others)
             for leaf, path in zip(leaves, paths, strict=True)
         ]
-        self.count = len(taken)
-        """How many of the values are arguments; the others are conditions of who calls it."""
+        self.count = len(snapshots)
+        """How many values are arguments. The rest are conditions: whether an element calls it."""
         if effect:
-            taken += [_snapshot(x, what, "", others=False) for x in conditions()]
-        self.values = [value for value, _ in taken]
-        self.names: list[Names] = [names for _, names in taken]
-        """The named dims that each of them has."""
+            snapshots += [_take_snapshot(x, what, "", others=False) for x in conditions()]
+        self.values = [value for value, _ in snapshots]
+        self.names: list[Names] = [names for _, names in snapshots]
+        """The named dims of each value."""
         self.what = what
         self.title = f"the function of {what} at {user_line()}"
         self.frame = innermost()
@@ -77,34 +85,35 @@ class Operands:
         self.placed = merged(
             tuple([name for frame in frames() for name in frame.dims if name.axes is not None])
         )
-        """The named dims whose elements are on devices each."""
+        """The named dims whose elements lie on different devices."""
         self.varying = merged(*self.names)
-        """All that some value has."""
+        """The named dims of all values together."""
 
     def device_at(self, position: Position) -> Any:
-        """Return the device of a position; the first one of an array where that does not say."""
+        """Return the device at a position; without a mesh, the first device of an array."""
         if self.mesh is None or not position:
-            own = (x._sharding for x in self.values if isinstance(x, Array))
-            sharding: Any = next(own, None) or default_sharding(())
+            shardings = (x._sharding for x in self.values if isinstance(x, Array))
+            sharding: Any = next(shardings, None) or default_sharding(())
             return min(sharding.device_set, key=lambda device: device.id)
         along = {name.axes[0]: at for name, at in position.items() if name.axes is not None}
         return self.mesh.devices[tuple([along.get(axis, 0) for axis in self.mesh.axis_names])]
 
     def read(self) -> list[Any]:
-        """Wait for all values, and return them; arrays of the host are read-only."""
+        """Wait for all values, and return them as read-only NumPy arrays."""
         return [
             concrete(x, "an argument of a callback", explicit=True) if isinstance(x, Array) else x
             for x in self.values
         ]
 
     def at(self, host: Sequence[Any], position: Position, dims: Names = (), how: str = "") -> Any:
-        """Return what a callback gets at a position.
+        """Return the arguments for the callback at a position.
 
         Args:
-          host: what `read` gave.
-          position: which element.
-          dims: named dims that arguments which have them keep, in front.
-          how: "expand_dims" or "broadcast_all": what other arguments get for these.
+          host: the values that `read` returned.
+          position: the index along the other named dims.
+          dims: named dims that stay, as the first dims of the arguments that have them.
+          how: for arguments that lack some of `dims`: "expand_dims" gives them dims of length 1,
+            "broadcast_all" repeats them; anything else leaves them out.
         """
         parts = []
         for part, names in zip(host[: self.count], self.names, strict=False):
@@ -118,15 +127,15 @@ class Operands:
             parts.append(part)
         return tree.unflatten(self._structure, parts)
 
-    def is_for(self, host: Sequence[Any], position: Position, dims: Names = ()) -> bool:
-        """Whether all conditions hold at a position, of some element of the named dims left."""
+    def is_active(self, host: Sequence[Any], position: Position, dims: Names = ()) -> bool:
+        """Whether all conditions hold at a position, for any element along the dims in `dims`."""
         holds = np.True_
         for part, names in zip(host[self.count :], self.names[self.count :], strict=True):
-            own = part[_index(names, position)]
-            holds = holds & own[tuple([slice(None) if n in names else None for n in dims])]
+            condition = part[_index(names, position)]
+            holds = holds & condition[tuple([slice(None) if n in names else None for n in dims])]
         return bool(holds.any())
 
-    def do(
+    def run_or_record(
         self,
         run: Callable[[Operands], Sequence[HostArray]],
         avals: Sequence[tuple[Shape, Any]] = (),
@@ -134,48 +143,51 @@ class Operands:
         *,
         effect: bool = True,
     ) -> list[Any]:
-        """Do something with the values: now, or whenever the function runs that is being traced.
+        """Call a function with the values: now, or at each run of the function being traced.
 
         Args:
-          run: does it; gives data of the host.
-          avals: shape and type of these.
-          places: where they go; None for where new arrays go.
-          effect: whether it is done even if nobody needs what it gives.
+          run: takes operands that can be read, and returns results on the host.
+          avals: shape and type of each result.
+          places: the sharding of each result; None for that of new arrays.
+          effect: whether it is called even if no result is needed.
 
         Returns:
-          Arrays of what it gives.
+          The results as arrays.
         """
         trace = tracing()
         if trace is None:
             return [device_put(x, to) for x, to in zip(run(self), places, strict=True)]
-        taken = [trace.lift(x) for x in self.values if isinstance(x, Array)]
+        lifted = [trace.lift(x) for x in self.values if isinstance(x, Array)]
         results = []
         for (shape, dtype), to in zip(avals, places, strict=True):
             lies = to or default_sharding(shape)
             results.append(Var(dtype, lies.tiling(shape), lies, to is not None, weak=False))
 
-        def again(buffers: Sequence[Any]) -> list[Any]:
-            arrays = map(functools.partial(array_of, keys=False), buffers, taken)
+        def run_again(buffers: Sequence[Any]) -> list[Any]:
+            arrays = map(functools.partial(array_of, keys=False), buffers, lifted)
             now = copy.copy(self)
-            now.values = [_started(next(arrays)) if isinstance(x, Array) else x for x in now.values]
+            now.values = [
+                _start_copy(next(arrays)) if isinstance(x, Array) else x for x in now.values
+            ]
             return [device_put(x, to)._live() for x, to in zip(run(now), places, strict=True)]
 
-        made = trace.record(None, Callback(self.what, again, effect), taken, results)
-        return [made] if len(results) == 1 else list(made)
+        traced = trace.record(None, Callback(self.what, run_again, effect), lifted, results)
+        return [traced] if len(results) == 1 else list(traced)
 
 
 def _index(names: Names, position: Position) -> Any:
-    """Return the index of what is at a position of an array whose first dims have names."""
+    """Return the index that takes a position out of an array whose first dims have names."""
     return (*[position.get(name, slice(None)) for name in names], ...)
 
 
 def _positions(names: Sequence[NamedDim]) -> Iterator[Position]:
-    """Yield all positions along names, the last of which counts fastest."""
+    """Yield all positions along named dims; the last dim counts fastest."""
     for at in itertools.product(*[range(name.size) for name in names]):
         yield dict(zip(names, at, strict=True))
 
 
-def _snapshot(x: Any, what: str, path: str, others: bool) -> tuple[Any, Names]:
+def _take_snapshot(x: Any, what: str, path: str, others: bool) -> tuple[Any, Names]:
+    """Return the value that an argument has now, and its named dims; arrays start to copy."""
     names: Names = ()
     if isinstance(x, Traced):
         x._check_open()
@@ -183,7 +195,7 @@ def _snapshot(x: Any, what: str, path: str, others: bool) -> tuple[Any, Names]:
         x, names = x._value, x._names
     if isinstance(x, Array):
         x = bind(UNPACK, (elements_of(x),)) if is_keys(x) else copy.copy(x)
-        return (x if isinstance(x, Traced) else _started(x)), names
+        return (x if isinstance(x, Traced) else _start_copy(x)), names
     if others and not hasattr(x, "__array__") and not isinstance(x, bool | int | float | complex):
         return x, ()
     check_leaf(x, what, f"argument {path}")
@@ -192,19 +204,19 @@ def _snapshot(x: Any, what: str, path: str, others: bool) -> tuple[Any, Names]:
     return value, ()
 
 
-def _started(x: Any) -> Any:
-    """Return an array, which is on its way to the host."""
+def _start_copy(x: Any) -> Any:
+    """Start to copy an array to the host, and return the array."""
     x.copy_to_host_async()
     return x
 
 
-def tap(function: Callable[[Any, Any], Any], operands: Operands, dims: Names = ()) -> None:
-    """Call a function some time soon, at each position on devices, and along other names.
+def call_later(function: Callable[[Any, Any], Any], operands: Operands, dims: Names = ()) -> None:
+    """Call a function later, on the thread of callbacks, for each device and each mapped element.
 
     Args:
-      function: takes the arguments at the position, and its device.
+      function: takes the arguments at a position, and the device.
       operands: the arguments.
-      dims: names that are left in the arguments.
+      dims: named dims that the arguments keep instead, as their first dims.
     """
     others = [name for name in operands.varying if name.axes is None and name not in dims]
     over = (*operands.placed, *reversed(others))
@@ -216,17 +228,17 @@ def tap(function: Callable[[Any, Any], Any], operands: Operands, dims: Names = (
         def run() -> None:
             host = now.read()
             for position in _positions(over):
-                if now.is_for(host, position, dims):
+                if now.is_active(host, position, dims):
                     args, device = now.at(host, position), now.device_at(position)
                     callbacks.attempt(title, functools.partial(function, args, device))
 
         callbacks.put(title, run)
         return ()
 
-    operands.do(put)
+    operands.run_or_record(put)
 
 
-def called(
+def call_now(
     function: Callable[[Any, Any], Any],
     result: Any,
     operands: Operands,
@@ -237,26 +249,28 @@ def called(
     *,
     effect: bool = True,
 ) -> Any:
-    """Call a function now, and return the arrays that it gives.
+    """Call a function, wait for it, and return its results as arrays.
 
     Args:
-      function: takes the arguments at a position, and its device.
-      result: a pytree of what has the shape and the dtype of each array.
+      function: takes the arguments at a position, and the device.
+      result: a pytree of objects with the shape and the dtype of each result.
       operands: the arguments.
-      over: the names that it is called for each position of.
-      dims: names that are left in the arguments and in the results.
-      how: what other arguments get for these.
-      sharding: where the arrays go.
-      effect: whether it is called even if nobody needs what it gives.
+      over: named dims; it is called for each position along them.
+      dims: named dims that arguments and results keep, as their first dims.
+      how: what arguments that lack some of `dims` get; see `Operands.at`.
+      sharding: the sharding of the results.
+      effect: whether it is called even if no result is needed.
 
     Raises:
-      CallbackError: the function raised something, or gave something else.
+      CallbackError: the function raised an error, or its results are not as declared.
     """
     leaves, structure = tree.flatten(result)
     paths = [tree.keystr(path) for path in structure.leaf_paths()]
     title, mesh, names = operands.title, operands.mesh, merged(over, dims)
-    own = [_aval(leaf, operands.what, path) for leaf, path in zip(leaves, paths, strict=True)]
-    avals = [((*[name.size for name in names], *shape), dtype) for shape, dtype in own]
+    declared = [
+        _declared_aval(leaf, operands.what, path) for leaf, path in zip(leaves, paths, strict=True)
+    ]
+    avals = [((*[name.size for name in names], *shape), dtype) for shape, dtype in declared]
     if mesh is not None:
         sharding = NamedSharding(mesh, P(*[name.place for name in names]))
     places = [
@@ -270,29 +284,29 @@ def called(
         def calls() -> None:
             host = now.read()
             for position in _positions(over):
-                if not now.is_for(host, position):
+                if not now.is_active(host, position):
                     continue
-                given = function(now.at(host, position, dims, how), now.device_at(position))
-                made = tree.leaves_with_path(given)
-                _check_structure([tree.keystr(path) for path, _ in made], paths, title)
-                for array, path, (_, leaf) in zip(out, paths, made, strict=True):
+                returned = function(now.at(host, position, dims, how), now.device_at(position))
+                results = tree.leaves_with_path(returned)
+                _check_structure([tree.keystr(path) for path, _ in results], paths, title)
+                for array, path, (_, leaf) in zip(out, paths, results, strict=True):
                     part = array[_index(names, position)]
-                    part[...] = _checked(np.asarray(leaf), part, title, path)
+                    part[...] = _check_part(np.asarray(leaf), part, title, path)
 
         current.current().callbacks.call(title, calls)
         return out
 
-    arrays = operands.do(run, avals, places, effect=effect)
+    arrays = operands.run_or_record(run, avals, places, effect=effect)
     if operands.frame is not None:
         arrays = [mapped(x, names, operands.frame, None) for x in arrays]
     return tree.unflatten(structure, arrays)
 
 
-def _aval(leaf: Any, what: str, path: str) -> tuple[Shape, Any]:
+def _declared_aval(leaf: Any, what: str, path: str) -> tuple[Shape, Any]:
     if not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
         raise ArgumentTypeError(
             f"{what}: result_shape_dtypes{path} is a {type(leaf).__name__}; give a "
-            "ShapeDtypeStruct(shape, dtype) for each array that the function returns",
+            "ShapeDtypeStruct(shape, dtype) for each array that the callback returns",
             argument="result_shape_dtypes",
             leaf=path,
             type=type(leaf),
@@ -300,35 +314,39 @@ def _aval(leaf: Any, what: str, path: str) -> tuple[Shape, Any]:
     return as_shape(leaf.shape), as_dtype(leaf.dtype)
 
 
-def _check_structure(made: list[str], paths: list[str], title: str) -> None:
-    if made != paths:
+def _check_structure(leaves: list[str], paths: list[str], title: str) -> None:
+    """Check that the leaves of a result are those of `result_shape_dtypes`."""
+    if leaves != paths:
         raise CallbackError(
-            f"{title} gave results {made}, and {paths} are declared; return what has the "
-            "structure of result_shape_dtypes",
-            leaves=made,
+            f"{title} returned results {leaves}, and {paths} are declared; return a pytree with "
+            "the structure of result_shape_dtypes",
+            leaves=leaves,
             expected=paths,
         )
 
 
-def _checked(made: HostArray, part: HostArray, title: str, path: str) -> HostArray:
-    if made.shape != part.shape or made.dtype != part.dtype:
+def _check_part(result: HostArray, part: HostArray, title: str, path: str) -> HostArray:
+    """Check that a result has the shape and the type of its part of the declared array."""
+    if result.shape != part.shape or result.dtype != part.dtype:
         raise CallbackError(
-            f"{title} gave {made.dtype}{list(made.shape)} for result{path}, which is declared as "
-            f"{part.dtype}{list(part.shape)}; convert it, or declare what it gives",
+            f"{title} returned {result.dtype}{list(result.shape)} for result{path}, which is "
+            f"declared as {part.dtype}{list(part.shape)}; convert it in the function, or change "
+            "result_shape_dtypes",
             leaf=path,
-            shape=made.shape,
-            dtype=made.dtype,
+            shape=result.shape,
+            dtype=result.dtype,
             expected=part.shape,
             expected_dtype=part.dtype,
         )
-    return made
+    return result
 
 
 def effects_barrier() -> None:
-    """Wait until all callbacks have been made: those of `debug.callback`, `debug.print` and taps.
+    """Wait until all pending callbacks have run: those of `debug.callback`, `debug.print`, taps.
 
     Raises:
-      CallbackError: one of them failed since the last barrier; the last one, if several did.
+      CallbackError: a callback has failed since the last barrier. If several have, it is the last
+        failure.
 
     >>> import gpushard as gs
     >>> seen = []
@@ -348,31 +366,34 @@ def pure_callback(
     vmap_method: str | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Call a function of the host that has no effects, and return what it gives as arrays.
+    """Call a Python function without effects, with NumPy arrays, also from traced functions.
 
-    It gets NumPy arrays. In a function that `shard_map` or `pmap` maps, it is called for the block
-    of each device, once for blocks that are the same everywhere.
+    Use it to call NumPy, SciPy and other libraries from `jit`, `vmap` or `shard_map`. In a function
+    that `shard_map` or `pmap` maps, the callback is called for the block of each device, once for
+    blocks that are the same everywhere. Use `io_callback` for a function that has effects.
 
     Args:
-      callback: the function.
-      result_shape_dtypes: what has the shape and the dtype of the array that it returns, such as a
-        `ShapeDtypeStruct`; or a pytree of these. In a mapped function, those of one element.
-      *args: its arguments: pytrees of arrays and numbers.
-      sharding: where the results go; not in a mapped function.
-      vmap_method: how it is called in a function that `vmap` maps. "sequential": for each element;
-        "expand_dims": for all at once, with the mapped dim in front, which is of one element for
-        arguments that are not mapped; "broadcast_all": where these are repeated along the dim;
-        "legacy_vectorized": where they have no such dim.
-      **kwargs: its keyword arguments.
+      callback: the function. Its arguments are read-only NumPy arrays.
+      result_shape_dtypes: a `ShapeDtypeStruct`, or any object with a shape and a dtype, for the
+        array that the callback returns; or a pytree of them. In a mapped function, those of one
+        element.
+      *args: arguments of the callback: pytrees of arrays and numbers.
+      sharding: the sharding of the results; not in a mapped function.
+      vmap_method: how to call it in a function that `vmap` maps. "sequential": once for each
+        element. The others call it once for all elements, with the mapped axis in front; they
+        differ in arguments that are not mapped: "expand_dims" gives those an axis of length 1,
+        "broadcast_all" repeats them along the axis, "legacy_vectorized" leaves them without it.
+      **kwargs: keyword arguments of the callback.
 
     Returns:
       An array for each leaf of `result_shape_dtypes`.
 
     Raises:
-      CallbackError: the function raised something, or gave something else.
-      ArgumentTypeError: what cannot be called, or an argument that is no array.
+      CallbackError: the callback raised an error, or its results are not as declared.
+      ArgumentTypeError: `callback` cannot be called, or an argument is no array.
       ArgumentError: there is no such `vmap_method`.
-      UnsupportedError: `vmap` maps an argument, and no `vmap_method` is given.
+      UnsupportedError: `vmap` maps an argument and `vmap_method` is None, or `sharding` is given in
+        a mapped function.
 
     >>> import gpushard as gs
     >>> x = gs.numpy.asarray([1.0, 4.0])
@@ -384,21 +405,19 @@ def pure_callback(
         raise ArgumentError.refusing(
             "vmap_method", vmap_method, f"is unknown; use one of {known}", "pure_callback"
         )
-    function, operands = _checked_call(
-        "pure_callback", callback, args, kwargs, sharding, effect=False
-    )
+    function, operands = _read_call("pure_callback", callback, args, kwargs, sharding, effect=False)
     dims = tuple([name for name in operands.varying if name.axes is None])
     if dims and vmap_method is None:
         raise UnsupportedError(
-            "pure_callback: an argument is mapped by vmap, and vmap_method is None; give "
-            'vmap_method="sequential", or "expand_dims" for a function that takes all elements '
+            "pure_callback: an argument is mapped by vmap, and vmap_method is None. Try: "
+            'vmap_method="sequential", or "expand_dims" for a callback that takes all elements '
             "at once",
             argument="vmap_method",
         )
     if vmap_method is None or vmap_method.startswith("sequential"):
         dims = ()
     over = tuple([name for name in operands.varying if name not in dims])
-    return called(
+    return call_now(
         function, result_shape_dtypes, operands, over, dims, vmap_method or "", sharding,
         effect=False,
     )  # fmt: skip
@@ -412,29 +431,32 @@ def io_callback(
     ordered: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """Call a function of the host that has effects, and return what it gives as arrays.
+    """Call a Python function that has effects with NumPy arrays, also from traced functions.
 
-    It gets NumPy arrays. In a function that `shard_map` or `pmap` maps, it is called for each
-    device, so that results differ between devices; in one that `vmap` maps, for each element.
-    Elements that do not take a branch of `cond` or `switch`, or whose loop has ended, do not call
-    it there; their results are zeros, which nobody sees.
+    Use it to read files, to log, or to draw from a generator. It is called even if nothing needs
+    its results. In a function that `shard_map` or `pmap` maps, it is called for each device, and
+    results may differ between devices; in one that `vmap` maps, for each element. An element that
+    does not choose a branch of `cond` or `switch`, or has left a loop, does not call it there;
+    its results are zeros, which nothing reads.
 
     Args:
-      callback: the function.
-      result_shape_dtypes: what has the shape and the dtype of the array that it returns, such as a
-        `ShapeDtypeStruct`; or a pytree of these. None for a function that returns None.
-      *args: its arguments: pytrees of arrays and numbers.
-      sharding: where the results go; not in a mapped function.
-      ordered: whether calls are made in the order of the program, as all are; not under `vmap`.
-      **kwargs: its keyword arguments.
+      callback: the function. Its arguments are read-only NumPy arrays.
+      result_shape_dtypes: a `ShapeDtypeStruct`, or any object with a shape and a dtype, for the
+        array that the callback returns; or a pytree of them. None if it returns None.
+      *args: arguments of the callback: pytrees of arrays and numbers.
+      sharding: the sharding of the results; not in a mapped function.
+      ordered: whether calls keep the order of the program. They always do; True is refused under
+        `vmap`, where elements have no order.
+      **kwargs: keyword arguments of the callback.
 
     Returns:
       An array for each leaf of `result_shape_dtypes`.
 
     Raises:
-      CallbackError: the function raised something, or gave something else.
-      ArgumentTypeError: what cannot be called, or an argument that is no array.
-      ArgumentError: `ordered`, and `vmap` maps an argument.
+      CallbackError: the callback raised an error, or its results are not as declared.
+      ArgumentTypeError: `callback` cannot be called, or an argument is no array.
+      ArgumentError: `ordered` is True, and `vmap` maps an argument.
+      UnsupportedError: `sharding` is given in a mapped function.
 
     >>> import gpushard as gs
     >>> log = []
@@ -442,28 +464,28 @@ def io_callback(
     >>> log
     [array([0, 1])]
     """
-    function, operands = _checked_call("io_callback", callback, args, kwargs, sharding)
+    function, operands = _read_call("io_callback", callback, args, kwargs, sharding)
     if ordered and any(name.axes is None for name in operands.varying):
         raise ArgumentError(
-            "io_callback: ordered=True, and vmap maps an argument, or a condition of the call: its "
-            "elements have no order; leave it out",
+            "io_callback: ordered=True, and vmap maps an argument or a condition of the call; "
+            "mapped elements have no order. Leave ordered out",
             argument="ordered",
         )
     over = merged(operands.placed, operands.varying)
-    return called(function, result_shape_dtypes, operands, over, sharding=sharding)
+    return call_now(function, result_shape_dtypes, operands, over, sharding=sharding)
 
 
 def check_callback(f: Any, what: str) -> None:
     """Check that a callback can be called.
 
     Raises:
-      ArgumentTypeError: it cannot.
+      ArgumentTypeError: it cannot be called.
     """
     if not callable(f):
         raise ArgumentTypeError.refusing("callback", f, "must be a function", what)
 
 
-def _checked_call(
+def _read_call(
     what: str,
     callback: Any,
     args: Any,
@@ -472,9 +494,10 @@ def _checked_call(
     *,
     effect: bool = True,
 ) -> tuple[Callable[[Any, Any], Any], Operands]:
+    """Check a call of a public function; return the callback for `call_now`, and its arguments."""
     check_callback(callback, what)
     operands = Operands((args, kwargs), what, effect=effect)
     if sharding is not None and operands.frame is not None:
-        why = f"in the {operands.frame.what}, where results lie as what it maps; leave it out"
+        why = f"in the {operands.frame.what}, which decides where results lie; leave it out"
         raise UnsupportedError.refusing("sharding", sharding, why, what)
-    return lambda given, device: callback(*given[0], **given[1]), operands
+    return lambda arguments, device: callback(*arguments[0], **arguments[1]), operands

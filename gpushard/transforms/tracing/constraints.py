@@ -1,4 +1,4 @@
-"""Where arguments, results and other values of a function lie, as its user says."""
+"""Apply the shardings that users ask for: of arguments, of results, and of values in between."""
 
 from __future__ import annotations
 
@@ -28,24 +28,25 @@ __all__ = ["with_sharding_constraint"]
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
-    """Say where arrays lie, in a function that is traced; elsewhere move them there.
+    """Constrain the shardings of arrays in a traced function; elsewhere, move the arrays there.
 
-    In `gpushard.jit` this is a constraint: what makes the arrays, and what takes them, is laid out
-    so that as few bytes move as can be found.
+    Use it inside `gpushard.jit` to decide where a value lies between arguments and results. `jit`
+    then lays out the operations that compute and use the value so that few bytes move.
 
     Args:
-      x: an array or a pytree of them.
+      x: an array or a pytree of arrays.
       shardings: a `Sharding`, a `Format`, or a `PartitionSpec` over the mesh of `with mesh:` or
-        `set_mesh`; or a prefix pytree of these. Dims that are `P.UNCONSTRAINED` stay as they come
-        or, in a traced function, are split as is best.
+        `set_mesh`; or a prefix pytree of these. Axes that are `P.UNCONSTRAINED` keep their split;
+        in a traced function `jit` chooses it.
 
     Returns:
       Arrays in the structure of `x`.
 
     Raises:
-      ArgumentTypeError: a sharding is none, or what is in `x` is no array.
-      NoMeshError: a `PartitionSpec` without a mesh.
-      ShardingError: a sharding does not fit a shape.
+      ArgumentTypeError: an entry of `shardings` is no sharding, or a leaf of `x` is no array.
+      ArgumentError: an entry of `shardings` is None.
+      NoMeshError: there is a `PartitionSpec` and no mesh.
+      ShardingError: a sharding does not fit the shape of its array.
       TreeError: `shardings` is no prefix of `x`.
 
     >>> import gpushard as gs
@@ -62,30 +63,30 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     places = tree.broadcast_prefix(shardings, x, lambda place: place is None, names=names)
     for leaf in leaves:
         check_leaf(leaf, "with_sharding_constraint", "x")
-    given = [
+    values = [
         leaf if isinstance(leaf, Array) else implicitly_put(leaf, "with_sharding_constraint")
         for leaf in leaves
     ]
     ends = []
-    for value, place in zip(given, places, strict=True):
+    for value, place in zip(values, places, strict=True):
         if place is None:
             raise ArgumentError(
-                "with_sharding_constraint: shardings has None; give a Sharding, or P.UNCONSTRAINED "
-                "for dims that may lie as is best",
+                "with_sharding_constraint: shardings has None; give a Sharding. Try: "
+                "P.UNCONSTRAINED, for an axis that jit may split as it likes",
                 argument="shardings",
             )
         ends.append(as_sharding(place, value.ndim, "shardings", auto=True))
-    for value, end in zip(given, ends, strict=True):  # before any is moved
+    for value, end in zip(values, ends, strict=True):  # before any is moved
         place_tiling(closed(end, None), value.shape)
-    moved = [_constrained(value, end) for value, end in zip(given, ends, strict=True)]
+    moved = [_constrain(value, end) for value, end in zip(values, ends, strict=True)]
     return tree.unflatten(structure, moved)
 
 
-def _constrained(x: Any, sharding: Sharding) -> Any:
-    """Return a value where a sharding says, which may leave dims open."""
+def _constrain(x: Any, sharding: Sharding) -> Any:
+    """Constrain one value to a sharding, which may leave dims open."""
     if not isinstance(x, Mapped):
         if isinstance(x, Tracer):
-            return x.constrained(sharding)
+            return x.constrain(sharding)
         return x._moved(closed(sharding, x.sharding), "with_sharding_constraint")
     if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh):
         settle(x._frame, sharding.mesh)
@@ -93,32 +94,32 @@ def _constrained(x: Any, sharding: Sharding) -> Any:
     if not isinstance(sharding, NamedSharding) or taken & set(sharding.spec.all_axes()):
         raise ShardingError(
             f"with_sharding_constraint: shardings={sharding} uses the mesh axes {sorted(taken)}, "
-            "over which the function is mapped; name others",
+            "over which the function is mapped; use other axes",
             argument="shardings",
         )
     spec = PartitionSpec(*[UNCONSTRAINED for _ in x._names], *sharding.spec)
-    value = _constrained(x._value, sharding.with_spec(spec))
+    value = _constrain(x._value, sharding.with_spec(spec))
     return mapped(value, x._names, x._frame, x._source)
 
 
-def _places(full: Any, prefix: Any, argument: str) -> list[Any]:
-    """Return the placement of each leaf of a tree, from a prefix of it; None where it is open."""
+def _expand_prefix(full: Any, prefix: Any, argument: str) -> list[Any]:
+    """Expand a prefix tree of shardings to one entry per leaf; None where the layout is open."""
     subject = "the arguments" if argument == "in_shardings" else "the results"
-    found = []
+    places = []
     for place in tree.broadcast_prefix(
         in_form_of(prefix, full), full, lambda x: x is None, names=(argument, subject)
     ):
         open_ended = isinstance(place, Format) and place.sharding is None
-        found.append(None if open_ended else place)
-    return found
+        places.append(None if open_ended else place)
+    return places
 
 
-def _place(place: Any, ndim: int, argument: str) -> Sharding:
-    """Return the sharding of an argument or a result, which says how each dim is split."""
+def _closed_sharding(place: Any, ndim: int, argument: str) -> Sharding:
+    """Convert an entry of in_shardings or out_shardings to a sharding that leaves no dim open."""
     sharding = as_sharding(place, ndim, argument, auto=True)
     if isinstance(sharding, NamedSharding) and sharding.leaves_open:
         raise ShardingError(
-            f"{argument} has {sharding}, which leaves a dim UNCONSTRAINED; use None, or "
+            f"{argument} has {sharding}, which leaves an axis UNCONSTRAINED. Try: None, or "
             "lax.with_sharding_constraint in the function",
             argument=argument,
             spec=sharding.spec,
@@ -126,17 +127,17 @@ def _place(place: Any, ndim: int, argument: str) -> Sharding:
     return sharding
 
 
-def laid_out(leaves: Sequence[Any], full: Any, prefix: Any, argument: str) -> list[Any]:
-    """Return values where a prefix tree of shardings says."""
-    found = []
-    for x, place in zip(leaves, _places(full, prefix, argument), strict=True):
+def apply_shardings(leaves: Sequence[Any], full: Any, prefix: Any, argument: str) -> list[Any]:
+    """Move values to the shardings of a prefix tree; values whose entry is None stay."""
+    moved = []
+    for x, place in zip(leaves, _expand_prefix(full, prefix, argument), strict=True):
         if place is not None:
-            x = x._moved(_place(place, x.ndim, argument), argument)
-        found.append(x)
-    return found
+            x = x._moved(_closed_sharding(place, x.ndim, argument), argument)
+        moved.append(x)
+    return moved
 
 
-def placed(
+def place_arguments(
     leaves: Sequence[Any],
     args: Any,
     kwargs: Any,
@@ -144,46 +145,57 @@ def placed(
     what: str,
     label: Callable[[int], str],
 ) -> list[Any]:
-    """Return arguments where `in_shardings` say; those that users placed have to be there."""
+    """Place arguments by `in_shardings`; a committed argument must lie there already.
+
+    Args:
+      leaves: the leaves of the arguments.
+      args: the positional arguments.
+      kwargs: the keyword arguments; `in_shardings` cannot be given with any.
+      prefix: `in_shardings`, a prefix tree of `args`.
+      what: the function, for errors.
+      label: returns the name of a leaf by its number, for errors.
+    """
     if kwargs:
         raise ArgumentError(
-            f"{what}: in_shardings with the keyword arguments {sorted(kwargs)}; pass "
-            "them by position",
+            f"{what}: in_shardings cannot be used with keyword arguments, and {sorted(kwargs)} "
+            "are passed by keyword; pass them by position",
             argument="in_shardings",
         )
-    places = _places(args, prefix, "in_shardings")
+    places = _expand_prefix(args, prefix, "in_shardings")
     ends = [
-        None if place is None else _place(place, np.ndim(x), "in_shardings")
+        None if place is None else _closed_sharding(place, np.ndim(x), "in_shardings")
         for x, place in zip(leaves, places, strict=True)
     ]
-    found: list[Any] = []
+    arguments: list[Any] = []
     for number, (x, end) in enumerate(zip(leaves, ends, strict=True)):
         if end is None:
-            found.append(x)
+            arguments.append(x)
             continue
-        own = x.sharding if isinstance(x, ShapeDtypeStruct) or _is_committed(x) else None
+        actual = x.sharding if isinstance(x, ShapeDtypeStruct) or _is_committed(x) else None
         try:
-            there = own is not None and (own == end or own.is_equivalent_to(end, len(x.shape)))
-            if own is None and isinstance(x, ShapeDtypeStruct):
+            matches = actual is not None and (
+                actual == end or actual.is_equivalent_to(end, len(x.shape))
+            )
+            if actual is None and isinstance(x, ShapeDtypeStruct):
                 x = ShapeDtypeStruct(x.shape, x.dtype, end, x.weak_type)
-            elif own is None:
+            elif actual is None:
                 x = implicitly_put(x, what, end)
         except ShardingError as error:
             raise ShardingError(f"{what}: {label(number)}: {error}", **error.facts) from None
-        found.append(x)
-        if own is not None and not there:
+        arguments.append(x)
+        if actual is not None and not matches:
             raise ShardingError(
-                f"{what}: {label(number)} lies as {x.sharding}, and in_shardings say "
+                f"{what}: {label(number)} has the sharding {x.sharding}, and in_shardings asks for "
                 f"{end}; move it with gpushard.reshard first, or leave in_shardings out",
                 argument="in_shardings",
             )
     mesh = next((end.mesh for end in ends if isinstance(end, NamedSharding)), None)
     if mesh is None:
-        return found
+        return arguments
     everywhere = NamedSharding(mesh, PartitionSpec())
     return [
         x if end is not None or hasattr(x, "sharding") else implicitly_put(x, what, everywhere)
-        for x, end in zip(found, ends, strict=True)
+        for x, end in zip(arguments, ends, strict=True)
     ]
 
 
@@ -192,7 +204,7 @@ def _is_committed(x: Any) -> bool:
 
 
 def check_devices(leaves: Sequence[Any], what: str, label: Callable[[int], str]) -> None:
-    """Check that users have put no two arguments on different devices."""
+    """Check that no two committed arguments lie on different devices."""
     first: tuple[int, Any] | None = None
     for number, x in enumerate(leaves):
         if not (isinstance(x, Array) and x.ndim and x.committed):
@@ -201,7 +213,7 @@ def check_devices(leaves: Sequence[Any], what: str, label: Callable[[int], str])
         if first is None:
             first = number, devices
         elif devices != first[1]:
-            names = [sorted(map(str, own)) for own in (first[1], devices)]
+            names = [sorted(map(str, group)) for group in (first[1], devices)]
             raise ShardingError(
                 f"{what}: {label(first[0])} is on {', '.join(names[0])}, {label(number)} on "
                 f"{', '.join(names[1])}; move one of them with gpushard.reshard",

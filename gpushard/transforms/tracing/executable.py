@@ -1,6 +1,6 @@
-"""What a graph becomes to be run: a flat list of operations that are ready to run.
+"""Run a graph: prepare its operations once, and call them in a flat list.
 
-`prepare` says for each kind of operation what runs it. It is the only place that does.
+`prepare` is the only place that decides how an operation of a graph runs.
 """
 
 from __future__ import annotations
@@ -43,34 +43,34 @@ from gpushard.transforms.graph.ops import (
     While,
 )
 from gpushard.transforms.graph.steps import program_for
-from gpushard.transforms.regions.regions import fused
-from gpushard.transforms.regions.segments import in_segments
+from gpushard.transforms.regions.regions import fuse_regions
+from gpushard.transforms.regions.segments import group_into_segments
 from gpushard.transforms.values.relabel import relabelled
 
 SEVERAL = 64
-"""So many arrays are put together at once."""
+"""Most arrays that are put together at once."""
 
 
 class Executable:
-    """A graph that is ready to run.
+    """A graph, prepared to run. Operations that no result or effect needs are left out.
 
     Args:
-      graph: it; what nobody needs is left out.
+      graph: the graph.
     """
 
     def __init__(self, graph: Graph) -> None:
-        self.steps = steps = fused(graph)
-        """Operations, regions as one each."""
+        self.steps = steps = fuse_regions(graph)
+        """The operations; a region counts as one."""
         self.ready = {step: prepare(step.op, step) for step in steps}
-        """What runs each of them, and each of `parts`."""
-        self.parts = in_segments(graph, steps, self.ready)
-        """What of these is given to devices at once, as one each."""
+        """Each operation of `steps` and `parts`, prepared to run."""
+        self.parts = group_into_segments(graph, steps, self.ready)
+        """The same operations, those of a segment as one: a GPU is given them at once."""
         self.ready |= {part: prepare(part.op) for part in self.parts if part not in self.ready}
         self.graph = graph
         places: dict[Var, int] = {}
 
         def place(x: Any) -> int:
-            if not isinstance(x, Var):  # data of the host
+            if not isinstance(x, Var):  # data on the host
                 hosted.append(x.data)
                 return -len(hosted)
             return places.setdefault(x, len(places))
@@ -84,37 +84,39 @@ class Executable:
         ]
         results = [place(x) for x in graph.results]
         last: dict[int, int] = {}
-        for number, (_, operands, _, made) in enumerate(calls):
-            for at in (*operands, *map(place, made)):
+        for number, (_, operands, _, produced) in enumerate(calls):
+            for at in (*operands, *map(place, produced)):
                 last[at] = number
-        kept = {*results, *(places[var] for var in graph.constants)}
+        permanent = {*results, *(places[var] for var in graph.constants)}
         self._calls: list[tuple[Run, list[int], tuple[Any, ...], list[int], list[int]]] = []
-        for number, (ready, operands, numbers, made) in enumerate(calls):
-            to = [place(x) for x in made]
-            ended = {at for at in (*operands, *to) if at >= 0 and last[at] == number} - kept
+        for number, (ready, operands, numbers, produced) in enumerate(calls):
+            to = [place(x) for x in produced]
+            ended = {at for at in (*operands, *to) if at >= 0 and last[at] == number} - permanent
             self._calls.append((ready.run, operands, numbers, to, sorted(ended)))
         self._results = results
         self._constants = [x._live() for x in graph.constants.values()]
         self._rest = [None] * (len(places) - len(graph.inputs) - len(self._constants))
-        self._hosted = hosted[::-1]  # the last places, counted from the end
+        self._hosted = hosted[::-1]  # their places are negative: they count from the end
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it takes with its graph, about; without the arrays that are constants."""
+        """Approximate bytes of this object and its graph, without the arrays of constants."""
         steps = dict.fromkeys((*self.graph.steps, *self.steps))
         return 4000 + 5000 * len(steps) + sum(ready.nbytes for ready in self.ready.values())
 
     def text(self) -> str:
-        """Return what is run, a line each, and what each moves and launches."""
-        return "\n".join(lines(self.graph, self.steps, shardings=True, note=self._noted))
+        """List the operations as text, one a line, with the bytes they move and their launches."""
+        return "\n".join(lines(self.graph, self.steps, shardings=True, note=self._note))
 
     def launches(self, step: Step) -> int | None:
-        """Return how many kernels are launched for an operation; None if it does more than that.
+        """Count the kernel launches of an operation; None if the count is not known.
 
-        On the host there are none: each device calls a function.
+        On the host it is 0: each device calls a function.
         """
         ready = self.ready.get(step)
-        if ready is None and not step.op.bodies:  # of a loop's text, which has no regions
+        if (
+            ready is None and not step.op.bodies
+        ):  # an operation in the text of a loop: not in a region
             ready = prepare(step.op, step)
         launches = None if ready is None else ready.launches(step.op.numbers)
         if launches is not None:
@@ -125,43 +127,43 @@ class Executable:
         return 0 if host else None
 
     def captured(self) -> list[tuple[int, int]]:
-        """Return of each segment how many launches it is, and how many a replay of them is."""
+        """Return for each segment its number of launches, and that of a replay of it."""
         return [part.op.kernels.counts for part in self.parts if isinstance(part.op, Segment)]
 
     def run(self, inputs: list[Any]) -> list[ShardedBuffer]:
-        """Run it.
+        """Run the graph.
 
         Args:
-          inputs: buffers of the arguments, in order. The list is used up: those that no array holds
-            are let go of as soon as nothing needs them.
+          inputs: buffers of the arguments, in order. The list is used up. A buffer that no array
+            holds is freed after the last operation that needs it.
 
         Returns:
           Buffers of the results; some may be among the inputs.
 
         Raises:
-          OutOfMemoryError: a device has no room; what arrays hold has not changed.
+          OutOfMemoryError: a device has no room. No array has changed.
         """
         held: list[Any] = inputs  # not a copy, which would keep all of them until the end
         held += (*self._constants, *self._rest, *self._hosted)
         for run, operands, numbers, to, ended in self._calls:
             try:
-                made = run([held[at] for at in operands], numbers)
-            except MemoryError as error:  # also of a library that a kernel calls
-                raise self._explained(error, run) from None
-            for at, buffer in zip(to, made, strict=True):
+                produced = run([held[at] for at in operands], numbers)
+            except MemoryError as error:  # from the pool, or from a library that a kernel calls
+                raise self._explain(error, run) from None
+            for at, buffer in zip(to, produced, strict=True):
                 held[at] = buffer
-            made = buffer = None  # type: ignore[assignment]
+            produced = buffer = None  # type: ignore[assignment]  # else they hold memory
             for at in ended:
                 held[at] = None
         return [held[at] for at in self._results]
 
-    def _explained(self, error: MemoryError, run: Run) -> OutOfMemoryError:
-        """Return the error of an operation, which says what operation it is."""
+    def _explain(self, error: MemoryError, run: Run) -> OutOfMemoryError:
+        """Return the error for an operation without room, with the name of the operation."""
         step, ready = next(x for x in self.ready.items() if x[1].run == run)
         return of_operation(error, step.name, ready.moves)
 
-    def _noted(self, step: Step) -> str:
-        """Return what is known of an operation that is not seen from its name."""
+    def _note(self, step: Step) -> str:
+        """Return a note for the text of an operation: its scope, bytes received, and launches."""
         moved = sum(received(step).values())
         launches = self.launches(step)
         notes = [
@@ -173,19 +175,19 @@ class Executable:
 
 
 def prepare(op: Op, step: Step | None = None) -> Runnable:
-    """Return what runs an operation.
+    """Prepare an operation to run.
 
     Args:
-      op: what it does.
-      step: the operation of a graph, for what depends on where operands and results lie.
+      op: the kind of operation, and its parameters.
+      step: the operation in its graph, for kinds that depend on the layout of operands and results.
     """
     match op:
         case RowOp() if step is not None:
-            return _Created(op, step) if op.row.creates else program_for(op, step.operands)
+            return _Creation(op, step) if op.row.creates else program_for(op, step.operands)
         case Reshard() if step is not None:
-            return _Resharded(op, step)
+            return _Resharding(op, step)
         case Relabel() if step is not None:
-            return _Relabelled(step)
+            return _Relabeling(step)
         case While():
             return _WhileLoop(op)
         case For():
@@ -193,11 +195,11 @@ def prepare(op: Op, step: Step | None = None) -> Runnable:
         case Scan():
             return _ScanLoop(op)
         case Branch():
-            return _Branches(op)
+            return _OneBranch(op)
         case Inline():
-            return _Inlined(op)
+            return _InlineCall(op)
         case Callback():
-            return _Called(op)
+            return _HostCall(op)
         case Region():
             return op.kernel
         case Segment():
@@ -205,8 +207,8 @@ def prepare(op: Op, step: Step | None = None) -> Runnable:
     raise NotImplementedError(type(op))
 
 
-class _Created(Runnable):
-    """Makes an array of numbers."""
+class _Creation(Runnable):
+    """Creates an array of numbers."""
 
     def __init__(self, op: RowOp, step: Step) -> None:
         (x,) = step.results
@@ -219,13 +221,13 @@ class _Created(Runnable):
             self._mover = Mover(runtime, self._tiling, x.tiling, itemsize, op.name)
 
     def run(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
-        """Make the array."""
-        made = create(self._row, self._tiling, self._dtype, numbers)
-        return [made if self._mover is None else self._mover(made)]
+        """Create the array."""
+        buffer = create(self._row, self._tiling, self._dtype, numbers)
+        return [buffer if self._mover is None else self._mover(buffer)]
 
 
-class _Resharded(Runnable):
-    """Brings a value to another sharding."""
+class _Resharding(Runnable):
+    """Moves a value to another sharding."""
 
     def __init__(self, op: Reshard, step: Step) -> None:
         (x,), (result,) = step.arrays, step.results
@@ -237,7 +239,7 @@ class _Resharded(Runnable):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it takes itself, about."""
+        """Approximate bytes of this object."""
         return 0 if self._mover is None else self._mover.nbytes
 
     def run(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
@@ -249,18 +251,18 @@ class _Resharded(Runnable):
         return [self._mover(operands[0])]
 
 
-class _Relabelled(Runnable):
+class _Relabeling(Runnable):
     """Reads the memory of a value as blocks of other shapes."""
 
     def __init__(self, step: Step) -> None:
         self._tiling = step.results[0].tiling
 
     def run(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
-        """Return a buffer of the same memory."""
+        """Wrap the memory in a buffer with the other shapes."""
         return [relabelled(operands[0], self._tiling)]
 
 
-class _Called(Runnable):
+class _HostCall(Runnable):
     """Calls a function on the host."""
 
     def __init__(self, op: Callback) -> None:
@@ -271,20 +273,20 @@ class _Called(Runnable):
         return self._call(operands)
 
 
-class Control(Runnable):
-    """Runs graphs."""
+class GraphRunner(Runnable):
+    """Runs graphs: the bodies of a loop or a branch."""
 
     def __init__(self, op: Op) -> None:
         self.executables = [Executable(body) for body in op.bodies]
-        """The graphs, ready to run."""
+        """The graphs, prepared to run."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it takes itself, about."""
-        return sum(own.nbytes for own in self.executables)
+        """Approximate bytes of this object."""
+        return sum(executable.nbytes for executable in self.executables)
 
 
-class _WhileLoop(Control):
+class _WhileLoop(GraphRunner):
     """Runs a graph as long as another one returns True."""
 
     def __init__(self, op: While) -> None:
@@ -298,12 +300,12 @@ class _WhileLoop(Control):
         carry = list(operands[: self._carries])
         of_test, of_body = operands[self._carries : self._ahead], operands[self._ahead :]
         while read_host(test.run([*carry, *of_test])[0]).any():
-            carry += of_body  # the same list, so that nothing else holds the old values
+            carry += of_body  # the same list, so that `run` can free the old values
             carry = body.run(carry)
         return carry
 
 
-class _ForLoop(Control):
+class _ForLoop(GraphRunner):
     """Runs a graph a number of times."""
 
     def __init__(self, op: For) -> None:
@@ -311,26 +313,26 @@ class _ForLoop(Control):
         self._carries = len(op.body.carried)
 
     def run(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
-        """Run the loop as often as a number says, or the first two operands."""
+        """Run the loop. A number says how often, or else the first two operands: end and start."""
         (body,) = self.executables
         first = 0 if numbers else 1
         ahead = first + self._carries
         carry, captured = list(operands[first:ahead]), operands[ahead:]
         times = numbers[0] if numbers else int(read_host(operands[0])) - int(read_host(carry[0]))
         for _ in range(times):
-            carry += captured  # the same list, so that nothing else holds the old values
+            carry += captured  # the same list, so that `run` can free the old values
             carry = body.run(carry)
         return carry[1:]
 
 
-class _ScanLoop(Control):
-    """Runs a graph on each part of arrays."""
+class _ScanLoop(GraphRunner):
+    """Runs a graph on each slice of arrays."""
 
     def __init__(self, op: Scan) -> None:
         super().__init__(op)
         self._carries, self._count, self._stacked = op.carries, op.count, op.stacked
         self._arrays = op.carries + len(op.slices)
-        # One program for all parts of an array: where a part begins is a number.
+        # One program takes all slices of an array: its number says which.
         self._slices = [prepare(step.op, step).run for step in op.slices]
         self._order = range(op.count - 1, -1, -1) if op.reverse else range(op.count)
 
@@ -348,17 +350,19 @@ class _ScanLoop(Control):
         return [*carry, *map(self._whole, self._stacked, columns)]
 
     def _whole(self, x: Stacked, column: Sequence[ShardedBuffer]) -> ShardedBuffer:
-        """Return what the body returned each time, stacked."""
+        """Stack the results of all turns."""
         if not column:
             whole: Any = device_put(np.empty(x.whole.shape, x.whole.dtype), x.whole.sharding)
         else:
-            whole = stack([array_of(alone(each), x.each, keys=x.keys) for each in column], x.dim)
+            whole = stack(
+                [array_of(share_buffer(each), x.each, keys=x.keys) for each in column], x.dim
+            )
         buffer: ShardedBuffer = whole._live()
         return buffer
 
 
 def stack(column: Sequence[Any], dim: int) -> Any:
-    """Put arrays together along a new dim, some at once."""
+    """Stack arrays along a new dim, `SEVERAL` at a time."""
     axis = dim - column[0].ndim
     blocks = [
         bind(STACK, column[n : n + SEVERAL], (axis - 1,)) for n in range(0, len(column), SEVERAL)
@@ -371,18 +375,18 @@ def stack(column: Sequence[Any], dim: int) -> Any:
     return blocks[0]
 
 
-class _Branches(Control):
+class _OneBranch(GraphRunner):
     """Runs one of several graphs."""
 
     def __init__(self, op: Branch) -> None:
         super().__init__(op)
         self._by_truth = op.name == "cond"
-        self._first = 1 + len(op.branches[0].carried)  # operand that the first graph captures
+        self._first = 1 + len(op.branches[0].carried)  # the first operand that a graph captures
         ends = [*itertools.accumulate([x.captured for x in op.branches], initial=self._first)]
         self._captured = [*map(slice, ends, ends[1:])]
 
     def run(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
-        """Run the graph of the number."""
+        """Run the graph that the first operand chooses."""
         value = read_host(operands[0])
         number = int(value != 0) if self._by_truth else int(value)
         number = min(max(number, 0), len(self.executables) - 1)
@@ -390,25 +394,25 @@ class _Branches(Control):
         return self.executables[number].run([*operands[1 : self._first], *captured])
 
 
-class _Inlined(Control):
+class _InlineCall(GraphRunner):
     """Runs a graph."""
 
     def run(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
-        """Run it."""
+        """Run the graph."""
         return self.executables[0].run(list(operands))
 
 
-def alone(buffer: ShardedBuffer) -> ShardedBuffer:
-    """Return another buffer of the same memory: of several results that may be one."""
+def share_buffer(buffer: ShardedBuffer) -> ShardedBuffer:
+    """Wrap the memory of a buffer in another one, for results that may be the same buffer."""
     return ShardedBuffer(buffer.tiling, buffer.dtype, buffer.values, buffer.claims, buffer.settled)
 
 
 def var_of(x: Any, sharding: Any = None) -> Var:
-    """Return the value of a graph that stands for an array, or for what has a shape and a type.
+    """Create a value of a graph for an array, or for any object with a shape and a dtype.
 
     Args:
-      x: an array, or what has a shape and a dtype.
-      sharding: where it lies, unless it says so itself.
+      x: the array, or the object.
+      sharding: its sharding, unless it has one itself.
     """
     dtype = ELEMENT if isinstance(x.dtype, KeyDType) else np.dtype(x.dtype)
     if isinstance(x, Array):
@@ -419,7 +423,7 @@ def var_of(x: Any, sharding: Any = None) -> Var:
 
 
 def array_of(buffer: ShardedBuffer, var: Var, *, keys: bool) -> ConcreteArray:
-    """Return an array of what a graph made."""
+    """Create an array of a buffer that a graph has computed for a value."""
     runtime = buffer.runtime
     array = handle(
         KeyArray if keys else ConcreteArray,

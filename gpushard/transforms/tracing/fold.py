@@ -1,4 +1,4 @@
-"""What a function makes of constants alone is made once, when it is compiled, where it is small."""
+"""Fold constants: compute small values that depend on no argument when a graph is compiled."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from gpushard.transforms.graph.ops import Reshard, RowOp
 from gpushard.transforms.tracing.executable import array_of, prepare
 
 _MOST = 1 << 14
-"""Bytes of all shards of such a value."""
+"""Most bytes of such a value, all shards together."""
 
 
-def folded(graph: Graph) -> Graph:
-    """Return a graph that has constants for small values which do not depend on arguments.
+def fold_constants(graph: Graph) -> Graph:
+    """Replace operations on small constants by their results, as constants of a new graph.
 
-    Results are made each time: they belong to who asked for them.
+    Results of the graph are computed at each call, since the caller may change them.
     """
     held: dict[Var, ShardedBuffer] = {
         x: array._live() for x, array in graph.constants.items() if x.nbytes <= _MOST
     }
-    made: dict[Var, ShardedBuffer] = {}
+    computed: dict[Var, ShardedBuffer] = {}
     results, steps = set(graph.results), []
     for step in graph.needed():
         if _is_constant(step, held) and results.isdisjoint(step.results):
             buffers = prepare(step.op, step).run([held[x] for x in step.arrays], step.op.numbers)
             new = dict(zip(step.results, buffers, strict=True))
             held |= new
-            made |= new
+            computed |= new
         else:
             steps.append(step)
-    if not made:
+    if not computed:
         return graph
     taken = {x for step in steps for x in step.arrays}
     constants: dict[Var, Any] = {
-        x: array_of(buffer, x, keys=False) for x, buffer in made.items() if x in taken
+        x: array_of(buffer, x, keys=False) for x, buffer in computed.items() if x in taken
     }
     return dataclasses.replace(graph, steps=steps, constants=graph.constants | constants)
 
 
 def _is_constant(step: Step, held: dict[Var, ShardedBuffer]) -> bool:
-    """Whether an operation is one on small constants, and makes small values."""
+    """Whether all operands of an operation are small constants, and its results are small."""
     return (
         isinstance(step.op, RowOp | Reshard)
         and all(x.nbytes <= _MOST for x in step.results)

@@ -1,8 +1,8 @@
-"""Tracing: a function is called once with values that have no data, and what it does is recorded.
+"""Trace a function: call it once with values that have no data, and record its operations.
 
-What records lays out each result as dispatch does, by the same programs from the same cache. So a
-function that is traced moves what it moves when its operations run one by one, unless something
-better is found afterwards.
+Each result is laid out as dispatch lays it out, by the same programs from the same cache. So a
+traced function moves the same bytes as its operations run one by one, unless the search in `graph`
+finds a better layout afterwards.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gpushard.placement.device_put import implicitly_put
 from gpushard.transforms.graph.graph import Graph, Op, Step, Var
 from gpushard.transforms.graph.ops import Relabel, RowOp
 from gpushard.transforms.graph.steps import closed, operand_of, resharded
-from gpushard.transforms.tracing.executable import alone, array_of, var_of
+from gpushard.transforms.tracing.executable import array_of, share_buffer, var_of
 from gpushard.transforms.values.captured import Guard
 from gpushard.transforms.values.frames import innermost
 from gpushard.transforms.values.mapped import as_mapped
@@ -37,25 +37,23 @@ from gpushard.transforms.values.traced import Traced
 
 
 class Tracer(Traced):
-    """What a function sees of an argument that is being traced, and what it makes of it.
+    """A traced value: an argument of a function that is being traced, or computed from one.
 
-    Args:
-      var: the value in the graph.
-      trace: which records.
-      source: the number of the argument that it comes from, if any.
+    It has a shape, a type and a layout, but no data. It must not outlive its trace: using it after
+    the function has returned raises `TracedValueError`.
     """
 
     __slots__ = ("_committed", "_home", "_sharding", "_source", "_trace", "_var", "interpreter")
 
     interpreter: Trace
-    _var: Var
-    _trace: Trace
-    _home: Trace | None  # the function that it is a variable of, which may assign to it
-    _source: int | None
+    _var: Var  # the value in the graph
+    _trace: Trace  # the trace that records it
+    _home: Trace | None  # the trace of the function that may assign to it
+    _source: int | None  # the number of the argument that it comes from, if any
 
     def _origin(self) -> tuple[str, str]:
         what = self._trace.what
-        value = "is not computed yet: the function is traced, once for all values"
+        value = "is traced: the function runs once, for all values of its arguments"
         if self._source is None:
             return f"no argument, in the {what}", value
         return f"{self._trace.label(self._source)} of the {what}", value
@@ -78,68 +76,68 @@ class Tracer(Traced):
         return self._var
 
     def _moved(self, sharding: Sharding, what: str) -> Any:
-        return self._laid_out(sharding, sharding)
+        return self._reshard(sharding, sharding)
 
-    def constrained(self, sharding: Sharding) -> Any:
-        """Return this value where a sharding says, which may leave dims open."""
-        return self._laid_out(closed(sharding, self._var.sharding), sharding)
+    def constrain(self, sharding: Sharding) -> Any:
+        """Constrain the layout of this value to a sharding, which may leave dims open."""
+        return self._reshard(closed(sharding, self._var.sharding), sharding)
 
-    def _laid_out(self, sharding: Sharding, wanted: Sharding) -> Any:
+    def _reshard(self, sharding: Sharding, wanted: Sharding) -> Any:
         self._trace.check_open(self)
         place_tiling(sharding, self._shape)
         step = resharded(self._var, sharding, wanted)
         return self._trace.record(self, step.op, step.operands, step.results, step.moved)
 
     def _relabelled(self, tiling: Tiling, sharding: Sharding) -> Any:
-        """Return an array whose devices hold the same elements in blocks of other shapes."""
+        """Read the blocks of this array as those of an array of another shape."""
         var = self._var
-        made = Var(var.dtype, tiling, sharding, committed=True, weak=var.weak)
-        return self._trace.record(self, Relabel(), (var,), (made,))
+        result = Var(var.dtype, tiling, sharding, committed=True, weak=var.weak)
+        return self._trace.record(self, Relabel(), (var,), (result,))
 
     def _of(self, function: Callable[[Any], Any]) -> Any:
-        """Return keys as their elements, or these as keys: the memory is the same."""
-        return _tracer(self._var, self._trace, self._source, keys=function is not elements_of)
+        """View keys as their elements, or elements as keys; the memory is the same."""
+        return _new_tracer(self._var, self._trace, self._source, keys=function is not elements_of)
 
     def block_until_ready(self) -> Any:
-        """Return this array: there is nothing to wait for yet."""
+        """Return this array; a traced value has nothing to wait for."""
         return self
 
     def copy_to_host_async(self) -> None:
-        """Raise: there is nothing to copy yet."""
+        """Raise an error: a traced value has no data to copy."""
         raise self._refusal("a copy to the host")
 
     def __copy__(self) -> Any:
-        return _tracer(self._var, self._trace, self._source, keys=is_keys(self))
+        return _new_tracer(self._var, self._trace, self._source, keys=is_keys(self))
 
     def __repr__(self) -> str:
         return f"Array(shape={self._shape}, dtype={self._dtype}, traced)"
 
 
-def _tracer(var: Var, trace: Trace, source: int | None, *, keys: bool = False) -> Tracer:
-    made: Tracer = _new(Tracer)
-    made._var = var
-    made._trace = made.interpreter = trace
-    made._source = source
-    made._home = _innermost.get()
-    made._sharding = var.sharding
-    made._committed = var.committed
-    made._shape = var.tiling.shape
-    made._dtype = KEY if keys else var.dtype
-    made._weak_type = var.weak
-    return made
+def _new_tracer(var: Var, trace: Trace, source: int | None, *, keys: bool = False) -> Tracer:
+    x: Tracer = _new(Tracer)
+    x._var = var
+    x._trace = x.interpreter = trace
+    x._source = source
+    x._home = _innermost.get()
+    x._sharding = var.sharding
+    x._committed = var.committed
+    x._shape = var.tiling.shape
+    x._dtype = KEY if keys else var.dtype
+    x._weak_type = var.weak
+    return x
 
 
 _new: Any = object.__new__
 
-Tracer.__name__ = "Array"  # in messages of Python's own
+Tracer.__name__ = "Array"  # in error messages that Python itself writes
 
 
 class Trace:
-    """Records what one call of a function does; the interpreter of its values.
+    """Records one call of a function as a graph; it interprets the operations on its values.
 
     Args:
-      what: the function, for errors: "jit of f".
-      label: gives the name of an argument by its number, for errors.
+      what: the function, for errors, such as "jit of f".
+      label: returns the name of an argument by its number, for errors.
     """
 
     def __init__(self, what: str, label: Callable[[int], str]) -> None:
@@ -149,35 +147,42 @@ class Trace:
         self.label = label
         self.graph = Graph(what.partition(" of ")[2], [], {}, [], [])
         self.is_open = True
-        self._lifted: dict[int, tuple[Any, Var]] = {}  # by identity, the array of outside is kept
+        self._lifted: dict[
+            int, tuple[Any, Var]
+        ] = {}  # by id; the data is held, so that ids stay unique
 
     def input(self, var: Var, *, keys: bool = False) -> Tracer:
-        """Return what the function sees of its next argument."""
+        """Add an argument to the graph, and return the traced value for the function."""
         self.graph.inputs.append(var)
-        made = _tracer(var, self, len(self.graph.inputs) - 1, keys=keys)
-        made._home = self
-        return made
+        argument = _new_tracer(var, self, len(self.graph.inputs) - 1, keys=keys)
+        argument._home = self
+        return argument
 
     @contextmanager
-    def entered(self, *, mapped: bool = False) -> Iterator[None]:
-        """Have operations without operands in this trace, unless the function is mapped, too."""
-        inside = _innermost.set(self)
-        around = creating.set(creating.get() if mapped else self)
+    def activate(self, *, mapped: bool = False) -> Iterator[None]:
+        """Record in this trace while the function runs; afterwards the trace is closed.
+
+        Args:
+          mapped: whether the function is mapped as well. If not, operations without operands, such
+            as `zeros`, are recorded here, too.
+        """
+        enclosing = _innermost.set(self)
+        creator = creating.set(creating.get() if mapped else self)
         try:
             with Guard():
                 yield
         finally:
             self.is_open = False
-            creating.reset(around)
-            _innermost.reset(inside)
+            creating.reset(creator)
+            _innermost.reset(enclosing)
 
     def check_open(self, x: Tracer) -> None:
-        """Check that a value is used while its function runs."""
+        """Raise an error if a value is used after its function has returned."""
         if not self.is_open:
             raise x._leaked(self.what)
 
     def lift(self, x: Any) -> Var:
-        """Return the value that stands for an array in the graph: a constant where it is none."""
+        """Return the graph value for an array; arrays from outside the trace become constants."""
         if isinstance(x, Tracer):
             x._trace.check_open(x)
             if x._trace is self:
@@ -201,27 +206,28 @@ class Trace:
         results: Sequence[Var],
         moved: int = 0,
     ) -> Any:
-        """Record an operation on a value, and return its result, or a tuple of several.
+        """Record an operation, and return its result, or a tuple of several.
 
         Args:
-          x: the value, or None.
-          op: what is done.
-          operands: what it takes.
-          results: what it makes.
+          x: the first traced operand, or None. Results are keys if it is, and errors about them
+            name the argument that it comes from.
+          op: the operation.
+          operands: its operands in the graph.
+          results: its results in the graph.
           moved: bytes that devices receive.
         """
         source = getattr(x, "_source", None)
         self.graph.steps.append(Step(op, tuple(operands), tuple(results), moved, scope()))
-        made = tuple([_tracer(result, self, source) for result in results])
+        arrays = tuple([_new_tracer(result, self, source) for result in results])
         keys = x is not None and is_keys(x)
         if keys:
-            made = tuple([one._of(is_keys) for one in made])
-        return made[0] if len(made) == 1 else made
+            arrays = tuple([array._of(is_keys) for array in arrays])
+        return arrays[0] if len(arrays) == 1 else arrays
 
     def bind(
         self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None = None
     ) -> Any:
-        """Record one operation."""
+        """Record an operation of the table; see `ops.bind.bind`."""
         if any(map(is_keys, args)):
             return OF_KEYS.bind(row, args, params, out_sharding)
         if out_sharding is not None:
@@ -229,16 +235,16 @@ class Trace:
         if row.creates and out_sharding is not None:
             return self._create(row, args, params, out_sharding)
         first = next((arg for arg in args if isinstance(arg, Tracer)), None)
-        args = given = [self._operand(row, arg) for arg in args]
-        given_params = params
+        args = as_written = [self._operand(row, arg) for arg in args]
+        written_params = params
         if row.turned is not None:
             args, params = as_they_lie(row, args, params, _source)
         case, key = case_and_key(row, args, params, out_sharding, operand_of)
         program = case.runtime.plans.get(key)
         if program is None:
-            if args is not given:  # errors are about operands as they were given
-                as_given, _ = case_and_key(row, given, given_params, None, operand_of)
-                row.infer(as_given.avals, given_params)
+            if args is not as_written:  # errors are about the operands that the user wrote
+                written, _ = case_and_key(row, as_written, written_params, None, operand_of)
+                row.infer(written.avals, written_params)
             program = make_program(case, key)
         results = [
             Var(
@@ -259,23 +265,23 @@ class Trace:
         return self.record(first, op, operands, results, program.bytes_received)
 
     def _operand(self, row: Row, arg: Any) -> Any:
-        """Return an operand as the graph has it: a value, a number, or data of the host."""
+        """Convert an operand for the graph: to a value, a number, or data on the host."""
         if isinstance(arg, Array):
             return self.lift(arg)
         if row.takes_numbers and is_number(arg):
             return arg
-        data = host_data(row, arg).copy()  # which may change after this
+        data = host_data(row, arg).copy()  # the user may change it after this
         return Literal(data, type(arg) in WEAK_KINDS)
 
     def _create(self, row: Row, args: Sequence[Any], params: Params, sharding: Sharding) -> Any:
-        """Record what makes an array of numbers."""
+        """Record an operation that creates an array with a sharding."""
         shape, dtype, committed = params
         var = Var(dtype, place_tiling(sharding, shape), sharding, committed, weak=False)
         return self.record(None, RowOp(row, params, tuple(args)), (), (var,))
 
 
 def _source(x: Any) -> tuple[Var, tuple[int, ...]] | None:
-    """Return the value that one is the transpose of, if it is one, and the axes."""
+    """Return the value that `x` is the transpose of and the axes; None if it is no transpose."""
     return x.turned if isinstance(x, Var) else None
 
 
@@ -283,14 +289,14 @@ _innermost: ContextVar[Trace | None] = ContextVar("innermost trace", default=Non
 
 
 def tracing() -> Trace | None:
-    """Return the innermost trace that this code runs in."""
+    """Return the innermost trace that is recording; None outside any traced function."""
     return _innermost.get()
 
 
-def inside(x: Any) -> Any:
-    """Return what a function sees of an argument which becomes a part of the one that calls it.
+def inline_argument(x: Any) -> Any:
+    """Copy an argument for a traced function that becomes a part of the function calling it.
 
-    What it assigns to that stays its own.
+    The copy belongs to the calling function or map. Assignments to it leave the argument as it is.
     """
     frame, trace = innermost(), tracing()
     if frame is not None:
@@ -298,33 +304,33 @@ def inside(x: Any) -> Any:
     assert trace is not None
     if isinstance(x, Tracer):
         return x.__copy__()
-    return _tracer(trace.lift(x), trace, None, keys=is_keys(x))
+    return _new_tracer(trace.lift(x), trace, None, keys=is_keys(x))
 
 
-def done(
+def run_or_record(
     op: Op,
     ready: Callable[[], Runnable],
     operands: Sequence[Any],
     results: Sequence[tuple[Var, bool]],
 ) -> list[Any]:
-    """Do an operation on arrays now, or record it where one of them is traced.
+    """Run an operation on arrays, or record it if one of them is traced.
 
-    One whose bodies have effects is recorded in a traced function whatever it takes.
+    Inside a traced function, an operation with effects is recorded whatever its operands are.
 
     Args:
       op: the operation.
-      ready: returns what runs it.
-      operands: arrays.
-      results: of each what it is, and whether it is keys.
+      ready: returns the operation, prepared to run.
+      operands: its operands, arrays.
+      results: for each result its value in a graph, and whether it is keys.
     """
     trace = tracing()
     lifts = op.has_effect or any(isinstance(x, Tracer) for x in operands)
     if trace is None or not lifts:
         buffers = ready().run([x._live() for x in operands], op.numbers)
         return [
-            array_of(alone(buffer), var, keys=keys)
+            array_of(share_buffer(buffer), var, keys=keys)
             for buffer, (var, keys) in zip(buffers, results, strict=True)
         ]
-    made = trace.record(None, op, [trace.lift(x) for x in operands], [var for var, _ in results])
-    arrays = [made] if len(results) == 1 else made
+    traced = trace.record(None, op, [trace.lift(x) for x in operands], [var for var, _ in results])
+    arrays = [traced] if len(results) == 1 else traced
     return [x._of(is_keys) if keys else x for x, (_, keys) in zip(arrays, results, strict=True)]

@@ -156,7 +156,7 @@ BAD: dict[str, tuple[Callable[[Any, Any, Any], Any], type[Exception], str]] = {
     ),
     "an argument that lies elsewhere": (
         lambda x, m, o: gs.jit(abs, in_shardings=gs.NamedSharding(m, P("y")))(x),
-        ValueError, "in_shardings say",
+        ValueError, "in_shardings asks for",
     ),
     "devices that differ": (
         lambda x, m, o: gs.jit(lambda x, y: (x, y))(x, o),
