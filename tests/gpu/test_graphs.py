@@ -167,7 +167,7 @@ def test_few_kernels_are_launched_one_by_one(kernels: int) -> None:
 def plain(function: Callable[..., Any], *given: Any) -> list[Any]:
     """What a function gives without graphs, and without anything between its kernels."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gpushard.transforms.regions.segments._wanted", lambda step: False)
+        patch.setattr("gpushard.transforms.regions.segments._has_cuda_graphs", lambda step: False)
         found = gs.jit(function)(*given)
     return [np.asarray(x) for x in gs.tree.leaves(found)]
 

@@ -1,4 +1,4 @@
-"""How much memory a graph takes at once, known before it runs."""
+"""Predict how much memory a graph takes at once, before it runs."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from gpushard.transforms.tracing.executable import SEVERAL, Executable, GraphRun
 
 @dataclass(frozen=True)
 class CompiledMemoryStats:
-    """Bytes that a compiled function takes, of all devices together.
+    """Bytes of memory that a compiled function takes, on all devices together.
 
     Args:
-      argument_size_in_bytes: of its arguments.
-      output_size_in_bytes: of its results.
-      alias_size_in_bytes: of arguments that are results, or that are given up.
-      temp_size_in_bytes: of what is there beside arguments and results when most is.
-      generated_code_size_in_bytes: 0: kernels are not counted.
-      peak_memory_in_bytes: when most is there, arguments and results among it. What libraries of
-        GPUs take for themselves, as sorting does, is not among it.
+      argument_size_in_bytes: the arguments.
+      output_size_in_bytes: the results.
+      alias_size_in_bytes: arguments that are results or are donated.
+      temp_size_in_bytes: everything else, at the time of the peak.
+      generated_code_size_in_bytes: always 0; kernels are not counted.
+      peak_memory_in_bytes: the most memory held at once, including arguments and results. Memory
+        that GPU libraries allocate themselves, for sorting for example, is not included.
     """
 
     argument_size_in_bytes: int
@@ -37,20 +37,21 @@ class CompiledMemoryStats:
 
 
 def memory(executable: Executable, donated: Sequence[bool] = ()) -> CompiledMemoryStats:
-    """Return how many bytes a graph takes whose operations run one after the other.
+    """Predict the bytes that a graph takes if its operations run one after the other.
 
     Args:
-      executable: the graph, ready to run.
-      donated: which of its arguments are let go of as soon as nothing needs them; () for none.
+      executable: the graph, prepared to run.
+      donated: for each argument, whether it is freed after its last use; () for none.
     """
     graph = executable.graph
     inputs, results = dict.fromkeys(graph.inputs), dict.fromkeys(graph.results)
     given_up = {x for x, marked in zip(graph.inputs, donated, strict=False) if marked}
-    taken, given = _bytes(inputs), _bytes(results)
+    taken, returned = _bytes(inputs), _bytes(results)
     shared = _bytes(x for x in inputs if x in results or x in given_up)
     ahead = _bytes((*inputs, *graph.constants))
     peak = _peak(executable, given_up)
-    return CompiledMemoryStats(taken, given, shared, max(0, peak - ahead - given + shared), 0, peak)
+    temporary = max(0, peak - ahead - returned + shared)
+    return CompiledMemoryStats(taken, returned, shared, temporary, 0, peak)
 
 
 def _bytes(values: Iterable[Var]) -> int:
@@ -58,47 +59,47 @@ def _bytes(values: Iterable[Var]) -> int:
 
 
 def _peak(executable: Executable, given_up: Collection[Var]) -> int:
-    """Return the most bytes that are held at once; `given_up` are inputs that nobody else has."""
+    """Return the most bytes that are held at once; inputs in `given_up` end with their last use."""
     graph, steps = executable.graph, executable.parts
-    root: dict[Any, Any] = {}  # of what is another value's memory, that value
+    root: dict[Any, Any] = {}  # for a value in the memory of another value, that value
     for step in steps:
-        if _is_operand(step):
+        if _is_memory_of_operand(step):
             root[step.results[0]] = root.get(step.operands[0], step.operands[0])
-    own = [x for x in graph.inputs if x not in given_up]
-    kept = {root.get(x, x) for x in (*own, *graph.constants, *graph.results)}
+    held = [x for x in graph.inputs if x not in given_up]
+    permanent = {root.get(x, x) for x in (*held, *graph.constants, *graph.results)}
     last = {
         root.get(x, x): n for n, step in enumerate(steps) for x in (*step.arrays, *step.results)
     }
     now = peak = _bytes(dict.fromkeys((*graph.inputs, *graph.constants)))
     for n, step in enumerate(steps):
-        within, beside = _meanwhile(step, executable.ready[step])
-        made = _bytes(x for x in step.results if x not in root)
-        peak = max(peak, now + within, now + made + beside)
-        now += made
+        within, beside = _working_bytes(step, executable.ready[step])
+        new = _bytes(x for x in step.results if x not in root)
+        peak = max(peak, now + within, now + new + beside)
+        now += new
         values = (*step.arrays, *step.results)
         ended = [x for x in dict.fromkeys(root.get(x, x) for x in values) if last[x] == n]
-        now -= _bytes(x for x in ended if x not in kept)
+        now -= _bytes(x for x in ended if x not in permanent)
     return peak
 
 
-def _is_operand(step: Step) -> bool:
-    """Whether the result of an operation is the memory of its operand."""
+def _is_memory_of_operand(step: Step) -> bool:
+    """Whether the result of an operation lies in the memory of its operand."""
     op = step.op
     if isinstance(op, RowOp):
         return op.row.later and list(op.params[0]) == sorted(op.params[0])
     return isinstance(op, Reshard | Relabel) and not step.moved
 
 
-def _meanwhile(step: Step, ready: Runnable) -> tuple[int, int]:
-    """Return bytes that an operation holds while it runs, and next to its results at its end."""
+def _working_bytes(step: Step, ready: Runnable) -> tuple[int, int]:
+    """Return the bytes that an operation holds while it runs, and those next to its results."""
     op = step.op
     if not isinstance(ready, GraphRunner):
-        return 0, ready.scratch + _states(step)
+        return 0, ready.scratch + _state_bytes(step)
     within = 0
-    for own in ready.executables:
-        peak = _peak(own, op.donated(own.graph)) - _bytes(op.lent(own.graph))
+    for body in ready.executables:
+        peak = _peak(body, op.donated(body.graph)) - _bytes(op.lent(body.graph))
         within = max(within, peak)
-    rows = beside = 0  # parts of results, and what putting them together takes next to these
+    rows = beside = 0  # results of all turns, and the bytes that stacking takes next to these
     for x in op.stacked if isinstance(op, Scan) else ():
         nbytes = x.whole.held_bytes
         rows += nbytes
@@ -107,8 +108,8 @@ def _meanwhile(step: Step, ready: Runnable) -> tuple[int, int]:
     return within + rows, beside
 
 
-def _states(step: Step) -> int:
-    """Return bytes of what the devices of a split dim reduce, before that is merged."""
+def _state_bytes(step: Step) -> int:
+    """Return the bytes of the partial results of a reduction over a split dim."""
     op, (x, *_) = step.op, (*step.operands, None)
     if not isinstance(op, RowOp) or not isinstance(x, Var):
         return 0
@@ -116,11 +117,10 @@ def _states(step: Step) -> int:
         return 0
     rule = op.row.rule_for(op.avals(step.operands), op.params)
     sizes = x.tiling.stops - x.tiling.starts
-    gone = [sizes[dim] for dim, own in enumerate(rule.operands[0]) if own in rule.reduced]
-    wholes = [x.shape[dim] for dim, own in enumerate(rule.operands[0]) if own in rule.reduced]
-    if all((own == n).all() for own, n in zip(gone, wholes, strict=True)):
-        return 0  # no device has a part only
-    if all((own == 1).all() for own in gone):
-        return 0  # what devices have is what is merged
-    one = sum(math.prod(result.shape) * result.dtype.itemsize for result in step.results)
-    return one * len(x.tiling.devices)
+    dims = [dim for dim, factor in enumerate(rule.operands[0]) if factor in rule.reduced]
+    if all((sizes[dim] == x.shape[dim]).all() for dim in dims):
+        return 0  # each device has these dims whole: there is nothing to merge
+    if all((sizes[dim] == 1).all() for dim in dims):
+        return 0  # the operand itself is merged
+    partial = sum(math.prod(result.shape) * result.dtype.itemsize for result in step.results)
+    return partial * len(x.tiling.devices)

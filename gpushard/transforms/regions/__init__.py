@@ -1,8 +1,8 @@
-"""Several operations of a graph as one kernel.
+"""Fuse operations of a graph into kernels.
 
-- `regions`: which operations go together.
-- `layout`: where the values of such a group lie, and the operation that it becomes.
-- `views`: operations that only rearrange dims.
-- `halos`: rows that neighbours' blocks lend.
-- `segments`: several operations that a GPU is given as one launch.
+- `regions`: choose the operations that become one kernel.
+- `layout`: lay out the values of a region, and build its operation.
+- `views`: operations that only rearrange dims, and are part of how a kernel reads.
+- `halos`: rows of neighbouring blocks that a kernel needs, as stencils do.
+- `segments`: several kernels that a GPU is given as one launch.
 """

@@ -1,9 +1,13 @@
-"""Regions that need rows of their neighbours' blocks, as stencils do: only these rows are moved.
+"""Run regions that need rows of neighbouring blocks, as stencils do, and move only these rows.
 
-Where an operand is to have more rows than a device's block of it, the kernel runs in up to three
-parts of the rows of its results: those before the block's own ones, those that need nothing else
-and read the block where it lies, and those behind. So a *halo* is moved, with the few rows that
-its results need beside it, and not the block.
+If a kernel needs more rows of an operand than the block of its device has, it runs in up to three
+parts of the rows of its results: the first rows, the rows that need nothing but the block and read
+it where it lies, and the last rows. For the first and the last part a *halo* is moved: the rows of
+the operand that these results need.
+
+An example: `x[:-2] + x[1:-1] + x[2:]` of 200,002 numbers on 2 devices, 100,001 each. Device 0
+computes results 0 to 99,999, which need elements 0 to 100,001. It has elements 0 to 100,000.
+Results 0 to 99,998 read its block. Result 99,999 reads a halo of elements 99,999 to 100,001.
 """
 
 from __future__ import annotations
@@ -22,29 +26,30 @@ from gpushard.transforms.graph.graph import Var
 from gpushard.typing import IntArray
 
 Part = tuple[int, int, tuple[tuple[int, int, int] | None, ...]]
-"""First row of the results and the one behind the last; of each operand the array it is read from
-among all that are given, and rows of that, or None where it is read whole."""
+"""A range of rows of the results: the first, and the one behind the last. Then for each operand the
+number of the array that it is read from and the range of its rows there; None if it is read
+whole."""
 
 
 @dataclass(frozen=True, eq=False)
 class Halos:
-    """How a kernel runs in parts."""
+    """How a kernel runs in parts, with halos."""
 
-    tilings: list[Tiling]  # boxes of its operands, and of halos behind them
-    sources: list[int]  # the operand that each halo is of
+    tilings: list[Tiling]  # boxes of its operands where they lie, followed by those of halos
+    sources: list[int]  # for each halo the number of its operand
     parts: list[tuple[Part, ...]]  # for each device
 
 
 def halos(
     nest: Nest, operands: Sequence[Var], tilings: Sequence[Tiling], results: Sequence[Tiling]
 ) -> Halos | None:
-    """Return how a nest runs in parts; None where it can't, or no operand needs a halo.
+    """Plan the parts and halos of a nest; None if no operand needs a halo, or it cannot run so.
 
     Args:
-      nest: what it computes.
-      operands: what it takes, as it lies.
-      tilings: boxes of operands that it needs.
-      results: boxes of its results.
+      nest: the loop nest.
+      operands: its operands, in the layouts that they have.
+      tilings: the boxes of the operands that each device needs.
+      results: the boxes of its results.
     """
     short = [n for n, x in enumerate(operands) if tilings[n] is not x.tiling]
     loop = nest.results[0].dims[0] if nest.results[0].dims else None
@@ -54,36 +59,36 @@ def halos(
     first, last = results[0].starts[0], results[0].stops[0]
     begin, end = first, last  # of the rows that need no halo
     for n in short:
-        own, needed = operands[n].tiling, tilings[n]
-        rest = range(1, len(own.shape))
+        present, needed = operands[n].tiling, tilings[n]
+        rest = range(1, len(present.shape))
         same = all(
-            np.array_equal(own.starts[dim], needed.starts[dim])
-            and np.array_equal(own.stops[dim], needed.stops[dim])
+            np.array_equal(present.starts[dim], needed.starts[dim])
+            and np.array_equal(present.stops[dim], needed.stops[dim])
             for dim in rest
         )
-        if n not in along or not same or own.devices != needed.devices:
+        if n not in along or not same or present.devices != needed.devices:
             return None
-        begin = np.maximum(begin, own.starts[0] - (needed.starts[0] - first))
-        end = np.minimum(end, own.stops[0] - (needed.stops[0] - last))
-    apart = begin >= end  # devices whose blocks have no result to themselves
-    if apart[first < last].any():
+        begin = np.maximum(begin, present.starts[0] - (needed.starts[0] - first))
+        end = np.minimum(end, present.stops[0] - (needed.stops[0] - last))
+    empty = begin >= end  # devices without a result that needs only their own block
+    if empty[first < last].any():
         return None
-    begin, end = np.where(apart, first, begin), np.where(apart, last, end)
+    begin, end = np.where(empty, first, begin), np.where(empty, last, end)
     spans = [(first, begin), (begin, end), (end, last)]
     every, sources = [x.tiling for x in operands], []
-    read: list[dict[int, int]] = [{}, {}, {}]  # for each span the halo of an operand
+    read: list[dict[int, int]] = [{}, {}, {}]  # for each span the numbers of halos by operand
     for span, (a, b) in enumerate(spans):
         if span == 1 or (a == b).all():
             continue
         for n in short:
             needed = tilings[n]
-            there = a < b
-            starts = np.where(there, a + needed.starts[0] - first, 0)
-            stops = np.where(there, b + needed.stops[0] - last, 0)
+            has_rows = a < b
+            starts = np.where(has_rows, a + needed.starts[0] - first, 0)
+            stops = np.where(has_rows, b + needed.stops[0] - last, 0)
             read[span][n] = len(every)
             every.append(_rows_of(needed, starts, stops))
             sources.append(n)
-    made = []
+    by_device = []
     for device in range(len(first)):
         parts: list[Part] = []
         for span, (a, b) in enumerate(spans):
@@ -99,14 +104,14 @@ def halos(
                 high = b[device] + needed.stops[0][device] - last[device]
                 origin = every[at].starts[0][device]
                 rows.append((at, int(low - origin), int(high - origin)))
-            here = int(a[device] - first[device]), int(b[device] - first[device])
-            parts.append((*here, tuple(rows)))
-        made.append(tuple(parts))
-    return Halos(every, sources, made)
+            span_rows = int(a[device] - first[device]), int(b[device] - first[device])
+            parts.append((*span_rows, tuple(rows)))
+        by_device.append(tuple(parts))
+    return Halos(every, sources, by_device)
 
 
 def _goes_over_rows(nest: Nest, loop: int) -> bool:
-    """Whether a loop is the first dim of all arrays that have it and of all results, unreduced."""
+    """Whether a loop is not reduced, and is the first dim of all results and all arrays with it."""
     if loop in nest.short or any(loop in op.reduced for op in nest.ops):
         return False
     if not all(result.dims and result.dims[0] == loop for result in nest.results):
@@ -115,7 +120,7 @@ def _goes_over_rows(nest: Nest, loop: int) -> bool:
 
 
 def _rows_of(tiling: Tiling, starts: IntArray, stops: IntArray) -> Tiling:
-    """Return boxes with other rows."""
+    """Replace the rows of all boxes of a tiling."""
     return tiling_of_boxes(
         tiling.shape,
         tiling.devices,
@@ -125,17 +130,17 @@ def _rows_of(tiling: Tiling, starts: IntArray, stops: IntArray) -> Tiling:
 
 
 def in_parts(kernel: Kernel, count: int) -> Kernel:
-    """Return a kernel that another one is called by for some rows after the others.
+    """Wrap a kernel so that it is called for one part of the rows after the other.
 
     Args:
-      kernel: the other one.
-      count: how many operands it takes.
+      kernel: the kernel.
+      count: its number of operands.
     """
 
     def run(parts: Sequence[Part], *blocks: Any, out: Any = None) -> Any:
-        made = []
+        results = []
         for first, last, rows in parts:
-            given = [
+            operands = [
                 blocks[n] if part is None else blocks[part[0]][part[1] : part[2]]
                 for n, part in zip(range(count), rows, strict=True)
             ]
@@ -144,11 +149,11 @@ def in_parts(kernel: Kernel, count: int) -> Kernel:
                 to = tuple([x[first:last] for x in out])
             elif out is not None:
                 to = out[first:last]
-            made.append(kernel(*given, out=to))
+            results.append(kernel(*operands, out=to))
         if out is not None:
             return out
-        if not isinstance(made[0], tuple):
-            return np.concatenate(made)
-        return tuple(map(np.concatenate, zip(*made, strict=True)))
+        if not isinstance(results[0], tuple):
+            return np.concatenate(results)
+        return tuple(map(np.concatenate, zip(*results, strict=True)))
 
     return run

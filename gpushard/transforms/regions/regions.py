@@ -1,13 +1,27 @@
-"""Regions: operations of a graph that become one kernel, so that data goes through memory once.
+"""Choose regions: operations of a graph that become one kernel, so that data passes memory once.
 
-A region has loops, as `nests` says: dims of its operations that are one and the same are one loop.
-Operations are put into groups that run one after the other. One may join a group if all that it
-needs is made by that group or earlier ones: so no group ever needs a later one. Views are no
-operations: who reads one reads the array itself, with other loops.
+An example: `y = exp(x + b); y / y.sum(1, keepdims=True)`. `x` has 512 x 1024 numbers and its rows
+are split over 4 devices; `b` has 1024.
 
-What is between the operations of a region lies nowhere. So a region is laid out as its results
-are, whatever was found for each operation; operands that lie otherwise are moved, where that is no
-more than would have been moved without it.
+1. The addition fits no region and begins one with two loops, 0 of length 512 and 1 of length 1024.
+   It reads `x` along loops 0 and 1, and `b` along loop 1.
+2. `exp` reads the result of the addition, so its dims are these loops. It joins.
+3. The sum reads `y`, and reduces loop 1, which is *inner* from now on: a kernel goes along it for
+   each index of loop 0. Each device has whole rows, so the sum is known inside the kernel.
+4. The division reads `y` and the sum, which varies along loop 0 only. It joins.
+
+The kernel reads `x` and `b` and writes the quotient. `y` and the sums have no memory.
+
+If columns were split, no device would know its sums before they are merged. The sum would then end
+the region: it joins, but the division begins the next one.
+
+Operations are put into groups that run one after the other. An operation may join a group if that
+group or earlier ones compute all its operands, so that no group needs a later one. Views are no
+operations: an operation that reads a view reads its base array, with other loops.
+
+Because values between the operations of a region have no memory, a region is laid out as its
+results are, whatever layouts the search chose for its operations. An operand in another layout is
+moved if that moves no more bytes than the operations would have moved one by one.
 """
 
 from __future__ import annotations
@@ -33,50 +47,53 @@ from gpushard.transforms.regions.layout import Member, laid_out, one, op_of
 from gpushard.transforms.regions.views import View, view_of
 
 _MOST_SHORT = 1024
-"""Combinations of indices of short loops, for a value."""
+"""Most combinations of indices of short loops."""
 
 _MOST_OPERATIONS = 64
-"""Operations of a region, those that call a function as `_CALL` each.
+"""Most operations of a region, where an operation that calls a function counts as `_CALL`.
 
-To add one, all operations of the region are looked at, and a compiler takes 5 to 90 ms for each. A
+Each operation that joins is compared with all others, and a compiler takes 5 to 90 ms for each. A
 cut writes and reads a value once more, which is little next to so many operations.
 """
 
 _CALL = 4
-"""An operation that calls a function in C, such as `exp`, counts as so many. Compilers inline about
-20 calls in a loop. With more calls they go from element to element, which is 30 times slower."""
+"""What an operation that calls a function in C, such as `exp`, counts as. Compilers inline about 20
+calls in a loop. With more calls they go from element to element, which is 30 times slower."""
 
 _MOST_ARRAYS = 48
-"""Arrays, or parts of them, that a region reads, and values that no operation in it takes. A kernel
-has a pointer for each. On a GPU it has one for each device, in 4,096 bytes for all."""
+"""Most arrays, or parts of arrays, that a region reads, plus values that no operation in it takes.
+A kernel has a pointer for each. On a GPU it has one for each device, in 4,096 bytes for all."""
 
 _MOST_TRIED = 32
-"""An operation tries the last so many regions that read or make a value which it takes."""
+"""Most regions that an operation tries for each operand: the last ones that read or compute it."""
 
 _PRODUCTS = ("matmul", "dot", "einsum", "tensordot", "vecdot")
 
 
 @dataclasses.dataclass(eq=False)
 class Region:
-    """Operations that are to become one."""
+    """Operations that are to become one kernel, and their loops.
 
-    expressible: bool  # whether there are expressions for all of them
-    sizes: list[int] = dataclasses.field(default_factory=list)  # of loops
-    inner: frozenset[int] = frozenset()  # long loops that are reduced for what is in the region
+    A tuple of loops has one for each dim of a value; None for a dim of length 1.
+    """
+
+    expressible: bool  # whether all operations have expressions in C
+    sizes: list[int] = dataclasses.field(default_factory=list)  # lengths of the loops
+    inner: frozenset[int] = frozenset()  # long loops with a reduction that the region itself reads
     members: list[Member] = dataclasses.field(default_factory=list)
-    dims: dict[Var, tuple[int | None, ...]] = dataclasses.field(default_factory=dict)  # of values
+    dims: dict[Var, tuple[int | None, ...]] = dataclasses.field(default_factory=dict)  # of results
     read: dict[Var, tuple[int | None, ...]] = dataclasses.field(default_factory=dict)  # of operands
-    ended: set[Var] = dataclasses.field(default_factory=set)  # what is known only in the end
-    # How many reductions of long loops are before what a value is of.
+    ended: set[Var] = dataclasses.field(default_factory=set)  # reductions known only at the end
+    # For each value, how many reductions of long loops, one after the other, it depends on.
     level: dict[Var, int] = dataclasses.field(default_factory=dict)
-    weight: int = 0  # operations, as they count
-    loads: set[tuple[Var, Any, Any]] = dataclasses.field(default_factory=set)  # parts of operands
+    weight: int = 0  # the number of operations, as `_MOST_OPERATIONS` counts them
+    loads: set[tuple[Var, Any, Any]] = dataclasses.field(default_factory=set)  # parts it reads
     ends: set[Var] = dataclasses.field(default_factory=set)  # values that no member takes
-    far: bool = False  # whether inner loops are so long that a kernel goes along them only once
+    far: bool = False  # whether inner loops are too long for a GPU kernel to go along them twice
 
 
 def fuse_regions(graph: Graph) -> list[Step]:
-    """Return the operations of a graph, regions of them as one each."""
+    """Return the needed operations of a graph in order, with each region as one operation."""
     groups: list[Region | Step] = []
     group_of: dict[Var, int] = {}
     views: dict[Var, View] = {}
@@ -85,7 +102,7 @@ def fuse_regions(graph: Graph) -> list[Step]:
         view = view_of(step)
         if view is not None:
             views[step.results[0]] = views[view.base].then(view) if view.base in views else view
-        form = None if view is not None else _form(step, views)
+        form = None if view is not None else _form_of(step, views)
         needs = [views[x].base if x in views else x for x in step.arrays]
         after = max([group_of.get(x, -1) for x in needs], default=-1)
         place = None if form is None else candidates.join(form, max(after, 0))
@@ -95,47 +112,47 @@ def fuse_regions(graph: Graph) -> list[Step]:
             groups.append(region or step)
         for x in step.results:
             group_of[x] = place
-    return _in_order(_laid_out(groups, views, graph), graph)
+    return _sort_steps(_lay_out_groups(groups, views, graph), graph)
 
 
 class _Candidates:
     """Regions that operations may still join.
 
-    Loops of an operation are known from values that a region makes or reads, or, if the region has
-    none of them, because its first result lies alike. So regions are found by these.
+    An operation may join a region that computes or reads one of its operands, or that has a first
+    result in the same layout as its own. Regions are looked up by these values and layouts.
     """
 
     def __init__(self) -> None:
         self._of: dict[Var | Tiling, dict[int, Region]] = {}
 
     def join(self, form: _Form, first: int) -> int | None:
-        """Put an operation into a region, and return its number; None if it fits nowhere.
+        """Put an operation into a region, and return the number of that; None if it fits nowhere.
 
         Args:
           form: the operation.
-          first: number of the first region that it may be in.
+          first: the number of the first group that it may join.
         """
         tried: dict[int, Region] = {}
         keys: list[Var | Tiling] = [view.base for view in form.views]
         for key in (*keys, form.step.results[0].tiling):
             tried |= self._of.get(key, {})
         for number in sorted(number for number in tried if number >= first):
-            if _has_room(form, tried[number]) and _joined(form, tried[number]):
+            if _has_room(form, tried[number]) and _join(form, tried[number]):
                 self._note(form, tried[number], number)
                 return number
         return None
 
     def begin(self, form: _Form, number: int) -> Region | None:
-        """Return a new region that has an operation; None if the operation can't be in one."""
+        """Begin a region with an operation; None if the operation cannot be in one."""
         region = Region(form.expressible)
-        if not _joined(form, region):
+        if not _join(form, region):
             return None
         self._add(form.step.results[0].tiling, region, number)
         self._note(form, region, number)
         return region
 
     def _note(self, form: _Form, region: Region, number: int) -> None:
-        region.weight, region.loads, region.ends = _grown(form, region)
+        region.weight, region.loads, region.ends = _extend(form, region)
         for key in (*(view.base for view in form.views), *form.step.results):
             self._add(key, region, number)
 
@@ -146,26 +163,27 @@ class _Candidates:
             del regions[min(regions)]
 
 
-def _grown(form: _Form, region: Region) -> tuple[int, set[tuple[Var, Any, Any]], set[Var]]:
-    """Return the operations, loads and ends of a region with an operation more."""
+def _extend(form: _Form, region: Region) -> tuple[int, set[tuple[Var, Any, Any]], set[Var]]:
+    """Compute the weight, loads and ends that a region would have with one more operation."""
     loads = {(v.base, v.dims, v.starts) for v in form.views if v.base not in region.dims}
     ends = region.ends.union(form.step.results) - {view.base for view in form.views}
     return region.weight + form.weight, region.loads | loads, ends
 
 
 def _has_room(form: _Form, region: Region) -> bool:
-    """Whether a region stays small enough with an operation more."""
-    weight, loads, ends = _grown(form, region)
+    """Whether a region stays within its bounds with one more operation."""
+    weight, loads, ends = _extend(form, region)
     return weight <= _MOST_OPERATIONS and len(loads) + len(ends) <= _MOST_ARRAYS
 
 
-def _laid_out(groups: Sequence[Region | Step], views: dict[Var, View], graph: Graph) -> list[Step]:
-    """Return what groups become: one operation each, where a layout serves all of it.
+def _lay_out_groups(
+    groups: Sequence[Region | Step], views: dict[Var, View], graph: Graph
+) -> list[Step]:
+    """Turn groups into operations of the graph: a region into one, if a layout fits all of it.
 
-    The last group comes first: then it is known which values of a group the later ones need. Who
-    needs a view needs what it is a view of.
+    Groups are taken from last to first, so that the values that later groups need are known.
     """
-    used: set[Var] = set()
+    used: set[Var] = set()  # the bases of views, instead of the views
 
     def use(values: Iterable[Var]) -> None:
         used.update(views[x].base if x in views else x for x in values)
@@ -173,7 +191,7 @@ def _laid_out(groups: Sequence[Region | Step], views: dict[Var, View], graph: Gr
     use(graph.results)
     laid: list[list[Step]] = []
     for group in reversed(groups):
-        steps = [group] if isinstance(group, Step) else _steps_of(group, used)
+        steps = [group] if isinstance(group, Step) else _region_steps(group, used)
         for step in steps:
             if views.keys().isdisjoint(step.results):
                 use(step.arrays)
@@ -181,11 +199,11 @@ def _laid_out(groups: Sequence[Region | Step], views: dict[Var, View], graph: Gr
     return [step for steps in reversed(laid) for step in steps]
 
 
-def _steps_of(region: Region, used: Collection[Var]) -> list[Step]:
-    """Return what a region becomes: one operation, or those that it has where that can't be.
+def _region_steps(region: Region, used: Collection[Var]) -> list[Step]:
+    """Turn a region into one operation; if that cannot be, return its operations.
 
     Args:
-      region: it.
+      region: the region.
       used: values that are needed outside of it.
     """
     steps = [member.step for member in region.members]
@@ -197,9 +215,9 @@ def _steps_of(region: Region, used: Collection[Var]) -> list[Step]:
     return steps if kernel is None else [kernel]
 
 
-def _in_order(steps: list[Step], graph: Graph) -> list[Step]:
-    """Return the operations that are needed, each after those that make what it takes."""
-    wanted, kept = set(graph.results), []
+def _sort_steps(steps: list[Step], graph: Graph) -> list[Step]:
+    """Sort the needed operations, so that each comes after those that compute its operands."""
+    wanted, ordered = set(graph.results), []
     maker = {x: step for step in steps for x in step.results}
     done: set[int] = set()
     needed: list[Step] = [
@@ -209,10 +227,10 @@ def _in_order(steps: list[Step], graph: Graph) -> list[Step]:
     while needed:
         step = needed.pop()
         for x in step.arrays:
-            of = maker.get(x)
-            if of is not None and id(of) not in reached:
-                reached.add(id(of))
-                needed.append(of)
+            producer = maker.get(x)
+            if producer is not None and id(producer) not in reached:
+                reached.add(id(producer))
+                needed.append(producer)
 
     waiting = [step for step in reversed(steps) if id(step) in reached]
     while waiting:
@@ -223,29 +241,29 @@ def _in_order(steps: list[Step], graph: Graph) -> list[Step]:
             waiting.pop()
             if id(step) not in done:
                 done.add(id(step))
-                kept.append(step)
+                ordered.append(step)
         waiting += reversed(before)
-    return kept
+    return ordered
 
 
 @dataclasses.dataclass(eq=False)
 class _Form:
-    """An operation that may be in a region."""
+    """An operation as a candidate for regions."""
 
     step: Step
-    op: RowOp  # what it does
-    rule: Rule  # of all operands, numbers among them
-    views: list[View]  # its arrays
-    reduced: tuple[int, ...]  # factors that it reduces, in the order in which they are counted
-    expressible: bool  # whether there is an expression for it
+    op: RowOp  # its kind and parameters
+    rule: Rule  # of all operands, including numbers
+    views: list[View]  # its arrays, as views of their bases
+    reduced: tuple[int, ...]  # factors that it reduces, in the order in which it counts positions
+    expressible: bool  # whether it has an expression in C
     name: str = ""  # of the reduction
-    # On GPUs, whether a kernel can reduce so many elements for what follows in it.
+    # On GPUs: whether a kernel can reduce so many elements and then use the result.
     serves: Callable[[int], bool] | None = None
     weight: int = 1  # operations that it counts as
 
 
-def _form(step: Step, views: dict[Var, View]) -> _Form | None:
-    """Return what an operation is in a region; None if it can't be in one."""
+def _form_of(step: Step, views: dict[Var, View]) -> _Form | None:
+    """Read an operation as a candidate; None if it cannot be in a region."""
     op, arrays = step.op, step.arrays
     if not isinstance(op, RowOp) or op.row.creates or len(step.results) != 1 or not arrays:
         return None
@@ -267,29 +285,29 @@ def _form(step: Step, views: dict[Var, View]) -> _Form | None:
             return None
         types = tuple(row.loop(avals)[: len(avals)] if row.loop else [a.dtype for a in avals])
         numbers = iter(op.numbers)
-        given = [next(numbers) if at in op.scalars else None for at in range(len(avals))]
-        if not _is_here(step):
-            return _launched(_Form(step, op, rule, seen, (), True))
-        text = expression(row.name, [Atom("x")] * len(avals), types, result.dtype, given)
+        values = [next(numbers) if at in op.scalars else None for at in range(len(avals))]
+        if not _is_on_host(step):
+            return _gpu_form(_Form(step, op, rule, seen, (), True))
+        text = expression(row.name, [Atom("x")] * len(avals), types, result.dtype, values)
         calls = text is not None and "gs_" in str(text)  # a function of the prelude
         return _Form(step, op, rule, seen, (), text is not None, weight=_CALL if calls else 1)
-    form = _reducing(step, op, rule, seen)
-    return form if form is None or _is_here(step) else _launched(form)
+    form = _reduction_form(step, op, rule, seen)
+    return form if form is None or _is_on_host(step) else _gpu_form(form)
 
 
-def _is_here(step: Step) -> bool:
-    """Whether a kernel is the host's."""
+def _is_on_host(step: Step) -> bool:
+    """Whether kernels of an operation run on the host."""
     return devices_of(step.results[0].tiling)[0].runtime.backend.host_readable
 
 
-def _launched(form: _Form) -> _Form | None:
-    """Return an operation as one of kernels of a GPU, if it can be in one."""
+def _gpu_form(form: _Form) -> _Form | None:
+    """Complete a candidate for kernels of a GPU; None if it cannot be in one."""
     step = form.step
     op = op_of(step, form.op, form.name, range(len(step.operands)))
     numbers = [(value.dtype, t) for (at, value), t in zip(op.operands, op.types, strict=False)
                if at is None]  # fmt: skip
-    if form.op.row.loop and any(own != t for own, t in numbers):
-        return None  # beyond the type: as infinite
+    if form.op.row.loop and any(dtype != t for dtype, t in numbers):
+        return None  # a number beyond the type, which acts as an infinite one
     arrays = iter(step.arrays)
     types = [value.dtype if at is None else next(arrays).dtype for at, value in op.operands]
     fuses = devices_of(step.results[0].tiling)[0].runtime.backend.fuses
@@ -297,13 +315,13 @@ def _launched(form: _Form) -> _Form | None:
     return form if fuses(op, types, 0) else None
 
 
-def _reducing(step: Step, op: RowOp, rule: Rule, seen: list[View]) -> _Form | None:
-    """Return what a reduction is in a region; None if it can't be in one."""
+def _reduction_form(step: Step, op: RowOp, rule: Rule, seen: list[View]) -> _Form | None:
+    """Read a reduction as a candidate; None if it cannot be in a region."""
     row, avals, result = op.row, op.avals(step.operands), step.results[0]
     if op.numbers or not isinstance(row.strategies[0], Reduce):
         return None
     types = [aval.dtype for aval in avals]
-    if _is_here(step):
+    if _is_on_host(step):
         known = {result.dtype, *types} <= TYPES.keys()
         if not known or all(rule.sizes[factor] == 1 for factor in rule.reduced):
             return None
@@ -311,8 +329,8 @@ def _reducing(step: Step, op: RowOp, rule: Rule, seen: list[View]) -> _Form | No
         return None
     if row.name in _PRODUCTS:
         settings = devices_of(result.tiling)[0].runtime.settings
-        if _is_here(step) and not (settings.compiler and shutil.which(settings.compiler)):
-            return None  # a library's is faster than tiles
+        if _is_on_host(step) and not (settings.compiler and shutil.which(settings.compiler)):
+            return None  # without a compiler, a library is faster
         (a, b) = rule.operands if len(rule.operands) == 2 else ((), ())
         factors = set(rule.reduced)
         plain = len(set(a)) == len(a) and len(set(b)) == len(b) and None not in (*a, *b)
@@ -333,24 +351,28 @@ def _reducing(step: Step, op: RowOp, rule: Rule, seen: list[View]) -> _Form | No
         return None
     if REDUCTIONS[row.name].position and any(x.shape[dim] > SHORT for dim in dims):
         return None
-    if row.name == "mean" and result.dtype.kind in "biu":  # a quotient that is cut off
+    if row.name == "mean" and result.dtype.kind in "biu":  # the quotient is rounded down
         return None
     known = is_reduction(row.name, x.dtype, result.dtype)
     return _Form(step, op, rule, seen, tuple(dims), known, row.name)
 
 
-def _joined(form: _Form, region: Region) -> bool:
-    """Put an operation into a region if it belongs there."""
+def _join(form: _Form, region: Region) -> bool:
+    """Put an operation into a region if it fits; return whether it does.
+
+    It fits if its dims are loops of the region, and if one kernel can compute it along with the
+    others without going along a long loop more often than they do.
+    """
     if form.expressible != region.expressible:
         return False
     step, (result,) = form.step, form.step.results
     sizes = form.rule.sizes
     factors = [dims for n, dims in enumerate(form.rule.operands) if n not in form.op.scalars]
     loops: dict[int, int] = {}
-    if not _inside(form, region, factors, loops):
+    if not _match_operands(form, region, factors, loops):
         return False
     single = form.serves is not None and any(v.base in region.dims for v in form.views)
-    if region.members and not loops and not single and not _alike(form, region, loops):
+    if region.members and not loops and not single and not _has_same_loops(form, region, loops):
         return False
     more = [n for n in range(len(sizes)) if n not in loops and sizes[n] > 1]
     grown = [*region.sizes, *[sizes[n] for n in more]]
@@ -359,28 +381,28 @@ def _joined(form: _Form, region: Region) -> bool:
     def named(dims: Sequence[int | None]) -> tuple[int | None, ...]:
         return tuple([None if n is None else names.get(n) for n in dims])
 
-    own = [named(dims) for dims in factors]
+    operand_loops = [named(dims) for dims in factors]
     reduced = tuple([names[n] for n in form.reduced if n in names])
     unrolled = {*names.values()} if form.serves is None else {
-        loop for own in (reduced, *[m.reduced for m in region.members]) for loop in own
+        loop for loops in (reduced, *[m.reduced for m in region.members]) for loop in loops
     }  # fmt: skip
     if math.prod([grown[n] for n in unrolled if grown[n] <= SHORT]) > _MOST_SHORT:
         return False
     long = {loop for loop in reduced if grown[loop] > SHORT}
-    read = [view.under(dims) for view, dims in zip(form.views, own, strict=True)]
+    read = [view.under(dims) for view, dims in zip(form.views, operand_loops, strict=True)]
     if not set(names.values()) <= {loop for dims in read for loop in dims}:
-        return False  # nothing that is read says how long a broadcast dim is
+        return False  # a broadcast dim: no operand of the kernel has its length
     read += [v.under(x) for m in region.members for v, x in zip(m.views, m.own, strict=True)]
     level = max(region.level.get(view.base, 0) for view in form.views)
     far = False
     if form.serves is not None:
         others = [{loop for loop in m.reduced if grown[loop] > SHORT} for m in region.members]
         if long and not all(loops in (set(), long) for loops in others):
-            return False  # the threads of a row go along the same loops for all
+            return False  # the threads of a row go along the same loops in all reductions
         far = region.far or (bool(long) and not form.serves(math.prod(grown[n] for n in long)))
         if far and level and not {*names.values()}.isdisjoint(region.inner | long):
             return False
-        read = []  # in whatever order dims are
+        read = []  # GPU kernels take dims in any order
     ends = bool(long) and (
         _is_split(form)
         or (region.inner and long != region.inner)
@@ -396,11 +418,11 @@ def _joined(form: _Form, region: Region) -> bool:
     over = [{loop for loop in span if loop is not None and grown[loop] > SHORT} for span in spans]
     lacking = set().union(*over) - set(over[0]).intersection(*over)
     if not lacking <= inner if inner else len(lacking) > 1:
-        return False  # what lacks a loop would be done again and again
+        return False  # operations without a loop would be repeated for each of its indices
     if lacking and not all(_is_last(dims, lacking, grown) for dims in read):
         return False
     region.sizes, region.inner, region.far = grown, frozenset(inner), far
-    for view, dims in zip(form.views, own, strict=True):
+    for view, dims in zip(form.views, operand_loops, strict=True):
         if view.base not in region.dims:
             region.read.setdefault(view.base, view.under(dims))
     region.dims[result] = dims = named(form.rule.results[0])
@@ -408,7 +430,7 @@ def _joined(form: _Form, region: Region) -> bool:
     if ends:
         region.ended.add(result)
     region.members.append(
-        Member(step, form.op, form.views, own, dims, reduced, form.name, bool(ends))
+        Member(step, form.op, form.views, operand_loops, dims, reduced, form.name, bool(ends))
     )
     return True
 
@@ -416,14 +438,14 @@ def _joined(form: _Form, region: Region) -> bool:
 def _is_last(
     dims: Sequence[int | None], loops: Collection[int | None], sizes: Sequence[int]
 ) -> bool:
-    """Whether an array that has some loops has no others, but for short ones, behind them."""
+    """Whether all dims of an array behind the first of some loops are of these loops, or short."""
     at = [n for n, dim in enumerate(dims) if dim in loops]
     rest = dims[at[0] :] if at else ()
     return all(dim is None or dim in loops or sizes[dim] <= SHORT for dim in rest)
 
 
 def _is_split(form: _Form) -> bool:
-    """Whether a long dim that is reduced has parts on several devices."""
+    """Whether an operation reduces a long dim that is split over devices."""
     for x, dims in zip(form.step.arrays, form.rule.operands, strict=False):
         for dim, factor in enumerate(dims):
             if factor in form.reduced and x.shape[dim] > SHORT:
@@ -433,46 +455,49 @@ def _is_split(form: _Form) -> bool:
     return False
 
 
-def _inside(
+def _match_operands(
     form: _Form, region: Region, factors: Sequence[Sequence[int | None]], loops: dict[int, int]
 ) -> bool:
-    """Find the loops of factors from values that a region knows, unless they contradict it."""
-    for view, own in zip(form.views, factors, strict=True):
+    """Match factors of an operation to loops by its operands; False if they do not fit."""
+    for view, dims in zip(form.views, factors, strict=True):
         if view.base in region.ended:
             return False
         if view.base not in region.dims:
             continue
         if view.part:
             return False
-        found = _matched(view.over(region.dims[view.base]), own, form, region, loops)
-        if found is None:
+        matched = _match_loops(view.over(region.dims[view.base]), dims, form, region, loops)
+        if matched is None:
             return False
-        loops |= found
-    for view, own in zip(form.views, factors, strict=True):
+        loops |= matched
+    for view, dims in zip(form.views, factors, strict=True):
         if view.base in region.read and view.base not in region.dims:
-            loops |= _matched(view.over(region.read[view.base]), own, form, region, loops) or {}
+            base_loops = view.over(region.read[view.base])
+            loops |= _match_loops(base_loops, dims, form, region, loops) or {}
     return True
 
 
-def _matched(
+def _match_loops(
     dims: Sequence[int | None],
     factors: Sequence[int | None],
     form: _Form,
     region: Region,
     loops: dict[int, int],
 ) -> dict[int, int] | None:
-    """Return the loops of factors that dims say; None if that contradicts what is known of them."""
-    found = dict(loops)
+    """Match factors to the loops of dims; None if lengths, or earlier matches, contradict that."""
+    matched = dict(loops)
     for factor, loop in zip(factors, dims, strict=True):
         if factor is None or loop is None:
             continue
-        if region.sizes[loop] != form.rule.sizes[factor] or found.setdefault(factor, loop) != loop:
+        if region.sizes[loop] != form.rule.sizes[factor]:
             return None
-    return found if len(set(found.values())) == len(found) else None
+        if matched.setdefault(factor, loop) != loop:
+            return None
+    return matched if len(set(matched.values())) == len(matched) else None
 
 
-def _alike(form: _Form, region: Region, loops: dict[int, int]) -> bool:
-    """Whether an operation goes over just what a region does; then its loops are the same ones."""
+def _has_same_loops(form: _Form, region: Region, loops: dict[int, int]) -> bool:
+    """Match all loops of an operation by its result, if it and the region reduce nothing."""
     first = region.members[0]
     result, other = form.step.results[0], first.step.results[0]
     if form.reduced or first.reduced or form.step.moved or result.tiling is not other.tiling:

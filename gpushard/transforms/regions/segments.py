@@ -1,9 +1,9 @@
-"""Operations of a program that a GPU is given together, as one each.
+"""Group operations into segments, which a GPU is given as one launch: a CUDA graph.
 
-These are kernels of our own that follow one another. What else there is stands between segments:
-functions of CuPy, which allocate and read the host, cuBLAS, which CuPy does not call while a stream
-notes, copies between devices, callbacks and loops. Large results are left alone, too: their kernels
-take longer than to launch them, and memory would be held longer.
+A segment is a run of kernels that this package compiles. Other operations stand between segments:
+functions of CuPy, which allocate and read the host; cuBLAS, which CuPy does not call while a stream
+records; copies between devices; callbacks and loops. Kernels with large results stay outside, too:
+they take longer than their launch, and a segment would hold their memory longer.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from gpushard.transforms.graph.graph import Graph, Step
 from gpushard.transforms.graph.ops import Segment
 
 LEAST = 4
-"""Launches that are worth it."""
+"""Fewest launches that are worth a segment."""
 
 _MOST = 256
-"""Operations of a segment."""
+"""Most operations of a segment."""
 
 _LARGE = 16 << 20
-"""Bytes of results of a single launch from which on it is left alone."""
+"""Most bytes of the results of a launch in a segment."""
 
 
 def group_into_segments(
     graph: Graph, steps: Sequence[Step], ready: Mapping[Step, Runnable]
 ) -> list[Step]:
-    """Return operations of a graph, those that are given to a GPU together as one.
+    """Return the operations of a graph, with those of a segment as one operation.
 
     Args:
       graph: the graph.
-      steps: what is run of it.
-      ready: what runs each of them.
+      steps: the operations that run, in order.
+      ready: each of them, prepared to run.
     """
-    if not steps or not _wanted(steps[0]):
+    if not steps or not _has_cuda_graphs(steps[0]):
         return list(steps)
     last: dict[Any, int] = {}
     for number, step in enumerate(steps):
@@ -47,21 +47,22 @@ def group_into_segments(
     run: list[tuple[Step, Part]] = []
 
     def close(number: int) -> None:
-        """Put what has come since the last segment, all before a number, into segments."""
+        """Put the run of operations that ends before a number into segments."""
         while run:
             first = number - len(run)
             for count in range(min(len(run), _MOST), LEAST - 1, -1):
                 results = [x for step, _ in run[:count] for x in step.results]
-                one = _as_one(run[:count], {x for x in results if last.get(x, 0) >= first + count})
-                if one is not None:
-                    merged.append(one)
+                needed = {x for x in results if last.get(x, 0) >= first + count}
+                segment = _merge_run(run[:count], needed)
+                if segment is not None:
+                    merged.append(segment)
                     del run[:count]
                     break
             else:
                 merged.append(run.pop(0)[0])
 
     for number, step in enumerate(steps):
-        part = _part(step, ready[step])
+        part = _as_part(step, ready[step])
         if part is None:
             close(number)
             merged.append(step)
@@ -71,15 +72,16 @@ def group_into_segments(
     return merged
 
 
-def _wanted(step: Step) -> bool:
+def _has_cuda_graphs(step: Step) -> bool:
+    """Whether an operation runs on GPUs, and settings allow CUDA graphs."""
     if not step.results:
         return False
     runtime = devices_of(step.results[0].tiling)[0].runtime
     return runtime.settings.cuda_graphs and not runtime.backend.host_readable
 
 
-def _part(step: Step, ready: Runnable) -> Part | None:
-    """Return an operation as a part of a segment; None if it is none."""
+def _as_part(step: Step, ready: Runnable) -> Part | None:
+    """Convert an operation to a part of a segment; None if it cannot be in one."""
     launches = ready.launches(step.op.numbers)
     if launches is None or len(step.arrays) < len(step.operands):
         return None
@@ -89,8 +91,8 @@ def _part(step: Step, ready: Runnable) -> Part | None:
     return Part(launched, scalars, step.operands, step.results)
 
 
-def _as_one(run: Sequence[tuple[Step, Part]], needed: set[Any]) -> Step | None:
-    """Return operations as one; `needed` are values that are read afterwards."""
+def _merge_run(run: Sequence[tuple[Step, Part]], needed: set[Any]) -> Step | None:
+    """Merge operations into one; `needed` are their results that later operations read."""
     names = list(dict.fromkeys(step.name for step, _ in run))
     name = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     segment = segment_of([part for _, part in run], needed, name)

@@ -1,4 +1,4 @@
-"""Views: operations after which every element is where it was, but for other dims around it."""
+"""Views: operations that move no element, and only change the dims around it."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ Dims = tuple[int | None, ...]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class View:
-    """A value whose elements are some of those of another one."""
+    """A value whose elements are elements of another value, its base."""
 
-    base: Var  # the other one
-    dims: Dims  # for each dim the one of the base; None for one along which nothing changes
-    starts: Shape  # element of each dim of the base that is the first
-    moved: int = 0  # bytes that devices receive if it is made
-    part: bool = False  # whether it has not all elements
+    base: Var  # the other value
+    dims: Dims  # for each dim that of the base; None for a dim along which elements are repeated
+    starts: Shape  # the first element along each dim of the base
+    moved: int = 0  # bytes that devices would receive if the operation ran
+    part: bool = False  # whether it lacks elements of the base
 
     @staticmethod
     def of(x: Var) -> View:
-        """Return a value as a view of itself."""
+        """View a value as itself."""
         return View(x, tuple(range(len(x.shape))), (0,) * len(x.shape))
 
     def then(self, view: View) -> View:
-        """Return a view of this view as one of the base."""
+        """Convert a view of this view to a view of the base."""
         starts = list(self.starts)
         for dim, first in zip(self.dims, view.starts, strict=True):
             if dim is not None:
@@ -42,17 +42,17 @@ class View:
         return View(self.base, dims, tuple(starts), self.moved + view.moved, self.part or view.part)
 
     def over(self, loops: Sequence[int | None]) -> Dims:
-        """Return the loops of the dims, from those of the base's."""
+        """Return the loops of the dims of the view, from the loops of the base."""
         return tuple(None if dim is None else loops[dim] for dim in self.dims)
 
     def under(self, loops: Sequence[int | None]) -> Dims:
-        """Return the loops of the base's dims, from those of the dims."""
+        """Return the loops of the dims of the base, from the loops of the view."""
         of = {dim: loop for dim, loop in zip(self.dims, loops, strict=True) if dim is not None}
         return tuple(of.get(dim) for dim in range(len(self.base.shape)))
 
 
 def view_of(step: Step) -> View | None:
-    """Return what an operation is as a view; None if elements must move."""
+    """Read an operation as a view of its operand; None if elements must move."""
     op, base = step.op, step.operands[0] if step.operands else None
     if not isinstance(op, RowOp) or not isinstance(base, Var):
         return None
@@ -69,31 +69,33 @@ def view_of(step: Step) -> View | None:
     if isinstance(how, Piece):
         if op.numbers and move.starts is not None:
             how = started(how, tuple(int(n) for n in op.numbers), move.starts(op.params))
-            return _of_piece(base, how, _received(base, result, how))
-        return _of_piece(base, how, step.moved)
-    own = [dim for dim, n in enumerate(base.shape) if n != 1]
+            return _view_of_piece(base, how, _bytes_received(base, result, how))
+        return _view_of_piece(base, how, step.moved)
+    long = [dim for dim, n in enumerate(base.shape) if n != 1]
     if op.name == "reshape":
-        if [n for n in result.shape if n != 1] != [base.shape[dim] for dim in own]:
+        if [n for n in result.shape if n != 1] != [base.shape[dim] for dim in long]:
             return None
-        rest = iter(own)
+        rest = iter(long)
         dims = tuple(None if n == 1 else next(rest) for n in result.shape)
     elif op.name == "broadcast_to":
-        named = len(result.shape) - len(op.params[0])  # dims in front that it does not speak of
-        kept = [dim if dim in own else None for dim in range(len(base.shape))]
-        dims = (*kept[:named], *(None,) * (len(result.shape) - len(kept)), *kept[named:])
+        named = len(result.shape) - len(op.params[0])  # mapped dims in front, not in the parameters
+        sources = [dim if dim in long else None for dim in range(len(base.shape))]
+        new = (None,) * (len(result.shape) - len(sources))
+        dims = (*sources[:named], *new, *sources[named:])
     else:
         return None
     return View(base, dims, (0,) * len(base.shape), step.moved)
 
 
-def _received(base: Var, result: Var, piece: Piece) -> int:
-    """Return the bytes that devices receive if a part is made, which its step does not say."""
+def _bytes_received(base: Var, result: Var, piece: Piece) -> int:
+    """Count the bytes that devices would receive for a part whose start is a number."""
     if len({place.memory_domain for place in devices_of(base.tiling)}) < 2:
         return 0
     return make_plan(base.tiling, result.tiling, piece, base.dtype.itemsize).bytes_received
 
 
-def _of_piece(base: Var, piece: Piece, moved: int) -> View | None:
+def _view_of_piece(base: Var, piece: Piece, moved: int) -> View | None:
+    """Read a piece of an array as a view; None if it goes in steps or backwards."""
     dims: list[int | None] = []
     starts = [0] * len(base.shape)
     part = False

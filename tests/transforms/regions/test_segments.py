@@ -28,7 +28,7 @@ def test_a_segment_is_called_by_its_first_operations(count: int, name: str) -> N
     steps = gs.jit(f).lower(gs.numpy.ones(3)).compiler_ir().needed()
     with mock.patch.object(segments, "segment_of") as made:
         made.return_value.operands = made.return_value.results = ()
-        one = segments._as_one([(step, mock.Mock()) for step in steps], set())
+        one = segments._merge_run([(step, mock.Mock()) for step in steps], set())
         assert one is not None and one.name == made.call_args.args[2] == name
         made.return_value = None
-        assert segments._as_one([(steps[0], mock.Mock())], set()) is None
+        assert segments._merge_run([(steps[0], mock.Mock())], set()) is None
