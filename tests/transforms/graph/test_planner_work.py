@@ -47,9 +47,9 @@ def work(name: str, count: int) -> tuple[int, int]:
       The lines that run, and how many regions are tried.
     """
     form, spec = FORMS[name]
-    joined = mock.Mock(wraps=regions._joined)
+    joined = mock.Mock(wraps=regions._join)
     runtime = testing.runtime(backend="host", host_devices=8, compiler="")
-    with runtime, mock.patch.object(regions, "_joined", joined):
+    with runtime, mock.patch.object(regions, "_join", joined):
         given = arrays(spec)
         lines = lines_of(lambda: compiled(form, count, given))
     return lines, joined.call_count
