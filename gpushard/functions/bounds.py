@@ -1,4 +1,4 @@
-"""Positions on the host and on devices: integers, and what becomes of those out of bounds.
+"""Positions on the host and on devices: integers, and the treatment of positions out of bounds.
 
 To see that positions on devices are in bounds the host reads one number, which they remember.
 """
@@ -24,19 +24,19 @@ Positions: TypeAlias = Any
 """Integers: a NumPy array, or an array on devices."""
 
 MODES = ("fill", "drop", "clip", "wrap", "promise_in_bounds")
-"""What may be done with positions out of bounds, rather than raise."""
+"""The treatments of positions out of bounds, other than to raise."""
 
 INDEX = np.dtype(np.int64)  # the type of positions
 _MINIMUM = ufunc_row(np.minimum)
 
 
 def has_traced(arrays: Sequence[Positions]) -> bool:
-    """Whether nobody knows some positions yet, as an interpreter stands for them."""
+    """Whether some positions are traced, so that the host cannot know them."""
     return any([type(at) is not np.ndarray and is_traced(at) for at in arrays])
 
 
 def inside(at: Positions, size: int, mode: str) -> Positions:
-    """Bring positions into bounds as a mode has it, or leave them."""
+    """Bring positions into bounds by a mode, or leave them."""
     if mode == "clip":
         return clipped(at, -size, size - 1)
     if mode == "wrap" and size:
@@ -45,7 +45,7 @@ def inside(at: Positions, size: int, mode: str) -> Positions:
 
 
 def check_positions(at: Positions, size: int, dim: int) -> None:
-    """Check that positions are in bounds; waits for those on devices."""
+    """Check that positions are in bounds; the host waits for positions on devices."""
     if at.size:
         furthest = _furthest_of(at) if isinstance(at, np.ndarray) else _furthest(at)
         if not -size <= furthest < size:
@@ -55,7 +55,7 @@ def check_positions(at: Positions, size: int, dim: int) -> None:
 
 
 def _furthest(at: Any) -> int:
-    """Return the position that needs the longest dim, of some on devices, which remember it."""
+    """Read the position on devices that needs the longest dim; the array remembers it."""
     data = at._held()
     furthest: int | None = data.furthest
     if furthest is None:
@@ -83,7 +83,7 @@ def clipped(at: Positions, low: int, high: int) -> Positions:
 
 
 def as_int64(at: Positions) -> Positions:
-    """Convert positions to 64-bit integers; the largest there is for larger ones."""
+    """Convert positions to 64-bit integers; larger ones become the largest of these."""
     if at.dtype == np.uint64:
         most = np.iinfo(np.int64).max
         at = bind(_MINIMUM, (at, most)) if is_value(at) else np.minimum(at, np.uint64(most))
@@ -115,7 +115,7 @@ def as_integers(at: Any, name: str, argument: str = "indices") -> Positions:
 def bounded(
     at: Positions, size: int, mode: Any, name: str, dim: int = 0, *, fill: bool = False
 ) -> Positions:
-    """Bring positions into bounds, as a mode of `numpy.take` has it; those to be filled stay.
+    """Bring positions into bounds by a mode of `numpy.take`; with "fill" they stay.
 
     The mode None stands for the default, "raise".
     """
@@ -134,7 +134,7 @@ def bounded(
 
 
 def unravelled(at: Positions, shape: Shape) -> list[Positions]:
-    """Split the numbers of elements in row-major order into positions along each dim."""
+    """Convert flat positions in row-major order to positions along each dim."""
     dims: list[Positions] = []
     for size in reversed(shape):
         dims.append(at % size)

@@ -189,7 +189,7 @@ def on_host(name: str, make: Callable[..., T], *args: Any) -> T:
 
 
 def correction_of(ddof: Any, correction: Any, name: str) -> Any:
-    """Return what is taken from the number of elements, under either of its names."""
+    """Read `ddof` or `correction`, two names of one argument."""
     taken = ddof if correction is None else correction
     try:
         small = isinstance(taken, int) and abs(taken) < 1 << 63
@@ -205,7 +205,7 @@ def correction_of(ddof: Any, correction: Any, name: str) -> Any:
 
 
 def check_order(order: Any) -> None:
-    """Check that elements are asked for in row-major order, the only one there is."""
+    """Check that `order` is row-major, the only order of arrays."""
     if order not in ("C", "A", "K", None):
         raise ArgumentError.refusing(
             "order", order, 'is not supported; elements are in row-major order, "C"'
@@ -236,7 +236,7 @@ def new_shape_of(shape: Shape, new_shape: Any) -> Shape:
 
 
 def refuse_out(name: str, out: Any) -> None:
-    """Check that no place for the result is given."""
+    """Check that `out` is None."""
     if out is None:
         return
     if not isinstance(out, tuple) or any(entry is not None for entry in out):
@@ -248,7 +248,7 @@ def refuse_out(name: str, out: Any) -> None:
 
 
 def number_of(value: Any, dtype: np.dtype[Any], name: str, argument: str) -> Any:
-    """Return a number of a dtype, as assigning it to an array of that would make it."""
+    """Convert a number to a dtype, as an assignment to an array of that dtype does."""
     try:
         kind = type(value)
         if kind is int or (kind is float and kind_of(dtype) not in "iu"):
@@ -273,7 +273,7 @@ def number_of(value: Any, dtype: np.dtype[Any], name: str, argument: str) -> Any
 def check_choice(
     name: str, argument: str, value: Any, known: Collection[Any], more: str = ""
 ) -> None:
-    """Check that a value is one of those that there are."""
+    """Check that a value is among the known ones."""
     try:
         known_choice = value in known
     except TracedValueError:
@@ -291,7 +291,7 @@ def check_choice(
 
 
 def check_hint(name: str, argument: str, value: Any, known: Collection[Any]) -> None:
-    """Check a choice of JAX's that makes no difference here."""
+    """Check a choice of JAX that makes no difference here."""
     check_choice(name, argument, value, known, "; it makes no difference")
 
 
@@ -304,7 +304,7 @@ def broadcast(name: str, shapes: Collection[Shape]) -> Shape:
 
 
 def do_not_broadcast(name: str, shapes: Collection[Shape]) -> ArgumentError:
-    """Return what to raise for shapes that do not broadcast."""
+    """Return the error for shapes that do not broadcast."""
     return ArgumentError(
         f"{name}: shapes {', '.join(map(str, shapes))} do not broadcast; dims must be equal or 1, "
         "counted from the last",

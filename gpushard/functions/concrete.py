@@ -1,4 +1,4 @@
-"""The one way to a value on the host: for what decides a size, and for who asks for the value."""
+"""Reading values on the host: to decide a size, or because the user asks for the value."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ class Concrete:
     __slots__ = ()
 
     def _concrete(self, why: str, explicit: bool | None) -> HostArray:
-        """Do what `concrete` does."""
+        """Implement `concrete`."""
         raise NotImplementedError
 
     def _at_hand(self, why: str) -> HostArray | None:
-        """Do what `at_hand` does."""
+        """Implement `at_hand`."""
         raise NotImplementedError
 
 
 def concrete(x: Any, why: str, *, explicit: bool | None = None) -> HostArray:
-    """Fetch a value, once; what is fetched is read-only.
+    """Read a value on the host, once; the result is read-only.
 
     Args:
       x: an array.
@@ -41,7 +41,7 @@ def concrete(x: Any, why: str, *, explicit: bool | None = None) -> HostArray:
 
 
 def at_hand(x: Any, why: str) -> HostArray | None:
-    """Fetch a small value from memory that the host reads as it lies; None for any other.
+    """Read a small value from memory of the host without a copy; None for other values.
 
     Arguments and errors are those of `concrete`.
     """

@@ -1,4 +1,4 @@
-"""Functions of each element: NumPy's ufuncs, and those that are no ufuncs.
+"""Elementwise functions: NumPy's ufuncs, `where`, `clip` and `round`.
 
 Each ufunc has here the line that documents it; `gpushard.numpy` and `gpushard.lax` make public
 functions of it, each with its own conventions.

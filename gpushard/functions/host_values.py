@@ -20,7 +20,7 @@ _REAL = "iuf"
 
 
 def as_element(value: Any, dtype: np.dtype[Any]) -> np.generic | None:
-    """Return a number as an element of a dtype, or None if the value is no number."""
+    """Convert a number to an element of a dtype; None if the value is not a number."""
     if type(value) not in _PLAIN:
         if not isinstance(value, np.generic | int | float | complex):
             return None
@@ -31,7 +31,7 @@ def as_element(value: Any, dtype: np.dtype[Any]) -> np.generic | None:
 
 
 def as_part(value: Any, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
-    """Return what `numpy.asarray` takes, of a part's shape and dtype; maybe a view of it."""
+    """Convert data that `numpy.asarray` takes to the shape and dtype of a part; maybe a view."""
     check_replaced(value, dtype)
     array = _as_array(value)
     if kind_of(array.dtype) == "O" and all(type(entry) is int for entry in array.flat):
@@ -48,7 +48,7 @@ def as_part(value: Any, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
 
 
 def check_replaced(value: Any, dtype: np.dtype[Any]) -> None:
-    """Check that no number takes the place of a random key."""
+    """Check that no number is assigned to a random key."""
     if dtype.type is prng_key:
         raise ArgumentTypeError(
             f"value is a {type(value).__name__}; keys are replaced by keys",
@@ -58,7 +58,7 @@ def check_replaced(value: Any, dtype: np.dtype[Any]) -> None:
 
 
 def check_broadcasts(value_shape: Shape, shape: Shape) -> int:
-    """Check that a shape broadcasts to a part's; return how many first dims, of 1, are too many."""
+    """Check that a shape broadcasts to that of a part; return the number of surplus first dims."""
     more = max(len(value_shape) - len(shape), 0)
     try:
         if (
@@ -107,7 +107,7 @@ def _check_kind(value_dtype: np.dtype[Any], dtype: np.dtype[Any]) -> None:
 
 
 def _converted(value: Any, dtype: np.dtype[Any], shape: Shape) -> HostArray:
-    """Convert numbers of Python's as NumPy does when it assigns them."""
+    """Convert Python numbers as NumPy does when it assigns them."""
     array = np.empty(shape, dtype)
     try:
         array[...] = value

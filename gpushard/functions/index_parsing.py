@@ -101,7 +101,7 @@ def parse(
 
 
 def _array_of(entry: Any) -> tuple[Any, Any]:
-    """Convert an entry that is no slice to an array of integers or booleans, or an integer.
+    """Convert an entry other than a slice to an array of integers or booleans, or an integer.
 
     Returns:
       What `_parsed` takes, and the array; or an integer, and None.
@@ -184,9 +184,9 @@ def _parsed(shape: Shape, keys: tuple[Any, ...]) -> ParsedIndex:
 def _placed(
     entries: Sequence[Entry], numbers: Sequence[int], dots: int
 ) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    """Say which dims index arrays index, and how many of the others come after theirs.
+    """Return the dims that index arrays index, and the number of other dims after theirs.
 
-    The dims of index arrays come first where arrays and integers are not beside one another.
+    The dims of index arrays come first if arrays and integers are not next to each other.
 
     Args:
       entries: a basic index, whole along indexed dims.

@@ -1,4 +1,4 @@
-"""What masks select where they lie: `x[mask]` and `nonzero`.
+"""Selection by masks without a gather: `x[mask]` and `nonzero`.
 
 The mask, and the array if it is read, are laid out as one dim over the mesh axes that split them,
 which moves nothing where only the first dim is split. Every block then gives what it has.
@@ -23,7 +23,7 @@ from gpushard.typing import LocalArray, Shape
 _INDEX = np.dtype(np.int64)
 
 FEW = 1 << 14
-"""Masks of fewer elements are gathered: that costs less than to plan where the parts go."""
+"""Masks of fewer elements are gathered, which costs less than to plan where the parts go."""
 
 
 def is_in_place(mask: Any, x: Any = None) -> bool:
@@ -42,7 +42,7 @@ def is_in_place(mask: Any, x: Any = None) -> bool:
 
 
 def select_true(x: Any, mask: Any) -> Any:
-    """Return the elements of an array where a mask of its shape is true; None if there are none.
+    """Select the elements of an array where a mask of its shape is true; None if there are none.
 
     The result is split evenly over the axes that split the mask.
     """
@@ -58,7 +58,7 @@ def select_true(x: Any, mask: Any) -> Any:
 
 
 def true_places(mask: Any) -> tuple[Any, ...] | None:
-    """Return where a mask is true, for each dim; None if it is nowhere."""
+    """Find the positions where a mask is true, for each dim; None if there are none."""
     shape: Shape = mask.shape
 
     def make(xp: Any) -> Callable[..., Any]:
@@ -74,7 +74,7 @@ def true_places(mask: Any) -> tuple[Any, ...] | None:
 
 
 def _axes(x: Any) -> tuple[str, ...]:
-    """Return the axes that split some dims, those of earlier dims first."""
+    """Return the axes that split several dims; the axes of earlier dims come first."""
     return tuple(axis for dim in range(x.ndim) for axis in x.sharding.spec.axes(dim))
 
 

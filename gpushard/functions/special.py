@@ -1,4 +1,4 @@
-"""Special functions of values: those of SciPy's ufuncs that `gpushard.lax` has, too, and others.
+"""Special functions: the ufuncs of SciPy that `gpushard.lax` has, too, and sums of exponentials.
 
 On the host SciPy computes them, on GPUs CuPy does.
 """

@@ -1,4 +1,4 @@
-"""What functions take, and what the methods of values are made from."""
+"""Values, the operands of functions: plain arrays, and traced or mapped values."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from gpushard.ops.table.elementwise import COPY
 from gpushard.ops.table.movement import INDEX, index
 
 Array = TypeVar("Array", bound=Any)
-"""A value: a plain array, or one that an interpreter made. Results are values of the same kind."""
+"""A value: a plain array, or a value of an interpreter. Results are values of the same kind."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class Value:
-    """What plain arrays have in common with what interpreters make of them."""
+    """The base of plain arrays, and of the values of interpreters."""
 
     __slots__ = ()
 
 
 def is_value(x: Any) -> bool:
-    """Whether operations take it as it is: an array, or what an interpreter made."""
+    """Whether an object is a value: an array, or a value of an interpreter."""
     return isinstance(x, Value) or hasattr(x, "interpreter")
 
 
@@ -57,14 +57,14 @@ def offered(x: Any) -> Any:
 
 
 def is_traced(x: Any) -> bool:
-    """Whether an interpreter made it, so that it has no data: neither elements nor a place."""
+    """Whether a value is of an interpreter and has no data: neither elements nor a place."""
     return hasattr(x, "interpreter") and not isinstance(x, Concrete)
 
 
 def sharding_of(x: Any) -> Sharding | None:
-    """Return how an array lies; None for data on the host, and for what is mapped.
+    """Return the sharding of an array; None for data on the host, and for mapped values.
 
-    A value that is being traced lies somewhere, too: where operations, one by one, would have it.
+    A traced value has a sharding, too: that of the same operations called one by one.
     """
     return getattr(_held(x), "_sharding", None)
 
@@ -75,14 +75,14 @@ def is_committed(x: Any) -> bool:
 
 
 def _held(x: Any) -> Any:
-    """Return the array that a box has in it, or what it is; None for data on the host."""
+    """Return a value, or the value in a box; None for data on the host."""
     if not isinstance(x, Value):
         x = getattr(x, "raw_value", x)
     return x if isinstance(x, Value) else None
 
 
 def method(function: Callable[P, R]) -> Callable[P, R]:
-    """Return a function of values as a method of its first argument: the same code."""
+    """Make a method of its first argument from a function of values, with the same code."""
     plain = cast(FunctionType, function)
     first, *others = plain.__code__.co_varnames
     code = plain.__code__.replace(co_varnames=("self", *others))
@@ -95,12 +95,12 @@ def method(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def laid_out(x: Any, sharding: Sharding | None) -> Any:
-    """Return a value in the sharding that is wanted, if any."""
+    """Move a value to a sharding, if there is one."""
     return x if sharding is None else bind(COPY, (x,), (), sharding)
 
 
 def wanted(out_sharding: Any, *xs: Any) -> Sharding | None:
-    """Return how a result is wanted, in the form that operations take, so that they choose by it.
+    """Convert `out_sharding` to a sharding, so that operations can choose their split by it.
 
     Args:
       out_sharding: a sharding, a `PartitionSpec` on the mesh of the first operand that has one, or
@@ -120,9 +120,9 @@ def wanted(out_sharding: Any, *xs: Any) -> Sharding | None:
 
 
 def view(x: Any, row: Row | None, params: Params = (), to: Sharding | None = None) -> Any:
-    """Return what an operation takes from a value and NumPy has as a view of it.
+    """Apply an operation of which NumPy returns a view.
 
-    Plain arrays remember what they were taken from.
+    Plain arrays remember the array that they are a view of.
 
     Args:
       x: the value.
@@ -139,5 +139,5 @@ def view(x: Any, row: Row | None, params: Params = (), to: Sharding | None = Non
 
 
 def _part(x: Any, row: Row, params: Params, to: Sharding | None = None) -> Any:
-    """Do an operation; of indexing the whole index is a parameter."""
+    """Apply an operation; for indexing the whole index is a parameter."""
     return index(x, params[0], to) if row is INDEX else bind(row, (x,), params, to)

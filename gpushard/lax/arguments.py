@@ -1,4 +1,4 @@
-"""What the functions of `lax` ask of their operands: the same dtype, and shapes that are equal."""
+"""Reading the arguments of `lax`: operands of one dtype, equal shapes, sequences of integers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _KINDS_OF = {bool: "b", int: "iu", float: "f", complex: "c"}
 
 
 def check_kind(name: str, x: Any, kinds: str) -> None:
-    """Check that the elements of an array are of one of some kinds."""
+    """Check that the kind of the elements of an array is allowed."""
     if kind_of(x.dtype) not in kinds:
         words = ", ".join(_WORDS[kind] for kind in kinds)
         raise ArgumentTypeError(
@@ -72,7 +72,7 @@ def as_operands(name: str, xs: Sequence[Any]) -> Sequence[Any]:
 
 
 def _converted(name: str, xs: Sequence[Any]) -> Sequence[Any]:
-    """Read operands as `as_operands` does, any of which may be data on the host."""
+    """Read operands as `as_operands` does if any of them is on the host."""
     operands = [x if is_number(x) else as_value(x, name) for x in xs]
     if all(map(is_number, operands)):
         operands = [x if type(x) in KINDS else as_value(x, name) for x in xs]
@@ -117,7 +117,7 @@ def check_ranks(name: str, operands: Sequence[Any]) -> None:
 
 
 def check_shape(name: str, argument: str, shape: Any, expected: Any) -> None:
-    """Check that a shape is what it has to be."""
+    """Check that a shape is the expected one."""
     if tuple(shape) != tuple(expected):
         raise ArgumentError(
             f"lax.{name}: {argument} of shape {tuple(shape)} must have shape {tuple(expected)}",
@@ -128,7 +128,7 @@ def check_shape(name: str, argument: str, shape: Any, expected: Any) -> None:
 
 
 def integers(name: str, argument: str, values: Any, length: int | None = None) -> tuple[int, ...]:
-    """Return integers that Python knows, so many if a length is given."""
+    """Read a sequence of integers, and check its length if one is given."""
     try:
         numbers = tuple(operator.index(value) for value in values)
     except TypeError:
@@ -145,16 +145,16 @@ def integers(name: str, argument: str, values: Any, length: int | None = None) -
 def each(
     name: str, argument: str, values: Any, wanted: str = "a sequence of integers"
 ) -> list[Any]:
-    """Return the entries of a sequence; as in JAX, an integer is not accepted."""
+    """Read the entries of a sequence; as in JAX, an integer is not accepted."""
     return listed(values, f"lax.{name}", argument, wanted)
 
 
 def dims(name: str, values: Any, ndim: int, argument: str = "axes") -> tuple[int, ...]:
-    """Return several dims, from 0."""
+    """Read several dims, counted from 0."""
     axes = tuple(values) if np.ndim(values) else values
     return tuple(ndim + axis for axis in from_end(axes, ndim, f"lax.{name}", argument))
 
 
 def dim(name: str, value: Any, ndim: int, argument: str = "axis") -> int:
-    """Return one dim, from 0."""
+    """Read a dim, counted from 0."""
     return ndim + one_from_end(value, ndim, f"lax.{name}", argument)

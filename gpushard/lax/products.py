@@ -16,6 +16,7 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions import elementwise as ew
 from gpushard.functions.checks import check_choice
 from gpushard.functions.cumulative import cumsum
+from gpushard.functions.docstrings import described
 from gpushard.functions.elementwise import where
 from gpushard.functions.linear_algebra import in_preferred, in_types, matmul
 from gpushard.functions.values import Value, is_value, wanted
@@ -38,6 +39,12 @@ DotDimensionNumbers: TypeAlias = tuple[_Pair, _Pair]
 """((summed dims of the left, of the right), (batch dims of the left, of the right))."""
 
 
+_products = described(
+    preferred_element_type="the dtype of the result. Products are computed in the dtype that it\n"
+    "    and the operands promote to.",
+)
+
+
 class Precision(enum.Enum):
     """The precision of products in JAX. Here products always have all digits of their dtype."""
 
@@ -55,6 +62,7 @@ class FftType(enum.IntEnum):
     IRFFT = 3
 
 
+@_products
 def dot_general(
     lhs: Any,
     rhs: Any,
@@ -71,10 +79,6 @@ def dot_general(
       rhs: an array. Two dtypes promote as in `gpushard.numpy.matmul`.
       dimension_numbers: ((contracted dimensions of `lhs`, of `rhs`), (batch dimensions of `lhs`,
         of `rhs`)).
-      precision: makes no difference; products have all digits of their dtype.
-      preferred_element_type: the dtype of the result. Products are computed in the dtype that it
-        and the operands promote to.
-      out_sharding: where the result goes; by default it stays where it is computed.
 
     Returns:
       An array with the batch dimensions, then the free dimensions of `lhs`, then of `rhs`.
@@ -154,6 +158,7 @@ def _subscripts(
     return f"{','.join(map(''.join, names))}->{''.join(batch)}{rest[0]}{rest[1]}"
 
 
+@_products
 def dot(
     lhs: Any,
     rhs: Any,
@@ -170,10 +175,6 @@ def dot(
       rhs: a vector or a matrix; with `dimension_numbers` any array. Two dtypes promote as in
         `gpushard.numpy.matmul`.
       dimension_numbers: the dimensions to contract and to pair; see `dot_general`.
-      precision: makes no difference; products have all digits of their dtype.
-      preferred_element_type: the dtype of the result. Products are computed in the dtype that it
-        and the operands promote to.
-      out_sharding: where the result goes; by default it stays where it is computed.
 
     Raises:
       ArgumentError: an operand is neither a vector nor a matrix, or lengths differ.
@@ -196,13 +197,13 @@ def dot(
     return _product("dot", lhs, rhs, numbers, precision, preferred_element_type, out_sharding)
 
 
+@_products
 def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Array:
     """Multiply stacks of matrices.
 
     Args:
       lhs: a stack of matrices: its last two axes are rows and columns.
       rhs: a stack of matrices of the same shape.
-      precision: makes no difference; products have all digits of their dtype.
 
     Raises:
       ArgumentError: the shapes of the stacks, or the lengths to sum over, differ.
@@ -224,6 +225,7 @@ def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Array:
     return _product("batch_matmul", x, y, numbers, precision, None, None)
 
 
+@_products
 def ragged_dot(
     lhs: Any,
     rhs: Any,
@@ -243,11 +245,7 @@ def ragged_dot(
       rhs: a stack of the matrices of the groups.
       group_sizes: the number of rows of each group, a vector of integers. Rows after the last group
         give zeros.
-      precision: makes no difference; products have all digits of their dtype.
-      preferred_element_type: the dtype of the result. Products are computed in the dtype that it
-        and the operands promote to.
       group_offset: must be None.
-      out_sharding: where the result goes; by default it stays where it is computed.
 
     Raises:
       ArgumentError: shapes do not fit, or `group_offset` is not None.

@@ -11,6 +11,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import check_choice, check_key
+from gpushard.functions.docstrings import described
 from gpushard.functions.linear_algebra import in_preferred, in_types
 from gpushard.functions.manipulation import flip, permute_dims
 from gpushard.geometry.tiling import MOST_ELEMENTS
@@ -38,6 +39,11 @@ __all__ = [
     "conv_dimension_numbers", "conv_general_dilated", "conv_transpose",
     "conv_with_general_padding", "padtype_to_pads", "reduce_window",
 ]  # fmt: skip
+
+
+_convolutions = described(
+    preferred_element_type="the dtype of the result, which operands are converted to."
+)
 
 
 class ConvDimensionNumbers(NamedTuple):
@@ -269,6 +275,7 @@ def conv_dimension_numbers(
 _OWN = ("NC", "OI", "NC")
 
 
+@_convolutions
 def conv_general_dilated(
     lhs: Any,
     rhs: Any,
@@ -299,8 +306,6 @@ def conv_general_dilated(
       dimension_numbers: the roles of the dimensions; see `conv_dimension_numbers`.
       feature_group_count: the number of groups of features; each group has its own output features.
       batch_group_count: the number of groups of the batch; each group has its own output features.
-      precision: makes no difference; products have all digits of their dtype.
-      preferred_element_type: the dtype of the result, which operands are converted to.
 
     Raises:
       ArgumentError: shapes, groups and numbers do not fit each other.
@@ -365,6 +370,7 @@ def _check_groups(x: Sequence[int], kernel: Sequence[int], groups: int, batches:
         )
 
 
+@_convolutions
 def conv(
     lhs: Any,
     rhs: Any,
@@ -380,8 +386,6 @@ def conv(
       rhs: the kernel, with output features, input features, and spatial dimensions.
       window_strides: the distance of windows along each spatial dimension.
       padding: "VALID", "SAME" or "SAME_LOWER".
-      precision: makes no difference; products have all digits of their dtype.
-      preferred_element_type: the dtype of the result, which operands are converted to.
 
     >>> import gpushard as gs
     >>> conv(gs.numpy.ones((1, 2, 4)), gs.numpy.ones((3, 2, 2)), (1,), "VALID").shape
@@ -394,6 +398,7 @@ def conv(
     return conv_general_dilated(lhs, rhs, window_strides, padding, **how)
 
 
+@_convolutions
 def conv_with_general_padding(
     lhs: Any,
     rhs: Any,
@@ -414,8 +419,6 @@ def conv_with_general_padding(
         a rule.
       lhs_dilation: the distance of elements of the array.
       rhs_dilation: the distance of elements of the kernel.
-      precision: makes no difference; products have all digits of their dtype.
-      preferred_element_type: the dtype of the result, which operands are converted to.
 
     >>> import gpushard as gs
     >>> x, k = gs.numpy.ones((1, 2, 4)), gs.numpy.ones((3, 2, 2))
@@ -431,6 +434,7 @@ def conv_with_general_padding(
     )
 
 
+@_convolutions
 def conv_transpose(
     lhs: Any,
     rhs: Any,
@@ -454,8 +458,6 @@ def conv_transpose(
       dimension_numbers: the roles of the dimensions; features come last by default.
       transpose_kernel: whether `rhs` is the kernel of the convolution that this one transposes. It
         is reversed then, and its features change places.
-      precision: makes no difference; products have all digits of their dtype.
-      preferred_element_type: the dtype of the result, which operands are converted to.
 
     >>> import gpushard as gs
     >>> conv_transpose(gs.numpy.ones((1, 3, 2)), gs.numpy.ones((2, 2, 4)), (2,), "SAME").shape

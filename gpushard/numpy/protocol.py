@@ -47,7 +47,7 @@ _ON_HOST = (
     "array2string", "array_repr", "array_str", "copyto", "may_share_memory", "save", "savetxt",
     "savez", "savez_compressed", "shares_memory",
 )  # fmt: skip
-"""Functions whose business is the host: they take the value there, like `numpy.asarray`."""
+"""Functions that work on the host: they read the value there, like `numpy.asarray`."""
 
 _DEFAULTS: dict[str, tuple[Any, ...]] = {
     "where": (True,),
@@ -56,7 +56,7 @@ _DEFAULTS: dict[str, tuple[Any, ...]] = {
     "signature": (None,),
     "initial": (None,),
 }
-"""Keywords of ufuncs that are fine as long as they say what holds anyway."""
+"""Keywords of ufuncs that are allowed with their default value."""
 
 _NAMES = {"a_min": "min", "a_max": "max"}  # NumPy's names of arguments that have others here
 
@@ -197,7 +197,7 @@ def array_function(namespace: Mapping[str, Any]) -> Callable[..., Any]:
 
 
 _Table: TypeAlias = dict[Any, tuple[Any, inspect.Signature | None]]
-"""Our function, and what it takes, by NumPy's function."""
+"""The function of gpushard, and its parameters, by the function of NumPy."""
 
 
 def _table(module: ModuleType, namespace: Mapping[str, Any]) -> _Table:
