@@ -342,3 +342,42 @@ def test_no_shift_is_by_more_than_there_is(name: str, dtype: str) -> None:
         getattr(gs.lax, name)(*(x, by)[: ARITY[name]])
     steps = [np.asarray(call.args[1]) for call in (*left.mock_calls, *right.mock_calls)]
     assert steps and all(step.min() >= 0 and step.max() < bits for step in steps)
+
+
+NEXT_TO_ARRAYS = {
+    "add": lambda x: (gs.lax.add(x, 2.0), 2 + x),
+    "add, of NumPy's": lambda x: (gs.lax.add(np.float32(2), x), 2 + x),
+    "div": lambda x: (gs.lax.div(x, 2.0), x / 2),
+    "pow": lambda x: (gs.lax.pow(x, 2), x**2),
+    "clamp": lambda x: (gs.lax.clamp(0.5, x, 1.5), x.clip(0.5, 1.5)),
+    "select": lambda x: (gs.lax.select(x > 1, x, gs.lax.mul(x, 0.0)), gs.numpy.where(x > 1, x, 0)),
+    "pad": lambda x: (gs.lax.pad(x, 0.0, [(1, 1, 0)]), gs.numpy.pad(x, 1)),
+    "reduce": lambda x: (gs.lax.reduce(x, 1.0, gs.lax.add, (0,)), 1 + x.sum()),
+    "reduce_window": lambda x: (
+        gs.lax.reduce_window(x, 0.0, gs.lax.max, (2,)), gs.numpy.maximum(x[1:], x[:-1])
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NEXT_TO_ARRAYS)
+def test_numbers_next_to_arrays_go_nowhere(name: str) -> None:
+    """They are operands as they are: no device gets an array of them first."""
+    x = gs.device_put(np.arange(4, dtype=np.float32))
+    with mock.patch("gpushard.placement.arguments.device_put", side_effect=AssertionError):
+        found, wanted = NEXT_TO_ARRAYS[name](x)
+    assert found.dtype == np.float32 and not found.weak_type
+    np.testing.assert_array_equal(np.asarray(found), np.asarray(wanted))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: gs.lax.add(np.float32(1), 2.0),
+        lambda: gs.lax.clamp(np.float32(1), 2.0, np.float32(3)),
+        lambda: gs.lax.clamp(1.0, np.float32(5), gs.device_put(np.float32(2))),
+    ],
+)
+def test_numbers_alone_become_arrays(call: Any) -> None:
+    found = call()
+    assert isinstance(found, gs.Array) and found.dtype == np.float32 and not found.weak_type
+    assert float(found) in (3.0, 2.0)

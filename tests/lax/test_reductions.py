@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -278,3 +280,24 @@ def test_top_k_of_nans() -> None:
     for k in (1.5, "a", None):
         with pytest.raises(gs.errors.ArgumentTypeError):
             gs.lax.top_k(NANS, k)
+
+
+@pytest.mark.parametrize(
+    "function", [gs.lax.add, gs.numpy.add, np.add, operator.add, gs.lax.max, gs.numpy.maximum, max]
+)
+def test_reductions_by_functions_of_all_namespaces_are_known(function: Any) -> None:
+    """None of them is called for pairs of neighbours."""
+    x = gs.numpy.arange(5)
+    with mock.patch.object(reductions, "_neighbours", side_effect=AssertionError):
+        found = gs.lax.reduce(x, 0, function, (0,))
+    assert int(found) == (10 if "add" in function.__name__ else 4)
+    windows = gs.lax.reduce_window(x, 0, function, (2,))
+    assert windows.tolist() == ([1, 3, 5, 7] if "add" in function.__name__ else [1, 2, 3, 4])
+
+
+def test_other_ufuncs_are_combined_by_neighbours() -> None:
+    x = gs.numpy.asarray([3.0, 4.0])
+    for function in (gs.numpy.hypot, np.hypot):
+        assert float(gs.lax.reduce(x, 0.0, function, (0,))) == 5.0
+        with pytest.raises(gs.errors.ArgumentError, match=r"is unknown; use lax\.add"):
+            gs.lax.reduce_window(x, 0.0, function, (2,))
