@@ -227,7 +227,7 @@ def iinfo(dtype: Dtype) -> Any:
 
 
 def issubdtype(arg1: Any, arg2: Any) -> bool:
-    """Test whether a type is a subtype of another one, or of a kind such as `numpy.floating`.
+    """Test whether a dtype is a subtype of another, or of a kind such as `numpy.floating`.
 
     Random keys are subtypes only of `gpushard.dtypes.prng_key`, `gpushard.dtypes.extended` and
     `numpy.generic`.

@@ -14,6 +14,7 @@ import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError, TracedValueError
 from gpushard.functions.checks import check_choice, check_hint
+from gpushard.functions.docstrings import described
 from gpushard.functions.values import Array
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
@@ -25,7 +26,12 @@ _SELECTIONS = ("introselect", None)
 METHODS = (None, "default", "scan", "scan_unrolled", "sort", "compare_all")
 """Hints for the search, which make no difference."""
 
+_AXIS = "the axis; None for all elements in row-major order."
+_sorting = described(axis=_AXIS, kind="one of NumPy's kinds; makes no difference.")
+_selecting = described(axis=_AXIS, kind='must be "introselect".')
 
+
+@_sorting
 def sort(
     a: Array,
     axis: Any = -1,
@@ -38,10 +44,6 @@ def sort(
 ) -> Array:
     """Sort the elements of an array along an axis.
 
-    Args:
-      axis: the axis; None for all elements in row-major order.
-      kind: one of NumPy's kinds; makes no difference.
-
     >>> import gpushard as gs
     >>> sort(gs.numpy.asarray([3.0, float("nan"), 1.0, 2.0]), descending=True)
     Array([ 3.,  2.,  1., nan], dtype=float64)
@@ -52,6 +54,7 @@ def sort(
     return bind(rows.SORT, (x,), how, out_sharding)
 
 
+@_sorting
 def argsort(
     a: Array,
     axis: Any = -1,
@@ -62,18 +65,14 @@ def argsort(
     stable: Any = True,
     out_sharding: Any = None,
 ) -> Array:
-    """Find the positions that sort an array along an axis.
-
-    Args:
-      axis: the axis; None for all elements in row-major order.
-      kind: one of NumPy's kinds; makes no difference.
-    """
+    """Find the positions that sort an array along an axis."""
     _check("argsort", kind, order, _SORTS)
     x, at = along("argsort", a, axis)
     how = at, bool(descending), stable is None or bool(stable)
     return bind(rows.ARGSORT, (x,), how, out_sharding)
 
 
+@_selecting
 def partition(
     a: Array,
     kth: Any,
@@ -87,8 +86,6 @@ def partition(
 
     Args:
       kth: the positions of these elements, an integer or several.
-      axis: the axis; None for all elements in row-major order.
-      kind: must be "introselect".
 
     Raises:
       ArgumentError: a position is out of range.
@@ -98,6 +95,7 @@ def partition(
     return bind(rows.PARTITION, (x,), (at, _places("partition", kth, x.shape[at])), out_sharding)
 
 
+@_selecting
 def argpartition(
     a: Array,
     kth: Any,
@@ -111,8 +109,6 @@ def argpartition(
 
     Args:
       kth: the positions that get the elements of a sorted array, an integer or several.
-      axis: the axis; None for all elements in row-major order.
-      kind: must be "introselect".
 
     Raises:
       ArgumentError: a position is out of range.
