@@ -16,7 +16,7 @@ from gpushard.nnx.state_sharding import PrefixMapping
 from gpushard.nnx.variable import Variable
 from gpushard.nnx.walk import all_paths
 from gpushard.placement.device_put import implicitly_put
-from gpushard.transforms.tracing.constraints import laid_out
+from gpushard.transforms.tracing.constraints import apply_shardings
 from gpushard.transforms.values.signature import check_leaf
 
 
@@ -81,7 +81,7 @@ class Places:
             if not isinstance(x, Array) and places[number] is not None:
                 check_leaf(x, "jit", f"leaf {number} of {self._subject}")
                 arrays[number] = implicitly_put(x, "jit")
-        moved = laid_out(arrays, tuple(arrays), tuple(places), self._argument)
+        moved = apply_shardings(arrays, tuple(arrays), tuple(places), self._argument)
         leaves: list[Any] = structure.unflatten(moved)
         for n, x in enumerate(self.leaves):
             if type(x) is Part:
