@@ -366,4 +366,22 @@ def handle(
     return array
 
 
+def array_of_buffer(
+    kind: type[H],
+    buffer: ShardedBuffer,
+    runtime: Runtime,
+    dtype: np.dtype[Any],
+    sharding: Sharding,
+    committed: bool,
+    weak_type: bool,
+) -> H:
+    """Create an array of a buffer and register it: its constructor, without its checks."""
+    data = Data(buffer, runtime)
+    array = handle(kind, data, buffer.tiling.shape, dtype, sharding, committed, weak_type)
+    if runtime.settings.enable_checks:
+        buffer.check()
+    runtime.register(array)
+    return array
+
+
 _new = object.__new__

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array.array import Array, ConcreteArray
-from gpushard.array.data import Data, Handle, Turned, data_of, handle
+from gpushard.array.data import Data, Handle, Turned, array_of_buffer, data_of
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentTypeError
 from gpushard.functions.checks import check_dtype, place_tiling
@@ -18,7 +18,7 @@ from gpushard.movement.reshard import move
 from gpushard.ops.aval import Aval
 from gpushard.ops.dispatch import as_they_lie, case_and_key, check_out, create, make_program
 from gpushard.ops.operand import Hosted, Sharded
-from gpushard.ops.row import Case, Params, Program, Result, Row
+from gpushard.ops.row import Case, Params, Program, Row
 from gpushard.ops.scalars import KINDS, WEAK_KINDS
 from gpushard.runtime.reclaim import of_operation
 from gpushard.runtime.runtime import Runtime
@@ -90,29 +90,13 @@ class Eager:
             result = program.run(buffers, numbers)
         except MemoryError as error:  # maybe from a library that a kernel calls
             raise of_operation(error, row.name, getattr(program, "moves", None)) from None
-        if len(result) == 1:
-            return _array(result[0], program, program.results[0], runtime)
-        return _arrays(result, program, runtime)
-
-
-def _array(
-    buffer: ShardedBuffer, program: Program, result: Result, runtime: Runtime
-) -> ConcreteArray:
-    """Wrap a result as an array; a faster `ConcreteArray()` with values known in advance."""
-    aval = result.aval
-    array = handle(
-        ConcreteArray,
-        Data(buffer, runtime),
-        aval.shape,
-        aval.dtype,
-        result.sharding,
-        program.committed,
-        aval.weak,
-    )
-    if runtime.settings.enable_checks:
-        buffer.check()
-    runtime.register(array)
-    return array
+        if len(result) > 1:
+            return _arrays(result, program, runtime)
+        (buffer,), (form,) = result, program.results
+        aval, committed = form.aval, program.committed
+        return array_of_buffer(
+            ConcreteArray, buffer, runtime, aval.dtype, form.sharding, committed, aval.weak
+        )
 
 
 def _arrays(
@@ -122,8 +106,13 @@ def _arrays(
 
     Not a part of `bind`, since a closure would make its variables slower to read.
     """
-    pairs = zip(buffers, program.results, strict=True)
-    return tuple([_array(buffer, program, result, runtime) for buffer, result in pairs])
+    return tuple([
+        array_of_buffer(
+            ConcreteArray, buffer, runtime, form.aval.dtype, form.sharding, program.committed,
+            form.aval.weak,
+        )
+        for buffer, form in zip(buffers, program.results, strict=True)
+    ])  # fmt: skip
 
 
 def _created(row: Row, numbers: Sequence[Any], params: Params, sharding: Sharding) -> ConcreteArray:

@@ -65,7 +65,7 @@ def case_and_key(
         operands.append(x)
         if isinstance(x, Sharded):
             key += (x.tiling, x.aval.dtype, x.committed, x.aval.weak)
-            runtime = devices_of(x.tiling)[0].runtime
+            runtime = runtime or devices_of(x.tiling)[0].runtime
         else:
             key += (x.aval.shape, x.aval.dtype, x.aval.weak)
     assert runtime is not None

@@ -90,7 +90,7 @@ class Replay:
             if id(buffer) in seen or var in self.graph.constants:
                 buffer = copy.copy(buffer)
             seen.add(id(buffer))
-            arrays.append(array_of(buffer, var, keys=keys))
+            arrays.append(array_of(buffer, var, self.executable.runtime, keys=keys))
         if self.structure is None:
             return arrays[0]
         return tree.unflatten(self.structure, arrays)

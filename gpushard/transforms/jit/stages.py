@@ -431,7 +431,7 @@ class Compiled(Stage):
         arrays.clear()  # copies elsewhere, which nobody else has
         made = self._executable.run(buffers)
         results = [
-            array_of(buffer, var, keys=key)
+            array_of(buffer, var, self._executable.runtime, keys=key)
             for buffer, var, key in zip(made, own.graph.results, own.out_keys, strict=True)
         ]
         return tree.unflatten(own.out_tree, results)

@@ -164,7 +164,12 @@ class Operands:
             results.append(Var(dtype, lies.tiling(shape), lies, to is not None, weak=False))
 
         def run_again(buffers: Sequence[Any]) -> list[Any]:
-            arrays = map(functools.partial(array_of, keys=False), buffers, lifted)
+            arrays = iter(
+                [
+                    array_of(buffer, var, buffer.runtime, keys=False)
+                    for buffer, var in zip(buffers, lifted, strict=True)
+                ]
+            )
             now = copy.copy(self)
             now.values = [
                 _start_copy(next(arrays)) if isinstance(x, Array) else x for x in now.values

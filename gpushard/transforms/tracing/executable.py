@@ -13,7 +13,7 @@ import numpy as np
 
 from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.aval import KEY, KeyDType
-from gpushard.array.data import Data, handle
+from gpushard.array.data import array_of_buffer
 from gpushard.array.key_array import ELEMENT, KeyArray
 from gpushard.errors import OutOfMemoryError
 from gpushard.movement.buffer import ShardedBuffer, devices_of
@@ -26,6 +26,7 @@ from gpushard.ops.row import Run, Runnable
 from gpushard.ops.table.movement import CONCATENATE, STACK
 from gpushard.placement.device_put import device_put
 from gpushard.runtime.reclaim import of_operation
+from gpushard.runtime.runtime import Runtime
 from gpushard.transforms.graph.costs import received
 from gpushard.transforms.graph.graph import Graph, Op, Step, Var, lines
 from gpushard.transforms.graph.ops import (
@@ -67,6 +68,10 @@ class Executable:
         """The same operations, those of a segment as one: a GPU is given them at once."""
         self.ready |= {part: prepare(part.op) for part in self.parts if part not in self.ready}
         self.graph = graph
+        self.runtime: Any = None
+        """The runtime of the results; None if there are none."""
+        if graph.results:
+            self.runtime = devices_of(graph.results[0].tiling)[0].runtime
         places: dict[Var, int] = {}
 
         def place(x: Any) -> int:
@@ -355,7 +360,11 @@ class _ScanLoop(GraphRunner):
             whole: Any = device_put(np.empty(x.whole.shape, x.whole.dtype), x.whole.sharding)
         else:
             whole = stack(
-                [array_of(share_buffer(each), x.each, keys=x.keys) for each in column], x.dim
+                [
+                    array_of(share_buffer(each), x.each, each.runtime, keys=x.keys)
+                    for each in column
+                ],
+                x.dim,
             )
         buffer: ShardedBuffer = whole._live()
         return buffer
@@ -422,19 +431,14 @@ def var_of(x: Any, sharding: Any = None) -> Var:
     return Var(dtype, lies.tiling(x.shape), lies, chosen is not None, weak)
 
 
-def array_of(buffer: ShardedBuffer, var: Var, *, keys: bool) -> ConcreteArray:
-    """Create an array of a buffer that a graph has computed for a value."""
-    runtime = buffer.runtime
-    array = handle(
-        KeyArray if keys else ConcreteArray,
-        Data(buffer, runtime),
-        var.tiling.shape,
-        KEY if keys else var.dtype,
-        var.sharding,
-        var.committed,
-        var.weak,
-    )
-    if runtime.settings.enable_checks:
-        buffer.check()
-    runtime.register(array)
-    return array
+def array_of(buffer: ShardedBuffer, var: Var, runtime: Runtime, *, keys: bool) -> ConcreteArray:
+    """Create an array of a buffer that a graph has computed for a value.
+
+    Args:
+      buffer: the buffer.
+      var: the value.
+      runtime: the runtime of its devices.
+      keys: whether the elements are random keys.
+    """
+    kind, dtype = (KeyArray, KEY) if keys else (ConcreteArray, var.dtype)
+    return array_of_buffer(kind, buffer, runtime, dtype, var.sharding, var.committed, var.weak)

@@ -36,7 +36,9 @@ def fold_constants(graph: Graph) -> Graph:
         return graph
     taken = {x for step in steps for x in step.arrays}
     constants: dict[Var, Any] = {
-        x: array_of(buffer, x, keys=False) for x, buffer in computed.items() if x in taken
+        x: array_of(buffer, x, buffer.runtime, keys=False)
+        for x, buffer in computed.items()
+        if x in taken
     }
     return dataclasses.replace(graph, steps=steps, constants=graph.constants | constants)
 

@@ -328,7 +328,7 @@ def run_or_record(
     if trace is None or not lifts:
         buffers = ready().run([x._live() for x in operands], op.numbers)
         return [
-            array_of(share_buffer(buffer), var, keys=keys)
+            array_of(share_buffer(buffer), var, buffer.runtime, keys=keys)
             for buffer, (var, keys) in zip(buffers, results, strict=True)
         ]
     traced = trace.record(None, op, [trace.lift(x) for x in operands], [var for var, _ in results])
