@@ -18,7 +18,7 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import testing
 from gpushard.runtime import kernel_checks
-from gpushard.runtime.host.nests import c_kernels, tiles
+from gpushard.runtime.host.nests import blocks, c_kernels, tiles
 from gpushard.runtime.host.nests.c_kernels import c_kernel
 from gpushard.runtime.host.nests.c_source import c_source
 from gpushard.runtime.host.nests.tiles import straight_kernel, tile_kernel
@@ -373,7 +373,7 @@ def test_tiles_are_no_larger_than_they_need_be(short: Loops, inner: Loops, large
     ops += [("sum", (2,), (1,), over)] if over else [("negative", (2,), (0, 1), ())]
     meant = nest((300, 7), [(0, 1)], [*ops, ("subtract", (1, 3), (0, 1), ())], [4],
                  short=short, inner=inner)  # fmt: skip
-    memory = tiles.Scratch()
+    memory = blocks.Scratch()
     with mock.patch.object(tiles, "scratch", memory), mock.patch.object(tiles, "_TILE", 4):
         check_values(tile_kernel(meant), meant)
     assert max(slot.nbytes for slot in memory.slots) == largest * FLOAT.itemsize
@@ -396,7 +396,7 @@ def test_the_widest_operation_says_how_large_tiles_are() -> None:
     ops: list[tuple[str, Loops, Loops, Loops]] = [
         ("negative", (1,), (0,), ()), ("add", (0, 2), (0, 1), ()), ("sum", (3,), (0,), (1,)),
     ]  # fmt: skip
-    meant, memory = nest((300, 7), [(0, 1), (0,)], ops, [4], short=(1,)), tiles.Scratch()
+    meant, memory = nest((300, 7), [(0, 1), (0,)], ops, [4], short=(1,)), blocks.Scratch()
     with mock.patch.object(tiles, "scratch", memory), mock.patch.object(tiles, "_TILE", 28):
         check_values(tile_kernel(meant), meant)
     assert max(slot.nbytes for slot in memory.slots) == 28 * FLOAT.itemsize

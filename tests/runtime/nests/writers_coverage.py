@@ -34,6 +34,7 @@ FILES = [
     "gpushard/transforms/regions/halos.py",
     "gpushard/runtime/nests.py",
     "gpushard/runtime/loop_groups.py",
+    "gpushard/runtime/host/nests/kernels.py",
     "gpushard/runtime/host/nests/blocks.py",
     "gpushard/runtime/host/nests/tiles.py",
     "gpushard/runtime/host/nests/c_schedule.py",
@@ -111,13 +112,13 @@ def missing(reached: Any) -> int:
         files = json.loads(path.read_text(encoding="utf-8"))["files"]
     known = {Path(name).resolve(): found for name, found in files.items()}
     count = 0
-    print(f"{'file':42}{'lines':>10}{'branches':>12}  missing")
+    print(f"{'file':46}{'lines':>10}{'branches':>12}  missing")
     for name in FILES:
         found = known[ROOT / name]
         lines, branches = found["missing_lines"], found["missing_branches"]
         summary = found["summary"]
         print(
-            f"{name:42}{_ratio(summary['num_statements'], lines):>10}"
+            f"{name:46}{_ratio(summary['num_statements'], lines):>10}"
             f"{_ratio(summary['num_branches'], branches):>12}  "
             + ", ".join([*map(str, lines), *[f"{start}->{end}" for start, end in branches]])
         )
