@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from gpushard.errors import ArgumentTypeError, DeviceLostError, ExecutionError, ShardingError
+from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.planning.aliasing import ALIGNMENT
 from gpushard.runtime.backend import WorkFailure
+from gpushard.runtime.chunks import Move
+from gpushard.runtime.launch import Outputs
 from gpushard.runtime.memory import Claim, Memory
+from gpushard.runtime.phase import BoxCopy, Copy, Phase
 from gpushard.runtime.runtime import Device, MemorySpace, Place, Runtime
 from gpushard.typing import LocalArray
 
@@ -156,6 +161,38 @@ def _larger_root(value: LocalArray, claim: Claim, together: int) -> int:
     elif together:
         root = root * value.nbytes // together
     return root if root > value.nbytes else 0
+
+
+@dataclass(frozen=True, eq=False)
+class Operands:
+    """The arrays of a plan that runs, by their numbers, and the memory of each."""
+
+    arrays: list[LocalArray]  # the arrays
+    memories: list[Memory]  # their memories; work in queues must hold no claims
+
+    @classmethod
+    def of(cls, *parts: ShardedBuffer | Outputs) -> Operands:
+        """Return those of sources, and of what is allocated, in this order."""
+        arrays = [value for part in parts for value in part.values]
+        return cls(arrays, [claim.memory for part in parts for claim in part.claims])
+
+    def memories_of(self, numbers: Sequence[int]) -> tuple[Memory, ...]:
+        """Return the memories of some of them, each once."""
+        if len(numbers) == 1:
+            return (self.memories[numbers[0]],)
+        return tuple(dict.fromkeys([self.memories[number] for number in numbers]))
+
+    def move(self, copy: Copy) -> Move[Memory]:
+        """Return a copy as a box on its way, with the memory that it reads."""
+        to, target, of, source, _ = copy
+        ends = target.of(self.arrays[to]), source.of(self.arrays[of])
+        return Move(*ends, self.memories[of])
+
+    def near(self, phase: Phase, far: Collection[int]) -> tuple[list[Memory], list[BoxCopy]]:
+        """Return what a phase copies from other domains than those, and the memories it reads."""
+        moves = [(self.move(copy), copy[4]) for copy in phase.moves if copy[4] not in far]
+        copies = [(move.target, move.source, domain) for move, domain in moves]
+        return list(dict.fromkeys(move.tag for move, _ in moves)), copies
 
 
 def devices_of(tiling: Tiling) -> tuple[Place, ...]:

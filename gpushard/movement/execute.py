@@ -19,7 +19,7 @@ import numpy as np
 from gpushard.errors import ExecutionError, OutOfMemoryError, ShardingError
 from gpushard.geometry.free_boxes import tiling_of_boxes
 from gpushard.geometry.tiling import Tiling
-from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of
+from gpushard.movement.buffer import Operands, ShardedBuffer, claim_nothing, devices_of
 from gpushard.movement.host import alias_host, box_of, from_host, read_host
 from gpushard.movement.host_staging import PARTS_PER_STEP, Staged, claim_slots
 from gpushard.movement.messages import Messages, claim_buffers
@@ -99,21 +99,13 @@ def _submit(
     outputs: Outputs,
 ) -> None:
     """Give the steps to streams; inside `commit`."""
-    operands: list[LocalArray] = []
-    claims: list[Claim] = []
-    both: list[ShardedBuffer | Outputs] = [*sources, outputs]
-    for blocks in both:
-        operands += blocks.values
-        claims += blocks.claims
-    memories = [claim.memory for claim in claims]  # the items must hold no claim
-    _submit_steps(prepared, steps, operands, memories, name, fill)
+    _submit_steps(prepared, steps, Operands.of(*sources, outputs), name, fill)
 
 
 def _submit_steps(
     prepared: Prepared,
     steps: Sequence[Step],
-    operands: Sequence[LocalArray],
-    memories: Sequence[Memory],
+    operands: Operands,
     name: str,
     fill: np.generic | None,
     replaced: frozenset[Memory] = frozenset(),
@@ -123,17 +115,16 @@ def _submit_steps(
     Of the memories `replaced` nothing old stays, so that an old error is over, too.
     """
     runtime, plan = prepared.runtime, prepared.plan
-    messages = _messages(prepared, operands, memories, name) if prepared.sent else None
+    messages = _messages(prepared, operands, name) if prepared.sent else None
     slots = claim_slots(runtime, plan) if prepared.staged and messages is None else {}
     ticks: dict[int, int] = {}
     for number, step in enumerate(steps):
         if messages is not None and messages.must_go_first(step):
             ticks |= messages.submit()
         stream = prepared.streams[step.domain]
-        until = {memories[of]: ticks[written] for of, written in step.after} if step.after else {}
-        writes = _memories_of(step.writes, memories)
+        until = {operands.memories[of]: ticks[written] for of, written in step.after}
+        reads, writes = operands.memories_of(step.reads), operands.memories_of(step.writes)
         forget = replaced.intersection(writes) if replaced and not step.part else ()
-        reads = _memories_of(step.reads, memories)
         sent = set() if messages is None else messages.domains(step)
         far = sent or (plan.out_of_reach(step) if slots else set())
         now = dataclasses.replace(step, phases=()) if far else step
@@ -141,7 +132,7 @@ def _submit_steps(
             tick = runtime.submit(
                 stream,
                 name,
-                functools.partial(run_step, runtime, now, operands, fill, forget),
+                functools.partial(run_step, runtime, now, operands.arrays, fill, forget),
                 () if far else reads,
                 writes,
                 part=step.part * PARTS_PER_STEP,
@@ -152,26 +143,14 @@ def _submit_steps(
             messages.add(step, number, until, writes)
             continue
         if far:
-            way = Staged(runtime, step, stream, name, operands, memories, until, slots, far)
+            way = Staged(runtime, step, stream, name, operands, until, slots, far)
             tick = way.submit(writes)
         ticks[number] = tick
     if messages is not None:
         messages.submit()
 
 
-def _memories_of(numbers: Sequence[int], memories: Sequence[Memory]) -> tuple[Memory, ...]:
-    """Return the memories with some numbers, each once."""
-    if len(numbers) == 1:
-        return (memories[numbers[0]],)
-    return tuple(dict.fromkeys([memories[number] for number in numbers]))
-
-
-def _messages(
-    prepared: Prepared,
-    operands: Sequence[LocalArray],
-    memories: Sequence[Memory],
-    name: str,
-) -> Messages | None:
+def _messages(prepared: Prepared, operands: Operands, name: str) -> Messages | None:
     """Return what sends messages; None if that works no more, or there is no room for it."""
     runtime = prepared.runtime
 
@@ -185,7 +164,7 @@ def _messages(
     if buffers is None:
         return None
     least = prepared.plan.engine_bytes
-    return Messages(runtime, name, operands, memories, buffers, least, stream_of)
+    return Messages(runtime, name, operands, buffers, least, stream_of)
 
 
 def run_step(
@@ -269,13 +248,13 @@ def run_in_place(
             source.wait()
     ready = prepared.few and all([source.is_settled() for source in sources[1:]])
     inline = prepared.by_host or (ready and is_idle(base, homes))
-    operands = [value for source in sources for value in source.values]
     if not inline:
         submit = functools.partial(
-            _submit_in_place, prepared, sources, homes, operands, name, fill, ready=ready
+            _submit_in_place, prepared, sources, homes, name, fill, ready=ready
         )
         inline = runtime.commit(submit, list(prepared.streams.values()))
     if inline:
+        operands = [value for source in sources for value in source.values]
         for step in plan.steps:
             run_step(runtime, step, operands, fill)
 
@@ -293,7 +272,6 @@ def _submit_in_place(
     prepared: Prepared,
     sources: Sequence[ShardedBuffer],
     homes: Sequence[int],
-    operands: Sequence[LocalArray],
     name: str,
     fill: np.generic | None,
     *,
@@ -306,9 +284,8 @@ def _submit_in_place(
     lie in it have to be covered. If streams of several domains write them, each waits for the one
     before it, as nothing says which block of a memory a tick has written.
     """
-    base, plan = sources[0], prepared.plan
-    memories = [claim.memory for source in sources for claim in source.claims]
-    mine = [memories[home] for home in homes]
+    base, plan, operands = sources[0], prepared.plan, Operands.of(*sources)
+    mine = [operands.memories[home] for home in homes]
     if ready and not any(m.busy() or m.error is not None for m in dict.fromkeys(mine)):
         return True
     covered = plan.covers[plan.wanted.of_device].tolist()
@@ -320,7 +297,7 @@ def _submit_in_place(
     domains = [prepared.places[home].memory_domain for home in homes]
     if any([writer.setdefault(m, d) != d for m, d in zip(mine, domains, strict=True)]):
         steps = [dataclasses.replace(step, part=0, after=()) for step in steps]
-    _submit_steps(prepared, steps, operands, memories, name, fill, replaced)
+    _submit_steps(prepared, steps, operands, name, fill, replaced)
     return False
 
 

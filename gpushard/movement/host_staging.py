@@ -18,16 +18,17 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from gpushard.frozen import dataclass
+from gpushard.movement.buffer import Operands
 from gpushard.movement.plan import Plan, Step
 from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.runtime.chunks import LEAST_SLOT, Move, bytes_of, chunks, lay_out
 from gpushard.runtime.domain import Domain
 from gpushard.runtime.memory import Claim, Memory
-from gpushard.runtime.phase import BoxCopy, Copy, Phase
+from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.pool import NoRoomError, Room
 from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Stream
-from gpushard.typing import HostArray, LocalArray
+from gpushard.typing import HostArray
 
 PARTS_PER_STEP = 1 << 20  # more than the parts in which one step is written
 IN_FLIGHT = 2  # how many chunks of each domain are on their way while the host copies another one
@@ -251,8 +252,7 @@ class Staged:
     step: Step
     stream: Stream  # the stream that writes the step's blocks
     name: str
-    operands: Sequence[LocalArray]
-    memories: Sequence[Memory]
+    operands: Operands
     until: Mapping[Memory, int]
     slots: dict[int, Slots]
     far: set[int]  # the domains that it reads and cannot reach
@@ -283,9 +283,9 @@ class Staged:
         mine = self.step.domain  # each domain begins with the next one: their packing streams share
         far = sorted(self.far, key=lambda of: (of < mine, of))
         for phase in self.step.phases:
-            near = [move for move in phase.moves if move[4] not in self.far]
-            if near:
-                yield self._reads(near), [self._copy(move) for move in near]
+            reads, copies = self.operands.near(phase, self.far)
+            if copies:
+                yield reads, copies
             for of in far:
                 yield from self._across(phase, of)
 
@@ -293,11 +293,7 @@ class Staged:
         """Pack boxes chunk by chunk, and yield the copies that unpack each."""
         runtime = self.runtime
         source, pinned = runtime.domains[of], runtime.domains[of].memories["pinned_host"].index
-        moves = []
-        for move in phase.moves:
-            if move[4] == of:
-                target, value, _ = self._copy(move)
-                moves.append(Move(target, value, self.memories[move[2]]))
+        moves = [self.operands.move(copy) for copy in phase.moves if copy[4] == of]
         slots = self.slots[of]
         for group in chunks(moves, slots.nbytes):
             slot = next(slots.turns)
@@ -315,10 +311,3 @@ class Staged:
             )
             pairs = zip(group, boxes, strict=True)
             yield [slot.memory], [(move.target, box, pinned) for move, box in pairs]
-
-    def _copy(self, move: Copy) -> BoxCopy:
-        to, target, of, source, domain = move
-        return target.of(self.operands[to]), source.of(self.operands[of]), domain
-
-    def _reads(self, moves: Sequence[Copy]) -> list[Memory]:
-        return list(dict.fromkeys(self.memories[move[2]] for move in moves))

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from gpushard.errors import ExecutionError
 from gpushard.frozen import dataclass
+from gpushard.movement.buffer import Operands
 from gpushard.movement.host_staging import PARTS_PER_STEP, chunk_bytes, submit_copies
 from gpushard.movement.plan import Plan, Step
 from gpushard.runtime.backend import Backend
@@ -121,8 +122,7 @@ class Messages:
     Args:
       runtime: whose domains take part.
       name: what the plan does, for errors.
-      operands: the arrays of the plan.
-      memories: theirs.
+      operands: those of the plan.
       buffers: what is packed goes through.
       engine_bytes: that of the plan.
       streams: says what writes a domain.
@@ -132,8 +132,7 @@ class Messages:
         self,
         runtime: Runtime,
         name: str,
-        operands: Sequence[LocalArray],
-        memories: Sequence[Memory],
+        operands: Operands,
         buffers: Buffers,
         engine_bytes: int | None,
         streams: Streams,
@@ -141,7 +140,6 @@ class Messages:
         self._runtime = runtime
         self._name = name
         self._operands = operands
-        self._memories = memories
         self._buffers = buffers
         self._engine_bytes = engine_bytes
         self._streams = streams
@@ -186,13 +184,8 @@ class Messages:
         return {way.number: way.stream.issued for way in waiting}
 
     def _copy_what_is_near(self, way: _Receiver, phase: Phase) -> None:
-        near = [move for move in phase.moves if move[4] not in way.domains]
-        if near:
-            copies = [
-                (target.of(self._operands[to]), source.of(self._operands[of]), domain)
-                for to, target, of, source, domain in near
-            ]
-            reads = list(dict.fromkeys(self._memories[move[2]] for move in near))
+        reads, copies = self._operands.near(phase, way.domains)
+        if copies:
             submit_copies(
                 *(self._runtime, way.stream, self._name, copies, way.step.domain),
                 *(reads, way.writes),
@@ -203,7 +196,7 @@ class Messages:
     def _loads(self, way: _Receiver, phase: Phase, of: int) -> Iterator[_Load]:
         """Yield what a phase gets from one domain, round by round."""
         direct, packed = (
-            [self._move(copy) for copy in copies]
+            [self._operands.move(copy) for copy in copies]
             for copies in _divided(phase, of, self._engine_bytes)
         )
         buffers = self._buffers[of, way.step.domain]
@@ -215,13 +208,8 @@ class Messages:
         for group in groups:
             yield _Load(way, of, [], group, buffers)
 
-    def _move(self, copy: Copy) -> Move[Memory]:
-        to, target, of, source, _ = copy
-        ends = target.of(self._operands[to]), source.of(self._operands[of])
-        return Move(*ends, self._memories[of])
-
     def _all_of(self, operands: Iterable[int]) -> set[Memory]:
-        return {self._memories[of] for of in operands}
+        return {self._operands.memories[of] for of in operands}
 
     def _send(self, loads: Sequence[_Load]) -> None:
         """Submit one round."""

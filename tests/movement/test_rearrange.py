@@ -503,9 +503,9 @@ def test_rows_that_are_not_all_there_end_a_box(rows, count):
 
 @pytest.mark.parametrize("shape", [(8,), (2, 3, 4)])
 def test_rearrangements_are_remembered_up_to_a_number_of_bytes_and_not_of_calls(shape, monkeypatch):
-    kept = maps.concatenate.kept
-    monkeypatch.setattr(kept, "limit", 1 << 19)
-    kept.clear()
+    cache = maps.concatenate.cache
+    monkeypatch.setattr(cache, "limit", 1 << 19)
+    cache.clear()
     gc.collect()
     tracemalloc.start()
     try:
@@ -515,4 +515,4 @@ def test_rearrangements_are_remembered_up_to_a_number_of_bytes_and_not_of_calls(
         taken, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert kept.nbytes / 2 < taken < 1 << 19
+    assert cache.nbytes / 2 < taken < 1 << 19
