@@ -1,7 +1,8 @@
-"""How the package is put together: its size, its circles of imports, and what a value passes.
+"""How the package is put together: size, circles of imports, words, and what a value passes.
 
-`python -m tests.structure` prints the figures; `--write` also brings the reader's page in
-CONTRIBUTING.md up to date, which a test holds against the code.
+`python -m tests.structure` prints the figures. `--words FOLDER` lists each place that counts as a
+word to mend, in the files of the package below that folder. `--write` also brings the reader's
+page in CONTRIBUTING.md up to date, which a test holds against the code.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ import argparse
 import ast
 import functools
 import itertools
+import re
 import sys
+import tokenize
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import CodeType, FrameType
@@ -76,6 +80,86 @@ def circles() -> list[list[str]]:
         if name not in number:
             visit(name)
     return components
+
+
+EMPTY_NAMES = frozenset(("found", "made", "given", "own", "kept", "there", "many", "one", "said"))
+"""Words that say nothing as names of values: a reader asks found where, made of what."""
+
+ARCHAISMS = re.compile(
+    r"\b(of which|thereby|whose|nothing but|takes? part in|likewise)\b", re.IGNORECASE
+)
+NO_OBJECT = re.compile(r"(Return|Give|Yield|Say) (what|the same|whether it|it)\b|[Ll]ikewise\b")
+"""Docstrings that begin so name no object that a caller would look for."""
+
+_TEXTS = {
+    tokenize.STRING,
+    tokenize.COMMENT,
+    getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING),  # from Python 3.12 on
+}
+
+LONGEST_SENTENCE = 25
+"""Most words of a sentence in a docstring."""
+
+
+def names_bound(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield each name that a file assigns to or takes as a parameter, with its line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.attr
+
+
+def docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the docstrings of a file and of the names in it, each with its first line."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", ())
+        for before, statement in itertools.pairwise(
+            [None, *body] if isinstance(body, list) else ()
+        ):
+            documented = before is None or isinstance(before, ast.Assign | ast.AnnAssign)
+            if (
+                documented
+                and isinstance(statement, ast.Expr)
+                and isinstance(statement.value, ast.Constant)
+                and isinstance(statement.value.value, str)
+            ):
+                yield statement.lineno, statement.value.value
+
+
+def sentences(docstring: str) -> Iterator[str]:
+    """Yield the sentences of a docstring; lists, sections, code and tables end one."""
+    for paragraph in re.split(r"\n\s*\n|\n\s*(?=[-*|>] |\w[\w`, *]*:(?:\s|$))", docstring):
+        is_table = re.search(r"^\||^=|\S {2,}\S", paragraph, re.MULTILINE) is not None
+        if not is_table and not paragraph.lstrip().startswith(">>>"):
+            yield from re.split(r"(?<=[.!?])\s+", " ".join(paragraph.split()))
+
+
+def words_to_mend() -> list[tuple[str, str, int, str]]:
+    """List the kind, file, line and text of each place that CONTRIBUTING's rules would change."""
+    places = []
+    for path in modules().values():
+        text = path.read_text(encoding="utf-8")
+        file = path.relative_to(PACKAGE).as_posix()
+        tree = ast.parse(text)
+        for line, name in names_bound(tree):
+            if name.strip("_") in EMPTY_NAMES:
+                places.append(("empty name", file, line, name.strip("_")))
+        for line, docstring in docstrings(tree):
+            if NO_OBJECT.match(docstring):
+                places.append(("no object", file, line, docstring.partition("\n")[0]))
+            for sentence in sentences(docstring):
+                if len(sentence.split()) > LONGEST_SENTENCE:
+                    places.append(("long sentence", file, line, sentence))
+        with path.open("rb") as lines:
+            for token in tokenize.tokenize(lines.readline):
+                if token.type in _TEXTS:
+                    for match in ARCHAISMS.finditer(token.string):
+                        line = token.start[0] + token.string.count("\n", 0, match.start())
+                        places.append(("archaism", file, line, match.group().lower()))
+    return places
 
 
 class Walk:
@@ -203,12 +287,23 @@ def written(text: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="write the page of CONTRIBUTING.md")
+    parser.add_argument("--words", metavar="FOLDER", help="list the words to mend in a folder")
     options = parser.parse_args()
+    if options.words is not None:
+        for kind, file, line, text in words_to_mend():
+            if file.startswith(options.words):
+                print(f"{file}:{line}: {kind}: {text}")
+        return
     files = modules()
     lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files.values())
     print(f"{lines} lines in {len(files)} files, {len(circles())} circles of imports")
     for circle in circles():
         print("  circle:", " ".join(circle))
+    places = words_to_mend()
+    print("words to mend:", dict(Counter(kind for kind, *_ in places)))
+    print(
+        "  empty names:", dict(Counter(text for kind, *_, text in places if kind == "empty name"))
+    )
     cold, warm = walks()
     print("walk            | changes of package, at first | warm | files, at first | warm")
     for name, walk in cold.items():

@@ -1,12 +1,16 @@
 """The package is put together as its documentation says."""
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import gpushard as gs
 from tests import structure
 
 PAGES = Path(gs.__file__).parents[1]
+MOST_WORDS = {"empty name": 600, "archaism": 305, "long sentence": 225, "no object": 155}
+"""How many words there may be to mend, by kind: lower a number once there are fewer."""
+
 MODULES = {name.split(".")[1] for name in structure.modules() if "." in name}
 
 
@@ -54,3 +58,22 @@ def test_values_go_back_and_forth_between_packages_no_more_than_they_must() -> N
     most = {"x + y": 8, "reshard": 15, "x.sum()": 12, "x[idx]": 25, "random.normal": 20}
     _, warm = structure.walks()
     assert {name: n for name, n in most.items() if warm[name].changes > n} == {}
+
+
+def test_words_to_mend_become_fewer() -> None:
+    counts = Counter(kind for kind, *_ in structure.words_to_mend())
+    assert {kind: n for kind, n in counts.items() if n > MOST_WORDS[kind]} == {}, (
+        "python -m tests.structure --words FOLDER lists them"
+    )
+
+
+def test_a_word_to_mend_is_found_where_it_stands() -> None:
+    texts = structure.docstrings(structure.ast.parse('"""A."""\nx = 1\n"""B."""\ny = "C"\n'))
+    assert [text for _, text in texts] == ["A.", "B."]
+    assert list(structure.sentences("One. Two\nlines.\n\nname   what\n\n>>> 1\n1")) == [
+        "One.", "Two lines.",
+    ]  # fmt: skip
+    names = structure.names_bound(structure.ast.parse("def f(own): x.made = own; found = 1"))
+    assert sorted(name for _, name in names) == ["found", "made", "own"]
+    assert structure.ARCHAISMS.search("of which") and structure.NO_OBJECT.match("Return what is")
+    assert not structure.NO_OBJECT.match("Return whatever")
