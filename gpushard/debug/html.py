@@ -9,7 +9,7 @@ import numpy as np
 
 from gpushard.array.protocols import provide
 from gpushard.geometry.colors import Color, colors, is_dark
-from gpushard.geometry.pictures import Block, Panel, Picture, format_ids, picture
+from gpushard.geometry.pictures import Panel, Picture, Tile, format_ids, picture
 from gpushard.typing import Shape
 
 _SIDE, _GAP, _LEAST, _MOST_ASPECT = 220.0, 16.0, 24.0, 4.0
@@ -68,7 +68,7 @@ def _extent(shape: Shape) -> tuple[float, float]:
 
 
 def _panel(
-    panel: Panel, shape: Shape, paint: dict[Block, Color], at: tuple[float, float, float, float]
+    panel: Panel, shape: Shape, paint: dict[Tile, Color], at: tuple[float, float, float, float]
 ) -> list[str]:
     left, top, wide, tall = at
     sizes = (1, 1, *shape)[-2:]

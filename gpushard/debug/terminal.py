@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 
 from gpushard.geometry.colors import Color, ColorMap, colors, is_dark
-from gpushard.geometry.pictures import Block, Panel, Picture, Range, format_ids
+from gpushard.geometry.pictures import Panel, Picture, Range, Tile, format_ids
 
 _Line: TypeAlias = tuple[str, str]
 """The printed text, and the text without colours, which has the right width."""
@@ -44,8 +44,8 @@ def lines_of(
     shown = picture.panels[:_MOST_PANELS]
     drawn = []
     if blocks:
-        plan = _Plan(blocks, ends, scale, min_width, max_width)
-        drawn = [plan.draw(panel, paint, charset) for panel in shown]
+        sketch = _Sketch(blocks, ends, scale, min_width, max_width)
+        drawn = [sketch.draw(panel, paint, charset) for panel in shown]
     result = _side_by_side(drawn, max_width)
     if len(picture.panels) > len(shown):
         result.append(f"and {len(picture.panels) - len(shown)} parts more")
@@ -54,7 +54,7 @@ def lines_of(
     return result
 
 
-class _Plan:
+class _Sketch:
     """Positions of the lines and columns of all panels of a picture.
 
     Args:
@@ -64,7 +64,7 @@ class _Plan:
     """
 
     def __init__(
-        self, blocks: list[Block], ends: Sequence[int], scale: float, min_width: int, max_width: int
+        self, blocks: list[Tile], ends: Sequence[int], scale: float, min_width: int, max_width: int
     ) -> None:
         self._labels = {block: textwrap.wrap(_breakable(block.label), _LABEL) for block in blocks}
         text = max(len(line) for label in self._labels.values() for line in label)
@@ -97,10 +97,10 @@ class _Plan:
             self._lengths(self.rows, self._down), tall, self._tall, 3 * _MOST_ROWS
         )
 
-    def _edges(self, blocks: list[Block], dim: int) -> list[int]:
+    def _edges(self, blocks: list[Tile], dim: int) -> list[int]:
         return sorted({edge for block in blocks for edge in self._plane(block)[dim]})
 
-    def _plane(self, block: Block) -> tuple[Range, Range]:
+    def _plane(self, block: Tile) -> tuple[Range, Range]:
         """Return rows and columns of a block."""
         if len(block.box) == 1 and self._standing:
             return block.box[0], (0, 1)
@@ -115,7 +115,7 @@ class _Plan:
             for i, (n, (start, stop)) in enumerate(zip(along, spans, strict=True))
         ]
 
-    def draw(self, panel: Panel, paint: dict[Block, Color], charset: str) -> list[_Line]:
+    def draw(self, panel: Panel, paint: dict[Tile, Color], charset: str) -> list[_Line]:
         """Draw one panel."""
         owners = self._owners(panel)
         x = [0, *itertools.accumulate(width + 1 for width in self._widths)]

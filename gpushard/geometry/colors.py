@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from gpushard.geometry.pictures import Block
+from gpushard.geometry.pictures import Tile
 
 Color: TypeAlias = tuple[int, int, int]
 ColorMap: TypeAlias = Callable[[float], Any]
@@ -15,7 +15,7 @@ ColorMap: TypeAlias = Callable[[float], Any]
 _TURN = (math.sqrt(5) - 1) / 2
 
 
-def colors(blocks: Sequence[Block], color_map: ColorMap | None = None) -> list[Color]:
+def colors(blocks: Sequence[Tile], color_map: ColorMap | None = None) -> list[Color]:
     """Return a colour for each block: by memory domain, or by device if there is only one domain.
 
     Args:

@@ -23,7 +23,7 @@ _MOST_RUNS = 8
 
 
 @dataclass(frozen=True)
-class Block:
+class Tile:
     """A part of an array that devices hold in one piece."""
 
     box: tuple[Range, ...]  # start and stop in each dim
@@ -42,7 +42,7 @@ class Panel:
     """The blocks within one part of the dims before the last two."""
 
     leading: tuple[Range, ...]  # start and stop of the dims before the last two
-    blocks: tuple[Block, ...]  # the blocks in the panel
+    blocks: tuple[Tile, ...]  # the blocks in the panel
 
     @property
     def title(self) -> str:
@@ -83,7 +83,7 @@ def picture(sharding: Sharding, shape: Shape) -> Picture:
     if sum(map(_volume, held)) > math.prod(shape):
         held = _cut_at_all_edges(held)
     blocks = [
-        Block(box, tuple(d for _, d in holders), tuple(i for i, _ in holders))
+        Tile(box, tuple(d for _, d in holders), tuple(i for i, _ in holders))
         for box, holders in sorted(held.items())
     ]
     leading = [_spans(b.box[dim] for b in blocks) for dim in range(len(shape) - 2)]

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 T = TypeVar("T")
 
 
-class Group(Protocol):
+class Processes(Protocol):
     """The processes of a program; all call the same functions in the same order."""
 
     index: int  # the number of this process
@@ -35,5 +35,5 @@ class OneProcess:
         return value
 
 
-group: Group = OneProcess()
+group: Processes = OneProcess()
 """The group of this program."""

@@ -44,7 +44,7 @@ def by_host(sharding: Sharding) -> bool:
     return sharding.memory_kind == "unpinned_host"
 
 
-class World:
+class ProgramState:
     """The state that all threads of a program share: a shape, a few shardings, and some arrays."""
 
     def __init__(self, source: random.Random, shardings: Sequence[Sharding]) -> None:
@@ -56,7 +56,7 @@ class World:
 class Actor:
     """One thread of a program."""
 
-    def __init__(self, world: World, source: random.Random, steps: int) -> None:
+    def __init__(self, world: ProgramState, source: random.Random, steps: int) -> None:
         self._world = world
         self._random = source
         self._steps = steps

@@ -25,7 +25,7 @@ from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.runtime.runtime import Runtime
-from gpushard.testing.actor import Actor, World
+from gpushard.testing.actor import Actor, ProgramState
 from gpushard.testing.runtime import using
 from gpushard.testing.sim import SimRuntime
 
@@ -79,7 +79,7 @@ def run(seed: int, *, steps: int = 10, threads: int | None = None) -> Outcome:
     runtime.restart(settings, seed)
     count = threads or source.choice((1, 1, 2, 3))
     with using(runtime), _collector_off():
-        world = World(source, shardings)
+        world = ProgramState(source, shardings)
         actors = [Actor(world, random.Random(seed * 31 + i), steps) for i in range(count)]
         if count == 1:
             actors[0].run()
@@ -104,7 +104,7 @@ def simulated_runtime(devices: int, domains: int) -> tuple[SimRuntime, list[Shar
 def run_on(runtime: Runtime, seed: int, *, steps: int, threads: int) -> None:
     """Run a program on a runtime of any backend, with system threads."""
     source = random.Random(seed)
-    world = World(source, random_shardings(runtime, source))
+    world = ProgramState(source, random_shardings(runtime, source))
     errors: list[BaseException] = []
 
     def work(actor: Actor) -> None:

@@ -291,7 +291,7 @@ def test_too_many_blocks_leave_out_the_middle() -> None:
 
 def test_what_is_left_out_is_as_long_as_the_one_before() -> None:
     edges, spans = [0, 1, 4, 6, 9, 10], [(0, 1), (1, 2), (2, 4), (4, 5)]
-    assert terminal._Plan._lengths(None, edges, spans) == [1, 3, 3, 1]  # type: ignore[arg-type]
+    assert terminal._Sketch._lengths(None, edges, spans) == [1, 3, 3, 1]  # type: ignore[arg-type]
 
 
 def test_a_picture_is_48_lines_high_at_most() -> None:

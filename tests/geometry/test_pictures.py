@@ -14,7 +14,7 @@ from gpushard.geometry.colors import colors, is_dark
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P
-from gpushard.geometry.pictures import Block, format_ids, picture
+from gpushard.geometry.pictures import Tile, format_ids, picture
 from gpushard.geometry.sharding import Sharding
 
 CUBE = Mesh(np.arange(8).reshape(2, 2, 2), ("x", "y", "z"))
@@ -102,11 +102,11 @@ class InMemory:
     memory_domain: int
 
 
-def blocks_in(*domains: tuple[int, ...]) -> list[Block]:
+def blocks_in(*domains: tuple[int, ...]) -> list[Tile]:
     """Blocks in a row, whose devices are in these domains."""
     ids = itertools.count()
     return [
-        Block(((n, n + 1),), tuple(map(InMemory, held)), tuple(next(ids) for _ in held))
+        Tile(((n, n + 1),), tuple(map(InMemory, held)), tuple(next(ids) for _ in held))
         for n, held in enumerate(domains)
     ]
 
@@ -116,7 +116,7 @@ def test_blocks_have_the_color_of_their_domain_or_where_there_is_one_of_their_de
     assert a == c != b == d
     assert len(set(colors(blocks_in((3,), (3, 3), (3,))))) == 3
     alike = blocks_in((3,), (3, 3), (3,))
-    alike[2] = Block(alike[2].box, alike[1].devices, alike[1].ids)
+    alike[2] = Tile(alike[2].box, alike[1].devices, alike[1].ids)
     assert colors(alike)[0] != colors(alike)[1] == colors(alike)[2]
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from gpushard.errors import OutOfMemoryError
 from gpushard.runtime.host import backend as host
 from gpushard.testing import runtime
-from gpushard.testing.actor import ACTIONS, Actor, Known, World
+from gpushard.testing.actor import ACTIONS, Actor, Known, ProgramState
 from gpushard.testing.programs import check_nothing_left, random_shardings
 from tests.stress.cases import CASES, bench_of, interrupt, visit
 
@@ -101,13 +101,13 @@ def interrupt_for_real(count: int, seed: int) -> Summary:
             with runtime(host_devices=8, host_workers=2, **settings) as rt:
                 shardings = random_shardings(rt, source)
                 while summary.interrupts < goal:
-                    _program(World(source, shardings), source, alarm, summary, goal)
+                    _program(ProgramState(source, shardings), source, alarm, summary, goal)
                 check_nothing_left(rt)
     return summary
 
 
 def _program(
-    world: World, source: random.Random, alarm: _Alarm, summary: Summary, goal: int
+    world: ProgramState, source: random.Random, alarm: _Alarm, summary: Summary, goal: int
 ) -> None:
     """Take steps, a few of them interrupted, and then read all arrays."""
     actor = Actor(world, random.Random(source.random()), steps=0)
