@@ -2437,7 +2437,7 @@ INTEROP: dict[str, Case] = {
         mapping(raising),
         ExecutionError,
         RuntimeError,
-        ("f failed on CpuDevice(id=0)", "KeyError: 'mine'", "inputs are as they were"),
+        ("f failed on CpuDevice(id=0)", "KeyError: 'mine'", "inputs are unchanged"),
         {"operation": "map_shards"},
     ),
     "mapping with a function that returns": Case(

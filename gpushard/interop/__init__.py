@@ -1,9 +1,9 @@
-"""Layer 9: other array libraries, with which memory is shared.
+"""Layer 9: share memory with other array libraries.
 
 - `exports`: DLPack and the CUDA array interface of arrays.
-- `imports`: arrays from anything that speaks DLPack.
+- `imports`: arrays from any library with DLPack.
 - `map_shards`: functions of other libraries on the shards of arrays.
-- `torch`: tensors. It imports PyTorch, so nothing here imports it.
+- `torch`: tensors. It imports PyTorch, so no other module imports it.
 """
 
 from __future__ import annotations

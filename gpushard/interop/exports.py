@@ -1,4 +1,4 @@
-"""DLPack and the CUDA array interface: the memory of a shard for other libraries.
+"""Export the memory of a shard by DLPack and the CUDA array interface.
 
 https://data-apis.org/array-api/latest/design_topics/data_interchange.html,
 https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html (version 3).
@@ -26,11 +26,11 @@ from gpushard.runtime.host import dlpack
 _DTYPES = frozenset(map(np.dtype, "?bhilqBHILQefdFD"))
 
 _LEGACY_STREAM = 1
-"""What DLPack calls CUDA's legacy default stream, which is meant where none is named."""
+"""DLPack's number of CUDA's legacy default stream, the default."""
 
 
 def dlpack_device(x: Array) -> tuple[int, int]:
-    """Do the work of `Array.__dlpack_device__`."""
+    """Return the DLPack device of an array: `Array.__dlpack_device__`."""
     buffer = _only_shard(x, "DLPack")
     return _device_of(buffer)
 
@@ -43,7 +43,7 @@ def capsule(
     dl_device: Any = None,
     copy: bool | None = None,
 ) -> Any:
-    """Do the work of `Array.__dlpack__`."""
+    """Export an array as a DLPack capsule: `Array.__dlpack__`."""
     wanted = None if dl_device is None else _pair(dl_device, "dl_device", "(1, 0) for the CPU")
     version = (0, 0) if max_version is None else _pair(max_version, "max_version", "(1, 0)")
     if not (copy is None or isinstance(copy, bool)):
@@ -54,24 +54,24 @@ def capsule(
         gathered = concrete(x, "x.__dlpack__(dl_device=(1, 0))", explicit=True)
         return dlpack.export(gathered, versioned=versioned, copy=bool(copy))
     buffer = _only_shard(x, "DLPack")
-    own = _device_of(buffer)
-    wanted = own if wanted is None else wanted
-    if wanted == own and own[0] != dlpack.CPU:
+    device = _device_of(buffer)
+    wanted = device if wanted is None else wanted
+    if wanted == device and device[0] != dlpack.CPU:
         return _device_capsule(x, _consumer(stream), max_version, copy=bool(copy))
-    if own[0] == dlpack.CPU and stream is not None:
+    if device[0] == dlpack.CPU and stream is not None:
         raise ArgumentError.refusing(
-            "stream", stream, "must be None: the array is on the CPU, where there are no streams"
+            "stream", stream, "must be None: the array is on the CPU, which has no streams"
         )
-    if wanted != (dlpack.CPU, 0) or (wanted != own and copy is False):
+    if wanted != (dlpack.CPU, 0) or (wanted != device and copy is False):
         raise ExportError(
             f"dl_device={place_name(wanted)} with copy={copy} is impossible: the array is on "
-            f"{place_name(own)}. Leave out dl_device, ask for the CPU with copy=None, or move the "
-            "array first with x.to_device(device)",
+            f"{place_name(device)}. Leave out dl_device, ask for the CPU with copy=None, or move "
+            "the array first with x.to_device(device)",
             argument="dl_device",
             dl_device=wanted,
-            device=own,
+            device=device,
         )
-    if wanted == own:
+    if wanted == device:
         _follow(buffer, None)
         view = buffer.runtime.backend.host_view(buffer.values[0], buffer.claims[0])
     else:
@@ -80,11 +80,11 @@ def capsule(
 
 
 def _device_capsule(x: Array, consumer: int, max_version: Any, *, copy: bool) -> Any:
-    """Return the capsule that the backend's library makes of memory on a GPU.
+    """Export memory on a GPU as a capsule of the backend's library.
 
-    A consumer's stream waits for just the content. A copy is an array of ours that only the
-    consumer knows, for CuPy makes none and its memory is to be counted and given back like any
-    other; who names no stream to wait with finds it written.
+    The consumer's stream waits only for the content. A copy is an array of gpushard that only the
+    consumer holds: CuPy makes no copies, and the memory counts and is freed like any other. Without
+    a consumer's stream, the host waits until the copy is written.
     """
     _check_content(x._live())
     lent = x.copy() if copy else x
@@ -95,11 +95,11 @@ def _device_capsule(x: Array, consumer: int, max_version: Any, *, copy: bool) ->
 
 
 def cuda_array_interface(x: Array) -> dict[str, Any]:
-    """Do the work of `Array.__cuda_array_interface__`.
+    """Return the CUDA array interface of an array: `Array.__cuda_array_interface__`.
 
-    It holds an array of the backend's library as long as the buffer, since consumers keep `x`. Its
-    data is not marked as read-only, which PyTorch refuses ("the read only flag is not supported"),
-    though arrays are values: JAX does the same.
+    The buffer holds an array of the backend's library, since consumers hold `x`. The data is not
+    marked as read-only although arrays are values, since PyTorch refuses that ("the read only flag
+    is not supported"). JAX does the same.
     """
     platform = devices_of(x.sharding.tiling(x.shape))[0].platform
     if platform != "gpu":
@@ -109,7 +109,7 @@ def cuda_array_interface(x: Array) -> dict[str, Any]:
         )
     try:
         buffer = _only_shard(x, "__cuda_array_interface__")
-    except (ExportError, DeletedArrayError) as error:  # hasattr() is to be False
+    except (ExportError, DeletedArrayError) as error:  # makes hasattr() False
         raise ProtocolError(str(error), **error.facts) from None
     backend, value = buffer.runtime.backend, buffer.values[0]
     if buffer.lent is None:
@@ -127,7 +127,7 @@ def _only_shard(x: Array, what: str) -> ShardedBuffer:
     shards = len(buffer.values)
     if shards != 1:
         raise ExportError(
-            f"{what} knows one block of memory, and the array of shape {x.shape} has {shards} "
+            f"{what} describes one block of memory, and the array of shape {x.shape} has {shards} "
             f"shards in {x.sharding}; export each x.addressable_data(i), move it to one device "
             "first with x.to_device(device), or ask for the CPU: "
             'numpy.from_dlpack(x, device="cpu", copy=True)',
@@ -145,7 +145,7 @@ def _device_of(buffer: ShardedBuffer) -> tuple[int, int]:
 
 
 def _follow(buffer: ShardedBuffer, consumer: int | None) -> None:
-    """Let a consumer's stream, or the host, go on once the content is there; -1: at once."""
+    """Make a consumer's stream, or the host, wait for the content; -1 does not wait."""
     memory = buffer.claims[0].memory
     domain = devices_of(buffer.tiling)[0].memory_domain
     written = memory.written
@@ -155,19 +155,19 @@ def _follow(buffer: ShardedBuffer, consumer: int | None) -> None:
 
 
 def _after(buffer: ShardedBuffer) -> AbstractContextManager[None]:
-    """Return a context in which work of this thread runs after the content is there."""
+    """Return a context in which work of this thread runs once the content is ready."""
     written = buffer.claims[0].memory.written
     return nullcontext() if written is None else buffer.runtime.backend.on_stream(*written)
 
 
 def _check_content(buffer: ShardedBuffer) -> None:
-    """Check that it is not known that the content will never be there."""
+    """Raise if the content is known to have failed."""
     if buffer.claims[0].memory.error is not None:
         buffer.wait()
 
 
 def _consumer(stream: Any) -> int:
-    """Return DLPack's number of a consumer's stream on a GPU."""
+    """Check DLPack's number of a consumer's stream on a GPU, and return it."""
     if stream is None:
         return _LEGACY_STREAM
     if isinstance(stream, bool) or not isinstance(stream, int) or stream < -1 or stream == 0:
@@ -210,7 +210,7 @@ _NAMES = {
 
 
 def place_name(device: tuple[int, int]) -> str:
-    """Return a DLPack device with its name, for messages.
+    """Write a DLPack device with its name, for messages.
 
     >>> place_name((2, 1))
     '(2, 1) (CUDA)'

@@ -1,4 +1,4 @@
-"""Arrays from anything that speaks DLPack."""
+"""Create arrays from any library with DLPack."""
 
 from __future__ import annotations
 
@@ -26,34 +26,33 @@ from gpushard.typing import HostArray, LocalArray, Shape
 def from_dlpack(
     x: Any, /, *, device: Device | Sharding | None = None, copy: bool | None = None
 ) -> Array:
-    """Return an array over the memory of another library's array.
+    """Create an array over the memory of another library's array.
 
-    Memory is shared where it is of the device's own kind, dense, row-major and aligned to 16 bytes;
-    other data is copied. What is shared must not be changed as long as the result lives: arrays are
-    values. The result keeps the producer's memory; nothing here ever writes or reuses it.
+    Memory is shared if it is of the device's kind, dense, row-major and aligned to 16 bytes; other
+    data is copied. You must not change shared memory while the result lives: arrays are values. The
+    result holds the producer's memory, and gpushard never writes or reuses it.
 
     Args:
       x: an array with `__dlpack__` and `__dlpack_device__`, such as NumPy's, JAX's or PyTorch's;
-        an array of gpushard is taken as it is, sharded or not.
-      device: one of `gpushard.devices()`; for an array of gpushard it may be a sharding. By default
-        one that can share the memory, and the result is uncommitted.
-      copy: True for a copy in any case, False for an error instead of a copy.
+        or an array of gpushard, sharded or not.
+      device: one of `gpushard.devices()`; for an array of gpushard also a sharding. By default a
+        device that can share the memory, and the result is uncommitted.
+      copy: True always copies, False raises instead of copying.
 
     Returns:
       The array.
 
     Raises:
       ProtocolError: `x` has no DLPack methods.
-      ArgumentError: a copy is needed and not allowed, or the data is where these devices cannot
-        read it.
-      ArgumentTypeError: `x` is a capsule or of a type that cannot be had, or `device` is no device.
+      ArgumentError: a copy is needed and not allowed, or these devices cannot read the data.
+      ArgumentTypeError: `x` is a capsule or has an unsupported type, or `device` is not a device.
       OutOfMemoryError: a copy has no room.
 
     >>> import numpy as np
     >>> from_dlpack(np.arange(3))
     Array([0, 1, 2], dtype=int64)
     """
-    if isinstance(x, Array):  # sharded ones have no single memory that DLPack could name
+    if isinstance(x, Array):  # DLPack cannot describe several shards
         return _own(x, device, copy)
     if device is not None and not isinstance(device, Device):
         raise ArgumentTypeError(
@@ -68,12 +67,12 @@ def from_dlpack(
 
 
 def _own(x: Array, device: Device | Sharding | None, copy: bool | None) -> Array:
-    """Return one of our arrays, on a device if another one is named than `x.device`."""
+    """Return an array of gpushard, moved if `device` differs from `x.device`."""
     moves = device is not None and device != x.device
     if moves and copy is False:
         raise ArgumentError(
             f"from_dlpack(x): the array is on {x.device!r}, and on {device!r} it "
-            "would be a copy; leave copy=False away",
+            "would be a copy; leave out copy=False",
             argument="copy",
             value=copy,
         )
@@ -84,7 +83,7 @@ def _own(x: Array, device: Device | Sharding | None, copy: bool | None) -> Array
 
 
 def import_array(x: Any, sharding: Sharding | None, copy: bool | None, what: str) -> Array:
-    """Return an array over a producer's memory."""
+    """Create an array over a producer's memory."""
     if not (copy is None or isinstance(copy, bool)):
         raise ArgumentTypeError.refusing("copy", copy, "must be True, False or None")
     place = _place_of(x)
@@ -98,7 +97,7 @@ def import_array(x: Any, sharding: Sharding | None, copy: bool | None, what: str
 
 
 def _place_of(x: Any) -> tuple[int, int]:
-    """Return where a producer's memory is."""
+    """Return the DLPack device of a producer's memory."""
     if type(x).__name__ == "PyCapsule":
         raise ArgumentTypeError(
             "x is a DLPack capsule; pass the array that made it, which also says where it is",
@@ -117,7 +116,7 @@ def _place_of(x: Any) -> tuple[int, int]:
 
 
 def _device_for(place: tuple[int, int]) -> Device:
-    """Return the device that data goes to by default: one that shares the memory, if there is."""
+    """Return the default device of data: one that shares the memory, if there is one."""
     default = get_default_device()
     backend = default.runtime.backend
     candidates = (default, *default.runtime.devices)
@@ -129,10 +128,10 @@ def _from_host_memory(data: HostArray, sharding: Sharding, copy: bool | None) ->
     tiling = place_tiling(sharding, data.shape)
     device = devices_of(tiling)[0]
     runtime = device.runtime
-    own = runtime.backend.dlpack_device(device.memory_domain)
-    shared = own[0] == dlpack.CPU and device.domain.kind != "pinned_host"
+    target = runtime.backend.dlpack_device(device.memory_domain)
+    shared = target[0] == dlpack.CPU and device.domain.kind != "pinned_host"
     if copy is False and not (shared and can_alias(tiling, dtype, data)):
-        raise _needs_copy(data.shape, dtype, (dlpack.CPU, 0), own)
+        raise _needs_copy(data.shape, dtype, (dlpack.CPU, 0), target)
     if shared and not copy:
         return alias_host(runtime, tiling, dtype, data)
     return from_host(runtime, tiling, dtype, lambda index, shape: data[index])
@@ -141,15 +140,15 @@ def _from_host_memory(data: HostArray, sharding: Sharding, copy: bool | None) ->
 def _from_device_memory(
     x: Any, place: tuple[int, int], sharding: Sharding, copy: bool | None
 ) -> ShardedBuffer:
-    """Borrow memory of the hardware that a device is on."""
+    """Borrow memory of a device's hardware."""
     device = next(iter(sharding.device_set))
     assert isinstance(device, Device)
     backend, domain = device.runtime.backend, device.memory_domain
-    own = backend.dlpack_device(domain)
-    if place != own or sharding.num_devices > 1:
+    target = backend.dlpack_device(domain)
+    if place != target or sharding.num_devices > 1:
         raise ArgumentError(
-            f"x is on {place_name(place)}, and {device!r} on {place_name(own)}, which cannot read "
-            "it; copy x to the CPU first, or import it on the device that it is on",
+            f"x is on {place_name(place)}, and {device!r} on {place_name(target)}, which cannot "
+            "read it; copy x to the CPU first, or import it on its own device",
             argument="x",
             place=place,
             device=device,
@@ -158,7 +157,7 @@ def _from_device_memory(
     tiling = place_tiling(sharding, tuple(local.shape))
     usable = _usable(local, device)
     if copy is False and not usable:
-        raise _needs_copy(tiling.shape, local.dtype, place, own)
+        raise _needs_copy(tiling.shape, local.dtype, place, target)
     return (
         _copied(device, tiling, local) if copy or not usable else _borrowed(device, tiling, local)
     )
@@ -170,7 +169,7 @@ def _usable(local: LocalArray, device: Device) -> bool:
 
 
 def _borrowed(device: Device, tiling: Tiling, local: LocalArray) -> ShardedBuffer:
-    """Use borrowed memory as it is, once the device's stream has waited for the producer."""
+    """Use borrowed memory without a copy, once the device's stream has waited for the producer."""
     runtime, stream = device.runtime, device.stream
     claim = runtime.count(room_on(device, (0,)))
     written = [claim.memory]
@@ -193,15 +192,15 @@ def _copied(device: Device, tiling: Tiling, local: LocalArray) -> ShardedBuffer:
 
 
 def nothing() -> None:
-    """What items do that stand for the work of others."""
+    """Do nothing: the work of items in place of another library's work."""
 
 
 def _needs_copy(
-    shape: Shape, dtype: Any, place: tuple[int, int], own: tuple[int, int]
+    shape: Shape, dtype: Any, place: tuple[int, int], target: tuple[int, int]
 ) -> ArgumentError:
     return ArgumentError(
         f"copy=False, but x of shape {shape} and dtype {dtype} on {place_name(place)} can be had "
-        f"on {place_name(own)} only as a copy: shared memory has to be of its own kind, dense, "
+        f"on {place_name(target)} only as a copy: shared memory has to be of its own kind, dense, "
         f"row-major and aligned to {ALIGNMENT} bytes. Use copy=None",
         argument="copy",
         shape=shape,

@@ -1,4 +1,4 @@
-"""Functions of other libraries on the shards of arrays."""
+"""Call functions of other libraries on the shards of arrays."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ from gpushard.typing import LocalArray
 
 
 def map_shards(f: Callable[..., Any], *arrays: Array, out: Any, sharding: Any = None) -> Any:
-    """Call a function on the local data of every device, which writes new arrays in place.
+    """Call a function on the local data of every device; it writes new arrays in place.
 
-    `f(*inputs, *outputs)` is called once per device, in this thread and in device order, with NumPy
-    arrays on the CPU and CuPy arrays on GPUs. There what `f` launches on CuPy's current stream runs
-    in the device's stream: `f` need not wait for anything.
+    `map_shards` calls `f(*inputs, *outputs)` once per device, in this thread and in device order,
+    with NumPy arrays on the CPU and CuPy arrays on GPUs. On GPUs, CuPy's current stream is the
+    device's stream, so `f` need not wait.
 
-    Inputs must not be written; NumPy's are read-only. Outputs are dense and hold arbitrary values
-    at first. They must not be written once `f` has returned. Devices that hold replicas of an
-    output have to write the same.
+    `f` must not write inputs; NumPy's are read-only. Outputs are dense and have arbitrary values at
+    first. `f` must not write them after it has returned. Devices with replicas of an output must
+    write equal values.
 
     Args:
       f: takes the local inputs and then the local outputs, in the order of `tree.leaves(out)`, and
         returns None.
       *arrays: the inputs, all on the same devices in the same order.
-      out: a `ShapeDtypeStruct` or a pytree of them: global shape and dtype of every output. One
-        with a sharding of its own is laid out by that.
-      sharding: how the other outputs are laid out: a sharding, or a `PartitionSpec` within
-        `with mesh:`. By default as the first input.
+      out: a `ShapeDtypeStruct` or a pytree of them: global shape and dtype of every output, and
+        optionally its sharding.
+      sharding: the sharding of the other outputs: a sharding, or a `PartitionSpec` in
+        `with mesh:`. By default that of the first input.
 
     Returns:
       The outputs, in the structure of `out`.
 
     Raises:
       ShardingError: devices differ, or a sharding does not fit a shape.
-      ArgumentTypeError: `f` is no function or returned something, an input is no `Array`, or `out`
-        holds something else than `ShapeDtypeStruct`s.
-      ExecutionError: `f` raised, which is chained, or an input's value is not there.
+      ArgumentTypeError: `f` is not a function or returned a value, an input is not an `Array`, or
+        `out` has leaves that are not `ShapeDtypeStruct`s.
+      ExecutionError: `f` raised (`__cause__` has its error), or the work of an input failed.
       OutOfMemoryError: a device has no room; `f` was not called.
 
     >>> import numpy as np
@@ -80,12 +80,12 @@ def map_shards(f: Callable[..., Any], *arrays: Array, out: Any, sharding: Any = 
 
 @dataclass(frozen=True, eq=False)
 class _Declared:
-    """An output that is to be made."""
+    """The declaration of an output."""
 
     dtype: np.dtype[Any]  # type of the elements
-    sharding: Sharding  # how it is laid out
-    tiling: Tiling  # the same for its shape
-    chosen: bool  # whether the declaration itself names the sharding
+    sharding: Sharding  # its sharding
+    tiling: Tiling  # the tiling of its shape
+    chosen: bool  # whether the declaration has the sharding
 
 
 def _check_call(f: Any, arrays: Sequence[Any]) -> None:
@@ -106,7 +106,7 @@ def _check_call(f: Any, arrays: Sequence[Any]) -> None:
 
 
 def _declare(leaf: Any, sharding: Any, arrays: Sequence[Array]) -> _Declared:
-    """Return one output as `out` describes it."""
+    """Read the declaration of one output from `out`."""
     if not isinstance(leaf, ShapeDtypeStruct):
         raise ArgumentTypeError(
             f"out holds {leaf!r}; it must hold ShapeDtypeStruct(shape, dtype) with the global "
@@ -116,8 +116,7 @@ def _declare(leaf: Any, sharding: Any, arrays: Sequence[Array]) -> _Declared:
         )
     if leaf.sharding is None and sharding is None and not arrays:
         raise ArgumentError(
-            f"nothing says how the output of shape {leaf.shape} is laid out; pass sharding= or an "
-            "input",
+            f"the output of shape {leaf.shape} has no sharding; pass sharding= or an input",
             argument="sharding",
             shape=leaf.shape,
         )
@@ -132,7 +131,7 @@ def _declare(leaf: Any, sharding: Any, arrays: Sequence[Array]) -> _Declared:
 def _common_devices(
     inputs: Sequence[ShardedBuffer], declared: Sequence[_Declared]
 ) -> tuple[Device, ...]:
-    """Return the devices that all arrays are on."""
+    """Return the common devices of all arrays."""
     tilings = [*(buffer.tiling for buffer in inputs), *(output.tiling for output in declared)]
     if not tilings:
         raise ArgumentError(
@@ -168,10 +167,10 @@ def _run(
     inputs: Sequence[ShardedBuffer],
     declared: Sequence[_Declared],
 ) -> list[ShardedBuffer]:
-    """Call `f` between two items of every device's stream, which declare what it uses.
+    """Call `f` between two items of every device's stream, which declare the memory that it uses.
 
-    The first ones wait for inputs and memory. The last ones are what readers of the outputs wait
-    for; they come whatever happens, since `f` may have launched work before it raised.
+    The first items wait for inputs and memory. Readers of the outputs wait for the last items.
+    These are always submitted, since `f` may have launched work before it raised.
     """
     runtime, streams = devices[0].runtime, [device.stream for device in devices]
 
@@ -180,7 +179,7 @@ def _run(
         return outputs, _mark(runtime, devices, inputs, outputs)
 
     outputs, ticks = runtime.commit(begin, streams)
-    targets = [_shards(made, how.sharding) for made, how in zip(outputs, declared, strict=True)]
+    targets = [_shards(buffer, how.sharding) for buffer, how in zip(outputs, declared, strict=True)]
     try:
         for position, (device, tick) in enumerate(zip(devices, ticks, strict=True)):
             with runtime.backend.on_stream(device.stream, tick):
@@ -207,7 +206,7 @@ def _mark(
     inputs: Sequence[ShardedBuffer],
     outputs: Sequence[ShardedBuffer],
 ) -> list[int]:
-    """Give every device's stream an item that uses what `f` uses there; inside `commit`."""
+    """Submit an item to every device's stream that uses the memory of `f`; inside `commit`."""
     ticks = []
     for position, device in enumerate(devices):
         reads = dict.fromkeys(buffer.claims[position].memory for buffer in inputs)
@@ -234,7 +233,7 @@ def _call(
     except Exception as error:
         raise ExecutionError(
             f"f failed on {device!r}, device {position} of map_shards: {type(error).__name__}: "
-            f"{error}; the inputs are as they were",
+            f"{error}; the inputs are unchanged",
             operation="map_shards",
             device=device,
         ) from error
@@ -253,7 +252,7 @@ def _call(
 
 
 def _shards(buffer: ShardedBuffer, sharding: Sharding) -> ShardedBuffer:
-    """Return data with shards of the dims that users see."""
+    """Return data with shards in the dims that users see."""
     if not sharding.unstacked:
         return buffer
     values = [value.reshape(sharding.stacked(value.shape)) for value in buffer.values]
@@ -261,6 +260,6 @@ def _shards(buffer: ShardedBuffer, sharding: Sharding) -> ShardedBuffer:
 
 
 def _lend(device: Device, position: int, buffers: Sequence[ShardedBuffer]) -> list[LocalArray]:
-    """Return local data for `f`; what it keeps of it stays valid."""
+    """Lend local data to `f`; it stays valid if `f` keeps it."""
     lend = device.runtime.backend.lend
     return [lend(buffer.values[position], buffer.claims[position]) for buffer in buffers]

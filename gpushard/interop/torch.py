@@ -1,6 +1,6 @@
 """PyTorch tensors over the memory of arrays, and arrays over the memory of tensors.
 
-This module imports PyTorch; nothing else in the package does.
+Only this module of the package imports PyTorch.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ _BITS = {
     "float8_e5m2fnuz": torch.uint8,
     "float8_e8m0fnu": torch.uint8,
 }
-"""Types that NumPy's DLPack does not know, and those that their bits travel as."""
+"""Types that NumPy's DLPack does not support, and the types that carry their bits."""
 
 
 def to_torch(x: Array, *, gather: bool = False) -> torch.Tensor:
-    """Return an array as one tensor, without a copy where one device holds all of it.
+    """Convert an array to a tensor, without a copy if one device holds the whole array.
 
-    The tensor shares the array's memory and must not be written: arrays are values, and PyTorch has
-    no read-only tensors. Use `.clone()` where you want to write.
+    The tensor shares the array's memory. You must not write it: arrays are values, and PyTorch has
+    no read-only tensors. Use `.clone()` to write.
 
     Args:
-      x: an array on one device, or one that every device holds whole.
-      gather: whether to move an array with several shards to its first device before.
+      x: an array on one device, or a replicated one.
+      gather: whether to first move an array with several shards to its first device.
 
     Returns:
       The tensor, on the CPU or on the GPU of the device.
 
     Raises:
       ExportError: the array has several shards and `gather` is False, or PyTorch has no such dtype.
-      ExecutionError: the work that should have made the value failed.
+      ExecutionError: the work that computes the value failed.
 
     >>> import gpushard as gs
     >>> to_torch(gs.device_put(np.ones(2)))
@@ -76,16 +76,16 @@ def to_torch(x: Array, *, gather: bool = False) -> torch.Tensor:
 
 
 def to_torch_shards(x: Array) -> list[torch.Tensor]:
-    """Return one tensor per addressable shard, in shard order, without copies.
+    """Convert each addressable shard to a tensor, in shard order, without copies.
 
-    The tensors share the array's memory and must not be written; see `to_torch`.
+    The tensors share the array's memory. You must not write them; see `to_torch`.
 
     Args:
       x: the array.
 
     Raises:
       ExportError: PyTorch has no such dtype.
-      ExecutionError: the work that should have made the value failed.
+      ExecutionError: the work that computes the value failed.
 
     >>> import gpushard as gs
     >>> sharding = gs.NamedSharding(gs.make_mesh((2,), "x"), gs.P("x"))
@@ -97,21 +97,21 @@ def to_torch_shards(x: Array) -> list[torch.Tensor]:
 
 
 def from_torch(t: torch.Tensor, device: Any = None) -> Array:
-    """Return an array over the memory of a tensor, without a copy where that can be.
+    """Create an array over the memory of a tensor, without a copy if possible.
 
-    Memory is shared as by `gpushard.from_dlpack`, and must not be changed then as long as the array
-    lives. Tensors whose conjugation or negation is pending are resolved first.
+    Memory is shared as by `gpushard.from_dlpack`, and you must not change it while the array lives.
+    Pending conjugation or negation of a tensor is resolved first.
 
     Args:
       t: a dense tensor that requires no gradient.
-      device: a device or a sharding; by default where the tensor is, uncommitted.
+      device: a device or a sharding; by default the device of the tensor, uncommitted.
 
     Returns:
       The array. bfloat16 and float8 become the types of `ml_dtypes`.
 
     Raises:
-      ArgumentError: the tensor requires a gradient, or is where these devices cannot read it.
-      ArgumentTypeError: `t` is no dense tensor, or NumPy has no such dtype.
+      ArgumentError: the tensor requires a gradient, or these devices cannot read it.
+      ArgumentTypeError: `t` is not a dense tensor, or NumPy has no such dtype.
       ShardingError: the sharding does not fit the shape.
 
     >>> from_torch(torch.tensor([1.0, 2.0]))
@@ -136,20 +136,22 @@ def from_torch(t: torch.Tensor, device: Any = None) -> Array:
 
 
 def _tensor(x: Array) -> torch.Tensor:
-    """Return the tensor over an array on one device."""
+    """Convert an array on one device to a tensor."""
     if x.dtype.isbuiltin != 2:
         return from_dlpack(x)
     dtype = getattr(torch, x.dtype.name, None)
     if dtype is None or x.dtype.name not in _BITS:
         raise ExportError(
-            f"dtype {x.dtype} is none of PyTorch's; convert it first", argument="x", dtype=x.dtype
+            f"dtype {x.dtype} is not supported by PyTorch; convert it first",
+            argument="x",
+            dtype=x.dtype,
         )
     bits = np.dtype(str(_BITS[x.dtype.name]).removeprefix("torch."))
     return from_dlpack(_reinterpret(x, bits)).view(dtype)
 
 
 def _reinterpret(x: Array, dtype: np.dtype[Any]) -> Array:
-    """Return an array over the same memory whose elements are read as another type."""
+    """Reinterpret the elements of an array as another type, in the same memory."""
     source = x._live()
     values = [value.view(dtype) for value in source.values]
     buffer = ShardedBuffer(source.tiling, dtype, values, source.claims, source.settled)
@@ -167,7 +169,7 @@ def _check_array(x: Any) -> None:
 
 
 def _check_tensor(t: Any) -> None:
-    """Check that a tensor is what an array can be made of."""
+    """Check that an array can be created from a tensor."""
     if not isinstance(t, torch.Tensor):
         raise ArgumentTypeError(
             f"t is a {type(t).__name__}; from_torch takes tensors, use device_put for other data",
