@@ -62,8 +62,8 @@ def _assign(x: Handle, parsed: ParsedIndex, arrays: Sequence[Any], value: Any) -
         if parsed.everything:
             _renew(x, value)
             return
-    value = _there(value)
-    touched = _touched(x._held(), parsed)
+    value = _check_concrete(value)
+    touched = _touched_blocks(x._held(), parsed)
     new: Any = as_element(value, x._dtype)
     if new is not None:
         few = touched.written <= x._held().runtime.settings.inline_bytes
@@ -87,9 +87,9 @@ def _assign(x: Handle, parsed: ParsedIndex, arrays: Sequence[Any], value: Any) -
 
 
 def _renew(x: Handle, new: Handle) -> None:
-    new = _there(new)
+    new = _check_concrete(new)
     data = x._held()
-    new_data = Data(new._live(), data.runtime, _exported(data))
+    new_data = Data(new._live(), data.runtime, _exported_buffers(data))
     if new._sharding == x._sharding:
         x._data = new_data
     else:
@@ -97,7 +97,7 @@ def _renew(x: Handle, new: Handle) -> None:
     x._weak_type = False
 
 
-def _there(value: Any) -> Any:
+def _check_concrete(value: Any) -> Any:
     """Return the assigned value; a Variable gives its value.
 
     Raises:
@@ -124,7 +124,7 @@ def _renew_elsewhere(x: Handle, new_data: Data, sharding: Sharding) -> None:
             x._data = new_data
 
 
-def _touched(data: Data, parsed: ParsedIndex) -> Touched:
+def _touched_blocks(data: Data, parsed: ParsedIndex) -> Touched:
     """Return the blocks that an index touches."""
     buffer, plans = data.buffer, data.runtime.plans
     key = ("at", buffer.tiling, buffer.dtype.itemsize, parsed)
@@ -140,7 +140,7 @@ def _replace(x: Handle, overlay: Overlay) -> None:
         buffer = rewrite(data.buffer, overlay, _NAME)
         if data.runtime.settings.enable_checks:
             buffer.check()
-        x._data = Data(buffer, data.runtime, _exported(data))
+        x._data = Data(buffer, data.runtime, _exported_buffers(data))
 
 
 class _Probe:
@@ -166,7 +166,7 @@ def _forget_exports(data: Data | Turned | Detached | None) -> None:
         data.exported, data.buffer.lent = (), None
 
 
-def _exported(data: Data) -> tuple[ShardedBuffer, ...]:
+def _exported_buffers(data: Data) -> tuple[ShardedBuffer, ...]:
     """Return the exported buffers, which must live as long as the array."""
     return data.exported if data.buffer.lent is None else (*data.exported, data.buffer)
 

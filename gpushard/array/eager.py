@@ -68,7 +68,7 @@ class Eager:
         if held is None:
             if row.creates and out_sharding is not None:
                 try:
-                    return _created(row, numbers, params, out_sharding)
+                    return _create(row, numbers, params, out_sharding)
                 except MemoryError as error:
                     raise of_operation(error, row.name, None) from None
             raise ArgumentTypeError(
@@ -85,7 +85,7 @@ class Eager:
                 _check_given(case, given_args, given_params)
             program = make_program(case, cached)
         if row.later and out_sharding is None:
-            return _turned(args[0], buffers[0], params[0], program, runtime)
+            return _transpose_later(args[0], buffers[0], params[0], program, runtime)
         try:
             result = program.run(buffers, numbers)
         except MemoryError as error:  # maybe from a library that a kernel calls
@@ -115,7 +115,7 @@ def _arrays(
     ])  # fmt: skip
 
 
-def _created(row: Row, numbers: Sequence[Any], params: Params, sharding: Sharding) -> ConcreteArray:
+def _create(row: Row, numbers: Sequence[Any], params: Params, sharding: Sharding) -> ConcreteArray:
     """Run an operation on numbers, and place the result."""
     shape, dtype, committed = params
     tiling = place_tiling(sharding, shape)
@@ -126,7 +126,7 @@ def _created(row: Row, numbers: Sequence[Any], params: Params, sharding: Shardin
     return ConcreteArray(move(buffer, tiling), sharding, committed=committed)
 
 
-def _turned(
+def _transpose_later(
     x: ConcreteArray, data: ShardedBuffer, axes: tuple[int, ...], program: Program, runtime: Runtime
 ) -> ConcreteArray:
     """Transpose an array, without moving data until they are needed in order."""

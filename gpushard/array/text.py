@@ -56,7 +56,7 @@ def _edges(buffer: ShardedBuffer, edgeitems: int) -> HostArray:
     """Read the edges of long dims, and one element after each first edge."""
     buffer.wait()
     tiling, places = buffer.tiling, devices_of(buffer.tiling)
-    shown = [_kept(size, edgeitems) for size in tiling.shape]
+    shown = [_positions_to_show(size, edgeitems) for size in tiling.shape]
     result: HostArray = np.empty([sum(map(len, ranges)) for ranges in shown], buffer.dtype)
     copies = []
     for pair in blocks_of(tiling).distinct:
@@ -72,10 +72,10 @@ def _edges(buffer: ShardedBuffer, edgeitems: int) -> HostArray:
     return result
 
 
-def _kept(size: int, edgeitems: int) -> list[range]:
+def _positions_to_show(size: int, edgeitems: int) -> list[range]:
     """Return the positions along a dim to read: those shown, and one more.
 
-    >>> _kept(7, 3), _kept(100, 3)
+    >>> _positions_to_show(7, 3), _positions_to_show(100, 3)
     ([range(0, 7)], [range(0, 4), range(97, 100)])
     """
     if size <= 2 * edgeitems + 1:

@@ -110,7 +110,7 @@ def assigned(x: Handle, index: Any, value: Any) -> list[tuple[Handle, Handle]]:
     if not views:
         return []
     new = _with_part(root, steps, index, value)
-    return [(root, new)] + [(other, _like(other, _taken(new, way))) for other, way in views]
+    return [(root, new)] + [(other, _like(other, _apply_steps(new, way))) for other, way in views]
 
 
 def _ways(x: Handle) -> Iterator[tuple[Handle, list[tuple[Row | None, Params]]]]:
@@ -158,7 +158,7 @@ def _memory(shape: Shape) -> HostArray:
     return np.lib.stride_tricks.as_strided(np.empty((), bool), shape, strides)
 
 
-def _taken(x: Handle, steps: Steps) -> Handle:
+def _apply_steps(x: Handle, steps: Steps) -> Handle:
     for row, params in steps:
         x = x if row is None else _step(x, row, params)
     return x
@@ -180,7 +180,7 @@ def _with_part(x: Handle, steps: Steps, index: Any, value: Any) -> Handle:
         copied[index] = value
         return copied
     (row, params), *rest = steps
-    new = _with_part(_taken(x, steps[:1]), rest, index, value)
+    new = _with_part(_apply_steps(x, steps[:1]), rest, index, value)
     if row is INDEX:
         copied = copy.copy(x)
         copied[index_of(params[0])] = new

@@ -102,10 +102,10 @@ def _plain_seconds(nbytes: int) -> float:
         return 0.0
     size = min(nbytes, _LARGEST_COPY)
     source, target = np.ones(size, np.uint8), np.ones(size, np.uint8)
-    return nbytes / size * min(_timed(lambda: np.copyto(target, source)) for _ in range(_RUNS))
+    return nbytes / size * min(_time_call(lambda: np.copyto(target, source)) for _ in range(_RUNS))
 
 
-def _timed(work: Callable[[], object]) -> float:
+def _time_call(work: Callable[[], object]) -> float:
     started = time.perf_counter()
     work()
     return time.perf_counter() - started

@@ -185,7 +185,7 @@ class _Sketch:
         for row, characters in enumerate(text):
             tick = f"{numbers.get(row, '')} ".rjust(self._margin) if self._margin else ""
             plain = "".join(characters)
-            lines.append((tick + _painted(plain, owned[row].tolist(), paint), tick + plain))
+            lines.append((tick + _paint_line(plain, owned[row].tolist(), paint), tick + plain))
         return lines
 
 
@@ -233,7 +233,7 @@ def _breakable(label: str) -> str:
     return label if len(label) <= _LABEL else label.replace(",", ", ")
 
 
-def _painted(line: str, owned: list[int], paint: list[Color | None]) -> str:
+def _paint_line(line: str, owned: list[int], paint: list[Color | None]) -> str:
     """Colour the characters of blocks."""
     parts = []
     at = 0

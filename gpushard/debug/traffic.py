@@ -47,12 +47,14 @@ def count_traffic() -> Iterator[Traffic]:
     Traffic(bytes_received=24, received={0: 0, 1: 24})
     """
     traffic = Traffic()
-    before = _received()
+    before = _received_bytes()
     yield traffic
-    traffic.received = {domain: nbytes - before[domain] for domain, nbytes in _received().items()}
+    traffic.received = {
+        domain: nbytes - before[domain] for domain, nbytes in _received_bytes().items()
+    }
 
 
-def _received() -> dict[int, int]:
+def _received_bytes() -> dict[int, int]:
     """Return the bytes that each memory domain has received from others so far."""
     devices = local_devices()
     for device in devices:

@@ -53,7 +53,7 @@ def from_dlpack(
     Array([0, 1, 2], dtype=int64)
     """
     if isinstance(x, Array):  # DLPack cannot describe several shards
-        return _own(x, device, copy)
+        return _from_own_array(x, device, copy)
     if device is not None and not isinstance(device, Device):
         raise ArgumentTypeError(
             f"device={device!r} must be one of gpushard.devices(); for a sharding place the result "
@@ -66,7 +66,7 @@ def from_dlpack(
     )
 
 
-def _own(x: Array, device: Device | Sharding | None, copy: bool | None) -> Array:
+def _from_own_array(x: Array, device: Device | Sharding | None, copy: bool | None) -> Array:
     """Return an array of gpushard, moved if `device` differs from `x.device`."""
     moves = device is not None and device != x.device
     if moves and copy is False:
@@ -159,7 +159,9 @@ def _from_device_memory(
     if copy is False and not usable:
         raise _needs_copy(tiling.shape, local.dtype, place, target)
     return (
-        _copied(device, tiling, local) if copy or not usable else _borrowed(device, tiling, local)
+        _copy_borrowed(device, tiling, local)
+        if copy or not usable
+        else _borrow(device, tiling, local)
     )
 
 
@@ -168,7 +170,7 @@ def _usable(local: LocalArray, device: Device) -> bool:
     return bool(local.flags.c_contiguous and (aligned or not local.nbytes))
 
 
-def _borrowed(device: Device, tiling: Tiling, local: LocalArray) -> ShardedBuffer:
+def _borrow(device: Device, tiling: Tiling, local: LocalArray) -> ShardedBuffer:
     """Use borrowed memory without a copy, once the device's stream has waited for the producer."""
     runtime, stream = device.runtime, device.stream
     claim = runtime.count(room_on(device, (0,)))
@@ -177,7 +179,7 @@ def _borrowed(device: Device, tiling: Tiling, local: LocalArray) -> ShardedBuffe
     return ShardedBuffer(tiling, local.dtype, [local], [claim])
 
 
-def _copied(device: Device, tiling: Tiling, local: LocalArray) -> ShardedBuffer:
+def _copy_borrowed(device: Device, tiling: Tiling, local: LocalArray) -> ShardedBuffer:
     """Copy borrowed memory, in the device's stream."""
     runtime, stream, domain = device.runtime, device.stream, device.memory_domain
 

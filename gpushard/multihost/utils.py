@@ -90,7 +90,7 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     >>> process_allgather(np.arange(3)), process_allgather(np.arange(3), tiled=True)
     (array([[0, 1, 2]]), array([0, 1, 2]))
     """
-    return tree.map(lambda x: _gathered(x, tiled), in_tree)
+    return tree.map(lambda x: _gather(x, tiled), in_tree)
 
 
 def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
@@ -233,7 +233,7 @@ def _to_local(x: Any, sharding: NamedSharding, local: NamedSharding) -> Array:
     return make_array_from_single_device_arrays(shape, local, parts)
 
 
-def _gathered(x: Any, tiled: bool) -> HostArray:
+def _gather(x: Any, tiled: bool) -> HostArray:
     if isinstance(x, Array) and not x.is_fully_addressable:
         return _whole(x)
     every = group.all_gather(np.asarray(device_get(x)))

@@ -21,7 +21,7 @@ from gpushard.ops.row import Kernel, KernelMaker, Params, Row
 _SINGLE = np.dtype(np.float32)
 
 
-def _widened(avals: Sequence[Aval]) -> tuple[Aval, ...]:
+def _widen_avals(avals: Sequence[Aval]) -> tuple[Aval, ...]:
     return tuple(dataclasses.replace(aval, dtype=wide(aval.dtype)) for aval in avals)
 
 
@@ -73,7 +73,7 @@ def _narrow_infer(infer: Callable[..., tuple[Aval, ...]]) -> Callable[..., tuple
         dtype = dtypes.result_type(*floats)
         return tuple(
             dataclasses.replace(aval, dtype=dtype if aval.dtype == _SINGLE else aval.dtype)
-            for aval in infer(_widened(avals), params)
+            for aval in infer(_widen_avals(avals), params)
         )
 
     return inferred
@@ -106,7 +106,7 @@ class _InSingle:
         self._typed = typed
 
     def avals(self, avals: Sequence[Aval]) -> tuple[Aval, ...]:
-        return _widened(avals)
+        return _widen_avals(avals)
 
     def params(self, params: Params) -> Params:
         return _wide_params(params)
@@ -115,7 +115,7 @@ class _InSingle:
         """Make the kernel of states, which have single precision."""
 
         def local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-            kernel = make(xp, _widened(avals), _wide_params(params))
+            kernel = make(xp, _widen_avals(avals), _wide_params(params))
             return kernel if self._typed or not _is_narrow(avals) else _converting(kernel, avals)
 
         return local
@@ -133,7 +133,7 @@ class _InSingle:
 
     def finish(self, make: Any) -> Any:
         def finish(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
-            end = make(xp, _widened(avals), _wide_params(params))
+            end = make(xp, _widen_avals(avals), _wide_params(params))
             if not _is_narrow(avals, params):
                 return end
             (result,) = self.infer(avals, params)

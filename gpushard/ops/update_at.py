@@ -39,7 +39,7 @@ def update_at(
     if xp is np:
         _update_on_host(view, index, values, ufunc)
         return
-    keys, places, values = _sorted(xp, view, index, values, room)
+    keys, places, values = _sort_updates(xp, view, index, values, room)
     if ufunc is None:
         view[places] = values
         return
@@ -112,7 +112,7 @@ def _part_shape(view: LocalArray, index: Sequence[Any]) -> Shape:
     return (*view.shape[:lead], *wide, *view.shape[len(index) :])
 
 
-def _sorted(
+def _sort_updates(
     xp: Any, view: LocalArray, index: Sequence[Any], values: LocalArray, room: int
 ) -> tuple[LocalArray, tuple[Any, ...], LocalArray]:
     """Sort updates by position: return the position numbers, the index and the values.

@@ -38,7 +38,7 @@ def open_npy(file: PathLike) -> HostArray:
     try:
         data: HostArray = np.lib.format.open_memmap(path, mode="r")
     except (OSError, ValueError, EOFError) as error:
-        raise _refused(
+        raise _file_error(
             f"{path} cannot be read as a .npy file: {error}. Write it with numpy.save or "
             "gpushard.save",
             path,
@@ -54,7 +54,7 @@ def open_npy(file: PathLike) -> HostArray:
     return data
 
 
-def _refused(message: str, path: Path, error: Exception) -> FileFormatError:
+def _file_error(message: str, path: Path, error: Exception) -> FileFormatError:
     """Return the error for a file that the system or NumPy cannot read or write."""
     if isinstance(error, OSError):
         return FileAccessError(message, argument="file", file=str(path), errno=error.errno)
@@ -162,7 +162,7 @@ def save(file: PathLike, arr: Any, allow_pickle: bool = True) -> None:
         del mapped
         os.replace(part, target)
     except (OSError, ValueError) as error:
-        raise _refused(f"{target} cannot be written: {error}", target, error) from error
+        raise _file_error(f"{target} cannot be written: {error}", target, error) from error
     finally:
         with contextlib.suppress(OSError, ValueError):
             part.unlink()

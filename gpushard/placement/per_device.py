@@ -73,7 +73,7 @@ def device_put_sharded(shards: Sequence[Any], devices: Sequence[Device]) -> Any:
         for (leaves, _), device in zip(flat, places, strict=True)
     ]
     _check_alike(placed)
-    stacked = [_stacked(parts, places) for parts in zip(*placed, strict=True)]
+    stacked = [_stack_shards(parts, places) for parts in zip(*placed, strict=True)]
     return tree.unflatten(structure, stacked)
 
 
@@ -194,7 +194,7 @@ def _check_alike(placed: Sequence[Sequence[Array]]) -> None:
                 )
 
 
-def _stacked(parts: Sequence[Array], devices: Sequence[Device]) -> Array:
+def _stack_shards(parts: Sequence[Array], devices: Sequence[Device]) -> Array:
     shape = (len(parts), *parts[0].shape)
     sharding = PmapSharding.default(shape, devices=list(devices))
     return make_array_from_single_device_arrays(shape, sharding, parts)

@@ -148,7 +148,7 @@ def key_data(keys: Any) -> Array:
     Args:
       keys: a `KeyArray`, or raw keys.
     """
-    keys = _unboxed(keys)
+    keys = _unbox(keys)
     if is_keys(keys):
         return bind(UNPACK, (elements_of(keys),))
     return copy.copy(_raw_keys(keys, "key_data"))
@@ -169,7 +169,7 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
 
 def clone(key: Any) -> Any:
     """Copy a key, to show that its second use is intended."""
-    key = _unboxed(key)
+    key = _unbox(key)
     return copy.copy(key if is_keys(key) else _raw_keys(key, "clone"))
 
 
@@ -194,17 +194,17 @@ def key_impl(keys: Any) -> str:
 
 def _like(key: Any, elements: Any) -> Any:
     """Convert elements to keys, typed or raw like a given key."""
-    return keys_of(elements) if is_keys(_unboxed(key)) else bind(UNPACK, (elements,))
+    return keys_of(elements) if is_keys(_unbox(key)) else bind(UNPACK, (elements,))
 
 
-def _unboxed(keys: Any) -> Any:
+def _unbox(keys: Any) -> Any:
     """Return keys; a Variable gives its value."""
     return keys if isinstance(keys, Array) else getattr(keys, "raw_value", keys)
 
 
 def _elements(keys: Any, name: str) -> Any:
     """Convert keys to elements of 64 bits."""
-    keys = _unboxed(keys)
+    keys = _unbox(keys)
     if is_keys(keys):
         return elements_of(keys)
     return bind(PACK, (_raw_keys(keys, name),))

@@ -125,7 +125,7 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | None = N
     """
     _check_callable(f, "map", "f")
     values, treedef = flatten(tree, is_leaf)
-    return _mapped(f, values, treedef, rest)
+    return _map_leaves(f, values, treedef, rest)
 
 
 def _check_callable(f: Any, name: str, argument: str) -> None:
@@ -133,7 +133,7 @@ def _check_callable(f: Any, name: str, argument: str) -> None:
         raise ArgumentTypeError.refusing(argument, f, "must be a function", name)
 
 
-def _mapped(
+def _map_leaves(
     f: Callable[..., Any], values: list[Any], treedef: TreeDef, rest: tuple[Any, ...]
 ) -> Any:
     """Apply a function to each leaf, and to the subtrees in its place in other trees."""
@@ -264,7 +264,9 @@ def map_with_path(
     _check_callable(f, "map_with_path", "f")
     pairs, treedef = flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     pending = iter([path for path, _ in pairs])
-    return _mapped(lambda *values: f(next(pending), *values), [x for _, x in pairs], treedef, rest)
+    return _map_leaves(
+        lambda *values: f(next(pending), *values), [x for _, x in pairs], treedef, rest
+    )
 
 
 def reduce(
@@ -320,7 +322,7 @@ def reduce_associative(
     """
     values = leaves(tree, is_leaf)
     if values:
-        return _combined(operation, values)
+        return _combine(operation, values)
     if identity is _NOTHING:
         raise NoLeavesError(
             "reduce_associative: the tree has no leaves; give an identity", tree=tree
@@ -328,13 +330,13 @@ def reduce_associative(
     return identity
 
 
-def _combined(operation: Callable[[Any, Any], Any], values: list[Any]) -> Any:
+def _combine(operation: Callable[[Any, Any], Any], values: list[Any]) -> Any:
     """Combine the values of each half, and then the two results."""
     if len(values) == 1:
         return values[0]
     middle = len(values) // 2
     first, last = values[:middle], values[middle:]
-    return operation(_combined(operation, first), _combined(operation, last))
+    return operation(_combine(operation, first), _combine(operation, last))
 
 
 def all(tree: Any, *, is_leaf: IsLeaf | None = None) -> bool:

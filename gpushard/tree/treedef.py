@@ -117,7 +117,7 @@ class TreeDef:
         >>> tree.structure([0, (0, 0)]).walk(lambda children, _: sum(children), None, [1, 2, 3])
         6
         """
-        values = iter(self._counted(leaves))
+        values = iter(self._check_count(leaves))
         above: list[tuple[_Entry, list[Any]]] = []
         for entry in self._spec:
             if entry is None:
@@ -164,7 +164,7 @@ class TreeDef:
         >>> tree.structure({"b": 1, "a": (2, None)}).unflatten("xy")
         {'a': ('x', None), 'b': 'y'}
         """
-        return self._fold(self._counted(leaves), _unflattener)
+        return self._fold(self._check_count(leaves), _unflattener)
 
     def flatten_up_to(
         self, tree: Any, *, names: tuple[str, str] = ("structure", "tree")
@@ -207,7 +207,7 @@ class TreeDef:
         entries = zip(self._paths(), self._spec, strict=True)
         return [path for path, entry in entries if entry is None]
 
-    def _counted(self, leaves: Iterable[Any]) -> list[Any]:
+    def _check_count(self, leaves: Iterable[Any]) -> list[Any]:
         """Check that there is a value for each leaf, and return the values as a list."""
         values = list(leaves)
         if len(values) != self._num_leaves:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpushard.ops import update_at as module
-from gpushard.ops.update_at import _rounds, _sorted
+from gpushard.ops.update_at import _rounds, _sort_updates
 
 
 def test_a_round_has_each_position_once_and_rounds_are_in_order(monkeypatch) -> None:
@@ -38,7 +38,9 @@ def test_all_updates_but_the_last_of_a_position_go_to_the_room() -> None:
     rows, columns = np.array([[1], [0]]), np.array([2, 3, 2])
     view = np.zeros((7, 4, 5))  # the last slice of dim 1 is the room
     values = np.arange(7 * 6.0).reshape(7, 2, 3)
-    keys, (every, *places), ordered = _sorted(np, view, (slice(None), rows, columns), values, 1)
+    keys, (every, *places), ordered = _sort_updates(
+        np, view, (slice(None), rows, columns), values, 1
+    )
     assert every == slice(None) and (keys[1:] >= keys[:-1]).all()
     numbers = {(0, 2): [3, 5], (0, 3): [4], (1, 2): [0, 2], (1, 3): [1]}
     assert np.unique(keys, return_counts=True)[1].tolist() == [2, 1, 2, 1]
@@ -53,5 +55,5 @@ def test_all_updates_but_the_last_of_a_position_go_to_the_room() -> None:
 @pytest.mark.parametrize("room", [0, 1])
 def test_the_room_is_in_the_dim_that_has_it(room: int) -> None:
     at = np.array([1, 1]), np.array([2, 2])
-    _, places, _ = _sorted(np, np.zeros((4, 6)), at, np.arange(2.0), room)
+    _, places, _ = _sort_updates(np, np.zeros((4, 6)), at, np.arange(2.0), room)
     assert [place.tolist() for place in places] == [[[3, 1], [2, 2]], [[1, 1], [5, 2]]][room]

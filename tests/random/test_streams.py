@@ -10,7 +10,7 @@ import gpushard as gs
 from gpushard import random
 from gpushard.ops.bind import bind
 from gpushard.ops.prng.blocks import even, evenly
-from gpushard.ops.prng.rejection import _inverted, binomial, log_gamma, poisson
+from gpushard.ops.prng.rejection import _invert, binomial, log_gamma, poisson
 from gpushard.ops.prng.stream import Stream
 from gpushard.ops.table import random as rows
 
@@ -109,9 +109,7 @@ def test_the_host_stops_where_nothing_is_left_to_count() -> None:
     found = []
     for xp, few in ((np, True), (Elsewhere(), False)):
         steps.clear()
-        found.append(
-            _inverted(stream(xp, np.arange(8), KEYS[:1]), np.full(64, np.exp(-0.5)), ratio)
-        )
+        found.append(_invert(stream(xp, np.arange(8), KEYS[:1]), np.full(64, np.exp(-0.5)), ratio))
         assert (len(steps) < 20) == few
     np.testing.assert_array_equal(*found)
 

@@ -120,7 +120,7 @@ def poisson(stream: Stream, dtype: Dtype, rate: Any) -> Any:
     rate = xp.where(valid, rate, 0.0)
     small = rate < 10
     low = xp.where(small, rate, 0.0)
-    value = _inverted(stream, xp.exp(-low), lambda k: low / k)
+    value = _invert(stream, xp.exp(-low), lambda k: low / k)
     value[~small] = np.nan
 
     def trial(trials: Stream, rate: Any) -> tuple[Any, Any]:
@@ -156,7 +156,7 @@ def binomial(stream: Stream, dtype: Dtype, n: Any, p: Any) -> Any:
     q = xp.where(valid, xp.minimum(p, 1 - p), 0.0)
     small = n * q < 10
     few, odds = xp.where(small, n, 0.0), q / (1 - q)
-    value = _inverted(stream, xp.exp(few * xp.log1p(-q)), lambda k: (few - k + 1) / k * odds)
+    value = _invert(stream, xp.exp(few * xp.log1p(-q)), lambda k: (few - k + 1) / k * odds)
     value[~small] = np.nan
 
     def trial(trials: Stream, n: Any, q: Any) -> tuple[Any, Any]:
@@ -188,7 +188,7 @@ def _pair(stream: Stream) -> tuple[Any, Any, Any]:
     return u, stream.fold(1).uniform(_DOUBLE), near
 
 
-def _inverted(stream: Stream, first: Any, ratio: Callable[[int], Any]) -> Any:
+def _invert(stream: Stream, first: Any, ratio: Callable[[int], Any]) -> Any:
     """Draw numbers by inversion: count up while the sum of probabilities is at most a uniform.
 
     Args:

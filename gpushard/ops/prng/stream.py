@@ -19,7 +19,7 @@ _ZERO = np.uint32(0)
 
 
 @functools.lru_cache(maxsize=1024)
-def _folded(first: int, second: int, number: int) -> tuple[Any, Any]:
+def _fold_key(first: int, second: int, number: int) -> tuple[Any, Any]:
     """Fold a key with a number; cached, since every block of an array needs it."""
     words = [np.array([word], np.uint32) for word in (first, second, 0, number)]
     return threefry(np, (words[0], words[1]), words[2], words[3])
@@ -49,7 +49,7 @@ class Stream:
         """Return the stream of these elements for the key folded with a number."""
         first, second = self.key
         if self.xp is np and first.size == 1:
-            return dataclasses.replace(self, key=_folded(int(first[0]), int(second[0]), number))
+            return dataclasses.replace(self, key=_fold_key(int(first[0]), int(second[0]), number))
         key = threefry(self.xp, self.key, _ZERO, np.uint32(number))
         return dataclasses.replace(self, key=key)
 

@@ -125,18 +125,18 @@ def _product(name: str) -> Row:
         kernel,
         (reduction, diagonal),
         threaded=True,
-        turned=_turned,
-        stacked=_stacked,
+        turned=_transpose_subscripts,
+        stacked=_stack_subscripts,
     )
 
 
 @functools.lru_cache(maxsize=1024)
-def _stacked(
+def _stack_subscripts(
     params: Params, shapes: tuple[Shape, ...], dims: tuple[tuple[int, ...], ...], lead: int
 ) -> Stack:
     """Return the parameters for operands with more dims in front.
 
-    >>> _stacked(("ab,bc->ac",), (), ((0, 1), (1,)), 2).params
+    >>> _stack_subscripts(("ab,bc->ac",), (), ((0, 1), (1,)), 2).params
     ('ABab,Bbc->ABac',)
     """
     left, right = params[0].split("->")
@@ -149,10 +149,10 @@ def _stacked(
 
 
 @functools.lru_cache(maxsize=1024)
-def _turned(params: Params, position: int, axes: tuple[int, ...]) -> Params:
+def _transpose_subscripts(params: Params, position: int, axes: tuple[int, ...]) -> Params:
     """Return the parameters for the source of a transposed operand.
 
-    >>> _turned(("ab,bc->ac",), 0, (-1, -2))
+    >>> _transpose_subscripts(("ab,bc->ac",), 0, (-1, -2))
     ('ba,bc->ac',)
     """
     left, right = params[0].split("->")

@@ -69,13 +69,13 @@ def _totals(
     return total(weights.real) + 1j * total(weights.imag)
 
 
-def _tallied(xp: Any, number: Any, weights: Any, length: int, dtype: Dtype, lead: int) -> Any:
+def _tally(xp: Any, number: Any, weights: Any, length: int, dtype: Dtype, lead: int) -> Any:
     """Compute `_totals` by kernels of the backend; numbers out of bounds do not count."""
     if lead:
         rows = number.shape[:lead]
         inside = (number >= 0) & (number < length)
         number = xp.where(inside, _number_per_row(xp, number, length, lead), -1)
-        flat_counts = _tallied(xp, number, weights, math.prod(rows) * length, dtype, 0)
+        flat_counts = _tally(xp, number, weights, math.prod(rows) * length, dtype, 0)
         return flat_counts.reshape(*rows, length)
     kernels = own_kernels(xp)
     counts = xp.empty(length, dtype if weights is not None else _COUNT)
@@ -83,7 +83,7 @@ def _tallied(xp: Any, number: Any, weights: Any, length: int, dtype: Dtype, lead
         for part, of in ((counts.real, weights.real), (counts.imag, weights.imag)):
             kernels.tally(number, length, of, part)
     elif weights is not None and dtype != _SUM:
-        return _tallied(xp, number, weights, length, _SUM, 0).astype(dtype)
+        return _tally(xp, number, weights, length, _SUM, 0).astype(dtype)
     else:
         kernels.tally(number, length, weights, counts)
     return counts.astype(dtype, copy=False)
@@ -161,7 +161,7 @@ def _bincount(xp: Any, avals: Sequence[Aval], params: Params, dtype: Dtype) -> A
     kernels = own_kernels(xp)
 
     def count_here(x: Any, weights: Any = None) -> Any:
-        return _tallied(xp, x, weights, length, dtype, lead)
+        return _tally(xp, x, weights, length, dtype, lead)
 
     def count(x: Any, weights: Any = None) -> Any:
         if xp is np and (not x.size or (x.min() >= 0 and x.max() < length)):
@@ -213,7 +213,7 @@ def _bin_numbers(xp: Any, x: Any, edges: Any) -> tuple[Any, Any]:
         piece = slice(start, start + _PIECE)
         part = flat[piece].astype(dtype, copy=False)
         inside[piece] = (part >= edges[0]) & (part <= edges[-1])
-        number[piece] = _guessed_and_checked(part, edges, inside[piece])
+        number[piece] = _guess_bins(part, edges, inside[piece])
     return number.reshape(x.shape), inside.reshape(x.shape)
 
 
@@ -221,7 +221,7 @@ _PIECE = 1 << 15
 """Elements per piece on the host, so temporary arrays stay in cache."""
 
 
-def _guessed_and_checked(x: Any, edges: Any, inside: Any) -> Any:
+def _guess_bins(x: Any, edges: Any, inside: Any) -> Any:
     """Compute the numbers of bins, on the host.
 
     A search is the most expensive step, since its branches are hard to predict. So this function
@@ -250,7 +250,7 @@ def _histogram(xp: Any, avals: Sequence[Aval], params: Params, dtype: Dtype) -> 
         for n, (x, edges) in enumerate(zip(operands[:dims], operands[dims:], strict=False)):
             kernels.bin_numbers(x, edges, number, further=n > 0)
         weights = operands[2 * dims] if len(operands) > 2 * dims else None
-        totals = _tallied(xp, number, weights, math.prod(bins), dtype, lead)
+        totals = _tally(xp, number, weights, math.prod(bins), dtype, lead)
         return totals.reshape(*totals.shape[:-1], *bins)
 
     def count(*operands: Any) -> Any:

@@ -135,7 +135,7 @@ def _arange(xp: Any, dtype: Dtype) -> Callable[..., None]:
             work = np.dtype(np.uint64) if dtype.kind in "iu" else wide
             begin, step = start, delta
             if dtype.kind in "iu":
-                begin, step = (_wrapped(int(n), work) for n in (start, delta))
+                begin, step = (_wrap_around(int(n), work) for n in (start, delta))
             ends = [dtype.type(first), dtype.type(second)]
             kernels.arange(block, site.result[0], begin, step, ends)
             return
@@ -172,23 +172,23 @@ def _count(xp: Any, block: Any, position: int, start: int, delta: int) -> None:
     def counted(count: int, distance: int) -> Any:
         first = xp.arange(count, dtype=dtype if count <= _exact(dtype) else None)
         first = first.astype(dtype, copy=False)
-        return first if distance == 1 else first * _wrapped(distance, dtype)
+        return first if distance == 1 else first * _wrap_around(distance, dtype)
 
     first = counted(width, delta)
     if rows > 1:
         begins = counted(rows, width * delta)
         if begin:
-            begins += _wrapped(begin, dtype)
+            begins += _wrap_around(begin, dtype)
         xp.add(begins[:, None], first, out=block[:done].reshape(rows, width))
     elif rows and begin:
-        xp.add(first, _wrapped(begin, dtype), out=block[:done])
+        xp.add(first, _wrap_around(begin, dtype), out=block[:done])
     elif rows:
         block[:done] = first
     if done < n:
-        xp.add(first[: n - done], _wrapped(begin + done * delta, dtype), out=block[done:])
+        xp.add(first[: n - done], _wrap_around(begin + done * delta, dtype), out=block[done:])
 
 
-def _wrapped(number: int, dtype: Dtype) -> Any:
+def _wrap_around(number: int, dtype: Dtype) -> Any:
     """Wrap an integer around to fit a type."""
     if 0 <= number <= _exact(dtype):
         return dtype.type(number)

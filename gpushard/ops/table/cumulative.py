@@ -25,7 +25,7 @@ _OF_CUPY = {"add": "cumsum", "multiply": "cumprod"}  # CuPy's cumulative functio
 
 
 @functools.lru_cache(maxsize=256)
-def _accumulated(ufunc: np.ufunc, operand_dtype: Dtype, dtype: Dtype | None) -> Dtype:
+def _accumulated_dtype(ufunc: np.ufunc, operand_dtype: Dtype, dtype: Dtype | None) -> Dtype:
     if dtype is None and ufunc in (np.add, np.multiply):
         dtype = summed(operand_dtype)
     try:
@@ -57,7 +57,7 @@ def doubling(function: Any, x: Any, axis: int) -> Any:
 def _row(name: str, ufunc: np.ufunc) -> Row:
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
         (x,) = avals
-        dtype = _accumulated(ufunc, x.dtype, params[1])
+        dtype = _accumulated_dtype(ufunc, x.dtype, params[1])
         return (Aval(x.shape, dtype, x.weak and dtype == x.dtype),)
 
     def rule_of(avals: Sequence[Aval], params: Params) -> Rule:
@@ -65,7 +65,7 @@ def _row(name: str, ufunc: np.ufunc) -> Row:
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         axis = params[0]
-        dtype = _accumulated(ufunc, avals[0].dtype, params[1])
+        dtype = _accumulated_dtype(ufunc, avals[0].dtype, params[1])
         if xp is np:
             return lambda x, out=None: ufunc.accumulate(x, axis, dtype, out)
         if ufunc.__name__ in _OF_CUPY:

@@ -268,7 +268,7 @@ def _real(avals: Sequence[Aval], params: Params) -> Dtype:
     return real_of(avals[0].dtype)
 
 
-def _rounded(avals: Sequence[Aval], params: Params) -> Dtype:
+def _rounded_dtype(avals: Sequence[Aval], params: Params) -> Dtype:
     dtype = avals[0].dtype
     try:
         return np.round(np.zeros(1, dtype), *params).dtype
@@ -280,7 +280,7 @@ def _rounded(avals: Sequence[Aval], params: Params) -> Dtype:
         ) from None
 
 
-def _converted(part: Callable[[Any], Any]) -> Callable[[Any, Params, Dtype], Kernel]:
+def _copy_part(part: Callable[[Any], Any]) -> Callable[[Any, Params, Dtype], Kernel]:
     """Make the kernel maker that copies and converts the real or imaginary part."""
 
     def make(xp: Any, params: Params, dtype: Dtype) -> Kernel:
@@ -337,7 +337,7 @@ def _clip(xp: Any, params: Params, dtype: Dtype) -> Kernel:
 ASTYPE = function_row(
     "astype",
     lambda avals, params: params[0],
-    _converted(lambda x: x),
+    _copy_part(lambda x: x),
     writes=True,
     strong=True,
 )
@@ -345,7 +345,7 @@ ASTYPE = function_row(
 COPY = function_row(
     "copy",
     lambda avals, params: avals[0].dtype,
-    _converted(lambda x: x),
+    _copy_part(lambda x: x),
     writes=True,
     beside_keys=frozenset(),
 )
@@ -359,12 +359,12 @@ WHERE = function_row(
 """No parameters; the condition comes first."""
 CLIP = function_row("clip", lambda avals, params: common_dtype(avals), _clip, writes=True)
 """Parameters: whether there are a lower and an upper bound; the bounds are operands."""
-REAL = function_row("real", _real, _converted(lambda x: x.real), writes=True)
-IMAG = function_row("imag", _real, _converted(lambda x: x.imag), writes=True)
+REAL = function_row("real", _real, _copy_part(lambda x: x.real), writes=True)
+IMAG = function_row("imag", _real, _copy_part(lambda x: x.imag), writes=True)
 ROUND = in_single(
     function_row(
         "round",
-        _rounded,
+        _rounded_dtype,
         lambda xp, params, dtype: lambda x, out=None: xp.round(x, *params, out),
         writes=True,
     )
@@ -388,7 +388,7 @@ I0 = in_single(
 )
 
 
-def _viewed(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+def _viewed_shape(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
     """Return the shape of elements with their bytes reinterpreted as another type."""
     (x,), (dtype,) = avals, params
     if dtype.itemsize == x.dtype.itemsize:
@@ -432,7 +432,7 @@ def _local(x: LocalArray, dtype: Dtype) -> Shape:
 
 VIEW = Row(
     "view",
-    _viewed,
+    _viewed_shape,
     _viewed_rule,
     _view_kernel,
     (Local("several elements become one, or one several"),),

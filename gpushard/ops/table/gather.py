@@ -144,7 +144,7 @@ def _local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return found
 
 
-def _stacked(
+def _pair_dims_in_front(
     params: Params, shapes: Sequence[Shape], dims: Sequence[tuple[int, ...]], lead: int
 ) -> Stack:
     """Take all elements at once: dims of the array are paired with those of index arrays."""
@@ -443,7 +443,7 @@ GATHER = Row(
     _kernel,
     (FromOwners(_owners, Reduce(_states, _local, _merge, _finish)), FromOwners(_owners, Local())),
     positional=True,
-    stacked=_stacked,
+    stacked=_pair_dims_in_front,
     beside_keys=frozenset(range(1, 64)),
 )
 """Operands: the array, then index arrays. Parameters: (`Indexed`, bytes of the fill value for

@@ -245,7 +245,7 @@ REPEAT = _row(
 """Parameters: (count, axis)."""
 
 
-def _repeated(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+def _infer_repeat(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
     total, axis = params
     x = avals[0]
     at = len(x.shape) + axis
@@ -272,7 +272,7 @@ def _repeat_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
 
 REPEAT_EACH = Row(
     "repeat",
-    _repeated,
+    _infer_repeat,
     _repeat_rule,
     _repeat_kernel,
     (Local("where an element goes depends on the counts of all before it"),),
@@ -320,7 +320,7 @@ def reshape_splits(
     result: list[tuple[str, ...]] = [()] * len(new)
     if not math.prod(shape):
         return tuple(result)
-    related = _related(shape, new)
+    related = _related_dims(shape, new)
     for dim, axes in enumerate(splits):
         parts = math.prod(sizes[axis] for axis in axes)
         for target in related.get(dim, ()):
@@ -330,7 +330,7 @@ def reshape_splits(
     return tuple(result)
 
 
-def _related(shape: Shape, new: Shape) -> dict[int, list[int]]:
+def _related_dims(shape: Shape, new: Shape) -> dict[int, list[int]]:
     """Return the dims of another shape that share elements with a dim, outer ones first.
 
     Both shapes divide into stretches with equal numbers of elements. The result has the dims of the

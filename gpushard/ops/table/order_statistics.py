@@ -124,7 +124,7 @@ def _rows(x: Any, axes: Sequence[int]) -> Any:
     )
 
 
-def _counted(xp: Any, rows: Any, skips: bool) -> Any:
+def _count_elements(xp: Any, rows: Any, skips: bool) -> Any:
     """Count the elements of each row: all, or all except NaNs."""
     if skips:
         return (rows == rows).sum(axis=-1, keepdims=True)
@@ -165,7 +165,7 @@ def _rule(avals: Sequence[Aval], params: Params) -> Rule:
 
 
 @functools.lru_cache(maxsize=256)
-def _typed(name: str, dtype: Dtype, q: Dtype | None, weak: bool, method: str) -> Dtype:
+def _result_dtype(name: str, dtype: Dtype, q: Dtype | None, weak: bool, method: str) -> Dtype:
     """Return the type of NumPy's result."""
     x = np.ones(2, dtype)
     try:
@@ -189,12 +189,12 @@ def _median_row(name: str, *, skips: bool) -> Row:
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
         (x,) = avals
         axes, keepdims = params
-        dtype = _typed(name, x.dtype, None, False, "")
+        dtype = _result_dtype(name, x.dtype, None, False, "")
         return (Aval(reduced_shape(x.shape, axes, keepdims=keepdims), dtype),)
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         axes, keepdims = params
-        dtype = _typed(name, avals[0].dtype, None, False, "")
+        dtype = _result_dtype(name, avals[0].dtype, None, False, "")
 
         def median(x: Any) -> LocalArray:
             shape = reduced_shape(x.shape, axes, keepdims=keepdims)
@@ -203,7 +203,7 @@ def _median_row(name: str, *, skips: bool) -> Row:
             if xp is np and not skips and x.dtype.kind in "biuf":
                 return _medians(_rows(x, axes), dtype).reshape(shape).astype(dtype, copy=False)
             rows = _sorted_rows(xp, x, axes)
-            count = _counted(xp, rows, skips)
+            count = _count_elements(xp, rows, skips)
             low = _at(xp, rows, (count - 1) // 2, count).astype(dtype)
             high = _at(xp, rows, count // 2, count).astype(dtype)
             middle = xp.where(count % 2 == 1, low, (low + high) / 2)
@@ -235,13 +235,13 @@ def _quantile_row(
         x, q = avals[:2]
         if not skips:
             check_not_empty(name, x, axes)
-        dtype = _typed(name, x.dtype, q.dtype, weak, method)
+        dtype = _result_dtype(name, x.dtype, q.dtype, weak, method)
         shape = reduced_shape(x.shape, axes, keepdims=keepdims)
         return (Aval((*q.shape, *shape), dtype),)
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         axes, keepdims, method, weak, *front = params
-        dtype = _typed(name, avals[0].dtype, avals[1].dtype, weak, method)
+        dtype = _result_dtype(name, avals[0].dtype, avals[1].dtype, weak, method)
         find = make(xp, params, dtype, skips)
 
         def quantile(x: Any, q: Any, *weights: Any) -> LocalArray:
@@ -283,7 +283,7 @@ def _equal_weights(xp: Any, params: Params, dtype: Dtype, skips: bool) -> Callab
         rows = _sorted_rows(xp, x, axes)
         if not rows.shape[-1]:
             return xp.full((*rows.shape[:-1], q.size), xp.nan, dtype)
-        count = _counted(xp, rows, skips)
+        count = _count_elements(xp, rows, skips)
         number, part = _position(xp, method, count.astype(q.dtype), q)
         low = _at(xp, rows, number, count)
         high = _at(xp, rows, number + 1, count)
@@ -306,7 +306,7 @@ def _given_weights(xp: Any, params: Params, dtype: Dtype, skips: bool) -> Callab
             heavy = xp.where(rows == rows, heavy, 0)
         order = xp.argsort(rows, axis=-1)
         rows = xp.take_along_axis(rows, order, axis=-1)
-        count = _counted(xp, rows, skips)
+        count = _count_elements(xp, rows, skips)
         below = xp.cumsum(xp.take_along_axis(heavy, order, axis=-1), axis=-1)
         below = below / below[..., -1:]
         columns = []

@@ -21,7 +21,7 @@ from gpushard.ops.prng.special import erf, erfinv
 from gpushard.ops.prng.stream import Stream
 
 
-def _own(dtype: Dtype) -> Dtype:
+def _same_dtype(dtype: Dtype) -> Dtype:
     return dtype
 
 
@@ -169,14 +169,14 @@ def _wald(stream: Stream, dtype: Dtype, mean: Any) -> Any:
     return xp.where(u <= mean / (mean + x), x, square / x)
 
 
-def _normalised(xp: Any, logs: Any) -> Any:
+def _normalise(xp: Any, logs: Any) -> Any:
     """Divide exponentials along the last dim by their sum."""
     most = logs.max(axis=-1, keepdims=True) if logs.shape[-1] else logs
     parts = evenly(xp, xp.exp, logs - most)
     return parts / parts.sum(axis=-1, keepdims=True)
 
 
-def _correlated(xp: Any, normals: Any, mean: Any, cov: Any) -> Any:
+def _correlate(xp: Any, normals: Any, mean: Any, cov: Any) -> Any:
     """Compute mean + L z, with L the Cholesky factor of the covariance.
 
     A covariance that is not positive definite gives NaN.
@@ -186,10 +186,10 @@ def _correlated(xp: Any, normals: Any, mean: Any, cov: Any) -> Any:
         left = factor[..., j:, :j] * factor[..., j : j + 1, :j]
         column = cov[..., j:, j] - (left.sum(axis=-1) if j else 0)
         factor[..., j:, j] = column / xp.sqrt(column[..., :1])
-    return _transformed(xp, normals, mean, factor)
+    return _transform(xp, normals, mean, factor)
 
 
-def _transformed(xp: Any, normals: Any, mean: Any, factor: Any) -> Any:
+def _transform(xp: Any, normals: Any, mean: Any, factor: Any) -> Any:
     """Compute mean + F z.
 
     Columns are added one by one. A matrix product would sum in an order that depends on the number
@@ -303,9 +303,9 @@ COUNT_OR_NAN = Domain(lambda x: ~(x < 0), "at least 0")
 PROBABILITY_OR_NAN = Domain(lambda x: ~((x < 0) | (x > 1)), "between 0 and 1")
 """Probabilities or NaN, for distributions of floats."""
 
-BITS = distribution("bits", Stream.bits, "random_bits<T>", _own, "u")
+BITS = distribution("bits", Stream.bits, "random_bits<T>", _same_dtype, "u")
 UNIFORM = distribution(
-    "uniform", Stream.uniform, "uniform<W>", _own, minval=BOUNDED, maxval=BOUNDED
+    "uniform", Stream.uniform, "uniform<W>", _same_dtype, minval=BOUNDED, maxval=BOUNDED
 )
 """The bounds are optional operands."""
 NORMAL = distribution("normal", Stream.normal, "normal<W>", kinds="fc")
@@ -349,14 +349,14 @@ GENERALIZED_NORMAL = distribution(
 )
 TRIANGULAR = distribution("triangular", _triangular, "triangular", left=ANY, mode=ANY, right=ANY)
 WALD = distribution("wald", _wald, "wald", mean=POSITIVE)
-DIRICHLET = distribution("dirichlet", log_gamma, "log_gamma", last=_normalised, alpha=POSITIVE)
+DIRICHLET = distribution("dirichlet", log_gamma, "log_gamma", last=_normalise, alpha=POSITIVE)
 """The concentrations are along the last dim."""
 _MULTIVARIATE = functools.partial(
     distribution, "multivariate_normal", Stream.normal, "normal<W>", extra=(0, 1)
 )
-MULTIVARIATE_NORMAL = _MULTIVARIATE(last=_correlated, mean=ANY, cov=ANY)
+MULTIVARIATE_NORMAL = _MULTIVARIATE(last=_correlate, mean=ANY, cov=ANY)
 """The mean is along the last dim, and the covariance has one dim more."""
-MULTIVARIATE_NORMAL_OF_FACTOR = _MULTIVARIATE(last=_transformed, mean=ANY, factor=ANY)
+MULTIVARIATE_NORMAL_OF_FACTOR = _MULTIVARIATE(last=_transform, mean=ANY, factor=ANY)
 """The third operand is a matrix F with covariance F F^T."""
 RANDINT = distribution(
     "randint", _randint, "random_integer", _integers, "iu", minval=ANY, maxval=ANY

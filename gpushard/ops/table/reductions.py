@@ -169,7 +169,7 @@ ANY = _by_ufunc("logical_or", lambda dtype, _: _BOOL, empty=True)
 ALL = _by_ufunc("logical_and", lambda dtype, _: _BOOL, empty=True)
 
 
-def _added(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
+def _add_states(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
     return InOrder(xp, "add")
 
 
@@ -194,7 +194,7 @@ COUNT_NONZERO = _row(
     "count_nonzero",
     lambda dtype, _: _INDEX,
     _count_kernel,
-    Reduce(lambda avals, params: (_INDEX,), _count_kernel, _added, lambda xp, avals, p: only),
+    Reduce(lambda avals, params: (_INDEX,), _count_kernel, _add_states, lambda xp, avals, p: only),
 )
 
 
@@ -246,7 +246,7 @@ MEAN = in_single(
         Reduce(
             lambda avals, params: (_mean_dtype(avals[0].dtype, params[2]),),
             _mean_local,
-            _added,
+            _add_states,
             _mean_finish,
         ),
     ),

@@ -135,7 +135,7 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(scatter)
 
 
-def _stacked(
+def _stack_updates(
     params: Params, shapes: Sequence[Shape], dims: Sequence[tuple[int, ...]], lead: int
 ) -> Stack:
     """Make the updates of all elements of dims in front at once."""
@@ -295,7 +295,7 @@ SCATTER = Row(
         ),
     ),
     positional=True,
-    stacked=_stacked,
+    stacked=_stack_updates,
     steps=8,
     beside_keys=frozenset(range(2, 64)),
 )

@@ -60,7 +60,7 @@ def _rule(avals: Sequence[Aval], params: Params) -> Rule:
     return Rule(operands, results, avals[0].shape, frozenset(dims))
 
 
-def _ordered(xp: Any, x: LocalArray, wish: Wish) -> LocalArray:
+def _sort_positions(xp: Any, x: LocalArray, wish: Wish) -> LocalArray:
     """Sort the positions of elements, or of rows in lexicographic order."""
     if wish.distinct or 0 in x.shape:
         return xp.arange(len(x))
@@ -83,14 +83,14 @@ def _firsts(xp: Any, ordered: LocalArray, wish: Wish) -> LocalArray:
     return first
 
 
-def _numbered(
+def _number_elements(
     xp: Any, x: LocalArray, mask: LocalArray | None, wish: Wish
 ) -> tuple[LocalArray, LocalArray]:
     """Return sorted positions, and the number of each element among the distinct ones.
 
     Elements that do not count have the number of the element before, -1 for the first.
     """
-    order = _ordered(xp, x, wish)
+    order = _sort_positions(xp, x, wish)
     first = _firsts(xp, x[order], wish)
     if mask is not None:
         first &= mask[order]
@@ -108,7 +108,7 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         positions = wish.distinct or wish.masked or set(wish.parts) - {COUNTS}
         if xp is np and x.ndim == 1 and not positions:
             return _by_value(x, size, fill, wish)
-        order, number = _numbered(xp, x, more[0] if wish.masked else None, wish)
+        order, number = _number_elements(xp, x, more[0] if wish.masked else None, wish)
         starts = _starts(xp, number, size + 1)
         at, ends = starts[:-1], starts[1:]
         is_valid = xp.arange(size) <= number[-1]

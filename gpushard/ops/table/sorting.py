@@ -45,14 +45,14 @@ def argsort(xp: Any, x: LocalArray, axis: int = -1, stable: bool = True) -> Loca
         return xp.ascontiguousarray(xp.argsort(x, axis=axis), INDEX)  # CuPy returns a view
     if x.size < _FEW or x.dtype.kind not in "biuf":  # complex numbers order NaNs in several ways
         return np.argsort(x, axis, kind="stable")
-    return np.ascontiguousarray(_ranked(x.swapaxes(axis, -1)).swapaxes(axis, -1))
+    return np.ascontiguousarray(_argsort_by_rank(x.swapaxes(axis, -1)).swapaxes(axis, -1))
 
 
 _FEW = 1 << 10  # NumPy's stable sort takes fewer elements, without more steps
 _HALF_WORD = np.int64(32)
 
 
-def _ranked(x: LocalArray) -> LocalArray:
+def _argsort_by_rank(x: LocalArray) -> LocalArray:
     """Return the positions of elements in ascending order along the last dim, on the host.
 
     NumPy's stable sorts take twenty times as long as its other sorts, which are vectorized. These

@@ -92,9 +92,7 @@ def seen_by(
     return range(first, last), (low, reach - low - dilated(n, base))
 
 
-def _padded(
-    xp: Any, x: LocalArray, value: Any, pads: Pads, base: Shape, dtype: Dtype
-) -> LocalArray:
+def _pad(xp: Any, x: LocalArray, value: Any, pads: Pads, base: Shape, dtype: Dtype) -> LocalArray:
     """Pad the last dims of an array around and between their elements."""
     lead = x.ndim - len(pads)
     if not any(map(any, pads)) and set(base) <= {1}:
@@ -140,7 +138,7 @@ def _neutral(name: str, dtype: Dtype) -> Any:
     return number if name != "bitwise_and" else np.array(number).astype(dtype)[()]
 
 
-def _reduced(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+def _reduce_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     name, window, strides, pads, base, by = params
     function = getattr(xp, name)
     neutral = _neutral(name, avals[0].dtype)
@@ -152,7 +150,7 @@ def _reduced(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         if not all(map(len, places)):
             result = xp.full(counts, neutral, x.dtype)
         else:
-            result = _padded(xp, x, neutral, needed, base, x.dtype)
+            result = _pad(xp, x, neutral, needed, base, x.dtype)
             for dim, (n_windows, place) in enumerate(zip(counts, places, strict=True)):
                 lead, taken = (slice(None),) * dim, dilated(n_windows, strides[dim])
                 starts = range(0, len(place) * by[dim], by[dim])
@@ -179,7 +177,7 @@ REDUCE_WINDOW = in_single(
         "reduce_window",
         _infer_reduced,
         _reduced_rule,
-        _reduced,
+        _reduce_kernel,
         (_WHOLE,),
         stacked=_reduced_stacked,
         each="a number of its own for each",
@@ -226,7 +224,7 @@ def _conv(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     def convolve(x: Any, kernel: Any) -> Any:
         lead, (groups, shared, *_) = x.shape[: x.ndim - ndim - 2], x.shape[x.ndim - ndim - 2 :]
         out = kernel.shape[1]
-        whole = _padded(xp, x.reshape(-1, *x.shape[len(lead) :]), 0, pads, base, work)
+        whole = _pad(xp, x.reshape(-1, *x.shape[len(lead) :]), 0, pads, base, work)
         sizes = tuple(
             windows_in(n, k, s, (0, 0), 1, d)
             for n, k, s, d in zip(whole.shape[3:], kernel.shape[3:], strides, by, strict=True)
@@ -265,7 +263,7 @@ def _conv_local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(_conv(xp, avals, params))
 
 
-def _added(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
+def _add_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
     return InOrder(xp, "add")
 
 
@@ -279,7 +277,7 @@ CONVOLUTION = Row(
     _infer_conv,
     _conv_rule,
     _conv_kernel,
-    (Reduce(_conv_states, _conv_local, _added, _conv_finish), _WHOLE),
+    (Reduce(_conv_states, _conv_local, _add_kernel, _conv_finish), _WHOLE),
     threaded=True,
     stacked=beside_others(0),
     each="a kernel of its own for each",
