@@ -1,4 +1,4 @@
-"""Modules as graphs: objects that hold arrays, and transforms that take them as arguments.
+"""Modules: objects with arrays as attributes, and transforms that take them as arguments.
 
 >>> import gpushard as gs
 >>> from gpushard import nnx

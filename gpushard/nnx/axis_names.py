@@ -1,4 +1,4 @@
-"""Names of mesh axes that stand beside a value: its spec, and the value where the spec says."""
+"""Apply names of mesh axes to values: convert them to specs, and lay out values by them."""
 
 from __future__ import annotations
 
@@ -18,28 +18,30 @@ from gpushard.typing import Shape
 
 
 def spec_of(names: Any) -> PartitionSpec:
-    """Return the spec of names.
+    """Convert names of mesh axes to a spec.
 
     Raises:
-      ArgumentTypeError: they are no tuple.
+      ArgumentTypeError: the names are no tuple or list.
     """
     if isinstance(names, str) or not isinstance(names, tuple | list | PartitionSpec):
         raise ArgumentTypeError.refusing(
-            "sharding", names, 'must be a tuple with an entry for each dim, such as (None, "model")'
+            "sharding",
+            names,
+            'must be a tuple with an entry for each axis, such as (None, "model")',
         )
     return PartitionSpec(*names)
 
 
 def check_rank(spec: PartitionSpec, shape: Shape | None, name: str) -> None:
-    """Check that a value has a dim for each name.
+    """Check that a value has an axis for each name.
 
     Raises:
-      ShardingError: it has fewer.
+      ShardingError: it has fewer axes than names.
     """
     if shape is not None and len(spec) > len(shape):
         raise ShardingError(
             f"{name}: sharding={tuple(spec)} has {len(spec)} names, and a value of shape {shape} "
-            f"has {len(shape)} dims; give at most one for each",
+            f"has {len(shape)} axes; give at most one name for each",
             argument="sharding",
             names=tuple(spec),
             shape=shape,
@@ -47,20 +49,20 @@ def check_rank(spec: PartitionSpec, shape: Shape | None, name: str) -> None:
 
 
 def mesh_here() -> Mesh | None:
-    """Return the mesh that names refer to in this code; None in a function that sees blocks."""
+    """Return the mesh that names refer to here; None inside a function that is mapped."""
     return get_mesh() if innermost() is None else None
 
 
-def laid_out(value: Any, names: Any, kind: str) -> Any:
-    """Return a new value where its names say, if there is a mesh around.
+def apply_names(value: Any, names: Any, kind: str) -> Any:
+    """Lay out a value by names of mesh axes, if there is a mesh: in `with mesh:` or `set_mesh`.
 
     Args:
-      value: the value; anything but an array stays as it is.
-      names: its names.
-      kind: what it is the value of, for errors.
+      value: the value; anything but an array is returned unchanged.
+      names: for each axis of the value a mesh axis, a tuple of them, or None.
+      kind: the type of its Variable, for errors.
 
     Raises:
-      ShardingError: there are more names than dims, or the mesh has no such axis.
+      ShardingError: there are more names than axes of the value, or the mesh has no such axis.
     """
     mesh = mesh_here()
     if mesh is None or not names or not isinstance(value, Array | np.ndarray):

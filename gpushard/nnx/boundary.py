@@ -13,9 +13,9 @@ from typing import Any
 
 from gpushard import tree
 from gpushard.array.array import ConcreteArray
-from gpushard.nnx.graph import flat_of, of_graph, state_of
-from gpushard.nnx.graphdef import GraphDef, build, check_assignable, shown_path
-from gpushard.nnx.levels import OUTSIDE, Leveled, entered, level
+from gpushard.nnx.graph import leaves_by_path, leaves_in_order, state_of
+from gpushard.nnx.graphdef import GraphDef, build, check_assignable, path_text
+from gpushard.nnx.levels import OUTSIDE, Leveled, level, new_level
 from gpushard.nnx.splitter import Part, Splitter
 from gpushard.nnx.state import State
 from gpushard.nnx.variable import Variable, put
@@ -54,11 +54,11 @@ class NodeStates:
         flat: dict[Path, Any] = {}
         numbers: dict[Path, int] = {}
         for number, each in enumerate(states):
-            own = flat_of(each, graphdef, "NodeStates")
+            own = leaves_by_path(each, graphdef, "NodeStates")
             flat |= own
             numbers |= dict.fromkeys(own, number)
         self.graphdef = graphdef
-        self.leaves: Sequence[Any] = of_graph(graphdef, flat, "NodeStates")[0]
+        self.leaves: Sequence[Any] = leaves_in_order(graphdef, flat, "NodeStates")[0]
         self._parts: tuple[int, ...] | None = None
         if len(states) != 1:
             each = tuple([numbers[path] for path in graphdef.leaf_paths()])
@@ -74,7 +74,7 @@ class NodeStates:
     def states(self) -> tuple[State, ...]:
         """What leaves hold, in Variables where the graph has some."""
         paths = self.graphdef.leaf_paths()
-        boxes = self.graphdef.boxed(self.leaves)
+        boxes = self.graphdef.as_variables(self.leaves)
         count, *numbers = self._parts or (1, *[0] * len(paths))
         pairs = list(zip(numbers, paths, boxes, strict=True))
         return tuple([state_of([(p, x) for n, p, x in pairs if n == own]) for own in range(count)])
@@ -99,7 +99,7 @@ NODES[NodeStates] = Node(
 
 def _name(path: Path) -> str:
     """Return what errors call a leaf after the argument that has it."""
-    return shown_path(path)[1:] or "value"
+    return path_text(path)[1:] or "value"
 
 
 class _Updated:
@@ -342,7 +342,7 @@ def called(
         have not changed.
       lay: see `Inside.results`.
     """
-    with entered():
+    with new_level():
         inside = Inside()
         own_args = [inside.built(x, keeps(n)) for n, x in enumerate(args)]
         own_kwargs = {name: inside.built(x, keeps(name)) for name, x in sorted(kwargs.items())}

@@ -1,4 +1,4 @@
-"""Filters: which leaves of a graph are meant, by kind, tag, path or any condition."""
+"""Filters: select leaves of a graph by type, tag, path or any condition."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ or a list or tuple of filters (any of them)."""
 
 
 def to_predicate(filter: Filter) -> Predicate:
-    """Return the function of a path and a leaf that a filter means.
+    """Convert a filter to a function of a path and a leaf that returns whether it takes the leaf.
 
     Args:
-      filter: a type, of which the leaf is an instance; a string, which is the leaf's
-        `tag`; `...` or True for everything, None or False for nothing; a function, which is
-        returned; or a list or tuple of filters, any of which may be true.
+      filter: a type, for leaves of that type; a string, for leaves with that `tag`; `...` or True
+        for all leaves, None or False for no leaf; a function of a path and a leaf, which is
+        returned itself; or a list or tuple of filters, for leaves that any of them takes.
 
     Raises:
-      ArgumentTypeError: it is something else.
+      ArgumentTypeError: the filter is anything else.
 
     >>> import gpushard as gs
     >>> is_param = gs.nnx.to_predicate(gs.nnx.Param)
@@ -58,27 +58,27 @@ def to_predicate(filter: Filter) -> Predicate:
 
 
 def predicates(filters: Sequence[Filter], function: str) -> list[Predicate]:
-    """Return the functions that filters mean which are tried one after the other.
+    """Convert filters that are tried one after the other to functions.
 
     Raises:
-      ArgumentError: one that takes everything stands before others.
+      ArgumentError: a filter that takes everything stands before others.
     """
-    found = [to_predicate(filter) for filter in filters]
-    for number, each in enumerate(found[:-1]):
+    functions = [to_predicate(filter) for filter in filters]
+    for number, each in enumerate(functions[:-1]):
         if isinstance(each, Everything) and not all(
-            isinstance(other, Everything) for other in found[number + 1 :]
+            isinstance(other, Everything) for other in functions[number + 1 :]
         ):
             raise ArgumentError(
                 f"{function}: `...` stands before other filters, as number {number} of "
-                f"{len(found)}, and leaves nothing for them; put it last",
+                f"{len(functions)}, and leaves nothing for them; put it last",
                 argument="filters",
                 number=number,
             )
-    return found
+    return functions
 
 
-class _Several:
-    """Filters that are made of others."""
+class _Composed:
+    """A filter composed of other filters."""
 
     __slots__ = ("predicates",)
 
@@ -95,32 +95,32 @@ class _Several:
         return f"{type(self).__name__}({', '.join(map(repr, self.predicates))})"
 
 
-class All(_Several):
-    """What all of some filters take.
+class All(_Composed):
+    """A filter that takes the leaves that all of some filters take.
 
     Args:
       *filters: the filters.
     """
 
     def __call__(self, path: Path, leaf: object) -> bool:
-        """Whether it takes a leaf."""
+        """Return whether the filter takes a leaf."""
         return all(each(path, leaf) for each in self.predicates)
 
 
-class Any(_Several):
-    """What any of some filters takes.
+class Any(_Composed):
+    """A filter that takes the leaves that any of some filters takes.
 
     Args:
       *filters: the filters.
     """
 
     def __call__(self, path: Path, leaf: object) -> bool:
-        """Whether it takes a leaf."""
+        """Return whether the filter takes a leaf."""
         return any(each(path, leaf) for each in self.predicates)
 
 
-class Not(_Several):
-    """What a filter does not take.
+class Not(_Composed):
+    """A filter that takes the leaves that another filter does not take.
 
     Args:
       filter: the filter.
@@ -130,13 +130,13 @@ class Not(_Several):
         super().__init__(filter)
 
     def __call__(self, path: Path, leaf: object) -> bool:
-        """Whether it takes a leaf."""
+        """Return whether the filter takes a leaf."""
         return not self.predicates[0](path, leaf)
 
 
 @dataclass(frozen=True)
 class OfType:
-    """Leaves of a type.
+    """A filter that takes leaves of a type.
 
     Args:
       type: the type.
@@ -145,46 +145,46 @@ class OfType:
     type: type
 
     def __call__(self, path: Path, leaf: object) -> bool:
-        """Whether it takes a leaf."""
+        """Return whether the filter takes a leaf."""
         return isinstance(leaf, self.type)
 
 
 @dataclass(frozen=True)
 class WithTag:
-    """Leaves whose `tag` is a text.
+    """A filter that takes leaves with a `tag`.
 
     Args:
-      tag: the text.
+      tag: the tag, a string.
     """
 
     tag: str
 
     def __call__(self, path: Path, leaf: object) -> bool:
-        """Whether it takes a leaf."""
+        """Return whether the filter takes a leaf."""
         return bool(getattr(leaf, "tag", None) == self.tag)
 
 
 @dataclass(frozen=True)
 class PathContains:
-    """Leaves whose path has a key.
+    """A filter that takes leaves with a key in their path.
 
     Args:
       key: the name of an attribute, or a key or position in a container.
-      exact: whether a step of the path must be that key; else the step's text may contain it.
+      exact: whether a step of the path must equal the key; if not, its text may contain the key.
     """
 
     key: object
     exact: bool = True
 
     def __call__(self, path: Path, leaf: object) -> bool:
-        """Whether it takes a leaf."""
+        """Return whether the filter takes a leaf."""
         if self.exact:
             return self.key in path
         return any(str(self.key) in str(step) for step in path)
 
 
 class PathIn:
-    """Leaves at some paths.
+    """A filter that takes the leaves at some paths.
 
     Args:
       *paths: tuples of names of attributes, keys and positions.
@@ -196,7 +196,7 @@ class PathIn:
         self.paths = frozenset(map(tuple, paths))
 
     def __call__(self, path: Path, leaf: object) -> bool:
-        """Whether it takes a leaf."""
+        """Return whether the filter takes a leaf."""
         return path in self.paths
 
     def __eq__(self, other: object) -> bool:
@@ -209,23 +209,23 @@ class PathIn:
         return f"PathIn({', '.join(map(repr, sorted(self.paths, key=repr)))})"
 
 
-class Everything(_Several):
-    """All leaves."""
+class Everything(_Composed):
+    """A filter that takes all leaves."""
 
     def __init__(self) -> None:
         super().__init__()
 
     def __call__(self, path: Path, leaf: object) -> bool:
-        """Whether it takes a leaf."""
+        """Return whether the filter takes a leaf."""
         return True
 
 
-class Nothing(_Several):
-    """No leaves."""
+class Nothing(_Composed):
+    """A filter that takes no leaves."""
 
     def __init__(self) -> None:
         super().__init__()
 
     def __call__(self, path: Path, leaf: object) -> bool:
-        """Whether it takes a leaf."""
+        """Return whether the filter takes a leaf."""
         return False

@@ -1,4 +1,4 @@
-"""Functions of graphs: taken apart, put together, updated, searched."""
+"""Split, merge, update and search graphs of modules."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ from typing import Any, TypeVar
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.nnx.filters import Filter, predicates
-from gpushard.nnx.graphdef import ARRAYS, GraphDef, build, shown_path
+from gpushard.nnx.graphdef import ARRAYS, GraphDef, build, path_text
 from gpushard.nnx.levels import Leveled
 from gpushard.nnx.module import Module
 from gpushard.nnx.splitter import Part, Splitter
-from gpushard.nnx.state import check_mapping, check_taken, divided, from_flat_state, to_flat_state
-from gpushard.nnx.variable import Variable, put, shared
+from gpushard.nnx.state import (
+    check_mapping,
+    check_taken,
+    divide_leaves,
+    from_flat_state,
+    to_flat_state,
+)
+from gpushard.nnx.variable import Variable, copy_value, put
 from gpushard.nnx.walk import Path, all_paths, children_of, is_container, is_shared, iter_graph
 
 # fmt: off
@@ -25,22 +31,23 @@ _T = TypeVar("_T")
 
 
 def split(node: Any, *filters: Filter) -> tuple[Any, ...]:
-    """Take a graph apart: into what is static, and the values of its leaves.
+    """Split a graph into its static part, a GraphDef, and the values of its leaves, a State.
 
-    The States hold Variables of their own over the same arrays: an assignment to one of the graph
-    does not show in them, nor the other way round.
+    The State has new Variables with the same arrays. Assignments to Variables of the graph do not
+    change the State, and assignments to the State do not change the graph.
 
     Args:
       node: a Module, a Variable, an array, or a container of these.
-      *filters: what each State has; together they take everything. One State without them.
+      *filters: a filter for each State; together they have to take all leaves. Without filters
+        there is one State.
 
     Returns:
-      The GraphDef and a State for each filter. An object that is reached by several paths has one
-      leaf, at the first of them, depth first with sorted names.
+      The GraphDef, and a State for each filter. An object that several paths reach has one leaf, at
+      the first path: depth first, with names sorted.
 
     Raises:
-      ArgumentError: a leaf is taken by no filter, or `...` stands before other filters.
-      ArgumentTypeError: node is no graph.
+      ArgumentError: no filter takes a leaf, or `...` stands before other filters.
+      ArgumentTypeError: `node` is no graph.
 
     >>> import gpushard as gs
     >>> from gpushard import nnx
@@ -50,23 +57,25 @@ def split(node: Any, *filters: Filter) -> tuple[Any, ...]:
     >>> list(params), list(rest)
     (['kernel'], ['mean'])
     """
-    part = _taken_apart(node, "split")
-    parts = divided(_copied(part), filters or (...,), "split")
+    part = _take_apart(node, "split")
+    parts = divide_leaves(_copy_leaves(part), filters or (...,), "split")
     check_taken(parts[-1], "split")
     return part.graphdef, *map(state_of, parts[:-1])
 
 
 def merge(graphdef: GraphDef, state: Any, /, *states: Any) -> Any:
-    """Put a graph together of what `split` gave: new objects, shared as they were.
+    """Merge a GraphDef and States into a new graph; the inverse of `split`.
+
+    Objects that the split graph shared are shared in the new one.
 
     Args:
-      graphdef: what is static.
-      state: the values of leaves, or some of them.
-      *states: the others, in any order.
+      graphdef: the GraphDef.
+      state: a State with all leaves, or with some of them.
+      *states: States with the other leaves, in any order.
 
     Raises:
-      ArgumentError: leaves are missing, or there are some that the graph does not have.
-      ArgumentTypeError: graphdef is none, or a state is no mapping.
+      ArgumentError: leaves are missing, or the States have leaves that the graph does not have.
+      ArgumentTypeError: `graphdef` is no GraphDef, or a state is no mapping.
 
     >>> import gpushard as gs
     >>> from gpushard import nnx
@@ -78,25 +87,25 @@ def merge(graphdef: GraphDef, state: Any, /, *states: Any) -> Any:
     """
     if not isinstance(graphdef, GraphDef):
         raise ArgumentTypeError.refusing(
-            "graphdef", graphdef, "must be a GraphDef, as nnx.split gives first", "merge"
+            "graphdef", graphdef, "must be a GraphDef, the first result of nnx.split", "merge"
         )
     flat: dict[Path, Any] = {}
     for each in (state, *states):
-        flat |= flat_of(each, graphdef, "merge")
-    leaves, metadata = of_graph(graphdef, flat, "merge")
+        flat |= leaves_by_path(each, graphdef, "merge")
+    leaves, metadata = leaves_in_order(graphdef, flat, "merge")
     return build(graphdef, leaves, [], metadata=metadata)
 
 
 def state_of(flat: list[tuple[Path, Any]]) -> Any:
-    """Return the State of some leaves of a graph; the leaf itself if that is all of the graph."""
+    """Build the State of some leaves; the leaf itself if the graph is a single leaf."""
     return flat[0][1] if flat and not flat[0][0] else from_flat_state(flat)
 
 
-def flat_of(state: Any, graphdef: GraphDef, function: str) -> dict[Path, Any]:
-    """Return the leaves of a state by path, of which `state_of` made it.
+def leaves_by_path(state: Any, graphdef: GraphDef, function: str) -> dict[Path, Any]:
+    """Return the leaves of a state by path; the inverse of `state_of`.
 
     Raises:
-      ArgumentTypeError: it is no mapping, and the graph is more than a leaf.
+      ArgumentTypeError: the state is no mapping, and the graph is more than a leaf.
     """
     if graphdef.leaf_paths() == [()] and not isinstance(state, Mapping):
         return {(): state}
@@ -104,43 +113,44 @@ def flat_of(state: Any, graphdef: GraphDef, function: str) -> dict[Path, Any]:
     return dict(to_flat_state(state))
 
 
-def of_graph(
+def leaves_in_order(
     graphdef: GraphDef, flat: dict[Path, Any], function: str
 ) -> tuple[list[Any], list[Any]]:
-    """Return the leaves of a graph in order, and the metadata of Variables.
+    """Put leaves in the order of a graph; return them and the metadata of Variables.
 
     Raises:
-      ArgumentError: leaves are missing, or there are some that the graph does not have.
+      ArgumentError: leaves are missing, or the graph does not have some.
     """
     paths = graphdef.leaf_paths()
     missing = [path for path in paths if path not in flat]
     surplus = sorted(flat.keys() - set(paths), key=repr)
     if missing or surplus:
-        said = [
+        problems = [
             f"{what} {', '.join('/'.join(map(str, path)) for path in some[:10])}"
             + (f" and {len(some) - 10} more" if len(some) > 10 else "")
             for what, some in (("lack", missing), ("have", surplus))
             if some
         ]
         raise ArgumentError(
-            f"{function}: the states {', and '.join(said)}, other than the GraphDef; give each "
-            "leaf once",
+            f"{function}: the states {', and '.join(problems)}, unlike the GraphDef; give each "
+            "leaf of the graph once",
             argument="state",
             missing=tuple(missing),
             surplus=tuple(surplus),
         )
     leaves, metadata = [], []
-    for path, own in zip(paths, graphdef.leaf_metadata(), strict=True):
+    for path, known in zip(paths, graphdef.leaf_metadata(), strict=True):
         x = flat[path]
         if isinstance(x, Variable):
-            own = x._metadata if own is not None else None
+            known = x._metadata if known is not None else None
             x = x._value
-        leaves.append(shared(x))
-        metadata.append(own)
+        leaves.append(copy_value(x))
+        metadata.append(known)
     return leaves, metadata
 
 
-def _taken_apart(node: Any, function: str) -> Part:
+def _take_apart(node: Any, function: str) -> Part:
+    """Split a graph without copying; the argument of a public function."""
     if not (isinstance(node, Leveled | ARRAYS) or is_container(node)):
         raise ArgumentTypeError.refusing(
             "node", node, "must be a Module, a Variable, an array or a container of these", function
@@ -148,10 +158,10 @@ def _taken_apart(node: Any, function: str) -> Part:
     return Splitter().split(node)
 
 
-def _copied(part: Part) -> list[tuple[Path, Any]]:
-    """Return path and leaf of each leaf of a graph, as Variables of their own."""
+def _copy_leaves(part: Part) -> list[tuple[Path, Any]]:
+    """Copy the leaves of a graph, with their paths; Variables become new ones."""
     return [
-        (path, shared(value) if x is None else x.copy())
+        (path, copy_value(value) if x is None else x.copy())
         for path, value, x in zip(
             part.graphdef.leaf_paths(), part.leaves, part.variables, strict=True
         )
@@ -159,30 +169,30 @@ def _copied(part: Part) -> list[tuple[Path, Any]]:
 
 
 def graphdef(node: Any) -> GraphDef:
-    """Return the static half of a graph.
+    """Return the static part of a graph: all but the values of its leaves.
 
     Args:
       node: a Module, a Variable, an array, or a container of these.
 
     Raises:
-      ArgumentTypeError: node is no graph.
+      ArgumentTypeError: `node` is no graph.
     """
-    return _taken_apart(node, "graphdef").graphdef
+    return _take_apart(node, "graphdef").graphdef
 
 
 def state(node: Any, *filters: Filter) -> Any:
-    """Return the values of the leaves of a graph, as `split` does, or of some of them.
+    """Return the leaves of a graph, or those that filters take, as new Variables.
 
     Args:
       node: a Module, a Variable, an array, or a container of these.
-      *filters: what is wanted; all without them.
+      *filters: the leaves to return; all of them without filters.
 
     Returns:
-      A State; of several filters a tuple of them.
+      A State; a tuple of States for several filters.
 
     Raises:
       ArgumentError: `...` stands before other filters.
-      ArgumentTypeError: node is no graph.
+      ArgumentTypeError: `node` is no graph.
 
     >>> import gpushard as gs
     >>> from gpushard import nnx
@@ -193,60 +203,60 @@ def state(node: Any, *filters: Filter) -> Any:
       'kernel': Param(float64[2])
     })
     """
-    parts = divided(_copied(_taken_apart(node, "state")), filters or (...,), "state")
-    return _several(parts[:-1])
+    parts = divide_leaves(_copy_leaves(_take_apart(node, "state")), filters or (...,), "state")
+    return _one_or_several(parts[:-1])
 
 
-def _several(parts: list[Any]) -> Any:
+def _one_or_several(parts: list[Any]) -> Any:
     states = tuple(map(state_of, parts))
     return states[0] if len(states) == 1 else states
 
 
 def variables(node: Any, *filters: Filter) -> Any:
-    """Return the Variables of a graph themselves, by path.
+    """Return the Variables of a graph by path. These are the Variables themselves, not copies.
 
     Args:
       node: a Module, a Variable, an array, or a container of these.
-      *filters: what is wanted; all without them.
+      *filters: the Variables to return; all of them without filters.
 
     Returns:
-      A State; of several filters a tuple of them.
+      A State; a tuple of States for several filters.
 
     Raises:
       ArgumentError: `...` stands before other filters.
-      ArgumentTypeError: node is no graph.
+      ArgumentTypeError: `node` is no graph.
     """
-    part = _taken_apart(node, "variables")
-    own = zip(part.graphdef.leaf_paths(), part.variables, strict=True)
-    flat = [(path, x) for path, x in own if x is not None]
-    return _several(divided(flat, filters or (...,), "variables")[:-1])
+    part = _take_apart(node, "variables")
+    leaves = zip(part.graphdef.leaf_paths(), part.variables, strict=True)
+    flat = [(path, x) for path, x in leaves if x is not None]
+    return _one_or_several(divide_leaves(flat, filters or (...,), "variables")[:-1])
 
 
 def clone(node: _T) -> _T:
-    """Return a graph of new objects, shared as those are, over the same arrays.
+    """Copy a graph: new objects with the same arrays, which are shared as in the original.
 
     Args:
       node: a Module, a Variable, or a container of these.
     """
     part = Splitter().split(node)
-    new: _T = build(part.graphdef, list(map(shared, part.leaves)), [])
+    new: _T = build(part.graphdef, list(map(copy_value, part.leaves)), [])
     return new
 
 
 def update(node: Any, state: Any, /, *states: Any) -> None:
-    """Set leaves of a graph, which stays the same objects.
+    """Set leaves of a graph in place. Leaves that the states lack stay.
 
     Args:
       node: a Module, a Variable, an array, or a container of these.
-      state: a State, or nested dicts, of Variables or values; names that the graph does not have
+      state: a State, or nested dicts, of Variables or values. Names that the graph does not have
         are added.
-      *states: others; the last one's value counts.
+      *states: more states; where several have a leaf, the last one counts.
 
     Raises:
-      ArgumentError: a leaf stands where the graph has a part with leaves of its own, or the other
-        way round, or a tuple or list lacks a position; then nothing is changed.
+      ArgumentError: a state has a leaf where the graph has a node, or a node where it has a leaf,
+        or a tuple or list lacks a position. Nothing is changed then.
       ArgumentTypeError: node is no graph, or a state is no mapping.
-      TraceContextError: node was made outside of the function that is traced or mapped here.
+      TraceContextError: `node` was created outside the traced or mapped function that runs here.
 
     >>> import gpushard as gs
     >>> from gpushard import nnx
@@ -256,7 +266,7 @@ def update(node: Any, state: Any, /, *states: Any) -> None:
     >>> m.rate.value
     Array([0., 0.], dtype=float64)
     """
-    _taken_apart(node, "update")
+    _take_apart(node, "update")
     changes: list[Callable[[], None]] = []
     for each in (state, *states):
         if isinstance(node, Variable):
@@ -271,14 +281,14 @@ def update(node: Any, state: Any, /, *states: Any) -> None:
 def _update(
     node: Any, state: Mapping[Any, Any], path: Path, changes: list[Any], owner: Any = None
 ) -> None:
-    """Add to a list what brings a node up to date.
+    """Check a state for a node, and append the changes that it makes.
 
     Args:
       node: a node.
-      state: what its leaves are to hold.
-      path: where the node is.
-      changes: the list.
-      owner: the Module that has the node, if it is none itself.
+      state: new values of its leaves.
+      path: the path of the node, for errors.
+      changes: the list of changes.
+      owner: the Module that has the node, if the node is no Module.
     """
     owner = node if isinstance(node, Module) else owner
     items: Any = vars(node) if isinstance(node, Module) else node
@@ -286,39 +296,39 @@ def _update(
     for key, value in state.items():
         at = (*path, key)
         nested = isinstance(value, Mapping)
-        own = parts.get(key)
+        child = parts.get(key)
         if key not in parts:
             if not (_grows(items) or (isinstance(items, list) and key == len(items))):
                 raise _mismatch(at, f"the {type(items).__name__} has {len(parts)} elements")
             _check_owner(owner, key)
             changes.append(lambda key=key, value=value: _add(items, key, _new(value)))
-        elif isinstance(own, Variable):
-            _update_variable(own, value, at, changes)
-        elif isinstance(own, Module) or is_container(own):
+        elif isinstance(child, Variable):
+            _update_variable(child, value, at, changes)
+        elif isinstance(child, Module) or is_container(child):
             if not nested:
-                raise _mismatch(at, f"the graph has a {type(own).__name__} there, not a leaf")
-            _update(own, value, at, changes, owner)
+                raise _mismatch(at, f"the graph has a {type(child).__name__} there, not a leaf")
+            _update(child, value, at, changes, owner)
         elif nested:
-            raise _mismatch(at, f"the graph has a {type(own).__name__} there")
+            raise _mismatch(at, f"the graph has a {type(child).__name__} there")
         elif not (_grows(items) or isinstance(items, list)):
             kind = type(items).__name__
             raise _mismatch(at, f"that is an element of a {kind}; use a Variable in it")
         else:
             _check_owner(owner, key)
-            new = shared(_bare(value)) if isinstance(own, ARRAYS) else _new(value)
+            new = copy_value(_bare(value)) if isinstance(child, ARRAYS) else _new(value)
             changes.append(lambda key=key, new=new: items.__setitem__(key, new))
 
 
-def _update_variable(own: Variable, value: Any, path: Path, changes: list[Any]) -> None:
-    """Add to a list what sets a Variable."""
+def _update_variable(variable: Variable, value: Any, path: Path, changes: list[Any]) -> None:
+    """Check a value for a Variable, and append the assignment to the changes."""
     if isinstance(value, Mapping):
-        raise _mismatch(path, f"the graph has a {type(own).__name__} there")
-    own._check_level("an assignment to the value")
-    changes.append(lambda: _take(own, value))
+        raise _mismatch(path, f"the graph has a {type(variable).__name__} there")
+    variable._check_level("an assignment to the value")
+    changes.append(lambda: _assign(variable, value))
 
 
 def _grows(items: Any) -> bool:
-    """Whether children may be added to a node, and removed from it, by key."""
+    """Whether children can be added to a node and removed from it by key."""
     return isinstance(items, MutableMapping)
 
 
@@ -328,7 +338,7 @@ def _check_owner(owner: Any, key: Any) -> None:
 
 
 def _mismatch(path: Path, why: str) -> ArgumentError:
-    where = shown_path(path) or "the root"
+    where = path_text(path) or "the root"
     return ArgumentError(
         f"update: the state does not fit at {where}: {why}; give nested mappings for nodes and "
         "values for leaves",
@@ -341,10 +351,10 @@ def _bare(x: Any) -> Any:
     return x._value if isinstance(x, Variable) else x
 
 
-def _take(own: Variable, value: Any) -> None:
+def _assign(variable: Variable, value: Any) -> None:
     if isinstance(value, Variable):
-        put(own, "_metadata", value._metadata)
-    put(own, "_value", shared(_bare(value)))
+        put(variable, "_metadata", value._metadata)
+    put(variable, "_value", copy_value(_bare(value)))
 
 
 def _add(items: Any, key: Any, value: Any) -> None:
@@ -355,30 +365,30 @@ def _add(items: Any, key: Any, value: Any) -> None:
 
 
 def _new(value: Any) -> Any:
-    """Return what is added to a graph for a leaf or a mapping of leaves."""
+    """Copy a leaf, or a mapping of leaves, for a graph that lacks it."""
     if isinstance(value, Variable):
         return value.copy()
     if isinstance(value, Mapping):
         return {key: _new(part) for key, part in value.items()}
-    return shared(value)
+    return copy_value(value)
 
 
 def pop(node: Any, *filters: Filter) -> Any:
-    """Remove leaves from a graph, wherever it refers to them, and return them.
+    """Remove leaves from a graph, from all places that refer to them, and return them.
 
     Args:
       node: a Module, or a container of Modules and Variables.
-      *filters: what is removed.
+      *filters: the leaves to remove.
 
     Returns:
-      A State; of several filters a tuple of them. A leaf that several paths reach has the first of
-      them that a filter takes.
+      A State; a tuple of States for several filters. A leaf that several paths reach has the first
+      path that a filter takes.
 
     Raises:
       ArgumentError: there is no filter, `...` stands before other filters, or a leaf is an element
-        of a tuple; then nothing is changed.
-      ArgumentTypeError: node is no graph.
-      TraceContextError: node was made outside of the function that is traced or mapped here.
+        of a tuple. Nothing is changed then.
+      ArgumentTypeError: `node` is no graph.
+      TraceContextError: `node` was created outside the traced or mapped function that runs here.
 
     >>> import gpushard as gs
     >>> from gpushard import nnx
@@ -388,10 +398,17 @@ def pop(node: Any, *filters: Filter) -> Any:
     ((2,), False)
     """
     if not filters:
-        raise ArgumentError("pop: no filter says what; give ... for everything", argument="filters")
+        raise ArgumentError(
+            "pop: there is no filter; give the leaves to remove, or ... for all", argument="filters"
+        )
     if isinstance(node, Variable | ARRAYS):
-        raise ArgumentTypeError.refusing("node", node, "is what would be removed", "pop")
-    _taken_apart(node, "pop")
+        raise ArgumentTypeError.refusing(
+            "node",
+            node,
+            "is itself a leaf, which would be removed; give the Module that has it",
+            "pop",
+        )
+    _take_apart(node, "pop")
     taken, popped = _first_paths(node, predicates(filters, "pop"))
     removed: list[tuple[Any, Any]] = []
     for path, x in iter_graph(node):
@@ -400,7 +417,7 @@ def pop(node: Any, *filters: Filter) -> Any:
                 continue
             if not (isinstance(x, Module | list) or _grows(x)):
                 raise ArgumentError(
-                    f"pop: {shown_path((*path, key))} is an element of a {type(x).__name__}, "
+                    f"pop: {path_text((*path, key))} is an element of a {type(x).__name__}, "
                     "which has a fixed length; use a list",
                     argument="filters",
                     path=(*path, key),
@@ -411,19 +428,19 @@ def pop(node: Any, *filters: Filter) -> Any:
     for x, key in reversed(removed):
         del (vars(x) if isinstance(x, Module) else x)[key]
     if isinstance(node, Module):
-        put(node, "_nnx_plan", None)  # which keeps what was removed
-    return _several(popped)
+        put(node, "_nnx_recipe", None)  # it would keep the removed leaves alive
+    return _one_or_several(popped)
 
 
 def _place_of(x: Any, parent: Any, key: Any) -> Any:
-    """Return what a leaf is known by: a Variable itself, an array by what has it."""
+    """Identify a leaf: a Variable by itself, an array by the node and the key that have it."""
     return id(x) if isinstance(x, Variable) else (id(parent), key)
 
 
 def _first_paths(node: Any, wanted: Sequence[Any]) -> tuple[set[Any], list[Any]]:
-    """Return the leaves that predicates take, and for each predicate its leaves by path.
+    """Find the leaves that predicates take, and list for each predicate its leaves with paths.
 
-    A leaf goes by the first of its paths that a predicate takes.
+    A leaf has the first path that a predicate takes.
     """
     taken: set[Any] = set()
     parts: list[list[tuple[Path, Any]]] = [[] for _ in wanted]
@@ -437,7 +454,7 @@ def _first_paths(node: Any, wanted: Sequence[Any]) -> tuple[set[Any], list[Any]]
 
 
 def find_duplicates(node: Any, /) -> list[list[Path]]:
-    """Return, for each object that a graph refers to more than once, all paths to it.
+    """List all paths to each object that a graph refers to more than once.
 
     Args:
       node: a Module, a Variable, an array, or a container of these.

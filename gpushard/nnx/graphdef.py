@@ -1,8 +1,12 @@
-"""GraphDefs: all of a graph but what its leaves hold; and graphs put together of them.
+"""GraphDefs: the static part of graphs, and graphs built from it.
 
-A graph is written down depth first, names sorted: an entry for each node, Variable and leaf. An
-object that was there already is the number of its first entry, relative to where the graph begins,
-so that equal graphs have equal entries, and a graph may refer to objects of graphs before it.
+A graph is written down depth first with names sorted: an entry for each node, Variable and leaf. An
+object that occurs again is written as a number: its position among the objects, counted from the
+first object of this graph. So equal graphs have equal entries, and a negative number refers to an
+object of a graph that was split before.
+
+An example: a Module with `a = b = Param(...)` and `n = 3`. Its entries are the Module with the keys
+a, b, n; the Param; object number 1, which is that Param; and the static value 3.
 """
 
 from __future__ import annotations
@@ -21,16 +25,16 @@ from gpushard.cache import exact_key
 from gpushard.errors import ArgumentTypeError
 from gpushard.nnx.levels import OUTSIDE, Leveled, level
 from gpushard.nnx.module import Module
-from gpushard.nnx.variable import T, Variable, made, put, shared, slots_of
-from gpushard.nnx.walk import MAPPINGS, Path, bare, items_of, node_of_type
+from gpushard.nnx.variable import T, Variable, copy_value, new_variable, put, slots_of
+from gpushard.nnx.walk import MAPPINGS, Path, graph_key, items_of, node_of_type
 from gpushard.tree.node import NODES, Node
 
 __all__ = ["GraphDef"]
 
-# The first of each entry, which says what it is.
+# The first element of each entry: its kind.
 OBJECT, VARIABLE, NODE, TREE, SAME, STATIC, ARRAY = range(7)
-"""A Module or a container that is filled in place, a Variable, another node that may be shared, a
-tuple, an object that was there before, a static value, and an array."""
+"""A Module or a container that is filled in place, a Variable, another node that can be shared, a
+node that cannot (a tuple), an object that occurred before, a static value, and an array."""
 
 _PARENTS = {OBJECT, NODE, TREE}
 
@@ -38,11 +42,11 @@ ARRAYS = Array | np.ndarray | ShapeDtypeStruct
 
 
 class GraphDef(Generic[T]):
-    """The static half of a graph: types, names, static values, metadata, and what is shared.
+    """The static part of a graph: types, names, static values, metadata, and what is shared.
 
-    GraphDefs are equal if graphs differ in what leaves hold alone. They can be hashed, and pickled,
-    and are pytrees without leaves, so that traced functions take and return them. `GraphDef[T]`,
-    in annotations, is that of a `T`.
+    Two graphs have equal GraphDefs if they differ only in the values of leaves. A GraphDef can be
+    hashed and pickled. It is a pytree without leaves, so traced functions take and return it. In
+    annotations, `GraphDef[T]` is the GraphDef of a `T`.
 
     >>> import gpushard as gs
     >>> m = gs.nnx.Module()
@@ -55,7 +59,7 @@ class GraphDef(Generic[T]):
 
     entries: tuple[Any, ...]
     known: tuple[int, ...] | None
-    """For each object which one it is of those outside, or -1; None where there are none."""
+    """For each object its number among the objects outside the function, or -1; None if unused."""
 
     def __init__(self, entries: tuple[Any, ...], known: tuple[int, ...] | None = None) -> None:
         self.entries = entries
@@ -81,7 +85,7 @@ class GraphDef(Generic[T]):
 
     def __reduce__(self) -> Any:
         entries = [entry[::2] if entry[0] == STATIC else entry for entry in self.entries]
-        return _restored, (entries, self.known)
+        return _unpickle, (entries, self.known)
 
     def __repr__(self) -> str:
         root = self.entries[0]
@@ -89,23 +93,23 @@ class GraphDef(Generic[T]):
         nodes = sum(entry[0] in _PARENTS for entry in self.entries)
         counts = [(nodes, "node"), (self.num_leaves, "leaf")]
         ends = ["leaves" if name == "leaf" else name + "s" for _, name in counts]
-        said = [
+        parts = [
             f"{n} {name if n == 1 else end}" for (n, name), end in zip(counts, ends, strict=True)
         ]
-        return f"GraphDef({kind}: {', '.join(said)})"
+        return f"GraphDef({kind}: {', '.join(parts)})"
 
     @property
     def num_leaves(self) -> int:
-        """How many leaves the graph has."""
+        """Number of leaves of the graph."""
         return sum(entry[0] in (VARIABLE, ARRAY) for entry in self.entries)
 
     @property
     def num_objects(self) -> int:
-        """How many objects the graph has that can be shared."""
+        """Number of objects of the graph that can be shared."""
         return sum(entry[0] <= NODE for entry in self.entries)
 
     def leaf_paths(self) -> list[Path]:
-        """Return the path of each leaf."""
+        """List the paths of all leaves."""
         if self._leaf_paths is None:
             self._leaf_paths = [
                 path
@@ -115,33 +119,35 @@ class GraphDef(Generic[T]):
         return self._leaf_paths
 
     def difference(self, other: GraphDef) -> tuple[Path, str, str]:
-        """Return where another one differs first, and what both have there; they are not equal."""
+        """Find the first difference from another GraphDef: its path, and what both have there."""
         pairs = zip(self.paths(), self.entries, other.entries, strict=False)
-        path, own, there = next(found for found in pairs if found[1] != found[2])
-        return path, _described(own), _described(there)
+        path, entry, differing = next(pair for pair in pairs if pair[1] != pair[2])
+        return path, _describe(entry), _describe(differing)
 
     def refers_to_others(self) -> bool:
-        """Return whether it has objects of graphs before it."""
+        """Whether the graph refers to objects of graphs that were split before it."""
         return any(entry[0] == SAME and entry[1] < 0 for entry in self.entries)
 
     def leaf_metadata(self) -> list[dict[str, Any] | None]:
-        """Return the metadata of each leaf that is a Variable, and None for arrays."""
+        """List the metadata of all leaves: a dict for a Variable, None for an array."""
         return [
             dict(entry[2]) if entry[0] == VARIABLE else None
             for entry in self.entries
             if entry[0] in (VARIABLE, ARRAY)
         ]
 
-    def boxed(self, leaves: Sequence[Any]) -> list[Any]:
-        """Return leaves as Variables where the graph has some, over the same values."""
-        own = [entry for entry in self.entries if entry[0] in (VARIABLE, ARRAY)]
+    def as_variables(self, leaves: Sequence[Any]) -> list[Any]:
+        """Convert values of leaves to new Variables, where the graph has Variables."""
+        entries = [entry for entry in self.entries if entry[0] in (VARIABLE, ARRAY)]
         return [
-            made(entry[1], shared(leaf), dict(entry[2])) if entry[0] == VARIABLE else shared(leaf)
-            for entry, leaf in zip(own, leaves, strict=True)
+            new_variable(entry[1], copy_value(leaf), dict(entry[2]))
+            if entry[0] == VARIABLE
+            else copy_value(leaf)
+            for entry, leaf in zip(entries, leaves, strict=True)
         ]
 
     def paths(self) -> Iterator[Path]:
-        """Yield the path of each entry."""
+        """Yield the paths of all entries."""
         pending: list[Path] = [()]
         for entry in self.entries:
             path = pending.pop()
@@ -150,10 +156,10 @@ class GraphDef(Generic[T]):
                 pending += [(*path, key) for key in reversed(_keys(entry))]
 
     def check_hashable(self, what: str) -> None:
-        """Check that static values and metadata have a hash.
+        """Check that all static values and metadata have a hash.
 
         Raises:
-          ArgumentTypeError: one has not; it names the path.
+          ArgumentTypeError: a value has none; the message names its path.
         """
         if self._hash is not None:
             return
@@ -161,7 +167,7 @@ class GraphDef(Generic[T]):
             try:
                 hash(entry)
             except TypeError:
-                where = shown_path(path)
+                where = path_text(path)
                 if entry[0] == VARIABLE:
                     names = [name for name, value in entry[2] if not _has_hash(value)]
                     where, value = f"{where}.{names[0]}", dict(entry[2])[names[0]]
@@ -193,37 +199,37 @@ NODES[GraphDef] = Node(
 
 
 _interned: WeakValueDictionary[Any, GraphDef] = WeakValueDictionary()
-"""Equal ones are one object, so that comparing them is quick."""
+"""Equal GraphDefs are one object, so that comparing them is quick."""
 
 
 def graphdef_of(entries: tuple[Any, ...], known: tuple[int, ...] | None = None) -> GraphDef:
-    """Return the GraphDef of entries."""
+    """Return the GraphDef with some entries: a new one, or an equal one that exists."""
     new = GraphDef(entries, known)
     return new if new._hash is None else _interned.setdefault((entries, known), new)
 
 
-def _restored(entries: list[Any], known: tuple[int, ...] | None) -> GraphDef:
-    """Return the GraphDef that was pickled."""
-    own = [(x[0], exact_key(x[1]), x[1]) if x[0] == STATIC else x for x in entries]
-    return graphdef_of(tuple(own), known)
+def _unpickle(entries: list[Any], known: tuple[int, ...] | None) -> GraphDef:
+    """Rebuild a pickled GraphDef."""
+    restored = [(x[0], exact_key(x[1]), x[1]) if x[0] == STATIC else x for x in entries]
+    return graphdef_of(tuple(restored), known)
 
 
-def shown_path(path: Path) -> str:
-    """Return a path as Python would write it after the name of an object."""
+def path_text(path: Path) -> str:
+    """Format a path as Python code that follows the name of an object: `.layers[0].kernel`."""
     return "".join(
         f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{key!r}]" for key in path
     )
 
 
-def _described(entry: Any) -> str:
-    """Return an entry as text."""
+def _describe(entry: Any) -> str:
+    """Describe an entry, for errors."""
     kind = entry[0]
     if kind == STATIC:
         return repr(entry[2])
     if kind == ARRAY:
         return "an array"
     if kind == SAME:
-        return "an object that was there before"
+        return "an object that occurred before"
     name = entry[1].__name__
     if kind == VARIABLE:
         return f"{name}({', '.join(f'{key}={value!r}' for key, value in entry[2])})"
@@ -237,14 +243,14 @@ def _keys(entry: Any) -> tuple[Any, ...]:
         keys: tuple[Any, ...] = entry[2]
         return keys
     _, cls, aux, size = entry
-    return tuple(map(bare, node_of_type(cls).keys(cls, aux, size)))
+    return tuple(map(graph_key, node_of_type(cls).keys(cls, aux, size)))
 
 
 def check_assignable(objects: Sequence[Any]) -> None:
     """Check that objects may be changed here.
 
     Raises:
-      TraceContextError: one was made outside of the function that is traced or mapped here.
+      TraceContextError: an object was created outside the traced or mapped function that runs here.
     """
     if level() is not OUTSIDE:
         for x in objects:
@@ -261,17 +267,17 @@ def build(
     outside: Sequence[Any] = (),
     metadata: Sequence[Any] | None = None,
 ) -> Any:
-    """Put a graph together.
+    """Build a graph from its GraphDef and the values of its leaves.
 
     Args:
-      graphdef: all but what leaves hold.
-      leaves: what they hold.
-      objects: those of the graphs before it, in order; this one's are added.
-      outside: objects that are there, which the GraphDef knows; they are brought up to date.
-      metadata: of the Variable of each leaf, if not what the GraphDef says.
+      graphdef: the GraphDef.
+      leaves: the values of the leaves, in order.
+      objects: the objects of graphs built before it, in order; those of this graph are appended.
+      outside: existing objects that `graphdef.known` refers to; they are updated in place.
+      metadata: for each leaf the metadata of its Variable, if not those of the GraphDef.
     """
     start, at = len(objects), len(objects)
-    objects += _allocated(graphdef, outside)
+    objects += _allocate(graphdef, outside)
     values = iter(leaves)
     more = graphdef.leaf_metadata() if metadata is None else metadata
     own_metadata = iter(more)
@@ -284,7 +290,7 @@ def build(
             at += kind != TREE
             if _size(entry):
                 continue
-            x = _finished(*parents.pop(), objects)
+            x = _finish_node(*parents.pop(), objects)
         elif kind == VARIABLE:
             x = objects[at]
             at += 1
@@ -298,12 +304,12 @@ def build(
             parents[-1][2].append(x)
             if len(parents[-1][2]) < _size(parents[-1][0]):
                 break
-            x = _finished(*parents.pop(), objects)
+            x = _finish_node(*parents.pop(), objects)
     return x
 
 
-def _allocated(graphdef: GraphDef, outside: Sequence[Any]) -> list[Any]:
-    """Return the objects of a graph: those of outside, and new ones that are empty."""
+def _allocate(graphdef: GraphDef, outside: Sequence[Any]) -> list[Any]:
+    """List the objects of a graph: existing ones from outside, and new ones that are empty."""
     objects: list[Any] = []
     for entry in graphdef.entries:
         kind = entry[0]
@@ -313,9 +319,9 @@ def _allocated(graphdef: GraphDef, outside: Sequence[Any]) -> list[Any]:
         if number >= 0:
             objects.append(outside[number])
         elif kind == VARIABLE:
-            objects.append(made(entry[1], None, dict(entry[2])))
+            objects.append(new_variable(entry[1], None, dict(entry[2])))
         elif kind == NODE:
-            objects.append(None)  # which is made of its children
+            objects.append(None)  # it is built from its children
         elif entry[1] is list or entry[1] in MAPPINGS:
             objects.append(entry[1]())
         else:
@@ -324,20 +330,20 @@ def _allocated(graphdef: GraphDef, outside: Sequence[Any]) -> list[Any]:
 
 
 def _size(entry: Any) -> int:
-    """Return how many children a node has."""
+    """Count the children of a node."""
     size: int = len(entry[2]) if entry[0] == OBJECT else entry[3]
     return size
 
 
 def _set(x: Any, value: Any, metadata: Any) -> None:
-    """Set a Variable."""
+    """Set value and metadata of a Variable."""
     if x._metadata != metadata:
         put(x, "_metadata", metadata)
     put(x, "_value", value)
 
 
-def _finished(entry: Any, at: int, children: list[Any], objects: list[Any]) -> Any:
-    """Return a node with its children, which is made of them or given them."""
+def _finish_node(entry: Any, at: int, children: list[Any], objects: list[Any]) -> Any:
+    """Fill a node with its children, or build it from them."""
     if entry[0] == OBJECT:
         return _fill(objects[at], entry, children)
     _, cls, aux, _ = entry
@@ -358,7 +364,7 @@ _SETATTR: Any = object.__setattr__
 
 
 def _become(x: Any, new: Any) -> Any:
-    """Give an object what another one of its type has; return that one if it cannot be changed."""
+    """Change an object in place to equal a new one; return the new one if that cannot be done."""
     cls = type(x)
     if type(new) is not cls or cls.__setattr__ is not _SETATTR:
         return new
@@ -379,7 +385,7 @@ def _become(x: Any, new: Any) -> Any:
 
 
 def _fill(x: Any, entry: Any, children: list[Any]) -> Any:
-    """Give an object its children, unless it has them."""
+    """Set the children of an object; children that it has already are not assigned again."""
     if type(x) is list:
         if len(x) != len(children) or not all(map(operator.is_, x, children)):
             x[:] = children

@@ -1,8 +1,9 @@
-"""Which function a Variable or a Module was made in, and the refusal to change one from within.
+"""Refuse changes of Variables and Modules from inside traced and mapped functions.
 
-A function that is traced or mapped runs once for many values. What it assigns to an object of
-outside would happen once, with a value that is gone afterwards. So each object remembers the level
-it was made at: the calls of traced and mapped functions around it.
+A traced or mapped function runs once for many values. If it assigned to an object from an enclosing
+scope, that would happen once, with a traced value that means nothing after the call. So each object
+remembers its level: the traced and mapped functions in which it was created. It can be changed at
+that level only.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from gpushard.transforms.values.captured import Guard, watch
 from gpushard.transforms.values.frames import innermost
 
 Level: TypeAlias = tuple[Any, Any, Any]
-"""The innermost call of this package's transforms, of a mapped and of a traced function."""
+"""The innermost active calls: of an nnx transform, of a mapped and of a traced function."""
 
 OUTSIDE: Level = (None, None, None)
 
@@ -36,8 +37,8 @@ def level() -> Level:
 
 
 @contextmanager
-def entered() -> Iterator[None]:
-    """Run what is within at a level of its own."""
+def new_level() -> Iterator[None]:
+    """Run a block at a new level."""
     token = _call.set(object())
     try:
         with Guard():
@@ -47,28 +48,32 @@ def entered() -> Iterator[None]:
 
 
 class Leveled:
-    """What remembers the level that it was made at, and is changed at that level alone."""
+    """Base of objects that can be changed only at the level at which they were created.
+
+    A traced function can read a module from an enclosing scope but cannot change it. Pass the
+    module as an argument to change it.
+    """
 
     __slots__ = ("_nnx_level",)
 
     _nnx_level: Level
 
     def _check_level(self, what: str) -> None:
-        """Check that this may be changed here.
+        """Check that this object may be changed here.
 
         Raises:
-          TraceContextError: it was made outside of the function that is traced or mapped here.
+          TraceContextError: it was created outside the traced or mapped function that runs here.
         """
         if self._is_captured():
             raise self._refusal(what)
 
     def _is_captured(self) -> bool:
-        """Whether this was made outside of the function that is traced or mapped here."""
-        here = level()
-        return here is not OUTSIDE and self._nnx_level != here
+        """Whether this object was created outside the traced or mapped function that runs here."""
+        current = level()
+        return current is not OUTSIDE and self._nnx_level != current
 
     def _watch(self, x: Any, name: str) -> None:
-        """Have changes of a container be refused that this has, if this is captured here."""
+        """Refuse changes of a container in this object, if the object is captured here."""
         if self._is_captured():
             watch(x, lambda: self._refusal(f"a change of the {type(x).__name__} {name!r}"))
 
@@ -76,9 +81,8 @@ class Leveled:
         kind = type(self).__name__
         path = _path_of(self)
         return TraceContextError(
-            f"{what} of {path or 'a captured object'}, a {kind} that was made outside of the "
-            "function which is traced or mapped here; pass it, or the module that has it, as "
-            "an argument",
+            f"{what} of {path or 'a captured object'}, a {kind} that was made outside the traced "
+            "or mapped function; pass it, or the module that has it, as an argument",
             argument="self",
             type=type(self),
             path=path,
@@ -86,7 +90,7 @@ class Leveled:
 
 
 def _path_of(wanted: Leveled) -> str:
-    """Return how running code reaches an object: "model.linear.kernel"; "" where it does not."""
+    """Return an expression by which running code reaches an object: "model.kernel"; or ""."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if not frame.f_globals.get("__name__", "").startswith("gpushard."):

@@ -1,4 +1,4 @@
-"""Modules: objects whose attributes are arrays, Variables, other modules and what is static."""
+"""Modules: objects with arrays, Variables, other modules and static values as attributes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NoReturn, Self
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.nnx.filters import Filter, to_predicate
 from gpushard.nnx.levels import Leveled, level
-from gpushard.nnx.variable import Variable, put, shown, without_slots
+from gpushard.nnx.variable import Variable, describe_value, put, without_slots
 from gpushard.nnx.walk import iter_graph
 from gpushard.placement.device_put import register_placeable
 from gpushard.transforms.values.captured import CONTAINERS, guard
@@ -20,12 +20,13 @@ _get = object.__getattribute__
 
 
 class Module(Leveled):
-    """An object with attributes, which transforms of this package take as an argument.
+    """Base class of models and layers, which `nnx.jit` and other transforms take as arguments.
 
     Attributes are Modules, Variables, arrays, containers of these (dict, list, tuple and other
-    pytrees), or static values: all else. A Module is a node of a graph, in which objects may be
-    shared and refer to each other in circles. It is no pytree: `gpushard.nnx.state` gives the
-    values, `gpushard.nnx.split` what else there is, too.
+    pytrees), or anything else, which is static. A Module is a node of a graph: objects may be
+    shared, and may refer to each other in circles. So it is no pytree, and functions of pytrees,
+    `gpushard.jit` included, do not take it. `gpushard.nnx.state` returns its values as a pytree,
+    `gpushard.nnx.split` the values and the static part.
 
     >>> import gpushard as gs
     >>> class Scale(gs.nnx.Module):
@@ -40,9 +41,9 @@ class Module(Leveled):
     )
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_nnx_plan")
+    __slots__ = ("__dict__", "__weakref__", "_nnx_recipe")
 
-    _nnx_plan: Any  # how it was taken apart last
+    _nnx_recipe: Any  # how it was split last
 
     def __init_subclass__(cls, *, pytree: bool = False, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -55,10 +56,10 @@ class Module(Leveled):
         without_slots(cls)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Make an object that remembers where it was made."""
+        """Create an object that remembers the traced function in which it was created."""
         new = super().__new__(cls)
         put(new, "_nnx_level", level())
-        put(new, "_nnx_plan", None)
+        put(new, "_nnx_recipe", None)
         return new
 
     def __getattribute__(self, name: str) -> Any:
@@ -74,13 +75,13 @@ class Module(Leveled):
     def __delattr__(self, name: str) -> None:
         self._check_level(f"the deletion of {name!r}")
         object.__delattr__(self, name)
-        put(self, "_nnx_plan", None)  # which keeps what was deleted
+        put(self, "_nnx_recipe", None)  # it would keep the deleted attribute alive
 
     def __getstate__(self) -> dict[str, Any]:
         return dict(vars(self))
 
     def iter_modules(self) -> Iterator[tuple[tuple[Any, ...], Module]]:
-        """Yield each Module that is reached from here with its path, once; this one comes last.
+        """Yield path and Module of each Module in this one, once each, and this one last.
 
         >>> import gpushard as gs
         >>> m = gs.nnx.Module()
@@ -93,16 +94,16 @@ class Module(Leveled):
     def set_attributes(
         self, *filters: Filter, raise_if_not_found: bool = True, **attributes: Any
     ) -> None:
-        """Set attributes of this Module and those that are reached from it, where they have them.
+        """Set attributes of this Module and all Modules in it that have them.
 
         Args:
-          *filters: which Modules; all without them.
-          raise_if_not_found: whether each attribute must be that of a Module.
+          *filters: the Modules to change; all of them without filters.
+          raise_if_not_found: whether it is an error if no Module has one of the attributes.
           **attributes: new values by name.
 
         Raises:
-          ArgumentError: no chosen Module has an attribute; then nothing is set.
-          TraceContextError: a Module was made outside of the function that is traced here.
+          ArgumentError: no chosen Module has one of the attributes. Nothing is set then.
+          TraceContextError: a Module was created outside the traced function that runs here.
 
         >>> from gpushard import nnx
         >>> layers = nnx.Sequential(nnx.Dropout(0.5), nnx.Dropout(0.1))
@@ -111,14 +112,14 @@ class Module(Leveled):
         [True, True]
         """
         wanted = to_predicate(filters or ...)
-        found = [
+        targets = [
             (x, name)
             for path, x in self.iter_modules()
             if wanted(path, x)
             for name in attributes
             if name in vars(x) or hasattr(type(x), name)
         ]
-        missing = sorted(attributes.keys() - {name for _, name in found})
+        missing = sorted(attributes.keys() - {name for _, name in targets})
         if missing and raise_if_not_found:
             raise ArgumentError(
                 f"set_attributes: no Module here has {', '.join(missing)}; correct the names or "
@@ -126,13 +127,13 @@ class Module(Leveled):
                 argument=missing[0],
                 names=tuple(missing),
             )
-        for x, name in found:
+        for x, name in targets:
             x._check_level(f"an assignment to {name!r}")
-        for x, name in found:
+        for x, name in targets:
             setattr(x, name, attributes[name])
 
     def train(self, **attributes: Any) -> None:
-        """Set what layers do in training: `deterministic` and `use_running_average` become False.
+        """Switch layers to training: set `deterministic` and `use_running_average` to False.
 
         Args:
           **attributes: other attributes to set.
@@ -143,11 +144,11 @@ class Module(Leveled):
         >>> layer.deterministic
         False
         """
-        said = {"deterministic": False, "use_running_average": False, **attributes}
-        self.set_attributes(raise_if_not_found=False, **said)
+        modes = {"deterministic": False, "use_running_average": False, **attributes}
+        self.set_attributes(raise_if_not_found=False, **modes)
 
     def eval(self, **attributes: Any) -> None:
-        """Set what layers do afterwards: `deterministic` and `use_running_average` become True.
+        """Switch layers to evaluation: set `deterministic` and `use_running_average` to True.
 
         Args:
           **attributes: other attributes to set.
@@ -158,8 +159,8 @@ class Module(Leveled):
         >>> layer(gs.numpy.ones(2)).tolist()
         [1.0, 1.0]
         """
-        said = {"deterministic": True, "use_running_average": True, **attributes}
-        self.set_attributes(raise_if_not_found=False, **said)
+        modes = {"deterministic": True, "use_running_average": True, **attributes}
+        self.set_attributes(raise_if_not_found=False, **modes)
 
     def __repr__(self) -> str:
         return _text(self, "", set())
@@ -167,8 +168,8 @@ class Module(Leveled):
 
 def _refuse(x: Module) -> NoReturn:
     raise ArgumentTypeError(
-        f"a {type(x).__name__} is a Module and no pytree; place what it holds, as in "
-        "nnx.update(m, device_put(nnx.state(m), place)), or use nnx.jit",
+        f"a {type(x).__name__} is a Module and no pytree; place its values. Try: "
+        "nnx.update(m, device_put(nnx.state(m), place)), or nnx.jit",
         argument="x",
         type=type(x),
     )
@@ -178,7 +179,7 @@ register_placeable(Module, _refuse)
 
 
 def _text(x: Any, indent: str, above: set[int]) -> str:
-    """Return an object as text, with types and shapes, and no data."""
+    """Format an object with types and shapes, without data of arrays."""
     if isinstance(x, Variable):
         return repr(x)
     if isinstance(x, Module):
@@ -191,9 +192,9 @@ def _text(x: Any, indent: str, above: set[int]) -> str:
         items = [("", part) for part in x]
         begin, end = ("[", "]") if isinstance(x, list) else ("(", ")")
         if not any(isinstance(part, Module | Variable | dict | list | tuple) for part in x):
-            return begin + ", ".join(map(shown, x)) + end
+            return begin + ", ".join(map(describe_value, x)) + end
     else:
-        return shown(x)
+        return describe_value(x)
     if id(x) in above:
         return f"{begin}...{end}"
     if not items:

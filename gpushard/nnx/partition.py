@@ -1,4 +1,4 @@
-"""How weights are to lie: names of mesh axes beside them, and the specs and shardings of these."""
+"""Name mesh axes for weights, and convert the names to specs and shardings."""
 
 from __future__ import annotations
 
@@ -24,23 +24,26 @@ __all__ = ["get_named_sharding", "get_partition_spec", "with_partitioning"]
 def with_partitioning(
     initializer: Callable[..., Any], sharding: Any, mesh: Mesh | None = None, **metadata: Any
 ) -> Callable[..., Any]:
-    """Give the values that an initializer makes names: the mesh axes to split them along.
+    """Wrap an initializer so that its values are split along mesh axes.
 
-    A variable that is made of such a value has the names as its metadata `sharding_names`, where
-    `get_partition_spec` finds them.
+    A Variable created from such a value has the axes as its metadata `sharding_names`, which
+    `get_partition_spec` and `get_named_sharding` read. If there is a mesh, the value is laid out
+    on it at once.
 
     Args:
-      initializer: a function of key, shape and dtype, or of anything else.
-      sharding: for each dim an axis of a mesh, a tuple of axes, or None; dims at the end may be
-        left out.
-      mesh: a mesh on which values are laid out so from the start, by default that of `with mesh:`
-        or `set_mesh` around the call: each shard is made where it will live, if the initializer
-        takes `out_sharding`.
-      **metadata: more metadata of the variable.
+      initializer: a function of key, shape and dtype, or of any arguments.
+      sharding: for each axis of the value a mesh axis, a tuple of them, or None. Axes at the end
+        may be left out.
+      mesh: the mesh to lay values out on; by default that of `with mesh:` or `set_mesh` around the
+        call. If the initializer takes `out_sharding`, each device creates its own shard.
+      **metadata: more metadata for the Variable.
+
+    Returns:
+      The wrapped initializer.
 
     Raises:
       ArgumentTypeError: the initializer cannot be called.
-      ShardingError: of a call, there are more names than dims, or the mesh has no such axis.
+      ShardingError: in a call, there are more names than axes, or the mesh has no such axis.
 
     >>> import gpushard as gs
     >>> from gpushard.nnx import Linear, Rngs
@@ -59,37 +62,38 @@ def with_partitioning(
     @functools.wraps(initializer)
     def init(*args: Any, **kwargs: Any) -> Annotated:
         names = {"sharding_names": tuple(spec), **metadata}
-        own = mesh if mesh is not None else mesh_here()
-        if own is not None and takes_place:
+        chosen = mesh if mesh is not None else mesh_here()
+        if chosen is not None and takes_place:
             shape = kwargs["shape"] if "shape" in kwargs else args[1]
             check_rank(spec, as_shape(shape), "with_partitioning")
-            kwargs["out_sharding"] = NamedSharding(own, spec)
+            kwargs["out_sharding"] = NamedSharding(chosen, spec)
         value = initializer(*args, **kwargs)
         placed = mesh is not None
         if isinstance(value, Annotated):
             names, placed = {**value.metadata, **names}, placed or value.placed
-            own = mesh if value.placed else own
+            chosen = mesh if value.placed else chosen
             value = value.value
         check_rank(spec, getattr(value, "shape", None), "with_partitioning")
-        if own is not None and hasattr(value, "shape"):
-            value = device_put(value, NamedSharding(own, spec))
+        if chosen is not None and hasattr(value, "shape"):
+            value = device_put(value, NamedSharding(chosen, spec))
         return Annotated(value, names, placed)
 
     return init
 
 
 def get_partition_spec(tree: Any) -> Any:
-    """Return a tree of the specs that the names of variables are.
+    """Convert the names of Variables to partition specs, in a tree.
 
     Args:
-      tree: a pytree of variables and arrays, such as `nnx.state(module)`.
+      tree: a pytree of Variables and arrays, such as `nnx.state(module)`.
 
     Returns:
-      The same, whose variables hold specs: `P()` where they have no names, as arrays become, too.
+      The tree with specs as the values of Variables: `P()` for Variables without names. Arrays
+      become `P()`, too.
 
     Raises:
-      ArgumentTypeError: the tree is a module.
-      ShardingError: a variable has more names than dims.
+      ArgumentTypeError: the tree has a module.
+      ShardingError: a Variable has more names than axes.
 
     >>> import gpushard as gs
     >>> from gpushard.nnx import Param
@@ -97,19 +101,22 @@ def get_partition_spec(tree: Any) -> Any:
     >>> specs["w"].value
     PartitionSpec(None, 'x')
     """
-    return _mapped(tree, lambda spec: spec, "get_partition_spec")
+    return _map_names(tree, lambda spec: spec, "get_partition_spec")
 
 
 def get_named_sharding(tree: Any, mesh: Mesh | AbstractMesh) -> Any:
-    """Return a tree of the shardings that the names of variables are over a mesh.
+    """Convert the names of Variables to shardings over a mesh, in a tree.
 
     Args:
-      tree: a pytree of variables and arrays, such as `nnx.state(module)`.
+      tree: a pytree of Variables and arrays, such as `nnx.state(module)`.
       mesh: a mesh with axes of these names.
 
+    Returns:
+      The tree with shardings as the values of Variables, and in place of arrays.
+
     Raises:
-      ArgumentTypeError: the tree is a module, or `mesh` no mesh.
-      ShardingError: a variable has more names than dims, or the mesh has no such axis.
+      ArgumentTypeError: the tree has a module, or `mesh` is no mesh.
+      ShardingError: a Variable has more names than axes, or the mesh has no such axis.
 
     >>> import gpushard as gs
     >>> from gpushard.nnx import Param
@@ -121,10 +128,10 @@ def get_named_sharding(tree: Any, mesh: Mesh | AbstractMesh) -> Any:
         raise ArgumentTypeError.refusing(
             "mesh", mesh, "must be a mesh, such as gs.make_mesh((8,), 'x')", "get_named_sharding"
         )
-    return _mapped(tree, lambda spec: NamedSharding(mesh, spec), "get_named_sharding")
+    return _map_names(tree, lambda spec: NamedSharding(mesh, spec), "get_named_sharding")
 
 
-def _mapped(tree: Any, place: Callable[[PartitionSpec], Any], name: str) -> Any:
+def _map_names(tree: Any, place: Callable[[PartitionSpec], Any], name: str) -> Any:
     def convert(leaf: Any) -> Any:
         if isinstance(leaf, Module):
             raise ArgumentTypeError.refusing(

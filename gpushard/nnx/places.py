@@ -9,7 +9,7 @@ from gpushard import tree
 from gpushard.array.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.nnx.boundary import NodeStates, graph_leaves
-from gpushard.nnx.graphdef import shown_path
+from gpushard.nnx.graphdef import path_text
 from gpushard.nnx.levels import Leveled
 from gpushard.nnx.splitter import Part
 from gpushard.nnx.state_sharding import PrefixMapping
@@ -114,7 +114,7 @@ def check_aliases(roots: Sequence[tuple[str, Any, Any]], what: str) -> None:
             if not isinstance(x, Variable):
                 continue
             said = prefix.map_prefix(path, x) if maps else prefix
-            text = name + shown_path(path)
+            text = name + path_text(path)
             other, before = known.setdefault(id(x), (text, said))
             if before != said:
                 raise ArgumentError(
@@ -146,14 +146,14 @@ def _of_part(prefix: Any, part: Part) -> list[Any]:
     """Return what a leaf of a prefix tree says of each leaf of a graph."""
     if not isinstance(prefix, PrefixMapping):
         return [prefix] * len(part.leaves)
-    plan = part.plan
-    if plan is not None and plan.places is not None and plan.places[0] is prefix:
-        known: list[Any] = plan.places[1]
+    recipe = part.recipe
+    if recipe is not None and recipe.places is not None and recipe.places[0] is prefix:
+        known: list[Any] = recipe.places[1]
         return known
     own = zip(part.graphdef.leaf_paths(), part.variables, part.leaves, strict=True)
     found = [prefix.map_prefix(path, leaf if x is None else x) for path, x, leaf in own]
-    if plan is not None:
-        plan.places = prefix, found
+    if recipe is not None:
+        recipe.places = prefix, found
     return found
 
 
@@ -162,9 +162,9 @@ def _known_to_agree(prefix: Any, part: Part) -> bool:
 
     Graphs with a plan have no objects of graphs before them.
     """
-    if part.plan is None or not isinstance(prefix, PrefixMapping):
-        return part.plan is not None
-    return part.plan.places is not None and part.plan.places[0] is prefix
+    if part.recipe is None or not isinstance(prefix, PrefixMapping):
+        return part.recipe is not None
+    return part.recipe.places is not None and part.recipe.places[0] is prefix
 
 
 def _spread(places: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
@@ -190,6 +190,6 @@ def _of_states(prefix: Any, states: NodeStates) -> list[Any]:
     """Return what a leaf of a prefix tree says of each leaf of a graph that was taken apart."""
     if not isinstance(prefix, PrefixMapping):
         return [prefix] * len(states.leaves)
-    boxes = states.graphdef.boxed(states.leaves)
+    boxes = states.graphdef.as_variables(states.leaves)
     paths = states.graphdef.leaf_paths()
     return [prefix.map_prefix(path, x) for path, x in zip(paths, boxes, strict=True)]

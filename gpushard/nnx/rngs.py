@@ -1,4 +1,4 @@
-"""Streams of random keys: what modules draw weights and masks from."""
+"""Streams of random keys, from which modules draw weights and masks."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _MISSING: Any = object()
 
 
 class RngStream(Module):
-    """A stream of keys: each call folds a count into a key, and counts up.
+    """A stream of random keys: each call returns a new key, folded from a key and a count.
 
-    The key is an `RngKey` and the count an `RngCount`, both with the stream's name as `tag`, so
-    that transforms carry them on, and filters find them.
+    The key is an `RngKey` and the count an `RngCount`, both with the name of the stream as `tag`.
+    So transforms update them as they do other Variables, and filters can select them.
 
     Args:
-      key: a seed, which is an integer, or a key; an array of keys is as many streams, which are
-        called where something maps over it.
+      key: an integer as a seed, or a key. An array of keys is as many streams: call them inside a
+        function that is mapped over the array.
       tag: the name of the stream.
 
     Raises:
-      ArgumentError: it is no seed and no key.
+      ArgumentError: `key` is no seed and no key.
 
     >>> stream = RngStream(0, tag="params")
     >>> bool(stream() == random.fold_in(random.key(0), 0)), int(stream.count.value)
@@ -55,49 +55,49 @@ class RngStream(Module):
         self.count = RngCount(zeros(keys.shape, np.uint32), tag=tag)
 
     def __call__(self) -> Any:
-        """Draw a new key, and count it; threads that share the stream draw different ones."""
-        key, count, _ = self._reserved(1)
+        """Draw a new key. Threads that share the stream draw different keys."""
+        key, count, _ = self._reserve(1)
         return random.fold_in(key, count)
 
-    def _reserved(self, number: int) -> tuple[Any, Any, Any]:
-        """Count so many keys as drawn; return the stream's key, and the counts before and after."""
+    def _reserve(self, number: int) -> tuple[Any, Any, Any]:
+        """Count keys as drawn; return the key of the stream, and the counts before and after."""
         while True:
-            key, count = _single(self), self.count.value
+            key, count = _single_key(self), self.count.value
             after = count + number
-            if _advanced(self, (key, count), (key, after)):
+            if _try_replace(self, (key, count), (key, after)):
                 return key, count, after
 
     def fork(self, *, split: int | Shape | None = None) -> RngStream:
-        """Make a stream whose key is drawn from this one.
+        """Create a stream with a key drawn from this one.
 
         Args:
-          split: None for one key, or how many keys, or their shape.
+          split: None for one key, or the number or the shape of keys.
         """
         shape = None if split is None else as_shape(split, "split")
         return RngStream(_split_or_not(self(), shape), tag=self.tag)
 
     def split(self, k: int | Shape) -> RngStream:
-        """Make a stream with an array of keys, which are drawn from this one.
+        """Create a stream with an array of keys drawn from this one.
 
         Args:
-          k: how many, or a shape.
+          k: the number or the shape of keys.
         """
         return self.fork(split=as_shape(k, "k"))
 
 
 _drawing = threading.Lock()
-"""Held while key and count of a stream are replaced, both at once."""
+"""Held while key and count of a stream are replaced, so that both change at once."""
 
 hold_while_forking(_drawing)
 
 
-def _advanced(stream: RngStream, old: Any, new: tuple[Any, Any]) -> bool:
-    """Replace key and count of a stream, unless another thread has done so.
+def _try_replace(stream: RngStream, old: Any, new: tuple[Any, Any]) -> bool:
+    """Replace key and count of a stream, unless another thread has replaced them.
 
     Args:
       stream: the stream.
-      old: its key and count as they were read; None if they are replaced in any case.
-      new: what they become.
+      old: its key and count as they were read; None to replace them in any case.
+      new: the new key and count.
 
     Returns:
       Whether they were replaced.
@@ -114,29 +114,29 @@ def _advanced(stream: RngStream, old: Any, new: tuple[Any, Any]) -> bool:
 
 
 @contextlib.contextmanager
-def drawn(stream: RngStream, number: int) -> Iterator[list[Any]]:
-    """Draw several keys; if the block raises, they are as good as not drawn.
+def draw_keys(stream: RngStream, number: int) -> Iterator[list[Any]]:
+    """Draw several keys; if the block raises, the stream is reset as if they had not been drawn.
 
-    They are not given back if another thread has drawn since.
+    It is not reset if another thread has drawn from it meanwhile.
     """
-    key, before, after = stream._reserved(number)
+    key, before, after = stream._reserve(number)
     try:
         yield [random.fold_in(key, before + n) for n in range(number)]
     except BaseException:
-        _advanced(stream, (key, after), (key, before))
+        _try_replace(stream, (key, after), (key, before))
         raise
 
 
 class Rngs(Module):
-    """Streams of keys by name; `rngs.params()` returns a new key of the stream `params`.
+    """Streams of random keys by name: `rngs.params()` returns a new key of the stream `params`.
 
     Args:
-      default: a seed or a key for all streams that have none of their own; or a mapping of names to
-        seeds and keys.
-      **streams: seeds and keys of streams.
+      default: a seed or a key of the stream `default`, which stands for all names that have no
+        stream; or a mapping of names to seeds and keys.
+      **streams: seeds and keys of streams by name.
 
     Raises:
-      ArgumentError: a seed is none, or a name is that of a method.
+      ArgumentError: a seed is no seed, or a name is that of a method or begins with an underscore.
 
     >>> rngs = Rngs(0, dropout=1)
     >>> sorted(rngs)
@@ -150,19 +150,19 @@ class Rngs(Module):
             streams = {**default, **streams}
         elif default is not None:
             streams = {"default": default, **streams}
-        made = {}
+        created = {}
         for name, key in streams.items():
             taken = hasattr(type(self), str(name)) and not hasattr(Module, str(name))
             if not isinstance(name, str) or name.startswith("_") or taken:
                 raise ArgumentError(
-                    f"Rngs: {name!r} cannot be the name of a stream, as it starts with an "
-                    "underline or is a method's; choose another",
+                    f"Rngs: {name!r} cannot be the name of a stream: names are strings, without an "
+                    "underscore in front, and not those of methods; choose another",
                     argument="streams",
                     name=name,
                 )
-            given = key.key.value if isinstance(key, RngStream) else key
-            made[name] = RngStream(given, tag=name)
-        for name, stream in made.items():
+            start = key.key.value if isinstance(key, RngStream) else key
+            created[name] = RngStream(start, tag=name)
+        for name, stream in created.items():
             setattr(self, name, stream)
 
     def __getattr__(self, name: str) -> RngStream:
@@ -174,18 +174,18 @@ class Rngs(Module):
         return self._stream(name, KeyError)
 
     def _stream(self, name: str, error: type[Exception]) -> RngStream:
-        own = vars(self)
-        stream = own.get(name, own.get("default"))
+        attributes = vars(self)
+        stream = attributes.get(name, attributes.get("default"))
         if isinstance(stream, RngStream):
             return stream
         names = ", ".join(self) or "none"
         raise error(
-            f"Rngs has no stream {name!r}, and no default; its streams: {names}. Make it with "
-            f"Rngs({name}=seed), or with Rngs(seed) for all names"
+            f"Rngs has no stream {name!r}, and no default; its streams: {names}. Try: "
+            f"Rngs({name}=seed), or Rngs(seed) for all names"
         )
 
     def __call__(self) -> Any:
-        """Return a new key of the default stream."""
+        """Draw a new key from the default stream."""
         return self.default()
 
     def __iter__(self) -> Iterator[str]:
@@ -204,11 +204,11 @@ class Rngs(Module):
                 yield name, stream
 
     def fork(self, *, split: Any = None) -> Rngs:
-        """Make streams whose keys are drawn from these.
+        """Create streams with keys drawn from these.
 
         Args:
-          split: None for one key each, how many keys or their shape; or a mapping of filters to
-            these, where a stream that no filter takes gets one key.
+          split: None for one key each, or the number or the shape of keys; or a mapping of filters
+            to these. A stream that no filter takes gets one key.
 
         >>> rngs = Rngs(params=0, dropout=1).fork(split={"dropout": 4})
         >>> rngs.params.key.shape, rngs.dropout.key.shape
@@ -219,11 +219,11 @@ class Rngs(Module):
         return Rngs({name: x.fork(split=shapes[name]) for name, x in self.items()})
 
     def split(self, k: Any) -> Rngs:
-        """Make streams with arrays of keys, which are drawn from these.
+        """Create streams with arrays of keys drawn from these.
 
         Args:
-          k: how many keys, or their shape; or a mapping of filters to these, where a stream that
-            no filter takes gets one key.
+          k: the number or the shape of keys; or a mapping of filters to these. A stream that no
+            filter takes gets one key.
 
         >>> Rngs(0, dropout=1).split(4).dropout.key.shape
         (4,)
@@ -232,16 +232,16 @@ class Rngs(Module):
 
 
 class RngBackups:
-    """The keys and counts that streams had; a context manager that gives them back."""
+    """Keys and counts of streams before a change; as a context manager it restores them."""
 
-    def __init__(self, kept: list[tuple[RngStream, Any, Any]]) -> None:
-        self._kept = kept
+    def __init__(self, backups: list[tuple[RngStream, Any, Any]]) -> None:
+        self._backups = backups
 
     def __iter__(self) -> Iterator[tuple[RngStream, Any, Any]]:
-        return iter(self._kept)
+        return iter(self._backups)
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._backups)
 
     def __enter__(self) -> RngBackups:
         return self
@@ -251,14 +251,14 @@ class RngBackups:
 
 
 def restore_rngs(backups: RngBackups) -> None:
-    """Give streams back what `split_rngs` or `fork_rngs` took.
+    """Restore the streams that `split_rngs` or `fork_rngs` replaced.
 
     Args:
-      backups: what these returned. What was drawn from the streams before stays drawn: they do not
-        repeat themselves.
+      backups: the result of `split_rngs` or `fork_rngs`. The key that they drew from each stream
+        stays drawn, so streams do not repeat keys.
     """
     for stream, key, count in backups:
-        _advanced(stream, None, (key, count))
+        _try_replace(stream, None, (key, count))
 
 
 def split_rngs(
@@ -269,21 +269,21 @@ def split_rngs(
     only: Any = ...,
     squeeze: bool = False,
 ) -> Any:
-    """Give each stream of a module an array of keys, drawn from its own, for what maps over it.
+    """Replace the key of each stream in a module by an array of keys, to map a function over.
 
     Args:
-      node: a module, or containers of modules; without it a decorator is returned, which does this
-        to the arguments of a function while it runs.
-      splits: how many keys, or a shape.
-      only: a filter that says which streams, by their variables.
-      squeeze: whether the one key of `splits=1` stays without a dim.
+      node: a module, or a container of modules. Without it, a decorator is returned: it splits the
+        streams in the arguments of a function while the function runs.
+      splits: the number or the shape of keys.
+      only: a filter for the streams to split, by their Variables.
+      squeeze: whether the single key of `splits=1` has no axis.
 
     Returns:
-      What they had, for `restore_rngs`, or as a context manager.
+      Backups of the streams: pass them to `restore_rngs`, or use them as a context manager.
 
     Raises:
-      ArgumentError: `splits` is negative, `squeeze` stands beside several, or a stream has an array
-        of keys already. No stream is changed then.
+      ArgumentError: `splits` is negative, `squeeze` is given with other splits than 1, or a stream
+        has an array of keys already. No stream is changed then.
       ArgumentTypeError: `splits` is no shape, or `only` no filter.
 
     >>> rngs = Rngs(params=0, dropout=1)
@@ -301,20 +301,20 @@ def split_rngs(
         split = random.split(key, shape)
         return split[0] if squeeze else split
 
-    return _replacing(node, [(to_predicate(only), keys)], "split_rngs")
+    return _replace_or_decorate(node, [(to_predicate(only), keys)], "split_rngs")
 
 
 def fork_rngs(node: Any = _MISSING, /, *, split: Any = None) -> Any:
-    """Give each stream of a module a key of its own, drawn from the one it has.
+    """Replace the key of each stream in a module by a new one, drawn from it.
 
     Args:
-      node: a module, or containers of modules; without it a decorator is returned, which does this
-        to the arguments of a function while it runs.
-      split: None for one key, how many keys or a shape; or a mapping of filters to these, of which
-        the first that takes a stream counts.
+      node: a module, or a container of modules. Without it, a decorator is returned: it replaces
+        keys in the arguments of a function while the function runs.
+      split: None for one key, or the number or the shape of keys; or a mapping of filters to these.
+        The first filter that takes a stream counts.
 
     Returns:
-      What they had, for `restore_rngs`, or as a context manager.
+      Backups of the streams: pass them to `restore_rngs`, or use them as a context manager.
 
     Raises:
       ArgumentError: a number is negative, or a stream has an array of keys already. No stream is
@@ -330,11 +330,11 @@ def fork_rngs(node: Any = _MISSING, /, *, split: Any = None) -> Any:
     ways = [
         (takes, functools.partial(_split_or_not, shape=shape)) for takes, shape in _shapes(split)
     ]
-    return _replacing(node, ways, "fork_rngs")
+    return _replace_or_decorate(node, ways, "fork_rngs")
 
 
 def _shapes(split: Any) -> list[tuple[Any, Shape | None]]:
-    """Return the filters of streams, and the shape of the keys that each says."""
+    """List filters of streams, and for each the shape of keys; None for a single key."""
     ways = split if isinstance(split, Mapping) else {...: split}
     return [
         (to_predicate(filter_), None if number is None else as_shape(number, "split"))
@@ -343,7 +343,7 @@ def _shapes(split: Any) -> list[tuple[Any, Shape | None]]:
 
 
 def _first_way(ways: list[tuple[Any, Any]], path: Path, stream: RngStream) -> Any:
-    """Return what stands beside the first filter that takes a stream; None without one."""
+    """Return the entry of the first filter that takes a stream; None if no filter does."""
     parts = [((*path, name), getattr(stream, name)) for name in ("key", "count")]
     chosen = (way for takes, way in ways if all(takes(*part) for part in parts))
     return next(chosen, None)
@@ -353,10 +353,13 @@ def _split_or_not(key: Any, shape: Shape | None) -> Any:
     return key if shape is None else random.split(key, shape)
 
 
-def _replacing(node: Any, ways: list[tuple[Any, Any]], function: str) -> Any:
+def _replace_or_decorate(node: Any, ways: list[tuple[Any, Any]], function: str) -> Any:
     if inspect.isroutine(node):
         raise ArgumentTypeError.refusing(
-            "node", node, "is a function; to decorate it, write the parentheses", function
+            "node",
+            node,
+            "is a function; to decorate it, call the decorator with parentheses",
+            function,
         )
     if node is not _MISSING:
         return _replace(node, ways)
@@ -379,25 +382,25 @@ def _replace(node: Any, ways: list[tuple[Any, Any]]) -> RngBackups:
             make = _first_way(ways, path, stream)
             if make is not None:
                 chosen.append((stream, make))
-                _single(stream)
-    kept = []
+                _single_key(stream)
+    backups = []
     for stream, make in chosen:
         keys = make(stream())
         new = keys, zeros(keys.shape, np.uint32)
         old = stream.key.value, stream.count.value
-        while not _advanced(stream, old, new):  # another thread draws from it
+        while not _try_replace(stream, old, new):  # another thread draws from it
             old = stream.key.value, stream.count.value
-        kept.append((stream, *old))
-    return RngBackups(kept)
+        backups.append((stream, *old))
+    return RngBackups(backups)
 
 
-def _single(stream: RngStream) -> Any:
-    """Return the key of a stream that has one."""
+def _single_key(stream: RngStream) -> Any:
+    """Return the key of a stream, which must be a single one."""
     key = stream.key.value
     if key.shape:
         raise ArgumentError(
             f"the stream {stream.tag!r} has keys of shape {key.shape}; map over them, so that each "
-            "call sees one key, or give them back with restore_rngs",
+            "call has one key, or restore them with restore_rngs",
             argument="rngs",
             shape=key.shape,
         )
@@ -405,7 +408,7 @@ def _single(stream: RngStream) -> Any:
 
 
 def _as_keys(key: Any, tag: str) -> Any:
-    """Return a seed, raw keys or keys as keys."""
+    """Convert a seed, raw keys or keys to keys."""
     try:
         if is_keys(key):
             return key

@@ -1,7 +1,7 @@
-"""Graphs taken apart: into a GraphDef, what leaves hold, and the objects that can be shared.
+"""Split graphs into a GraphDef, the values of leaves, and the objects that can be shared.
 
-How a Module was taken apart is kept with it: as long as it is made up in the same way, only the
-values of its Variables are read.
+A Module keeps the recipe by which it was split. If nothing but values of Variables has changed when
+it is split again, only these values are read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gpushard.nnx.graphdef import (
     VARIABLE,
     GraphDef,
     graphdef_of,
-    shown_path,
+    path_text,
 )
 from gpushard.nnx.levels import Leveled
 from gpushard.nnx.module import Module
@@ -43,10 +43,10 @@ Checks: TypeAlias = list[tuple[Any, list[Any], list[Any]]]
 """Containers that are filled in place, their keys in order, and their children."""
 
 
-class Plan:
-    """A Module taken apart, and what tells whether that still is how it is made up.
+class Recipe:
+    """How a Module was split, and what has to be unchanged for it to be split so again.
 
-    It is kept with the Module, and so that it does not refer to that itself.
+    The Module keeps it. It does not refer to the Module, so there is no reference cycle.
     """
 
     __slots__ = ("checks", "graphdef", "ids", "metadata", "objects", "places", "variables")
@@ -74,17 +74,17 @@ class Plan:
 
 
 class Part:
-    """A graph taken apart.
+    """A split graph.
 
     Args:
-      graphdef: all but what leaves hold.
-      leaves: what they hold.
-      variables: for each leaf the Variable, or None where it is an array.
-      objects: what can be shared, in order.
-      root: where it begins.
+      graphdef: its static part.
+      leaves: the values of its leaves.
+      variables: for each leaf the Variable, or None for an array.
+      objects: the objects that can be shared, in order.
+      root: the object that was split.
     """
 
-    __slots__ = ("graphdef", "leaves", "objects", "plan", "root", "variables")
+    __slots__ = ("graphdef", "leaves", "objects", "recipe", "root", "variables")
 
     def __init__(
         self, graphdef: GraphDef, leaves: list[Any], variables: list[Any], objects: Any, root: Any
@@ -94,14 +94,14 @@ class Part:
         self.variables = variables
         self.objects = objects
         self.root = root
-        self.plan: Plan | None = None
+        self.recipe: Recipe | None = None
 
 
 class Splitter:
-    """Takes graphs apart, one after the other, whose objects may be the same.
+    """Splits graphs one after the other; an object that several graphs have is written once.
 
     Args:
-      known: by identity, the numbers of objects that are there outside.
+      known: the numbers of objects that exist outside the function, by id.
     """
 
     def __init__(self, known: dict[int, int] | None = None) -> None:
@@ -109,27 +109,33 @@ class Splitter:
         self.parts: list[Part] = []
         self._known = known
         self._numbers: dict[int, int] | None = {}
-        """By identity; None where it has to be made of the objects."""
+        """Numbers of objects by id; None if they have to be computed from `objects` first."""
         self._sets: list[frozenset[int]] = []
 
     def split(self, root: Any) -> Part:
-        """Take a graph apart."""
-        plan: Plan | None = root._nnx_plan if isinstance(root, Module) else None
+        """Split a graph."""
+        recipe: Recipe | None = root._nnx_recipe if isinstance(root, Module) else None
         part: Part
-        if plan is not None and self._known is None and plan.holds() and self._apart(plan.ids):
-            objects = [root, *plan.objects]
-            leaves = list(map(_value_of, plan.variables))
-            part = Part(plan.graphdef, leaves, plan.variables, objects, root)
-            part.plan = plan
+        if (
+            recipe is not None
+            and self._known is None
+            and recipe.holds()
+            and self._is_disjoint(recipe.ids)
+        ):
+            objects = [root, *recipe.objects]
+            leaves = list(map(_value_of, recipe.variables))
+            part = Part(recipe.graphdef, leaves, recipe.variables, objects, root)
+            part.recipe = recipe
             self._numbers = None
-            self._sets.append(plan.ids)
+            self._sets.append(recipe.ids)
             self.objects += objects
         else:
             part = self._walk(root)
         self.parts.append(part)
         return part
 
-    def _apart(self, ids: frozenset[int]) -> bool:
+    def _is_disjoint(self, ids: frozenset[int]) -> bool:
+        """Whether no graph so far has any of some objects."""
         if self._numbers is None:
             return all(map(ids.isdisjoint, self._sets))
         return ids.isdisjoint(self._numbers)
@@ -141,26 +147,26 @@ class Splitter:
         start = len(objects)
         walk = _Walk(objects, self._numbers)
         walk.run(root)
-        own_known = None
+        part_known = None
         if known is not None:
-            own_known = tuple([known.get(id(x), -1) for x in objects[start:]])
-        graphdef = graphdef_of(tuple(walk.entries), own_known)
+            part_known = tuple([known.get(id(x), -1) for x in objects[start:]])
+        graphdef = graphdef_of(tuple(walk.entries), part_known)
         part = Part(graphdef, walk.leaves, walk.variables, objects[start:], root)
         if walk.checks is not None and known is None and isinstance(root, Module):
-            part.plan = Plan(part, walk.checks)
-            self._sets.append(part.plan.ids)
-            put(root, "_nnx_plan", part.plan)
+            part.recipe = Recipe(part, walk.checks)
+            self._sets.append(part.recipe.ids)
+            put(root, "_nnx_recipe", part.recipe)
         else:
             self._sets.append(frozenset(map(id, part.objects)))
         return part
 
 
 class _Walk:
-    """Writes down one graph.
+    """Writes down the entries of one graph.
 
     Args:
-      objects: those of graphs before it; this one's are added.
-      numbers: their numbers, by identity, likewise.
+      objects: the objects of graphs before it; those of this graph are appended.
+      numbers: the numbers of these objects by id; those of this graph are added.
     """
 
     def __init__(self, objects: list[Any], numbers: dict[int, int]) -> None:
@@ -168,13 +174,13 @@ class _Walk:
         self.leaves: list[Any] = []
         self.variables: list[Any] = []
         self.checks: Checks | None = []
-        """What tells whether it is as it was; None where that takes as long as to write it."""
+        """What a later split compares; None if it is as quick to write the graph down again."""
         self._objects, self._numbers, self._start = objects, numbers, len(objects)
         self._unfinished: set[int] = set()
         self._pending: list[Any] = []
 
     def run(self, root: Any) -> None:
-        """Write down all that is reached from a root."""
+        """Write down everything that a root reaches."""
         entries, pending = self.entries, self._pending
         pending.append(root)
         while pending:
@@ -186,9 +192,9 @@ class _Walk:
             elif cls is _End:
                 self._unfinished.discard(x.number)
             elif node is not None:
-                own, aux = node.flatten(x)
-                entries.append((TREE, cls, aux, len(own)))
-                pending += reversed(own)
+                children, aux = node.flatten(x)
+                entries.append((TREE, cls, aux, len(children)))
+                pending += reversed(children)
             elif isinstance(x, ARRAYS):
                 entries.append((ARRAY,))
                 self.leaves.append(x)
@@ -199,7 +205,7 @@ class _Walk:
                 _check_static(x, entries)
 
     def _object(self, x: Any, cls: type, node: Any) -> None:
-        """Write down what can be shared, once."""
+        """Write down an object that can be shared; only its number if it occurred before."""
         entries, objects = self.entries, self._objects
         number = self._numbers.get(id(x))
         if number is not None:
@@ -220,15 +226,15 @@ class _Walk:
             if cls is defaultdict:
                 self.checks = None
         else:
-            own, aux = node.flatten(x)
-            entries.append((NODE, cls, aux, len(own)))
+            children, aux = node.flatten(x)
+            entries.append((NODE, cls, aux, len(children)))
             self._unfinished.add(number)
-            self._pending += [_End(number), *reversed(own)]
+            self._pending += [_End(number), *reversed(children)]
             self.checks = None
 
 
 class _End:
-    """Stands after the children of a node that is made of them."""
+    """Marks the end of the children of a node that is built from them."""
 
     __slots__ = ("number",)
 
@@ -254,15 +260,15 @@ def _enter(x: Any, entries: list[Any], checks: Checks | None) -> list[Any]:
 
 
 def _path(entries: list[Any]) -> Path:
-    """Return the path of the last of the entries so far."""
+    """Return the path of the last entry so far."""
     return list(GraphDef(tuple(entries)).paths())[-1]
 
 
 def _circle(x: Any, entries: list[Any]) -> ArgumentError:
     path = _path([*entries, (STATIC,)])
     return ArgumentError(
-        f"the graph leads at {shown_path(path)} back into a {type(x).__name__}, which is made of "
-        "its children; break the circle, or hold them in a Module, a dict or a list",
+        f"the graph leads at {path_text(path)} back into a {type(x).__name__}, which is built "
+        "from its children; break the circle, or put them into a Module, a dict or a list",
         argument="node",
         path=path,
         type=type(x),
@@ -270,10 +276,10 @@ def _circle(x: Any, entries: list[Any]) -> ArgumentError:
 
 
 def _check_static(x: Any, entries: list[Any]) -> None:
-    """Check that a static value has no part that is a leaf or a node.
+    """Check that a static value contains no leaf and no Module: copies of the graph would share it.
 
     Raises:
-      ArgumentTypeError: it has: copies of the graph would share that part.
+      ArgumentTypeError: it contains one.
     """
     parts: Any = ()
     if isinstance(x, Mapping):
@@ -289,7 +295,7 @@ def _check_static(x: Any, entries: list[Any]) -> None:
         if isinstance(part, Leveled | ARRAYS) or is_method(part):
             path = _path(entries)
             raise ArgumentTypeError(
-                f"the {type(x).__name__} at {shown_path(path) or 'the root'} has a "
+                f"the {type(x).__name__} at {path_text(path) or 'the root'} has a "
                 f"{type(part).__name__}, and its type is no container here; use a dict, a list or "
                 "a Module, or register the type. Try: gs.tree_util.register_dataclass, or "
                 "gs.tree.register_node",

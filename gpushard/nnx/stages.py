@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from gpushard import tree
 from gpushard.errors import ArgumentTypeError, UnsupportedError
 from gpushard.nnx.boundary import Outside, is_states
-from gpushard.nnx.graphdef import shown_path
+from gpushard.nnx.graphdef import path_text
 from gpushard.transforms.jit import stages
 
 __all__ = ["Compiled", "Lowered", "Traced"]
@@ -73,7 +73,7 @@ class Compiled(_OfGraphs, stages.Compiled):
             if is_states(x) and is_states(y) and x.graphdef != y.graphdef:
                 inner, own, before = x.graphdef.difference(y.graphdef)
                 kind = ("args", "kwargs")[path[0].idx]
-                where = kind + tree.keystr(path[1:]) + shown_path(inner)
+                where = kind + tree.keystr(path[1:]) + path_text(inner)
                 raise ArgumentTypeError(
                     f"the compiled {self.wrapped.what}: {where} is {own}, and was {before} when it "
                     "was lowered; lower it for this, too",

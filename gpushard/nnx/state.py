@@ -1,4 +1,4 @@
-"""States: what leaves of a graph hold, in nested mappings that follow its paths."""
+"""States: the leaves of a graph in nested mappings that follow its paths."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Generic
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.nnx.filters import Filter, predicates
-from gpushard.nnx.variable import T, Variable, put, shown
+from gpushard.nnx.variable import T, Variable, describe_value, put
 from gpushard.tree.node import NODES, DictKey, Node
 
 # fmt: off
@@ -19,13 +19,16 @@ __all__ = [
 
 
 def key_order(key: Any) -> tuple[Any, ...]:
-    """Return by what keys of a mapping are sorted: positions first, then names, then others."""
+    """Return a sort key for keys of a mapping: positions first, then names, then others."""
     kind = type(key)
     return (0, key) if kind is int else (1, key) if kind is str else (2, kind.__name__, repr(key))
 
 
 class State(MutableMapping[Any, Any], Generic[T]):
-    """Leaves of a graph by path, as nested mappings; a pytree.
+    """A nested mapping of the leaves of a graph by path; a pytree.
+
+    Keys are names of attributes, and keys and positions in containers. Keys that are strings can
+    be used as attributes.
 
     Args:
       mapping: nested mappings or pairs; leaves are Variables, arrays or any values.
@@ -54,7 +57,7 @@ class State(MutableMapping[Any, Any], Generic[T]):
         self._items[key] = _nested(value)
 
     def __delitem__(self, key: Any) -> None:
-        """Remove what is at a key."""
+        """Remove the leaf or the State at a key."""
         del self._items[key]
 
     def __getattr__(self, name: str) -> Any:
@@ -71,7 +74,7 @@ class State(MutableMapping[Any, Any], Generic[T]):
         del self[name]
 
     def setdefault(self, key: Any, default: Any = None) -> Any:
-        """Return what is at a key, which is set if there is nothing."""
+        """Return the leaf or the State at a key; if the key is missing, set it to the default."""
         return self._items.setdefault(key, _nested(default))
 
     def __iter__(self) -> Iterator[Any]:
@@ -103,20 +106,20 @@ class State(MutableMapping[Any, Any], Generic[T]):
         put(self, "_items", items)
 
     def flat_state(self) -> list[tuple[tuple[Any, ...], Any]]:
-        """Return what `to_flat_state` does."""
+        """List pairs of path and leaf; see `to_flat_state`."""
         return to_flat_state(self)
 
     def filter(self, *filters: Filter) -> Any:
-        """Return what `filter_state` does."""
+        """Select the leaves that filters take; see `filter_state`."""
         return filter_state(self, *filters)
 
     def split(self, *filters: Filter) -> Any:
-        """Return what `split_state` does."""
+        """Split the leaves by filters; see `split_state`."""
         return split_state(self, *filters)
 
 
 def _leaf_text(x: Any) -> str:
-    return repr(x) if isinstance(x, Variable) else shown(x)
+    return repr(x) if isinstance(x, Variable) else describe_value(x)
 
 
 def _nested(value: Any) -> Any:
@@ -145,7 +148,7 @@ NODES[State] = Node(
 
 
 def to_flat_state(state: Mapping[Any, Any]) -> list[tuple[tuple[Any, ...], Any]]:
-    """Return pairs of path and leaf, sorted by path.
+    """List pairs of path and leaf, sorted by path.
 
     Args:
       state: a State, or nested dicts.
@@ -154,7 +157,7 @@ def to_flat_state(state: Mapping[Any, Any]) -> list[tuple[tuple[Any, ...], Any]]
     >>> nnx.to_flat_state(nnx.State({"b": 2, "a": {"c": 1}}))
     [(('a', 'c'), 1), (('b',), 2)]
     """
-    found: list[tuple[tuple[Any, ...], Any]] = []
+    flat: list[tuple[tuple[Any, ...], Any]] = []
     pending: list[tuple[tuple[Any, ...], Any]] = [((), state)]
     while pending:
         path, x = pending.pop()
@@ -162,20 +165,20 @@ def to_flat_state(state: Mapping[Any, Any]) -> list[tuple[tuple[Any, ...], Any]]
             keys = sorted(x, key=key_order, reverse=True)
             pending += [((*path, key), x[key]) for key in keys]
         else:
-            found.append((path, x))
-    return found
+            flat.append((path, x))
+    return flat
 
 
 def from_flat_state(
     flat: Mapping[tuple[Any, ...], Any] | Iterable[tuple[tuple[Any, ...], Any]],
 ) -> State:
-    """Return the State of pairs of path and leaf.
+    """Build a State from pairs of path and leaf.
 
     Args:
       flat: the pairs, or a mapping of them.
 
     Raises:
-      ArgumentError: a path leads through a leaf.
+      ArgumentError: a path is empty, leads through a leaf, or is a part of another path.
 
     >>> from gpushard import nnx
     >>> nnx.from_flat_state([(("a", "c"), 1)]).a.c
@@ -191,7 +194,7 @@ def from_flat_state(
         if not path or not isinstance(node, State) or isinstance(node.get(path[-1]), State):
             raise ArgumentError(
                 f"from_flat_state: {path!r} leads through a leaf, ends at a part of another path, "
-                "or is empty; give each leaf a path of its own",
+                "or is empty; give each leaf its own path",
                 argument="flat",
                 path=path,
             )
@@ -200,7 +203,7 @@ def from_flat_state(
 
 
 def to_pure_dict(state: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return nested dicts with the values of Variables in their place.
+    """Convert a State to nested dicts, with values in place of Variables.
 
     Args:
       state: the State.
@@ -220,28 +223,28 @@ def to_pure_dict(state: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def replace_by_pure_dict(state: State, pure: Mapping[Any, Any]) -> None:
-    """Set values of a State from nested dicts, which may have a part of its leaves.
+    """Set values of a State from nested dicts. Leaves that the dicts lack stay.
 
     Args:
-      state: the State, which is changed.
-      pure: values, as `to_pure_dict` gives them; where its keys are strings of digits they stand
-        for positions.
+      state: the State, which is changed in place.
+      pure: values in nested dicts, as `to_pure_dict` returns them. A string of digits stands for a
+        position, as in files that store keys as text.
 
     Raises:
-      ArgumentError: a key is not in the State, or leads through a leaf.
+      ArgumentError: a key is not in the State, or leads through a leaf. Nothing is changed then.
     """
     changes: list[tuple[State, Any, Any]] = []
 
     pending: list[tuple[tuple[Any, ...], Any, Mapping[Any, Any]]] = [((), state, pure)]
     while pending:
-        path, node, own = pending.pop()
-        for key, value in own.items():
+        path, node, values = pending.pop()
+        for key, value in values.items():
             key = int(key) if isinstance(key, str) and key.isdigit() and key not in node else key
             at = (*path, key)
             if key not in node or isinstance(node[key], State) != isinstance(value, Mapping):
-                there = ", ".join(map(repr, node)) or "nothing"
+                keys = ", ".join(map(repr, node)) or "none"
                 raise ArgumentError(
-                    f"replace_by_pure_dict: {at!r} is no leaf; the State there has {there}",
+                    f"replace_by_pure_dict: {at!r} is no leaf of the State; its keys there: {keys}",
                     argument="pure",
                     path=at,
                 )
@@ -255,10 +258,10 @@ def replace_by_pure_dict(state: State, pure: Mapping[Any, Any]) -> None:
 
 
 def map_state(f: Callable[[tuple[Any, ...], Any], Any], state: State) -> State:
-    """Return a State of what a function makes of each path and leaf.
+    """Call a function with the path and the value of each leaf, and return a State of the results.
 
     Args:
-      f: the function.
+      f: the function of a path and a leaf.
       state: the State.
 
     >>> from gpushard import nnx
@@ -269,48 +272,48 @@ def map_state(f: Callable[[tuple[Any, ...], Any], Any], state: State) -> State:
 
 
 def filter_state(state: State, *filters: Filter) -> Any:
-    """Return the parts of a State that filters take, each leaf in the first one that does.
+    """Select the leaves of a State that filters take. Each goes to the first filter that takes it.
 
     Args:
       state: the State.
-      *filters: what is wanted.
+      *filters: filters; see `Filter`.
 
     Returns:
-      A State; of several filters a tuple of them.
+      A State; a tuple of States for several filters.
 
     Raises:
       ArgumentError: `...` stands before other filters.
     """
-    parts = divided(to_flat_state(state), filters, "filter_state")
+    parts = divide_leaves(to_flat_state(state), filters, "filter_state")
     states = tuple([from_flat_state(part) for part in parts[:-1]])
     return states[0] if len(states) == 1 else states
 
 
 def split_state(state: State, *filters: Filter) -> Any:
-    """Return the parts of a State that filters take, which together take all of it.
+    """Split the leaves of a State by filters, which together have to take all leaves.
 
     Args:
       state: the State.
-      *filters: what each part is.
+      *filters: filters; see `Filter`. A leaf goes to the first one that takes it.
 
     Returns:
-      A State; of several filters a tuple of them.
+      A State; a tuple of States for several filters.
 
     Raises:
       ArgumentError: a leaf is taken by no filter, or `...` stands before other filters.
     """
-    parts = divided(to_flat_state(state), filters, "split_state")
+    parts = divide_leaves(to_flat_state(state), filters, "split_state")
     check_taken(parts[-1], "split_state")
     states = tuple([from_flat_state(part) for part in parts[:-1]])
     return states[0] if len(states) == 1 else states
 
 
 def merge_state(state: State, /, *states: State) -> State:
-    """Return a State of the leaves of several; of the same path, the last one's.
+    """Merge States into one. Where several have a path, the leaf of the last one counts.
 
     Args:
-      state: the first.
-      *states: the others.
+      state: the first State.
+      *states: more States.
     """
     flat: dict[tuple[Any, ...], Any] = {}
     for each in (state, *states):
@@ -321,8 +324,8 @@ def merge_state(state: State, /, *states: State) -> State:
 Flat = list[tuple[tuple[Any, ...], Any]]
 
 
-def divided(flat: Flat, filters: tuple[Filter, ...], function: str) -> list[Flat]:
-    """Return the leaves that each filter takes first, and last those that none takes."""
+def divide_leaves(flat: Flat, filters: tuple[Filter, ...], function: str) -> list[Flat]:
+    """Divide leaves by the first filter that takes them; those that none takes come last."""
     wanted = predicates(filters, function)
     parts: list[Flat] = [[] for _ in range(len(wanted) + 1)]
     for path, leaf in flat:
@@ -332,26 +335,26 @@ def divided(flat: Flat, filters: tuple[Filter, ...], function: str) -> list[Flat
 
 
 def check_taken(left: Flat, function: str) -> None:
-    """Check that no leaves are left.
+    """Check that filters have left no leaves.
 
     Raises:
-      ArgumentError: some are; it lists their paths.
+      ArgumentError: there are leaves that no filter takes; it lists their paths.
     """
     if left:
-        shown = ", ".join("/".join(map(str, path)) for path, _ in left[:10])
+        paths = ", ".join("/".join(map(str, path)) for path, _ in left[:10])
         more = f" and {len(left) - 10} more" if len(left) > 10 else ""
         raise ArgumentError(
-            f"{function}: no filter takes {shown}{more}; add a filter, or ... as the last one",
+            f"{function}: no filter takes {paths}{more}; add a filter, or ... as the last one",
             argument="filters",
             paths=tuple(path for path, _ in left),
         )
 
 
 def check_mapping(state: Any, function: str) -> None:
-    """Check that something is a State or a mapping.
+    """Check that an argument is a State or another mapping.
 
     Raises:
-      ArgumentTypeError: it is not.
+      ArgumentTypeError: it is none.
     """
     if not isinstance(state, Mapping):
         raise ArgumentTypeError.refusing(

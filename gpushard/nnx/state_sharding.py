@@ -1,4 +1,4 @@
-"""Shardings of a module's state: which filter goes where, as a leaf of prefix pytrees."""
+"""Shardings for the state of a module, by filters: `StateSharding`, a leaf of prefix pytrees."""
 
 from __future__ import annotations
 
@@ -8,40 +8,40 @@ from typing import Any
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.nnx.filters import Filter, PathIn, predicates
-from gpushard.nnx.graphdef import shown_path
+from gpushard.nnx.graphdef import path_text
 from gpushard.nnx.state import State, to_flat_state
-from gpushard.nnx.variable import Variable, shown
+from gpushard.nnx.variable import Variable, describe_value
 from gpushard.nnx.walk import Path
 
 __all__ = ["PrefixMapping", "StateSharding"]
 
 
 class PrefixMapping(abc.ABC):
-    """What stands for a module in a prefix pytree, and says something of each of its leaves."""
+    """Base of objects that stand for a module in a prefix pytree, with an entry for each leaf."""
 
     __slots__ = ()
 
     @abc.abstractmethod
     def map_prefix(self, path: Path, variable: Any) -> Any:
-        """Return what is said of a leaf.
+        """Return the entry for a leaf.
 
         Args:
-          path: how the module that this stands for reaches it.
+          path: the path of the leaf in the module.
           variable: the Variable, or the array.
         """
 
 
 class StateSharding(PrefixMapping):
-    """A sharding for each part of a module's state, in `in_shardings`, `in_specs` and the like.
+    """Shardings for the parts of a module's state, to use in `in_shardings`, `in_specs` and others.
 
     Args:
-      spec: a mapping of filters to shardings, or pairs of them, the first that takes a leaf counts;
-        or a State of shardings, or of Variables that hold some. A sharding is a `Sharding`, a
-        `Format`, a `PartitionSpec` or None.
+      spec: a mapping of filters to shardings, or pairs of them; the first filter that takes a leaf
+        decides. Or a State of shardings, or of Variables with shardings as values. A sharding is a
+        `Sharding`, a `Format`, a `PartitionSpec` or None.
 
     Raises:
       ArgumentError: `...` stands before other filters.
-      ArgumentTypeError: spec is none of these, or a filter or a sharding has no hash.
+      ArgumentTypeError: `spec` is none of these, or a filter or a sharding has no hash.
 
     >>> import gpushard as gs
     >>> from gpushard import nnx
@@ -80,25 +80,25 @@ class StateSharding(PrefixMapping):
 
     @property
     def shardings(self) -> tuple[Any, ...]:
-        """The sharding of each filter."""
+        """The sharding for each filter, in order."""
         return self._shardings
 
     def map_prefix(self, path: Path, variable: Any) -> Any:
         """Return the sharding of the first filter that takes a leaf.
 
         Args:
-          path: where the module has it.
+          path: the path of the leaf in the module.
           variable: the Variable, or the array.
 
         Raises:
-          ArgumentError: no filter takes it.
+          ArgumentError: no filter takes the leaf.
         """
         for predicate, sharding in zip(self._predicates, self._shardings, strict=True):
             if predicate(path, variable):
                 return sharding
-        what = repr(variable) if isinstance(variable, Variable) else shown(variable)
+        what = repr(variable) if isinstance(variable, Variable) else describe_value(variable)
         raise ArgumentError(
-            f"StateSharding: no filter takes {shown_path(path)}, a {what}; add a filter, or "
+            f"StateSharding: no filter takes {path_text(path)}, a {what}; add a filter, or "
             "`...: None` as the last one",
             argument="spec",
             path=path,
@@ -128,12 +128,12 @@ def _pairs(spec: Any) -> list[tuple[Filter, Any]]:
                 paths.setdefault(sharding, []).append(path)
             except TypeError:
                 raise ArgumentTypeError(
-                    f"StateSharding: the sharding {sharding!r} at {shown_path(path)} is a "
+                    f"StateSharding: the sharding {sharding!r} at {path_text(path)} is a "
                     f"{type(sharding).__name__}, which has no hash; use a PartitionSpec",
                     argument="spec",
                     value=sharding,
                 ) from None
-        return [(PathIn(*own), sharding) for sharding, own in paths.items()]
+        return [(PathIn(*group), sharding) for sharding, group in paths.items()]
     try:
         pairs = [(f, s) for f, s in (spec.items() if isinstance(spec, Mapping) else spec)]
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Graphs as pytrees, for transforms that others write: `to_tree`, `from_tree` and their context."""
+"""Convert graphs to pytrees and back, for transforms of your own: `to_tree`, `from_tree`."""
 
 from __future__ import annotations
 
@@ -16,45 +16,45 @@ from gpushard.nnx.graphdef import GraphDef, build
 from gpushard.nnx.levels import Leveled
 from gpushard.nnx.places import check_aliases, prefixes
 from gpushard.nnx.splitter import Splitter
-from gpushard.nnx.state import check_taken, divided
+from gpushard.nnx.state import check_taken, divide_leaves
 
 __all__ = ["from_tree", "to_tree", "update_context"]
 
 
 class SplitContext:
-    """Takes the graphs of one call apart; what `split_fn` of `to_tree` gets."""
+    """Splits the graphs of one call; `split_fn` of `to_tree` gets it."""
 
     def __init__(self, splitter: Splitter) -> None:
         self._splitter = splitter
 
     def flatten(self, node: Any, *filters: Filter) -> tuple[Any, ...]:
-        """Return the GraphDef of a graph, and a State for each filter, as `split` does.
+        """Split a graph into its GraphDef and a State for each filter, as `split` does.
 
-        Objects that graphs before it have are no leaves of it.
+        Objects that graphs before it have are no leaves of this one.
         """
         part = self._splitter.split(node)
-        boxes = part.graphdef.boxed(part.leaves)
+        boxes = part.graphdef.as_variables(part.leaves)
         flat = list(zip(part.graphdef.leaf_paths(), boxes, strict=True))
-        parts = divided(flat, filters or (...,), "flatten")
+        parts = divide_leaves(flat, filters or (...,), "flatten")
         check_taken(parts[-1], "flatten")
         return part.graphdef, *map(state_of, parts[:-1])
 
 
 class MergeContext:
-    """Puts the graphs of one call together; what `merge_fn` of `from_tree` gets."""
+    """Merges the graphs of one call; `merge_fn` of `from_tree` gets it."""
 
     def __init__(self, objects: list[Any], outside: Sequence[Any]) -> None:
         self._objects = objects
         self._outside = outside
 
     def unflatten(self, graphdef: GraphDef, *states: Any) -> Any:
-        """Return the graph of a GraphDef and States, as `merge` does."""
+        """Merge a GraphDef and States into a graph, as `merge` does."""
         states_ = NodeStates(graphdef, states)
         return build(graphdef, states_.leaves, self._objects, self._outside)
 
 
 class _Crossing:
-    """What `to_tree` and `from_tree` know of one call."""
+    """The objects of one `update_context`, on both sides of a call."""
 
     __slots__ = ("known", "outside")
 
@@ -68,10 +68,10 @@ _crossings: ContextVar[dict[Any, _Crossing] | None] = ContextVar("update context
 
 @contextmanager
 def update_context(tag: Any) -> Iterator[None]:
-    """Have `to_tree` and `from_tree` with a tag speak of the same objects within a block.
+    """Keep the identity of objects in calls of `to_tree` and `from_tree` with a tag, in a block.
 
     Args:
-      tag: anything that can be hashed.
+      tag: any hashable value; pass it as `ctxtag`.
     """
     token = _crossings.set({**(_crossings.get() or {}), tag: _Crossing()})
     try:
@@ -83,13 +83,14 @@ def update_context(tag: Any) -> Iterator[None]:
 def _crossing(tag: Any) -> _Crossing | None:
     if tag is None:
         return None
-    found = (_crossings.get() or {}).get(tag)
-    if found is None:
+    crossing = (_crossings.get() or {}).get(tag)
+    if crossing is None:
         raise ArgumentError(
-            f"ctxtag={tag!r} is not that of an update_context around; call it within one",
+            f"ctxtag={tag!r} belongs to no active update_context; call this inside "
+            f"`with nnx.update_context({tag!r}):`",
             argument="ctxtag",
         )
-    return found
+    return crossing
 
 
 def _is_node_states(x: Any) -> bool:
@@ -114,22 +115,24 @@ def to_tree(
     check_aliasing: bool = True,
     ctxtag: Any = None,
 ) -> Any:
-    """Return a pytree with its graphs taken apart, as what can be an argument of a transform.
+    """Split all graphs in a pytree, so that the pytree can be an argument of a transform.
 
     Args:
-      node: the pytree, whose Modules and Variables may share objects.
-      prefix: a prefix of it, which says something of each graph.
-      split_fn: takes a context with `flatten`, a path, what the prefix says and a graph, and gives
-        a pytree; by default `NodeStates`, in as many States as the prefix has filters.
-      check_aliasing: whether all paths to a Variable must say the same of it.
-      ctxtag: the tag of an `update_context`, within which objects keep their identity.
+      node: the pytree; its Modules and Variables may share objects.
+      prefix: a prefix of the pytree, with an entry for each graph.
+      split_fn: a function of a context with `flatten`, a path, the entry of the prefix and a graph;
+        returns a pytree. By default it returns `NodeStates`, with a State for each filter of the
+        entry.
+      check_aliasing: whether all paths to a Variable must have the same entry.
+      ctxtag: the tag of an `update_context`, in which objects keep their identity.
 
     Returns:
-      The pytree.
+      The pytree with split graphs.
 
     Raises:
-      ArgumentError: two paths to a Variable say different things.
-      TreeError: prefix is none.
+      ArgumentError: two paths to a Variable have different entries, or no `update_context` has the
+        tag.
+      TreeError: `prefix` is no prefix of the pytree.
 
     >>> import gpushard as gs
     >>> from gpushard import nnx
@@ -144,22 +147,22 @@ def to_tree(
     splitter = Splitter(None if crossing is None else crossing.known)
     leaves, structure = graph_leaves(node)
     paths = structure.leaf_paths()
-    said = prefixes(prefix, node, ("prefix", "tree"))
+    entries = prefixes(prefix, node, ("prefix", "tree"))
     if check_aliasing and prefix is not None:
         roots = [
-            (tree.keystr(path), x, own)
-            for path, x, own in zip(paths, leaves, said, strict=True)
+            (tree.keystr(path), x, entry)
+            for path, x, entry in zip(paths, leaves, entries, strict=True)
             if isinstance(x, Leveled)
         ]
         check_aliases(roots, "prefix")
     context = SplitContext(splitter)
-    made = [
-        split_fn(context, path, own, x) if isinstance(x, Leveled) else x
-        for path, x, own in zip(paths, leaves, said, strict=True)
+    parts = [
+        split_fn(context, path, entry, x) if isinstance(x, Leveled) else x
+        for path, x, entry in zip(paths, leaves, entries, strict=True)
     ]
     if crossing is not None and crossing.known is None:
         crossing.outside = splitter.objects
-    return structure.unflatten(made)
+    return structure.unflatten(parts)
 
 
 def from_tree(
@@ -171,22 +174,22 @@ def from_tree(
     is_inner: bool | None = None,
     ctxtag: Any = None,
 ) -> Any:
-    """Return a pytree with graphs put together that `to_tree` took apart.
+    """Merge all graphs in a pytree that `to_tree` has split.
 
     Args:
-      node: the pytree.
-      prefix: a prefix of it, for `merge_fn`.
-      merge_fn: takes a context with `unflatten`, a path, what the prefix says and `NodeStates`, and
-        gives a graph.
-      is_inner: whether this is in the function that is transformed; else objects that were there
-        when `to_tree` was called are brought up to date.
-      ctxtag: the tag of an `update_context`, within which objects keep their identity.
+      node: the pytree with split graphs.
+      prefix: a prefix of it, with entries for `merge_fn`.
+      merge_fn: a function of a context with `unflatten`, a path, the entry of the prefix and
+        `NodeStates`; returns a graph.
+      is_inner: whether the call is in the transformed function. If not, the objects that `to_tree`
+        split are updated in place.
+      ctxtag: the tag of an `update_context`, in which objects keep their identity.
 
     Returns:
-      The pytree.
+      The pytree with merged graphs.
 
     Raises:
-      ArgumentError: there is no such context.
+      ArgumentError: no `update_context` has the tag.
     """
     crossing = _crossing(ctxtag)
     outside: Sequence[Any] = ()
@@ -196,14 +199,14 @@ def from_tree(
     context = MergeContext(objects, outside)
     leaves, structure = tree.flatten(node, _is_node_states)
     paths = structure.leaf_paths()
-    said: list[Any] = [None] * len(leaves)
+    entries: list[Any] = [None] * len(leaves)
     if prefix is not None:
         numbers = structure.unflatten(range(len(leaves)))
-        said = tree.broadcast_prefix(prefix, numbers, lambda x: x is None)
-    made = [
-        merge_fn(context, path, own, x) if type(x) is NodeStates else x
-        for path, x, own in zip(paths, leaves, said, strict=True)
+        entries = tree.broadcast_prefix(prefix, numbers, lambda x: x is None)
+    parts = [
+        merge_fn(context, path, entry, x) if type(x) is NodeStates else x
+        for path, x, entry in zip(paths, leaves, entries, strict=True)
     ]
     if crossing is not None and is_inner:
         crossing.known = {id(x): n for n, x in enumerate(objects)}
-    return structure.unflatten(made)
+    return structure.unflatten(parts)

@@ -1,4 +1,4 @@
-"""Variables: boxes with a value that is replaced, and what is said about it beside."""
+"""Variables: boxes with a value that can be replaced, and metadata about it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from gpushard import tree
 from gpushard.array.array import Array
 from gpushard.errors import ArgumentTypeError
-from gpushard.nnx.axis_names import laid_out
+from gpushard.nnx.axis_names import apply_names
 from gpushard.nnx.levels import Leveled, level
 from gpushard.ops.bind import bind
 from gpushard.transforms.values.captured import CONTAINERS, guard
@@ -38,20 +38,20 @@ __all__ = [
 
 
 class Annotated(NamedTuple):
-    """A value with what is said about it, of which a Variable is to be made."""
+    """A value with metadata, from which a Variable is created."""
 
     value: Any
     metadata: dict[str, Any]
-    placed: bool = False  # whether it lies where it is to lie
+    placed: bool = False  # whether the value is laid out by its names already
 
 
 class _Opener:
-    """Does operations on Variables: those on their values."""
+    """Does operations on Variables by doing them on their values."""
 
     level = math.inf
 
     def bind(self, row: Any, args: Any, params: Any, out_sharding: Any = None) -> Any:
-        """Do one operation."""
+        """Do an operation on the values."""
         return bind(row, [_value_of(x) for x in args], params, out_sharding)
 
 
@@ -59,23 +59,24 @@ _OPENER = _Opener()
 
 
 class Variable(Leveled, Generic[T]):
-    """A box with a value, which functions that get it may replace.
+    """A box with a value that functions can replace: a weight, a running mean, a counter.
 
-    What a Variable has not itself, its shape, dtype and methods, comes from the value. So do all
-    operators, `len`, `in` and iteration: `a == b` compares values, `a is b` asks for the same box,
-    and a Variable has no hash. `bool` of a value with a length asks whether that is above 0.
-    Subclasses say what kind of value it is, and filters choose by that. `Variable[T]`, in
-    annotations, has a value of type `T`.
+    A Variable can be used like its value: attributes, methods, operators, `len`, `in` and iteration
+    are those of the value. `a == b` compares values, `a is b` asks whether both are the same box,
+    and a Variable has no hash. `bool` of a value with a length is whether the length is above 0.
+    The type of a Variable says what the value is for, and filters select by it: `Param`,
+    `BatchStat`, or a subclass of yours. In annotations, `Variable[T]` has a value of type `T`.
 
     Args:
-      value: an array, or what stands for one.
-      **metadata: what is said about the value; each is an attribute. `sharding` and
-        `sharding_names` are the same: the mesh axes of each dim. Within `with mesh:` or `set_mesh`
-        the value is laid out so, as a constraint in a traced function.
+      value: an array, or any other value.
+      **metadata: facts about the value, which become attributes. `sharding` and `sharding_names`
+        are the same: for each axis of the value a mesh axis, a tuple of them, or None. Inside `with
+        mesh:` or `set_mesh` the value is laid out by them; in a traced function this is a
+        constraint.
 
     Raises:
-      ArgumentTypeError: the value is a Variable itself.
-      ShardingError: there is a mesh around that lacks an axis, or fewer dims than axes.
+      ArgumentTypeError: the value is a Variable.
+      ShardingError: the mesh lacks an axis, or the value has fewer axes than names.
 
     >>> import gpushard as gs
     >>> rate = gs.nnx.Variable(gs.numpy.ones(3), unit="s")
@@ -89,7 +90,7 @@ class Variable(Leveled, Generic[T]):
     __array_priority__ = 100
 
     _value: Any
-    _metadata: dict[str, Any]  # never changed, but replaced
+    _metadata: dict[str, Any]  # never changed in place
 
     def __init__(self, value: Any, **metadata: Any) -> None:
         if "sharding" in metadata:
@@ -98,10 +99,10 @@ class Variable(Leveled, Generic[T]):
         if isinstance(value, Annotated):
             value, metadata = value.value, {**value.metadata, **metadata}
         if not placed and "sharding_names" in metadata:
-            value = laid_out(value, metadata["sharding_names"], type(self).__name__)
+            value = apply_names(value, metadata["sharding_names"], type(self).__name__)
         put(self, "_nnx_level", level())
         put(self, "_metadata", metadata)
-        put(self, "_value", _unboxed(value))
+        put(self, "_value", _check_value(value))
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -110,7 +111,7 @@ class Variable(Leveled, Generic[T]):
 
     @property
     def value(self) -> T:
-        """The value; it may be set to another one."""
+        """The value; assign to it to replace it."""
         value = self._value
         if guard() is not None and isinstance(value, CONTAINERS):
             self._watch(value, "value")
@@ -119,24 +120,24 @@ class Variable(Leveled, Generic[T]):
     @value.setter
     def value(self, new: Any) -> None:
         self._check_level("an assignment to the value")
-        put(self, "_value", _unboxed(new))
+        put(self, "_value", _check_value(new))
 
     raw_value = value
 
     @property
     def interpreter(self) -> _Opener:
-        """What does operations on it; an AttributeError where its value is data on the host."""
+        """The interpreter of operations on it; AttributeError if its value is data on the host."""
         if isinstance(self._value, np.ndarray | np.generic):
             raise AttributeError("interpreter")
         return _OPENER
 
     @property
     def type(self) -> type[Variable]:
-        """What kind of Variable it is."""
+        """The class of the Variable."""
         return type(self)
 
     def get_metadata(self) -> dict[str, Any]:
-        """Return what is said about the value, by name.
+        """Return the metadata by name.
 
         >>> import gpushard as gs
         >>> gs.nnx.Param(gs.numpy.ones(3), sharding=("x",)).get_metadata()
@@ -145,45 +146,47 @@ class Variable(Leveled, Generic[T]):
         return dict(self._metadata)
 
     def copy(self) -> Self:
-        """Return another box with the same value and metadata."""
+        """Create a Variable with the same value and metadata."""
         return self.replace(self._value)
 
     def replace(self, value: Any, **metadata: Any) -> Self:
-        """Return another box with the same metadata.
+        """Create a Variable with another value and the same metadata.
 
         Args:
-          value: its value; of a Variable of the same kind, what that holds, and its metadata.
-          **metadata: what is said about it otherwise.
+          value: the value; or a Variable of the same type, for its value and its metadata.
+          **metadata: metadata to change.
 
         Raises:
-          ArgumentTypeError: the value is a Variable of another kind.
+          ArgumentTypeError: the value is a Variable of another type.
         """
-        own = self._metadata
+        base = self._metadata
         if isinstance(value, Variable):
             self._check_kind(value, "replace")
-            own, value = value._metadata, value._value
-        new: Self = made(type(self), shared(value), {**own, **_renamed(metadata)})
+            base, value = value._metadata, value._value
+        new: Self = new_variable(
+            type(self), copy_value(value), {**base, **_rename_sharding(metadata)}
+        )
         return new
 
     def copy_from(self, other: Variable) -> None:
-        """Take value and metadata of another Variable.
+        """Copy value and metadata from another Variable.
 
         Args:
-          other: a Variable of the same kind.
+          other: a Variable of the same type.
 
         Raises:
-          ArgumentTypeError: it is of another kind.
+          ArgumentTypeError: it is of another type.
         """
         self._check_kind(other, "copy_from")
         self._check_level("an assignment to the value")
-        put(self, "_value", shared(other._value))
+        put(self, "_value", copy_value(other._value))
         put(self, "_metadata", other._metadata)
 
     def _check_kind(self, other: Any, function: str) -> None:
         if type(other) is not type(self):
             raise ArgumentTypeError(
                 f"{function}: a {type(other).__name__} cannot replace a {type(self).__name__}; "
-                "assign its value, as in a.value = b.value",
+                "assign only its value. Try: a.value = b.value",
                 argument="other",
                 type=type(other),
             )
@@ -210,10 +213,10 @@ class Variable(Leveled, Generic[T]):
         if hasattr(type(self), name) or name == "__orig_class__":  # `typing` sets it
             raise AttributeError(
                 f"{name!r} is an attribute of the class {type(self).__name__}, which hides "
-                "metadata of that name; choose another"
+                "metadata of that name; choose another name"
             )
         self._check_level(f"an assignment to {name!r}")
-        put(self, "_metadata", {**self._metadata, **_renamed({name: new})})
+        put(self, "_metadata", {**self._metadata, **_rename_sharding({name: new})})
 
     def __delattr__(self, name: str) -> None:
         if name not in self._metadata:
@@ -222,20 +225,20 @@ class Variable(Leveled, Generic[T]):
         put(self, "_metadata", {k: v for k, v in self._metadata.items() if k != name})
 
     def __repr__(self) -> str:
-        return _text(type(self), shown(self._value), self._metadata.items())
+        return _text(type(self), describe_value(self._value), self._metadata.items())
 
     def __copy__(self) -> Self:
         return self.copy()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return made, (type(self), self._value, self._metadata)
+        return new_variable, (type(self), self._value, self._metadata)
 
     def __getitem__(self, index: Any) -> Any:
         """Return a part of the value."""
         return self._value[_value_of(index)]
 
     def __setitem__(self, index: Any, new: Any) -> None:
-        """Replace the value by one that has other elements where an index says."""
+        """Replace the elements at an index: the value becomes a changed copy."""
         index, new = _value_of(index), _value_of(new)
         self._check_level("an assignment to a part of the value")
         value = self._value
@@ -252,7 +255,7 @@ class Variable(Leveled, Generic[T]):
     def __contains__(self, item: object) -> bool:
         return _value_of(item) in self._value
 
-    def __eq__(self, other: object) -> Any:  # and so there is no hash: values change
+    def __eq__(self, other: object) -> Any:  # without a hash, since values change
         return self._value == _value_of(other)
 
     def __bool__(self) -> bool:
@@ -301,15 +304,15 @@ put = object.__setattr__
 
 
 def slots_of(cls: type) -> list[str]:
-    """Return the names of the attributes of a class that are in slots."""
+    """List the attributes of a class that are in slots."""
     parts = [vars(base).items() for base in cls.__mro__]
     return [name for part in parts for name, x in part if isinstance(x, MemberDescriptorType)]
 
 
 def without_slots(cls: type) -> None:
-    """Have attributes that a class names in `__slots__` be like all others.
+    """Turn attributes in `__slots__` of a class into ordinary ones.
 
-    A graph is taken apart into attributes by name, which a slot would hide.
+    Splitting a graph reads attributes from `__dict__`, which has no slots.
     """
     for name in slots_of(cls):
         if name in vars(cls):
@@ -318,13 +321,13 @@ def without_slots(cls: type) -> None:
 
 _FOR_LIBRARIES = {"__cuda_array_interface__", "__dlpack__", "__dlpack_device__"}
 _OF_VALUES = frozenset({"_shape", "_dtype", "_weak_type", *_FOR_LIBRARIES})
-"""What functions and other libraries look at of what they get."""
+"""Private names that functions of this package and other libraries read from their arguments."""
 
 _OWN = frozenset({"_nnx_level", "_metadata", "_value"})
 
 
-def _delegated() -> None:
-    """Give Variables the operators of their values."""
+def _delegate_operators() -> None:
+    """Define the operators of Variables as those of their values."""
     both = ("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "lshift", "rshift", "and",
             "or", "xor")  # fmt: skip
     for name in both:
@@ -333,7 +336,7 @@ def _delegated() -> None:
         setattr(Variable, f"__r{name}__", lambda a, b, call=call: call(b, a._value))
     for name in (*both, "pow"):
         call = getattr(operator, f"__{name}__")
-        setattr(Variable, f"__i{name}__", lambda a, b, call=call: _changed(a, call, b))
+        setattr(Variable, f"__i{name}__", lambda a, b, call=call: _assign_operator(a, call, b))
     for name in ("ne", "lt", "le", "gt", "ge"):
         call = getattr(operator, f"__{name}__")
         setattr(Variable, f"__{name}__", lambda a, b, call=call: call(a._value, _value_of(b)))
@@ -347,14 +350,14 @@ def _delegated() -> None:
         setattr(Variable, f"__{name}__", lambda a, call=call: call(a._value))
 
 
-def _changed(a: Variable, call: Any, b: Any) -> Variable:
-    """Replace the value of a Variable by what an operator gives: `a += b`."""
+def _assign_operator(a: Variable, call: Any, b: Any) -> Variable:
+    """Replace the value of a Variable by the result of an operator: `a += b`."""
     a._check_level("an assignment to the value")
     put(a, "_value", call(a._value, _value_of(b)))
     return a
 
 
-_delegated()
+_delegate_operators()
 
 
 def _is_variable(x: Any) -> bool:
@@ -365,25 +368,26 @@ def _value_of(x: Any) -> Any:
     return x._value if isinstance(x, Variable) else x
 
 
-def _unboxed(value: Any) -> Any:
+def _check_value(value: Any) -> Any:
+    """Return a value, unless it is a Variable."""
     if isinstance(value, Variable):
         raise ArgumentTypeError(
-            f"the value of a Variable cannot be a {type(value).__name__}; give it that one's "
-            "value, or use copy_from",
+            f"the value of a Variable cannot be a {type(value).__name__}, which is a Variable. "
+            "Try: x.value, or copy_from",
             argument="value",
             type=type(value),
         )
     return value
 
 
-def _renamed(metadata: dict[str, Any]) -> dict[str, Any]:
+def _rename_sharding(metadata: dict[str, Any]) -> dict[str, Any]:
     if "sharding" in metadata:
         return {"sharding_names" if k == "sharding" else k: v for k, v in metadata.items()}
     return metadata
 
 
-def made(cls: type[Variable], value: Any, metadata: dict[str, Any]) -> Any:
-    """Return a Variable of a kind, without the constructor of that class."""
+def new_variable(cls: type[Variable], value: Any, metadata: dict[str, Any]) -> Any:
+    """Create a Variable of a class without calling its constructor."""
     new = object.__new__(cls)
     put(new, "_nnx_level", level())
     put(new, "_metadata", metadata)
@@ -391,15 +395,15 @@ def made(cls: type[Variable], value: Any, metadata: dict[str, Any]) -> Any:
     return new
 
 
-def shared(value: Any) -> Any:
-    """Return a value such that an assignment to its elements does not show in the other one."""
+def copy_value(value: Any) -> Any:
+    """Copy a value, so that assignments to elements of the copy do not change the original."""
     if isinstance(value, Array | np.ndarray):
         return copy.copy(value)
-    return tree.map(shared, value) if type(value) in NODES else value
+    return tree.map(copy_value, value) if type(value) in NODES else value
 
 
-def shown(value: Any) -> str:
-    """Return type and shape of a value as text, and no data of arrays."""
+def describe_value(value: Any) -> str:
+    """Format a value as text: type and shape of an array, and anything else as it is."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
     return repr(value)
@@ -415,7 +419,7 @@ def _flat(x: Variable) -> tuple[Any, Any]:
 
 _NODE = Node(
     _flat,
-    lambda cls, aux, children: made(cls, children[0], dict(aux)),
+    lambda cls, aux, children: new_variable(cls, children[0], dict(aux)),
     lambda cls, aux, size: [GetAttrKey("value")],
     lambda cls, aux, children: _text(cls, children[0], aux),
 )
@@ -423,32 +427,32 @@ NODES[Variable] = _NODE
 
 
 class Param(Variable[T]):
-    """What is trained."""
+    """A weight, which training changes."""
 
 
 class BatchStat(Variable[T]):
-    """What is known of the batches so far, such as a running mean."""
+    """A statistic of the batches so far, such as a running mean."""
 
 
 class Cache(Variable[T]):
-    """What is kept for the next call."""
+    """A value that a call keeps for the next one, such as past keys and values of attention."""
 
 
 class Intermediate(Variable[T]):
-    """What a call leaves behind to be looked at."""
+    """A value that a call stores for inspection; `nnx.pop` takes it out."""
 
 
 class Perturbation(Variable[T]):
-    """What is added to a value within, so that its gradient can be asked for."""
+    """A value that is added to an intermediate one, to take the gradient with respect to that."""
 
 
 class RngState(Variable[T]):
-    """What random numbers are drawn from."""
+    """State of a stream of random keys."""
 
 
 class RngKey(RngState[T]):
-    """The key of a stream of random numbers."""
+    """The key of a stream of random keys."""
 
 
 class RngCount(RngState[T]):
-    """How often a stream was drawn from."""
+    """The number of keys that were drawn from a stream."""

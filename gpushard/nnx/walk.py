@@ -1,4 +1,4 @@
-"""What a node of a graph is made of, and the walk from one to all that is reached from it."""
+"""Walk graphs: the children of a node, and everything that a node reaches."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["iter_graph"]
 Path: TypeAlias = tuple[Any, ...]
 
 MAPPINGS = frozenset({dict, OrderedDict, defaultdict, State})
-"""Containers whose children have keys, and are set one by one, as those of Modules and lists."""
+"""Containers whose children have keys and can be set one by one, as in Modules and lists."""
 
 _VISITS = 64
-"""Paths to an object that are followed, of which there may be as many as numbers have digits."""
+"""Most paths to an object that are followed. The number of paths can be exponential."""
 
 
 _METHOD = Node(
@@ -32,43 +32,43 @@ _METHOD = Node(
 
 
 def is_method(x: Any) -> bool:
-    """Whether it is a method that is bound to a Module."""
+    """Whether an object is a method that is bound to a Module."""
     return type(x) is MethodType and isinstance(x.__self__, Leveled)
 
 
 def node_of(x: Any) -> Node | None:
-    """Return what to do with a pytree that has children, or with a method of a Module."""
+    """Return the functions for a pytree with children, or a method of a Module; None for others."""
     if x is None:
         return None
     return NODES.get(type(x)) or namedtuple_node(type(x)) or (_METHOD if is_method(x) else None)
 
 
 def node_of_type(cls: type) -> Node:
-    """Return what to do with the node that an entry names."""
+    """Return the functions for nodes of a type, as an entry of a GraphDef names it."""
     return _METHOD if cls is MethodType else known_node(cls)
 
 
 def is_container(x: Any) -> bool:
-    """Whether it is a node with children, and no Module."""
+    """Whether an object is a node with children, but no Module."""
     return node_of(x) is not None
 
 
 def is_shared(x: Any) -> bool:
-    """Whether it is an object of which a graph may have several references: no tuple, no leaf."""
+    """Whether a graph tracks the identity of an object: it is no tuple and no leaf value."""
     cls = type(x)
     return isinstance(x, Leveled) or (cls in NODES and cls is not tuple and x is not None)
 
 
-def bare(key: Any) -> Any:
-    """Return a step of a tree's path as a step of a graph's."""
+def graph_key(key: Any) -> Any:
+    """Convert a step of the path in a tree to a step of the path in a graph."""
     for name in ("name", "key", "idx"):
         if hasattr(key, name):
             return getattr(key, name)
     return key
 
 
-def ordered(keys: list[Any]) -> list[Any]:
-    """Return keys sorted."""
+def sort_keys(keys: list[Any]) -> list[Any]:
+    """Sort keys, also of different types."""
     try:
         return sorted(keys)
     except TypeError:
@@ -76,7 +76,7 @@ def ordered(keys: list[Any]) -> list[Any]:
 
 
 def items_of(x: Any) -> dict[Any, Any]:
-    """Return the dict that holds the children of a Module or a mapping."""
+    """Return the dict with the children of a Module or a mapping."""
     if isinstance(x, Leveled):
         return vars(x)
     items: dict[Any, Any] = x._items if type(x) is State else x
@@ -86,16 +86,16 @@ def items_of(x: Any) -> dict[Any, Any]:
 def keys_of(x: Any) -> list[Any]:
     """Return the keys of the children of a Module or a mapping, in the order of paths.
 
-    Methods come last: they lead to Modules that are rather found where these are attributes.
+    Methods come last, so that a Module is reached as an attribute rather than through a method.
     """
     items = items_of(x)
-    keys = list(items) if type(x) is OrderedDict else ordered(list(items))
+    keys = list(items) if type(x) is OrderedDict else sort_keys(list(items))
     methods = [key for key in keys if type(items[key]) is MethodType]
     return [key for key in keys if key not in methods] + methods if methods else keys
 
 
 def children_of(x: Any) -> list[tuple[Any, Any]]:
-    """Return keys and children of what may be a node, in the order of paths."""
+    """List keys and children of an object, in the order of paths; [] if it is no node."""
     cls = type(x)
     if isinstance(x, Variable):
         return []
@@ -107,32 +107,32 @@ def children_of(x: Any) -> list[tuple[Any, Any]]:
     node = node_of(x)
     if node is None:
         return []
-    own, aux = node.flatten(x)
-    return list(zip(map(bare, node.keys(cls, aux, len(own))), own, strict=True))
+    children, aux = node.flatten(x)
+    return list(zip(map(graph_key, node.keys(cls, aux, len(children))), children, strict=True))
 
 
 def all_paths(root: Any, visits: int = _VISITS) -> Iterator[tuple[Path, Any, Any]]:
     """Yield each path to each object of a graph, the object, and the node that has it.
 
     Args:
-      root: where paths begin.
-      visits: by how many paths a node is entered at most; it is never entered within itself.
+      root: the object where paths begin.
+      visits: the most paths by which a node is entered. It is never entered from within itself.
     """
-    entered: Counter[int] = Counter()
+    new_level: Counter[int] = Counter()
     pending: list[tuple[Path, Any, Any, tuple[int, ...]]] = [((), root, None, ())]
     while pending:
         path, x, parent, above = pending.pop()
         yield path, x, parent
         if is_shared(x):
-            entered[id(x)] += 1
-            if id(x) in above or entered[id(x)] > visits:
+            new_level[id(x)] += 1
+            if id(x) in above or new_level[id(x)] > visits:
                 continue
             above = (*above, id(x))
         pending += [((*path, key), child, x, above) for key, child in reversed(children_of(x))]
 
 
 def iter_graph(node: Any, /) -> Iterator[tuple[Path, Any]]:
-    """Yield path and object of what is in a graph, each once, and what is in it before a node.
+    """Yield path and object of everything in a graph, once each, and children before their node.
 
     Args:
       node: a Module, or a container of Modules and Variables.

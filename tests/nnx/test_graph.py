@@ -428,7 +428,7 @@ BAD = {
         lambda m: nnx.from_flat_state([(("a",), 1), (("a", "b", "c"), 2)]), ArgumentError, "leads",
     ),
     "a pure dict for an empty State": (
-        lambda m: nnx.replace_by_pure_dict(nnx.State({}), {"a": 1}), ArgumentError, "has nothing",
+        lambda m: nnx.replace_by_pure_dict(nnx.State({}), {"a": 1}), ArgumentError, "there: none",
     ),
     "a pure dict with another key": (
         lambda m: nnx.replace_by_pure_dict(nnx.state(m), {"part": {"none": 1}}),

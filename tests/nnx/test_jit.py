@@ -619,9 +619,9 @@ DIFFERENT: dict[str, tuple[dict[str, Any], str]] = {
     "another static value": ({"e": 1}, r"\.e is 1, and was 'text' when"),
     "no alias": (
         {"c": nnx.Param(gnp.ones(2))},
-        r"\.c is Param\(\), and was an object that was there",
+        r"\.c is Param\(\), and was an object that occurred",
     ),
-    "an array": ({"c": gnp.ones(2)}, r"\.c is an array, and was an object that was there before"),
+    "an array": ({"c": gnp.ones(2)}, r"\.c is an array, and was an object that occurred before"),
     "another kind": ({"a": nnx.Cache(gnp.ones(2))}, r"\.a is Cache\(\), and was Param\(\) when"),
     "metadata": (
         {"a": nnx.Param(gnp.ones(2), u=1)},

@@ -506,7 +506,7 @@ WRONG: dict[str, tuple[Any, type[GpushardError], str]] = {
         AxisError, "feature_axes=5",
     ),
     "embed": (
-        lambda: nnx.Embed(4, 2, rngs=rngs())([0.5]), ArgumentTypeError, "float64; .* of rows",
+        lambda: nnx.Embed(4, 2, rngs=rngs())([0.5]), ArgumentTypeError, "float64, .* of rows",
     ),
     "embed-size": (lambda: nnx.Embed(0, 2, rngs=rngs()), ArgumentError, "num_embeddings=0"),
     "attend": (
@@ -514,7 +514,7 @@ WRONG: dict[str, tuple[Any, type[GpushardError], str]] = {
     ),
     "conv": (lambda: conv()(np.ones((2, 5, 5, 3))), ArgumentError, r"\(2, 5, 5, 3\) must have 4"),
     "conv-precision": (lambda: conv(precision="best"), ArgumentError, "precision='best'"),
-    "conv-dims": (lambda: conv()(np.ones((5, 4))), ArgumentError, r"\(5, 4\) must have 3 dims"),
+    "conv-dims": (lambda: conv()(np.ones((5, 4))), ArgumentError, r"\(5, 4\) must have 3 axes"),
     "groups": (
         lambda: conv(feature_group_count=3), ArgumentError, "count=3 must divide in_features=4",
     ),
@@ -523,7 +523,7 @@ WRONG: dict[str, tuple[Any, type[GpushardError], str]] = {
     ),
     "no-groups": (lambda: conv(feature_group_count=0), ArgumentError, "feature_group_count=0"),
     "padding": (lambda: conv(padding="EDGE"), ArgumentError, "padding='EDGE' is unknown.*CAUSAL"),
-    "causal": (lambda: conv(padding="CAUSAL"), ArgumentError, "one dim, this one has 2"),
+    "causal": (lambda: conv(padding="CAUSAL"), ArgumentError, "one axis, and this one has 2"),
     "pads": (lambda: conv(padding=(1, 2, 3)), ArgumentError, "2 numbers or pairs"),
     "pair": (lambda: conv(padding=(1, (1, 2, 3))), ArgumentError, "pairs of two"),
     "pad-type": (lambda: conv(padding=0.5), ArgumentTypeError, "padding=0.5"),
@@ -564,7 +564,7 @@ WRONG: dict[str, tuple[Any, type[GpushardError], str]] = {
     "initializer": (lambda: nnx.with_partitioning(3, ("x",)), ArgumentTypeError, "initializer=3"),
     "variable-names": (
         lambda: nnx.get_partition_spec({"w": nnx.Param(gs.numpy.ones(2), sharding=("x", "y"))}),
-        ShardingError, r"sharding=\('x', 'y'\) has 2.*\(2,\) has 1 dim",
+        ShardingError, r"sharding=\('x', 'y'\) has 2.*\(2,\) has 1 ax",
     ),
     "specs-of-module": (
         lambda: nnx.get_partition_spec([linear()]), ArgumentTypeError, r"give nnx.state\(module\)",

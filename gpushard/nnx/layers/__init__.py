@@ -1,4 +1,4 @@
-"""Layers: modules that hold weights, and those that put them in a row.
+"""Layers: modules with weights, and modules that compose them.
 
 linear         `Linear`
 convolution    `Conv`
@@ -6,7 +6,7 @@ embedding      `Embed`
 normalization  `LayerNorm`
 dropout        `Dropout`
 sequential     `Sequential`
-weights        how all of them make their weights, and read them
+weights        create and read the weights of all layers
 """
 
 from gpushard.nnx.layers.convolution import Conv

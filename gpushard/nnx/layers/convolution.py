@@ -1,4 +1,4 @@
-"""Convolutions."""
+"""Convolution: `Conv`."""
 
 from __future__ import annotations
 
@@ -33,23 +33,25 @@ _MODES = {"CIRCULAR": "wrap", "REFLECT": "reflect"}
 
 
 class Conv(Module):
-    """A convolution of the dims before the last, which has the features.
+    """A convolution over one or more axes, with features along the last axis.
 
     Args:
-      in_features: how many features inputs have.
-      out_features: how many results have.
-      kernel_size: how many elements the kernel has along each dim; an integer for one dim.
-      strides: how far the kernel goes each time, for each dim or all.
-      padding: "SAME", "VALID", "SAME_LOWER"; "CIRCULAR" and "REFLECT", which continue inputs beyond
-        their ends; "CAUSAL", of one dim, which sees no element behind; or how many zeros come
-        before and behind, for each dim or all, as a number or a pair.
-      input_dilation: how far elements of inputs are apart, for each dim or all.
-      kernel_dilation: likewise those of the kernel.
-      feature_group_count: into how many groups features fall, each with results of its own.
-      use_bias: whether there is a bias; else `bias` is None.
+      in_features: number of features of the inputs.
+      out_features: number of features of the results.
+      kernel_size: length of the kernel along each axis; an integer for one axis.
+      strides: step of the kernel, one for each axis or one for all.
+      padding: "SAME", "VALID" or "SAME_LOWER"; "CIRCULAR" or "REFLECT", which continue the inputs
+        beyond their ends; "CAUSAL", for one axis, where a result depends on no later input; or the
+        number of zeros before and after the inputs, as a number or a pair, one for each axis or one
+        for all.
+      input_dilation: distance between elements of the inputs, one for each axis or one for all.
+      kernel_dilation: distance between elements of the kernel, one for each axis or one for all.
+      feature_group_count: number of groups of features; each group of results depends on one group
+        of inputs.
+      use_bias: whether to add a bias; if not, `bias` is None.
       dtype: type that inputs and weights are converted to; by default types are promoted.
       param_dtype: type of the weights.
-      precision: makes no difference; products have all digits of their type.
+      precision: changes nothing; products have the full precision of their type.
       kernel_init: an initializer of the kernel, of shape
         (*kernel_size, in_features // feature_group_count, out_features).
       bias_init: an initializer of the bias, of shape (out_features,).
@@ -57,7 +59,7 @@ class Conv(Module):
 
     Raises:
       ArgumentError: a size is less than 1, groups do not divide features, there is no such padding;
-        of a call, inputs have other features, or too few dims.
+        in a call, inputs have another number of features, or too few axes.
       ArgumentTypeError: `rngs` is no `Rngs`, or an argument has another wrong type.
 
     >>> import gpushard as gs
@@ -89,7 +91,7 @@ class Conv(Module):
         check_precision("Conv", precision)
         self.in_features = features(in_features, "Conv", "in_features")
         self.out_features = features(out_features, "Conv", "out_features")
-        sizes = tuple(kernel_size) if _several(kernel_size) else (kernel_size,)
+        sizes = tuple(kernel_size) if _is_sequence(kernel_size) else (kernel_size,)
         ndim = len(sizes)
         self.kernel_size = _each("kernel_size", sizes, ndim)
         self.strides = _each("strides", strides, ndim)
@@ -115,10 +117,10 @@ class Conv(Module):
         )
 
     def __call__(self, inputs: Any) -> Array:
-        """Return the convolution, and the bias.
+        """Convolve inputs with the kernel, and add the bias.
 
         Args:
-          inputs: an array of shape (..., *dims, in_features), with any number of dims in front.
+          inputs: an array of shape (..., *sizes, in_features), with any number of axes in front.
         """
         x, kernel, bias = in_type(
             self.dtype, as_input(inputs, "Conv"), value_of(self.kernel), value_of(self.bias)
@@ -126,7 +128,7 @@ class Conv(Module):
         ndim = len(self.kernel_size)
         if x.ndim <= ndim:
             raise ArgumentError(
-                f"Conv: inputs of shape {x.shape} must have {ndim + 1} dims at least, {ndim} for "
+                f"Conv: inputs of shape {x.shape} must have {ndim + 1} axes at least, {ndim} for "
                 f"the kernel of size {self.kernel_size}, and features last",
                 argument="inputs",
                 shape=x.shape,
@@ -154,7 +156,7 @@ class Conv(Module):
         return y if len(batch) == 1 else y.reshape(*batch, *y.shape[1:])
 
     def _padded(self, x: Any) -> tuple[Any, Any]:
-        """Return inputs that are continued, if the padding says so, and the zeros around them."""
+        """Continue the inputs if the padding says so; return them and the padding by zeros."""
         reaches = [
             (n - 1) * by for n, by in zip(self.kernel_size, self.kernel_dilation, strict=True)
         ]
@@ -166,37 +168,37 @@ class Conv(Module):
         return pad(x, [(0, 0), *widths, (0, 0)], _MODES[self.padding]), "VALID"
 
 
-def _several(value: Any) -> TypeGuard[Sequence[Any]]:
+def _is_sequence(value: Any) -> TypeGuard[Sequence[Any]]:
     return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def _each(argument: str, value: Any, ndim: int) -> tuple[int, ...]:
-    """Return a number from 1 for each dim."""
+    """Convert an argument to a positive integer for each axis."""
     values = 1 if value is None else value
-    numbers = tuple(values) if _several(values) else (values,) * ndim
+    numbers = tuple(values) if _is_sequence(values) else (values,) * ndim
     if len(numbers) != ndim:
         raise ArgumentError.refusing(
-            argument, value, f"must have {ndim} numbers, one for each dim of the kernel", "Conv"
+            argument, value, f"must have {ndim} numbers, one for each axis of the kernel", "Conv"
         )
     return tuple(features(number, "Conv", argument) for number in numbers)
 
 
 def _padding(padding: Any, ndim: int) -> str | tuple[tuple[int, int], ...]:
-    """Return a padding as its name, or as a pair of numbers for each dim."""
+    """Convert a padding to its name, or to a pair of numbers for each axis."""
     if isinstance(padding, str):
         name = padding.upper()
         check_choice("Conv", "padding", name, (*_NAMES, *_MODES, "CAUSAL"))
         if name == "CAUSAL" and ndim != 1:
             raise ArgumentError.refusing(
-                "padding", padding, f"is for kernels of one dim, this one has {ndim}", "Conv"
+                "padding", padding, f"is for kernels of one axis, and this one has {ndim}", "Conv"
             )
         return name
-    pairs = tuple(padding) if _several(padding) else (padding,) * ndim
+    pairs = tuple(padding) if _is_sequence(padding) else (padding,) * ndim
     if len(pairs) != ndim:
         raise ArgumentError.refusing(
             "padding", padding, f"must be a name, or {ndim} numbers or pairs", "Conv"
         )
-    both = [tuple(pair) if _several(pair) else (pair, pair) for pair in pairs]
+    both = [tuple(pair) if _is_sequence(pair) else (pair, pair) for pair in pairs]
     if any(len(pair) != 2 for pair in both):
         raise ArgumentError.refusing("padding", padding, "must have pairs of two numbers", "Conv")
     return tuple((integer(a, "Conv", "padding"), integer(b, "Conv", "padding")) for a, b in both)

@@ -1,4 +1,4 @@
-"""Dropout."""
+"""Dropout: `Dropout`."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ from gpushard.placement.creation import zeros_like
 
 
 class Dropout(Module):
-    """Elements, of which a share becomes 0 at random; the others grow, so that means stay.
+    """Dropout: set a random share of the elements to 0, and scale up the rest to keep the mean.
 
     Args:
-      rate: the share, from 0 to 1.
-      broadcast_dims: dims along which all elements have one fate.
-      deterministic: whether inputs stay as they are; a call may say so, too.
-      rng_collection: the stream of `rngs` that is drawn from.
-      rngs: streams of keys, or one stream; the layer gets one of its own, drawn from it. Without it
-        calls bring theirs.
+      rate: the share of elements that become 0, from 0 to 1.
+      broadcast_dims: axes along which elements are kept or dropped together.
+      deterministic: whether to return inputs unchanged; a call can override it.
+      rng_collection: the name of the stream to draw from.
+      rngs: streams of keys, or one stream. The layer gets a new stream, forked from it. Without
+        `rngs`, pass streams in each call.
 
     Raises:
-      ArgumentError: `rate` is not from 0 to 1; of a call, nobody said what to draw from.
-      ArgumentTypeError: `rate` is no number, or `rngs` no streams.
+      ArgumentError: `rate` is not from 0 to 1; in a call, there are no streams, or `deterministic`
+        is None in the layer and in the call.
+      ArgumentTypeError: `rate` is no number, or `rngs` are no streams.
 
     >>> import gpushard as gs
     >>> from gpushard.nnx import Rngs
@@ -71,19 +72,19 @@ class Dropout(Module):
         deterministic: bool | None = None,
         rngs: Any = None,
     ) -> Array:
-        """Return inputs of which a share has become 0.
+        """Set a random share of the inputs to 0.
 
         Args:
           inputs: an array.
-          deterministic: whether they stay as they are, before what the layer says.
-          rngs: streams, a stream or a key, before those of the layer.
+          deterministic: whether to return the inputs unchanged; overrides that of the layer.
+          rngs: streams, a stream or a key; overrides those of the layer.
         """
         x = as_input(inputs, "Dropout")
         still = self.deterministic if deterministic is None else deterministic
         if still is None:
             raise ArgumentError(
-                "Dropout: nobody said whether it is deterministic; pass deterministic=True or "
-                "False to the layer or to the call",
+                "Dropout: deterministic is None in the layer and in the call; pass "
+                "deterministic=True or False to one of them",
                 argument="deterministic",
             )
         if still or self.rate == 0:
@@ -105,7 +106,7 @@ class Dropout(Module):
             return rngs
         if rngs is None:
             raise ArgumentError(
-                "Dropout: there is nothing to draw from; pass rngs to the layer or to the call, or "
+                "Dropout: there is nothing to draw from; pass rngs to the layer or the call, or "
                 "deterministic=True",
                 argument="rngs",
             )

@@ -1,4 +1,4 @@
-"""Embeddings."""
+"""Embedding: `Embed`."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ _TABLE = initializers.variance_scaling(1.0, "fan_in", "normal", out_axis=0)
 
 
 class Embed(Module):
-    """A table with a row of features for each of some numbers.
+    """An embedding: a table with a row of features for each integer below `num_embeddings`.
 
     Args:
-      num_embeddings: how many rows.
-      features: how many features each has.
-      dtype: type that the table, and queries of `attend`, are converted to; that of the table by
-        default.
+      num_embeddings: number of rows.
+      features: number of features of a row.
+      dtype: type that the table, and queries of `attend`, are converted to; by default that of the
+        table.
       param_dtype: type of the table.
       embedding_init: an initializer of the table, `embedding`, of shape (num_embeddings, features).
       rngs: streams of keys; the table is drawn from `params`.
 
     Raises:
-      ArgumentError: a size is less than 1; of `attend`, queries have other features.
-      ArgumentTypeError: `rngs` is no `Rngs`; of a call, inputs are no integers.
+      ArgumentError: a size is less than 1; in `attend`, queries have another number of features.
+      ArgumentTypeError: `rngs` is no `Rngs`; in a call, inputs are no integers.
 
     >>> from gpushard.nnx import Rngs
     >>> table = Embed(10, 3, rngs=Rngs(0))
@@ -67,7 +67,7 @@ class Embed(Module):
         )
 
     def __call__(self, inputs: Any) -> Array:
-        """Return the rows of numbers; NaN for those that there are not.
+        """Look up rows by number. Numbers beyond the table have rows of NaN.
 
         Args:
           inputs: integers of any shape.
@@ -75,8 +75,8 @@ class Embed(Module):
         numbers = as_input(inputs, "Embed")
         if kind_of(numbers.dtype) not in "iu":
             raise ArgumentTypeError(
-                f"Embed: inputs have dtype {numbers.dtype}; they are numbers of rows, and so "
-                "integers: convert them with inputs.astype(int)",
+                f"Embed: inputs have dtype {numbers.dtype}, and must be integers: the numbers of "
+                "rows. Try: inputs.astype(int)",
                 argument="inputs",
                 dtype=numbers.dtype,
             )
@@ -84,7 +84,7 @@ class Embed(Module):
         return take(table, numbers, axis=0, mode="fill")
 
     def attend(self, query: Any) -> Array:
-        """Return the products of queries with all rows.
+        """Compute the products of queries with all rows.
 
         Args:
           query: an array of shape (..., features).

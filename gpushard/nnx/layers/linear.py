@@ -1,4 +1,4 @@
-"""Linear layers."""
+"""Linear layer: `Linear`."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from gpushard.nnx.rngs import Rngs
 
 
 class Linear(Module):
-    """A layer `x @ kernel + bias`, of the last dim of its inputs.
+    """A linear layer: `x @ kernel + bias`, over the last axis of the inputs.
 
     Args:
-      in_features: how many features inputs have.
-      out_features: how many results have.
-      use_bias: whether there is a bias; else `bias` is None.
+      in_features: number of features of the inputs.
+      out_features: number of features of the results.
+      use_bias: whether to add a bias; if not, `bias` is None.
       dtype: type that inputs and weights are converted to; by default types are promoted.
       param_dtype: type of the weights.
-      precision: makes no difference; products have all digits of their type.
+      precision: changes nothing; products have the full precision of their type.
       kernel_init: an initializer of the kernel, of shape (in_features, out_features).
       bias_init: an initializer of the bias, of shape (out_features,).
       rngs: streams of keys; the weights are drawn from `params`.
 
     Raises:
-      ArgumentError: a number of features is less than 1; of a call, inputs have other features.
+      ArgumentError: a number of features is less than 1; in a call, inputs have another number.
       ArgumentTypeError: `rngs` is no `Rngs`, or an argument has another wrong type.
 
     >>> import gpushard as gs
@@ -75,7 +75,7 @@ class Linear(Module):
         )
 
     def __call__(self, inputs: Any) -> Array:
-        """Return `inputs @ kernel + bias`.
+        """Compute `inputs @ kernel + bias`.
 
         Args:
           inputs: an array of shape (..., in_features).

@@ -1,4 +1,4 @@
-"""Normalization of features."""
+"""Normalization of features: `LayerNorm`."""
 
 from __future__ import annotations
 
@@ -29,29 +29,30 @@ from gpushard.ops.axes import from_end
 
 
 class LayerNorm(Module):
-    """Features less their mean, divided by their standard deviation, scaled and moved.
+    """Layer normalization: subtract the mean of features, and divide by their standard deviation.
 
-    Means are taken in float32 at least.
+    The result is multiplied by `scale` and `bias` is added. Means are computed in float32 or a
+    wider type.
 
     Args:
-      num_features: how many features inputs have.
-      epsilon: what is added to the variance.
+      num_features: number of features of the inputs.
+      epsilon: a number that is added to the variance.
       dtype: type that inputs and weights are converted to; by default types are promoted.
       param_dtype: type of the weights.
-      use_bias: whether there is a bias; else `bias` is None.
-      use_scale: whether there is a scale; else `scale` is None.
+      use_bias: whether to add a bias; if not, `bias` is None.
+      use_scale: whether to multiply by a scale; if not, `scale` is None.
       bias_init: an initializer of the bias, of shape (num_features,).
       scale_init: an initializer of the scale, of shape (num_features,).
-      reduction_axes: the dims that means are taken over.
-      feature_axes: the dim, or dims, that scale and bias are for.
-      axis_name: an axis of `shard_map` or `vmap` that means are taken over, too: where features are
-        split.
-      use_fast_variance: whether the variance is taken from the mean of squares.
+      reduction_axes: the axis, or axes, to take means over.
+      feature_axes: the axis, or axes, of scale and bias.
+      axis_name: a named axis of `shard_map` or `vmap` to take means over as well, if features are
+        split along it.
+      use_fast_variance: whether to compute the variance from the mean of squares.
       rngs: streams of keys; the weights are drawn from `params`.
 
     Raises:
-      ArgumentError: `num_features` is less than 1, `epsilon` negative; of a call, inputs have other
-        features.
+      ArgumentError: `num_features` is less than 1, or `epsilon` is negative; in a call, inputs have
+        another number of features.
       ArgumentTypeError: `rngs` is no `Rngs`, or an argument has another wrong type.
 
     >>> from gpushard.nnx import Rngs
@@ -93,11 +94,11 @@ class LayerNorm(Module):
         )
 
     def __call__(self, x: Any, *, mask: Any = None) -> Array:
-        """Return normalized features.
+        """Normalize features.
 
         Args:
           x: an array with `num_features` along `feature_axes`.
-          mask: which elements means are taken of; all by default.
+          mask: the elements to take means of, as booleans; all of them by default.
         """
         x, scale, bias = in_type(
             self.dtype, as_input(x, "LayerNorm"), value_of(self.scale), value_of(self.bias)
@@ -112,14 +113,14 @@ class LayerNorm(Module):
         axes = from_end(self.reduction_axes, x.ndim, "LayerNorm", "reduction_axes")
         mean = self._mean(x, axes, mask)
         if self.use_fast_variance:
-            variance = maximum(self._mean(_squared(x), axes, mask) - _squared(mean), 0)
+            variance = maximum(self._mean(_square(x), axes, mask) - _square(mean), 0)
         else:
-            variance = self._mean(_squared(x - mean), axes, mask)
+            variance = self._mean(_square(x - mean), axes, mask)
         y = standardize(x, axes, mean, variance, self.epsilon)
         if scale is not None:
-            y = y * _beside(scale, y, at)
+            y = y * _align(scale, y, at)
         if bias is not None:
-            y = y + _beside(bias, y, at)
+            y = y + _align(bias, y, at)
         return y.astype(target)
 
     def _mean(self, x: Any, axes: tuple[int, ...], mask: Any) -> Any:
@@ -127,13 +128,13 @@ class LayerNorm(Module):
         return mean if self.axis_name is None else pmean(mean, self.axis_name)
 
 
-def _beside(weight: Any, x: Any, at: tuple[int, ...]) -> Any:
-    """Return a weight whose elements stand beside those of some dims."""
+def _align(weight: Any, x: Any, at: tuple[int, ...]) -> Any:
+    """Reshape a weight, so that it broadcasts along some dims of an array."""
     if len(at) == 1:
         return weight[(slice(None),) + (None,) * (-1 - at[0])]
     return weight.reshape([n if dim in at else 1 for dim, n in enumerate(x.shape, -x.ndim)])
 
 
-def _squared(x: Any) -> Any:
-    """Return squares of absolute values."""
+def _square(x: Any) -> Any:
+    """Compute squares of absolute values."""
     return square(x.real) + square(x.imag) if kind_of(x.dtype) == "c" else square(x)

@@ -1,4 +1,4 @@
-"""Layers one after another."""
+"""Layers one after another: `Sequential`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from gpushard.nnx.module import Module
 
 
 class Sequential(Module):
-    """Functions and layers, each of which gets what the one before it returned.
+    """Layers and functions in sequence: each is called with the result of the one before.
 
-    A tuple becomes several arguments, a dict arguments by name. An argument `rngs` of a call goes
-    to each that has a parameter of this name.
+    A tuple is passed as several arguments, a dict as keyword arguments. The argument `rngs` of a
+    call is passed to each layer that has a parameter of this name.
 
     Args:
       *fns: layers, or functions.
 
     Raises:
-      ArgumentTypeError: one of them cannot be called.
+      ArgumentTypeError: a layer cannot be called.
 
     >>> import gpushard as gs
     >>> from gpushard.nnx import Linear, Rngs
@@ -40,7 +40,7 @@ class Sequential(Module):
         self.layers = list(fns)
 
     def __call__(self, *args: Any, rngs: Any = None, **kwargs: Any) -> Any:
-        """Return what the last one returns; without any, the argument."""
+        """Call all layers, and return the result of the last one; without layers, the argument."""
         if not self.layers:
             return args[0] if len(args) == 1 else args or kwargs or None
         for layer in self.layers:

@@ -1,4 +1,4 @@
-"""How layers make their weights, and bring them and what they are applied to into one type."""
+"""Create the weights of layers, and convert weights and inputs to a common type."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype, count
 from gpushard.nn import initializers
-from gpushard.nnx.rngs import Rngs, drawn
+from gpushard.nnx.rngs import Rngs, draw_keys
 from gpushard.nnx.variable import Param, Variable
 from gpushard.placement.arguments import as_value
 from gpushard.typing import Shape
 
 KERNEL = initializers.lecun_normal()
-"""How kernels begin, unless something else is said."""
+"""The default initializer of kernels."""
 
 
 def features(number: Any, layer: str, argument: str) -> int:
-    """Return a number of features, which is 1 at least."""
+    """Convert an argument to a number of features, which is at least 1."""
     if (sizes := count(number, layer, argument)) < 1:
         raise ArgumentError.refusing(argument, number, "must be 1 at least", layer)
     return sizes
 
 
 def number(value: Any, layer: str, argument: str) -> float:
-    """Return a real number."""
+    """Convert an argument to a real number."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         raise ArgumentTypeError.refusing(argument, value, "must be a number", layer)
     return float(value)
 
 
 def compute_type(dtype: Any, layer: str, argument: str = "dtype") -> np.dtype[Any] | None:
-    """Return the type of floats, or of complex numbers, that a layer computes in, if it is set."""
+    """Convert an argument to the type that a layer computes in: floating or complex, or None."""
     if dtype is None:
         return None
     target = as_dtype(dtype, argument)
@@ -47,13 +47,14 @@ def compute_type(dtype: Any, layer: str, argument: str = "dtype") -> np.dtype[An
 
 
 def weights(layer: str, rngs: Any, dtype: Any, *wanted: tuple[str, Any, Shape] | None) -> list[Any]:
-    """Return weights whose first values are drawn from the stream `params`, in order.
+    """Create weights in order, with first values drawn from the stream `params`.
 
     Args:
       layer: the name of the layer, for errors.
-      rngs: the streams. If a weight cannot be made, nothing has been drawn.
-      dtype: type of the weights.
-      *wanted: of each the argument that has its initializer, that, and the shape; or None.
+      rngs: the streams. If a weight cannot be created, no key is drawn.
+      dtype: the type of the weights.
+      *wanted: for each weight the name of the argument with its initializer, the initializer, and
+        the shape; or None for a weight that is left out.
     """
     if not isinstance(rngs, Rngs):
         raise ArgumentTypeError.refusing(
@@ -65,26 +66,26 @@ def weights(layer: str, rngs: Any, dtype: Any, *wanted: tuple[str, Any, Shape] |
             raise ArgumentTypeError.refusing(
                 argument, init, "must be a function of key, shape and dtype", layer
             )
-    with drawn(rngs.params, sum(each is not None for each in wanted)) as keys:
+    with draw_keys(rngs.params, sum(each is not None for each in wanted)) as keys:
         rest = iter(keys)
         return [each and Param(each[1](next(rest), each[2], target)) for each in wanted]
 
 
 def as_input(x: Any, layer: str) -> Array:
-    """Return what a layer is applied to as an array."""
+    """Convert the input of a layer to an array."""
     value: Array = as_value(x, layer)
     return value
 
 
 def check_features(layer: str, x: Any, size: int, weights: Any, axis: int = -1) -> None:
-    """Check that a dim of inputs has as many features as weights are for.
+    """Check that inputs have as many features along an axis as the weights.
 
-    Inside `shard_map` that is the part of them which is here.
+    Inside `shard_map`, features and weights are those of one device.
     """
     if not x.ndim or x.shape[axis] != size:
         raise ArgumentError(
-            f"{layer}: inputs of shape {x.shape} must have {size} features in dim {axis}, as "
-            f"weights of shape {weights.shape} have",
+            f"{layer}: inputs of shape {x.shape} must have {size} features along axis {axis}, "
+            f"like weights of shape {weights.shape}",
             argument="inputs",
             shape=x.shape,
             features=size,
@@ -92,12 +93,12 @@ def check_features(layer: str, x: Any, size: int, weights: Any, axis: int = -1) 
 
 
 def in_type(dtype: Any, *arrays: Any) -> list[Any]:
-    """Return arrays in the type that a layer computes in, where it is set."""
+    """Convert arrays to the type that a layer computes in, if it is set."""
     if dtype is None:
         return list(arrays)
     return [x if x is None or x.dtype == dtype else x.astype(dtype) for x in arrays]
 
 
 def value_of(weight: Any) -> Any:
-    """Return the value of a weight, which may be an array itself, or None where there is none."""
+    """Return the value of a weight: a Variable or an array, or None."""
     return weight.value if isinstance(weight, Variable) else weight
