@@ -48,7 +48,7 @@ WEAK = {
     "movement.planning.holders._holdings": "an assignment of blocks: who holds each",
     "nnx.graphdef._interned": "a structure, which is its value",
     "nnx.jit._pures": "a function: what stands for it, for each option",
-    "runtime.callbacks._every": "a runtime's callbacks",
+    "runtime.callbacks._all_callbacks": "a runtime's callbacks",
     "runtime.runtime._runtimes": "runtimes that live",
     "transforms.control_flow.bodies._caches": "a function: a BoundedCache",
     "transforms.jit.jit._caches": "a function: a BoundedCache of BoundedCaches",

@@ -20,7 +20,7 @@ from gpushard.ops.dispatch import as_they_lie, case_and_key, check_out, create, 
 from gpushard.ops.operand import Hosted, Sharded
 from gpushard.ops.row import Case, Params, Program, Row
 from gpushard.ops.scalars import KINDS, WEAK_KINDS
-from gpushard.runtime.reclaim import of_operation
+from gpushard.runtime.reclaim import name_operation
 from gpushard.runtime.runtime import Runtime
 from gpushard.typing import HostArray
 
@@ -70,7 +70,7 @@ class Eager:
                 try:
                     return _create(row, numbers, params, out_sharding)
                 except MemoryError as error:
-                    raise of_operation(error, row.name, None) from None
+                    raise name_operation(error, row.name, None) from None
             raise ArgumentTypeError(
                 f"{row.name} got no gpushard array; place its operands with device_put first",
                 argument="x",
@@ -89,7 +89,7 @@ class Eager:
         try:
             result = program.run(buffers, numbers)
         except MemoryError as error:  # maybe from a library that a kernel calls
-            raise of_operation(error, row.name, getattr(program, "moves", None)) from None
+            raise name_operation(error, row.name, getattr(program, "moves", None)) from None
         if len(result) > 1:
             return _arrays(result, program, runtime)
         (buffer,), (form,) = result, program.results

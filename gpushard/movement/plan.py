@@ -27,7 +27,7 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.movement.planning.aliasing import ALIAS, COPY, VIEW, Kept
 from gpushard.movement.planning.holders import Holdings, holdings, volumes
 from gpushard.movement.planning.strided import StridedCopies
-from gpushard.runtime.chunks import LEAST_SLOT, aligned
+from gpushard.runtime.chunks import LEAST_SLOT, align
 from gpushard.runtime.copy_engine import by_engine
 from gpushard.runtime.phase import Copy, Phase
 from gpushard.runtime.view import View, dense_strides
@@ -312,7 +312,7 @@ class Plan:
                 sums: Counter[int] = Counter()
                 for _, target, _, _, of in phase.moves:
                     if of in far:
-                        sums[of] += aligned(math.prod(target.shape) * self.itemsize)
+                        sums[of] += align(math.prod(target.shape) * self.itemsize)
                 for of, nbytes in sums.items():
                     groups.setdefault(of, []).append(nbytes)
         return {of: self._staging_of(sizes) for of, sizes in sorted(groups.items())}

@@ -1,7 +1,7 @@
-"""Functions of users that are called once work is done: on a thread of their own, in order.
+"""Run the callbacks of users in order, on a separate thread.
 
-No worker ever runs one, so it may wait for values, print, or take its time. What is raised is kept
-for whoever waits at a barrier, and stops nothing.
+Workers never run a callback, so a callback may wait for values, print, or take its time. An error
+in one stops nothing: it is raised at the next barrier.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from typing import Protocol
 from gpushard.errors import CallbackError, ReentrantCallError
 
 _PATIENCE = 2.0
-"""Seconds without any call coming to its end after which the end of a process waits no longer."""
+"""Seconds without a finished call after which the exit of a process stops waiting for callbacks."""
 
 
 class Caller(Protocol):
-    """Makes calls in order."""
+    """Runs calls in order."""
 
     def put(self, call: Callable[[], object]) -> None:
-        """Make a call, which must not raise, some time soon."""
+        """Run a call later; it must not raise."""
 
     def drain(self) -> None:
-        """Return once all calls have been made that were put before."""
+        """Wait until all calls have run that were put before."""
 
     def is_current(self) -> bool:
-        """Whether a call is being made by this thread."""
+        """Whether this thread is running a call."""
 
     def restart(self) -> None:
-        """In a forked child: forget calls, which are the parent's."""
+        """Forget all calls in a forked child; the parent runs them."""
 
     def close(self) -> None:
-        """Make the calls that are left, unless one hangs; later ones are made at once."""
+        """Run the remaining calls, unless one hangs; later calls run at once."""
 
 
 class CallingThread:
-    """A thread that makes calls in order, and starts with the first one.
+    """A thread that runs calls in order; it starts with the first call.
 
     Args:
-      name: of the thread.
+      name: the name of the thread.
     """
 
     def __init__(self, name: str) -> None:
@@ -55,14 +55,14 @@ class CallingThread:
         self.restart()
 
     def restart(self) -> None:
-        """In a forked child: forget calls, which are the parent's, and the thread."""
+        """Forget all calls and the thread in a forked child; the parent runs them."""
         self._calls: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._starting = threading.RLock()  # a finalizer may come here on the same thread
-        self._made = 0
+        self._starting = threading.RLock()  # a finalizer may call `put` on the same thread
+        self._calls_done = 0
 
     def put(self, call: Callable[[], object]) -> None:
-        """Make a call, which must not raise, some time soon; once closed, at once."""
+        """Run a call later, or at once if closed; it must not raise."""
         if self._closed:
             call()
             return
@@ -71,8 +71,13 @@ class CallingThread:
             with self._starting:
                 if self._thread is None:
                     try:
-                        self._thread = threading.Thread(  # first: a call may ask for it
-                            target=self._serve, args=(self._calls,), name=self._name, daemon=True
+                        self._thread = (
+                            threading.Thread(  # before it starts: a call may ask `is_current`
+                                target=self._serve,
+                                args=(self._calls,),
+                                name=self._name,
+                                daemon=True,
+                            )
                         )
                         self._thread.start()
                     except BaseException:
@@ -80,96 +85,96 @@ class CallingThread:
                         raise
 
     def drain(self) -> None:
-        """Return once all calls have been made that were put before."""
+        """Wait until all calls have run that were put before."""
         done = threading.Event()
         self.put(done.set)
         done.wait()
 
     def is_current(self) -> bool:
-        """Whether this is the thread."""
+        """Whether this code runs on the thread."""
         return self._thread is threading.current_thread()
 
     def close(self) -> None:
-        """Make the calls that are left, unless one hangs; later ones are made at once."""
+        """Run the remaining calls, unless one hangs; later calls run at once."""
         self._closed = True
         self._calls.put(None)
         thread = self._thread
         if thread is None or self.is_current():
             return
-        made = -1
-        while thread.is_alive() and made != self._made:
-            made = self._made
+        count = -1
+        while thread.is_alive() and count != self._calls_done:
+            count = self._calls_done
             thread.join(_PATIENCE)
 
     def _serve(self, calls: SimpleQueue[Callable[[], object] | None]) -> None:
         while calls is self._calls and (call := calls.get()) is not None:
             call()
-            self._made += 1
-            del call  # must not keep what it holds alive until the next one comes
+            self._calls_done += 1
+            del call  # else its values stay alive until the next call comes
 
 
 class Callbacks:
-    """The callbacks of one runtime.
+    """The callbacks of one runtime, and their errors.
 
     Args:
-      caller: makes the calls.
+      caller: runs the calls.
     """
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
         self._failures: deque[CallbackError] = deque()
-        _every.add(self)
+        _all_callbacks.add(self)
 
     def put(self, what: str, call: Callable[[], object]) -> None:
-        """Make a call some time soon; what it raises is for the next barrier.
+        """Run a call later; an error in it is raised at the next barrier.
 
         Args:
-          what: the call, for errors.
+          what: the name of the call, for errors.
           call: the call.
         """
         self._caller.put(lambda: self.attempt(what, call))
 
     def attempt(self, what: str, call: Callable[[], object]) -> None:
-        """Make a call at once; what it raises is for the next barrier."""
-        error = _failure(what, call)
+        """Run a call now; an error in it is raised at the next barrier."""
+        error = _run_call(what, call)
         if error is not None:
             self._failures.append(error)
 
     def call(self, what: str, call: Callable[[], object]) -> None:
-        """Make a call after those that were put before, and return when it is made.
+        """Run a call after those that were put before, and wait for it.
 
-        In a callback, it is made at once.
+        Inside a callback, it runs at once.
 
         Raises:
-          CallbackError: what it raised.
+          CallbackError: the call raised an error.
         """
         raised: list[CallbackError | None] = []
         if self._caller.is_current():
-            raised.append(_failure(what, call))
+            raised.append(_run_call(what, call))
         else:
-            self._caller.put(lambda: raised.append(_failure(what, call)))
+            self._caller.put(lambda: raised.append(_run_call(what, call)))
             self._caller.drain()
         error = raised.pop()
         if error is not None:
             try:
                 raise error
             finally:
-                del error  # a frame and its error that hold each other keep memory alive
+                del error  # a frame and its error that refer to each other keep memory alive
 
     def wait(self) -> None:
-        """Return once all calls have been made.
+        """Wait until all calls have run.
 
         Raises:
-          CallbackError: what the last one raised that failed since the last time.
-          ReentrantCallError: in a callback, which would wait for itself.
+          CallbackError: a call has failed since the last time; the last one, if several have.
+          ReentrantCallError: inside a callback, which would wait for itself.
         """
         if self._caller.is_current():
             raise ReentrantCallError(
-                "a callback waits for all callbacks, itself among them; call effects_barrier() "
-                "where the program looks at their results"
+                "a callback waits for all callbacks, and so for itself; call effects_barrier() "
+                "outside of callbacks"
             )
         self._caller.drain()
-        failures = self._taken()
+        failures = self._take_failures()
         if failures:
             last = failures.pop()
             last.facts["others"] = tuple(failures)
@@ -179,18 +184,18 @@ class Callbacks:
                 del last, failures
 
     def restart(self) -> None:
-        """In a forked child: forget calls, which are the parent's."""
+        """Forget all calls in a forked child; the parent runs them."""
         self._failures.clear()
         self._caller.restart()
 
     def close(self) -> None:
-        """Make the calls that are left, and show failures of which nobody has heard."""
+        """Run the remaining calls, and print errors that no barrier has raised."""
         self._caller.close()
-        for error in self._taken():
+        for error in self._take_failures():
             sys.excepthook(type(error), error, error.__traceback__)
 
-    def _taken(self) -> list[CallbackError]:
-        """Return failures, each of them once, whoever else asks or fails meanwhile."""
+    def _take_failures(self) -> list[CallbackError]:
+        """Take all errors out of the queue, each one once, also if other threads do the same."""
         failures = []
         with contextlib.suppress(IndexError):
             while True:
@@ -198,19 +203,19 @@ class Callbacks:
         return failures
 
 
-_every: weakref.WeakSet[Callbacks] = weakref.WeakSet()
+_all_callbacks: weakref.WeakSet[Callbacks] = weakref.WeakSet()
 
 
-def _in_child() -> None:
-    for callbacks in list(_every):
+def _restart_in_child() -> None:
+    for callbacks in list(_all_callbacks):
         callbacks.restart()
 
 
-os.register_at_fork(after_in_child=_in_child)
+os.register_at_fork(after_in_child=_restart_in_child)
 
 
-def _failure(what: str, call: Callable[[], object]) -> CallbackError | None:
-    """Make a call, outside of all that is around this one; return what says why it failed."""
+def _run_call(what: str, call: Callable[[], object]) -> CallbackError | None:
+    """Run a call in an empty context; return its error, or None."""
     try:
         contextvars.Context().run(call)
     except CallbackError as error:

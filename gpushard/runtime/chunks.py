@@ -1,4 +1,4 @@
-"""Box copies cut and packed so that they fit through a buffer of limited size. Pure."""
+"""Cut and pack box copies so that they fit into a buffer of limited size. Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Tag = TypeVar("Tag")
 
 @dataclass(frozen=True, slots=True)
 class Move(Generic[Tag]):
-    """A box on its way."""
+    """A box to copy."""
 
     target: LocalArray  # where it goes
     source: LocalArray  # where it comes from; of the same shape and type
-    tag: Tag  # what its parts keep
+    tag: Tag  # passed on to its parts
 
     def parts(self, limit: int) -> Iterator[Move[Tag]]:
-        """Cut it into boxes of at most `limit` bytes, which is no less than one element."""
+        """Cut the box into boxes of at most `limit` bytes; `limit` must hold one element."""
         nbytes = self.target.nbytes
         if nbytes <= limit:
             if nbytes:
@@ -42,7 +42,7 @@ def chunks(moves: Iterable[Move[Tag]], limit: int) -> Iterator[list[Move[Tag]]]:
     """Cut and group moves so that each group fits into a buffer.
 
     Yields:
-      Moves that take at most `limit` bytes together.
+      Groups of moves that take at most `limit` bytes together.
 
     >>> import numpy as np
     >>> row = Move(np.zeros(10, np.int64), np.arange(10), None)
@@ -53,7 +53,7 @@ def chunks(moves: Iterable[Move[Tag]], limit: int) -> Iterator[list[Move[Tag]]]:
     filled = 0
     for move in moves:
         for part in move.parts(limit):
-            nbytes = aligned(part.target.nbytes)
+            nbytes = align(part.target.nbytes)
             if group and filled + nbytes > limit:
                 yield group
                 group, filled = [], 0
@@ -64,22 +64,22 @@ def chunks(moves: Iterable[Move[Tag]], limit: int) -> Iterator[list[Move[Tag]]]:
 
 
 def bytes_of(group: Sequence[Move[Tag]]) -> int:
-    """Return the bytes that a group takes in a buffer."""
-    return sum(aligned(move.target.nbytes) for move in group)
+    """Count the bytes that a group takes in a buffer."""
+    return sum(align(move.target.nbytes) for move in group)
 
 
 def lay_out(buffer: HostArray, group: Sequence[Move[Tag]]) -> list[HostArray]:
-    """Return a dense array in a buffer for each move of a group, one after the other."""
+    """Create a dense array in a buffer for each move of a group, one after the other."""
     boxes = []
     at = 0
     for move in group:
         shape, dtype = move.target.shape, move.target.dtype
         stop = at + math.prod(shape) * dtype.itemsize
         boxes.append(buffer[at:stop].view(dtype).reshape(shape))
-        at = aligned(stop)
+        at = align(stop)
     return boxes
 
 
-def aligned(nbytes: int) -> int:
-    """Return the bytes that a box takes in a buffer."""
+def align(nbytes: int) -> int:
+    """Round a number of bytes up to `ALIGNMENT`."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT

@@ -25,15 +25,15 @@ from gpushard.runtime.runtime import Device, Runtime
 
 
 def _cuda_backend(settings: Settings) -> Backend:
-    """Make the CUDA backend, whose module is imported only where it is used, as it needs CuPy."""
+    """Create the CUDA backend; its module needs CuPy, so it is imported only here."""
     backend: Backend = importlib.import_module("gpushard.runtime.cuda.backend").CudaBackend(
         settings
     )
     return backend
 
 
-def _checked(backend: Backend) -> Backend:
-    """Look for races in what a backend does, which few programs ask for."""
+def _with_checker(backend: Backend) -> Backend:
+    """Wrap a backend so that it looks for races; the module is imported only if it is asked for."""
     checker: Backend = importlib.import_module("gpushard.runtime.checking.checker").Checker(backend)
     return checker
 
@@ -55,7 +55,7 @@ _settings: Settings | None = None
 
 @dataclass(frozen=True)
 class Choice:
-    """Which backend is used and why."""
+    """The backend in use, and why it was chosen."""
 
     name: str  # "host" or "cuda"
     reason: str  # for people
@@ -65,11 +65,11 @@ def choose(settings: Settings, look: Callable[[], Availability] = probe) -> Choi
     """Choose the backend that the settings name, or the best one here.
 
     Args:
-      settings: of these, backend, gpus and partitions.
-      look: says what there is of CUDA; not called where the settings name the host.
+      settings: the settings; `backend`, `gpus` and `partitions` count.
+      look: returns whether CUDA can be used; not called if the settings name the host.
 
     Raises:
-      ConfigurationError: CUDA is named and cannot be used, or the GPUs named are not there.
+      ConfigurationError: the settings name CUDA, which cannot be used, or GPUs that do not exist.
 
     >>> choose(Settings(backend="host"))
     Choice(name='host', reason="backend='host' is set")
@@ -92,14 +92,14 @@ def choose(settings: Settings, look: Callable[[], Availability] = probe) -> Choi
 
 
 def make_runtime(settings: Settings) -> Runtime:
-    """Make a runtime with the backend that the settings name, or the best one here.
+    """Create a runtime with the backend that the settings name, or the best one here.
 
     Raises:
       ConfigurationError: the settings do not fit this machine.
     """
     backend = _BACKENDS[choose(settings).name](settings)
     try:
-        runtime = Runtime(settings, _checked(backend) if settings.check else backend)
+        runtime = Runtime(settings, _with_checker(backend) if settings.check else backend)
         forks.watch(runtime, backend)
         return runtime
     except BaseException:
@@ -108,23 +108,23 @@ def make_runtime(settings: Settings) -> Runtime:
 
 
 def current() -> Runtime:
-    """Return the runtime of this process, made at first use.
+    """Return the runtime of this process; the first call creates it.
 
     Raises:
-      ReentrantCallError: this very thread is making it.
+      ReentrantCallError: this thread is creating it already.
     """
     global _runtime, _making
     if _runtime is None:
         with _lock:
             if _making:
                 raise ReentrantCallError(
-                    "a signal handler or a finalizer uses gpushard on the thread that is making "
-                    "its devices; call gpushard.devices() before handlers are installed"
+                    "a signal handler or a finalizer uses gpushard on the thread that is creating "
+                    "its devices; call gpushard.devices() before you install handlers"
                 )
             if _runtime is None:
                 try:
                     _making = True
-                    _runtime = make_runtime(_configured())
+                    _runtime = make_runtime(_initial_settings())
                 finally:
                     _making = False
     return _runtime
@@ -132,20 +132,21 @@ def current() -> Runtime:
 
 @atexit.register
 def _close() -> None:
-    """Run what has an effect outside and end the threads; what is submitted later runs at once."""
+    """Finish work with outside effects and end the threads; later work runs at once."""
     if _runtime is not None:
         _runtime.close()
 
 
 def swap(runtime: Runtime | None) -> Runtime | None:
-    """Make `runtime` the current one and return the one before; for tests and tools."""
+    """Replace the current runtime and return the previous one; for tests and tools."""
     global _runtime
     with _lock:
         before, _runtime = _runtime, runtime
     return before
 
 
-def _configured() -> Settings:
+def _initial_settings() -> Settings:
+    """Return the settings before there is a runtime: from the environment and `configure`."""
     global _settings
     if _settings is None:
         _settings = Settings.from_environment()
@@ -153,22 +154,22 @@ def _configured() -> Settings:
 
 
 def settings() -> Settings:
-    """Return the settings in force."""
-    return _runtime.settings if _runtime is not None else _configured()
+    """Return the current settings."""
+    return _runtime.settings if _runtime is not None else _initial_settings()
 
 
 def configure(**changes: Any) -> Settings:
-    """Change settings, before any device is in use.
+    """Change settings. Call this before the first array is created and before `devices()`.
 
     Args:
-      **changes: fields of `Settings`, such as `host_devices=4` or `memory_limit=2 << 30`. Of these
+      **changes: fields of `Settings`, such as `host_devices=4` or `memory_limit=2 << 30`.
         `enable_checks` and `parallel_functions_output_gda` may change at any time.
 
     Returns:
-      The settings now in force.
+      The new settings.
 
     Raises:
-      ConfigurationError: a name or value is wrong, or devices are in use already.
+      ConfigurationError: a name or a value is wrong, or devices are in use already.
     """
     global _settings
     unknown = sorted(set(changes) - {field.name for field in dataclasses.fields(Settings)})
@@ -190,32 +191,32 @@ def configure(**changes: Any) -> Settings:
                 "gpushard.devices(), or set the environment variables before the start",
                 argument=late[0],
             )
-        _settings = dataclasses.replace(_configured(), **changes)
+        _settings = dataclasses.replace(_initial_settings(), **changes)
         return _settings
 
 
 def _set_platforms(value: Any) -> None:
-    """Choose the backend by JAX's names of platforms, the first that is known."""
+    """Choose the backend by JAX's names of platforms: the first known one counts."""
     names = str(value or "").split(",")
     backends = [_BACKEND_OF[name] for name in names if name in _BACKEND_OF]
     if not backends:
-        why = "names no platform of gpushard; use 'cpu' or 'cuda', or None for the best there is"
+        why = "names no platform of gpushard; use 'cpu', 'cuda', or None for the best one here"
         raise ConfigurationError.refusing("platforms", value, why)
     if _runtime is None or backends[0] not in (None, choose(_runtime.settings).name):
         configure(backend=backends[0])
 
 
 def _set_gpus(value: Any) -> None:
-    """Choose GPUs by their numbers, in a text as JAX has it."""
+    """Choose GPUs by their numbers, in a string as in JAX: "0,2"."""
     numbers = str(value).split(",")
     if value != "all" and not all(number.strip().isdigit() for number in numbers):
-        why = "must be 'all', or integers between commas, such as '0,2'"
+        why = "must be 'all', or integers separated by commas, such as '0,2'"
         raise ConfigurationError.refusing("cuda_visible_devices", value, why)
     configure(gpus=None if value == "all" else tuple(map(int, numbers)))
 
 
 def _set_host_devices(value: Any) -> None:
-    """Set the number of devices of the host backend; -1 is the default."""
+    """Set the number of devices of the host backend; -1 means the default."""
     configure(host_devices=Settings().host_devices if value == -1 else value)
 
 
@@ -225,7 +226,7 @@ def _gpus() -> str:
 
 
 def _platforms() -> str | None:
-    """Return the platform of the backend in use, or of the one that is chosen."""
+    """Return the platform of the backend in use, or of the one that settings name."""
     backend = settings().backend if _runtime is None else choose(_runtime.settings).name
     return {"host": "cpu", "cuda": "cuda", None: None}[backend]
 
@@ -243,7 +244,7 @@ offer("num_cpu_devices", lambda: settings().host_devices, _set_host_devices)
 
 
 def find_device(platform: str, id: int) -> Device:
-    """Return the device of a platform and id; how devices are unpickled.
+    """Look up a device by platform and id; this is how devices are unpickled.
 
     Raises:
       DeserializationError: this process has no such device.
@@ -253,8 +254,8 @@ def find_device(platform: str, id: int) -> Device:
             return device
     raise DeserializationError(
         f"the pickle names device {id} of platform {platform!r}; this process has "
-        f"{len(current().devices)} of {current().backend.platform!r}. Unpickle where there are as "
-        "many devices, or pickle numpy.asarray(x) instead",
+        f"{len(current().devices)} of {current().backend.platform!r}. Unpickle with as many "
+        "devices, or pickle numpy.asarray(x) instead",
         platform=platform,
         id=id,
     )

@@ -1,4 +1,4 @@
-"""Memory domains: physical memory that devices share."""
+"""Memory domains: physical memories that devices share."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from gpushard.runtime.stream import Stream
 
 
 class Domain:
-    """Physical memory that several devices share, with the streams that move data.
+    """A physical memory that several devices share, with the streams that move data.
 
-    `copy` is the stream of copies into it, `feed` of those from the host, `fetch` of those to the
-    host. These go through the `ring`, limited page-locked host memory, unless memory is `readable`
-    by the host as it lies.
+    The stream `copy` does copies into the memory, `feed` those from the host, and `fetch` those to
+    the host. Data from and to the host passes the `ring`, a limited amount of page-locked host
+    memory, unless the host can read the memory directly (`readable`).
     """
 
-    USES = ("copy", "feed", "fetch")  # what its streams are for
+    USES = ("copy", "feed", "fetch")  # the purposes of its streams
     __slots__ = ("copy", "feed", "fetch", "index", "kind", "memories", "pool", "readable", "ring")
 
     def __init__(
@@ -36,13 +36,13 @@ class Domain:
         self.copy = copy
         self.feed = feed
         self.fetch = fetch
-        # The domain of each kind of memory beside it.
+        # For each memory kind the domain of that kind on the same chip.
         self.memories = dict.fromkeys(MEMORY_KINDS, self)
-        # "device", or which kind of host memory beside devices it is. No stream reads or writes
+        # The memory kind: "device", or a kind of host memory. No stream reads or writes
         # "unpinned_host".
         self.kind = "device"
 
     @property
     def streams(self) -> tuple[Stream, ...]:
-        """All of its streams."""
+        """The streams."""
         return self.copy, self.feed, self.fetch

@@ -1,11 +1,12 @@
-"""Runtimes across a fork.
+"""Keep runtimes usable across a fork of the process.
 
-Before a fork every runtime gets quiet: nothing runs, nothing is half done, and the submission lock
-is held. What is queued stays queued and goes on in both processes. What hangs, and so cannot be
-waited for, goes on in the parent and fails in the child, whose threads and locks are new.
+Before a fork, every runtime becomes quiet: no work runs, no work is half done, and this thread
+holds the submission lock. Queued work stays queued and continues in both processes. Work that
+hangs, and so cannot be waited for, continues in the parent and fails in the child. The child gets
+new threads and locks.
 
-CPython prints and forgets what is raised in here, interrupts too. Generators make the way back
-right whatever happened on the way in.
+CPython prints errors that are raised here, interrupts included, and goes on. Generators undo
+exactly the steps that were done, whatever was raised in between.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ _PATIENCE = 2.0  # seconds to wait for a submission lock, which is never held fo
 _runtimes: dict[int, weakref.ref[Runtime]] = {}
 _forking = threading.Lock()  # one fork at a time
 _quiet: dict[int, Generator[None, None, None]] = {}  # by the thread that forks
-_torn: list[Runtime] = []  # those whose submission lock was not to be had
+_torn: list[Runtime] = []  # runtimes with a submission lock that could not be taken
 
 
 def watch(runtime: Runtime, backend: Any) -> None:
-    """Take care of a runtime when the process forks, as long as it lives.
+    """Keep a runtime usable across forks, as long as it exists.
 
-    Only the host backend can be used in a forked child.
+    Runtimes of other backends are ignored: only the host backend works in a forked child.
     """
     if isinstance(backend, HostBackend):
         _runtimes[id(runtime)] = weakref.ref(runtime)
 
 
-def _watched() -> list[tuple[Runtime, HostBackend]]:
+def _watched_runtimes() -> list[tuple[Runtime, HostBackend]]:
     for key, reference in list(_runtimes.items()):
         if reference() is None:
             _runtimes.pop(key, None)
@@ -44,18 +45,19 @@ def _watched() -> list[tuple[Runtime, HostBackend]]:
 
 
 def _host(backend: Any) -> HostBackend:
-    """Return the backend under a checker."""
+    """Return the host backend itself, without a checker around it."""
     host: HostBackend = getattr(backend, "backend", backend)
     return host
 
 
 def _get_quiet() -> Generator[None, None, None]:
+    """Make all runtimes quiet until the generator is closed."""
     with _forking:
         _torn.clear()
         held: list[Generator[None, None, None]] = []
         try:
-            # Workers first: what runs may need the lock to come to its end.
-            for runtime, backend in _watched():
+            # Workers first: running work may need the lock to finish.
+            for runtime, backend in _watched_runtimes():
                 for quiet in (backend.quiet(), _hold_lock(runtime)):
                     held.append(quiet)
                     next(quiet)
@@ -66,6 +68,7 @@ def _get_quiet() -> Generator[None, None, None]:
 
 
 def _hold_lock(runtime: Runtime) -> Generator[None, None, None]:
+    """Hold the submission lock of a runtime, if it can be taken in time."""
     lock: Any = runtime.lock
     taken: list[bool] = []
     try:
@@ -80,8 +83,8 @@ def _hold_lock(runtime: Runtime) -> Generator[None, None, None]:
 
 
 def _before() -> None:
-    own = _quiet[threading.get_ident()] = _get_quiet()
-    next(own)
+    quiet = _quiet[threading.get_ident()] = _get_quiet()
+    next(quiet)
 
 
 def _in_parent() -> None:
@@ -90,10 +93,10 @@ def _in_parent() -> None:
 
 def _in_child() -> None:
     global _forking, _quiet
-    own, _quiet, torn = _quiet.pop(threading.get_ident()), {}, list(_torn)
-    own.close()
+    quiet, _quiet, torn = _quiet.pop(threading.get_ident()), {}, list(_torn)
+    quiet.close()
     _forking = threading.Lock()
-    for runtime, backend in _watched():
+    for runtime, backend in _watched_runtimes():
         runtime.renew_locks(torn=runtime in torn)
         backend.restart()
 

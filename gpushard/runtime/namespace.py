@@ -1,4 +1,4 @@
-"""What a backend's arrays have besides the functions of NumPy."""
+"""Functions for the arrays of a backend beyond those of NumPy: kernels and special functions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _MODULES = {
     "numpy": "scipy.special",
     "gpushard.runtime.cuda.kernels.namespace": "gpushard.runtime.cuda.kernels.special",
 }
-"""For each namespace of arrays, by name."""
+"""The module of special functions for each array namespace, by name."""
 
 
 def own_kernels(xp: Any) -> Any:
-    """Return the kernels that a namespace of arrays has besides its functions, or None.
+    """Return this package's kernels for an array namespace; None if there are none.
 
-    They take one launch for what takes many of the library's. A row asks for them when it makes its
-    kernel, and does without where there are none.
+    Such a kernel is one launch where the library needs many. A row looks for them when it builds
+    its kernel, and uses functions of the library if there are none.
 
     >>> import numpy
     >>> own_kernels(numpy) is None
@@ -34,7 +34,7 @@ def special_functions(xp: Any) -> Any:
     """Return the module of special functions for the arrays of a namespace.
 
     Raises:
-      MissingLibraryError: it is not installed.
+      MissingLibraryError: the library is not installed.
     """
     name = _MODULES[xp.__name__]
     try:
@@ -48,7 +48,7 @@ def special_functions(xp: Any) -> Any:
 
 
 def special_ufunc(name: str) -> np.ufunc:
-    """Return a ufunc of SciPy's, which it wraps in a function where SCIPY_ARRAY_API=1 is set.
+    """Return a ufunc of SciPy, also if SCIPY_ARRAY_API=1 has wrapped it in a function.
 
     Raises:
       MissingLibraryError: SciPy is not installed.

@@ -105,7 +105,7 @@ class Phase:
         others = []
         for move in self.moves:
             to, target, of, source, domain = move
-            for sides in ((target, source), target.joined(source)):
+            for sides in ((target, source), target.merge_dims(source)):
                 index = sides[0].index_in(self.shapes[to], self.itemsize)
                 of_index = sides[1].index_in(self.shapes[of], self.itemsize)
                 if index is not None and of_index is not None:

@@ -1,6 +1,6 @@
-"""What is waited for before memory is said to be out, and what the error says.
+"""Reclaim memory before an allocation fails, and write the error if it does.
 
-`Runtime.commit` calls it, after a garbage collection, and then tries once more.
+`Runtime.commit` runs a garbage collection, reclaims memory, and then tries once more.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from gpushard.runtime.domain import Domain
 from gpushard.runtime.pool import NoRoomError, Pool
 
 
-def beside(pool: Pool, domains: Sequence[Domain]) -> list[Pool]:
-    """Return the pools of the same chip: another one may hold what this one lacks."""
+def pools_of_chip(pool: Pool, domains: Sequence[Domain]) -> list[Pool]:
+    """Return all pools of the chip of a pool: another one may hold the memory that it lacks."""
     pinned = [d.memories["pinned_host"] for d in domains if pool in (d.pool, d.ring)]
     chip = [d for d in domains if d.memories["pinned_host"] in pinned]
     return [pool, *(p for d in chip for p in (d.pool, d.ring) if p is not pool)]
 
 
 def reclaim(backend: Backend, pools: Sequence[Pool], run_locked: Callable[..., Any]) -> None:
-    """Wait, outside of the submission lock, until what is free in pools is used by nothing."""
-    run_locked(backend.empty_cache)  # libraries may keep memory of the pools
+    """Wait, without the submission lock, until no work uses the free memory of pools."""
+    run_locked(backend.empty_cache)  # libraries may hold memory of the pools
     pending = run_locked(lambda: [tick for p in pools for tick in p.pending()])
     for stream, tick in pending:
         stream.synchronize(tick)
@@ -31,7 +31,7 @@ def reclaim(backend: Backend, pools: Sequence[Pool], run_locked: Callable[..., A
 
 
 def reclaim_locked(backend: Backend, pools: Sequence[Pool], drain: Callable[[], None]) -> None:
-    """Do the same under the lock, where nobody else can, and give back what was waited for."""
+    """Wait with the submission lock held, and return free memory of pools to the system."""
     backend.empty_cache()
     backend.recall()
     drain()
@@ -42,7 +42,7 @@ def reclaim_locked(backend: Backend, pools: Sequence[Pool], drain: Callable[[], 
 
 
 def out_of_memory(shortage: NoRoomError, live: Sequence[Any]) -> OutOfMemoryError:
-    """Return the error that names what has no room, and the largest of the live arrays."""
+    """Build the error for a device without room; it lists the largest live arrays."""
     account = shortage.account
     arrays = [array for array in live if not array.is_deleted()]
     arrays = sorted(arrays, key=lambda array: -int(array.nbytes))[:5]
@@ -64,17 +64,18 @@ def out_of_memory(shortage: NoRoomError, live: Sequence[Any]) -> OutOfMemoryErro
     )
 
 
-def of_operation(error: MemoryError, name: str, moves: str | None) -> OutOfMemoryError:
-    """Return the error of an operation that found no room.
+def name_operation(error: MemoryError, name: str, moves: str | None) -> OutOfMemoryError:
+    """Add the name of an operation to an error about memory.
 
     Args:
-      error: what a device said, or the library that its kernel called.
-      name: of the operation.
-      moves: which operand it gathers, in words, where that may be why; None where it does not.
+      error: the error of a device, or of a library that a kernel called.
+      name: the name of the operation.
+      moves: a sentence about the operand that the operation gathers, which may be the cause; None
+        if it gathers none.
     """
     if not isinstance(error, OutOfMemoryError):
         error = OutOfMemoryError(
-            f"no room for what it computes with: {error}. Try: smaller sizes, or slices of the "
+            f"no room for intermediate values: {error}. Try: smaller sizes, or slices of the "
             "operands"
         )
     if "operation" in error.facts:

@@ -18,7 +18,7 @@ from gpushard.runtime.callbacks import Callbacks
 from gpushard.runtime.domain import Domain
 from gpushard.runtime.memory import Account, Claim, Claims, Memory
 from gpushard.runtime.pool import NoRoomError, Pool, Room
-from gpushard.runtime.reclaim import beside, out_of_memory, reclaim, reclaim_locked
+from gpushard.runtime.reclaim import out_of_memory, pools_of_chip, reclaim, reclaim_locked
 from gpushard.runtime.stream import Clock, Stream
 
 T = TypeVar("T")
@@ -327,7 +327,7 @@ class Runtime:
             pool = shortage.pool
         gc.collect()  # first: what it finds may wait for work, too, and finalizers may come here
         with self._reclaiming:
-            reclaim(self.backend, beside(pool, self.domains), self.run_locked)
+            reclaim(self.backend, pools_of_chip(pool, self.domains), self.run_locked)
             self.empty_cache()
             try:
                 return self.run_locked(step, streams, args)
@@ -430,7 +430,7 @@ class Runtime:
             return self._borrow(stream, nbytes)
         except NoRoomError as shortage:
             pool = shortage.pool
-        reclaim_locked(self.backend, beside(pool, self.domains), self._claims.drain)
+        reclaim_locked(self.backend, pools_of_chip(pool, self.domains), self._claims.drain)
         try:
             return self._borrow(stream, nbytes)
         except NoRoomError as shortage:

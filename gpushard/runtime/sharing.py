@@ -1,4 +1,4 @@
-"""Work inside a kernel on the host that idle worker threads may help with."""
+"""Share the work of a host kernel with idle worker threads."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ _here = threading.local()
 
 
 def share_with(sharer: Callable[[Parts], None]) -> None:
-    """Let kernels that run on this thread share work: `sharer` returns when all parts have run."""
+    """Set how kernels on this thread share work: `sharer` returns when all parts have run."""
     _here.sharer = sharer
 
 
 def share(parts: Parts) -> None:
-    """Run independent parts of a kernel, on other threads too if this is a worker.
+    """Run independent parts of a kernel; on a worker thread, idle threads help.
 
-    They run in copies of the caller's context, and so warn of overflow and the like as it does.
+    Parts run in copies of the context of the caller, so NumPy's warnings, such as those of
+    overflow, are as it has set them.
 
     >>> seen = []
     >>> share([lambda: seen.append(1), lambda: seen.append(2)])

@@ -1,4 +1,4 @@
-"""Bytes that threads copy between memory domains, counted without a lock."""
+"""Count the bytes that threads copy between memory domains, without a lock."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Link: TypeAlias = tuple[int, int]
 
 
 class Traffic:
-    """A table for each thread.
+    """Bytes copied, by source and destination domain, in a table for each thread.
 
-    A thread that waited for a lock here might be the one that its owner waits for: a signal handler
-    may strike a thread while it counts, and read what another thread is copying.
+    A lock could deadlock: a signal handler may interrupt a thread while it holds the lock, and wait
+    for a copy of another thread that needs it.
 
     >>> traffic = Traffic()
     >>> traffic.add(1, {0: 8})
@@ -28,7 +28,7 @@ class Traffic:
         self._tables: dict[int, defaultdict[Link, int]] = {}
 
     def add(self, domain: int, moved: Mapping[int, int]) -> None:
-        """Count bytes that were copied to a domain, by those that they came from."""
+        """Count bytes that were copied to a domain; `moved` has bytes by source domain."""
         thread = threading.get_ident()
         table = self._tables.get(thread)
         if table is None:
@@ -37,7 +37,7 @@ class Traffic:
             table[source, domain] += nbytes  # no call, so no signal handler in between
 
     def total(self) -> dict[Link, int]:
-        """Return what all threads have counted."""
+        """Add up the counts of all threads."""
         sums: dict[Link, int] = {}
         for table in self._tables.copy().values():
             for link, nbytes in table.copy().items():

@@ -1,4 +1,4 @@
-"""Strided parts of dense arrays, as plain numbers. Pure."""
+"""Describe strided parts of dense arrays by plain numbers. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gpushard.typing import LocalArray, Shape
 
 
 class View(NamedTuple):
-    """A strided part of an operand."""
+    """A strided part of a dense operand."""
 
     offset: int  # bytes from the operand's first element
     shape: Shape
     strides: tuple[int, ...]
 
     def is_dense(self, itemsize: int) -> bool:
-        """Whether its elements lie one after the other in row-major order."""
+        """Whether the elements are contiguous in row-major order."""
         step = itemsize
         for size, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
             if size > 1 and stride != step:
@@ -27,7 +27,7 @@ class View(NamedTuple):
         return True
 
     def index_in(self, shape: Shape, itemsize: int) -> tuple[Any, ...] | None:
-        """Return the index of the same part of a dense array, if there is one.
+        """Return the index that takes this part out of a dense array; None if there is none.
 
         >>> View(20, (2, 2), (16, 8)).index_in((3, 4), 4)
         (slice(1, 3, 1), slice(1, 4, 2), Ellipsis)
@@ -57,14 +57,14 @@ class View(NamedTuple):
             else:
                 return None
         while index and index[-1] == slice(0, shape[len(index) - 1], 1):
-            index.pop()  # each takes CuPy a while
+            index.pop()  # CuPy takes time for each entry
         return (*index, ...)
 
-    def joined(self, other: View) -> tuple[View, View]:
-        """Return this part and one of the same shape with as few dims as describe both.
+    def merge_dims(self, other: View) -> tuple[View, View]:
+        """Merge dims of this part and one of the same shape, as far as both allow it.
 
         >>> dense, other = View(0, (2, 3, 4), (48, 16, 4)), View(0, (2, 3, 4), (96, 16, 4))
-        >>> [view.shape for view in dense.joined(other)]
+        >>> [view.shape for view in dense.merge_dims(other)]
         [(2, 12), (2, 12)]
         """
         dims: list[tuple[int, int, int]] = []
@@ -79,28 +79,28 @@ class View(NamedTuple):
         )
 
     def of(self, operand: LocalArray) -> LocalArray:
-        """Return the part of an operand, which is dense.
+        """Take the part out of a dense operand, without a copy.
 
         >>> View(8, (2, 2), (16, 0)).of(np.arange(6)).tolist()
         [[1, 1], [3, 3]]
         """
         if isinstance(operand, np.ndarray):
             return np.ndarray(self.shape, operand.dtype, operand, self.offset, self.strides)
-        if min(self.strides, default=0) < 0:  # whoever checks bounds finds them in the base
+        if min(self.strides, default=0) < 0:  # the base has the bounds that CuPy checks
             turns = tuple([slice(None, None, -1 if step < 0 else 1) for step in self.strides])
             return self._ascending().of(operand)[turns]
-        start = operand.data + self.offset  # CuPy's pointers know what they keep alive
+        start = operand.data + self.offset  # a pointer of CuPy keeps its memory alive
         return type(operand)(self.shape, operand.dtype, start, self.strides)
 
     def _ascending(self) -> View:
-        """Return the same elements in the order in which they lie."""
+        """Return the same elements in the order of their addresses."""
         turned = zip(self.shape, self.strides, strict=True)
         back = sum([(size - 1) * step for size, step in turned if step < 0])
         return View(self.offset + back, self.shape, tuple(map(abs, self.strides)))
 
 
 def dense_strides(shape: Shape, itemsize: int) -> tuple[int, ...]:
-    """Return the bytes per step of each dim of a dense row-major array.
+    """Compute the strides in bytes of a dense row-major array.
 
     >>> dense_strides((2, 3, 4), 8)
     (96, 32, 8)

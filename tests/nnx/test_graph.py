@@ -531,7 +531,7 @@ def test_errors_name_ten_leaves_at_most(count: int) -> None:
     shown += f" and {count - 10} more" if count > 10 else ""
     with pytest.raises(ArgumentError, match=f"split: no filter takes {shown}; add"):
         nnx.split(m, nnx.Cache)
-    with pytest.raises(ArgumentError, match=f"merge: the states lack {shown}, other"):
+    with pytest.raises(ArgumentError, match=f"merge: the states lack {shown}, unlike"):
         nnx.merge(nnx.graphdef(m), {})
 
 

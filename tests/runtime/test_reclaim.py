@@ -10,7 +10,13 @@ import pytest
 from gpushard.errors import OutOfMemoryError
 from gpushard.runtime.memory import Account
 from gpushard.runtime.pool import NoRoomError
-from gpushard.runtime.reclaim import beside, of_operation, out_of_memory, reclaim, reclaim_locked
+from gpushard.runtime.reclaim import (
+    name_operation,
+    out_of_memory,
+    pools_of_chip,
+    reclaim,
+    reclaim_locked,
+)
 
 
 class Noting:
@@ -35,9 +41,9 @@ def test_pools_of_the_same_chip_and_no_others_may_have_what_one_lacks() -> None:
         domains[one].memories["pinned_host"] = domains[host]
     first = [pool for of in (domains[0], domains[2]) for pool in (of.pool, of.ring)]
     for pool in first:
-        assert beside(pool, domains) == [pool, *(other for other in first if other != pool)]
+        assert pools_of_chip(pool, domains) == [pool, *(other for other in first if other != pool)]
     elsewhere: Any = "elsewhere"
-    assert beside(elsewhere, domains) == [elsewhere]
+    assert pools_of_chip(elsewhere, domains) == [elsewhere]
 
 
 def test_everything_is_waited_for_outside_of_the_lock_and_within() -> None:
@@ -75,11 +81,11 @@ def test_the_error_says_who_has_no_room_and_what_takes_most(account: Account | N
     assert found == (("the host", 1500, None) if account is None else (account.owner, 1234, 4000))
     quota = "no quota, 1,500" if account is None else "a quota of 4,000, 1,234"
     assert f"no room for 9,999 bytes ({quota} in use)" in str(error)
-    assert of_operation(error, "sort", None).operation == "sort"
-    named = of_operation(of_operation(error, "sort", "sort gathers x"), "sum", None)
+    assert name_operation(error, "sort", None).operation == "sort"
+    named = name_operation(name_operation(error, "sort", "sort gathers x"), "sum", None)
     assert named.operation == "sort" and named.moves == "sort gathers x"
     assert str(named).startswith("sort: ") and ". sort gathers x. Try: compute in" in str(named)
-    other = of_operation(MemoryError("why"), "sort", None)
-    assert isinstance(other, OutOfMemoryError) and "no room for what it computes with: why" in str(
+    other = name_operation(MemoryError("why"), "sort", None)
+    assert isinstance(other, OutOfMemoryError) and "no room for intermediate values: why" in str(
         other
     )

@@ -102,7 +102,7 @@ def test_dims_that_lie_one_after_the_other_in_both_are_joined(
 ) -> None:
     sizes = (2, 3, 2)
     views = View(5, sizes, one), View(7, sizes, other)
-    made = views[0].joined(views[1])
+    made = views[0].merge_dims(views[1])
     assert [view.offset for view in made] == [5, 7] and made[0].shape == made[1].shape == shape
     buffer = np.arange(200, dtype=np.int8)
     for view, before in zip(made, views, strict=True):

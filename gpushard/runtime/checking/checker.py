@@ -1,9 +1,14 @@
-"""A backend around another one that finds races.
+"""Find races: a backend around another one, which checks all uses of memory.
 
-It rebuilds what happens before what from the calls that it sees alone: items with their waits, and
-what the host has seen to be finished. It never looks at a stream's own numbers or a memory's clock,
-so a mistake in those shows even where all values came out right. The order is kept as vector
+The checker works out the order of work from the calls that it sees: items with their waits, and
+events that the host has seen finished. It does not read the ticks of streams or the clocks of
+memory, so it finds mistakes in those even if all values are right. The order is kept in vector
 clocks (Mattern, 1989).
+
+An example: item 1 of stream A writes a buffer, and item 1 of stream B reads it. If the item of B
+waits for tick 1 of A, its clock is {A: 1, B: 1}, and the write at A: 1 comes before it. If it waits
+for nothing, and the host has not seen the write finished, its clock is {B: 1}. Then nothing orders
+the write and the read: a race, even if the write happens to be done when the read runs.
 """
 
 from __future__ import annotations
@@ -28,16 +33,16 @@ from gpushard.typing import HostArray, LocalArray, LocalArrays
 
 
 class Checker:
-    """Passes every call on to a backend; raises `RaceError` where two uses of memory collide.
+    """Passes all calls on to a backend, and raises `RaceError` if two uses of memory race.
 
-    Calls that use no memory are the backend's own methods.
+    Calls that use no memory go to the methods of the backend directly.
     """
 
     listens = True
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
-        self.checks = 0  # how many uses of memory were checked
+        self.checks = 0  # number of uses of memory that were checked
         self._mutex = threading.RLock()
         self._inside = threading.local()
         self.reset()
@@ -45,8 +50,8 @@ class Checker:
     def reset(self) -> None:
         """Forget everything, as if nothing had been submitted."""
         self.races: list[str] = []
-        """What was found; where an item was stopped by it, only its readers hear of that."""
-        self._host: Clock = {}  # what the host knows to be finished
+        """Texts of all races. If a race stops an item, only its readers get the error."""
+        self._host: Clock = {}  # the work that the host knows to be finished
         self._last: dict[Stream, Clock] = {}  # clock of the last item of each stream
         self._clocks: dict[Tick, Clock] = {}  # clocks of items that may be unfinished
         self._shadows: dict[int, Shadow] = {}  # by id of the raw buffer
@@ -56,13 +61,13 @@ class Checker:
         return getattr(self.backend, name)
 
     def serve(self, claim: Claiming, borrow: Claiming, commit: Committing) -> None:
-        """Follow what libraries allocate, which the item that needs it writes, or the last one."""
+        """Follow memory that libraries allocate, as written by the item that needs it."""
         watched, lent = (functools.partial(self._claim, each) for each in (claim, borrow))
         self.backend.serve(watched, lent, commit)
 
     def _claim(self, claim: Callable[[Stream, int], Claim], stream: Stream, nbytes: int) -> Claim:
-        made = claim(stream, nbytes)
-        memory, item = made.memory, getattr(self._inside, "item", None)
+        result = claim(stream, nbytes)
+        memory, item = result.memory, getattr(self._inside, "item", None)
         tick, name = (stream.issued, "the caller") if item is None else (item.tick, repr(item.name))
         with self._mutex:
             if item is None:
@@ -78,10 +83,10 @@ class Checker:
                 shadow.wrote(access)
             if item is not None:
                 item.writes = (*item.writes, memory)
-        return made
+        return result
 
     def allocate(self, domain: int, nbytes: int) -> Any:
-        """Make a raw buffer, and follow what is done with it."""
+        """Allocate a raw buffer, and follow its uses."""
         raw = self.backend.allocate(domain, nbytes)
         start = self.backend.address(self.backend.view(raw, (nbytes,), np.uint8))
         with self._mutex:
@@ -89,7 +94,7 @@ class Checker:
         return raw
 
     def free(self, raw: Any) -> None:
-        """Check that nothing uses a buffer any more."""
+        """Check that no work uses a buffer, and free it."""
         with self._mutex:
             shadow = self._shadows.get(id(raw))
             if shadow is not None:
@@ -99,7 +104,7 @@ class Checker:
         self.backend.free(raw)
 
     def released(self, raw: Any, ticks: Sequence[Tick]) -> None:
-        """Check that who waits for the ticks waits for all uses."""
+        """Check that waiting for the ticks is waiting for all uses of a buffer."""
         with self._mutex:
             shadow = self._shadows.get(id(raw))
             if shadow is not None:
@@ -112,7 +117,7 @@ class Checker:
         self.backend.released(raw, ticks)
 
     def taken(self, raw: Any) -> None:
-        """Follow a buffer to its next owner."""
+        """Note that a buffer has a new owner."""
         with self._mutex:
             shadow = self._shadows.get(id(raw))
             if shadow is not None:
@@ -120,7 +125,7 @@ class Checker:
         self.backend.taken(raw)
 
     def enqueue(self, item: Item) -> None:
-        """Check what an item reads and writes against everything that it does not wait for."""
+        """Check the reads and writes of an item against all work that it does not wait for."""
         with self._mutex:
             clock = dict(self._last.get(item.stream, self._host))
             for known in (self._host, self._join(item.waits)):
@@ -139,14 +144,14 @@ class Checker:
                     self._check_reads(shadow, clock, access)
                     shadow.wrote(access)
             self._last[item.stream] = self._clocks[item.stream, item.tick] = clock
-            declared = copy.copy(item)  # with itself in hand an item would be part of a cycle
+            declared = copy.copy(item)  # an item that refers to itself would be a reference cycle
             item.run = functools.partial(self._run, declared)
         self.backend.enqueue(item)
 
     def record(self, stream: Stream, tick: int) -> Event:
-        """Make an event whose answers are heard.
+        """Record an event, and learn from it when the host sees it finished.
 
-        Within an item it comes after what a library has done so far with memory that it let go of.
+        Inside an item, the event also orders the uses of memory that a library has released so far.
         """
         event = self.backend.record(stream, tick)
         item: Item | None = getattr(self._inside, "item", None)
@@ -160,7 +165,7 @@ class Checker:
     def _learn_within(
         self, over: Sequence[tuple[Shadow, Access]], stream: Stream, tick: int
     ) -> None:
-        """Remember that the host has seen `tick` finished, and uses of memory by the next item."""
+        """Remember that the host has seen `tick` finished, and released uses of the next item."""
         self.learn(stream, tick)
         with self._mutex:
             for shadow, access in over:
@@ -178,16 +183,16 @@ class Checker:
                 self._host[stream] = tick
 
     def copy_phase(self, phase: Phase, operands: LocalArrays, domain: int) -> None:
-        """Check and copy the boxes of a phase, one by one."""
+        """Check and copy the boxes of a phase."""
         self.copy_boxes(phase.copies(operands), domain)
 
     def copy_boxes(self, copies: Sequence[BoxCopy], domain: int) -> None:
-        """Copy boxes, once that is known to be right."""
+        """Check the uses of memory, then copy boxes."""
         run = functools.partial(self.backend.copy_boxes, copies, domain)
         self._use([source for _, source, _ in copies], [target for target, _, _ in copies], run)
 
     def exchange(self, messages: Sequence[Message]) -> None:
-        """Send messages, once it is known that their streams have them in their order."""
+        """Check that streams have declared both ends of messages, then send them."""
         with self._mutex:
             for message in messages:
                 self._check_end(message.source, message.sender, "is sent", writes=False)
@@ -195,30 +200,30 @@ class Checker:
         self.backend.exchange(messages)
 
     def _check_end(self, array: LocalArray, stream: Stream, what: str, *, writes: bool) -> None:
-        """Check that an item of a stream has said that it writes, or reads, a buffer."""
+        """Check that an item of a stream has declared that it writes, or reads, a buffer."""
         shadow = self._find(array)
         if shadow is None:
             return
         last = shadow.write
-        mine = last is not None and last.stream is stream
+        declared = last is not None and last.stream is stream
         if not writes:
-            mine = mine or any(read.stream is stream for read in shadow.reads)
+            declared = declared or any(read.stream is stream for read in shadow.reads)
         access = Access(stream, f"a message {caller_place()}", stream.issued)
-        self._check(mine, f"{what} without being declared", access)
+        self._check(declared, f"{what} without being declared", access)
 
     def fill_boxes(self, targets: LocalArrays, value: np.generic, domain: int) -> None:
-        """Fill boxes, once that is known to be right."""
+        """Check the uses of memory, then fill boxes."""
         self._use([], targets, functools.partial(self.backend.fill_boxes, targets, value, domain))
 
     def _use(self, sources: LocalArrays, targets: LocalArrays, run: Callable[[], None]) -> None:
-        """Check what the host does, or that an item touches nothing but what it declared; run."""
+        """Check uses of memory by the host, or by an item against its declarations, and run."""
         with self._mutex:
             reads = {id(s): s for array in sources if (s := self._find(array)) is not None}
             writes = {id(s): s for array in targets if (s := self._find(array)) is not None}
         self._watch(reads, writes, run)
 
     def run_now(self, calls: Tasks, reads: Memories, writes: Memories, pace: Pace) -> None:
-        """Run work of the host's own, once that is known to be right."""
+        """Check the uses of memory by work of the host, then run it."""
         with self._mutex:
             sources, targets = self._shadows_of(reads), self._shadows_of(writes)
         run = functools.partial(self.backend.run_now, calls, reads, writes, pace)
@@ -231,7 +236,7 @@ class Checker:
     def _watch(
         self, reads: dict[int, Shadow], writes: dict[int, Shadow], run: Callable[[], None]
     ) -> None:
-        """Check a use of buffers, and follow it as long as it lasts."""
+        """Check a use of buffers, and follow it while it lasts."""
         item: Item | None = getattr(self._inside, "item", None)
         with self._mutex:
             if item is not None:
@@ -250,7 +255,7 @@ class Checker:
                         shadow.hosts.remove(access)
 
     def host_view(self, array: LocalArray, owner: Any) -> HostArray:
-        """Lend memory to the host, and watch how long it has it."""
+        """Lend memory to the host, and follow the loan."""
         view = self.backend.host_view(array, owner)
         with self._mutex:
             shadow = self._find(array)
@@ -285,7 +290,7 @@ class Checker:
         access = Access(item.stream, f"{item.name!r}", item.tick, item.part)
         for shadow in writes.values():
             self._check(id(shadow.raw) in written, "is written without being declared", access)
-        for shadow in reads.values():  # what is on loan may have come back, as borrowed memory
+        for shadow in reads.values():  # memory on loan may come back as borrowed memory
             declared = id(shadow.raw) in known or shadow.on_loan() is not None
             self._check(declared, "is read without being declared", access)
 
@@ -295,7 +300,7 @@ class Checker:
             self._check(shadow.write.before(clock), what, access, shadow.write)
 
     def _check_parts(self, shadow: Shadow, clock: Clock, access: Access, until: int | None) -> None:
-        """Check a read of the whole content, or only of the parts up to a tick of its writer."""
+        """Check a read of the whole buffer, or of the parts written up to a tick."""
         first, last = shadow.whole, shadow.write
         if (
             until is None
@@ -314,7 +319,7 @@ class Checker:
         for read in shadow.reads:
             apart = 0 < access.part > read.part and shadow.extends(access)
             self._check(apart or read.before(clock), "is overwritten", access, read)
-        lent = shadow.lent()  # to the host, or beyond
+        lent = shadow.lent()  # to the host, or to another library
         self._check(lent is None, "is overwritten", access, lent)
 
     def _owned(self, memory: Memory, access: Access) -> Shadow | None:
@@ -343,7 +348,7 @@ class Checker:
         )
 
     def _join(self, ticks: Sequence[Tick]) -> Clock:
-        """Return what is known to be over once the ticks and what the host knows are."""
+        """Return the clock of work that waits for ticks and for all that the host knows."""
         clock = dict(self._host)
         for stream, tick in ticks:
             raise_to(clock, self._clocks.get((stream, tick), {}))
@@ -351,20 +356,20 @@ class Checker:
         return clock
 
     def _find(self, array: LocalArray) -> Shadow | None:
-        """Return the shadow of the buffer that an array lies in."""
+        """Find the shadow of the buffer in which an array lies; None if it is not followed."""
         if isinstance(array, np.generic) or not array.nbytes:
-            return None  # the host's own, or nothing
+            return None  # a scalar of the host, or no elements
         address = self.backend.address(array)
         shadow = self._at_or_before(address)
         return shadow if shadow is not None and address < shadow.stop else None
 
     def _at_or_before(self, address: int) -> Shadow | None:
-        """Return the shadow that starts last, but not after an address."""
+        """Find the last shadow that starts at or before an address."""
         at = bisect.bisect_right(self._starts, (address, sys.maxsize)) - 1
         return self._shadows[self._starts[at][1]] if at >= 0 else None
 
     def _follow(self, shadow: Shadow) -> None:
-        """Begin to follow a new buffer; what lay there before was given back unseen."""
+        """Begin to follow a new buffer; buffers at the same addresses were freed without a call."""
         while (before := self._at_or_before(shadow.stop - 1)) and shadow.start < before.stop:
             self._forget(before)
         self._shadows[id(shadow.raw)] = shadow
@@ -376,7 +381,7 @@ class Checker:
 
 
 class CheckedEvent:
-    """An event; `learn` is told the stream and the tick that the host has seen finished."""
+    """An event that calls `learn` with its stream and tick when the host sees it finished."""
 
     __slots__ = ("_event", "_learn", "_stream", "tick")
 
@@ -390,13 +395,13 @@ class CheckedEvent:
         return getattr(self._event, name)
 
     def query(self) -> bool:
-        """Whether it has come."""
+        """Whether the event has occurred."""
         over = self._event.query()
         if over:
             self._learn(self._stream, self.tick)
         return over
 
     def synchronize(self) -> None:
-        """Wait until it has."""
+        """Wait for the event."""
         self._event.synchronize()
         self._learn(self._stream, self.tick)

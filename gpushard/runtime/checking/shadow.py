@@ -1,4 +1,4 @@
-"""What the checker remembers of one buffer: who wrote it, who reads it, who has it on loan."""
+"""Record the uses of a buffer for the checker: its writer, its readers, and loans."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from gpushard.runtime.stream import Clock, Stream
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Access:
-    """One use of a buffer."""
+    """A use of a buffer."""
 
     stream: Stream | None  # the stream of the item; None for the host
-    place: str  # what it is and where it was submitted, for people
-    tick: int = 0  # the item
-    part: int = 0  # the part of the buffer that the item is about; see `Runtime.submit`
+    place: str  # the item and where it was submitted, for error messages
+    tick: int = 0  # the tick of the item
+    part: int = 0  # the part of the buffer that the item uses; see `Runtime.submit`
 
     def is_of(self, stream: Stream, tick: int) -> bool:
-        """Whether it is that of an item."""
+        """Whether the use is by an item."""
         return self.stream is stream and self.tick == tick
 
     def before(self, clock: Clock) -> bool:
-        """Whether it is over for whoever knows `clock`."""
+        """Whether the use is over for work with a clock."""
         return self.stream is None or self.tick <= clock.get(self.stream, 0)
 
 
@@ -52,24 +52,24 @@ class Shadow:
         self.raw = raw
         self.start = start
         self.stop = stop
-        # The memory that it belongs to, once an item has used it as such.
+        # The memory to which the buffer belongs, once an item has used it.
         self.owner: Memory | None = None
-        self.free = False  # whether it lies in its pool
+        self.free = False  # whether it is free, in its pool
         self.write: Access | None = None  # the last write
-        # The last write of all of it; those since then added parts.
+        # The last write of the whole buffer; later writes added parts.
         self.whole: Access | None = None
-        self.reads: list[Access] = []  # the reads since
-        self.hosts: list[Access] = []  # what the host is doing with it at this moment
+        self.reads: list[Access] = []  # the reads since that
+        self.hosts: list[Access] = []  # uses by the host at this moment
         self._loans: list[tuple[weakref.ref[Any], Access]] = []
 
     def accesses(self) -> Iterator[Access]:
-        """All that a release has to know of."""
+        """Yield the uses that must be over before a release."""
         if self.write is not None:
             yield self.write
         yield from self.reads
 
     def wrote(self, access: Access) -> None:
-        """Note a write; the reads before it matter no more, unless it only adds a part."""
+        """Note a write. Earlier reads no longer matter, unless the write only adds a part."""
         if not access.part:
             self.reads, self.whole = [], access
         self.write = access
@@ -79,30 +79,30 @@ class Shadow:
         return self.write is not None and self.write.stream is access.stream
 
     def lend(self, view: Any, access: Access) -> None:
-        """Note that the host may read the buffer as long as a view of it lives."""
+        """Note that the host may read the buffer as long as a view of it exists."""
         while isinstance(view, np.ndarray) and view.base is not None:
             view = view.base
         self._loans.append((weakref.ref(view), access))
 
     def on_loan(self) -> Access | None:
-        """Return who has it on loan."""
+        """Return a loan of the buffer, or None."""
         self._loans = [loan for loan in self._loans if loan[0]() is not None]
         return self._loans[0][1] if self._loans else None
 
     def lent(self) -> Access | None:
-        """Return who has it on loan, or uses it at this moment."""
+        """Return a use by the host at this moment, or a loan, or None."""
         return self.hosts[0] if self.hosts else self.on_loan()
 
 
 def raise_to(clock: Clock, other: Clock) -> None:
-    """Let a clock know all that another one knows."""
+    """Raise the ticks of a clock to those of another one."""
     for stream, tick in other.items():
         if tick > clock.get(stream, 0):
             clock[stream] = tick
 
 
 def caller_place() -> str:
-    """Return the file and line of the nearest caller outside of the package."""
+    """Return file and line of the nearest caller outside the package."""
     frame = sys._getframe()
     while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__")):
         frame = frame.f_back
@@ -110,5 +110,5 @@ def caller_place() -> str:
 
 
 def _is_ours(module: object) -> bool:
-    """Whether the package has a module of this name; any code may call itself as it likes."""
+    """Whether a module of this name is in the package; the name may be any object."""
     return isinstance(module, str) and module.startswith("gpushard.")

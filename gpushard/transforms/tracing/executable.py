@@ -25,7 +25,7 @@ from gpushard.ops.gather_guard import check_gather
 from gpushard.ops.row import Run, Runnable
 from gpushard.ops.table.movement import CONCATENATE, STACK
 from gpushard.placement.device_put import device_put
-from gpushard.runtime.reclaim import of_operation
+from gpushard.runtime.reclaim import name_operation
 from gpushard.runtime.runtime import Runtime
 from gpushard.transforms.graph.costs import received
 from gpushard.transforms.graph.graph import Graph, Op, Step, Var, lines
@@ -165,7 +165,7 @@ class Executable:
     def _explain(self, error: MemoryError, run: Run) -> OutOfMemoryError:
         """Return the error for an operation without room, with the name of the operation."""
         step, ready = next(x for x in self.ready.items() if x[1].run == run)
-        return of_operation(error, step.name, ready.moves)
+        return name_operation(error, step.name, ready.moves)
 
     def _note(self, step: Step) -> str:
         """Return a note for the text of an operation: its scope, bytes received, and launches."""

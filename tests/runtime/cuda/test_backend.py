@@ -23,7 +23,7 @@ from gpushard.runtime.backend import Item
 from gpushard.runtime.checking.checker import Checker
 from gpushard.runtime.cuda.backend import CudaBackend
 from gpushard.runtime.cuda.streams import CudaEvent
-from gpushard.runtime.reclaim import beside
+from gpushard.runtime.reclaim import pools_of_chip
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing import deferred
 from gpushard.testing.runtime import using
@@ -398,7 +398,7 @@ def test_pools_beside_one_are_those_of_its_gpu() -> None:
         ]
         for own, others in itertools.permutations(pools):
             for pool in own:
-                first, *found = beside(pool, runtime.domains)
+                first, *found = pools_of_chip(pool, runtime.domains)
                 assert first is pool and own - {pool} <= set(found) and not others & set(found)
 
 
