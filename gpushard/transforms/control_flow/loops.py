@@ -188,7 +188,7 @@ def _trace_condition(cond_fun: Any, one: Any, values: Sequence[Value]) -> Body:
 
 
 @dataclass(frozen=True, eq=False)
-class _For:
+class _ForLoop:
     """A traced loop over a range of integers."""
 
     body: Body
@@ -302,9 +302,9 @@ def _loop_over_range(body_fun: Any, start: Value, end: Value | int, init_val: An
 
     forms: list[Any] = []
 
-    def trace_loop(values: Sequence[Value], finish: Any) -> _For:
+    def trace_loop(values: Sequence[Value], finish: Any) -> _ForLoop:
         body = trace_body(step, pair, values, what, finish)
-        return _For(body, what, form, forms[0])
+        return _ForLoop(body, what, form, forms[0])
 
     values, loop = settle_loop(BodyCache([body_fun], "fori_loop", form), trace_loop, values)
     times, bound = ((end,), []) if isinstance(end, int) else ((), [end.array])

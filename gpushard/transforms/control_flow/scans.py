@@ -29,7 +29,7 @@ from gpushard.transforms.control_flow.bodies import (
     trace_body,
     value_of,
 )
-from gpushard.transforms.graph.graph import Step, Var
+from gpushard.transforms.graph.graph import Operation, Var
 from gpushard.transforms.graph.ops import Scan, Stacked
 from gpushard.transforms.mapping.vmap import vmap
 from gpushard.transforms.tracing.executable import prepare, stack, var_of
@@ -44,7 +44,7 @@ __all__ = ["map", "scan"]
 class _Scan:
     """A traced loop over slices of arrays along their first dims."""
 
-    slices: Sequence[Step]  # for each array, the operation that takes slice number i
+    slices: Sequence[Operation]  # for each array, the operation that takes slice number i
     count: int  # of slices
     reverse: bool  # whether the last slice comes first
     body: Body
@@ -254,7 +254,7 @@ def _call_on_var(f: Callable[..., Any], var: Var, *, keys: bool) -> Any:
         return f(trace.input(var, keys=keys))
 
 
-def _slice_var(x: Value) -> tuple[Value, Step]:
+def _slice_var(x: Value) -> tuple[Value, Operation]:
     """Describe a slice of an array along its first dim, and return the operation that takes it.
 
     An array of length 0 gets a slice, too: that of an array of length 1.

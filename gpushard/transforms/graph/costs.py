@@ -20,7 +20,7 @@ from gpushard.ops.programs.move import Move
 from gpushard.ops.programs.reduce import Reduce
 from gpushard.ops.row import Case, ShardedCall, Strategy
 from gpushard.ops.shardings import refines, sharded_call
-from gpushard.transforms.graph.graph import Graph, Step, Var
+from gpushard.transforms.graph.graph import Graph, Operation, Var
 from gpushard.transforms.graph.ops import Region, Reshard, RowOp
 from gpushard.transforms.graph.priced import between
 from gpushard.transforms.graph.steps import case_of, lacking_each
@@ -29,7 +29,7 @@ COSTS = ("flops", "bytes accessed", "bytes read", "bytes written", "bytes moved"
 
 
 def costs(
-    graph: Graph, steps_of: Callable[[Graph], Sequence[Step]] = Graph.needed
+    graph: Graph, steps_of: Callable[[Graph], Sequence[Operation]] = Graph.needed
 ) -> dict[str, Any]:
     """Count one run, by the names in `COSTS`, and under "devices" for each device.
 
@@ -52,7 +52,9 @@ def costs(
 
 
 def _add(
-    graph: Graph, steps_of: Callable[[Graph], Sequence[Step]], of_device: dict[Any, Counter[str]]
+    graph: Graph,
+    steps_of: Callable[[Graph], Sequence[Operation]],
+    of_device: dict[Any, Counter[str]],
 ) -> None:
     def count(name: str, devices: Any, amounts: Any) -> None:
         for device, amount in zip(devices, amounts, strict=True):
@@ -74,7 +76,7 @@ def _add(
             _add(body, steps_of, of_device)
 
 
-def received(step: Step) -> Counter[Any]:
+def received(step: Operation) -> Counter[Any]:
     """Count the bytes that each device receives from others while an operation runs."""
     moved: Counter[Any] = Counter()
     op = step.op
@@ -109,7 +111,7 @@ def received(step: Step) -> Counter[Any]:
     return moved
 
 
-def _chosen(step: Step, op: RowOp) -> tuple[Strategy, Case, ShardedCall | None]:
+def _chosen(step: Operation, op: RowOp) -> tuple[Strategy, Case, ShardedCall | None]:
     """Return the strategy of an operation for the layouts of its operands and results."""
     case = case_of(op, step.operands, None)
     strategy, call = sharded_call(case)
@@ -124,7 +126,7 @@ def _lacking(own: Tiling, to: Tiling, itemsize: int) -> Counter[Any]:
     return Counter(dict(zip(to.devices, elements, strict=True)))
 
 
-def _evenly(step: Step) -> Counter[Any]:
+def _evenly(step: Operation) -> Counter[Any]:
     """Divide bytes evenly among devices, if only their sum is known."""
     devices = step.results[0].tiling.devices if step.results else ()
     edges = block_edges(step.moved, max(1, len(devices)))
@@ -171,7 +173,7 @@ def _merging(strategy: Strategy, case: Case, call: ShardedCall) -> Counter[Any]:
     return moved
 
 
-def _flops(step: Step) -> Counter[Any]:
+def _flops(step: Operation) -> Counter[Any]:
     """Count operations on numbers: one for each element, two if products are summed."""
     op = step.op
     if not isinstance(op, RowOp) or op.only_moves or op.row.creates:

@@ -96,7 +96,7 @@ class Op:
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class Operation:
     """One operation of a graph, with its operands and results."""
 
     op: Op  # what it does
@@ -123,7 +123,7 @@ class Graph:
     name: str  # of the function
     inputs: list[Var]  # its arguments
     constants: dict[Var, Any]  # arrays that it uses without taking them as arguments
-    steps: list[Step]  # operations, each after those that make its operands
+    steps: list[Operation]  # operations, each after those that make its operands
     results: list[Var]  # values that it returns
     captured: int = 0  # of a body: how many of its last inputs are arrays that it captures
 
@@ -137,7 +137,7 @@ class Graph:
         """The inputs of a body that are captured arrays."""
         return self.inputs[len(self.inputs) - self.captured :]
 
-    def needed(self) -> list[Step]:
+    def needed(self) -> list[Operation]:
         """Return the operations that a result depends on, and those with an effect."""
         wanted, steps = set(self.results), []
         for step in reversed(self.steps):
@@ -174,11 +174,11 @@ def _names() -> Iterator[str]:
 
 def lines(
     graph: Graph,
-    steps: Sequence[Step],
+    steps: Sequence[Operation],
     *,
     shardings: bool = False,
     fresh: Iterator[str] | None = None,
-    note: Callable[[Step], str] = lambda step: step.scope,
+    note: Callable[[Operation], str] = lambda step: step.scope,
 ) -> Iterator[str]:
     """Write operations of a graph, a line each.
 

@@ -34,7 +34,7 @@ from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
 from gpushard.ops.row import Params, Row, Runnable
 from gpushard.ops.scalars import aval_of_number
-from gpushard.transforms.graph.graph import Graph, Op, Step, Var
+from gpushard.transforms.graph.graph import Graph, Op, Operation, Var
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +159,8 @@ class Scan(Op):
     carries: int  # how many values the carry has
     count: int  # how many parts there are
     reverse: bool  # whether the last part comes first
-    slices: tuple[Step, ...]  # for each array what takes a part; its number is where that begins
+    # For each array the operation that takes a part; its number is where the part begins.
+    slices: tuple[Operation, ...]
     stacked: tuple[Stacked, ...]
     name = "scan"
 
@@ -231,10 +232,10 @@ class Region(Op):
 
     name: str
     kernel: Runnable
-    members: tuple[Step, ...]
+    members: tuple[Operation, ...]
     # Of each operand that is moved: its boxes, those that the kernel takes, bytes of an element.
     brings: tuple[tuple[Tiling, Tiling, int], ...]
-    merges: tuple[Step, ...]  # members whose parts are merged after the kernel
+    merges: tuple[Operation, ...]  # members whose parts are merged after the kernel
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ from gpushard.ops.programs.owners import FromOwners
 from gpushard.ops.programs.reduce import Reduce
 from gpushard.ops.row import Case, Strategy
 from gpushard.ops.shardings import sharded_call
-from gpushard.transforms.graph.graph import Step, Var
+from gpushard.transforms.graph.graph import Operation, Var
 from gpushard.transforms.graph.ops import RowOp
 from gpushard.transforms.graph.steps import lacking
 
@@ -77,7 +77,7 @@ def _has_a_say(x: Sharded, devices: Sequence[Any]) -> bool:
     return x.committed or set(x.tiling.devices) == set(devices)
 
 
-def can_price(step: Step) -> bool:
+def can_price(step: Operation) -> bool:
     """Whether an operation has other layouts whose prices are known."""
     op = step.op
     if not isinstance(op, RowOp) or op.row.creates or not step.operands:

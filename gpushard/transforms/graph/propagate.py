@@ -39,7 +39,7 @@ from gpushard.ops.gather_guard import watched
 from gpushard.ops.operand import Literal, Sharded
 from gpushard.ops.rule import elementwise
 from gpushard.ops.scalars import kind_of_number
-from gpushard.transforms.graph.graph import Graph, Step, Var
+from gpushard.transforms.graph.graph import Graph, Operation, Var
 from gpushard.transforms.graph.ops import Reshard, RowOp
 from gpushard.transforms.graph.priced import Laid, Place, can_price, priced
 from gpushard.transforms.graph.simplify import simplified
@@ -76,8 +76,8 @@ def propagated(graph: Graph) -> Graph:
     return _Build(layout).graph
 
 
-def _rearranges(step: Step) -> bool:
-    """Whether an operation may move elements that `Step.moved` does not count."""
+def _rearranges(step: Operation) -> bool:
+    """Whether an operation may move elements that `Operation.moved` does not count."""
     if not isinstance(step.op, RowOp) or not step.op.only_moves or not can_price(step):
         return False
     return not all(x.tiling.assignment.is_replicated for x in (*step.arrays, *step.results))
@@ -91,7 +91,7 @@ class Layout:
       steps: those of its operations that are needed.
     """
 
-    def __init__(self, graph: Graph, steps: Sequence[Step]) -> None:
+    def __init__(self, graph: Graph, steps: Sequence[Operation]) -> None:
         self.graph = graph
         self.steps = steps
         self.total = 0
@@ -326,13 +326,13 @@ class Layout:
         return laid
 
 
-def _as_it_lies(step: Step) -> Laid:
+def _as_it_lies(step: Operation) -> Laid:
     """Lay out an operation whose operands and results stay where they are."""
     ends = tuple((x.sharding, x.tiling) for x in step.results)
     return Laid(ends, tuple((x.sharding, x.tiling) for x in step.arrays), 0, 0)
 
 
-def _moved_to(step: Step, move: Reshard, lies: Place, out: Sharding | None) -> Laid:
+def _moved_to(step: Operation, move: Reshard, lies: Place, out: Sharding | None) -> Laid:
     """Lay out a reshard of a value that lies somewhere."""
     (x,) = step.results
     to = x.sharding if move.wanted is None else out or closed(move.wanted, lies[0])
@@ -341,7 +341,7 @@ def _moved_to(step: Step, move: Reshard, lies: Place, out: Sharding | None) -> L
 
 
 def _priced(
-    step: Step, op: RowOp, places: Sequence[Place], out: Sharding | None, key: tuple[Any, ...]
+    step: Operation, op: RowOp, places: Sequence[Place], out: Sharding | None, key: tuple[Any, ...]
 ) -> Laid:
     """Lay out an operation of the table on values that lie somewhere, as dispatch would."""
     plans = devices_of(step.results[0].tiling)[0].runtime.plans
@@ -366,7 +366,7 @@ class _Build:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._steps: list[Step] = []
+        self._steps: list[Operation] = []
         self._now: dict[Var, Var] = {}
         self._copies: dict[tuple[Var, Tiling], Var] = {}
         own = layout.graph
@@ -376,7 +376,7 @@ class _Build:
         self.graph = dataclasses.replace(own, steps=self._steps, results=results)
         """The graph."""
 
-    def _add(self, number: int, step: Step) -> None:
+    def _add(self, number: int, step: Operation) -> None:
         """Add an operation."""
         laid = self._layout.laid[number]
         if isinstance(step.op, Reshard):

@@ -10,7 +10,7 @@ import dataclasses
 from typing import Any
 
 from gpushard.cache import exact_key
-from gpushard.transforms.graph.graph import Graph, Step, Var
+from gpushard.transforms.graph.graph import Graph, Operation, Var
 from gpushard.transforms.graph.ops import Reshard, RowOp
 from gpushard.transforms.graph.steps import lacking, resharded
 
@@ -31,12 +31,12 @@ class _Simplified:
     """Collects the operations that remain."""
 
     def __init__(self) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[Operation] = []
         self.now: dict[Var, Var] = {}  # what stands for values of operations that are gone
-        self._known: dict[Any, Step] = {}
+        self._known: dict[Any, Operation] = {}
         self._source: dict[Var, Var] = {}  # of what was brought elsewhere, where it came from
 
-    def add(self, step: Step) -> None:
+    def add(self, step: Operation) -> None:
         """Add an operation, unless an equal one is known."""
         now = self.now
         operands = tuple([now.get(x, x) if isinstance(x, Var) else x for x in step.operands])
@@ -54,7 +54,7 @@ class _Simplified:
         if key is not None:
             self._known[key] = step
 
-    def _reshard(self, step: Step, move: Reshard, x: Any) -> None:
+    def _reshard(self, step: Operation, move: Reshard, x: Any) -> None:
         """Add a reshard, from the copy of the value that moves fewest bytes."""
         (end,) = step.results
         key = "reshard", self._root(x), end.tiling, end.sharding, end.committed
@@ -85,7 +85,7 @@ class _Simplified:
         return x
 
 
-def _key(step: Step, op: RowOp, operands: tuple[Any, ...]) -> Any:
+def _key(step: Operation, op: RowOp, operands: tuple[Any, ...]) -> Any:
     """Return a key that equal operations share."""
     keys: list[Any] = []
     for x in operands:

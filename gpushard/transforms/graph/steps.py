@@ -17,7 +17,7 @@ from gpushard.ops.aval import Aval
 from gpushard.ops.dispatch import case_and_key, program_of
 from gpushard.ops.operand import Hosted, Literal, Sharded
 from gpushard.ops.row import Case, Program
-from gpushard.transforms.graph.graph import Step, Var
+from gpushard.transforms.graph.graph import Operation, Var
 from gpushard.transforms.graph.ops import Reshard, RowOp
 from gpushard.typing import IntArray
 
@@ -41,8 +41,11 @@ def program_for(op: RowOp, operands: Sequence[Var | Literal]) -> Program:
 
 
 def bound(
-    step: Step, operands: Sequence[Var | Literal], out: Sharding | None, moved: int | None = None
-) -> Step:
+    step: Operation,
+    operands: Sequence[Var | Literal],
+    out: Sharding | None,
+    moved: int | None = None,
+) -> Operation:
     """Lay out an operation of the table for operands in any layout.
 
     Args:
@@ -59,10 +62,12 @@ def bound(
         for old, new in zip(step.results, program.results, strict=True)
     ]
     moved = program.bytes_received if moved is None else moved
-    return Step(op, tuple(operands), tuple(results), moved)
+    return Operation(op, tuple(operands), tuple(results), moved)
 
 
-def resharded(x: Var, sharding: Sharding, wanted: Sharding | None = None, watch: str = "") -> Step:
+def resharded(
+    x: Var, sharding: Sharding, wanted: Sharding | None = None, watch: str = ""
+) -> Operation:
     """Make the operation that brings a value to a sharding.
 
     Args:
@@ -74,7 +79,7 @@ def resharded(x: Var, sharding: Sharding, wanted: Sharding | None = None, watch:
     to = sharding.tiling(x.shape)
     chosen = wanted is not None or x.committed
     result = Var(x.dtype, to, sharding, committed=chosen, weak=x.weak)
-    return Step(Reshard(wanted, watch), (x,), (result,), received(x, to))
+    return Operation(Reshard(wanted, watch), (x,), (result,), received(x, to))
 
 
 def received(x: Var, to: Tiling) -> int:

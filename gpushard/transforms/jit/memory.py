@@ -9,7 +9,7 @@ from typing import Any
 from gpushard.frozen import dataclass
 from gpushard.ops.programs.reduce import Reduce
 from gpushard.ops.row import Runnable
-from gpushard.transforms.graph.graph import Step, Var
+from gpushard.transforms.graph.graph import Operation, Var
 from gpushard.transforms.graph.ops import Relabel, Reshard, RowOp, Scan
 from gpushard.transforms.tracing.executable import SEVERAL, Executable, GraphRunner
 
@@ -82,7 +82,7 @@ def _peak(executable: Executable, given_up: Collection[Var]) -> int:
     return peak
 
 
-def _is_memory_of_operand(step: Step) -> bool:
+def _is_memory_of_operand(step: Operation) -> bool:
     """Whether the result of an operation lies in the memory of its operand."""
     op = step.op
     if isinstance(op, RowOp):
@@ -90,7 +90,7 @@ def _is_memory_of_operand(step: Step) -> bool:
     return isinstance(op, Reshard | Relabel) and not step.moved
 
 
-def _working_bytes(step: Step, ready: Runnable) -> tuple[int, int]:
+def _working_bytes(step: Operation, ready: Runnable) -> tuple[int, int]:
     """Return the bytes that an operation holds while it runs, and those next to its results."""
     op = step.op
     if not isinstance(ready, GraphRunner):
@@ -108,7 +108,7 @@ def _working_bytes(step: Step, ready: Runnable) -> tuple[int, int]:
     return within + rows, beside
 
 
-def _state_bytes(step: Step) -> int:
+def _state_bytes(step: Operation) -> int:
     """Return the bytes of the partial results of a reduction over a split dim."""
     op, (x, *_) = step.op, (*step.operands, None)
     if not isinstance(op, RowOp) or not isinstance(x, Var):

@@ -1,4 +1,17 @@
-"""Regions laid out, and as one operation of a graph each."""
+"""Lay out a region, and make it one operation of a graph.
+
+The results of a region keep the layouts that they have in the graph. The boxes of their dims are
+the boxes of the loops, and these say which part of each operand a device reads. For
+`(x[1:] - x[:-1]) * 2` with `x` of 9 numbers, split over 2 devices:
+
+    results           0..4 on device 0, 4..8 on device 1        the boxes of the only loop
+    reads of x[1:]    1..5              5..9                    loop + 1
+    reads of x[:-1]   0..4              4..8                    loop
+    boxes of x        0..5              4..9                    all reads of a device in one block
+
+`x` itself is split 0..5 and 5..9, so device 1 receives one number. A region is not made if more
+bytes would move than by its operations one by one.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +35,11 @@ from gpushard.ops.rule import elementwise
 from gpushard.ops.scalars import converter
 from gpushard.runtime.launch import Outputs
 from gpushard.runtime.nests import LARGE, SHORT, Load, Nest, Op, Result
-from gpushard.transforms.graph.graph import Step, Var
+from gpushard.transforms.graph.graph import Operation, Var
 from gpushard.transforms.graph.ops import Region, RowOp
 from gpushard.transforms.graph.steps import program_for
 from gpushard.transforms.regions.halos import halos, in_parts
-from gpushard.transforms.regions.views import View
+from gpushard.transforms.regions.views import RegionView
 from gpushard.typing import IntArray, Shape
 
 
@@ -34,33 +47,33 @@ from gpushard.typing import IntArray, Shape
 class Member:
     """An operation of a region."""
 
-    step: Step
+    step: Operation
     op: RowOp  # what it does
-    views: Sequence[View]  # its arrays
-    own: Sequence[tuple[int | None, ...]]  # loops that the dims of each of them run along
-    dims: tuple[int | None, ...]  # those of the result's dims
+    views: Sequence[RegionView]  # its arrays
+    own: Sequence[tuple[int | None, ...]]  # for each array the loops of its dims
+    dims: tuple[int | None, ...]  # the loops of the dims of its result
     reduced: tuple[int, ...] = ()  # loops that it reduces
-    name: str = ""  # of the reduction
-    ends: bool = False  # whether the result is there in the end only
+    name: str = ""  # name of its reduction; "" if it is elementwise
+    ends: bool = False  # whether its result is known only when all loops have ended
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Laid:
-    """A region, and where everything lies."""
+class RegionLayout:
+    """A region with its loops, and the boxes of its operands and results."""
 
     members: Sequence[Member]
     sizes: tuple[int, ...]  # of the loops
     inner: frozenset[int]
-    operands: list[Var]  # what it takes
+    operands: list[Var]  # the arrays that the kernel reads
     loads: tuple[Load, ...]
-    places: dict[tuple[int, int], int]  # of each operand of each member the load, if it is one
-    tilings: list[Tiling]  # boxes of operands when the kernel runs
+    places: dict[tuple[int, int], int]  # the load of each operand of each member, if it is one
+    tilings: list[Tiling]  # boxes of the operands that the kernel reads
     results: Sequence[Member]
-    merges: list[Merge | None]  # what merges the parts of each result
+    merges: list[Merge | None]  # for each result what merges the parts of devices
 
     @property
     def natural(self) -> list[Tiling]:
-        """Boxes of the results as the kernel gives them."""
+        """Boxes of the results that the kernel writes, before parts are merged."""
         return [
             member.step.results[0].tiling if merge is None else merge.natural
             for member, merge in zip(self.results, self.merges, strict=True)
@@ -74,7 +87,7 @@ _Read = tuple[Var, tuple[int | None, ...], Shape]
 
 
 def merge_of(member: Member) -> Merge | None:
-    """Return what merges the parts that devices give; None if there are none, or more is done."""
+    """Find what merges the parts of a reduction; None if there is nothing to merge, or more."""
     work = program_for(member.op, member.step.operands).alone if member.ends else None
     return work if isinstance(work, Merge) else None
 
@@ -84,8 +97,8 @@ def laid_out(
     results: Sequence[Member],
     sizes: Sequence[int],
     inner: frozenset[int],
-) -> Laid | None:
-    """Lay out a region as its results are; None if that contradicts itself, or more would move."""
+) -> RegionLayout | None:
+    """Lay out a region as its results lie; None if they disagree, or more bytes would move."""
     boxes: dict[int, Boxes] = {}
     merges = [merge_of(member) for member in results]
     devices = results[0].step.results[0].tiling.devices
@@ -137,13 +150,13 @@ def _read(
     sizes: tuple[int, ...],
     inner: frozenset[int],
     boxes: dict[int, Boxes],
-) -> Laid | None:
-    """Find what is read, and where that has to lie."""
-    made = {member.step.results[0] for member in members}
+) -> RegionLayout | None:
+    """Find the reads of a region, and the boxes of its operands."""
+    inside = {member.step.results[0] for member in members}
     places: dict[tuple[int, int], _Read] = {}
     for number, member in enumerate(members):
         for at, (view, own) in enumerate(zip(member.views, member.own, strict=True)):
-            if view.base not in made:
+            if view.base not in inside:
                 places[number, at] = view.base, view.under(own), view.starts
     reads = list(dict.fromkeys(places.values()))
     result = results[0].step.results[0].tiling
@@ -173,12 +186,12 @@ def _read(
         for read in reads
         for n, (_, dims, begin) in [(array_of[read], read)]
     )  # fmt: skip
-    found = {at: reads.index(read) for at, read in places.items()}
-    return Laid(members, sizes, inner, operands, loads, found, tilings, results, merges)
+    load_of = {at: reads.index(read) for at, read in places.items()}
+    return RegionLayout(members, sizes, inner, operands, loads, load_of, tilings, results, merges)
 
 
 def _grouped(reads: Sequence[_Read], boxes: dict[int, Boxes]) -> list[list[_Read]]:
-    """Return the reads of each array that a kernel takes: what is cut out of an array as one block.
+    """Group the reads of each array: those of a group are cut out of the array as one block.
 
     Reads along the same loops share a block, as those of a stencil do, unless it has more elements
     than a block for each: `x[:9] + x[-9:]` needs nothing of what lies between.
@@ -198,9 +211,10 @@ def _grouped(reads: Sequence[_Read], boxes: dict[int, Boxes]) -> list[list[_Read
 def _cut(
     x: Var, reads: Sequence[_Read], boxes: dict[int, Boxes]
 ) -> tuple[Tiling, IntArray, IntArray]:
-    """Return the boxes of an operand that are read, in all ways that it is.
+    """Find the boxes of an operand that hold all its reads.
 
-    Then come the least and the greatest first element of its dims, counted from these boxes.
+    Returns:
+      The boxes, and for each dim the least and the greatest first element, counted from these.
     """
     begins = np.array([begin for *_, begin in reads])
     low, high = begins.min(axis=0), begins.max(axis=0)
@@ -228,34 +242,34 @@ def _cut(
 
 
 def op_of(
-    step: Step, op: RowOp, name: str, given: Sequence[int | None], dims: Sequence[int | None] = (),
-    reduced: tuple[int, ...] = (),
+    step: Operation, op: RowOp, name: str, arrays: Sequence[int | None],
+    dims: Sequence[int | None] = (), reduced: tuple[int, ...] = (),
 ) -> Op:  # fmt: skip
-    """Return an operation of a nest.
+    """Write an operation of a graph as one of a loop nest.
 
     Args:
-      step: the operation.
+      step: the operation of the graph.
       op: what it does.
-      name: of the reduction, if it is one; else empty.
-      given: places of the arrays that it takes.
-      dims: loops that its result varies along.
+      name: name of its reduction; "" if it is elementwise.
+      arrays: places of its arrays in the nest.
+      dims: loops of the dims of its result.
       reduced: loops that it reduces.
     """
     row, avals, (result,) = op.row, op.avals(step.operands), step.results
-    found = row.infer(avals, op.params)
+    results = row.infer(avals, op.params)
     inside = avals if row.loop is None or name else [
         Aval((), t) if at in op.scalars else aval
         for at, (aval, t) in enumerate(zip(avals, row.loop(avals), strict=False))
     ]  # fmt: skip
-    numbers, places = iter(op.numbers), iter(given)
+    numbers, places = iter(op.numbers), iter(arrays)
     operands: list[Any] = [
-        (None, converter(row, found, avals, at)(next(numbers)))
+        (None, converter(row, results, avals, at)(next(numbers)))
         if at in op.scalars else (next(places), None)
         for at in range(len(avals))
     ]  # fmt: skip
     types = row.loop(avals)[: len(avals)] if row.loop and not name else [a.dtype for a in inside]
     plain = row
-    while plain.within is not None:  # loops put values beside each other
+    while plain.within is not None:  # in a nest, loops stand for the named dims in front
         plain = plain.within
     backend = devices_of(result.tiling)[0].runtime.backend
     kernel = None if name else plain.kernel(backend.namespace, inside, op.params)
@@ -265,19 +279,19 @@ def op_of(
     )  # fmt: skip
 
 
-def nest_of(laid: Laid) -> Nest:
-    """Return a region as a loop nest."""
+def nest_of(laid: RegionLayout) -> Nest:
+    """Write a region as a loop nest."""
     places: dict[Var, int] = {}
     first = len(laid.loads)
     ops: list[Op] = []
     for number, member in enumerate(laid.members):
         bases = [view.base for view in member.views]
-        given = [
+        arrays = [
             places[base] if base in places else laid.places[number, at]
             for at, base in enumerate(bases)
         ]
         places[member.step.results[0]] = first + len(ops)
-        ops.append(op_of(member.step, member.op, member.name, given, member.dims, member.reduced))
+        ops.append(op_of(member.step, member.op, member.name, arrays, member.dims, member.reduced))
     ends = tuple(Result(places[m.step.results[0]], m.dims) for m in laid.results)
     boxes = [(load.dims, laid.tilings[load.operand]) for load in laid.loads]
     boxes += [(m.dims, tiling) for m, tiling in zip(laid.results, laid.natural, strict=True)]
@@ -288,33 +302,38 @@ def nest_of(laid: Laid) -> Nest:
     )  # fmt: skip
 
 
-def _short(laid: Laid, boxes: Sequence[tuple[tuple[int | None, ...], Tiling]]) -> frozenset[int]:
-    """Return the loops of few elements that are within strips.
+def _short(
+    laid: RegionLayout, boxes: Sequence[tuple[tuple[int | None, ...], Tiling]]
+) -> frozenset[int]:
+    """Choose the loops with few elements that kernels may unroll.
 
-    They are reduced for something in the region, or no array has a long loop behind them.
+    A loop is unrolled if an operation of the region reduces it and another needs the result, or if
+    no array has a long loop after it.
     """
-    found = {loop for member in laid.members if not member.ends for loop in member.reduced}
+    reduced = {loop for member in laid.members if not member.ends for loop in member.reduced}
     outer = {
         loop for dims, _ in boxes for at, loop in enumerate(dims)
         if any(x is not None and laid.sizes[x] > SHORT for x in dims[at:])
     }  # fmt: skip
     return frozenset([
-        n for n, size in enumerate(laid.sizes) if size <= SHORT and (n in found or n not in outer)
+        n for n, size in enumerate(laid.sizes) if size <= SHORT and (n in reduced or n not in outer)
     ])  # fmt: skip
 
 
 def _split(
-    laid: Laid, boxes: Sequence[tuple[tuple[int | None, ...], Tiling]], loops: frozenset[int]
+    laid: RegionLayout,
+    boxes: Sequence[tuple[tuple[int | None, ...], Tiling]],
+    loops: frozenset[int],
 ) -> frozenset[int]:
-    """Return the loops of which some block has not all elements."""
+    """Find the loops whose elements are split over devices."""
     return frozenset([
         loop for dims, tiling in boxes for dim, loop in enumerate(dims)
         if loop in loops and (tiling.stops[dim] - tiling.starts[dim] < laid.sizes[loop]).any()
     ])  # fmt: skip
 
 
-def one(laid: Laid) -> Step | None:
-    """Return a region as one operation; None if there is no kernel for it."""
+def one(laid: RegionLayout) -> Operation | None:
+    """Make a region one operation of the graph; return None if there is no kernel for it."""
     nest = nest_of(laid)
     results = [member.step.results[0] for member in laid.results]
     runtime = devices_of(results[0].tiling)[0].runtime
@@ -368,7 +387,7 @@ def one(laid: Laid) -> Step | None:
         merges=tuple(m.step for m, x in zip(laid.results, laid.merges, strict=True) if x),
     )
     scope = " ".join(dict.fromkeys(m.step.scope for m in laid.members if m.step.scope))
-    return Step(region, tuple(laid.operands), tuple(results), moved, scope)
+    return Operation(region, tuple(laid.operands), tuple(results), moved, scope)
 
 
 class Fused(Runnable):
@@ -409,23 +428,23 @@ class Fused(Runnable):
             return None
         return self._calls.launches(self._numbers)
 
-    def run(self, given: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
-        """Call the kernel on operands, and return what it gives."""
+    def run(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
+        """Move operands, call the kernel, and merge parts of results."""
         if self._alone:
-            return self._calls.run(given, self._numbers)
-        read = [*given, *[None] * self._more]
+            return self._calls.run(operands, self._numbers)
+        read = [*operands, *[None] * self._more]
         for source, at, move in self._movers:
-            read[at] = move(given[source])
-        found = []
+            read[at] = move(operands[source])
+        results = []
         parts = self._calls.run_parts(read, self._numbers)
         for n, (part, merge) in enumerate(zip(parts, self._merges, strict=False)):
             if merge is None:
-                found.append(self._calls.assemble(n, part))
+                results.append(self._calls.assemble(n, part))
                 continue
             values = [part.values[number] for number in merge[1]]
             claims = [part.claims[number] for number in merge[1]]
-            found.append(merge[0].merged([Outputs(values, claims, part.settled)]))
-        return found
+            results.append(merge[0].merged([Outputs(values, claims, part.settled)]))
+        return results
 
 
 _REGION = Row(

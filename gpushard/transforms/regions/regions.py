@@ -41,10 +41,10 @@ from gpushard.ops.rule import Rule, elementwise, reduction
 from gpushard.runtime.host.nests.expressions import TYPES, expression, is_reduction
 from gpushard.runtime.kernel_tree import Atom
 from gpushard.runtime.nests import REDUCTIONS, SHORT
-from gpushard.transforms.graph.graph import Graph, Step, Var
+from gpushard.transforms.graph.graph import Graph, Operation, Var
 from gpushard.transforms.graph.ops import RowOp
 from gpushard.transforms.regions.layout import Member, laid_out, one, op_of
-from gpushard.transforms.regions.views import View, view_of
+from gpushard.transforms.regions.views import RegionView, view_of
 
 _MOST_SHORT = 1024
 """Most combinations of indices of short loops."""
@@ -92,11 +92,11 @@ class Region:
     far: bool = False  # whether inner loops are too long for a GPU kernel to go along them twice
 
 
-def fuse_regions(graph: Graph) -> list[Step]:
+def fuse_regions(graph: Graph) -> list[Operation]:
     """Return the needed operations of a graph in order, with each region as one operation."""
-    groups: list[Region | Step] = []
+    groups: list[Region | Operation] = []
     group_of: dict[Var, int] = {}
-    views: dict[Var, View] = {}
+    views: dict[Var, RegionView] = {}
     candidates = _Candidates()
     for step in graph.needed():
         view = view_of(step)
@@ -177,8 +177,8 @@ def _has_room(form: _Form, region: Region) -> bool:
 
 
 def _lay_out_groups(
-    groups: Sequence[Region | Step], views: dict[Var, View], graph: Graph
-) -> list[Step]:
+    groups: Sequence[Region | Operation], views: dict[Var, RegionView], graph: Graph
+) -> list[Operation]:
     """Turn groups into operations of the graph: a region into one, if a layout fits all of it.
 
     Groups are taken from last to first, so that the values that later groups need are known.
@@ -189,9 +189,9 @@ def _lay_out_groups(
         used.update(views[x].base if x in views else x for x in values)
 
     use(graph.results)
-    laid: list[list[Step]] = []
+    laid: list[list[Operation]] = []
     for group in reversed(groups):
-        steps = [group] if isinstance(group, Step) else _region_steps(group, used)
+        steps = [group] if isinstance(group, Operation) else _region_steps(group, used)
         for step in steps:
             if views.keys().isdisjoint(step.results):
                 use(step.arrays)
@@ -199,7 +199,7 @@ def _lay_out_groups(
     return [step for steps in reversed(laid) for step in steps]
 
 
-def _region_steps(region: Region, used: Collection[Var]) -> list[Step]:
+def _region_steps(region: Region, used: Collection[Var]) -> list[Operation]:
     """Turn a region into one operation; if that cannot be, return its operations.
 
     Args:
@@ -215,12 +215,12 @@ def _region_steps(region: Region, used: Collection[Var]) -> list[Step]:
     return steps if kernel is None else [kernel]
 
 
-def _sort_steps(steps: list[Step], graph: Graph) -> list[Step]:
+def _sort_steps(steps: list[Operation], graph: Graph) -> list[Operation]:
     """Sort the needed operations, so that each comes after those that compute its operands."""
     wanted, ordered = set(graph.results), []
     maker = {x: step for step in steps for x in step.results}
     done: set[int] = set()
-    needed: list[Step] = [
+    needed: list[Operation] = [
         step for step in steps if step.op.has_effect or not wanted.isdisjoint(step.results)
     ]
     reached = {id(step) for step in needed}
@@ -250,10 +250,10 @@ def _sort_steps(steps: list[Step], graph: Graph) -> list[Step]:
 class _Form:
     """An operation as a candidate for regions."""
 
-    step: Step
+    step: Operation
     op: RowOp  # its kind and parameters
     rule: Rule  # of all operands, including numbers
-    views: list[View]  # its arrays, as views of their bases
+    views: list[RegionView]  # its arrays, as views of their bases
     reduced: tuple[int, ...]  # factors that it reduces, in the order in which it counts positions
     expressible: bool  # whether it has an expression in C
     name: str = ""  # of the reduction
@@ -262,7 +262,7 @@ class _Form:
     weight: int = 1  # operations that it counts as
 
 
-def _form_of(step: Step, views: dict[Var, View]) -> _Form | None:
+def _form_of(step: Operation, views: dict[Var, RegionView]) -> _Form | None:
     """Read an operation as a candidate; None if it cannot be in a region."""
     op, arrays = step.op, step.arrays
     if not isinstance(op, RowOp) or op.row.creates or len(step.results) != 1 or not arrays:
@@ -274,7 +274,7 @@ def _form_of(step: Step, views: dict[Var, View]) -> _Form | None:
         return None
     if any(0 in x.shape for x in (*arrays, result)):
         return None
-    seen = [views.get(x) or View.of(x) for x in arrays]
+    seen = [views.get(x) or RegionView.of(x) for x in arrays]
     avals = op.avals(arrays)
     rule = row.rule_for(avals, op.params)
     if len(row.strategies) == 1:
@@ -295,7 +295,7 @@ def _form_of(step: Step, views: dict[Var, View]) -> _Form | None:
     return form if form is None or _is_on_host(step) else _gpu_form(form)
 
 
-def _is_on_host(step: Step) -> bool:
+def _is_on_host(step: Operation) -> bool:
     """Whether kernels of an operation run on the host."""
     return devices_of(step.results[0].tiling)[0].runtime.backend.host_readable
 
@@ -315,7 +315,7 @@ def _gpu_form(form: _Form) -> _Form | None:
     return form if fuses(op, types, 0) else None
 
 
-def _reduction_form(step: Step, op: RowOp, rule: Rule, seen: list[View]) -> _Form | None:
+def _reduction_form(step: Operation, op: RowOp, rule: Rule, seen: list[RegionView]) -> _Form | None:
     """Read a reduction as a candidate; None if it cannot be in a region."""
     row, avals, result = op.row, op.avals(step.operands), step.results[0]
     if op.numbers or not isinstance(row.strategies[0], Reduce):

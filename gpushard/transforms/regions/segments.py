@@ -14,7 +14,7 @@ from typing import Any
 from gpushard.movement.buffer import devices_of
 from gpushard.ops.programs.segment import Part, segment_of
 from gpushard.ops.row import Runnable
-from gpushard.transforms.graph.graph import Graph, Step
+from gpushard.transforms.graph.graph import Graph, Operation
 from gpushard.transforms.graph.ops import Segment
 
 LEAST = 4
@@ -28,8 +28,8 @@ _LARGE = 16 << 20
 
 
 def group_into_segments(
-    graph: Graph, steps: Sequence[Step], ready: Mapping[Step, Runnable]
-) -> list[Step]:
+    graph: Graph, steps: Sequence[Operation], ready: Mapping[Operation, Runnable]
+) -> list[Operation]:
     """Return the operations of a graph, with those of a segment as one operation.
 
     Args:
@@ -43,8 +43,8 @@ def group_into_segments(
     for number, step in enumerate(steps):
         last.update((x, number) for x in step.arrays)
     last.update(dict.fromkeys(graph.results, len(steps)))
-    merged: list[Step] = []
-    run: list[tuple[Step, Part]] = []
+    merged: list[Operation] = []
+    run: list[tuple[Operation, Part]] = []
 
     def close(number: int) -> None:
         """Put the run of operations that ends before a number into segments."""
@@ -72,7 +72,7 @@ def group_into_segments(
     return merged
 
 
-def _has_cuda_graphs(step: Step) -> bool:
+def _has_cuda_graphs(step: Operation) -> bool:
     """Whether an operation runs on GPUs, and settings allow CUDA graphs."""
     if not step.results:
         return False
@@ -80,7 +80,7 @@ def _has_cuda_graphs(step: Step) -> bool:
     return runtime.settings.cuda_graphs and not runtime.backend.host_readable
 
 
-def _as_part(step: Step, ready: Runnable) -> Part | None:
+def _as_part(step: Operation, ready: Runnable) -> Part | None:
     """Convert an operation to a part of a segment; None if it cannot be in one."""
     launches = ready.launches(step.op.numbers)
     if launches is None or len(step.arrays) < len(step.operands):
@@ -91,11 +91,11 @@ def _as_part(step: Step, ready: Runnable) -> Part | None:
     return Part(launched, scalars, step.operands, step.results)
 
 
-def _merge_run(run: Sequence[tuple[Step, Part]], needed: set[Any]) -> Step | None:
+def _merge_run(run: Sequence[tuple[Operation, Part]], needed: set[Any]) -> Operation | None:
     """Merge operations into one; `needed` are their results that later operations read."""
     names = list(dict.fromkeys(step.name for step, _ in run))
     name = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     segment = segment_of([part for _, part in run], needed, name)
     if segment is None:
         return None
-    return Step(Segment(name, segment), tuple(segment.operands), tuple(segment.results))
+    return Operation(Segment(name, segment), tuple(segment.operands), tuple(segment.results))

@@ -10,7 +10,7 @@ from gpushard.movement.planning.dims import Piece
 from gpushard.movement.planning.reshard import make_plan
 from gpushard.movement.planning.windows import started
 from gpushard.ops.programs.move import Move
-from gpushard.transforms.graph.graph import Step, Var
+from gpushard.transforms.graph.graph import Operation, Var
 from gpushard.transforms.graph.ops import RowOp
 from gpushard.typing import Shape
 
@@ -18,7 +18,7 @@ Dims = tuple[int | None, ...]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class View:
+class RegionView:
     """A value whose elements are elements of another value, its base."""
 
     base: Var  # the other value
@@ -28,18 +28,20 @@ class View:
     part: bool = False  # whether it lacks elements of the base
 
     @staticmethod
-    def of(x: Var) -> View:
-        """View a value as itself."""
-        return View(x, tuple(range(len(x.shape))), (0,) * len(x.shape))
+    def of(x: Var) -> RegionView:
+        """RegionView a value as itself."""
+        return RegionView(x, tuple(range(len(x.shape))), (0,) * len(x.shape))
 
-    def then(self, view: View) -> View:
+    def then(self, view: RegionView) -> RegionView:
         """Convert a view of this view to a view of the base."""
         starts = list(self.starts)
         for dim, first in zip(self.dims, view.starts, strict=True):
             if dim is not None:
                 starts[dim] += first
         dims = tuple(None if dim is None else self.dims[dim] for dim in view.dims)
-        return View(self.base, dims, tuple(starts), self.moved + view.moved, self.part or view.part)
+        return RegionView(
+            self.base, dims, tuple(starts), self.moved + view.moved, self.part or view.part
+        )
 
     def over(self, loops: Sequence[int | None]) -> Dims:
         """Return the loops of the dims of the view, from the loops of the base."""
@@ -51,7 +53,7 @@ class View:
         return tuple(of.get(dim) for dim in range(len(self.base.shape)))
 
 
-def view_of(step: Step) -> View | None:
+def view_of(step: Operation) -> RegionView | None:
     """Read an operation as a view of its operand; None if elements must move."""
     op, base = step.op, step.operands[0] if step.operands else None
     if not isinstance(op, RowOp) or not isinstance(base, Var):
@@ -84,7 +86,7 @@ def view_of(step: Step) -> View | None:
         dims = (*sources[:named], *new, *sources[named:])
     else:
         return None
-    return View(base, dims, (0,) * len(base.shape), step.moved)
+    return RegionView(base, dims, (0,) * len(base.shape), step.moved)
 
 
 def _bytes_received(base: Var, result: Var, piece: Piece) -> int:
@@ -94,7 +96,7 @@ def _bytes_received(base: Var, result: Var, piece: Piece) -> int:
     return make_plan(base.tiling, result.tiling, piece, base.dtype.itemsize).bytes_received
 
 
-def _view_of_piece(base: Var, piece: Piece, moved: int) -> View | None:
+def _view_of_piece(base: Var, piece: Piece, moved: int) -> RegionView | None:
     """Read a piece of an array as a view; None if it goes in steps or backwards."""
     dims: list[int | None] = []
     starts = [0] * len(base.shape)
@@ -108,4 +110,4 @@ def _view_of_piece(base: Var, piece: Piece, moved: int) -> View | None:
             starts[m.source] = m.start
             part = part or (m.destination is not None and m.length != base.shape[m.source])
             part = part or (m.destination is None and base.shape[m.source] > 1)
-    return View(base, tuple(dims), tuple(starts), moved, part)
+    return RegionView(base, tuple(dims), tuple(starts), moved, part)

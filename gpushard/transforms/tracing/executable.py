@@ -28,7 +28,7 @@ from gpushard.placement.device_put import device_put
 from gpushard.runtime.reclaim import name_operation
 from gpushard.runtime.runtime import Runtime
 from gpushard.transforms.graph.costs import received
-from gpushard.transforms.graph.graph import Graph, Op, Step, Var, lines
+from gpushard.transforms.graph.graph import Graph, Op, Operation, Var, lines
 from gpushard.transforms.graph.ops import (
     Branch,
     Callback,
@@ -113,7 +113,7 @@ class Executable:
         """List the operations as text, one a line, with the bytes they move and their launches."""
         return "\n".join(lines(self.graph, self.steps, shardings=True, note=self._note))
 
-    def launches(self, step: Step) -> int | None:
+    def launches(self, step: Operation) -> int | None:
         """Count the kernel launches of an operation; None if the count is not known.
 
         On the host it is 0: each device calls a function.
@@ -167,7 +167,7 @@ class Executable:
         step, ready = next(x for x in self.ready.items() if x[1].run == run)
         return name_operation(error, step.name, ready.moves)
 
-    def _note(self, step: Step) -> str:
+    def _note(self, step: Operation) -> str:
         """Return a note for the text of an operation: its scope, bytes received, and launches."""
         moved = sum(received(step).values())
         launches = self.launches(step)
@@ -179,7 +179,7 @@ class Executable:
         return "; ".join(filter(None, notes))
 
 
-def prepare(op: Op, step: Step | None = None) -> Runnable:
+def prepare(op: Op, step: Operation | None = None) -> Runnable:
     """Prepare an operation to run.
 
     Args:
@@ -215,7 +215,7 @@ def prepare(op: Op, step: Step | None = None) -> Runnable:
 class _Creation(Runnable):
     """Creates an array of numbers."""
 
-    def __init__(self, op: RowOp, step: Step) -> None:
+    def __init__(self, op: RowOp, step: Operation) -> None:
         (x,) = step.results
         self._row, self._dtype = op.row, x.dtype
         self._tiling, self._mover = x.tiling, None
@@ -234,7 +234,7 @@ class _Creation(Runnable):
 class _Resharding(Runnable):
     """Moves a value to another sharding."""
 
-    def __init__(self, op: Reshard, step: Step) -> None:
+    def __init__(self, op: Reshard, step: Operation) -> None:
         (x,), (result,) = step.arrays, step.results
         self._mover = None
         if result.tiling is not x.tiling:
@@ -259,7 +259,7 @@ class _Resharding(Runnable):
 class _Relabeling(Runnable):
     """Reads the memory of a value as blocks of other shapes."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: Operation) -> None:
         self._tiling = step.results[0].tiling
 
     def run(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:

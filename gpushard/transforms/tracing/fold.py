@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.transforms.graph.graph import Graph, Step, Var
+from gpushard.transforms.graph.graph import Graph, Operation, Var
 from gpushard.transforms.graph.ops import Reshard, RowOp
 from gpushard.transforms.tracing.executable import array_of, prepare
 
@@ -43,7 +43,7 @@ def fold_constants(graph: Graph) -> Graph:
     return dataclasses.replace(graph, steps=steps, constants=graph.constants | constants)
 
 
-def _is_constant(step: Step, held: dict[Var, ShardedBuffer]) -> bool:
+def _is_constant(step: Operation, held: dict[Var, ShardedBuffer]) -> bool:
     """Whether all operands of an operation are small constants, and its results are small."""
     return (
         isinstance(step.op, RowOp | Reshard)

@@ -25,7 +25,7 @@ from gpushard.ops.operand import Literal, Scalar
 from gpushard.ops.row import Params, Row, Runnable
 from gpushard.ops.scalars import WEAK_KINDS, is_number
 from gpushard.placement.device_put import implicitly_put
-from gpushard.transforms.graph.graph import Graph, Op, Step, Var
+from gpushard.transforms.graph.graph import Graph, Op, Operation, Var
 from gpushard.transforms.graph.ops import Relabel, RowOp
 from gpushard.transforms.graph.steps import closed, operand_of, resharded
 from gpushard.transforms.tracing.executable import array_of, share_buffer, var_of
@@ -217,7 +217,7 @@ class Trace:
           moved: bytes that devices receive.
         """
         source = getattr(x, "_source", None)
-        self.graph.steps.append(Step(op, tuple(operands), tuple(results), moved, scope()))
+        self.graph.steps.append(Operation(op, tuple(operands), tuple(results), moved, scope()))
         arrays = tuple([_new_tracer(result, self, source) for result in results])
         keys = x is not None and is_keys(x)
         if keys:

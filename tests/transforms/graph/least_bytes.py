@@ -20,7 +20,7 @@ from gpushard import lax, testing
 from gpushard.ops.choose import Given, assignments, sharding_of
 from gpushard.ops.rule import elementwise
 from gpushard.transforms.graph.costs import received as moved_by
-from gpushard.transforms.graph.graph import Graph, Step, Var
+from gpushard.transforms.graph.graph import Graph, Operation, Var
 from gpushard.transforms.graph.ops import Reshard, RowOp
 from gpushard.transforms.graph.priced import can_price, priced
 from gpushard.transforms.graph.propagate import at
@@ -230,7 +230,7 @@ def brought(lies: dict[Var, Any], asked: frozenset[Any], new: set[Any]) -> Itera
         yield lacking(lies[x][1], tiling) * x.dtype.itemsize
 
 
-def outs(step: Step) -> Iterator[Any]:
+def outs(step: Operation) -> Iterator[Any]:
     """Yield where the result of an operation may lie: all ways over its mesh."""
     yield None
     if can_price(step) and len(step.results) == 1:
@@ -240,7 +240,7 @@ def outs(step: Step) -> Iterator[Any]:
             yield sharding_of(mesh, rule.results[0], splits)
 
 
-def laid(step: Step, lies: dict[Var, Any], out: Any) -> tuple[Any, Any, int]:
+def laid(step: Operation, lies: dict[Var, Any], out: Any) -> tuple[Any, Any, int]:
     """Return where results lie, where operands are taken, and what else moves."""
     if isinstance(step.op, Reshard):
         place = step.results[0].sharding, step.results[0].tiling
