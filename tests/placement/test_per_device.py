@@ -165,7 +165,7 @@ def test_the_aval_of_an_element() -> None:
     with pytest.raises(ArgumentError, match="size=3 does not match dim 0"):
         shard_aval(3, 0, aval)
     for axis in (2, -1):
-        with pytest.raises(ArgumentError, match=f"axis={axis} is not a dim of a value of 2 dims"):
+        with pytest.raises(ArgumentError, match=f"axis={axis} is no dim of a value of 2 dims"):
             shard_aval(3, axis, aval)
     with pytest.raises(ArgumentTypeError, match="nothing else"):
         shard_aval(3, 0, np.ones(3))  # type: ignore[arg-type]
