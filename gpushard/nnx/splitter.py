@@ -44,7 +44,7 @@ Checks: TypeAlias = list[tuple[Any, list[Any], list[Any]]]
 
 
 class Recipe:
-    """How a Module was split, and what has to be unchanged for it to be split so again.
+    """A record of how a Module was split, and what must be unchanged to split it so again.
 
     The Module keeps it. It does not refer to the Module, so there is no reference cycle.
     """

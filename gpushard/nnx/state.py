@@ -46,7 +46,7 @@ class State(MutableMapping[Any, Any], Generic[T]):
     _items: dict[Any, Any]
 
     def __init__(self, mapping: Mapping[Any, Any] | Iterable[tuple[Any, Any]] = (), /) -> None:
-        put(self, "_items", {key: _nested(value) for key, value in dict(mapping).items()})
+        put(self, "_items", {key: _as_states(value) for key, value in dict(mapping).items()})
 
     def __getitem__(self, key: Any) -> Any:
         """Return the leaf or the State at a key."""
@@ -54,7 +54,7 @@ class State(MutableMapping[Any, Any], Generic[T]):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Set the leaf or the State at a key."""
-        self._items[key] = _nested(value)
+        self._items[key] = _as_states(value)
 
     def __delitem__(self, key: Any) -> None:
         """Remove the leaf or the State at a key."""
@@ -75,7 +75,7 @@ class State(MutableMapping[Any, Any], Generic[T]):
 
     def setdefault(self, key: Any, default: Any = None) -> Any:
         """Return the leaf or the State at a key; if the key is missing, set it to the default."""
-        return self._items.setdefault(key, _nested(default))
+        return self._items.setdefault(key, _as_states(default))
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._items)
@@ -122,7 +122,7 @@ def _leaf_text(x: Any) -> str:
     return repr(x) if isinstance(x, Variable) else describe_value(x)
 
 
-def _nested(value: Any) -> Any:
+def _as_states(value: Any) -> Any:
     return State(value) if isinstance(value, Mapping) and not isinstance(value, State) else value
 
 

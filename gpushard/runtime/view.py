@@ -93,7 +93,7 @@ class View(NamedTuple):
         return type(operand)(self.shape, operand.dtype, start, self.strides)
 
     def _ascending(self) -> View:
-        """Return the same elements in the order of their addresses."""
+        """Reverse the dims with negative strides, so that addresses ascend."""
         turned = zip(self.shape, self.strides, strict=True)
         back = sum([(size - 1) * step for size, step in turned if step < 0])
         return View(self.offset + back, self.shape, tuple(map(abs, self.strides)))

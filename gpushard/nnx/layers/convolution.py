@@ -138,7 +138,7 @@ class Conv(Module):
         x = x if len(batch) == 1 else x.reshape(math.prod(batch), *dims)
         if self.dtype is None:
             x, kernel = in_type(result_type(x, kernel), x, kernel)
-        x, pads = self._padded(x)
+        x, pads = self._pad_inputs(x)
         within = tuple(range(1, ndim + 1))
         y = conv_general_dilated(
             x,
@@ -155,7 +155,7 @@ class Conv(Module):
         y = y if bias is None else y + bias
         return y if len(batch) == 1 else y.reshape(*batch, *y.shape[1:])
 
-    def _padded(self, x: Any) -> tuple[Any, Any]:
+    def _pad_inputs(self, x: Any) -> tuple[Any, Any]:
         """Continue the inputs if the padding says so; return them and the padding by zeros."""
         reaches = [
             (n - 1) * by for n, by in zip(self.kernel_size, self.kernel_dilation, strict=True)

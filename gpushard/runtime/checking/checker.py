@@ -76,7 +76,7 @@ class Checker:
                 clock = self._clocks[stream, tick]
             raise_to(clock, self._join(tuple(memory.clock())))  # from now on the stream waits
             access = Access(stream, f"memory that {name} needs", tick)
-            shadow = self._owned(memory, access)
+            shadow = self._use_memory(memory, access)
             if shadow is not None:
                 self._check_write(shadow, clock, access, "is overwritten")
                 self._check_reads(shadow, clock, access)
@@ -133,12 +133,12 @@ class Checker:
             clock[item.stream] = item.tick
             access = Access(item.stream, f"{item.name!r} {caller_place()}", item.tick, item.part)
             for memory in item.reads:
-                shadow = self._owned(memory, access)
+                shadow = self._use_memory(memory, access)
                 if shadow is not None:
                     self._check_parts(shadow, clock, access, item.until.get(memory))
                     shadow.reads.append(access)
             for memory in item.writes:
-                shadow = self._owned(memory, access)
+                shadow = self._use_memory(memory, access)
                 if shadow is not None:
                     self._check_write(shadow, clock, access, "is overwritten")
                     self._check_reads(shadow, clock, access)
@@ -322,7 +322,7 @@ class Checker:
         lent = shadow.lent()  # to the host, or to another library
         self._check(lent is None, "is overwritten", access, lent)
 
-    def _owned(self, memory: Memory, access: Access) -> Shadow | None:
+    def _use_memory(self, memory: Memory, access: Access) -> Shadow | None:
         shadow = self._shadows.get(id(memory.raw))
         if shadow is not None:
             stale = shadow.free or shadow.owner not in (None, memory)

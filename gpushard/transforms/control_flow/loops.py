@@ -113,14 +113,14 @@ def _loop_while(name: str, cond_fun: Any, body_fun: Any, init_val: Any, function
     frame = innermost()
     leaves, form = tree.flatten(init_val)
     values = [value_of(x, f"{name}: init_val", frame) for x in leaves]
-    one, what = tree.structure((init_val,)), title(name, functions[-1])
+    args, what = tree.structure((init_val,)), title(name, functions[-1])
 
     def trace_loop(values: Sequence[Value], finish: Any) -> _While:
-        test = _trace_condition(cond_fun, one, values)
-        body = trace_body(body_fun, one, values, what, finish)
+        test = _trace_condition(cond_fun, args, values)
+        body = trace_body(body_fun, args, values, what, finish)
         return _While(test, body, what, form, body.structure, 0)
 
-    differs = frame is not None and bool(_trace_condition(cond_fun, one, values).results[0].names)
+    differs = frame is not None and bool(_trace_condition(cond_fun, args, values).results[0].names)
     if not differs:
         values, loop = settle_loop(BodyCache(functions, name, form), trace_loop, values)
         differs = bool(loop.test.results[0].names)
@@ -173,10 +173,10 @@ def _run_loop(loop: _While, values: Sequence[Value], frame: Frame | None) -> lis
 _AND = ufunc_row(np.logical_and)
 
 
-def _trace_condition(cond_fun: Any, one: Any, values: Sequence[Value]) -> Body:
+def _trace_condition(cond_fun: Any, args: Any, values: Sequence[Value]) -> Body:
     """Trace a condition, and check that it returns a boolean scalar."""
     what = title("while_loop", cond_fun)
-    test = trace_body(cond_fun, one, values, what)
+    test = trace_body(cond_fun, args, values, what)
     holds = test.results[0] if test.structure == _ONE else None
     if holds is None or holds.shape or holds.array.dtype != np.bool_:
         raise ArgumentTypeError(

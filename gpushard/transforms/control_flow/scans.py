@@ -187,7 +187,7 @@ def _scan(
     ends = [*result_vars(loop.body)[:carries], *loop.ends]
     arrays = run_or_record(loop.op, lambda: loop.ready, operands, ends)
     names = [x.names for x in (*values, *loop.stacked)]
-    results = [as_array(Value(x, own), frame) for x, own in zip(arrays, names, strict=True)]
+    results = [as_array(Value(x, dims), frame) for x, dims in zip(arrays, names, strict=True)]
     carry, stacked = results[:carries], results[carries:]
     return tree.unflatten(form, carry), tree.unflatten(loop.stacked_form, stacked)
 
@@ -274,7 +274,7 @@ def _slice_var(x: Value) -> tuple[Value, Operation]:
 def _stacked_var(x: Value, count: int) -> tuple[Var, bool]:
     """Describe the stack of `count` results that are like `x`, and whether they are keys."""
 
-    def stacked(array: Any) -> Any:
+    def stack_copies(array: Any) -> Any:
         whole = stack([array] * max(count, 1), len(x.names))
         if count:
             return whole
@@ -283,4 +283,4 @@ def _stacked_var(x: Value, count: int) -> tuple[Var, bool]:
         return index(whole, tuple(entries))
 
     keys = is_keys(x.array)
-    return _call_on_var(stacked, var_of(x.array), keys=keys)._var, keys
+    return _call_on_var(stack_copies, var_of(x.array), keys=keys)._var, keys

@@ -375,7 +375,7 @@ class Compiled(Stage):
         ]
         if known or others:
             rest = f", and those of {others} other operations" if others else ""
-            graphs = self._executable.captured()
+            graphs = self._executable.graph_launches()
             if graphs:
                 of, to = map(sum, zip(*graphs, strict=True))
                 rest += f"; {of:,} of them, captured, are {to:,} of CUDA graphs"

@@ -1,7 +1,7 @@
 """Run regions that need rows of neighbouring blocks, as stencils do, and move only these rows.
 
 If a kernel needs more rows of an operand than the block of its device has, it runs in up to three
-parts of the rows of its results: the first rows, the rows that need nothing but the block and read
+parts of the rows of its results: the first rows, the rows that need only the block and read
 it where it lies, and the last rows. For the first and the last part a *halo* is moved: the rows of
 the operand that these results need.
 
@@ -33,7 +33,7 @@ whole."""
 
 @dataclass(frozen=True, eq=False)
 class Halos:
-    """How a kernel runs in parts, with halos."""
+    """A plan to run a kernel in parts, with halos."""
 
     tilings: list[Tiling]  # boxes of its operands where they lie, followed by those of halos
     sources: list[int]  # for each halo the number of its operand

@@ -378,10 +378,10 @@ def _join(form: _Form, region: Region) -> bool:
     grown = [*region.sizes, *[sizes[n] for n in more]]
     names = {n: len(region.sizes) + at for at, n in enumerate(more)} | loops
 
-    def named(dims: Sequence[int | None]) -> tuple[int | None, ...]:
+    def as_loops(dims: Sequence[int | None]) -> tuple[int | None, ...]:
         return tuple([None if n is None else names.get(n) for n in dims])
 
-    operand_loops = [named(dims) for dims in factors]
+    operand_loops = [as_loops(dims) for dims in factors]
     reduced = tuple([names[n] for n in form.reduced if n in names])
     unrolled = {*names.values()} if form.serves is None else {
         loop for loops in (reduced, *[m.reduced for m in region.members]) for loop in loops
@@ -414,7 +414,7 @@ def _join(form: _Form, region: Region) -> bool:
     if inner and not all(_is_last(dims, inner, grown) for dims in read):
         return False
     spans = [{*m.dims, *m.reduced} for m in region.members]
-    spans.append({*named(form.rule.results[0]), *reduced})
+    spans.append({*as_loops(form.rule.results[0]), *reduced})
     over = [{loop for loop in span if loop is not None and grown[loop] > SHORT} for span in spans]
     lacking = set().union(*over) - set(over[0]).intersection(*over)
     if not lacking <= inner if inner else len(lacking) > 1:
@@ -425,7 +425,7 @@ def _join(form: _Form, region: Region) -> bool:
     for view, dims in zip(form.views, operand_loops, strict=True):
         if view.base not in region.dims:
             region.read.setdefault(view.base, view.under(dims))
-    region.dims[result] = dims = named(form.rule.results[0])
+    region.dims[result] = dims = as_loops(form.rule.results[0])
     region.level[result] = level + bool(long and not ends)
     if ends:
         region.ended.add(result)

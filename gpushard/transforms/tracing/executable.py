@@ -131,7 +131,7 @@ class Executable:
         )
         return 0 if host else None
 
-    def captured(self) -> list[tuple[int, int]]:
+    def graph_launches(self) -> list[tuple[int, int]]:
         """Return for each segment its number of launches, and that of a replay of it."""
         return [part.op.kernels.counts for part in self.parts if isinstance(part.op, Segment)]
 
