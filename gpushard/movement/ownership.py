@@ -20,7 +20,7 @@ import sys
 from collections import Counter
 
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.planning.update import Block, Touched
+from gpushard.movement.planning.update import Tile, Touched
 
 COUNTS_ARE_EXACT = (
     sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -90,7 +90,7 @@ def owns_alone(holder: Holder, touched: Touched) -> bool:
     return True
 
 
-def _is_one(buffer: ShardedBuffer, block: Block) -> bool:
+def _is_one(buffer: ShardedBuffer, block: Tile) -> bool:
     """Whether devices that hold the same block also share its memory, as all plans have it."""
     home = buffer.values[block.home]
     claim, address = buffer.claims[block.home], buffer.runtime.backend.address

@@ -24,7 +24,7 @@ import numpy as np
 
 from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
-from gpushard.movement.planning.aliasing import ALIAS, COPY, VIEW, Kept
+from gpushard.movement.planning.aliasing import ALIAS, COPY, VIEW, Aliases
 from gpushard.movement.planning.holders import Holdings, holdings, volumes
 from gpushard.movement.planning.strided import StridedCopies
 from gpushard.runtime.chunks import LEAST_SLOT, align
@@ -131,7 +131,7 @@ class Plan:
     itemsize: int
     """Bytes of an element."""
 
-    kept: Kept
+    kept: Aliases
     """What becomes of every wanted pair, and where those lie that are not written."""
 
     volume: IntArray
@@ -360,7 +360,7 @@ class Plan:
     def relays(self) -> int:
         """How many box copies read what another domain has received in the wave before."""
         tables = self.how.tables()
-        return sum(int((copies.remote & (copies.made >= 0)).sum()) for _, copies in tables)
+        return sum(int((copies.remote & (copies.read_pair >= 0)).sum()) for _, copies in tables)
 
     @functools.cached_property
     def waves(self) -> int:
@@ -557,7 +557,7 @@ def _group(
     """Add the copies of a table to steps."""
     if not len(copies.block):
         return
-    domain, again = plan.wanted.domain[copies.block], copies.made >= 0
+    domain, again = plan.wanted.domain[copies.block], copies.read_pair >= 0
     phases, domains = int(copies.phase.max()) + 1, int(domain.max()) + 1
     key = (copies.wave * domains + domain) * phases + copies.phase
     if (key[1:] < key[:-1]).any():
@@ -565,7 +565,7 @@ def _group(
         copies, domain, again, key = copies.take(order), domain[order], again[order], key[order]
     of, relays = shards + copies.device, bool(again.any())
     if relays:
-        of = np.where(again, plan.operand_of[copies.made], of)
+        of = np.where(again, plan.operand_of[copies.read_pair], of)
     moves = _moves(copies, plan.operand_of[copies.block], of, plan.itemsize)
     edges = np.flatnonzero(key[1:] != key[:-1]) + 1
     starts = [0, *edges.tolist(), len(moves)]

@@ -182,9 +182,9 @@ def check_peaks(runtime: Runtime, plan: gs.Plan) -> None:
 def check_joined(plan: gs.Plan) -> None:
     """No two copies could be one: those of a block from one place do not continue one another."""
     copies = plan.how.copies
-    made = np.full(len(copies), -1) if copies.made is None else copies.made
-    held = np.where(made < 0, copies.held, -1)
-    of = list(zip(copies.pair.tolist(), held.tolist(), made.tolist(), strict=True))
+    read_pair = np.full(len(copies), -1) if copies.read_pair is None else copies.read_pair
+    held = np.where(read_pair < 0, copies.held, -1)
+    of = list(zip(copies.pair.tolist(), held.tolist(), read_pair.tolist(), strict=True))
     boxes = [
         list(zip(starts, lengths, strict=True))
         for starts, lengths in zip(
@@ -384,4 +384,4 @@ def test_what_is_read_from_one_new_block_is_one_copy() -> None:
         case = Case.make(runtime, numbers((2, 3), np.int32), source)
         case.check(destination)
         copies = case.x.plan(sharding_of(runtime, destination)).how.copies
-        assert copies.made is not None and copies.made.tolist() == [-1, -1, -1, 0]
+        assert copies.read_pair is not None and copies.read_pair.tolist() == [-1, -1, -1, 0]

@@ -376,7 +376,7 @@ def test_only_what_empty_domains_want_is_relayed() -> None:
     with testing.runtime(host_domains=8) as runtime:
         halves = gs.NamedSharding(gs.make_mesh((2, 4), ("x", "y")), P("x"))
         plan = both_plans(runtime, (96, 5), few(runtime, 4, P("x")), halves)[1]
-        again = plan.how.copies.made
+        again = plan.how.copies.read_pair
         assert again is not None
         assert set(plan.how.copies.domain[again >= 0].tolist()) == {4, 5, 6, 7}
         assert not plan.how.copies.wave[plan.how.copies.domain < 4].any()  # they wait for nobody
@@ -419,7 +419,7 @@ def test_what_a_plan_says_of_its_links() -> None:
 def test_what_a_plan_says_of_its_relays() -> None:
     with testing.runtime(host_domains=8) as runtime:
         plan = both_plans(runtime, (96, 5), few(runtime, 1, P()), everywhere(runtime))[1]
-        again = plan.how.copies.made
+        again = plan.how.copies.read_pair
         assert again is not None and plan.relays == (again >= 0).sum() > 0
         text = f"relayed: {plan.relays:,} of {len(plan.how.copies):,} box copies"
         assert text in plan.explain() and f"in {plan.waves} waves" in plan.explain()

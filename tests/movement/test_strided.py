@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from gpushard.movement.planning.strided import FEW, StridedCopies, joined
+from gpushard.movement.planning.strided import FEW, StridedCopies, join_copies
 from tests.share import seeds
 
 
@@ -24,7 +24,7 @@ def drawn(draw: np.random.Generator, groups: int, steps: int) -> StridedCopies:
     copies = StridedCopies(
         block=block,
         device=block % 2,
-        made=none - 1,
+        read_pair=none - 1,
         source_domain=none,
         remote=none.astype(bool),
         target_offset=target,
@@ -56,7 +56,7 @@ def test_joined_copies_write_what_each_would(seed: int, steps: int) -> None:
     draw = np.random.default_rng(seed)
     groups = int(draw.integers(1, 9))
     copies = drawn(draw, groups, steps)
-    made = joined(copies, 0)
+    made = join_copies(copies, 0)
     assert written(made) == written(copies)
     if len(copies.block) <= FEW:
         assert made is copies
@@ -76,17 +76,17 @@ def in_a_row(count: int, block: np.ndarray) -> StridedCopies:
 def test_few_copies_are_not_joined() -> None:
     for count, joint in ((FEW, FEW), (FEW + 1, 1)):
         copies = in_a_row(count, np.zeros(count, np.int64))
-        made = joined(copies, 0)
+        made = join_copies(copies, 0)
         assert len(made.block) == joint and written(made) == written(copies)
 
 
 def test_what_is_alone_stays_so_at_both_ends() -> None:
     copies = in_a_row(FEW + 2, np.repeat([0, 1, 2], [1, FEW, 1]))
-    made = joined(copies, 0)
+    made = join_copies(copies, 0)
     assert made.block.tolist() == [0, 1, 2] and written(made) == written(copies)
 
 
 def test_the_same_step_to_another_block_joins_nothing() -> None:
     copies = in_a_row(90, np.arange(90) // 30)
-    made = joined(copies, 0)
+    made = join_copies(copies, 0)
     assert made.block.tolist() == [0, 1, 2] and written(made) == written(copies)

@@ -1,7 +1,8 @@
-"""Which wanted blocks need no copy because their domain has them in memory already. Pure.
+"""Find the wanted blocks that need no copy because their domain has them in memory already. Pure.
 
-One that is a whole block of its domain is an alias. One that is a dense and aligned part of a block
-is a view, if aliases and views together keep at least half of the root allocation useful.
+A wanted block that is a whole held block of its domain becomes an alias of that. A dense and
+aligned part of a held block becomes a view, if aliases and views together use at least half of the
+root allocation.
 """
 
 from __future__ import annotations
@@ -19,41 +20,41 @@ from gpushard.movement.planning.strided import StridedCopies
 from gpushard.typing import IntArray
 
 ALIAS, VIEW, COPY, EMPTY = range(4)
-"""What becomes of a wanted pair."""
+"""What the plan does about a wanted pair (of domain and block)."""
 
 ALIGNMENT = 16
-"""Bytes that every shard is aligned to, views included, so that kernels may use full vectors."""
+"""Alignment of every shard in bytes, views included, so that kernels may use full vectors."""
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
-    """What becomes of every wanted pair, and where those lie that are not written."""
+class Aliases:
+    """Which wanted pairs are written, and where aliases and views lie."""
 
-    kind: IntArray  # ALIAS, VIEW, COPY or EMPTY
-    source: IntArray  # the source that has an alias or a view; 0 for others
-    device: IntArray  # the position of the device whose shard of that has it; 0 for others
-    offset: IntArray  # its first element within that shard; 0 for others
-    by_roots: bool = False  # whether that depends on how much memory the shards keep alive
+    kind: IntArray  # ALIAS, VIEW, COPY or EMPTY for each wanted pair
+    source: IntArray  # the source that has the alias or view; 0 for other pairs
+    device: IntArray  # the position of the source's device with that shard; 0 for other pairs
+    offset: IntArray  # the first element within that shard; 0 for other pairs
+    by_roots: bool = False  # whether the choice depends on the sizes of the root allocations
 
 
-def copy_all(volume: IntArray) -> Kept:
-    """Say that all pairs are written that have elements."""
+def copy_all(volume: IntArray) -> Aliases:
+    """Write all pairs that have elements, and share no memory."""
     none = np.zeros(len(volume), np.int64)
-    return Kept(np.where(volume > 0, COPY, EMPTY), none, none, none)
+    return Aliases(np.where(volume > 0, COPY, EMPTY), none, none, none)
 
 
-def find_reuse(overlap: Overlap, piece: Piece, itemsize: int, root_nbytes: int) -> Kept:
+def find_reuse(overlap: Overlap, piece: Piece, itemsize: int, root_nbytes: int) -> Aliases:
     """Find the wanted pairs of a movement that are blocks of its source, or parts of them.
 
-    Where held blocks overlap, that is the largest with the first element of the pair.
+    If held blocks overlap, a pair is looked for in the largest block that has its first element.
     """
-    kept = copy_all(overlap.volume)
+    aliases = copy_all(overlap.volume)
     if not piece.in_order:
-        return kept
+        return aliases
     places = _places_in_boxes(overlap) if overlap.free else _places_in_blocks(overlap)
     pairs, at, present = places.pair, places.held, places.present
     if not len(pairs):
-        return kept
+        return aliases
     volume = overlap.volume[pairs]
     dense, offset, extent = _within_block(overlap, places)
     whole = present & dense & (extent == volume)
@@ -62,26 +63,25 @@ def find_reuse(overlap: Overlap, piece: Piece, itemsize: int, root_nbytes: int) 
     if by_roots:
         useful = np.bincount(at, np.where(view | whole, volume, 0), len(overlap.held.key))
         view &= useful[at] * 2 >= np.maximum(extent, root_nbytes // itemsize)
-    device, first = np.zeros_like(kept.kind), np.zeros_like(kept.kind)
-    kept.kind[pairs[whole]] = ALIAS
-    kept.kind[pairs[view]] = VIEW
+    device, first = np.zeros_like(aliases.kind), np.zeros_like(aliases.kind)
+    aliases.kind[pairs[whole]] = ALIAS
+    aliases.kind[pairs[view]] = VIEW
     device[pairs] = np.where(whole | view, overlap.held.home[at], 0)
     first[pairs] = np.where(view, offset, 0)
-    return Kept(kept.kind, kept.source, device, first, by_roots)
+    return Aliases(aliases.kind, aliases.source, device, first, by_roots)
 
 
-def find_kept(
+def find_aliases(
     sources: Sequence[Tiling],
     tables: Sequence[tuple[int, StridedCopies]],
     volume: IntArray,
     itemsize: int,
     root_nbytes: Sequence[int],
-) -> Kept:
-    """Find the wanted pairs of several sources that are blocks of one, or parts of them.
+) -> Aliases:
+    """Find the wanted pairs of a rearrangement that are blocks of a source, or parts of them.
 
-    That is so if all of its copies read one shard, and every element lies as far from the first one
-    there as it would in the new block. `tables` are the (source, copies) that would write all
-    pairs.
+    A pair is one if all of its copies read one shard, and each element lies as far from the first
+    element there as in the new block. `tables` are the (source, copies) that would write all pairs.
     """
     source, device, offset, in_one_piece = _candidates(tables, volume)
     at = np.flatnonzero(in_one_piece)
@@ -95,18 +95,18 @@ def find_kept(
     by_roots = bool(view.any())
     if by_roots:
         view &= 2 * _useful(source[at], device[at], offset[at], (view | whole) * volume[at]) >= root
-    kept = copy_all(volume)
-    kept.kind[at[whole]] = ALIAS
-    kept.kind[at[view]] = VIEW
-    held = (kept.kind == ALIAS) | (kept.kind == VIEW)
+    aliases = copy_all(volume)
+    aliases.kind[at[whole]] = ALIAS
+    aliases.kind[at[view]] = VIEW
+    held = (aliases.kind == ALIAS) | (aliases.kind == VIEW)
     source, device, offset = (np.where(held, values, 0) for values in (source, device, offset))
-    return Kept(kept.kind, source, device, offset, by_roots)
+    return Aliases(aliases.kind, source, device, offset, by_roots)
 
 
 def _candidates(
     tables: Sequence[tuple[int, StridedCopies]], volume: IntArray
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Return source, device and offset of pairs in one piece there, and which these are."""
+    """Find pairs that lie in one piece in a shard: source, device, offset, and a mask of them."""
     block = np.concatenate([copies.block for _, copies in tables] or [volume[:0]])
     places = [
         np.stack(
@@ -137,27 +137,27 @@ def _candidates(
 
 
 def _useful(source: IntArray, device: IntArray, offset: IntArray, volume: IntArray) -> IntArray:
-    """Return for each pair how many elements of its shard stay useful."""
+    """Count for each pair the elements of its shard that aliases and views use."""
     rows = np.stack((source, device, offset, volume))
-    first, _ = distinct_columns(rows)  # several may be the same part
+    first, _ = distinct_columns(rows)  # several pairs may be the same part: count it once
     _, shard = distinct_columns(rows[:2])
     return np.bincount(shard[first], volume[first])[shard].astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class _Places:
-    """Where in held blocks wanted pairs may be found whole."""
+    """Held blocks in which wanted pairs may lie whole."""
 
-    pair: IntArray  # the wanted pairs in question, none of them empty
+    pair: IntArray  # the candidates among the wanted pairs, none of them empty
     held: IntArray  # the held pair that each may lie in
-    present: IntArray  # whether it does
-    offset: Sequence[IntArray]  # first element within the held block in each mapped dim
-    length: Sequence[IntArray]  # elements in each mapped dim, likewise
-    extent: Sequence[IntArray]  # length of the held block in each mapped dim, likewise
+    present: IntArray  # whether the domain holds that block, and it contains the candidate
+    offset: Sequence[IntArray]  # first element within the held block, for each mapped dim
+    length: Sequence[IntArray]  # elements of the candidate, for each mapped dim
+    extent: Sequence[IntArray]  # length of the held block, for each mapped dim
 
 
 def _places_in_blocks(overlap: Overlap) -> _Places:
-    """In a grid: pairs that read one block."""
+    """Locate candidates in a grid: pairs that read a single block."""
     single = np.flatnonzero((overlap.cells == 1) & (overlap.volume > 0))
     if not len(single):
         return _Places(single, single, single, [], [], [])
@@ -175,7 +175,7 @@ def _places_in_blocks(overlap: Overlap) -> _Places:
 
 
 def _places_in_boxes(overlap: Overlap) -> _Places:
-    """Among any boxes: an equal one, or else that from which the first element would be copied."""
+    """Locate candidates among any boxes: in an equal box, else in that of their first element."""
     pairs = np.flatnonzero(overlap.volume > 0)
     of, to = overlap.held.home, overlap.wanted.home[pairs]
     begin = np.zeros((len(overlap.runs), len(pairs)), np.int64)
@@ -212,7 +212,7 @@ def _keys(domain: IntArray, begin: IntArray, length: IntArray) -> list[tuple[int
 
 
 def _within_block(overlap: Overlap, places: _Places) -> tuple[IntArray, IntArray, IntArray]:
-    """Return whether each pair is dense in its held block, its offset, and the block's size."""
+    """Compute whether each pair is dense in its held block, its offset, and the block's size."""
     pairs = len(places.pair)
     offset, extent = np.zeros(pairs, np.int64), np.ones(pairs, np.int64)
     dense, full_after = np.ones(pairs, bool), np.ones(pairs, bool)

@@ -1,16 +1,17 @@
-"""Relays: what few domains hold and many want is passed on among those that want it. Pure.
+"""Relays: domains that want a box pass it on to one another. Pure.
 
-Where every domain reads all that it lacks from the holders, the links out of these are the limit.
-With relays the holders send each byte about once. The domains that want the same box are divided
-into neighbourhoods, runs of domain numbers, as near numbers tend to be near one another. The box
-goes from neighbourhood to neighbourhood, each member taking in an equal part of it, and within one
-the members read the parts of one another. So every link carries about as much as every other, and
-a slow link between neighbourhoods carries each byte once. All of it happens in chunks, in *waves*:
-in each wave a domain reads what others have received in the wave before.
+If few domains hold a box and many want it, and each reads it from the holders, the links out of the
+holders are the limit. With relays the holders send each byte about once. The domains that want a
+box are divided into neighbourhoods: runs of domain numbers, as near numbers tend to be near in the
+machine. The box goes from neighbourhood to neighbourhood, and each member receives an equal part of
+it. Within a neighbourhood the members read the parts of one another. So all links carry about the
+same load, and a slow link between neighbourhoods carries each byte once. The box is cut into
+chunks, which follow each other in *waves*: in each wave, a domain reads elements that other domains
+received in the wave before.
 
-Every domain still writes and receives each element once; only whom it reads from changes. This is
-the broadcast by scatter and all-gather (M. Barnett et al., the InterCom library, 1994) within
-neighbourhoods, and a pipelined chain between them.
+Every domain still writes and receives each element once; it only reads from other domains. Within
+neighbourhoods this is the broadcast by scatter and all-gather (M. Barnett et al., the InterCom
+library, 1994); between them it is a pipelined chain.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from gpushard.movement.planning.dims import cut_dim, cut_rows
 from gpushard.movement.planning.holders import Overlap, within
 from gpushard.typing import IntArray
 
-_CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16)  # into how many chunks what is relayed may be cut
+_CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16)  # numbers of chunks that the search tries for relayed boxes
 _ENOUGH_ROWS = 256
 """A dim this long is cut rather than a longer, later one, whose rows are shorter in memory."""
 
@@ -32,10 +33,10 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Wants:
-    """Who lacks which source block, one entry ("copy") per wanted pair and block."""
+    """The copies of wanted pairs, one per pair and source block, before holders are chosen."""
 
     pair: IntArray  # the wanted pair of each copy
-    number: IntArray  # which copy of its pair each is
+    number: IntArray  # the number of each copy among those of its pair
     block: IntArray  # the source block that each reads
     # Source offset, destination offset and length in each mapped dim, shape (3, maps, copies).
     boxes: IntArray
@@ -44,18 +45,19 @@ class Wants:
 
 @dataclass(frozen=True, eq=False)
 class Relays:
-    """Box copies, in waves, in place of some that would all be read from holders."""
+    """Box copies, in waves, that replace some copies from holders."""
 
     replaced: IntArray  # the copies that they replace
     pair: IntArray  # wanted pair that each writes
-    held: IntArray  # the held pair that each reads, unless `made` says otherwise
-    made: IntArray  # the wanted pair of another domain whose new block each reads; -1 for none
-    wave: IntArray  # when: it reads what was written in the wave before
+    held: IntArray  # the held pair that each reads, unless it reads a new block
+    # The wanted pair of another domain, if each reads the new block of that; -1 if it does not.
+    read_pair: IntArray
+    wave: IntArray  # when it runs: after the new block that it reads was written, a wave before
     # As in `Wants`. A copy of a new block has its destination offset as its source offset.
     boxes: IntArray
 
     def closing(self, overlap: Overlap, pair: IntArray) -> IntArray:
-        """Return the waves for copies within a domain: when nobody waits for it any more."""
+        """Choose waves for copies within a domain: after its last relay, as no domain waits."""
         domain = overlap.wanted.domain
         last = np.full(int(domain.max()) + 1, -1)
         np.maximum.at(last, domain[self.pair], self.wave)
@@ -66,32 +68,32 @@ class Relays:
 class _Box:
     """A box that several domains want and lack."""
 
-    copy: int  # one of the copies that want it
-    pairs: IntArray  # wanted pairs of all of them, ascending
-    holders: IntArray  # held pairs that have it
-    rows: int  # rows along the dim that it is cut along
+    copy: int  # one of the copies of this box
+    pairs: IntArray  # wanted pairs of all copies of this box, ascending
+    holders: IntArray  # held pairs that contain it
+    rows: int  # rows of the dim along which it is cut
 
 
 def may_relay(overlap: Overlap, pairs: IntArray) -> bool:
-    """Whether some of the wanted pairs are of a domain that holds nothing of the source.
+    """Whether some wanted pairs belong to a domain that holds nothing of the source.
 
-    Without one, all domains are holders of something already and their links are used as they are.
-    Boxes that form no grid are never relayed.
+    If there is no such domain, each holds a part of the source, and the links of all are in use
+    already. Boxes that form no grid are never relayed.
     """
     held = overlap.held.in_domains(overlap.wanted.domain[pairs])[1]
     return not overlap.free and bool(overlap.runs) and not held.all()
 
 
 def find_relays(overlap: Overlap, wants: Wants, latency: float) -> Relays | None:
-    """Plan relays, if they take less time than it takes to read all from the holders.
+    """Plan relays, if they take less time than reading all boxes from the holders.
 
-    The time is that of the busiest domain of each wave and a latency per wave. A box is relayed if
-    more domains lack it than hold it and one of them holds nothing of the source.
+    The time is the sum over waves of that of the busiest domain and a latency. A box is relayed if
+    more domains lack it than hold it, and one of them holds nothing of the source.
 
     Args:
       overlap: wanted and held pairs.
-      wants: what is copied.
-      latency: time that a wave takes besides, as the elements that a domain receives in that time.
+      wants: the copies.
+      latency: time of a wave without any bytes, as the elements that a domain receives meanwhile.
 
     Returns:
       The relays, or None.
@@ -111,20 +113,20 @@ def find_relays(overlap: Overlap, wants: Wants, latency: float) -> Relays | None
     if min(times) >= least:
         return None
     chunks = _CHUNKS[int(np.argmin(times))]
-    pair, held, made, wave, copy, low, high = _hops(overlap, boxes, chunks)
+    pair, held, read_pair, wave, copy, low, high = _hops(overlap, boxes, chunks)
     cut = wants.boxes[:, :, copy]
     cut_rows(overlap.map_steps, cut, _dim(cut[2]), low, high)
-    cut[0] = np.where(made < 0, cut[0], cut[1])
-    return Relays(replaced, pair, held, made, wave, cut)
+    cut[0] = np.where(read_pair < 0, cut[0], cut[1])
+    return Relays(replaced, pair, held, read_pair, wave, cut)
 
 
 def _shared_boxes(overlap: Overlap, wants: Wants) -> tuple[list[_Box], IntArray]:
-    """Return the boxes to relay, and the copies that want them."""
+    """Find the boxes to relay, and the copies that they would replace."""
     lacking = wants.lacking
     pair, block = wants.pair[lacking], wants.block[lacking]
     most = int(wants.number.max()) + 1
-    same = overlap.wanted.block[pair] * most + wants.number[lacking]
-    _, group, wanting = np.unique(same, return_inverse=True, return_counts=True)
+    box_keys = overlap.wanted.block[pair] * most + wants.number[lacking]
+    _, group, wanting = np.unique(box_keys, return_inverse=True, return_counts=True)
     _, order, first, holders = overlap.held.holders(block)
     empty = overlap.held.in_domains(overlap.wanted.domain[pair])[1] == 0
     chosen = (np.bincount(group, empty) > 0)[group] & (wanting[group] > holders[block])
@@ -133,13 +135,13 @@ def _shared_boxes(overlap: Overlap, wants: Wants) -> tuple[list[_Box], IntArray]
     if not len(at):
         return [], lacking[at]
     edges = np.flatnonzero(np.diff(group[at])) + 1
-    found = []
+    boxes = []
     for members in np.split(at, edges):
         copy, number = int(lacking[members[0]]), int(block[members[0]])
         length = wants.boxes[2][:, copy]
         held = order[first[number] : first[number] + holders[number]]
-        found.append(_Box(copy, pair[members], held, int(length[_dim(length[:, None])[0]])))
-    return found, np.sort(lacking[at])
+        boxes.append(_Box(copy, pair[members], held, int(length[_dim(length[:, None])[0]])))
+    return boxes, np.sort(lacking[at])
 
 
 def _dim(length: IntArray) -> IntArray:
@@ -147,13 +149,13 @@ def _dim(length: IntArray) -> IntArray:
 
 
 def _hops(overlap: Overlap, boxes: list[_Box], chunks: int) -> IntArray:
-    """Return all copies that relay boxes, one row for each fact: as `Relays`, its box as rows.
+    """List all copies that relay boxes, as columns.
 
     Returns:
-      Rows of: wanted pair, held pair, made pair, wave, copy of the box, first row, row after the
-      last.
+      Rows of: wanted pair, held pair, pair whose new block is read (or -1), wave, copy of the box,
+      first row of the box, row after the last.
     """
-    size = _neighbours(int(overlap.wanted.domain.max()) + 1)
+    size = _neighbourhood_size(int(overlap.wanted.domain.max()) + 1)
     hops_of_shares = []
     for box in boxes:
         shares = len(box.holders)
@@ -163,16 +165,16 @@ def _hops(overlap: Overlap, boxes: list[_Box], chunks: int) -> IntArray:
             most = max(map(len, groups))
             count = max(1, min(chunks, (high - low) // most))
             edges = low + (high - low) * np.arange(count + 1) // count
-            hops = _through(groups, edges)
+            hops = _send_chunks(groups, edges)
             head = np.full((1, hops.shape[1]), holder), np.full((1, hops.shape[1]), box.copy)
             hops_of_shares.append(np.concatenate((hops[:1], head[0], hops[1:3], head[1], hops[3:])))
     return np.concatenate(hops_of_shares, axis=1)
 
 
-def _neighbours(domains: int) -> int:
-    """Return how many domains are a neighbourhood: about the root of all, a power of 2, 4 or more.
+def _neighbourhood_size(domains: int) -> int:
+    """Choose the size of a neighbourhood: about the root of all domains, a power of 2, 4 or more.
 
-    >>> [_neighbours(n) for n in (2, 8, 16, 17, 64, 100)]
+    >>> [_neighbourhood_size(n) for n in (2, 8, 16, 17, 64, 100)]
     [4, 4, 4, 8, 8, 16]
     """
     size = 4
@@ -182,7 +184,7 @@ def _neighbours(domains: int) -> int:
 
 
 def _ring(overlap: Overlap, pairs: IntArray, holder: int, size: int) -> list[IntArray]:
-    """Divide wanted pairs into neighbourhoods, from that of a holder on in ascending order."""
+    """Divide wanted pairs into neighbourhoods, from the holder's on in ascending order."""
     place = overlap.wanted.domain[pairs] // size
     start = overlap.held.domain[holder] // size
     turn = (place - start) % (max(int(place.max()), int(start)) + 1)
@@ -190,7 +192,7 @@ def _ring(overlap: Overlap, pairs: IntArray, holder: int, size: int) -> list[Int
     return np.split(pairs[order], np.flatnonzero(np.diff(turn[order])) + 1)
 
 
-def _through(groups: list[IntArray], edges: IntArray) -> IntArray:
+def _send_chunks(groups: list[IntArray], edges: IntArray) -> IntArray:
     """Send chunks through neighbourhoods, and round within each.
 
     Args:
@@ -198,7 +200,8 @@ def _through(groups: list[IntArray], edges: IntArray) -> IntArray:
       edges: rows where chunks begin and end.
 
     Returns:
-      Rows of: wanted pair, made pair, wave, first row, row after the last.
+      Rows of: wanted pair, pair whose new block is read (or -1), wave, first row, row after the
+      last.
     """
     start, length = edges[:-1, None], np.diff(edges)[:, None]
     chunk = np.arange(len(start))[:, None, None]
@@ -217,14 +220,14 @@ def _through(groups: list[IntArray], edges: IntArray) -> IntArray:
 
 
 def _rows(to: IntArray, of: IntArray, wave: IntArray, low: IntArray, high: IntArray) -> IntArray:
-    """List the copies that have rows, of arrays of shape (chunks, readers of, readers to)."""
+    """List copies that are not empty; `low` and `high` have shape (chunks, sources, readers)."""
     at = high > low
     to, of, wave = np.broadcast_arrays(to[None, None], of[None, :, None], wave + 0 * low)
     return np.stack([rows[at] for rows in (to, of, wave, low, high)])
 
 
 def _direct_loads(overlap: Overlap, wants: Wants, copies: IntArray, volume: IntArray) -> FloatArray:
-    """Return the elements into and out of each domain if copies are read from the holders."""
+    """Count the elements into and out of each domain if copies read from the holders."""
     block = wants.block[copies]
     _, order, first, counts = overlap.held.holders(block)
     holders, elements = counts[block], volume[copies]
@@ -237,13 +240,13 @@ def _direct_loads(overlap: Overlap, wants: Wants, copies: IntArray, volume: IntA
 
 
 def _wave_loads(overlap: Overlap, wants: Wants, hops: IntArray) -> FloatArray:
-    """Return the elements into and out of each domain in each wave, shape (waves, 2, domains)."""
-    pair, held, made, wave, copy, low, high = hops
+    """Count the elements into and out of each domain in each wave, shape (waves, 2, domains)."""
+    pair, held, read_pair, wave, copy, low, high = hops
     length = wants.boxes[2][:, copy]
     rows = length[_dim(length), np.arange(len(copy))]
     elements = length.prod(axis=0) // rows * (high - low)
     to = overlap.wanted.domain[pair]
-    of = np.where(made < 0, overlap.held.domain[held], overlap.wanted.domain[made])
+    of = np.where(read_pair < 0, overlap.held.domain[held], overlap.wanted.domain[read_pair])
     loads = []
     for n in range(int(wave.max()) + 1):
         now = wave == n
@@ -261,10 +264,10 @@ def _loads(
 
 
 def _time(direct: FloatArray, loads: FloatArray, chunks: int, latency: float) -> float:
-    """Return the time of all waves if what is relayed is cut into chunks.
+    """Estimate the time of all waves if relayed boxes are cut into chunks.
 
-    Chunk n does in wave w + n what the whole would have done in wave w. Direct copies are part of
-    wave 0 in domains that are relayed to, and run beside all waves in others.
+    Chunk n does in wave w + n what the whole box would do in wave w. Direct copies count in wave 0
+    for domains that receive relays; other domains make them during all waves.
     """
     sums = np.concatenate((np.zeros_like(loads[:1]), np.cumsum(loads, axis=0)))
     wave = np.arange(1, len(loads) + chunks)

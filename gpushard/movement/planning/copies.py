@@ -1,7 +1,7 @@
-"""Who copies what from whom: the overlaps as box copies, with a holder for each. Pure.
+"""List the box copies of a movement, and choose the holder that each reads from. Pure.
 
-Boxes that form no grid are cut into cells at the edges of all boxes. Cells are found and shared out
-like the blocks of a grid; they get their places within boxes, and are put together again.
+Boxes that form no grid are cut into cells at the edges of all boxes. Cells are looked up and shared
+out like the blocks of a grid. In the end adjacent cells from one place are joined again.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ class Copies:
     """Box copies, sorted by the domain that receives them."""
 
     pair: IntArray  # destination pair of each copy
-    held: IntArray  # the held pair that it reads; nothing where `made` says otherwise
-    # The wanted pair whose new block it reads, after that was written; -1 for none. None if all are
-    # read from held pairs.
-    made: IntArray | None
-    # When it runs: what is relayed is read from blocks of other domains, as they were written in
-    # the wave before. None if nothing is relayed; then `made` blocks are of the same domain.
+    held: IntArray  # the held pair that it reads, unless it reads a new block
+    # The wanted pair whose new block it reads, after that was written; -1 if it reads a held pair.
+    # None if all copies read held pairs.
+    read_pair: IntArray | None
+    # When it runs: a relay reads a block of another domain, which was written in the wave before.
+    # None without relays; then new blocks are read by their own domain only.
     wave: IntArray | None
     domain: IntArray  # domain that receives it
-    source_domain: IntArray  # domain that it is read from
-    # First element within what is read, in each mapped dim, shape (maps, copies).
+    source_domain: IntArray  # domain that it reads from
+    # First element within the block that is read, in each mapped dim, shape (maps, copies).
     source_offset: IntArray
-    destination_offset: IntArray  # first element within the destination block, likewise
-    length: IntArray  # elements in each mapped dim, likewise
+    destination_offset: IntArray  # first element within the destination block, of that shape
+    length: IntArray  # elements in each mapped dim, of that shape
 
     @property
     def volume(self) -> IntArray:
@@ -47,18 +47,20 @@ class Copies:
 
 
 def expand(overlap: Overlap, pairs: IntArray, latency: float | None = None) -> Copies:
-    """List the box copies that write the given wanted pairs.
+    """List the box copies that write some wanted pairs.
 
-    One copy per pair and source block. A block that the domain lacks is read from the domains that
-    hold it; where there are several, what is asked of the block is lined up and the line cut into
-    equal byte ranges, one per holder. Blocks that few hold and many want may be relayed. Where
-    boxes form no grid, cells next to one another that come from the same place are one copy, and
-    what several boxes of a domain want and it lacks is received once.
+    There is one copy per pair and source block. If the domain lacks the block, it reads it from the
+    domains that hold it. With several holders, all demands on the block are put in a line, and the
+    line is cut into equal ranges of bytes, one per holder. If few domains hold a block and many
+    want it, it may be relayed.
+
+    If boxes form no grid, adjacent cells that come from one place are one copy. A domain receives a
+    cell once, even if several of its boxes want it.
 
     Args:
       overlap: wanted and held pairs.
       pairs: the wanted pairs to write.
-      latency: as `find_relays` takes it; None for no relays.
+      latency: as for `find_relays`; None for no relays.
     """
     cells = overlap.cells[pairs]
     pair = np.repeat(pairs, cells)
@@ -72,24 +74,24 @@ def expand(overlap: Overlap, pairs: IntArray, latency: float | None = None) -> C
     if overlap.free:
         _to_positions(overlap, run, boxes)
     held, local = overlap.held.find(overlap.wanted.domain[pair], block)
-    made = _received_before(overlap, pair, run, local) if overlap.free else None
+    read_pair = _find_received(overlap, pair, run, local) if overlap.free else None
     wave = None
     if not local.all():
         if latency is not None and not may_relay(overlap, pairs):
             latency = None
-        lacking = np.flatnonzero(~local if made is None else ~local & (made < 0))
+        lacking = np.flatnonzero(~local if read_pair is None else ~local & (read_pair < 0))
         wants = Wants(pair, within(cells), block, boxes, lacking)
-        pair, held, made, wave, boxes = _received(overlap, wants, held, made, latency)
+        pair, held, read_pair, wave, boxes = _read_lacking(overlap, wants, held, read_pair, latency)
     if overlap.free:
-        assert made is not None
-        pair, held, made, boxes = _merged(overlap, pair, held, made, boxes)
+        assert read_pair is not None
+        pair, held, read_pair, boxes = _join_cells(overlap, pair, held, read_pair, boxes)
     domain, source_domain = overlap.wanted.domain[pair], overlap.held.domain[held]
-    if made is not None:
-        source_domain = np.where(made < 0, source_domain, overlap.wanted.domain[made])
+    if read_pair is not None:
+        source_domain = np.where(read_pair < 0, source_domain, overlap.wanted.domain[read_pair])
     return Copies(
         pair=pair,
         held=held,
-        made=made,
+        read_pair=read_pair,
         wave=wave,
         domain=domain,
         source_domain=source_domain,
@@ -99,29 +101,33 @@ def expand(overlap: Overlap, pairs: IntArray, latency: float | None = None) -> C
     )
 
 
-def _received(
-    overlap: Overlap, wants: Wants, held: IntArray, made: IntArray | None, latency: float | None
+def _read_lacking(
+    overlap: Overlap,
+    wants: Wants,
+    held: IntArray,
+    read_pair: IntArray | None,
+    latency: float | None,
 ) -> tuple[IntArray, IntArray, IntArray | None, IntArray | None, IntArray]:
-    """Replace the copies of what a domain lacks by copies from holders, or by relays.
+    """Replace copies of blocks that a domain lacks by copies from holders, or by relays.
 
     Returns:
-      Pair, held, made, wave and boxes of all copies, sorted by pair.
+      Pair, held, read_pair, wave and boxes of all copies, sorted by pair.
     """
     pair, boxes, lacking = wants.pair, wants.boxes, wants.lacking
-    kept = np.delete(np.arange(len(pair)), lacking)
+    present = np.delete(np.arange(len(pair)), lacking)
     relays = None if latency is None else find_relays(overlap, wants, latency)
     if relays is not None:
         lacking = np.setdiff1d(lacking, relays.replaced)
     copy, held_remote, remote = _share_among_holders(overlap, lacking, wants.block, boxes)
-    boxes = np.concatenate((boxes[:, :, kept], remote), axis=2)
-    held = np.concatenate((held[kept], held_remote))
-    made = None if made is None else np.concatenate((made[kept], made[copy]))
-    pair = np.concatenate((pair[kept], pair[copy]))
+    boxes = np.concatenate((boxes[:, :, present], remote), axis=2)
+    held = np.concatenate((held[present], held_remote))
+    read_pair = None if read_pair is None else np.concatenate((read_pair[present], read_pair[copy]))
+    pair = np.concatenate((pair[present], pair[copy]))
     wave = None
     if relays is not None:
-        made = np.concatenate((np.full(len(pair), -1), relays.made))
+        read_pair = np.concatenate((np.full(len(pair), -1), relays.read_pair))
         early = np.zeros(len(copy), np.int64)
-        wave = np.concatenate((relays.closing(overlap, pair[: len(kept)]), early, relays.wave))
+        wave = np.concatenate((relays.closing(overlap, pair[: len(present)]), early, relays.wave))
         boxes = np.concatenate((boxes, relays.boxes), axis=2)
         held = np.concatenate((held, relays.held))
         pair = np.concatenate((pair, relays.pair))
@@ -129,7 +135,7 @@ def _received(
     return (
         pair[order],
         held[order],
-        None if made is None else made[order],
+        None if read_pair is None else read_pair[order],
         None if wave is None else wave[order],
         boxes[:, :, order],
     )
@@ -138,7 +144,7 @@ def _received(
 def _share_among_holders(
     overlap: Overlap, remote: IntArray, block: IntArray, boxes: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Choose holders for the copies `remote`, cutting those that straddle two holders' shares.
+    """Choose holders for the copies `remote`; cut copies that reach into the shares of several.
 
     Returns:
       The copy that each part belongs to, the held pair that it reads, and its box.
@@ -165,13 +171,13 @@ def _share_among_holders(
     low_row = _row(holder, share, total, start, row_volume, rows)
     high_row = _row(holder + 1, share, total, start, row_volume, rows)
     cut_rows(overlap.map_steps, box, dim, low_row, high_row)
-    kept = high_row > low_row
-    part_copy, holder = part_copy[kept], holder[kept]
-    return part_copy, order[first[block[part_copy]] + holder], box[:, :, kept]
+    nonempty = high_row > low_row
+    part_copy, holder = part_copy[nonempty], holder[nonempty]
+    return part_copy, order[first[block[part_copy]] + holder], box[:, :, nonempty]
 
 
 def _lines(block: IntArray, volume: IntArray) -> tuple[IntArray, IntArray]:
-    """Line up the demands on each block: where each starts on its line, and the line's length."""
+    """Put the demands on each block in a line: where each starts, and the length of its line."""
     ends = np.cumsum(volume)
     starts = ends - volume
     new = np.flatnonzero(np.concatenate(([True], block[1:] != block[:-1])))
@@ -198,7 +204,7 @@ def _to_positions(overlap: Overlap, run: IntArray, boxes: IntArray) -> None:
     """Change offsets within cells to positions in the arrays, in place.
 
     Args:
-      overlap: what is moved.
+      overlap: wanted and held pairs.
       run: the run of each cell in each mapped dim, shape (maps, cells).
       boxes: source offset, destination offset and length, shape (3, maps, cells).
     """
@@ -207,60 +213,60 @@ def _to_positions(overlap: Overlap, run: IntArray, boxes: IntArray) -> None:
         boxes[1, dim] += runs.destination_edges[runs.destination_block[run[dim]]]
 
 
-def _received_before(overlap: Overlap, pair: IntArray, run: IntArray, local: IntArray) -> IntArray:
-    """Find what a domain would receive twice, for boxes that overlap.
+def _find_received(overlap: Overlap, pair: IntArray, run: IntArray, local: IntArray) -> IntArray:
+    """Find cells that a domain would receive twice because its boxes overlap.
 
     Returns:
-      For each cell the first wanted pair of the domain that receives it; -1 if that is its own.
+      For each cell the wanted pair of the domain that received it before; -1 if none has.
     """
-    made = np.full(len(pair), -1, np.int64)
+    read_pair = np.full(len(pair), -1, np.int64)
     remote = np.flatnonzero(~local)
     if overlap.wanted.spans is None or not len(remote):
-        return made
+        return read_pair
     counts = tuple(len(runs.length) for runs in overlap.runs)
     cell = np.ravel_multi_index(tuple(run[:, remote]), counts)
     keys = np.stack((overlap.wanted.domain[pair[remote]], cell))
     first, inverse = distinct_columns(keys)
     receiver = first[inverse]
     again = receiver != np.arange(len(remote))
-    made[remote[again]] = pair[remote[receiver[again]]]
-    return made
+    read_pair[remote[again]] = pair[remote[receiver[again]]]
+    return read_pair
 
 
-def _merged(
-    overlap: Overlap, pair: IntArray, held: IntArray, made: IntArray, boxes: IntArray
+def _join_cells(
+    overlap: Overlap, pair: IntArray, held: IntArray, read_pair: IntArray, boxes: IntArray
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Put cells together that lie side by side and come from the same place.
+    """Join adjacent cells that come from one place.
 
     Args:
-      overlap: what is moved.
+      overlap: wanted and held pairs.
       pair: the wanted pair that each cell is written to.
-      held: the held pair that it is read from, unless
-      made: is the wanted pair that it is read from.
+      held: the held pair that each cell is read from, unless it is read from a new block.
+      read_pair: the wanted pair of that new block; -1 for none.
       boxes: source position, destination position and length, shape (3, maps, cells).
 
     Returns:
-      The same of the copies, sorted by pair; offsets are within the blocks.
+      Pair, held, read_pair and boxes of the copies, sorted by pair; offsets are within blocks.
     """
-    held = np.where(made < 0, held, 0)
-    rows = np.concatenate((np.stack((pair, held, made)), *boxes))
+    held = np.where(read_pair < 0, held, 0)
+    rows = np.concatenate((np.stack((pair, held, read_pair)), *boxes))
     maps = len(overlap.runs)
     for dim in range(maps - 1, -1, -1):
-        rows = _joined(rows, 3 + maps + dim, 3 + 2 * maps + dim)
-    pair, held, made = rows[:3]
+        rows = _join_columns(rows, 3 + maps + dim, 3 + 2 * maps + dim)
+    pair, held, read_pair = rows[:3]
     boxes = rows[3:].reshape(3, maps, -1).copy()
-    _to_offsets(overlap, pair, held, made, boxes)
-    return pair, held, made, boxes
+    _to_offsets(overlap, pair, held, read_pair, boxes)
+    return pair, held, read_pair, boxes
 
 
-def _joined(rows: IntArray, start: int, length: int) -> IntArray:
-    """Join columns that continue one another along a dim and agree in all else.
+def _join_columns(rows: IntArray, start: int, length: int) -> IntArray:
+    """Join columns that continue one another along a dim and agree in all other rows.
 
     Args:
-      rows: facts about each box; one column for each.
-      start: the row of its position in the dim. The row of its source position in the same dim
-        follows from the others, and is that of the first of the columns that are joined.
-      length: the row of its length in the dim.
+      rows: one column for each box.
+      start: the row of the position in the dim. The row of the source position in that dim need not
+        agree: it follows from the other rows, and the first of joined columns gives it.
+      length: the row of the length in the dim.
     """
     maps = (len(rows) - 3) // 3
     source = start - maps
@@ -280,15 +286,15 @@ def _joined(rows: IntArray, start: int, length: int) -> IntArray:
 
 
 def _to_offsets(
-    overlap: Overlap, pair: IntArray, held: IntArray, made: IntArray, boxes: IntArray
+    overlap: Overlap, pair: IntArray, held: IntArray, read_pair: IntArray, boxes: IntArray
 ) -> None:
     """Change positions in the arrays to offsets within blocks, in place."""
     of, to = overlap.held.home[held], overlap.wanted.home
-    again = made >= 0
+    again = read_pair >= 0
     for dim, runs in enumerate(overlap.runs):
         if runs.map.destination is not None:
             starts = overlap.destination.starts[runs.map.destination]
-            offset = boxes[1, dim] - starts[to[made]]
+            offset = boxes[1, dim] - starts[to[read_pair]]
             boxes[1, dim] -= starts[to[pair]]
         else:
             offset = boxes[1, dim]

@@ -1,7 +1,17 @@
-"""Blocks as boxes of a space: coordinates are mixed-radix numbers, and their digits its axes. Pure.
+"""Cut blocks into boxes of a space: coordinates are mixed-radix numbers, its axes digits. Pure.
 
-An interval of such numbers is a few boxes of digits; a block is a product of intervals, and so are
-its boxes, each of which lies somewhere in the memory of the block.
+A block is a product of intervals, one for each dim. An interval of mixed-radix numbers is a few
+boxes of digits, so a block is a few boxes of the space.
+
+An example: a vector of 12 elements is to be reshaped to (3, 4). Its coordinate is 4 * a + b, with
+digits a below 3 and b below 4. A device has the block [2, 11) of the vector, which is three boxes:
+
+    head     a = 0, b = 2 to 3       2 elements from offset 0 of the block
+    middle   a = 1, b = 0 to 3       4 elements from offset 2
+    tail     a = 2, b = 0 to 2       3 elements from offset 6
+
+If the middle has several whole turns of b, it is still one box. In the memory of the block, a step
+in b is 1 element and a step in a is 4 elements.
 """
 
 from __future__ import annotations
@@ -18,11 +28,11 @@ from gpushard.typing import IntArray, Shape
 
 @dataclass(frozen=True, eq=False)
 class DigitBoxes:
-    """Boxes of digits, sorted by the interval that they are of."""
+    """Boxes of digits, sorted by interval."""
 
     owner: IntArray  # the interval of each box
     begin: IntArray  # first value of each digit, shape (digits, boxes)
-    end: IntArray  # the value after the last one, likewise
+    end: IntArray  # the value after the last one of each digit, of that shape
 
 
 def cut_intervals(low: IntArray, high: IntArray, sizes: Shape) -> DigitBoxes:
@@ -30,8 +40,8 @@ def cut_intervals(low: IntArray, high: IntArray, sizes: Shape) -> DigitBoxes:
 
     Args:
       low: the first number of each interval.
-      high: the number after the last one; of an empty interval, not above `low`.
-      sizes: how many values each digit has, the most significant one first.
+      high: the number after the last one; not above `low` if the interval is empty.
+      sizes: number of values of each digit, the most significant digit first.
 
     Returns:
       At most 2 * digits - 1 boxes of each interval, none of them empty.
@@ -63,37 +73,37 @@ def cut_intervals(low: IntArray, high: IntArray, sizes: Shape) -> DigitBoxes:
     )
     value = np.concatenate((first[head], last[tail]))[rest.owner]
     turns = np.array(sizes[1:], np.int64)[:, None].repeat(len(middle), axis=1)
-    return _sorted(
+    return _sort_boxes(
         np.concatenate((owner[middle], owner[ends[rest.owner]])),
-        _joined(whole[middle], np.zeros_like(turns), value, rest.begin),
-        _joined(last[middle], turns, value + 1, rest.end),
+        _concat_bounds(whole[middle], np.zeros_like(turns), value, rest.begin),
+        _concat_bounds(last[middle], turns, value + 1, rest.end),
     )
 
 
-def _joined(first: IntArray, rest: IntArray, value: IntArray, within: IntArray) -> IntArray:
-    """Return the bounds of middles and of ends: those of the first digit above those of others."""
+def _concat_bounds(first: IntArray, rest: IntArray, value: IntArray, within: IntArray) -> IntArray:
+    """Concatenate bounds of middles and ends; rows: the first digit, then the other digits."""
     middles, ends = np.concatenate((first[None], rest)), np.concatenate((value[None], within))
     return np.concatenate((middles, ends), axis=1)
 
 
-def _sorted(owner: IntArray, begin: IntArray, end: IntArray) -> DigitBoxes:
+def _sort_boxes(owner: IntArray, begin: IntArray, end: IntArray) -> DigitBoxes:
     order = np.argsort(owner, kind="stable")
     return DigitBoxes(owner[order], begin[:, order], end[:, order])
 
 
 @dataclass(frozen=True, eq=False)
 class SpaceBoxes:
-    """Boxes of a space, sorted by block; all places are counted in elements."""
+    """Boxes of a space, sorted by block; offsets and strides are counted in elements."""
 
-    block: IntArray  # the block that each box is of
+    block: IntArray  # the block of each box
     begin: IntArray  # its first point in each axis, shape (axes, boxes)
-    length: IntArray  # how many points it has, likewise
-    offset: IntArray  # where its first element lies in the block
-    stride: IntArray  # how far apart neighbours lie in the block in each axis, shape (axes, boxes)
+    length: IntArray  # number of points in each axis, shape (axes, boxes)
+    offset: IntArray  # offset of its first element in the block
+    stride: IntArray  # distance of neighbours in the block, in each axis, shape (axes, boxes)
 
 
 def strides_of(lengths: IntArray) -> IntArray:
-    """Return the elements per step of each dim of dense blocks, of shape (dims, blocks).
+    """Compute the strides of dense blocks in elements, shape (dims, blocks).
 
     >>> strides_of(np.array([[2], [3], [4]])).ravel().tolist()
     [12, 4, 1]
@@ -113,9 +123,9 @@ def cut_blocks(side: Side, starts: IntArray, stops: IntArray) -> SpaceBoxes:
     ([0, 0, 1], [0, 3, 0], [[3, 1], [3, 1], [3, 1]])
     """
     strides = strides_of(stops - starts)
-    block, begin, end = _in_digits(side, starts, stops)
-    kept = (end > begin).all(axis=0)
-    block, begin, end = block[kept], begin[:, kept], end[:, kept]
+    block, begin, end = _cut_into_digits(side, starts, stops)
+    nonempty = (end > begin).all(axis=0)
+    block, begin, end = block[nonempty], begin[:, nonempty], end[:, nonempty]
     stride = np.zeros_like(begin)
     offset = np.zeros(len(block), np.int64)
     for dim, (first, digits) in enumerate(side.dims):
@@ -125,13 +135,13 @@ def cut_blocks(side: Side, starts: IntArray, stops: IntArray) -> SpaceBoxes:
             stride[digit] += step
             offset += begin[digit] * step
             step = step * side.sizes[digit]
-    return _in_axes(side, SpaceBoxes(block, begin, end - begin, offset, stride))
+    return _join_digits(side, SpaceBoxes(block, begin, end - begin, offset, stride))
 
 
-def _in_digits(
+def _cut_into_digits(
     side: Side, starts: IntArray, stops: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the block, begin and end of boxes of digits: products over the dims."""
+    """Cut blocks into boxes of digits, products over the dims: block, begin and end of each box."""
     blocks = starts.shape[1]
     counts = np.ones((len(side.dims), blocks), np.int64)
     dims = []
@@ -147,21 +157,21 @@ def _in_digits(
     begin = np.zeros((len(side.sizes), len(block)), np.int64)
     end = np.array(side.sizes, np.int64)[:, None].repeat(len(block), axis=1)
     for (_, digits), boxes, at in zip(side.dims, dims, chosen, strict=True):
-        for number, digit in enumerate(digits):  # one that two dims share lies in both
+        for number, digit in enumerate(digits):  # two dims may share a digit: intersect its bounds
             begin[digit] = np.maximum(begin[digit], boxes.begin[number, at])
             end[digit] = np.minimum(end[digit], boxes.end[number, at])
     return block, begin, end
 
 
-def _in_axes(side: Side, boxes: SpaceBoxes) -> SpaceBoxes:
-    """Put digits together to axes."""
+def _join_digits(side: Side, boxes: SpaceBoxes) -> SpaceBoxes:
+    """Join the digits of each axis, so that boxes have bounds in axes."""
     axes: list[IntArray] = []
     for digits in side.axes:
         if len(digits) == 1:
             digit = digits[0]
             rows = np.stack((boxes.begin[digit], boxes.length[digit], boxes.stride[digit]))
         else:
-            parent, boxes, rows = _in_runs(side, digits, boxes)
+            parent, boxes, rows = _cut_into_runs(side, digits, boxes)
             axes = [axis[:, parent] for axis in axes]
         axes.append(rows)
     none = np.zeros((3, 0, len(boxes.block)), np.int64)
@@ -169,16 +179,16 @@ def _in_axes(side: Side, boxes: SpaceBoxes) -> SpaceBoxes:
     return SpaceBoxes(boxes.block, begin, length, boxes.offset, stride)
 
 
-def _in_runs(
+def _cut_into_runs(
     side: Side, digits: tuple[int, ...], boxes: SpaceBoxes
 ) -> tuple[IntArray, SpaceBoxes, IntArray]:
     """Cut boxes of the digits of one axis into runs of consecutive points.
 
     Returns:
-      For each run the box that it is of; the boxes of digits again, one for each run; and begin,
-      length and stride of the runs in the axis.
+      The box that each run comes from; the boxes of digits, one for each run; and begin, length and
+      stride of the runs in the axis.
     """
-    counts, length = _runs_of(side, digits, boxes)
+    counts, length = _count_runs(side, digits, boxes)
     total = counts.prod(axis=0)
     parent = np.arange(len(boxes.block)).repeat(total)
     values = cells_of(boxes.begin[list(digits)], counts, total)
@@ -198,8 +208,10 @@ def _in_runs(
     return parent, runs, np.stack((begin, length[parent], boxes.stride[digits[-1], parent]))
 
 
-def _runs_of(side: Side, digits: tuple[int, ...], boxes: SpaceBoxes) -> tuple[IntArray, IntArray]:
-    """Return how many values of each digit start a run, and the length of each box's runs."""
+def _count_runs(
+    side: Side, digits: tuple[int, ...], boxes: SpaceBoxes
+) -> tuple[IntArray, IntArray]:
+    """Count the values of each digit that start a run, and the length of each box's runs."""
     counts = boxes.length[list(digits)]
     length, stride = boxes.length[digits[-1]], boxes.stride[digits[-1]]
     whole = length == side.sizes[digits[-1]]

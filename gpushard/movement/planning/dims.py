@@ -1,4 +1,4 @@
-"""Where the elements of a dim come from, cut at all block edges; and boxes cut into rows. Pure."""
+"""Map destination dims to source dims, cut maps at block edges, and cut boxes into rows. Pure."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class DimMap:
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """How a whole destination comes from one source: the product of one map per dim.
+    """Where all elements of a destination come from in one source: the product of one map per dim.
 
-    Pieces compare by identity, which keeps plan look-ups short; equal ones come from a cache.
+    Pieces compare by identity, which keeps plan look-ups short; equal pieces come from a cache.
     """
 
     # Every source dim and every destination dim occurs once, destination dims in order.
@@ -42,19 +42,19 @@ class Piece:
 
     @functools.cached_property
     def order(self) -> tuple[int, ...]:
-        """Kept source dims, numbered from 0, in the order of the destination."""
-        kept = [m.source for m in self.maps if m.source is not None and m.destination is not None]
-        return tuple(sorted(kept).index(dim) for dim in kept)
+        """Source dims that the destination has, renumbered from 0, in the destination's order."""
+        dims = [m.source for m in self.maps if m.source is not None and m.destination is not None]
+        return tuple(sorted(dims).index(dim) for dim in dims)
 
     @property
     def in_order(self) -> bool:
-        """Whether kept dims keep their order."""
+        """Whether source dims have the same order in the destination."""
         return self.order == tuple(range(len(self.order)))
 
 
 @functools.lru_cache(maxsize=4096)
 def identity(shape: Shape) -> Piece:
-    """Return the piece of a reshard: every element stays where it is.
+    """Make the piece of a reshard: every element keeps its position.
 
     >>> identity((4,)).maps
     (DimMap(source=0, destination=0, start=0, step=1, length=4),)
@@ -64,7 +64,7 @@ def identity(shape: Shape) -> Piece:
 
 @functools.lru_cache(maxsize=4096)
 def permutation(shape: Shape, axes: tuple[int, ...]) -> Piece:
-    """Return the piece of a transpose: destination dim i is source dim `axes[i]`.
+    """Make the piece of a transpose: destination dim i is source dim `axes[i]`.
 
     >>> permutation((4, 2), (1, 0)).shape
     (2, 4)
@@ -73,10 +73,10 @@ def permutation(shape: Shape, axes: tuple[int, ...]) -> Piece:
 
 
 @functools.lru_cache(maxsize=4096)
-def lifted_piece(piece: Piece, front: Shape) -> Piece:
-    """Return a piece with dims in front, which stay as they are.
+def lift_piece(piece: Piece, front: Shape) -> Piece:
+    """Add dims in front of a piece; they stay as they are.
 
-    >>> lifted_piece(permutation((4, 2), (1, 0)), (3,)).shape
+    >>> lift_piece(permutation((4, 2), (1, 0)), (3,)).shape
     (3, 2, 4)
     """
     lead = len(front)
@@ -93,9 +93,9 @@ def lifted_piece(piece: Piece, front: Shape) -> Piece:
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """One dim map cut where a source block or a destination block ends; in destination order."""
+    """A dim map, cut where a source block or a destination block ends; in destination order."""
 
-    map: DimMap  # what was cut
+    map: DimMap  # the map that was cut
     source_edges: IntArray  # edges of the source blocks
     destination_edges: IntArray  # edges of the destination blocks
     source_block: IntArray  # source block of each run
@@ -113,7 +113,7 @@ class Runs:
         return np.asarray(edges[self.source_block + 1] - edges[self.source_block])
 
     def overlap(self, destination_block: IntArray | int, source_block: IntArray | int) -> IntArray:
-        """Return how many elements of each destination block come from each source block."""
+        """Count the elements of each destination block that come from a source block."""
         sources = len(self.source_edges) - 1
         keys = self.destination_block * sources + self.source_block
         wanted = destination_block * sources + source_block
@@ -124,8 +124,8 @@ class Runs:
             return table[wanted]
         order = np.argsort(keys)
         at = np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)
-        found = order[at]
-        return np.where(keys[found] == wanted, self.length[found], 0)
+        run = order[at]
+        return np.where(keys[run] == wanted, self.length[run], 0)
 
 
 def cut_runs(
@@ -147,8 +147,8 @@ def cut_runs(
     cuts = np.concatenate((np.minimum(np.maximum(crossings, 0), dim_map.length), destinations))
     cuts.sort()
     lengths = cuts[1:] - cuts[:-1]
-    kept = lengths > 0
-    at, length = cuts[:-1][kept], lengths[kept]
+    nonempty = lengths > 0
+    at, length = cuts[:-1][nonempty], lengths[nonempty]
     source_at = start + step * at
     destination_block = destinations.searchsorted(at, side="right") - 1
     source_block = sources.searchsorted(source_at, side="right") - 1
@@ -168,11 +168,11 @@ def cut_runs(
 
 
 def cut_dim(length: IntArray, enough: int) -> IntArray:
-    """Return the dim along which each box is cut: the first that is long enough, else the longest.
+    """Choose the dim along which to cut each box: the first that is long enough, else the longest.
 
     Args:
-      length: of each box in each dim, shape (dims, boxes); at least one dim.
-      enough: the length that is enough.
+      length: length of each box in each dim, shape (dims, boxes); at least one dim.
+      enough: a length that is long enough.
 
     >>> cut_dim(np.array([[2, 2], [5, 40], [99, 99]]), 16).tolist()
     [2, 1]
@@ -189,9 +189,9 @@ def cut_rows(
     Args:
       steps: step of each mapped dim.
       boxes: source offset, destination offset and length of each box in each mapped dim.
-      dim: the dim that each is cut along.
-      low: the first row that is kept of each.
-      high: the row after the last one.
+      dim: the dim along which each box is cut.
+      low: the first row to keep of each box.
+      high: the row after the last one to keep.
     """
     column = np.arange(boxes.shape[2])
     boxes[0, dim, column] += steps[dim] * low

@@ -1,7 +1,7 @@
-"""Which blocks each memory domain holds and which it wants, and how these overlap. Pure.
+"""Find the blocks that each memory domain holds and wants, and how they overlap. Pure.
 
-The overlaps ("cells") of a wanted block are the product of its runs in every dim; they are never
-listed here.
+The overlaps of a wanted block with held blocks ("cells") are the product of its runs in each dim.
+They are never listed here.
 """
 
 from __future__ import annotations
@@ -23,27 +23,28 @@ from gpushard.typing import IntArray, Shape
 class Holdings:
     """The distinct (memory domain, block) pairs of an assignment, sorted.
 
-    Devices of a domain that hold the same block share one copy of it; its home is the device that
-    is charged for it. In a grid a block is one cell; boxes that form no grid are `FreeHoldings`.
+    Devices of a domain that hold the same block share one copy of it. Its home is the device that
+    is charged for its memory. In a grid each block is one cell. For boxes that form no grid there
+    is `FreeHoldings`.
     """
 
     blocks: int  # number of blocks
     key: IntArray  # domain * blocks + block of each pair, ascending
     domain: IntArray  # domain of each pair
     block: IntArray  # block number of each pair; row-major in a grid
-    # Device position that is charged for each pair: holder number (block mod holders).
+    # Position of the device that is charged for each pair: holder number (block mod holders).
     home: IntArray
     of_device: IntArray  # the pair of each device
     device_domain: IntArray  # the domain of each device
     coordinates: IntArray  # first cell of each pair in each dim, shape (ndim, pairs)
-    # How many cells each pair takes in each dim, likewise; None for a grid: one.
+    # Number of cells of each pair in each dim, of that shape; None for a grid, where it is one.
     spans: IntArray | None
 
     def find(self, domain: IntArray, cell: IntArray) -> tuple[IntArray, IntArray]:
         """Look up pairs by a row-major cell.
 
         Returns:
-          The pair's number, and whether the domain holds the cell at all.
+          The number of each pair, and whether the domain holds the cell at all.
         """
         wanted = domain * self.blocks + cell
         at = np.minimum(self.key.searchsorted(wanted), len(self.key) - 1)
@@ -51,7 +52,7 @@ class Holdings:
 
     @functools.cached_property
     def by_block(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Pairs sorted by block, the first of each block, and how many domains hold it."""
+        """Pairs sorted by block, the first of each block, and the number of its holders."""
         order = np.argsort(self.block, kind="stable")
         counts = np.bincount(self.block, minlength=self.blocks)
         return order, np.cumsum(counts) - counts, counts
@@ -60,13 +61,13 @@ class Holdings:
         """Group cells that have the same holders.
 
         Returns:
-          The group of each given cell; the pairs of all groups in one row; the first of each
-          group, and how many it has.
+          The group of each cell; the pairs of all groups in one row; the first pair of each group,
+          and its number of pairs.
         """
         return cell, *self.by_block
 
     def in_domains(self, domains: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the first pair of each given domain, and how many pairs it has."""
+        """Return the first pair of each domain, and its number of pairs."""
         start = self.domain.searchsorted(domains, side="left")
         return start, self.domain.searchsorted(domains, side="right") - start
 
@@ -78,20 +79,20 @@ class FreeHoldings(Holdings):
     counts: Shape  # number of cells of each dim
 
     def find(self, domain: IntArray, cell: IntArray) -> tuple[IntArray, IntArray]:
-        """Look up pairs by a row-major cell; of several, the one with the largest box."""
+        """Look up pairs by a row-major cell; of several pairs take that with the largest box."""
         keys, pairs = self._table
         wanted = domain * math.prod(self.counts) + cell
         at = np.minimum(keys.searchsorted(wanted), len(keys) - 1)
         return pairs[at], np.asarray(keys[at] == wanted)
 
     def holders(self, cell: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """Group cells that have the same holders."""
+        """Group cells that have the same holders; results are as in `Holdings.holders`."""
         group, pairs, first, counts = self._groups
         return group[cell], pairs, first, counts
 
     @functools.cached_property
     def _table(self) -> tuple[IntArray, IntArray]:
-        """For each (domain, cell), ascending, the first pair that has it: the largest box."""
+        """Each (domain, cell) that is held, ascending, and its pair: that with the largest box."""
         assert self.spans is not None
         total = self.spans.prod(axis=0)
         pair = np.repeat(np.arange(len(total)), total)
@@ -121,8 +122,8 @@ def cells_of(first: IntArray, counts: IntArray, total: IntArray) -> IntArray:
 
     Args:
       first: first cell of each box in each dim, shape (dims, boxes).
-      counts: how many cells it takes in each dim, likewise.
-      total: how many it takes: the product.
+      counts: number of cells of each box in each dim, of that shape.
+      total: number of cells of each box: the product of its counts.
 
     Returns:
       The position of each cell, shape (dims, cells).
@@ -154,9 +155,9 @@ _holdings: weakref.WeakKeyDictionary[Assignment, Holdings] = weakref.WeakKeyDict
 
 
 def holdings(assignment: Assignment) -> Holdings:
-    """Return the distinct (domain, block) pairs of an assignment; cached as long as it lives.
+    """List the distinct (domain, block) pairs of an assignment; cached as long as it lives.
 
-    A device's domain is its `memory_domain`; one without is a domain of its own.
+    The domain of a device is its `memory_domain`. A device without that is a domain by itself.
     """
     pairs = _holdings.get(assignment)
     if pairs is None:
@@ -196,12 +197,12 @@ class Overlap:
 
     source: Tiling  # tiling of the source
     destination: Tiling  # tiling of the destination
-    held: Holdings  # who holds which source block
-    wanted: Holdings  # who wants which destination block
+    held: Holdings  # domains and the source blocks that they hold
+    wanted: Holdings  # domains and the destination blocks that they want
     free: bool  # whether the boxes of the source or of the destination form no grid
     runs: tuple[Runs, ...]  # the dim maps of the piece, cut at all block edges
     counts: IntArray  # runs of each wanted pair in each mapped dim, shape (maps, pairs)
-    first: IntArray  # the first of them, likewise
+    first: IntArray  # the first of these runs, of that shape
     volume: IntArray  # elements of each wanted pair
     cells: IntArray  # source blocks that each wanted pair overlaps
     # What one block of each mapped dim adds to the row-major number of a source block.
@@ -213,14 +214,14 @@ class Overlap:
         return np.array([runs.map.step for runs in self.runs], np.int64)
 
     def source_block(self, runs: IntArray) -> IntArray:
-        """Return the row-major source cell of cells given by one run per mapped dim."""
+        """Compute the row-major source cell of cells that are given by one run per mapped dim."""
         block = np.zeros(runs.shape[1], np.int64)
         for run, at, stride in zip(self.runs, runs, self.strides, strict=True):
             block += run.source_block[at] * stride
         return block
 
     def volume_between(self, pair: IntArray, other: IntArray) -> IntArray:
-        """Return how many elements each wanted pair reads from each held pair."""
+        """Count the elements that wanted pairs read from held pairs."""
         volume = np.ones(len(pair), np.int64)
         for runs in self.runs:
             to, of = runs.map.destination, runs.map.source
@@ -232,7 +233,7 @@ class Overlap:
 
 
 def overlap(source: Tiling, destination: Tiling, piece: Piece) -> Overlap:
-    """Cut a piece at the blocks of both tilings."""
+    """Cut a piece at the block edges of both tilings."""
     held, wanted = holdings(source.assignment), holdings(destination.assignment)
     runs = tuple(
         cut_runs(
@@ -274,7 +275,7 @@ def overlap(source: Tiling, destination: Tiling, piece: Piece) -> Overlap:
 
 
 def volumes(pairs: Holdings, tiling: Tiling) -> IntArray:
-    """Return the elements of the block of each pair."""
+    """Count the elements of the block of each pair."""
     if pairs.spans is not None:
         return tiling.volumes[pairs.home]
     volume = np.ones(len(pairs.key), np.int64)

@@ -1,12 +1,21 @@
-"""Arrays put together from several others, or whose dims are cut into factors. Pure.
+"""Plan arrays put together from several sources, or with dims cut into factors. Pure.
 
-It meets the bounds of `gpushard.movement.plan`: a domain writes its distinct new blocks once, and
-receives every element that it lacks once, however often these blocks have it.
+Plans meet the bounds of `gpushard.movement.plan`: a domain writes its distinct new blocks once. It
+receives every element that it lacks once, however often its blocks repeat it.
 
-A space has one point for every element of a source that is read. What a domain holds and what its
-new blocks want are boxes of it, so that a movement to boxes that form no grid says who copies what
-from whom, and what several boxes of a domain want is received once. A wanted box stands for a
-*region* of a new block, and for as many elements of it as there are repetitions of each point.
+A space has one point for every element of a source that is read. Held blocks and new blocks are
+boxes of it. So a movement to boxes that form no grid gives the copies, and a domain receives the
+points that several of its boxes want once. A wanted box stands for a *region* of a new block. The
+region has as many elements for each point as there are repetitions.
+
+An example: `roll(x, 1)` of 8 elements of 4 bytes, split over two devices, each a memory domain.
+Device 0 holds points 0 to 3 and device 1 points 4 to 7. Two boxes of the result come from `x`:
+elements 1 to 7 are points 0 to 6, and element 0 is point 7.
+
+    new block of device 0: elements 0 to 3    points 0 to 2, its own; point 7, of device 1
+    new block of device 1: elements 4 to 7    points 3, of device 0; points 4 to 6, its own
+
+So there are four copies. Each device writes 16 bytes and receives 4.
 """
 
 from __future__ import annotations
@@ -20,35 +29,35 @@ from gpushard.frozen import dataclass
 from gpushard.geometry.free_boxes import tiling_of_boxes
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.plan import Fill, Plan, Table
-from gpushard.movement.planning.aliasing import COPY, find_kept
+from gpushard.movement.planning.aliasing import COPY, find_aliases
 from gpushard.movement.planning.copies import Copies, expand
 from gpushard.movement.planning.digits import SpaceBoxes, cut_blocks, strides_of
 from gpushard.movement.planning.dims import identity
 from gpushard.movement.planning.holders import Holdings, holdings, overlap, volumes, within
-from gpushard.movement.planning.maps import Bounds, Part, Rearrangement, Side
-from gpushard.movement.planning.strided import StridedCopies, concatenated, joined
+from gpushard.movement.planning.maps import Bounds, MappedBox, Rearrangement, Side
+from gpushard.movement.planning.strided import StridedCopies, concat_copies, join_copies
 from gpushard.runtime.view import View
 from gpushard.typing import IntArray, Shape
 
 
 @dataclass(frozen=True, eq=False)
-class Rearranged:
-    """The copies of a rearrangement."""
+class RearrangeCopies:
+    """The copies of a rearrangement, all listed."""
 
-    copies: tuple[Table, ...]  # (source, copies), listed
-    pairs: int  # how many wanted pairs there are
+    copies: tuple[Table, ...]  # (source, copies)
+    pairs: int  # number of wanted pairs
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of copies."""
         return sum(len(copies.block) for _, copies in self.copies)
 
     def tables(self) -> Sequence[Table]:
-        """Return the copies."""
+        """List (source, copies)."""
         return self.copies
 
     def received(self) -> IntArray:
-        """Return the elements that each wanted pair receives from other domains."""
+        """Count the elements that each wanted pair receives from other domains."""
         received = np.zeros(self.pairs, np.int64)
         for _, copies in self.copies:
             np.add.at(received, copies.block, copies.volume * copies.remote)
@@ -64,9 +73,9 @@ def make_rearrange(
     root_nbytes: Sequence[int],
     relay_bytes: int | None = None,
 ) -> Plan:
-    """Plan a rearrangement; `numbers` tell which of the distinct sources each source of `how` is.
+    """Plan a rearrangement; source n of `how` is number `numbers[n]` of the distinct `sources`.
 
-    What several domains want of a source may be relayed: `relay_bytes` is as for `make_plan`.
+    Boxes that several domains want may be relayed; `relay_bytes` is as for `make_plan`.
 
     >>> from gpushard.geometry.mesh import Mesh
     >>> from gpushard.geometry.partition_spec import P
@@ -80,33 +89,33 @@ def make_rearrange(
     wanted = holdings(destination.assignment)
     volume = volumes(wanted, destination)
     latency = None if relay_bytes is None else relay_bytes / itemsize
-    tables = _tables(how.parts, sources, numbers, destination, np.flatnonzero(volume), latency)
-    kept = find_kept(sources, tables, volume, itemsize, root_nbytes)
-    new = kept.kind == COPY
+    tables = _list_tables(how.parts, sources, numbers, destination, np.flatnonzero(volume), latency)
+    aliases = find_aliases(sources, tables, volume, itemsize, root_nbytes)
+    new = aliases.kind == COPY
     tables = [(number, copies.take(np.flatnonzero(new[copies.block]))) for number, copies in tables]
     return Plan(
         verb="rearrange",
         sources=tuple(sources),
         destination=destination,
         itemsize=itemsize,
-        kept=kept,
+        kept=aliases,
         volume=volume,
         written_elements=volume * new,
-        how=Rearranged(tuple(tables), len(volume)),
-        filled=_fills(how.filled, destination, wanted.home, np.flatnonzero(new), itemsize),
+        how=RearrangeCopies(tuple(tables), len(volume)),
+        filled=_list_fills(how.filled, destination, wanted.home, np.flatnonzero(new), itemsize),
     )
 
 
-def _tables(
-    parts: Sequence[Part],
+def _list_tables(
+    parts: Sequence[MappedBox],
     sources: Sequence[Tiling],
     numbers: Sequence[int],
     destination: Tiling,
     pairs: IntArray,
     latency: float | None,
 ) -> list[Table]:
-    """Return (source, copies) for each space in which sources are read."""
-    spaces: dict[tuple[int, Side], list[Part]] = {}
+    """List (source, copies) for each space in which sources are read."""
+    spaces: dict[tuple[int, Side], list[MappedBox]] = {}
     for part in parts:
         spaces.setdefault((numbers[part.source], part.read), []).append(part)
     return [
@@ -115,10 +124,10 @@ def _tables(
     ]
 
 
-def _fills(
+def _list_fills(
     filled: Sequence[Bounds], destination: Tiling, homes: IntArray, blocks: IntArray, itemsize: int
 ) -> list[Fill]:
-    """Return (wanted pair, part of its block) for all that gets a constant."""
+    """List (wanted pair, part of its block) for the parts that get a constant."""
     starts, stops = destination.starts[:, homes[blocks]], destination.stops[:, homes[blocks]]
     strides = strides_of(stops - starts)
     fills = []
@@ -135,41 +144,42 @@ def _fills(
 
 @dataclass(frozen=True)
 class _Holder:
-    """Stands for whoever has a box in a memory domain."""
+    """Stands for any device that has a box in a memory domain."""
 
     memory_domain: int
 
 
 def _copy_space(
     source: Tiling,
-    parts: Sequence[Part],
+    parts: Sequence[MappedBox],
     destination: Tiling,
     pairs: IntArray,
     latency: float | None,
 ) -> StridedCopies:
-    """Plan the copies of all parts that read one source through the same space."""
+    """Plan the copies of all parts that read a source in one space."""
     read, wanted = parts[0].read, holdings(destination.assignment)
     regions = _regions(parts, destination, wanted, pairs)
-    held_in, held = _held(source, read)
+    held_in, held = _cut_held(source, read)
     wanted_in = _tiling(read.space, wanted.domain[regions.block], regions)
     cut = overlap(held_in, wanted_in, identity(read.space))
     copies = expand(cut, np.flatnonzero(cut.volume > 0), latency)
-    picked = _picked(copies, cut.wanted.of_device)
-    rows = _rows(copies, held, regions, cut.held.home[copies.held], picked)
-    ndim, repeats = len(read.space), regions.length[len(read.space) :, picked.region]
+    writes = _list_writes(copies, cut.wanted.of_device)
+    rows = _make_strided(copies, held, regions, cut.held.home[copies.held], writes)
+    ndim, repeats = len(read.space), regions.length[len(read.space) :, writes.region]
     more = range(ndim, len(rows.length))
-    domain = copies.domain[picked.copy]
-    rows = concatenated([rows, *(_spread(rows, axis, ndim, repeats, domain) for axis in more)])
+    domain = copies.domain[writes.copy]
+    repetitions = [_repeat_received(rows, axis, ndim, repeats, domain) for axis in more]
+    rows = concat_copies([rows, *repetitions])
     for axis, digits in enumerate(read.axes):
         if len(digits) > 1:
-            rows = joined(rows, axis)
+            rows = join_copies(rows, axis)
     return rows
 
 
 def _regions(
-    parts: Sequence[Part], destination: Tiling, wanted: Holdings, pairs: IntArray
+    parts: Sequence[MappedBox], destination: Tiling, wanted: Holdings, pairs: IntArray
 ) -> SpaceBoxes:
-    """Return the regions of wanted pairs as boxes of the space; repetitions are the last axes."""
+    """Cut wanted pairs into regions, boxes of the space; repetitions are the last axes."""
     homes = wanted.home[pairs]
     starts, stops = destination.starts[:, homes], destination.stops[:, homes]
     axes = max(len(part.write.axes) for part in parts)
@@ -190,10 +200,10 @@ def _regions(
     return SpaceBoxes(*(np.concatenate(rows, axis=-1) for rows in zip(*rows_of_parts, strict=True)))
 
 
-def _held(source: Tiling, read: Side) -> tuple[Tiling, SpaceBoxes]:
-    """Return the tiling of the space, and for each of its devices the box of a shard.
+def _cut_held(source: Tiling, read: Side) -> tuple[Tiling, SpaceBoxes]:
+    """Cut held blocks into boxes of the space: the tiling of the space, and the box of each device.
 
-    The block of a box is the device that has the shard.
+    The `block` of a box is the device that has the shard.
     """
     if read.is_plain:
         lengths = source.stops - source.starts
@@ -216,65 +226,68 @@ def _tiling(space: Shape, domain: IntArray, boxes: SpaceBoxes) -> Tiling:
 
 
 @dataclass(frozen=True, eq=False)
-class _Picked:
-    """Copies once for every region that what they write stands for."""
+class _Writes:
+    """Box copies, each listed once for every region that it is written to."""
 
     copy: IntArray  # the box copy
     region: IntArray  # the region that is written
-    # Whether it comes from another domain; then it is the first region with what is received.
+    # Whether it comes from another domain: so it is for the first region only.
     received: IntArray
-    again: IntArray  # whether it is read where its own domain received it
-    # Whether a new block is read: that, or what another domain has received and passes on.
-    made: IntArray
-    of: IntArray  # then, the region that is read
-    of_offset: IntArray  # and the first point within that in each axis
+    again: IntArray  # whether it reads elements that its own domain received for another region
+    # Whether it reads a new block: that of its own domain, or one that another domain passes on.
+    reads_new: IntArray
+    of: IntArray  # the region that it reads, if it reads a new block
+    of_offset: IntArray  # the first point within that region, in each axis
 
 
-def _picked(copies: Copies, pair_of: IntArray) -> _Picked:
-    """List what has to be written, and what of it is read in a new block."""
+def _list_writes(copies: Copies, pair_of: IntArray) -> _Writes:
+    """List the regions that copies write, and choose those that read a new block."""
     order = np.argsort(pair_of, kind="stable")
     counts = np.bincount(pair_of)
     first = np.cumsum(counts) - counts
     times = counts[copies.pair]
     copy = np.arange(len(copies)).repeat(times)
     number = within(times)
-    made = np.full(len(copies), -1) if copies.made is None else copies.made
-    made, pair = made[copy], copies.pair[copy]
+    none = np.full(len(copies), -1)
+    read_pair = (none if copies.read_pair is None else copies.read_pair)[copy]
+    pair = copies.pair[copy]
     remote = (copies.source_domain != copies.domain)[copy]
-    own = (made < 0) | (remote & (number > 0))
-    offset = np.where(own, copies.destination_offset[:, copy], copies.source_offset[:, copy])
+    reads_own_pair = (read_pair < 0) | (remote & (number > 0))
+    offset = np.where(
+        reads_own_pair, copies.destination_offset[:, copy], copies.source_offset[:, copy]
+    )
     received = remote & (number == 0)
-    return _Picked(
+    return _Writes(
         copy=copy,
         region=order[first[pair] + number],
         received=received,
-        again=~received & (remote | (made >= 0)),
-        made=(made >= 0) | (remote & (number > 0)),
-        of=order[first[np.where(own, pair, made)]],
+        again=~received & (remote | (read_pair >= 0)),
+        reads_new=(read_pair >= 0) | (remote & (number > 0)),
+        of=order[first[np.where(reads_own_pair, pair, read_pair)]],
         of_offset=offset,
     )
 
 
-def _rows(
-    copies: Copies, held: SpaceBoxes, regions: SpaceBoxes, boxes: IntArray, picked: _Picked
+def _make_strided(
+    copies: Copies, held: SpaceBoxes, regions: SpaceBoxes, boxes: IntArray, writes: _Writes
 ) -> StridedCopies:
-    """Turn box copies into strided ones."""
-    ndim, copy, region, of = len(copies.length), picked.copy, picked.region, picked.of
-    again, made, shard = picked.again, picked.made, boxes[copy]
+    """Turn box copies into strided copies; `boxes` has the held box that each copy reads."""
+    ndim, copy, region, of = len(copies.length), writes.copy, writes.region, writes.of
+    again, reads_new, shard = writes.again, writes.reads_new, boxes[copy]
     length = regions.length[:, region]
     length[:ndim] = copies.length[:, copy]
-    length[ndim:, picked.received] = 1
+    length[ndim:, writes.received] = 1
     stride = np.zeros_like(length)
-    stride[:ndim] = np.where(made, regions.stride[:ndim, of], held.stride[:, shard])
-    start = np.where(made, regions.offset[of], held.offset[shard])
-    of_offset = np.where(made, picked.of_offset, copies.source_offset[:, copy])
+    stride[:ndim] = np.where(reads_new, regions.stride[:ndim, of], held.stride[:, shard])
+    start = np.where(reads_new, regions.offset[of], held.offset[shard])
+    of_offset = np.where(reads_new, writes.of_offset, copies.source_offset[:, copy])
     to_offset = copies.destination_offset[:, copy] * regions.stride[:ndim, region]
     return StridedCopies(
         block=regions.block[region],
-        device=np.where(made, -1, held.block[shard]),
-        made=np.where(made, regions.block[of], -1),
+        device=np.where(reads_new, -1, held.block[shard]),
+        read_pair=np.where(reads_new, regions.block[of], -1),
         source_domain=np.where(again, copies.domain[copy], copies.source_domain[copy]),
-        remote=picked.received,
+        remote=writes.received,
         target_offset=regions.offset[region] + to_offset.sum(axis=0),
         source_offset=start + (of_offset * stride[:ndim]).sum(axis=0),
         point=regions.begin[:ndim, region] + copies.destination_offset[:, copy],
@@ -286,17 +299,18 @@ def _rows(
     )
 
 
-def _spread(
+def _repeat_received(
     rows: StridedCopies, axis: int, ndim: int, repeats: IntArray, domain: IntArray
 ) -> StridedCopies:
-    """Return the copies that repeat what was received, of which the first repetition has come.
+    """List copies that repeat received elements; only their first repetition was received.
 
     Args:
       rows: all copies.
-      axis: those repetitions are made that are not the first in this axis, but in those before.
-      ndim: how many axes come before those of repetitions.
-      repeats: how often what each of `rows` writes is repeated, for each axis of repetitions.
-      domain: the domain that each is in.
+      axis: an axis of repetitions. The copies are for repetitions that are not the first along this
+        axis, but are the first along axes of repetitions before it.
+      ndim: number of axes before those of repetitions.
+      repeats: number of repetitions of each copy of `rows`, for each axis of repetitions.
+      domain: the domain of each copy.
     """
     at = np.flatnonzero(rows.remote & (repeats[axis - ndim] > 1))
     some, length = rows.take(at), rows.length[:, at]
@@ -307,7 +321,7 @@ def _spread(
     return StridedCopies(
         block=some.block,
         device=np.full_like(some.device, -1),
-        made=some.block,
+        read_pair=some.block,
         source_domain=domain[at],
         remote=np.zeros_like(some.remote),
         target_offset=some.target_offset + some.target_stride[axis],

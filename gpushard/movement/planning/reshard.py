@@ -1,4 +1,4 @@
-"""Movements of one source whose result is a product of dims: reshards, slices, transposes. Pure."""
+"""Plan movements of one source by one map per dim: reshards, slices, transposes. Pure."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ from gpushard.typing import IntArray
 
 @dataclass(frozen=True, eq=False)
 class Reshard:
-    """The copies of a movement, none of which is listed before that is asked for."""
+    """The copies of a movement; they are listed only when they are asked for."""
 
     piece: Piece  # where the elements of the destination come from
-    overlap: Overlap  # who holds and who wants which block
+    overlap: Overlap  # wanted and held blocks
     copied: IntArray  # the wanted pairs that are written
-    # Elements that a domain could receive in the time of one more wave; None if nothing may be
-    # relayed.
+    # Elements that a domain could receive in the time of one more wave; None for no relays.
     latency: float | None
 
     @functools.cached_property
@@ -38,23 +37,23 @@ class Reshard:
 
     @property
     def count(self) -> int:
-        """How many there are, about."""
+        """Number of copies, about."""
         if self.latency is not None and may_relay(self.overlap, self.copied):
             return len(self.copies)
         return int(self.overlap.cells[self.copied].sum())
 
     def tables(self) -> Sequence[Table]:
-        """Return the copies."""
+        """List (source, copies)."""
         return [(0, self._table)]
 
     @functools.cached_property
     def _table(self) -> StridedCopies:
         destination, homes = self.overlap.destination, self.overlap.wanted.home
         strides = strides_of(destination.stops - destination.starts)[:, homes]
-        return placed(self, np.zeros(len(homes), np.int64), strides)
+        return place_copies(self, np.zeros(len(homes), np.int64), strides)
 
     def received(self) -> IntArray:
-        """Return the elements that each wanted pair receives, without expansion if that is less."""
+        """Count the elements that each wanted pair receives; list copies if that is quicker."""
         cut, copied = self.overlap, self.copied
         received = np.zeros(len(cut.volume), np.int64)
         start, count = cut.held.in_domains(cut.wanted.domain[copied])
@@ -71,50 +70,50 @@ class Reshard:
         return received
 
 
-def placed(reshard: Reshard, offset: IntArray, strides: IntArray) -> StridedCopies:
-    """Return the copies of a movement with the places in memory that they read and write.
+def place_copies(reshard: Reshard, offset: IntArray, strides: IntArray) -> StridedCopies:
+    """Give the copies of a movement the places in memory that they read and write.
 
     Args:
       reshard: the movement.
-      offset: first element of each wanted pair within the block that has it.
-      strides: elements between neighbours there, in each dim of the destination, shape (dims,
-        pairs).
+      offset: first element of each wanted pair within the block that contains it.
+      strides: elements between neighbours in that block, in each dim of the destination, shape
+        (dims, pairs).
     """
     cut, copies, maps = reshard.overlap, reshard.copies, reshard.piece.maps
-    device, pair, made = cut.held.home[copies.held], copies.pair, copies.made
+    device, pair, read_pair = cut.held.home[copies.held], copies.pair, copies.read_pair
     destinations = [m.destination for m in maps]
-    to = _of_maps(strides[:, pair], destinations)
+    to = _rows_of_dims(strides[:, pair], destinations)
     lengths = cut.source.stops - cut.source.starts
-    of = _of_maps(strides_of(lengths)[:, device], [m.source for m in maps])
+    of = _rows_of_dims(strides_of(lengths)[:, device], [m.source for m in maps])
     source_stride = of * np.array([m.step for m in maps], np.int64)[:, None]
     phase = zero = source_offset = np.zeros(len(pair), np.int64)
-    if made is not None:
-        again = made >= 0
-        of = np.where(again, _of_maps(strides[:, made], destinations), of)
+    if read_pair is not None:
+        again = read_pair >= 0
+        of = np.where(again, _rows_of_dims(strides[:, read_pair], destinations), of)
         source_stride = np.where(again, of, source_stride)
         device = np.where(again, -1, device)
-        source_offset = np.where(again, offset[made], 0)
+        source_offset = np.where(again, offset[read_pair], 0)
         phase = again.astype(np.int64) if copies.wave is None else zero
-    kept = [dim for dim, m in enumerate(maps) if m.source is not None and m.destination is not None]
+    dims = [dim for dim, m in enumerate(maps) if m.source is not None and m.destination is not None]
     return StridedCopies(
         block=pair,
         device=device,
-        made=zero - 1 if made is None else made,
+        read_pair=zero - 1 if read_pair is None else read_pair,
         source_domain=copies.source_domain,
         remote=copies.source_domain != copies.domain,
         target_offset=offset[pair] + (copies.destination_offset * to).sum(axis=0),
         source_offset=source_offset + (copies.source_offset * of).sum(axis=0),
-        length=_of_maps(copies.length, kept),
-        target_stride=_of_maps(to, kept),
-        source_stride=_of_maps(source_stride, kept),
+        length=_rows_of_dims(copies.length, dims),
+        target_stride=_rows_of_dims(to, dims),
+        source_stride=_rows_of_dims(source_stride, dims),
         wave=zero if copies.wave is None else copies.wave,
         phase=phase,
         point=zero[None][:0],
     )
 
 
-def _of_maps(rows: IntArray, dims: Sequence[int | None]) -> IntArray:
-    """Return the rows of some dims; zeros for None."""
+def _rows_of_dims(rows: IntArray, dims: Sequence[int | None]) -> IntArray:
+    """Take the rows of some dims; zeros for None."""
     if dims == list(range(len(rows))):
         return rows
     if None not in dims:
@@ -134,20 +133,20 @@ def make_plan(
     relay_bytes: int | None = None,
     engine_bytes: int | None = None,
 ) -> Plan:
-    """Plan a movement.
+    """Plan a movement of one source.
 
     Args:
       source: tiling of the source.
       destination: tiling of the destination, of the piece's shape.
       piece: where the elements of the destination come from.
       itemsize: bytes of an element.
-      root_nbytes: bytes of the largest root allocation of the source, where that is more than a
-        shard (the source is a view itself).
-      reuse: whether blocks may be aliased and viewed; if not, all are written.
-      relay_bytes: bytes that a domain could receive in the time of one more item of work, by which
-        it is decided whether and how to relay; None for no relays.
-      engine_bytes: bytes from which a dense box goes between domains by a copy engine; None where
-        there are none.
+      root_nbytes: bytes of the largest root allocation of the source, if that is more than a shard
+        (the source is a view itself).
+      reuse: whether blocks may become aliases and views; if not, all are written.
+      relay_bytes: bytes that a domain could receive in the time of one more item of work. This
+        decides whether and how to relay; None for no relays.
+      engine_bytes: smallest dense box, in bytes, that a copy engine moves between domains; None if
+        there are no copy engines.
 
     Returns:
       The plan; it meets both bounds.
@@ -163,15 +162,15 @@ def make_plan(
     (64, 32)
     """
     cut = overlap(source, destination, piece)
-    kept = find_reuse(cut, piece, itemsize, root_nbytes) if reuse else copy_all(cut.volume)
-    copied = kept.kind == COPY
+    aliases = find_reuse(cut, piece, itemsize, root_nbytes) if reuse else copy_all(cut.volume)
+    copied = aliases.kind == COPY
     latency = None if relay_bytes is None else relay_bytes / itemsize
     return Plan(
         verb="move",
         sources=(source,),
         destination=destination,
         itemsize=itemsize,
-        kept=kept,
+        kept=aliases,
         volume=cut.volume,
         written_elements=cut.volume * copied,
         how=Reshard(piece, cut, np.flatnonzero(copied), latency),

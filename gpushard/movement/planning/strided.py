@@ -1,8 +1,8 @@
 """Copies between strided parts of blocks, as arrays of numbers. Pure.
 
-Where the dims of source and result have no common factor, blocks meet in short runs: there may be
-one for every row, or for every element. Neighbours are often equally far apart on both sides; then
-they are one copy.
+If dims of source and result have no common factor, blocks overlap in short runs: there may be a run
+for every row, or for every element. Neighbouring runs are often equally far apart in both blocks;
+then they are joined to one copy.
 """
 
 from __future__ import annotations
@@ -18,29 +18,27 @@ from gpushard.typing import IntArray
 
 @dataclass(frozen=True, eq=False)
 class StridedCopies:
-    """Copies into new blocks, of shards or of other new blocks; places are counted in elements.
+    """Copies from shards or new blocks into new blocks; offsets and strides count elements.
 
-    Axes of repetitions come last; in these nothing moves in what is read.
+    Axes of repetitions come last; they have stride 0 in the block that is read.
     """
 
-    block: IntArray  # the wanted pair whose new block is written
-    device: IntArray  # the source's device whose shard is read; -1 where a new block is
-    # The wanted pair whose new block is read, after what is read of it was written; -1 where a
-    # shard is.
-    made: IntArray
+    block: IntArray  # the wanted pair of the new block that is written
+    device: IntArray  # the source's device that has the shard to read; -1 to read a new block
+    # The wanted pair of the new block to read, once those elements are written; -1 to read a shard.
+    read_pair: IntArray
     source_domain: IntArray  # domain that is read
-    remote: IntArray  # whether that is another one than the block's
+    remote: IntArray  # whether that is another domain than the new block's
     target_offset: IntArray  # first element within the new block
-    source_offset: IntArray  # first element within what is read
-    length: IntArray  # elements in each axis, those of repetitions as well, shape (axes, copies)
-    target_stride: IntArray  # elements between neighbours in the new block, likewise
-    source_stride: IntArray  # and in what is read; 0 in axes of repetitions
-    # When it is made: what it reads of new blocks of other domains was written in the wave before;
-    # what it reads of its own domain's in the phases before.
+    source_offset: IntArray  # first element within the block that is read
+    length: IntArray  # elements in each axis, including repetitions, shape (axes, copies)
+    target_stride: IntArray  # elements between neighbours in the new block, of that shape
+    source_stride: IntArray  # elements between neighbours in the block that is read, of that shape
+    # When it runs. Elements that it reads of another domain's new blocks were written in the wave
+    # before; elements of its own domain's new blocks, in a phase before.
     wave: IntArray
-    phase: IntArray  # in which phase of its wave
-    # The first point of the space, shape (axes of the space, copies); of no axes where nobody needs
-    # it.
+    phase: IntArray  # the phase within its wave
+    # The first point of the space, shape (axes of the space, copies); no axes if it is not needed.
     point: IntArray
 
     @property
@@ -55,8 +53,8 @@ class StridedCopies:
         )
 
 
-def concatenated(tables: Sequence[StridedCopies]) -> StridedCopies:
-    """Return the copies of several tables in one; at least one table."""
+def concat_copies(tables: Sequence[StridedCopies]) -> StridedCopies:
+    """Concatenate the copies of several tables; at least one table."""
     return StridedCopies(
         **{
             field.name: np.concatenate([getattr(table, field.name) for table in tables], axis=-1)
@@ -65,17 +63,17 @@ def concatenated(tables: Sequence[StridedCopies]) -> StridedCopies:
     )
 
 
-FEW = 64  # so many copies are not worth the search
+FEW = 64  # up to this many copies are not worth a search for joins
 
 
-def joined(copies: StridedCopies, axis: int) -> StridedCopies:
-    """Join copies of equal boxes that follow each other in equal steps, if there are many.
+def join_copies(copies: StridedCopies, axis: int) -> StridedCopies:
+    """Join copies of equal boxes that follow each other in equal steps along an axis of the space.
 
-    The copies get one axis more.
+    If there are many copies, the result has one axis more. Few copies are returned as they are.
     """
     if len(copies.block) <= FEW:
         return copies
-    fields = [copies.block, copies.device, copies.made, copies.source_domain, copies.remote]
+    fields = [copies.block, copies.device, copies.read_pair, copies.source_domain, copies.remote]
     fields.append(copies.wave)
     beside = np.delete(copies.point, axis, axis=0)
     alike = np.concatenate(
@@ -85,7 +83,7 @@ def joined(copies: StridedCopies, axis: int) -> StridedCopies:
     copies, alike = copies.take(order), alike[:, order]
     same = (alike[:, 1:] == alike[:, :-1]).all(axis=0)
     steps = np.stack((np.diff(copies.target_offset), np.diff(copies.source_offset)))
-    first = _starts(same, steps)
+    first = _progression_starts(same, steps)
     count = np.diff(first, append=len(order))
     step = np.zeros((2, len(first)), np.int64)
     longer = np.flatnonzero(count > 1)
@@ -99,20 +97,20 @@ def joined(copies: StridedCopies, axis: int) -> StridedCopies:
     )
 
 
-def _starts(same: IntArray, steps: IntArray) -> IntArray:
-    """Return where progressions start.
+def _progression_starts(same: IntArray, steps: IntArray) -> IntArray:
+    """Find where arithmetic progressions of copies start.
 
-    A copy belongs to the progression that ends in it; so where the step changes, the next
-    progression starts behind the copy that both could have.
+    If the step changes, the copy at which it changes belongs to the progression before, and the
+    next progression starts behind it.
 
     Args:
-      same: whether each copy but the first is like the one before.
-      steps: from the one before to it, on both sides.
+      same: whether each copy but the first is like the copy before.
+      steps: steps from the copy before to each copy, in both blocks.
     """
     starts = np.ones(len(same) + 1, bool)
     going_on = np.zeros(len(same), bool)
     going_on[1:] = same[1:] & same[:-1] & (steps[:, 1:] == steps[:, :-1]).all(axis=0)
     second = same.copy()
-    second[1:] &= ~same[:-1]  # right behind the first of its kind: any step will do
+    second[1:] &= ~same[:-1]  # the second copy of its kind joins the first with any step
     starts[1:] = ~(going_on | second)
     return np.flatnonzero(starts)

@@ -1,9 +1,18 @@
-"""Replacing a part of an array: which blocks it touches, and how the new values get there. Pure.
+"""Plan the replacement of a part of an array: the blocks that it touches, and their copies. Pure.
 
-The new values go straight from where they lie to where they belong. Into new blocks a domain writes
-what it has to keep, the part, and at worst the old elements under the part once more: the
-complement of a part with steps is not made of boxes. Into the old blocks it writes just the part.
-Either way it receives exactly the new elements that it does not hold.
+The new values go straight from where they lie to where they belong. If new blocks are written, a
+domain copies each touched block whole and then writes the part over it: the complement of a part
+with steps does not consist of boxes. If old blocks are written in place, it writes only the part.
+Either way it receives exactly the new values that it does not hold.
+
+An example: `x.at[2:6].set(v)`, `x` of 8 elements of 4 bytes, split over two devices, each a memory
+domain. The new values `v` all lie on device 0.
+
+1. The part touches both blocks. In that of device 0 it is elements 2 and 3, in that of device 1
+   elements 0 and 1 (of the block).
+2. Into new blocks, each device writes 6 elements: the 4 old ones, and 2 of the part. That is 24
+   bytes each. In place, it writes 2 elements, 8 bytes.
+3. Device 1 receives 2 elements of `v`, 8 bytes. Device 0 receives nothing.
 """
 
 from __future__ import annotations
@@ -20,29 +29,29 @@ from gpushard.frozen import dataclass
 from gpushard.geometry.free_boxes import tiling_from_indices
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.plan import Fill, Plan, Table
-from gpushard.movement.planning.aliasing import ALIAS, COPY, EMPTY, Kept
+from gpushard.movement.planning.aliasing import ALIAS, COPY, EMPTY, Aliases
 from gpushard.movement.planning.digits import strides_of
 from gpushard.movement.planning.dims import DimMap, Piece, identity
 from gpushard.movement.planning.holders import holdings, overlap, volumes
-from gpushard.movement.planning.reshard import Reshard, placed
+from gpushard.movement.planning.reshard import Reshard, place_copies
 from gpushard.movement.planning.strided import StridedCopies
 from gpushard.runtime.view import View
 from gpushard.typing import Device, Index, IntArray, Shape
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class Tile:
     """A block that the part touches: one for all devices of a domain that hold the same box."""
 
-    home: int  # position of the device that pays for it, and whose old block it replaces
+    home: int  # position of the device that is charged for it; it replaces that device's old block
     sharers: tuple[int, ...]  # positions of all devices that hold it, the home among them
     shape: Shape
     nbytes: int
     domain: int  # the memory domain that it lies in
     kept: bool  # whether some of the old elements stay
     pair: int  # its number among the distinct (domain, block) pairs of the array
-    index: tuple[Any, ...]  # where the part lies in it, without the part's new dims
-    box: Index  # which elements of the part these are
+    index: tuple[Any, ...]  # index of the part in this block, without the part's new dims
+    box: Index  # the elements of the part that lie in this block
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,28 +59,28 @@ class Touched:
     """The blocks that a part touches. Make one with `touch`."""
 
     piece: Piece  # where the part lies in the array
-    # Which elements of the part lie on each device that has some; none if there are none.
+    # Each device that has elements of the part, and its box of the part.
     boxes: tuple[tuple[Device, Index], ...]
-    blocks: tuple[Block, ...]  # the blocks, in the order of the first device of each
+    blocks: tuple[Tile, ...]  # the touched blocks, in the order of the first device of each
     of_part: tuple[int, ...]  # for each block, the position of its first device within `part`
     written: int  # bytes of the part in all blocks
 
     @functools.cached_property
     def homes(self) -> tuple[int, ...]:
-        """The positions of the devices that pay for the blocks."""
+        """The positions of the devices that are charged for the blocks."""
         return tuple(block.home for block in self.blocks)
 
     @functools.cached_property
     def part(self) -> Tiling | None:
-        """How the part lies on the devices that have some of it; None if it has no elements."""
+        """Tiling of the part on devices that have elements of it; None for an empty part."""
         return tiling_from_indices(self.piece.shape, dict(self.boxes)) if self.boxes else None
 
     @functools.cached_property
     def added(self) -> tuple[Any, ...]:
-        """Index that adds the new dims of the part to where it lies in a block."""
+        """Index that adds the part's new dims to a view of a block."""
         dims = [m for m in self.piece.maps if m.destination is not None]
         entries = [None if m.source is None else slice(None) for m in dims]
-        return (*entries, ...)  # else NumPy gives a scalar for no dims
+        return (*entries, ...)  # without `...`, NumPy gives a scalar if there are no dims
 
     @functools.cached_property
     def by_domain(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
@@ -83,12 +92,12 @@ class Touched:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that this takes, about."""
+        """Bytes of memory of this object, about."""
         return 1000 + 100 * len(self.boxes) + 800 * len(self.blocks)
 
 
 def touch(base: Tiling, piece: Piece, itemsize: int) -> Touched:
-    """Find the blocks that a part touches. Pure."""
+    """Find the blocks that a part touches."""
     boxes = {} if 0 in piece.shape else _part_boxes(base, piece)
     if not boxes:
         return Touched(piece, (), (), (), 0)
@@ -103,7 +112,7 @@ def touch(base: Tiling, piece: Piece, itemsize: int) -> Touched:
         elements, new = int(base.volumes[home]), math.prod(stop - start for start, stop in box)
         written += new * itemsize
         blocks.append(
-            Block(
+            Tile(
                 home=home,
                 sharers=tuple(positions),
                 shape=base.shard_shapes[home],
@@ -111,7 +120,7 @@ def touch(base: Tiling, piece: Piece, itemsize: int) -> Touched:
                 domain=int(held.domain[pair]),
                 kept=elements > new,
                 pair=pair,
-                index=_region(base, positions[0], piece, box),
+                index=_index_in_block(base, positions[0], piece, box),
                 box=slices[positions[0]],
             )
         )
@@ -126,14 +135,14 @@ def touch(base: Tiling, piece: Piece, itemsize: int) -> Touched:
 
 
 def _part_boxes(base: Tiling, piece: Piece) -> dict[int, list[tuple[int, int]]]:
-    """Return the box of the part that falls into the block of each device that has some of it."""
+    """Find the box of the part in the block of each device, for devices that have some of it."""
     rows = zip(base.starts.T.tolist(), base.stops.T.tolist(), strict=True)
     boxes = ((position, _part_box(low, high, piece)) for position, (low, high) in enumerate(rows))
     return {position: box for position, box in boxes if box is not None}
 
 
 def _part_box(low: list[int], high: list[int], piece: Piece) -> list[tuple[int, int]] | None:
-    """Return the box of the part that falls into a block, or None."""
+    """Find the box of the part in a block; None if it has no elements there."""
     box = []
     for m in piece.maps:
         start, stop = 0, 1
@@ -147,7 +156,7 @@ def _part_box(low: list[int], high: list[int], piece: Piece) -> list[tuple[int, 
 
 
 def _interval(m: DimMap, low: int, high: int) -> tuple[int, int]:
-    """Return which elements of a mapped dim lie in the block [low, high) of its source.
+    """Find the elements of a mapped dim that lie in the block [low, high) of its source.
 
     >>> _interval(DimMap(0, 0, 9, -3, 4), 2, 7)
     (1, 3)
@@ -159,10 +168,10 @@ def _interval(m: DimMap, low: int, high: int) -> tuple[int, int]:
     return max(start, 0), min(stop, m.length)
 
 
-def _region(
+def _index_in_block(
     base: Tiling, position: int, piece: Piece, box: list[tuple[int, int]]
 ) -> tuple[Any, ...]:
-    """Return the index of a box of the part within the block of a device."""
+    """Make the index of a box of the part within the block of a device."""
     index: dict[int, Any] = {}
     for m in piece.maps:
         if m.source is None:
@@ -179,15 +188,15 @@ def _region(
 
 @dataclass(frozen=True, eq=False)
 class _Regions:
-    """Where the part lies in the memory of the touched blocks."""
+    """The memory of the part in each of the touched blocks."""
 
-    offset: IntArray  # its first element in each block
-    # Elements between neighbours there, in each dim of the part, shape (dims, blocks).
+    offset: IntArray  # the first element of the part in each block
+    # Elements between neighbours in the block, in each dim of the part, shape (dims, blocks).
     strides: IntArray
-    lengths: IntArray  # elements of each dim, likewise
+    lengths: IntArray  # elements of each dim of the part, of that shape
 
     def take(self, at: IntArray) -> _Regions:
-        """Return those of some blocks."""
+        """Take the regions of some blocks."""
         return _Regions(self.offset[at], self.strides[:, at], self.lengths[:, at])
 
 
@@ -211,23 +220,23 @@ def _regions(base: Tiling, touched: Touched) -> _Regions:
 
 
 @dataclass(frozen=True, eq=False)
-class Updated:
-    """The copies of an update: what stays, the part, and what several blocks of a domain have."""
+class UpdateCopies:
+    """The copies of an update: old elements, the part, and repetitions within a domain."""
 
     base: Tiling  # tiling of the array
     touched: Touched  # the blocks that the part touches
-    # Movement of the new values to where the part lies; None if they are one element.
+    # Movement of the new values to the places of the part; None if the value is one element.
     part: Reshard | None
     value: Tiling | None  # tiling of the new values; None for a constant
     in_place: bool  # whether the old blocks are written
 
     @property
     def count(self) -> int:
-        """How many copies there are, about."""
+        """Number of copies, about."""
         return 2 * len(self.touched.blocks) + (0 if self.part is None else self.part.count)
 
     def received(self) -> IntArray:
-        """Return the elements that each wanted pair receives from other domains."""
+        """Count the elements that each wanted pair receives from other domains."""
         received = np.zeros(len(holdings(self.base.assignment).key), np.int64)
         if self.part is not None:
             of_block, first = self._part_pairs
@@ -235,17 +244,17 @@ class Updated:
         return received
 
     def tables(self) -> Sequence[Table]:
-        """Return the copies."""
+        """List (source, copies)."""
         return self._tables
 
     @functools.cached_property
     def _pairs(self) -> IntArray:
-        """The wanted pair that each block is."""
+        """The wanted pair of each block."""
         return np.array([block.pair for block in self.touched.blocks], np.int64)
 
     @functools.cached_property
     def _part_pairs(self) -> tuple[IntArray, IntArray]:
-        """The pair of the part that each block has, and the first block of each pair."""
+        """The pair of the part in each block, and the first block of each pair."""
         assert self.part is not None
         of_block = self.part.overlap.wanted.of_device[list(self.touched.of_part)]
         return of_block, np.unique(of_block, return_index=True)[1]
@@ -258,24 +267,26 @@ class Updated:
             stays = np.array([block.kept for block in self.touched.blocks], bool)
             elements = self.base.volumes[self._homes][None]
             old = _Regions(none, np.ones_like(elements), elements)
-            tables.append((0, self._local(stays, old, old, self._homes, phase=0)))
+            tables.append((0, self._copy_locally(stays, old, old, self._homes, phase=0)))
         if self.value is None:
             return tables
         if self.part is None:
             having = holdings(self.value.assignment).device_domain.tolist()
             device = np.array([having.index(domain) for domain in self._domains], np.int64)
-            one = _Regions(none, np.zeros_like(regions.strides), regions.lengths)
-            tables.append((1, self._local(none == 0, regions, one, device, phase=1)))
+            element = _Regions(none, np.zeros_like(regions.strides), regions.lengths)
+            tables.append((1, self._copy_locally(none == 0, regions, element, device, phase=1)))
             return tables
         of_block, first = self._part_pairs
-        new = placed(self.part, regions.offset[first], regions.strides[:, first])
+        new = place_copies(self.part, regions.offset[first], regions.strides[:, first])
         of = self._pairs[first]
-        made, phase = np.where(new.made < 0, -1, of[new.made]), new.phase + 1
-        tables.append((1, dataclasses.replace(new, block=of[new.block], made=made, phase=phase)))
-        source = first[of_block]  # several blocks of a domain may have the same part
+        pair, phase = np.where(new.read_pair < 0, -1, of[new.read_pair]), new.phase + 1
+        new = dataclasses.replace(new, block=of[new.block], read_pair=pair, phase=phase)
+        tables.append((1, new))
+        source = first[of_block]  # several blocks of a domain may have equal boxes of the part
         again, read = source != np.arange(len(source)), regions.take(source)
-        made, wave = self._pairs[source], int(new.wave.max(initial=0))
-        tables.append((0, self._local(again, regions, read, none - 1, made, phase=3, wave=wave)))
+        pair, wave = self._pairs[source], int(new.wave.max(initial=0))
+        copies = self._copy_locally(again, regions, read, none - 1, pair, phase=3, wave=wave)
+        tables.append((0, copies))
         return tables
 
     @functools.cached_property
@@ -286,27 +297,27 @@ class Updated:
     def _domains(self) -> list[int]:
         return [block.domain for block in self.touched.blocks]
 
-    def _local(
+    def _copy_locally(
         self,
         which: IntArray,
         write: _Regions,
         read: _Regions,
         device: IntArray,
-        made: IntArray | None = None,
+        read_pair: IntArray | None = None,
         *,
         phase: int,
         wave: int = 0,
     ) -> StridedCopies:
-        """Return copies within domains into some of the blocks.
+        """List copies within domains into some of the blocks.
 
-        Device -1 stands for a block that was written before: the wanted pair `made`.
+        Device -1 stands for a block that was written before: that of the wanted pair `read_pair`.
         """
         at = np.flatnonzero(which)
         none = np.zeros(len(at), np.int64)
         return StridedCopies(
             block=self._pairs[at],
             device=device[at],
-            made=none - 1 if made is None else made[at],
+            read_pair=none - 1 if read_pair is None else read_pair[at],
             source_domain=np.array(self._domains, np.int64)[at],
             remote=np.zeros_like(none, bool),
             target_offset=write.offset[at],
@@ -333,11 +344,12 @@ def make_update(
 
     Args:
       base: tiling of the array.
-      value: tiling of the new values: of the part's shape, or of one element that is in every
-        memory domain of the blocks; None for a constant.
+      value: tiling of the new values: of the part's shape, or of one element that each memory
+        domain of the blocks holds; None for a constant.
       touched: the blocks that the part touches.
       itemsize: bytes of an element.
-      in_place: whether the old blocks are written; otherwise new ones, and the others are shared.
+      in_place: whether the old blocks are written. Otherwise touched blocks are new and all others
+        are shared with the old array.
       relay_bytes: as for `make_plan`.
 
     Returns:
@@ -355,7 +367,7 @@ def make_update(
     none = np.zeros(len(volume), np.int64)
     part, fills = None, []
     if value is None:
-        fills = _fills(base, touched, itemsize)
+        fills = _list_fills(base, touched, itemsize)
     elif value.shape == touched.piece.shape and touched.part is not None:
         cut = overlap(value, touched.part, identity(value.shape))
         latency = None if relay_bytes is None else relay_bytes / itemsize
@@ -365,17 +377,17 @@ def make_update(
         sources=(base,) if value is None else (base, value),
         destination=base,
         itemsize=itemsize,
-        kept=Kept(kind, none, wanted.home, none),
+        kept=Aliases(kind, none, wanted.home, none),
         volume=volume,
         written_elements=written,
-        how=Updated(base, touched, part, value, in_place),
+        how=UpdateCopies(base, touched, part, value, in_place),
         filled=fills,
         in_place=in_place,
     )
 
 
-def _fills(base: Tiling, touched: Touched, itemsize: int) -> list[Fill]:
-    """Return (wanted pair, part of its block) of all that a part touches."""
+def _list_fills(base: Tiling, touched: Touched, itemsize: int) -> list[Fill]:
+    """List (wanted pair, part of its block) for all blocks that a part touches."""
     regions = _regions(base, touched)
     rows = zip(
         touched.blocks,

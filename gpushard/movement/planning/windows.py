@@ -1,9 +1,18 @@
-"""Parts whose place is known only when they are taken: `x[i]` and `x[i:i + n]` in a loop. Pure.
+"""Plan parts of one size with any start, once: `x[i]` and `x[i:i + n]` in a loop. Pure.
 
-What such a part needs in memory depends on its size alone. So it is planned once, and the copies
-are listed for each start by a look at the block edges. That serves parts so small that no block of
-theirs can share memory with the array, where every block can be copied within its memory domain;
-others have plans of their own.
+The memory that such a part needs depends only on its size. So it is planned once, and the copies
+are listed for each start by looking up block edges. This works under two conditions: no block of
+the part may be large enough to share memory with the array, and each block can be copied within its
+memory domain. Other parts get their own plans.
+
+An example: `x` of 64 elements lies in blocks of 16, one on each of 4 devices of a memory domain.
+`x[i:i + 4]` is to lie whole on the first device. For each `i` there are one or two copies:
+
+    i = 14    2 elements from offset 14 of block 0, to offset 0 of the part
+              2 elements from offset 0 of block 1, to offset 2
+    i = 20    4 elements from offset 4 of block 1, to offset 0
+
+A block of 16 has more than twice as many elements as the part, so the part is never a view of it.
 """
 
 from __future__ import annotations
@@ -25,13 +34,13 @@ from gpushard.runtime.view import View, dense_strides
 from gpushard.typing import Shape
 
 Run = tuple[int, int, int, int]
-"""(source block, first element within it, first element within the destination block, length) in
-one dim."""
+"""In one dim: (source block, first element in it, first element in the destination block,
+length)."""
 
 
 @functools.lru_cache(maxsize=4096)
 def started(piece: Piece, starts: tuple[int, ...], at: tuple[int, ...]) -> Piece:
-    """Return a piece with other starts in the maps of numbers `at`."""
+    """Replace the starts of the maps number `at` in a piece."""
     maps = list(piece.maps)
     for number, start in zip(at, starts, strict=True):
         maps[number] = dataclasses.replace(maps[number], start=start)
@@ -40,24 +49,24 @@ def started(piece: Piece, starts: tuple[int, ...], at: tuple[int, ...]) -> Piece
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """A part of an array, wherever it starts; make one with `make_window`."""
+    """The plan of a part of an array for any start. Make one with `make_window`."""
 
     source: Tiling  # tiling of the array
     destination: Tiling  # tiling of the part
-    # The maps of the part, with the edges of the blocks in both dims.
+    # The maps of the part, with the block edges of the source and of the destination dim.
     maps: tuple[tuple[DimMap, list[int], list[int] | None], ...]
-    at: tuple[int, ...]  # numbers of the maps whose starts are left open
-    fixed: dict[int, list[list[Run]]]  # the runs of all others, for each destination block
-    plan: Plan  # what is made, without the copies
-    pairs: tuple[tuple[int, tuple[int, ...]], ...]  # (domain, block in each dim) of what is made
+    at: tuple[int, ...]  # numbers of the maps with open starts
+    fixed: dict[int, list[list[Run]]]  # the runs of all other maps, for each destination block
+    plan: Plan  # the plan of the new blocks, without copies
+    pairs: tuple[tuple[int, tuple[int, ...]], ...]  # (domain, block in each dim) of new blocks
     homes: dict[tuple[int, int], int]  # the device that has a (domain, source block)
-    strides: list[Shape]  # bytes per step of each dim of the shards, then of what is made
+    strides: list[Shape]  # strides in bytes of each shard, then of each new block
     volumes: list[int]  # elements of each device's block
-    volume: int  # elements of all that is made
-    nbytes: int  # bytes that it takes, about
+    volume: int  # elements of all new blocks
+    nbytes: int  # bytes of memory of this object, about
 
     def starting(self, starts: Sequence[int]) -> tuple[Step, ...] | None:
-        """Return the steps of the plan for some starts; None if these need their own plan."""
+        """Make the steps of the plan for some starts; None if these starts need their own plan."""
         every = self.fixed | {
             number: _runs(start, *self.maps[number])
             for number, start in zip(self.at, starts, strict=True)
@@ -75,7 +84,7 @@ class Window:
     def _copies(
         self, runs: list[list[list[Run]]], number: int, domain: int, blocks: tuple[int, ...]
     ) -> Iterator[Copy | None]:
-        """Yield the copies into one new block; None where there is none."""
+        """Yield the copies into a new block; None instead if these starts need their own plan."""
         strides = self.source.assignment.strides
         rows = []
         at = 0
@@ -121,7 +130,7 @@ class Window:
 
 
 def _runs(start: int, m: DimMap, edges: list[int], wanted: list[int] | None) -> list[list[Run]]:
-    """Cut a map at block edges, as `cut_runs` does; the runs of each destination block."""
+    """Cut a map at block edges, as `cut_runs` does, into the runs of each destination block."""
     if wanted is None:
         block = bisect.bisect_right(edges, start) - 1
         return [[(block, start - edges[block], 0, 1)]]
@@ -145,10 +154,11 @@ def _runs(start: int, m: DimMap, edges: list[int], wanted: list[int] | None) -> 
 def make_window(
     source: Tiling, destination: Tiling, piece: Piece, at: tuple[int, ...], itemsize: int
 ) -> Window | None:
-    """Return a part of an array that may start anywhere.
+    """Plan a part of an array for any start.
 
     Returns:
-      The part; None if boxes form no grid, or none of it can be copied within a domain.
+      The plan; None if boxes form no grid, or if a domain wants the part but holds nothing of the
+      array.
     """
     if source.assignment.spans is not None or destination.assignment.spans is not None:
         return None

@@ -14,8 +14,8 @@ from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.planning.dims import Piece, lifted_piece
-from gpushard.movement.planning.maps import Rearrangement, lifted
+from gpushard.movement.planning.dims import Piece, lift_piece
+from gpushard.movement.planning.maps import Rearrangement, lift_rearrangement
 from gpushard.movement.planning.update import Touched
 from gpushard.movement.planning.windows import started
 from gpushard.movement.rearrange import rearrange
@@ -70,7 +70,7 @@ class Move(Strategy):
                     f"all {lead} named dims; broadcast the others to them first"
                 )
             body = self.how([shape[lead:] for shape in shapes], params)
-            lift: Any = lifted_piece if isinstance(body, Piece) else lifted
+            lift: Any = lift_piece if isinstance(body, Piece) else lift_rearrangement
             result: Piece | Rearrangement = lift(body, shapes[0][:lead])
             return result
 
@@ -107,7 +107,7 @@ class Replace(Strategy):
 
         def how(shapes: Sequence[Shape], params: Params) -> Piece:
             body = self.how([shape[lead:] for shape in shapes], params)
-            piece = lifted_piece(body, shapes[0][:lead])
+            piece = lift_piece(body, shapes[0][:lead])
             if math.prod(shapes[1]) != 1 and shapes[1] != piece.shape:
                 raise NamedDimsError(
                     f"a part of shape {piece.shape} with {lead} named dims can't be replaced by "
