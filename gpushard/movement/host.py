@@ -144,18 +144,18 @@ def from_host(
     """
     blocks = blocks_of(tiling)
     staged = _is_staged(runtime, tiling, blocks.total * dtype.itemsize)
-    made = _allocate(runtime, tiling, dtype, list(range(len(blocks.homes))), staged)
+    outputs = _allocate(runtime, tiling, dtype, list(range(len(blocks.homes))), staged)
     batch = _Batch(runtime, [place.domain for place in devices_of(tiling)], staged)
     for sharers in blocks.sharers:
         if not blocks.volumes[sharers[0]]:
             continue
         box = read(blocks.indices[sharers[0]], blocks.shapes[sharers[0]])
         for pair in sharers:
-            batch.add(blocks.homes[pair], made.values[pair], made.claims[pair], box)
+            batch.add(blocks.homes[pair], outputs.values[pair], outputs.claims[pair], box)
         if batch_nbytes is not None and batch.nbytes >= batch_nbytes:
             batch.run()
     batch.run()
-    return _by_device(tiling, dtype, made.values, made.claims, settled=not staged)
+    return _by_device(tiling, dtype, outputs.values, outputs.claims, settled=not staged)
 
 
 def alias_host(
@@ -172,8 +172,8 @@ def alias_host(
     values: list[LocalArray] = list(boxes)
     claims = [borrowed] * len(boxes)
     batch = _Batch(runtime, [place.domain for place in devices_of(tiling)], staged=False)
-    made = _allocate(runtime, tiling, dtype, copied, staged=False)
-    for pair, value, claim in zip(copied, made.values, made.claims, strict=True):
+    copies = _allocate(runtime, tiling, dtype, copied, staged=False)
+    for pair, value, claim in zip(copied, copies.values, copies.claims, strict=True):
         values[pair], claims[pair] = value, claim
         batch.add(blocks.homes[pair], value, claim, boxes[pair])
     batch.run()

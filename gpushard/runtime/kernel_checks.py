@@ -354,10 +354,10 @@ class _Checker:
     def _shared(self, a: _At, b: _At) -> Halves:
         """Return the loops that stand around both, without those of whose turns one has one."""
         halves = Halves()
-        for one, other in zip(a.path, b.path, strict=False):
-            if one is not other:
+        for own_loop, other in zip(a.path, b.path, strict=False):
+            if own_loop is not other:
                 break
-            halves = self._loops_inside(one, halves)
+            halves = self._loops_inside(own_loop, halves)
         return halves - a.first
 
     def _name(self, at: _At, array: Array) -> Name:

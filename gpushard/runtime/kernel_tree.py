@@ -848,10 +848,10 @@ def without_units(body: Sequence[Statement]) -> list[Statement]:
     """Return statements whose loops within a thread load one element at a time."""
     single: list[Statement] = []
     for statement in body:
-        one: Any = statement
-        if hasattr(one, "body"):
-            one = dataclasses.replace(one, body=tuple(without_units(one.body)))
-        single.append(dataclasses.replace(one, units=None) if isinstance(one, For) else one)
+        plain: Any = statement
+        if hasattr(plain, "body"):
+            plain = dataclasses.replace(plain, body=tuple(without_units(plain.body)))
+        single.append(dataclasses.replace(plain, units=None) if isinstance(plain, For) else plain)
     return single
 
 

@@ -184,13 +184,13 @@ class Nest:
 
     def lengths(self, shapes: Sequence[Shape]) -> list[int]:
         """Return the lengths of the loops for blocks of operands that have such shapes."""
-        found = list(self.sizes)
+        lengths = list(self.sizes)
         for load in self.loads:
             shape = shapes[load.operand]
             for dim, n, more in zip(load.dims, shape, load.more, strict=True):
                 if dim is not None:
-                    found[dim] = n - more
-        return found
+                    lengths[dim] = n - more
+        return lengths
 
     def shape(self, result: Result, lengths: Sequence[int]) -> Shape:
         """Return the shape of a result of a block."""
@@ -231,14 +231,14 @@ def merged(nest: Nest) -> tuple[Nest, list[list[int]]]:
         Result(r.place, tuple(_numbered(r.dims[at], number) for at in dims_of(r.dims)))
         for r in nest.results
     )
-    made = Nest(
+    nest_of_groups = Nest(
         tuple(math.prod(nest.sizes[loop] for loop in group) for group in groups),
         nest.operands, loads, ops, results,
         frozenset(number[loop] for loop in nest.short),
         frozenset(number[loop] for loop in nest.inner),
         frozenset(number[loop] for loop in nest.split),
     )  # fmt: skip
-    return made, groups
+    return nest_of_groups, groups
 
 
 def _groups(nest: Nest) -> list[list[int]]:

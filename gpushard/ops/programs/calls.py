@@ -331,8 +331,8 @@ def calls_of(
     calls: list[Call] = []
     of_device: list[int] = []
     for position in range(len(results[0].devices)):
-        there = any(volume[position] for volume in volumes)
-        if not there or not (takes_part is None or takes_part[position]):
+        writes = any(volume[position] for volume in volumes)
+        if not writes or not (takes_part is None or takes_part[position]):
             of_device.append(-1)
             continue
         key = (domain[position], *(block[position] for block in blocks))

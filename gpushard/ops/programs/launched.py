@@ -254,9 +254,9 @@ def _in_groups(
         ways = [alone]
     for way in ways:
         groups = [_group(work, types, scalars, blocks, takes, shapes, own) for own in way]
-        found = [group for group in groups if group is not None]
-        if len(found) == len(groups):
-            return Launched(found, [types[n] for n in scalars], work)
+        launchable = [group for group in groups if group is not None]
+        if len(launchable) == len(groups):
+            return Launched(launchable, [types[n] for n in scalars], work)
     return None
 
 
@@ -292,7 +292,7 @@ def _group(
     )
     if launches is None:
         return None
-    made = []
+    batches_of_calls = []
     for batch, stream, launch, each in zip(batches, streams, launches, rooms, strict=True):
         written = tuple(each)
         if together:  # launches may have more to keep there than results
@@ -301,5 +301,5 @@ def _group(
         taken = itertools.groupby(places, operator.itemgetter(0))
         runs = tuple((n, tuple(at for _, at in of)) for n, of in taken)
         writes = tuple(len(calls) * result + n for result in range(len(dtypes)) for n in batch)
-        made.append(Group(tuple(batch), writes, runs, stream, launch, written, ()))
-    return dataclasses.replace(made[0], alone=tuple(made[1:]))
+        batches_of_calls.append(Group(tuple(batch), writes, runs, stream, launch, written, ()))
+    return dataclasses.replace(batches_of_calls[0], alone=tuple(batches_of_calls[1:]))

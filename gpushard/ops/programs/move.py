@@ -184,12 +184,12 @@ def _moved_sharding(move: Move, case: Case, arrays: Sequence[Operand]) -> Shardi
     mesh, rule = pinned_meshes(case, common)[0], case.rule
     splits = [nearest_axes(x, mesh) for x in arrays]
     if move.splits is not None:
-        found = move.splits(shapes, params, splits[0], mesh.shape)
+        splits_of_result = move.splits(shapes, params, splits[0], mesh.shape)
     else:
-        found = tuple(_kept_axes(factor, shapes, splits) for factor in rule.results[0])
+        splits_of_result = tuple(_kept_axes(factor, shapes, splits) for factor in rule.results[0])
     used = set(rule.taken)
     entries: list[tuple[str, ...]] = []
-    for factor, axes, n in zip(rule.results[0], found, shape, strict=True):
+    for factor, axes, n in zip(rule.results[0], splits_of_result, shape, strict=True):
         free = () if n <= 1 or used & set(axes) else axes
         entries.append(free if factor is None else rule.pins.get(factor, free))
         used.update(entries[-1])

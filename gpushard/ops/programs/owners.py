@@ -257,9 +257,9 @@ def _owned(case: Case, call: ShardedCall, kernel: Kernel, lies: Tiling) -> Owned
     for own_call in calls:
         low, high = tilings[0].starts[kept, own_call.home], tilings[0].stops[kept, own_call.home]
         first = lies.starts[:, held.home]
-        there = (first[kept] <= low[:, None]) & (lies.stops[kept][:, held.home] >= high[:, None])
-        there = there.all(axis=0) & (held.domain == own[own_call.home])
-        homes = held.home[there & (lies.volumes[held.home] > 0)]
+        holds = (first[kept] <= low[:, None]) & (lies.stops[kept][:, held.home] >= high[:, None])
+        holds = holds.all(axis=0) & (held.domain == own[own_call.home])
+        homes = held.home[holds & (lies.volumes[held.home] > 0)]
         if len(homes) != count:
             return None
         inputs.append(homes[np.lexsort(lies.starts[searched][::-1, homes])].tolist())

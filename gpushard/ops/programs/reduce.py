@@ -271,14 +271,14 @@ class Between:
     def _merging(self, reduced: Reduced, tiling: Tiling) -> LocalCalls:
         """Return the calls that merge the rows of matrices, a piece each."""
         width = len(self._dtypes)
-        there = [n for n in range(len(tiling.devices)) if tiling.volumes[n]]
+        holders = [n for n in range(len(tiling.devices)) if tiling.volumes[n]]
         return LocalCalls(
             Work(
                 reduced.case.runtime,
                 self._name,
                 self._rows_kernel,
-                [Call(n, (tiling.shard_shapes[n],) * width, (self._sums,)) for n in there],
-                [there.index(n) if n in there else -1 for n in range(len(tiling.devices))],
+                [Call(n, (tiling.shard_shapes[n],) * width, (self._sums,)) for n in holders],
+                [holders.index(n) if n in holders else -1 for n in range(len(tiling.devices))],
                 [tiling] * width,
                 self._dtypes,
             )
@@ -385,18 +385,18 @@ def _find(reduced: Reduced, of_device: Sequence[int]) -> _Found:
             part = tuple(flat[position] for flat in flats)
             of_part = parts.setdefault(blocks[position], {}).setdefault(part, {})
             of_part.setdefault(domains[position], call)
-    found = _Found({}, [], list(zip(domains, boxes, strict=True)))
+    parts_of_blocks = _Found({}, [], list(zip(domains, boxes, strict=True)))
     wanting: dict[int, dict[Wanted, int]] = {}
     for position, volume in enumerate(reduced.result.volumes.tolist()):
         if volume:
             home = int(target.home[target.of_device[position]])
-            wanting.setdefault(blocks[position], {})[found.of_device[position]] = home
+            wanting.setdefault(blocks[position], {})[parts_of_blocks.of_device[position]] = home
     for block, wanted in wanting.items():
         lacking = {}
         for key, home in wanted.items():
             if all(key[0] in at for at in parts[block].values()):
                 calls = [at[key[0]] for at in parts[block].values()]
-                found.within[key] = calls, home
+                parts_of_blocks.within[key] = calls, home
             else:
                 lacking[key] = home
         if lacking:
@@ -404,20 +404,20 @@ def _find(reduced: Reduced, of_device: Sequence[int]) -> _Found:
             for at in parts[block].values():
                 domain, call = next(iter(at.items()))
                 members.setdefault(domain, []).append(call)
-            found.across.append(Block(tuple(map(tuple, members.values())), lacking))
-    return found
+            parts_of_blocks.across.append(Block(tuple(map(tuple, members.values())), lacking))
+    return parts_of_blocks
 
 
 def _last(
-    reduced: Reduced, found: _Found, own: Sequence[int], scatters: Sequence[bool]
+    reduced: Reduced, merges: _Found, own: Sequence[int], scatters: Sequence[bool]
 ) -> Fold | Launched:
     """Return the calls that merge what is within a domain, and finish everything."""
-    inputs = [calls for calls, _ in found.within.values()]
-    homes = [home for _, home in found.within.values()]
+    inputs = [calls for calls, _ in merges.within.values()]
+    homes = [home for _, home in merges.within.values()]
     sizes = [tuple(own[n] for n in numbers) for numbers in inputs]
     regions = [reduced.region(home) for home in homes]
     number = len(own)
-    for block, cut in zip(found.across, scatters, strict=True):
+    for block, cut in zip(merges.across, scatters, strict=True):
         for home in block.wanting.values():
             inputs.append([number])
             homes.append(home)
@@ -426,15 +426,15 @@ def _last(
             number += 1
     shapes = reduced.result.shard_shapes
     calls = [Call(home, (shapes[home],), (size,)) for home, size in zip(homes, sizes, strict=True)]
-    keys = [*found.within, *(key for block in found.across for key in block.wanting)]
+    keys = [*merges.within, *(key for block in merges.across for key in block.wanting)]
     of_key = {key: n for n, key in enumerate(keys)}
-    of_device = [of_key.get(key, -1) for key in found.of_device]
+    of_device = [of_key.get(key, -1) for key in merges.of_device]
     case, results = reduced.case, [reduced.result]
     merge, finish = reduced.make(reduced.strategy.merge), reduced.make(reduced.strategy.finish)
     kernel = functools.partial(finished, len(reduced.dtypes), merge, finish)
     dtypes = [aval.dtype for aval in case.results]
     work = Work(case.runtime, case.row.name, kernel, calls, of_device, results, dtypes)
-    if isinstance(merge, InOrder) and finish is only and not found.across and not any(regions):
+    if isinstance(merge, InOrder) and finish is only and not merges.across and not any(regions):
         fold = launched_merges(work, inputs, functools.partial(merge.elementwise, dtypes[0]))
         if fold is not None:
             return fold

@@ -161,7 +161,7 @@ def segment_of(parts: Sequence[Part], results: set[Any], name: str) -> Segment |
       name: of all, for errors.
     """
     blocks: list[_Block] = []
-    found: dict[tuple[Any, int], tuple[_Block, int]] = {}  # of a value's call
+    block_of: dict[tuple[Any, int], tuple[_Block, int]] = {}  # of a value's call
     part_of: dict[Any, Part] = {}
     operands: dict[Any, int] = {}
     reads: dict[Stream, dict[tuple[int, int], int]] = {}
@@ -179,7 +179,7 @@ def segment_of(parts: Sequence[Part], results: set[Any], name: str) -> Segment |
                         key = operands.setdefault(value, len(operands)), at
                         places.append((own.setdefault(key, len(own)), 0))
                         continue
-                    block, start = found.get((value, maker.launched.of_device[at]), (None, 0))
+                    block, start = block_of.get((value, maker.launched.of_device[at]), (None, 0))
                     if block is None or block.room.stream is not group.stream:
                         return None
                     block.end = number
@@ -187,11 +187,11 @@ def segment_of(parts: Sequence[Part], results: set[Any], name: str) -> Segment |
             for block in _blocks(part, group, number):
                 blocks.append(block)
                 for key, start in zip(block.keys, block.room.starts, strict=True):
-                    found[key] = block, start
+                    block_of[key] = block, start
                     block.stays = block.stays or key[0] in results
             for call in range(len(part.launched.dtypes)):
                 value = part.results[call] if call < len(part.results) else (part, call)
-                places += [found[value, n] for n in group.calls]
+                places += [block_of[value, n] for n in group.calls]
             taken.setdefault(group.stream, []).append((part, group, places))
         part_of.update(dict.fromkeys(part.results, part))
     chains = []

@@ -417,12 +417,12 @@ class Workers:
                 stream: [*filter(None, [strand.running]), *strand.queue.copy()]
                 for stream, strand in self._strands.items()
             }
-            found = [(i.stream, i.tick) for items in left.values() for i in items if i.effect]
-            while found:
-                stream, tick = found.pop()
+            pending = [(i.stream, i.tick) for items in left.values() for i in items if i.effect]
+            while pending:
+                stream, tick = pending.pop()
                 if tick > max(kept.get(stream, 0), self._strands[stream].finished):
                     kept[stream] = tick
-                    found.extend(
+                    pending.extend(
                         w for item in left[stream] if item.tick <= tick for w in item.waits
                     )
             for stream, strand in self._strands.items():

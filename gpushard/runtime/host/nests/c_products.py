@@ -133,10 +133,10 @@ def _loops(sizes: Mapping[int, int]) -> list[str]:
 
 def _offsets(sizes: Mapping[int, int], strides: Mapping[int, int]) -> list[int]:
     """Return where the elements of a block are, from its first one; the last loop is innermost."""
-    found = [0]
+    offsets = [0]
     for loop, n in sizes.items():
-        found = [at + i * strides[loop] for at in found for i in range(n)]
-    return found
+        offsets = [at + i * strides[loop] for at in offsets for i in range(n)]
+    return offsets
 
 
 def _at(strides: Mapping[int, int]) -> str:

@@ -61,12 +61,12 @@ def compiled(compiler: str, source: str) -> Any:
         if not _whole(path):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with tempfile.TemporaryDirectory(dir=path.parent) as place:
-                text, made = Path(place, "region.c"), Path(place, "region.so")
+                text, library_file = Path(place, "region.c"), Path(place, "region.so")
                 text.write_text(source)
-                _run([compiler, *_FLAGS, "-o", str(made), str(text)])
-                with made.open("r+b") as file:
+                _run([compiler, *_FLAGS, "-o", str(library_file), str(text)])
+                with library_file.open("r+b") as file:
                     file.write(hashlib.sha256(file.read()).digest())
-                os.replace(made, path)  # at once: another process may be doing the same
+                os.replace(library_file, path)  # at once: another process may be doing the same
             _forget_oldest(path.parent)
         with contextlib.suppress(OSError):
             os.utime(path)  # it was used just now

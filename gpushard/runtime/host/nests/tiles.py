@@ -83,19 +83,19 @@ def tile_kernel(whole: Nest) -> Kernel:
         sizes = [lengths[loop] for loop in order]
         for loop, (start, stop) in zip(cut, bounds, strict=True):
             sizes[axis[loop]] = stop - start
-        found: list[LocalArray | None] = []
+        arrays: list[LocalArray | None] = []
         for place, op in zip(places, nest.ops, strict=True):
             shape = tuple([n if x in op.loops else 1 for n, x in zip(sizes, order, strict=True)])
             slot = slots.get(place)
-            found.append(None if slot is None else scratch.array(slot, shape, op.dtype))
-        return found
+            arrays.append(None if slot is None else scratch.array(slot, shape, op.dtype))
+        return arrays
 
     def compute(blocks: LocalArrays, outs: list[LocalArray], lengths: tuple[int, ...]) -> None:
         seen = [_seen(np.asarray(blocks[x.operand]), x, axis, lengths) for x in nest.loads]
-        made = [_aligned(x.reshape(nest.shape(r, lengths)), r.dims, axis)
+        outs_as_seen = [_aligned(x.reshape(nest.shape(r, lengths)), r.dims, axis)
                 for x, r in zip(outs, nest.results, strict=True)]  # fmt: skip
         written = [
-            (place - loads, made[n], way[place], *ends.get(place, ((), (), None)))
+            (place - loads, outs_as_seen[n], way[place], *ends.get(place, ((), (), None)))
             for place, n in at_result.items()
         ]
         rest = math.prod([lengths[loop] for loop in widest if loop not in cut])
@@ -149,9 +149,9 @@ def straight_kernel(nest: Nest, operands: Sequence[Sequence[Shape]]) -> Kernel |
         for place in range(first, first + len(nest.ops))
     ]
     own, names = _lines(nest, [op.kernel for op in nest.ops], targets)
-    made = "out" if len(results) > 1 else "(out,)"
+    outputs = "out" if len(results) > 1 else "(out,)"
     lines = [
-        f"out = ({'None, ' * len(results)}) if out is None else {made}",
+        f"out = ({'None, ' * len(results)}) if out is None else {outputs}",
         *[f"x{n} = a{load.operand}" for n, load in enumerate(nest.loads)],
         *own,
         f"return {', '.join(f'x{place}' for place in results)}",
@@ -199,8 +199,8 @@ def _needed(nest: Nest, loop: int) -> bool:
 def _order(nest: Nest) -> list[int]:
     """Return the loops: short ones first, unless there are no others, then as arrays have them."""
     arrays = [array.dims for array in nest.results] + [array.dims for array in nest.loads]
-    found = [loop for dims in arrays for loop in dims]
-    loops = [loop for loop in dict.fromkeys(found) if loop is not None]
+    dims_in_order = [loop for dims in arrays for loop in dims]
+    loops = [loop for loop in dict.fromkeys(dims_in_order) if loop is not None]
     loops = sorted(loops, key=lambda loop: loop in nest.inner)
     if not any(any(load.more) for load in nest.loads):
         longest = max((load.dims for load in nest.loads), key=len)
@@ -220,15 +220,15 @@ def _has_short_rows(nest: Nest) -> bool:
 
     Then elements are next to each other in the order of the arrays, and far apart as slabs.
     """
-    found = False
+    has_short = False
     for dims in [*(x.dims for x in nest.loads), *(x.dims for x in nest.results)]:
         own = [dim for dim in dims if dim is not None]
         short = [dim for dim in own if dim in nest.short]
         if short and len(short) < len(own):
             if own[-len(short) :] != short or math.prod([nest.sizes[x] for x in short]) < _ROW:
                 return False
-            found = True
-    return found
+            has_short = True
+    return has_short
 
 
 def _seen(
@@ -326,8 +326,8 @@ def _positions(op: Op, axes: tuple[int, ...]) -> Callable[..., LocalArray]:
             out[...] = getattr(np, name)(x, axes[0], keepdims=True)
         else:
             rows = np.moveaxis(x, axes, range(-len(axes), 0))
-            found = getattr(np, name)(rows.reshape(*rows.shape[: -len(axes)], -1), axis=-1)
-            out[...] = np.expand_dims(found, tuple(sorted(axes)))
+            indices = getattr(np, name)(rows.reshape(*rows.shape[: -len(axes)], -1), axis=-1)
+            out[...] = np.expand_dims(indices, tuple(sorted(axes)))
         return out
 
     return positions
@@ -360,9 +360,9 @@ def _product(a: LocalArray, b: LocalArray, axes: tuple[int, ...], out: LocalArra
     )
     right = b.transpose([*axes, *other, *_rest(ndim, other, axes)]).reshape(left.shape[1], -1)
     shape = [a.shape[n] for n in own] + [b.shape[n] for n in other]
-    made = np.matmul(left, right).reshape(shape)  # `dot` of one number leaves 0 * NaN out
+    product = np.matmul(left, right).reshape(shape)  # `dot` of one number leaves 0 * NaN out
     order = sorted(range(len(shape)), key=[*own, *other].__getitem__)
-    out[...] = made.transpose(order).reshape(out.shape)
+    out[...] = product.transpose(order).reshape(out.shape)
     return out
 
 
