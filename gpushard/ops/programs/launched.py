@@ -244,6 +244,8 @@ def _in_groups(
 ) -> Launched | None:
     """Return calls as launches; `blocks` are of any call's operands, `shapes` of what each does."""
     calls, runtime = work.calls, work.runtime
+    if runtime.backend.host_readable:  # which calls functions block by block
+        return None
     devices = [place.device for place in devices_of(work.tilings[0])]
     alike: dict[Any, list[int]] = {}
     for number, call in enumerate(calls):
