@@ -20,17 +20,17 @@ Path: TypeAlias = tuple[object, ...]
 Predicate: TypeAlias = Callable[[Path, object], bool]
 
 Filter: TypeAlias = object
-"""A type, a tag, `...` or True (everything), None or False (nothing), a function of path and leaf,
-or a list or tuple of filters (any of them)."""
+"""A type, a tag, or a function of path and leaf. `...` or True take all leaves, None or False none.
+A list or tuple of filters takes the leaves that any of them takes."""
 
 
 def to_predicate(filter: Filter) -> Predicate:
     """Convert a filter to a function of a path and a leaf that returns whether it takes the leaf.
 
     Args:
-      filter: a type, for leaves of that type; a string, for leaves with that `tag`; `...` or True
-        for all leaves, None or False for no leaf; a function of a path and a leaf, which is
-        returned itself; or a list or tuple of filters, for leaves that any of them takes.
+      filter: a type takes leaves of that type, and a string leaves with that `tag`. `...` or True
+        take all leaves, None or False take none. A function of a path and a leaf is returned
+        itself. A list or tuple of filters takes the leaves that any of them takes.
 
     Raises:
       ArgumentTypeError: the filter is anything else.

@@ -253,8 +253,8 @@ def update(node: Any, state: Any, /, *states: Any) -> None:
       *states: more states; where several have a leaf, the last one counts.
 
     Raises:
-      ArgumentError: a state has a leaf where the graph has a node, or a node where it has a leaf,
-        or a tuple or list lacks a position. Nothing is changed then.
+      ArgumentError: a state has a leaf in place of a node, or a node in place of a leaf. Or a tuple
+        or list lacks a position. Nothing is changed then.
       ArgumentTypeError: node is no graph, or a state is no mapping.
       TraceContextError: `node` was created outside the traced or mapped function that runs here.
 

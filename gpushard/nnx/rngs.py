@@ -131,8 +131,8 @@ class Rngs(Module):
     """Streams of random keys by name: `rngs.params()` returns a new key of the stream `params`.
 
     Args:
-      default: a seed or a key of the stream `default`, which stands for all names that have no
-        stream; or a mapping of names to seeds and keys.
+      default: a seed or a key of the stream `default`, which is used for names without a stream.
+        Or a mapping of names to seeds and keys.
       **streams: seeds and keys of streams by name.
 
     Raises:

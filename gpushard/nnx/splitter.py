@@ -1,7 +1,7 @@
 """Split graphs into a GraphDef, the values of leaves, and the objects that can be shared.
 
-A Module keeps the recipe by which it was split. If nothing but values of Variables has changed when
-it is split again, only these values are read.
+A Module keeps the recipe by which it was split. If only values of Variables have changed when it
+is split again, only these values are read.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ __all__ = ["iter_graph"]
 Path: TypeAlias = tuple[Any, ...]
 
 MAPPINGS = frozenset({dict, OrderedDict, defaultdict, State})
-"""Containers whose children have keys and can be set one by one, as in Modules and lists."""
+"""Containers with children that have keys and can be set one by one, as in Modules and lists."""
 
 _VISITS = 64
 """Most paths to an object that are followed. The number of paths can be exponential."""

@@ -14,8 +14,8 @@ Link: TypeAlias = tuple[int, int]
 class Traffic:
     """Bytes copied, by source and destination domain, in a table for each thread.
 
-    A lock could deadlock: a signal handler may interrupt a thread while it holds the lock, and wait
-    for a copy of another thread that needs it.
+    A lock could deadlock. A signal handler may interrupt a thread that holds the lock, and wait for
+    a copy of another thread that needs it.
 
     >>> traffic = Traffic()
     >>> traffic.add(1, {0: 8})

@@ -40,10 +40,9 @@ class Conv(Module):
       out_features: number of features of the results.
       kernel_size: length of the kernel along each axis; an integer for one axis.
       strides: step of the kernel, one for each axis or one for all.
-      padding: "SAME", "VALID" or "SAME_LOWER"; "CIRCULAR" or "REFLECT", which continue the inputs
-        beyond their ends; "CAUSAL", for one axis, where a result depends on no later input; or the
-        number of zeros before and after the inputs, as a number or a pair, one for each axis or one
-        for all.
+      padding: "SAME", "VALID" or "SAME_LOWER". "CIRCULAR" and "REFLECT" continue the inputs beyond
+        their ends. With "CAUSAL", for one axis, a result depends on no later input. Or the number
+        of zeros before and after the inputs: a number or a pair, one for each axis or one for all.
       input_dilation: distance between elements of the inputs, one for each axis or one for all.
       kernel_dilation: distance between elements of the kernel, one for each axis or one for all.
       feature_group_count: number of groups of features; each group of results depends on one group
@@ -58,8 +57,8 @@ class Conv(Module):
       rngs: streams of keys; the weights are drawn from `params`.
 
     Raises:
-      ArgumentError: a size is less than 1, groups do not divide features, there is no such padding;
-        in a call, inputs have another number of features, or too few axes.
+      ArgumentError: a size is less than 1, groups do not divide features, or there is no such
+        padding. In a call, inputs have another number of features, or too few axes.
       ArgumentTypeError: `rngs` is no `Rngs`, or an argument has another wrong type.
 
     >>> import gpushard as gs

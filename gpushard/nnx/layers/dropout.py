@@ -32,7 +32,7 @@ class Dropout(Module):
         `rngs`, pass streams in each call.
 
     Raises:
-      ArgumentError: `rate` is not from 0 to 1; in a call, there are no streams, or `deterministic`
+      ArgumentError: `rate` is not from 0 to 1. In a call, there are no streams, or `deterministic`
         is None in the layer and in the call.
       ArgumentTypeError: `rate` is no number, or `rngs` are no streams.
 

@@ -53,8 +53,8 @@ def weights(layer: str, rngs: Any, dtype: Any, *wanted: tuple[str, Any, Shape] |
       layer: the name of the layer, for errors.
       rngs: the streams. If a weight cannot be created, no key is drawn.
       dtype: the type of the weights.
-      *wanted: for each weight the name of the argument with its initializer, the initializer, and
-        the shape; or None for a weight that is left out.
+      *wanted: for each weight the argument with its initializer, the initializer, and the shape.
+        None for a weight that is left out.
     """
     if not isinstance(rngs, Rngs):
         raise ArgumentTypeError.refusing(

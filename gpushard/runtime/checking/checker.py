@@ -1,12 +1,12 @@
 """Find races: a backend around another one, which checks all uses of memory.
 
-The checker works out the order of work from the calls that it sees: items with their waits, and
-events that the host has seen finished. It does not read the ticks of streams or the clocks of
-memory, so it finds mistakes in those even if all values are right. The order is kept in vector
-clocks (Mattern, 1989).
+The checker works out the order of work from the calls that it sees. These are items with their
+waits, and events that the host has seen finished. It does not read the ticks of streams or the
+clocks of memory, so it finds mistakes in those even if all values are right. The order is kept in
+vector clocks (Mattern, 1989).
 
 An example: item 1 of stream A writes a buffer, and item 1 of stream B reads it. If the item of B
-waits for tick 1 of A, its clock is {A: 1, B: 1}, and the write at A: 1 comes before it. If it waits
+waits for tick 1 of A, its clock is {A: 1, B: 1}. The write at A: 1 comes before that. If it waits
 for nothing, and the host has not seen the write finished, its clock is {B: 1}. Then nothing orders
 the write and the read: a race, even if the write happens to be done when the read runs.
 """

@@ -21,9 +21,9 @@ Results may still lack what the first values have: a strong type, a named dim, a
 after four traces in any case, the body is traced once more with its results converted to these. A
 result of another shape or type is an error.
 
-Outside traced and mapped functions, a `BodyCache` keeps the traced bodies: a second call with the
-same function and arguments of the same types and layouts traces nothing. A body that captures
-arrays is traced at every call, because the arrays may have changed.
+Outside traced and mapped functions, a `BodyCache` keeps the traced bodies. A second call with the
+same function, and with arguments of the same types and layouts, traces nothing. A body that
+captures arrays is traced at every call, because the arrays may have changed.
 """
 
 from __future__ import annotations
@@ -340,7 +340,7 @@ def settle_loop(
             values = _widen(returned, values)
         return values, loop
     fitting = False
-    rounds = []  # results of each trace whose values had to be widened, to widen others alike
+    rounds = []  # results of each trace that widened the values, to widen others alike
     for _ in range(4):
         loop = trace_loop(values, None)
         if len(values) != len(loop.carried) or not any(map(_gives_way, values, loop.carried)):

@@ -216,7 +216,7 @@ def _mask_callbacks(name: str, branch: Any, which: Value, n: int, last: int) -> 
 
 
 def _widest_results(each: Sequence[Sequence[Value]]) -> list[Value]:
-    """Choose for each result the branch whose value the other branches are made like.
+    """Choose for each result a value that those of the other branches are made like.
 
     It is a value with a strong type, many named dims, and committed, as far as there is one.
     """

@@ -132,7 +132,7 @@ def _loop_while(name: str, cond_fun: Any, body_fun: Any, init_val: Any, function
 def _loop_per_element(
     what: str, cond_fun: Any, body_fun: Any, form: Any, values: list[Value]
 ) -> Any:
-    """Run a loop whose condition is mapped: elements that have stopped keep their values."""
+    """Run a loop with a mapped condition: elements that have stopped keep their values."""
     frame, forms = innermost(), [form]
 
     def step(state: Any) -> Any:

@@ -95,7 +95,7 @@ def scan(
       f: takes the carry and a slice of each array. Returns a pair: the next carry, of the same
         structure, shapes and types, and a pytree of results to stack, or None.
       init: the first carry, a pytree.
-      xs: a pytree of arrays whose first axes have the same length; None for no arrays.
+      xs: a pytree of arrays with the same length along their first axes; None for no arrays.
       length: the number of calls; needed if there are no arrays.
       reverse: whether to begin with the last slice. The result for slice i is element i either way.
       unroll: changes nothing here; accepted for programs written for JAX.
@@ -124,7 +124,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
 
     Args:
       f: the function.
-      xs: a pytree of arrays whose first axes have the same length.
+      xs: a pytree of arrays with the same length along their first axes.
       batch_size: how many slices `f` takes at once, as under `vmap`; None for one at a time.
 
     Returns:
@@ -239,8 +239,8 @@ def _length(arrays: Sequence[Value], length: int | None, what: str) -> int:
     if len(lengths) != 1 or None in lengths:
         kinds = ", ".join([repr(x) for x in arrays]) or "empty"
         raise ArgumentError(
-            f"{what}: xs is {kinds}, and length={length}; give arrays whose first axes have the "
-            "same length, or length=",
+            f"{what}: xs is {kinds}, and length={length}; give arrays with the same length "
+            "along their first axes, or length=",
             argument="xs",
         )
     (count,) = (int(n) for n in lengths if n is not None)

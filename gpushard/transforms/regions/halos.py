@@ -1,9 +1,9 @@
 """Run regions that need rows of neighbouring blocks, as stencils do, and move only these rows.
 
 If a kernel needs more rows of an operand than the block of its device has, it runs in up to three
-parts of the rows of its results: the first rows, the rows that need only the block and read
-it where it lies, and the last rows. For the first and the last part a *halo* is moved: the rows of
-the operand that these results need.
+parts: the first rows of its results, the middle rows, and the last ones. The middle rows need only
+the block and read it where it lies. For the other two parts a *halo* is moved: the rows of the
+operand that these results need.
 
 An example: `x[:-2] + x[1:-1] + x[2:]` of 200,002 numbers on 2 devices, 100,001 each. Device 0
 computes results 0 to 99,999, which need elements 0 to 100,001. It has elements 0 to 100,000.
@@ -27,8 +27,7 @@ from gpushard.typing import IntArray
 
 Part = tuple[int, int, tuple[tuple[int, int, int] | None, ...]]
 """A range of rows of the results: the first, and the one behind the last. Then for each operand the
-number of the array that it is read from and the range of its rows there; None if it is read
-whole."""
+number of the array that it is read from, and its rows there. None stands for the whole operand."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,8 +19,8 @@ Operations are put into groups that run one after the other. An operation may jo
 group or earlier ones compute all its operands, so that no group needs a later one. Views are no
 operations: an operation that reads a view reads its base array, with other loops.
 
-Because values between the operations of a region have no memory, a region is laid out as its
-results are, whatever layouts the search chose for its operations. An operand in another layout is
+Values between the operations of a region have no memory. So a region is laid out as its results
+are, whatever layouts the search chose for its operations. An operand in another layout is
 moved if that moves no more bytes than the operations would have moved one by one.
 """
 
@@ -118,8 +118,8 @@ def fuse_regions(graph: Graph) -> list[Operation]:
 class _Candidates:
     """Regions that operations may still join.
 
-    An operation may join a region that computes or reads one of its operands, or that has a first
-    result in the same layout as its own. Regions are looked up by these values and layouts.
+    An operation may join a region that computes or reads one of its operands. It may also join one
+    with a first result in the layout of its own. Regions are looked up by both.
     """
 
     def __init__(self) -> None:
@@ -360,8 +360,8 @@ def _reduction_form(step: Operation, op: RowOp, rule: Rule, seen: list[RegionVie
 def _join(form: _Form, region: Region) -> bool:
     """Put an operation into a region if it fits; return whether it does.
 
-    It fits if its dims are loops of the region, and if one kernel can compute it along with the
-    others without going along a long loop more often than they do.
+    It fits if its dims are loops of the region, and if it adds no pass along a long loop to the
+    kernel of the region.
     """
     if form.expressible != region.expressible:
         return False

@@ -1,9 +1,9 @@
 """Group operations into segments, which a GPU is given as one launch: a CUDA graph.
 
 A segment is a run of kernels that this package compiles. Other operations stand between segments:
-functions of CuPy, which allocate and read the host; cuBLAS, which CuPy does not call while a stream
-records; copies between devices; callbacks and loops. Kernels with large results stay outside, too:
-they take longer than their launch, and a segment would hold their memory longer.
+copies between devices, callbacks, loops, and calls of CuPy and cuBLAS. CuPy's functions allocate
+and read the host, and CuPy does not call cuBLAS while a stream records. Kernels with large results
+stay outside, too: they take longer than their launch, and a segment would hold their memory longer.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ Dims = tuple[int | None, ...]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RegionView:
-    """A value whose elements are elements of another value, its base."""
+    """A value that consists of elements of another value, its base."""
 
     base: Var  # the other value
     dims: Dims  # for each dim that of the base; None for a dim along which elements are repeated
@@ -90,7 +90,7 @@ def view_of(step: Operation) -> RegionView | None:
 
 
 def _bytes_received(base: Var, result: Var, piece: Piece) -> int:
-    """Count the bytes that devices would receive for a part whose start is a number."""
+    """Count the bytes that devices would receive for a part that begins at a number."""
     if len({place.memory_domain for place in devices_of(base.tiling)}) < 2:
         return 0
     return make_plan(base.tiling, result.tiling, piece, base.dtype.itemsize).bytes_received

@@ -85,7 +85,7 @@ class Operands:
         self.placed = merged(
             tuple([name for frame in frames() for name in frame.dims if name.axes is not None])
         )
-        """The named dims whose elements lie on different devices."""
+        """The named dims that lie on devices, one element on each."""
         self.varying = merged(*self.names)
         """The named dims of all values together."""
 
@@ -181,7 +181,7 @@ class Operands:
 
 
 def _index(names: Names, position: Position) -> Any:
-    """Return the index that takes a position out of an array whose first dims have names."""
+    """Return the index that takes a position out of an array with named dims in front."""
     return (*[position.get(name, slice(None)) for name in names], ...)
 
 
@@ -374,8 +374,8 @@ def pure_callback(
     """Call a Python function without effects, with NumPy arrays, also from traced functions.
 
     Use it to call NumPy, SciPy and other libraries from `jit`, `vmap` or `shard_map`. In a function
-    that `shard_map` or `pmap` maps, the callback is called for the block of each device, once for
-    blocks that are the same everywhere. Use `io_callback` for a function that has effects.
+    that `shard_map` or `pmap` maps, the callback is called for the block of each device. Devices
+    with the same block share a call. Use `io_callback` for a function that has effects.
 
     Args:
       callback: the function. Its arguments are read-only NumPy arrays.
@@ -385,9 +385,9 @@ def pure_callback(
       *args: arguments of the callback: pytrees of arrays and numbers.
       sharding: the sharding of the results; not in a mapped function.
       vmap_method: how to call it in a function that `vmap` maps. "sequential": once for each
-        element. The others call it once for all elements, with the mapped axis in front; they
-        differ in arguments that are not mapped: "expand_dims" gives those an axis of length 1,
-        "broadcast_all" repeats them along the axis, "legacy_vectorized" leaves them without it.
+        element. The others call it once for all elements, with the mapped axis in front. They
+        differ in arguments that are not mapped. "expand_dims" gives those an axis of length 1.
+        "broadcast_all" repeats them along the axis. "legacy_vectorized" leaves them without it.
       **kwargs: keyword arguments of the callback.
 
     Returns:
@@ -440,9 +440,9 @@ def io_callback(
 
     Use it to read files, to log, or to draw from a generator. It is called even if nothing needs
     its results. In a function that `shard_map` or `pmap` maps, it is called for each device, and
-    results may differ between devices; in one that `vmap` maps, for each element. An element that
-    does not choose a branch of `cond` or `switch`, or has left a loop, does not call it there;
-    its results are zeros, which nothing reads.
+    results may differ between devices. In a function that `vmap` maps, it is called for each
+    element. An element that does not choose a branch of `cond` or `switch` does not call it there,
+    nor does one that has left a loop. The results are then zeros, which nothing reads.
 
     Args:
       callback: the function. Its arguments are read-only NumPy arrays.

@@ -128,7 +128,7 @@ def _closed_sharding(place: Any, ndim: int, argument: str) -> Sharding:
 
 
 def apply_shardings(leaves: Sequence[Any], full: Any, prefix: Any, argument: str) -> list[Any]:
-    """Move values to the shardings of a prefix tree; values whose entry is None stay."""
+    """Move values to the shardings of a prefix tree; values with the entry None stay."""
     moved = []
     for x, place in zip(leaves, _expand_prefix(full, prefix, argument), strict=True):
         if place is not None:
