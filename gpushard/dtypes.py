@@ -1,6 +1,6 @@
 """Types of elements, including those of `ml_dtypes`: bfloat16, float8 and others.
 
-NumPy stores such elements and computes with them, but does not treat them as numbers: their kind is
+NumPy stores such elements and computes with them, but does not treat them as numbers. Their kind is
 "V", and few of them promote with other types. This module adds these rules. It does not import
 `ml_dtypes`: an array of such a type shows that the package is installed.
 """

@@ -291,7 +291,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.words is not None:
         for kind, file, line, text in words_to_mend():
-            if file.startswith(options.words):
+            if f"gpushard/{file}".startswith(options.words):
                 print(f"{file}:{line}: {kind}: {text}")
         return
     files = modules()

@@ -1,8 +1,8 @@
 """Layer 4: operations on sharded buffers. It knows neither `Array` nor the public functions.
 
-An operation is a row of a table (`table/`, `row`): result types, a factor rule (`rule`), a local
-kernel, and strategies, the ways to run it. All operations go through `bind`. For plain arrays,
-`dispatch` compiles a row once for operands of the same shapes, types and shardings:
+An operation is a row of a table (`table/`, `row`). A row has result types, a factor rule (`rule`),
+a local kernel, and strategies, the ways to run it. All operations go through `bind`. For plain
+arrays, `dispatch` compiles a row once for operands of the same shapes, types and shardings:
 
     operand, shardings  operands, the devices that run, and the layouts of operands and results
     committed           the devices that committed operands decide

@@ -1,8 +1,8 @@
 """`bind`, the function that every operation goes through.
 
-A value may carry an *interpreter*, which decides what the operation does: run the row immediately,
-as for plain arrays, record it, or add a batch dim. If operands have several interpreters, the
-innermost one decides, with the highest level.
+A value may carry an *interpreter*, which decides what the operation does. It can run the row
+immediately, as for plain arrays, record it, or add a batch dim. If operands have several
+interpreters, the innermost one decides, with the highest level.
 """
 
 from __future__ import annotations

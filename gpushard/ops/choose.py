@@ -1,8 +1,8 @@
 """Choose the mesh axes that split each factor, by exact bytes. Pure.
 
-Every consistent assignment of mesh axes to factors has a price: the bytes that devices receive of
-operands, as if every device were a memory domain, and the bytes of merging. So the choice depends
-only on shardings and shapes, never on the machine.
+Every consistent assignment of mesh axes to factors has a price. It is the bytes that devices
+receive of operands, as if every device were a memory domain, plus the bytes of merging. So the
+choice depends only on shardings and shapes, never on the machine.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Target:
 def agreed(rule: Rule, operands: Sequence[Given]) -> Splits | None:
     """Return the splits of all factors if every operand can stay in its layout.
 
-    Return None if two operands split a factor differently, if one axis would split two factors, or
-    if a factor is split that must not be.
+    Return None if two operands split a factor differently, or one axis would split two factors, or
+    a factor that must stay whole is split.
     """
     axes_of_factors = dict(rule.pinned)
     for dims, operand in zip(rule.operands, operands, strict=True):
@@ -295,9 +295,9 @@ def choose(
 ) -> Choice:
     """Return the cheapest assignment and way, over several meshes of the same devices.
 
-    Ties go to the assignment that changes the fewest operands, then to the one with the most parts,
-    then to the one that keeps earlier operands, then to the first way. The last way runs operands
-    that are not split.
+    Ties go to the assignment that changes the fewest operands, then to the one with the most parts.
+    Then they go to the one that keeps earlier operands, then to the first way. The last way runs
+    operands that are not split.
     """
     for mesh, operands in candidates:
         splits = agreed(rule, operands)

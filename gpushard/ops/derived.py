@@ -238,8 +238,8 @@ class _InFront:
 
 
 _Front: TypeAlias = "tuple[tuple[int | None, ...], int]"
-"""The dims of an operand that come in front, None for a new one of length 1; and the number of its
-dims that they replace."""
+"""The dims of an operand that come in front, None for a new dim of length 1; and how many dims of
+the operand they replace."""
 
 
 def _front(dims: tuple[int, ...], lead: int, more: int) -> _Front | None:

@@ -16,8 +16,8 @@ _Side: TypeAlias = Literal["left", "right"]
 _PIECE = 1 << 15  # values per piece, so temporary arrays stay in cache
 _LEAST = 1 << 12  # fewer values are searched one by one
 _FALLS = 16
-"""If fewer than one in so many values is smaller than its predecessor, NumPy's branches are
-predicted well, since it continues from the position of the predecessor."""
+"""If fewer than one in so many values is smaller than its predecessor, NumPy is fast: it continues
+from the predecessor's position, and its branches are predicted well."""
 
 
 def search(xp: Any, x1: Any, x2: Any, side: _Side, out: Any = None) -> Any:

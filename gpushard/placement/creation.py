@@ -261,7 +261,7 @@ def empty(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Create an array whose elements you will assign; until then they are zeros."""
+    """Create an array for elements that you will assign; until then they are zeros."""
     return zeros(shape, dtype, order, device=device, out_sharding=out_sharding)
 
 
@@ -348,7 +348,7 @@ def empty_like(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Create an array with the sharding of another, whose elements you will assign.
+    """Create an array with the sharding of another, for elements that you will assign.
 
     Args:
       prototype: the array to imitate.

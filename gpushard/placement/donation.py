@@ -1,9 +1,9 @@
 """Donation: a call takes arrays from its caller, so that their memory is free for its results.
 
-All calls that take `donate` or `donate_argnums` do so at one moment: when nothing is left to check,
-and the user's function, if there is one, has returned. A call that raises before leaves the arrays
-as they were. What `jit` traced runs after that moment, in the memory of the arrays: `x` of 1 GB and
-a result of 1 GB need 1 GB, not 2. If it fails then, the arrays are gone.
+All calls that take `donate` or `donate_argnums` delete arrays at one moment: when nothing is left
+to check, and the user's function, if any, has returned. A call that raises before leaves the arrays
+as they were. What `jit` traced runs after that moment, in the memory of the arrays. So `x` of 1 GB
+and a result of 1 GB need 1 GB, not 2. If it fails then, the arrays are gone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gpushard.functions.values import is_traced
 def donated_arrays(
     leaves: Iterable[Any], what: str, argument: str = "donate_argnums"
 ) -> list[Array]:
-    """Return the arrays among leaves that a call may give up, each of which is there once.
+    """Return the arrays among leaves that a call may give up, each once.
 
     Values of a function that is traced or mapped are not among them: they go on in it.
 

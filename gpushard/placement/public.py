@@ -62,7 +62,7 @@ def public(
 
 
 def public_array(function: Callable[P, Any], *, operands: int = 0) -> Callable[P, Array]:
-    """Make a function of values public whose result is an array; see `public`."""
+    """Make a function of values public that returns an array; see `public`."""
     module = sys._getframe(1).f_globals
     return cast("Callable[P, Array]", _public(function, not operands, operands, module, {}))
 

@@ -19,8 +19,8 @@ def bind_at(
 ) -> Any:
     """Run an operation on a key and parameters.
 
-    The result goes to `out_sharding`; else to the devices of parameters with dims; else to the
-    devices of a committed key; else to the default placement of new data.
+    The result goes to the first of these: `out_sharding`, the devices of parameters with dims, the
+    devices of a committed key, the default placement of new data.
     """
     key, *others = operands
     if out_sharding is not None:

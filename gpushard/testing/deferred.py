@@ -27,8 +27,8 @@ def deferred(
 ) -> Array:
     """Compute each shard of an array from a shard of another one, on the devices' streams.
 
-    The caller computes shards in host memory of a device, once their values are ready: no stream of
-    a GPU waits for work of the host.
+    The caller computes shards in host memory of a device, once their values are ready. So no stream
+    of a GPU waits for work of the host.
 
     Args:
       x: the array.

@@ -22,7 +22,7 @@ _OF_THE_HOST = {"host_workers", "blas_threads"}  # settings for tests of the hos
 def runtime(**settings: Any) -> Iterator[Runtime]:
     """Use a separate runtime in a `with` block; nothing leaks out of it.
 
-    It is on the host and ignores the environment and the machine, with one exception: if
+    It is on the host and ignores the environment and the machine, with one exception. If
     `GPUSHARD_BACKEND` is `cuda` and you pass neither `backend`, `host_workers` nor `blas_threads`,
     it is on GPUs, with the settings of the environment. The GPUs are divided into `host_devices`
     devices in `host_domains` memory domains. With fewer GPUs than domains, each part of a GPU

@@ -41,7 +41,7 @@ which is cheaper than sorting positions."""
 
 JOINED = 8
 """If the rows of all blocks have at most this many times the elements taken from each row, the rows
-are concatenated, which is cheaper than reordering elements taken by owner."""
+are concatenated. That is cheaper than reordering elements taken by owner."""
 
 PIECE = 1 << 20
 """Bytes to take by owner at once, so they are still in cache when they move to their places."""

@@ -1,7 +1,7 @@
 """Functions of matrices, which are whole on a device; dims before the last two are stacks.
 
-Stacks stay split. If a dim of matrices is split, dispatch gathers it first, and gives its mesh axes
-back to the dim of the result with the same letter.
+Stacks stay split. If a dim of matrices is split, dispatch gathers it first. The dim of the result
+with the same letter gets its mesh axes.
 """
 
 from __future__ import annotations

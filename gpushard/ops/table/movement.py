@@ -307,9 +307,9 @@ def reshape_splits(
 ) -> Splits:
     """Return the mesh axes that split each dim of a reshaped array.
 
-    The axes of a dim go to the first dim of the result that shares elements with it, has no axes,
-    and is at least as long as their product. Nothing moves if both dims have the same outermost
-    factor.
+    The axes of a dim go to a dim of the result: the first that shares elements with it, has no axes
+    yet, and is at least as long as their product. Nothing moves if both dims have the same
+    outermost factor.
 
     >>> reshape_splits([(8, 8)], ((4, 16),), (("x",), ("y",)), {"x": 4, "y": 2})
     (('x',), ('y',))

@@ -226,8 +226,8 @@ def _randint(stream: Stream, dtype: Dtype, low: Any, last: Any) -> Any:
 def _below(stream: Stream, unsigned: Dtype, span: int) -> Any:
     """Draw unsigned integers for a single range, from 0 on.
 
-    The high word is not drawn if its factor is 0: if the range is a power of 2, or so long that the
-    product of halves overflows to 0.
+    The high word is not drawn if its factor is 0. That holds if the range is a power of 2, or so
+    long that the product of halves overflows to 0.
     """
     width = unsigned.itemsize * 8
     offset = stream.fold(1).bits(unsigned)

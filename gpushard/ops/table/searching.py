@@ -1,6 +1,6 @@
 """Positions in sorted arrays, and membership.
 
-The searched array may be split: a position is the sum of the positions in its parts, and a member
+The searched array may be split. A position is the sum of the positions in its parts, and a member
 of a part is a member of the whole. So neither operand has to be whole.
 """
 
