@@ -61,12 +61,12 @@ def psum(
     groups = checked_groups(axis_index_groups, names, "psum")
 
     def reduce_value(x: Any) -> Any:
-        if is_number(x):
+        if type(x) is not Mapped and is_number(x):
             x = np.int32(x) if isinstance(x, np.bool_) else x
             return x * _size(names, groups)
         x = _value(x, names)
-        x = x.astype(np.int32) if x.dtype.kind == "b" else x
-        total = _reduced(reductions.SUM, x, names, groups, np.dtype(x.dtype))
+        x = x.astype(np.int32) if x._dtype.kind == "b" else x
+        total = _reduced(reductions.SUM, x, names, groups, np.dtype(x._dtype))
         if groups is not None:
             return total
         more = math.prod(name.size for name in names if name not in x._names)
@@ -363,7 +363,9 @@ def axis_size(axis_name: AxisName) -> int:
 
 def _each(function: Callable[[Any], Any], x: Any, names: Names) -> Any:
     """Apply a function to each value of a pytree, or none if no axis is named."""
-    return tree.map(function, x) if names else x
+    if not names:
+        return x
+    return function(x) if type(x) is Mapped else tree.map(function, x)
 
 
 def _value(x: Any, names: Names) -> Mapped:
