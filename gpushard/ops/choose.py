@@ -155,7 +155,7 @@ class Prices:
         """Test whether a split factor is in no result, so parts must be merged."""
         return any(splits[factor] for factor in self._rule.reduced)
 
-    def moved(self, splits: Splits) -> int:
+    def operand_bytes(self, splits: Splits) -> int:
         """Return the bytes of operands that all devices together receive before they compute."""
         return sum(
             self._received(n, of_dims(dims, splits)) for n, dims in enumerate(self._rule.operands)
@@ -203,10 +203,10 @@ class Prices:
         number = number.ravel()
         return edges[number], edges[number + 1]
 
-    def brought(self, splits: Splits) -> int:
+    def target_bytes(self, splits: Splits) -> int:
         """Return the bytes to move the result from its natural layout to the target.
 
-        A move to a finer split moves nothing.
+        Zero if the target is a finer split.
         """
         target, dims = self._target, self._rule.results[0]
         if target is None or self._is_finer(splits):
@@ -214,7 +214,7 @@ class Prices:
         shape = tuple(1 if f is None else self._rule.sizes[f] for f in dims)
         return self._between(shape, of_dims(dims, splits), target.axes) * target.itemsize
 
-    def merged(self, splits: Splits, state_bytes: int) -> int:
+    def merge_bytes(self, splits: Splits, state_bytes: int) -> int:
         """Return the bytes to merge parts, and to move the result to the target.
 
         Merging moves each part once to the device that merges, and the whole to the others that
@@ -229,7 +229,7 @@ class Prices:
         if apart and self._is_finer(splits):
             return (groups - 1) * state
         wanting = self._mesh.size // self._size(of_dims(dims, splits))
-        return (groups + wanting - 2) * state + self.brought(splits)
+        return (groups + wanting - 2) * state + self.target_bytes(splits)
 
     def _is_finer(self, splits: Splits) -> bool:
         """Test whether the target splits the result as its natural layout does, or finer."""
@@ -284,7 +284,9 @@ it cannot run."""
 
 def local(prices: Prices, splits: Splits) -> int | None:
     """Price kernel calls that need only blocks of operands: a `Price`."""
-    return None if prices.merges(splits) else prices.moved(splits) + prices.brought(splits)
+    if prices.merges(splits):
+        return None
+    return prices.operand_bytes(splits) + prices.target_bytes(splits)
 
 
 def choose(

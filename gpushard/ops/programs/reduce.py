@@ -136,7 +136,7 @@ class Reduce(Strategy):
         def price(prices: Prices, splits: Splits) -> int | None:
             if not prices.merges(splits):
                 return None
-            return prices.moved(splits) + prices.merged(splits, nbytes)
+            return prices.operand_bytes(splits) + prices.merge_bytes(splits, nbytes)
 
         return price
 

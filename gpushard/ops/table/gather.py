@@ -76,14 +76,14 @@ class _Reading:
         """Return the start of a block along the indexed dims."""
         return [site.operands[0][axis] for axis in self.indexed.axes]
 
-    def taken(self, x: LocalArray, positions: LocalArrays) -> Any:
+    def take(self, x: LocalArray, positions: LocalArrays) -> Any:
         """Select elements at positions in bounds, as a new row-major array."""
         view, index = self.indexed.view(self.xp, x, positions)
         elements = view[index]
         scalar = all(at.ndim == 0 for at in positions) and not self.indexed.paired
         return elements.copy() if scalar else self.xp.ascontiguousarray(elements)
 
-    def in_block(
+    def select_in_block(
         self, starts: Sequence[int], block: LocalArray, positions: LocalArrays
     ) -> tuple[LocalArray, LocalArray]:
         """Select the elements in a block, and return whether each is in it; both broadcast."""
@@ -93,15 +93,15 @@ class _Reading:
             place, is_inside = located(xp, at, size, start, block.shape[axis])
             places.append(place)
             inside = inside & is_inside
-        values = self.taken(block, places)
+        values = self.take(block, places)
         return values, inside.reshape(inside.shape + (1,) * indexed.after)
 
-    def found(self, site: Site, x: LocalArray, *positions: LocalArray) -> tuple[Any, Any]:
+    def look_up(self, site: Site, x: LocalArray, *positions: LocalArray) -> tuple[Any, Any]:
         """Select the elements in a block, and return whether each is in it, as new arrays."""
         xp = self.xp
         if 0 in (x.shape[axis] for axis in self.indexed.axes):
             return xp.zeros(site.shape, x.dtype), xp.zeros(site.shape, bool)
-        values, inside = self.in_block(self.starts(site), x, positions)
+        values, inside = self.select_in_block(self.starts(site), x, positions)
         return values, xp.broadcast_to(inside, values.shape).copy()
 
     def take_own(
@@ -134,14 +134,14 @@ def _reading(xp: Any, avals: Sequence[Aval], params: Params) -> _Reading:
 def _local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     reading = _reading(xp, avals, params)
     if own_kernels(xp) is None:
-        return writing(reading.found)
+        return writing(reading.look_up)
 
-    def found(site: Site, x: LocalArray, *positions: LocalArray, out: Any) -> Any:
+    def look_up(site: Site, x: LocalArray, *positions: LocalArray, out: Any) -> Any:
         values, is_here = out
         reading.take_own(reading.starts(site), x, positions, values, there=is_here)
         return out
 
-    return found
+    return look_up
 
 
 def _pair_dims_in_front(
@@ -170,10 +170,10 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         along = indexed.along
         if xp is np and along is not None:
             return lambda site, x, at, out=None: x.take(at, along, out, "wrap")
-        return writing(lambda site, x, *positions: reading.taken(x, positions))
+        return writing(lambda site, x, *positions: reading.take(x, positions))
 
     def filled(site: Site, *operands: Any) -> Any:
-        values, inside = reading.found(site, *operands)
+        values, inside = reading.look_up(site, *operands)
         return xp.where(inside, values, fill)
 
     return writing(filled)
@@ -226,7 +226,7 @@ def _one_by_one(
     """Search every block for all elements; nothing waits for the device."""
     for block, number in zip(blocks, np.ndindex(owners.counts), strict=True):
         starts = [of[n] for n, of in zip(number, owners.starts, strict=True)]
-        values, inside = reading.in_block(starts, block, positions)
+        values, inside = reading.select_in_block(starts, block, positions)
         reading.xp.copyto(out, values, where=inside)
 
 
@@ -246,9 +246,9 @@ def _by_owner(reading: _Reading, ndim: int) -> _Collect:
             if along is not None:
                 x.take(positions[0], along, out, "wrap")
             elif indexed.inside:
-                out[...] = reading.taken(x, positions)
+                out[...] = reading.take(x, positions)
             else:
-                values, inside = reading.in_block((0,) * len(sizes), x, positions)
+                values, inside = reading.select_in_block((0,) * len(sizes), x, positions)
                 np.copyto(out, values, where=inside)
             return
         if along is not None and before and nbytes <= JOINED * out.nbytes:
