@@ -4811,7 +4811,7 @@ MAPPED: dict[str, Case] = {
     ),
     "a place for what a mapped function adds": wrong(
         lambda w: gs.vmap(lambda x: GNP.add(x, 1, out_sharding=w.named("x")))(w.x),
-        "add: out_sharding=NamedSharding", "in a function that is mapped", "Leave it out",
+        "add: out_sharding=NamedSharding", "in a mapped function", "leave out_sharding= out",
         argument="out_sharding",
     ),
     "shard_map over no mesh": refused(
@@ -4859,7 +4859,7 @@ MAPPED: dict[str, Case] = {
     "dim that axes do not divide": refused(
         mapped(lambda a: a, (None, "x")),
         ArgumentError, ValueError, "dim 1 of argument a of shape (8, 6)", "length 6", "{'x': 4}",
-        "Pad it", "map_shards",
+        "pad it", "map_shards",
     ),
     "argument of shard_map that is no array": refused(
         lambda w: gs.shard_map(lambda s: s, w.mesh, gs.P(), gs.P())("text"),
@@ -5314,7 +5314,7 @@ NAMED_AXES: dict[str, Case] = {
         ValueError,
         HERE,
         "'i': 4 and 'j': 4",
-        "'x' has both",
+        "which share 'x'",
     ),
     "xmap over an axis that is mapped over": refused(
         lambda w: gs.shard_map(
@@ -5324,7 +5324,7 @@ NAMED_AXES: dict[str, Case] = {
         ValueError,
         HERE,
         "'x': 4 and 'i': 4",
-        "'x' has both",
+        "which share 'x'",
     ),
     "xmap with resources that are not there": refused(
         lambda w: named(axis_resources={"i": "x"})(w.x),
@@ -5455,7 +5455,7 @@ NAMED_AXES: dict[str, Case] = {
         lambda w: named(lambda a: gs.numpy.sum(gs.numpy.ones(3), axis="i") + a)(w.x),
         ArgumentError,
         ValueError,
-        "axis='i' is no dim of the value",
+        "axis='i' is no named dim of the value",
         "psum",
     ),
     "a sum over a name outside": refused(
@@ -5484,13 +5484,13 @@ NAMED_AXES: dict[str, Case] = {
         lambda w: named(lambda a: EINSUM("a{j}->a{j}", a))(w.x),
         ArgumentError,
         ValueError,
-        "has 'j' for operand 0, which has ['i']; name no other",
+        "has 'j' for operand 0, which has ['i']. Try: name only these",
     ),
     "einsum over chunks": refused(
         lambda w: gs.soft_pmap(lambda a: EINSUM("a{i}->a", a), "i")(w.value[[0] * 16]),
         ArgumentError,
         ValueError,
-        "sums over a dim that lives on devices in chunks; use psum",
+        "sums over an axis that lies on devices in chunks. Try: use gpushard.lax.psum",
     ),
     "einsum of a name outside": refused(
         lambda w: EINSUM("a{i}->a{i}", w.x), ArgumentError, ValueError, "operand 0", "no names"
@@ -5596,7 +5596,7 @@ NAMED_AXES: dict[str, Case] = {
         ArgumentError,
         ValueError,
         "has 1 numbers",
-        "2 dims",
+        "2 axes",
     ),
     "sharded_jit whose results do not divide": refused(
         lambda w: legacy.sharded_jit(lambda a: a, None, PARTS(1, 4))(w.value),
@@ -5655,7 +5655,7 @@ NAMED_AXES: dict[str, Case] = {
         ArgumentError,
         ValueError,
         "local_parts=Parts(2)",
-        "one number for each dim",
+        "one number for each axis",
     ),
     "pjit with both names of the arguments": refused(
         lambda w: gs.pjit(abs, in_shardings=gs.P(), in_axis_resources=gs.P()),
@@ -5696,8 +5696,8 @@ NAMED_AXES: dict[str, Case] = {
         lambda w: gs.pjit(abs, out_axis_resources=(None, legacy.FROM_GDA)),
         ArgumentError,
         ValueError,
-        "out_axis_resources has FROM_GDA",
-        "give",
+        "has FROM_GDA, which is for arguments",
+        "give specs",
     ),
     "pjit with a static argument that is given up": refused(
         lambda w: gs.pjit(lambda a, k: a, static_argnums=1, donate_argnums=1),
@@ -5785,7 +5785,7 @@ TRACED_FUNCTIONS: dict[str, Case] = {
     ),
     "static name by position only": refused(
         lambda w: gs.jit(lambda a, /, b: a, static_argnames="a"), ArgumentError, ValueError,
-        "static_argnames has 'a'", "b; use",
+        "static_argnames has 'a'", "b. Try: use",
     ),
     "donated number beyond": refused(
         with_options(donate_argnums=(0, 5)), ArgumentError, ValueError, "donate_argnums has 5"
@@ -5902,7 +5902,7 @@ TRACED_FUNCTIONS: dict[str, Case] = {
     ),
     "assignment to an array of outside": refused(
         lambda w: gs.jit(lambda v: w.x.__setitem__(0, v))(1.0), errors.TracedValueError, TypeError,
-        "array of outside", "argument v", HERE, ".at[index].set",
+        "an array from outside", "argument v", HERE, ".at[index].set",
     ),
     "assignment to a value of the function around": refused(
         jitted(lambda x: gs.lax.fori_loop(0, 2, lambda i, c: x.__setitem__(0, c) or c, 0.0)),
@@ -5979,7 +5979,7 @@ TRACED_FUNCTIONS: dict[str, Case] = {
     ),
     "compiled, within": refused(
         lambda w: gs.jit(gs.jit(of_rows).lower(w.x).compile())(w.x), ArgumentTypeError, TypeError,
-        "traced or mapped itself",
+        "within a traced or mapped function",
     ),
 }  # fmt: skip
 

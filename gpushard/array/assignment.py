@@ -106,7 +106,7 @@ def _check_concrete(value: Any) -> Any:
     if is_traced(value):
         value = getattr(value, "raw_value", value)
         if is_traced(value):
-            raise value._assigned_outside()
+            raise value._outside_assignment_error()
     return value
 
 

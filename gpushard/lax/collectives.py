@@ -20,8 +20,14 @@ from gpushard.ops.row import Row
 from gpushard.ops.scalars import is_number
 from gpushard.ops.table import reductions
 from gpushard.transforms.mapping import collectives
-from gpushard.transforms.mapping.groups import Groups, checked_groups, in_groups, sizes_of, unequal
-from gpushard.transforms.values.frames import Names, find, innermost
+from gpushard.transforms.mapping.groups import (
+    Groups,
+    in_groups,
+    parse_groups,
+    reduce_unequal_groups,
+    sizes_of,
+)
+from gpushard.transforms.values.frames import Names, find_names, innermost
 from gpushard.transforms.values.mapped import Mapped, as_mapped, mapped
 from gpushard.transforms.values.signature import check_axis, check_leaf
 
@@ -57,8 +63,8 @@ def psum(
     >>> f(gs.numpy.asarray([1.0, 3.0]))
     Array([0.25, 0.75], dtype=float64)
     """
-    names = find(axis_name, "psum")
-    groups = checked_groups(axis_index_groups, names, "psum")
+    names = find_names(axis_name, "psum")
+    groups = parse_groups(axis_index_groups, names, "psum")
 
     def reduce_value(x: Any) -> Any:
         if type(x) is not Mapped and is_number(x):
@@ -85,8 +91,8 @@ def pmean(
       axis_name: the name of the axis, or a tuple of names.
       axis_index_groups: groups of elements of the axis, to reduce over each group.
     """
-    names = find(axis_name, "pmean")
-    groups = checked_groups(axis_index_groups, names, "pmean")
+    names = find_names(axis_name, "pmean")
+    groups = parse_groups(axis_index_groups, names, "pmean")
     total = psum(x, axis_name, axis_index_groups=axis_index_groups)
     return tree.map(lambda x: x / _size(names, groups), total)
 
@@ -118,19 +124,19 @@ def pmin(
 
 
 def _extreme(row: Row, function: str, x: Any, axis_name: AxisName, index_groups: Any) -> Any:
-    names = find(axis_name, function)
-    groups = checked_groups(index_groups, names, function)
+    names = find_names(axis_name, function)
+    groups = parse_groups(index_groups, names, function)
     return _each(lambda x: _reduced(row, _value(x, names), names, groups, None), x, names)
 
 
 def _reduced(row: Row, x: Mapped, names: Names, groups: Groups | None, extra: Any) -> Mapped:
     """Reduce a value over an axis, or over each of its groups."""
     if groups is None:
-        return collectives.reduced(row, x, names, extra)
+        return collectives.reduce_names(row, x, names, extra)
     if groups.size is None:
-        return unequal(row, x, names, groups)
+        return reduce_unequal_groups(row, x, names, groups)
     return in_groups(
-        x, names, groups, lambda x, member: collectives.reduced(row, x, (member,), extra)
+        x, names, groups, lambda x, member: collectives.reduce_names(row, x, (member,), extra)
     )
 
 
@@ -155,14 +161,17 @@ def all_gather(
       UnboundAxisError: no enclosing function is mapped over that name.
       ArgumentError: a value does not have the axis.
     """
-    names = find(axis_name, "all_gather")
-    groups = checked_groups(axis_index_groups, names, "all_gather", equal=True)
+    names = find_names(axis_name, "all_gather")
+    groups = parse_groups(axis_index_groups, names, "all_gather", equal=True)
 
     def gather_value(x: Any) -> Any:
         x = _value(x, names)
         dim = _dim(axis, x.ndim + (not tiled), "all_gather", "axis")
         return _done(
-            lambda x, names: collectives.gathered(x, names, dim, tiled=tiled), x, names, groups
+            lambda x, names: collectives.gather_into_dim(x, names, dim, tiled=tiled),
+            x,
+            names,
+            groups,
         )
 
     return _each(gather_value, x, names)
@@ -189,8 +198,8 @@ def psum_scatter(
       UnboundAxisError: no enclosing function is mapped over that name.
       ArgumentError: the dimension has another length.
     """
-    names = find(axis_name, "psum_scatter")
-    groups = checked_groups(axis_index_groups, names, "psum_scatter", equal=True)
+    names = find_names(axis_name, "psum_scatter")
+    groups = parse_groups(axis_index_groups, names, "psum_scatter", equal=True)
     size = _size(names, groups)
 
     def scatter_value(x: Any) -> Any:
@@ -199,7 +208,7 @@ def psum_scatter(
         dim = _dim(scatter_dimension, x.ndim, "psum_scatter", "scatter_dimension")
         _check_parts(x, dim, size, "psum_scatter", "scatter_dimension", tiled)
         return _done(
-            lambda x, names: collectives.scattered_sum(x, names, dim, tiled=tiled), x, names, groups
+            lambda x, names: collectives.scatter_sum(x, names, dim, tiled=tiled), x, names, groups
         )
 
     return _each(scatter_value, x, names)
@@ -229,8 +238,8 @@ def all_to_all(
       UnboundAxisError: no enclosing function is mapped over that name.
       ArgumentError: the dimension has another length.
     """
-    names = find(axis_name, "all_to_all")
-    groups = checked_groups(axis_index_groups, names, "all_to_all", equal=True)
+    names = find_names(axis_name, "all_to_all")
+    groups = parse_groups(axis_index_groups, names, "all_to_all", equal=True)
     size = _size(names, groups)
 
     def exchange_value(x: Any) -> Any:
@@ -239,7 +248,7 @@ def all_to_all(
         concat = _dim(concat_axis, x.ndim, "all_to_all", "concat_axis")
         _check_parts(x, split, size, "all_to_all", "split_axis", tiled)
         return _done(
-            lambda x, names: collectives.exchanged(x, names, split, concat, tiled=tiled),
+            lambda x, names: collectives.exchange(x, names, split, concat, tiled=tiled),
             x,
             names,
             groups,
@@ -279,9 +288,9 @@ def ppermute(x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> An
       UnboundAxisError: no enclosing function is mapped over that name.
       ArgumentError: an element sends or receives twice, or does not exist.
     """
-    names = find(axis_name, "ppermute")
+    names = find_names(axis_name, "ppermute")
     pairs = _pairs(perm, math.prod(name.size for name in names))
-    return _each(lambda x: collectives.permuted(_value(x, names), names, pairs), x, names)
+    return _each(lambda x: collectives.permute(_value(x, names), names, pairs), x, names)
 
 
 def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
@@ -296,7 +305,7 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
       ArgumentError: `perm` is not a permutation of the elements.
       ArgumentTypeError: `perm` has entries that are not integers.
     """
-    names = find(axis_name, "pshuffle")
+    names = find_names(axis_name, "pshuffle")
     size = math.prod(name.size for name in names)
     try:
         order = sorted(map(operator.index, perm))
@@ -325,7 +334,7 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
     Raises:
       ArgumentError: the element does not exist.
     """
-    names = find(axis_name, "pbroadcast")
+    names = find_names(axis_name, "pbroadcast")
     size = math.prod(name.size for name in names)
     if not 0 <= operator.index(source) < size:
         raise ArgumentError(
@@ -346,7 +355,7 @@ def axis_index(axis_name: AxisName) -> Any:
     Raises:
       UnboundAxisError: no enclosing function is mapped over that name.
     """
-    return collectives.numbers(find(axis_name, "axis_index"))
+    return collectives.numbers(find_names(axis_name, "axis_index"))
 
 
 def axis_size(axis_name: AxisName) -> int:
@@ -358,7 +367,7 @@ def axis_size(axis_name: AxisName) -> int:
     Raises:
       UnboundAxisError: no enclosing function is mapped over that name.
     """
-    return math.prod(name.size for name in find(axis_name, "axis_size"))
+    return math.prod(name.size for name in find_names(axis_name, "axis_size"))
 
 
 def _each(function: Callable[[Any], Any], x: Any, names: Names) -> Any:

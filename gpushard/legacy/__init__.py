@@ -1,6 +1,6 @@
-"""Array types, shardings and functions that JAX had before `jax.Array`, as faces on `Array`.
+"""Array types, shardings and functions that JAX had before `jax.Array`, for older programs.
 
-New programs need none of it: `docs/legacy.md` has what to use today for each.
+New programs need none of them: `docs/legacy.md` lists what to use instead.
 
 >>> import gpushard as gs
 >>> x = gs.device_put_sharded([1.0, 2.0], gs.devices()[:2])

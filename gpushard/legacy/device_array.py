@@ -1,4 +1,4 @@
-"""`DeviceArray` and `ShardedDeviceArray`: what arrays on one and on several devices once were."""
+"""`DeviceArray` and `ShardedDeviceArray`: the older classes of arrays on one or more devices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpushard.runtime.runtime import Device
 
 
 class DeviceArray(metaclass=Kind):
-    """What an array on one device is an instance of; `make_device_array` makes one.
+    """The older class of arrays on one device, for `isinstance`; `make_device_array` makes one.
 
     >>> import gpushard as gs
     >>> isinstance(gs.device_put(1.0), DeviceArray)
@@ -25,34 +25,34 @@ class DeviceArray(metaclass=Kind):
     """
 
     def __new__(cls, *args: Any, **named: Any) -> NoReturn:
-        """Refuse: there are only arrays that are instances of it."""
+        """Raise: an `Array` on one device is an instance."""
         raise ArgumentTypeError(
-            "a DeviceArray is an Array on one device; make it with device_put(x, device), or with "
-            "make_device_array",
+            "a DeviceArray is an Array on one device, and the class makes none. Try: "
+            "device_put(x, device), or make_device_array",
             argument="DeviceArray",
         )
 
     @staticmethod
-    def _was(x: Array) -> bool:
+    def _matches(x: Array) -> bool:
         return x.is_fully_addressable and x.sharding.num_devices == 1
 
 
 class ShardedDeviceArray(Face, metaclass=Kind):
-    """An array of which each device has a shard, as `pmap` once took and gave them.
+    """An array with a shard on each device, with the attributes of JAX's older class.
 
-    Any `Array` on several devices is an instance; this makes one with the attributes that such an
-    array had. Functions take it like an `Array`, and give `Array`s.
+    For programs that still use what `pmap` once returned. Functions take it like an `Array`, and
+    return an `Array`. `isinstance` is also true for any `Array` on several devices.
 
     Args:
-      aval: shape and type: a `ShapeDtypeStruct`.
-      sharding_spec: how it is laid out; None for one element of the first dim on each device, which
-        may also be left out: `ShardedDeviceArray(aval, device_buffers)`.
-      device_buffers: for each device the array that it holds, in the order of the spec.
-      indices: what `spec_to_indices` gives, if it is known.
+      aval: the shape and the type: a `ShapeDtypeStruct`.
+      sharding_spec: the layout. None, or no argument as in `ShardedDeviceArray(aval,
+        device_buffers)`, gives each device one element of axis 0.
+      device_buffers: the array on each device, in the order of the spec.
+      indices: the result of `spec_to_indices`, if you have it.
 
     Raises:
-      ArgumentTypeError: an argument has another type, or the type of elements differs.
-      ShardingError: the spec does not fit the shape, or the shards don't.
+      ArgumentTypeError: an argument has a wrong type, or a buffer has another dtype.
+      ShardingError: the spec or a buffer does not fit the shape.
 
     >>> import gpushard as gs
     >>> import numpy as np
@@ -103,7 +103,7 @@ class ShardedDeviceArray(Face, metaclass=Kind):
         self._spec, self._indices = spec, known
 
     @classmethod
-    def _was(cls, x: Array) -> bool:
+    def _matches(cls, x: Array) -> bool:
         return x.is_fully_addressable and x.sharding.num_devices > 1
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -112,13 +112,13 @@ class ShardedDeviceArray(Face, metaclass=Kind):
 
     @property
     def sharding_spec(self) -> ShardingSpec:
-        """How it is laid out."""
+        """The layout of the array."""
         assert self._spec is not None
         return self._spec
 
     @property
     def device_buffers(self) -> list[Array]:
-        """For each device the array that it holds.
+        """The array on each device.
 
         Raises:
           DeletedShardsError: the array was deleted.
@@ -127,13 +127,13 @@ class ShardedDeviceArray(Face, metaclass=Kind):
 
     @property
     def indices(self) -> tuple[Any, ...]:
-        """For each device what gives its shard from the array."""
+        """The index of the shard of each device."""
         assert self._indices is not None
         return self._indices
 
     @property
     def one_replica_buffer_indices(self) -> list[int]:
-        """Positions of `device_buffers` that have every element once."""
+        """Positions in `device_buffers` that together have each element once."""
         replicas = self._sharding.tiling(self._shape).assignment.replicas
         return [position for position, replica in enumerate(replicas) if not replica]
 
@@ -142,7 +142,7 @@ class ShardedDeviceArray(Face, metaclass=Kind):
         return shard
 
     def _shard_at(self, box: tuple[tuple[int, int], ...]) -> Array | None:
-        if self._held().host is not None:  # which is nearer
+        if self._held().host is not None:  # the copy on the host is nearer
             return None
         return super()._shard_at(box)
 
@@ -150,7 +150,7 @@ class ShardedDeviceArray(Face, metaclass=Kind):
         if is_gone(self._data):
             raise DeletedShardsError(
                 f"the ShardedDeviceArray of shape {self._shape} and dtype {self._dtype} was "
-                "deleted; keep a copy, or don't delete it",
+                "deleted. Try: keep a copy, or don't delete it",
                 shape=self._shape,
                 dtype=self._dtype,
             )
@@ -158,19 +158,19 @@ class ShardedDeviceArray(Face, metaclass=Kind):
 
 
 def make_device_array(aval: ShapeDtypeStruct, device: Device | None, device_buffer: Array) -> Array:
-    """Return an array on one device; nothing is copied.
+    """Make an array on one device from its data, without a copy.
 
     Args:
-      aval: shape and type: a `ShapeDtypeStruct`.
-      device: the device, on which the result stays; None for one that follows other arrays.
+      aval: the shape and the type: a `ShapeDtypeStruct`.
+      device: the device of the data, to make the result committed; None for an uncommitted result.
       device_buffer: the data: an array on one device.
 
     Returns:
       The array; it shares memory with `device_buffer`.
 
     Raises:
-      ShardingError: the data is on several devices, on another one, or has another shape.
-      ArgumentTypeError: the data is no `Array`, or its elements have another type.
+      ShardingError: the data is on several devices, on another device, or has another shape.
+      ArgumentTypeError: the data is no `Array`, or has another dtype.
 
     >>> import gpushard as gs
     >>> x = gs.device_put(1.0, gs.devices()[1])
@@ -178,22 +178,22 @@ def make_device_array(aval: ShapeDtypeStruct, device: Device | None, device_buff
     False
     """
     _check_aval(aval)
-    there = device_of_array(device_buffer, "device_buffer")
-    if device is not None and device != there:
+    current = device_of_array(device_buffer, "device_buffer")
+    if device is not None and device != current:
         raise ShardingError(
-            f"device={device!r}, and device_buffer is on {there!r}; move it first, with "
+            f"device={device!r}, and device_buffer is on {current!r}. Try: move it first, with "
             "device_put(x, device)",
             argument="device",
             device=device,
-            expected=there,
+            expected=current,
         )
-    sharding = PmapSharding([there], ShardingSpec([None] * len(aval.shape), []))
+    sharding = PmapSharding([current], ShardingSpec([None] * len(aval.shape), []))
     joined = make_array_from_single_device_arrays(
         aval.shape, sharding, [device_buffer], dtype=aval.dtype
     )
-    made: Any = joined.addressable_data(0)
-    made._committed = device is not None
-    array: Array = made
+    array_on_device: Any = joined.addressable_data(0)
+    array_on_device._committed = device is not None
+    array: Array = array_on_device
     return array
 
 
@@ -203,17 +203,17 @@ def make_sharded_device_array(
     device_buffers: Sequence[Array],
     indices: Sequence[Any] | None = None,
 ) -> ShardedDeviceArray:
-    """Return an array of shards; nothing is copied.
+    """Make an array from the data on each device, without a copy.
 
     Args:
-      aval: shape and type: a `ShapeDtypeStruct`.
-      sharding_spec: how it is laid out; None for one element of the first dim on each device.
-      device_buffers: for each device the array that it holds, in the order of the spec.
-      indices: what `spec_to_indices` gives, if it is known.
+      aval: the shape and the type: a `ShapeDtypeStruct`.
+      sharding_spec: the layout; None gives each device one element of axis 0.
+      device_buffers: the array on each device, in the order of the spec.
+      indices: the result of `spec_to_indices`, if you have it.
 
     Raises:
-      ArgumentTypeError: an argument has another type, or the type of elements differs.
-      ShardingError: the spec does not fit the shape, or the shards don't.
+      ArgumentTypeError: an argument has a wrong type, or a buffer has another dtype.
+      ShardingError: the spec or a buffer does not fit the shape.
     """
     return ShardedDeviceArray(aval, sharding_spec, device_buffers, indices)
 
@@ -224,10 +224,10 @@ def _check_aval(aval: Any) -> None:
 
 
 def _rows(aval: ShapeDtypeStruct) -> ShardingSpec:
-    """Return the spec of one element of the first dim for each device."""
+    """Make the spec that gives each device one element of axis 0."""
     if not aval.shape:
         raise ShardingError(
-            "aval has no dims, so none has an element for each device; give a sharding_spec",
+            "aval has no axes, so none has an element for each device. Try: give a sharding_spec",
             argument="aval",
         )
     n = aval.shape[0]

@@ -1,4 +1,4 @@
-"""Faces: other classes for the data of an array, with the attributes that these had."""
+"""Faces: older array classes over the data of an `Array`, with their older attributes."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from gpushard.ops.row import Params, Row
 
 
 class Kind(abc.ABCMeta):
-    """The type of classes of which an array is an instance by where it lies."""
+    """The metaclass of older array classes: an `Array` is an instance if its sharding fits."""
 
     def __instancecheck__(cls, x: Any) -> bool:
-        """Whether it is of the class, or would have been."""
+        """Whether `x` is of the class, or an `Array` that would have been of it."""
         arrays = ConcreteArray | PartialArray
         if type(x) is not cls and isinstance(x, arrays) and not isinstance(type(x), Kind):
-            return bool(cls._was(x))  # type: ignore[attr-defined]
+            return bool(cls._matches(x))  # type: ignore[attr-defined]
         return super().__instancecheck__(x)
 
 
 class _OfFaces:
-    """What operations on faces do: what they do on the arrays."""
+    """The interpreter of operations on faces: it runs them on the arrays behind."""
 
     level = 1
 
     def bind(
         self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None = None
     ) -> Any:
-        """Do one operation."""
+        """Run one operation on arrays in place of faces."""
         arrays = [plain(x) if isinstance(x, Face) else x for x in args]
         return bind(row, arrays, params, out_sharding)
 
 
 class Face(ConcreteArray):
-    """An array with other attributes; what is computed from it, or taken of it, is an `Array`."""
+    """An array with other attributes; operations on it and parts of it return an `Array`."""
 
     __slots__ = ()
 
@@ -48,11 +48,11 @@ class Face(ConcreteArray):
     pmap_takes = True
 
     def _adopt(self, array: Array) -> None:
-        """Become another handle on the data of an array."""
+        """Share the data of an array."""
         if type(array) is not ConcreteArray:
             raise ArgumentTypeError(
-                f"{type(self).__name__} cannot be made of {type(array).__name__}s; use Arrays of "
-                "numbers",
+                f"{type(self).__name__} cannot be made of {type(array).__name__}s. Try: use Arrays "
+                "of numbers",
                 argument="device_buffers",
                 type=type(array),
             )
@@ -74,6 +74,6 @@ class Face(ConcreteArray):
 
 
 def plain(x: Face) -> ConcreteArray:
-    """Return an `Array` of the same value, not registered."""
+    """Make an `Array` of the data of a face; `live_arrays` does not list it."""
     data = x._data if isinstance(x._data, Turned) else x._held()
     return handle(ConcreteArray, data, x._shape, x._dtype, x._sharding, x._committed, x._weak_type)

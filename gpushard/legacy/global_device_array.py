@@ -1,4 +1,4 @@
-"""`GlobalDeviceArray`: an array over a mesh, made of the shards that a process has."""
+"""`GlobalDeviceArray`: an array over a mesh, made from the shards of this process."""
 
 from __future__ import annotations
 
@@ -25,22 +25,23 @@ from gpushard.typing import Index, Shape
 
 
 class GlobalDeviceArray(Face, metaclass=Kind):
-    """An array over a mesh, made of the shards that this process has.
+    """An array over a mesh, with the attributes of JAX's older `GlobalDeviceArray`.
 
-    Any `Array` with shards out of reach of this process is an instance; this makes one with the
-    attributes that such an array had. Functions take it like an `Array`, and give `Array`s.
+    For programs that still use this class; new programs make an `Array` with a `NamedSharding`.
+    Functions take a `GlobalDeviceArray` like an `Array`, and return an `Array`. `isinstance` is
+    also true for any `Array` with shards that this process cannot reach.
 
     Args:
-      global_shape: shape of the array.
-      global_mesh: the mesh, of all processes.
-      mesh_axes: for each dim the mesh axis that splits it, a tuple of axes, or None; it may be
-        shorter than the shape.
+      global_shape: the shape of the array.
+      global_mesh: the mesh, with the devices of all processes.
+      mesh_axes: for each array axis the mesh axis that splits it, a tuple of mesh axes, or None. It
+        may be shorter than the shape.
       device_buffers: an `Array` for each of `global_mesh.local_devices`, in that order.
 
     Raises:
-      ArgumentTypeError: an argument has another type, or types of elements differ.
-      ShardingError: axes do not fit the mesh or the shape, or the shards don't; or they are in
-        another order.
+      ArgumentTypeError: an argument has a wrong type, or dtypes of the buffers differ.
+      ShardingError: the mesh axes do not fit the mesh or the shape, or a buffer has another shape
+        or lies on another device than its shard.
 
     >>> import gpushard as gs
     >>> gs.legacy.GlobalDeviceArray.from_callback(
@@ -69,7 +70,7 @@ class GlobalDeviceArray(Face, metaclass=Kind):
             if not isinstance(buffer, Array):
                 raise ArgumentTypeError(
                     f"device_buffers[{position}] is a {type(buffer).__name__}; each must be an "
-                    "Array on one device",
+                    "Array on one device. Try: device_put(x, device)",
                     argument="device_buffers",
                     position=position,
                     type=type(buffer),
@@ -78,7 +79,7 @@ class GlobalDeviceArray(Face, metaclass=Kind):
         order = [next(iter(buffer.devices())) for buffer in buffers]
         if order != global_mesh.local_devices:
             raise ShardingError(
-                f"device_buffers are on {order}, in this order; give them in the order of "
+                f"device_buffers are on {order}, in this order. Try: give them in the order of "
                 f"global_mesh.local_devices: {global_mesh.local_devices}",
                 argument="device_buffers",
                 devices=order,
@@ -89,13 +90,13 @@ class GlobalDeviceArray(Face, metaclass=Kind):
 
     @classmethod
     def _of(cls, array: Array, mesh_axes: Sequence[Any]) -> GlobalDeviceArray:
-        made: GlobalDeviceArray = object.__new__(cls)
-        made._adopt(array)
-        made._mesh_axes = tuple(mesh_axes)
-        return made
+        self: GlobalDeviceArray = object.__new__(cls)
+        self._adopt(array)
+        self._mesh_axes = tuple(mesh_axes)
+        return self
 
     @classmethod
-    def _was(cls, x: Array) -> bool:
+    def _matches(cls, x: Array) -> bool:
         return not x.is_fully_addressable
 
     @classmethod
@@ -106,17 +107,17 @@ class GlobalDeviceArray(Face, metaclass=Kind):
         mesh_axes: Sequence[Any],
         data_callback: Callable[[Index], Any],
     ) -> GlobalDeviceArray:
-        """Make an array from a function that gives the data of a box.
+        """Make an array from a function that returns the data of a block.
 
         Args:
-          global_shape: shape of the array.
+          global_shape: the shape of the array.
           global_mesh: the mesh.
-          mesh_axes: for each dim the mesh axes that split it.
-          data_callback: takes slices of the array and returns their data; called once for every
-            distinct box that this process holds, not for each replica.
+          mesh_axes: for each array axis the mesh axes that split it.
+          data_callback: takes a tuple of slices and returns the data there. It is called once for
+            each distinct block of this process; replicas share the data.
 
         Raises:
-          ShardingError: axes do not fit, or data has not the shape of its box.
+          ShardingError: mesh axes do not fit, or data has another shape than its block.
         """
         shape, sharding = _placement(global_shape, global_mesh, mesh_axes)
         return cls._of(make_array_from_callback(shape, sharding, data_callback), mesh_axes)
@@ -129,22 +130,23 @@ class GlobalDeviceArray(Face, metaclass=Kind):
         mesh_axes: Sequence[Any],
         data_callback: Callable[[Sequence[Index]], Sequence[Any]],
     ) -> GlobalDeviceArray:
-        """Make an array from a function that gives the data of all boxes at once.
+        """Make an array from a function that returns the data of all devices at once.
 
         Args:
-          global_shape: shape of the array.
+          global_shape: the shape of the array.
           global_mesh: the mesh.
-          mesh_axes: for each dim the mesh axes that split it.
-          data_callback: takes a list with the slices of each of `global_mesh.local_devices`, also
-            where several have the same, and returns a list of their data.
+          mesh_axes: for each array axis the mesh axes that split it.
+          data_callback: takes a list with a tuple of slices for each of
+            `global_mesh.local_devices`, and returns a list with the data of each. Replicas are
+            listed separately.
 
         Raises:
-          ShardingError: axes do not fit, or data has not the shape of its box.
-          ArgumentError: the list has another length.
+          ShardingError: mesh axes do not fit, or data has another shape than its block.
+          ArgumentError: the returned list has another length.
         """
         shape, sharding = _placement(global_shape, global_mesh, mesh_axes)
         indices = sharding.addressable_devices_indices_map(shape)
-        data = _checked_list(data_callback(list(indices.values())), len(indices))
+        data = _check_list(data_callback(list(indices.values())), len(indices))
         buffers = [device_put(x, device) for x, device in zip(data, indices, strict=True)]
         return cls(global_shape, global_mesh, mesh_axes, buffers)
 
@@ -156,18 +158,20 @@ class GlobalDeviceArray(Face, metaclass=Kind):
         mesh_axes: Sequence[Any],
         data_callback: Callable[[Sequence[tuple[Index, tuple[Any, ...]]]], Sequence[Array]],
     ) -> GlobalDeviceArray:
-        """Make an array from a function that puts the data of all boxes on their devices.
+        """Make an array from a function that puts the data of all blocks on their devices.
 
         Args:
-          global_shape: shape of the array.
+          global_shape: the shape of the array.
           global_mesh: the mesh.
-          mesh_axes: for each dim the mesh axes that split it.
-          data_callback: takes a list of (slices, devices that hold them), each box once, and
-            returns a list of `Array`s, one for each device, in the order of the devices there.
+          mesh_axes: for each array axis the mesh axes that split it.
+          data_callback: takes a list of pairs (slices, devices), one for each distinct block. It
+            returns a list with an `Array` for each device, in the order of the devices in that
+            list.
 
         Raises:
-          ShardingError: axes do not fit, or an array has not the shape of its box, or is elsewhere.
-          ArgumentError: the list has another length.
+          ShardingError: mesh axes do not fit, or an array has another shape than its block or lies
+            on another device.
+          ArgumentError: the returned list has another length.
         """
         shape, sharding = _placement(global_shape, global_mesh, mesh_axes)
         tiling = sharding.tiling(shape)
@@ -180,13 +184,13 @@ class GlobalDeviceArray(Face, metaclass=Kind):
             for group in boxes.values()
         ]
         wanted = [device for _, group in asked for device in group]
-        data = _checked_list(data_callback(asked), len(wanted))
+        data = _check_list(data_callback(asked), len(wanted))
         placed = dict(zip(wanted, data, strict=True))
         for device, array in placed.items():
             if not isinstance(array, Array) or array.devices() != {device}:
                 raise ShardingError(
-                    f"data_callback returned {_where(array)} for {device!r}; return an Array on "
-                    "each device, in the order in which it was given them",
+                    f"data_callback returned {_where(array)} for {device!r}. Try: return an Array "
+                    "on each device, in the order of the devices in its argument",
                     argument="data_callback",
                     device=device,
                 )
@@ -201,29 +205,29 @@ class GlobalDeviceArray(Face, metaclass=Kind):
 
     @property
     def mesh_axes(self) -> tuple[Any, ...]:
-        """For each dim the mesh axes that split it, as they were given."""
+        """For each array axis the mesh axes that split it, as passed by the caller."""
         return self._mesh_axes
 
     @property
     def local_shards(self) -> list[Shard[Any]]:
-        """The shards that this process can reach; today's name is `addressable_shards`."""
+        """The shards that this process can reach; an older name of `addressable_shards`."""
         return self.addressable_shards
 
     def local_data(self, index: int) -> Array:
-        """Return the data of one shard; today's name is `addressable_data`.
+        """Return the data of one shard; an older name of `addressable_data`.
 
         Args:
-          index: position among `local_shards`.
+          index: the position in `local_shards`.
 
         Raises:
-          ArrayIndexError: there are not as many.
+          ArrayIndexError: there is no such shard.
         """
         return self.addressable_data(index)
 
     def __eq__(self, other: object) -> NoReturn:
         raise UnsupportedError(
-            "a GlobalDeviceArray is not compared with ==: no process has all of its elements. "
-            "Compare its shards, or the Array that gs.numpy.copy(x) gives",
+            "a GlobalDeviceArray cannot be compared with ==: no process has all of its elements. "
+            "Try: compare its shards, or the Array that gs.numpy.copy(x) returns",
             argument="self",
         )
 
@@ -247,12 +251,12 @@ class GlobalDeviceArray(Face, metaclass=Kind):
 
 
 def mesh(devices: Any, axis_names: str | Sequence[str]) -> Mesh:
-    """Return a mesh, which is the current one within `with`.
+    """Make a mesh; within `with mesh:` it is the current mesh.
 
     Args:
-      devices: an array of devices with a dim for each axis; or sizes of the axes, by name or in
-        order, for as many of `gpushard.devices()`.
-      axis_names: name of each axis.
+      devices: an array of devices with a dimension for each mesh axis. Or the size of each mesh
+        axis, in a dict by name or in a sequence, to use the first of `gpushard.devices()`.
+      axis_names: the name of each mesh axis.
 
     Raises:
       MeshError: devices and names do not match.
@@ -270,7 +274,7 @@ def mesh(devices: Any, axis_names: str | Sequence[str]) -> Mesh:
 
 
 def _placement(shape: Any, mesh: Any, axes: Any) -> tuple[Shape, NamedSharding]:
-    """Return what a shape, a mesh and names of its axes say."""
+    """Check a shape and mesh axes, and make their sharding."""
     sizes = as_shape(shape, "global_shape")
     if not isinstance(mesh, Mesh):
         raise ArgumentTypeError.refusing("global_mesh", mesh, "must be a Mesh of devices")
@@ -284,16 +288,16 @@ def _placement(shape: Any, mesh: Any, axes: Any) -> tuple[Shape, NamedSharding]:
     return sizes, NamedSharding(mesh, PartitionSpec(*axes))
 
 
-def _checked_list(data: Any, needed: int) -> list[Any]:
-    found = list(data)
-    if len(found) != needed:
+def _check_list(data: Any, needed: int) -> list[Any]:
+    arrays = list(data)
+    if len(arrays) != needed:
         raise ArgumentError(
-            f"data_callback returned {len(found)} arrays, {needed} are needed: one for each device",
+            f"data_callback returned {len(arrays)} arrays, {needed} are needed: one per device",
             argument="data_callback",
-            returned=len(found),
+            returned=len(arrays),
             needed=needed,
         )
-    return found
+    return arrays
 
 
 def _where(x: Any) -> str:

@@ -1,4 +1,4 @@
-"""What `jax.experimental.host_callback` had: taps, and calls of the host."""
+"""`id_tap`, `id_print` and `call`: the functions of `jax.experimental.host_callback`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpushard.transforms.tracing.callbacks import (
     check_callback,
     effects_barrier,
 )
-from gpushard.transforms.values.frames import merged
+from gpushard.transforms.values.frames import merge_names
 
 
 def id_tap(
@@ -26,22 +26,22 @@ def id_tap(
     result: Any = None,
     tap_with_device: bool = False,
 ) -> Any:
-    """Call a function with a value, some time soon, and return the value.
+    """Call a function on the host with a value once it is computed, and return the value at once.
 
-    It is called as `tap_func(arg, transforms)`, for each device with its block in a function that
-    `shard_map` or `pmap` maps. In one that `vmap` maps it gets all elements at once, with the
-    mapped dim in front, and `transforms` says so: `("batch", {"batch_dims": dims})`, with 0 or None
-    for each leaf of `arg`, for each `vmap`, the innermost first.
+    The call is `tap_func(arg, transforms)`. Within `shard_map` or `pmap` there is one call for each
+    device, with its block. Within `vmap` there is one call for all elements: the mapped axis is in
+    front, and `transforms` has an entry `("batch", {"batch_dims": dims})` for each `vmap`, the
+    innermost first. `dims` has 0 for each leaf of `arg` with that axis, and None for others.
 
     Args:
       tap_func: the function.
       arg: a pytree of arrays and numbers; the function gets NumPy arrays.
-      result: what is returned instead of `arg`.
-      tap_with_device: whether the function also gets `device=`: that of the block, or the first one
-        of those where an array lies.
+      result: a value to return instead of `arg`.
+      tap_with_device: whether the function also gets `device=`: the device of the block, or the
+        first device of an array.
 
     Raises:
-      ArgumentTypeError: what cannot be called, or a leaf that is no array.
+      ArgumentTypeError: tap_func is no function, or a leaf of arg is no array or number.
 
     >>> import gpushard as gs
     >>> seen = []
@@ -64,15 +64,17 @@ def id_print(
     threshold: int | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Print a value when it is there, as often as `id_tap` would call a function, and return it.
+    """Print a value once it is computed, and return the value at once.
+
+    It prints as often as `id_tap` would call a function.
 
     Args:
       arg: a pytree of arrays and numbers.
-      result: what is returned instead of `arg`.
-      tap_with_device: whether the device is printed.
-      output_stream: where to, if not to the standard output.
-      threshold: how many elements an array may have that is printed in full; 1024 by default.
-      **kwargs: what is printed in a line before, in the order of the names.
+      result: a value to return instead of `arg`.
+      tap_with_device: whether to print the device, too.
+      output_stream: the stream to print to; by default the standard output.
+      threshold: the most elements of an array that is printed in full; 1024 by default.
+      **kwargs: values to print in a line before, in the order of their names.
 
     >>> import gpushard as gs
     >>> x = id_print((gs.numpy.arange(3), 1.5), what="x")
@@ -82,9 +84,9 @@ def id_print(
     """
 
     def show(value: Any, transforms: Any, device: Any = None) -> None:
-        said = {**kwargs, **({"transforms": transforms} if transforms else {})}
-        said |= {} if device is None else {"device": device}
-        lines = [" ".join(f"{key}: {said[key]}" for key in sorted(said))] if said else []
+        entries = {**kwargs, **({"transforms": transforms} if transforms else {})}
+        entries |= {} if device is None else {"device": device}
+        lines = [" ".join(f"{key}: {entries[key]}" for key in sorted(entries))] if entries else []
         lines.append(_text(value, 1024 if threshold is None else threshold))
         (output_stream or sys.stdout).write("\n".join(lines) + "\n")
 
@@ -96,10 +98,10 @@ def barrier_wait(logging_name: str | None = None) -> None:
     """Wait until all taps have been called.
 
     Args:
-      logging_name: has no effect.
+      logging_name: ignored.
 
     Raises:
-      CallbackError: one of them failed since the last barrier; the last one, if several did.
+      CallbackError: a tap failed since the last barrier. If several did, this is the last failure.
     """
     effects_barrier()
 
@@ -111,20 +113,20 @@ def call(
     result_shape: Any = None,
     call_with_device: bool = False,
 ) -> Any:
-    """Call a function of the host, and return what it gives as arrays: `io_callback` today.
+    """Call a function on the host, and return its results as arrays; `io_callback` replaces it.
 
     Args:
-      callback_func: the function, which gets `arg` as NumPy arrays.
+      callback_func: the function; it gets `arg` as NumPy arrays.
       arg: a pytree of arrays and numbers.
-      result_shape: what has the shape and the dtype of each array that it returns; a pytree. None
-        for a function that returns None.
+      result_shape: a pytree of objects with the shape and dtype of each result. None for a function
+        that returns None.
       call_with_device: whether the function also gets `device=`, as with `id_tap`.
 
     Returns:
       An array for each leaf of `result_shape`.
 
     Raises:
-      CallbackError: the function raised something, or gave something else.
+      CallbackError: the function raised an error, or its results have other shapes or types.
 
     >>> import gpushard as gs
     >>> call(np.linalg.det, gs.numpy.eye(2), result_shape=gs.ShapeDtypeStruct((), "float64"))
@@ -132,9 +134,9 @@ def call(
     """
     check_callback(callback_func, "call")
     operands = Operands(arg, "call")
-    over = merged(operands.placed, operands.varying)
+    over = merge_names(operands.placed, operands.varying)
     return call_now(
-        lambda given, device: _with_device(callback_func, device, call_with_device)(given),
+        lambda values, device: _with_device(callback_func, device, call_with_device)(values),
         result_shape,
         operands,
         over,
@@ -151,7 +153,7 @@ def _tap(tap_func: Callable[..., object], arg: Any, what: str, tap_with_device: 
         if any(name in own for own in each)
     ]
     call_later(
-        lambda given, device: _with_device(tap_func, device, tap_with_device)(given, transforms),
+        lambda values, device: _with_device(tap_func, device, tap_with_device)(values, transforms),
         operands,
         dims,
     )
@@ -163,10 +165,10 @@ def _with_device(f: Callable[..., Any], device: Any, wanted: bool) -> Callable[.
 
 def _text(value: Any, threshold: int) -> str:
     if isinstance(value, dict):
-        inside = " ".join(f"{key}={_text(one, threshold)}" for key, one in sorted(value.items()))
+        inside = " ".join(f"{key}={_text(item, threshold)}" for key, item in sorted(value.items()))
         return f"{{ {inside} }}"
     if isinstance(value, tuple | list):
-        inside = " ".join(_text(one, threshold) for one in value)
+        inside = " ".join(_text(item, threshold) for item in value)
         return f"( {inside} )" if isinstance(value, tuple) else f"[ {inside} ]"
     return (
         np.array2string(value, threshold=threshold) if isinstance(value, np.ndarray) else str(value)

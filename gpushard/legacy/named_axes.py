@@ -1,6 +1,6 @@
-"""What `xmap` is told: which dims have which names, what the names' sizes are, and where they live.
+"""The arguments of `xmap`: names of axes, their sizes, and the resources that they live on.
 
-All that can be wrong with it is found here, before the function is called.
+All checks are here, and run before the function is called.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from gpushard.legacy.serial_loop import OwnLoop, SerialLoop, loops_here
 from gpushard.transforms.values.frames import Frame
 
 Label: TypeAlias = Callable[[int], str]
-"""Gives the name of an argument by its number."""
+"""Names an argument by its number."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
     """The named dims of one argument or result."""
 
-    dims: dict[Hashable, int]  # of each name
-    rank: int | None  # how many dims there must be
-    text: str  # as users write it
+    dims: dict[Hashable, int]  # the dim of each name
+    rank: int | None  # the number of dims, unless any will do
+    text: str  # the entry as users write it
 
 
 def is_entry(x: Any) -> bool:
-    """Whether a node of in_axes or out_axes is an entry, and not a container of these."""
+    """Whether a node of in_axes or out_axes is an entry, and no container of entries."""
     if isinstance(x, dict):
         return all(isinstance(key, int) for key in x)
     several = isinstance(x, list) or (isinstance(x, tuple) and len(x) > 0)
     return several and all(n is ... or n is None or isinstance(n, str) for n in x)
 
 
-def parsed(axes: Any, argument: str, what: str) -> Any:
-    """Return a tree of entries.
+def parse_entries(axes: Any, argument: str, what: str) -> Any:
+    """Parse `in_axes` or `out_axes` to a tree of entries.
 
     Raises:
-      ArgumentTypeError: a leaf is none of the forms.
-      ArgumentError: a name is there twice, a dim is negative, or ... is not last.
+      ArgumentTypeError: a leaf is neither a dict nor a list of names.
+      ArgumentError: a name is used twice, a dim is negative, or ... is not last.
     """
 
     def one(x: Any) -> Entry:
         if not is_entry(x):
             raise ArgumentTypeError(
-                f"{what}: {argument} has {x!r}; an entry is a dict of names by dims, as "
-                "{0: 'i'}, or a list of a name or None for each dim, which may end in ...",
+                f"{what}: {argument} has {x!r}. Try: use a dict of names by dims, as {{0: 'i'}}, "
+                "or a list of a name or None for each dim, which may end in ...",
                 argument=argument,
                 value=x,
             )
@@ -65,15 +65,15 @@ def parsed(axes: Any, argument: str, what: str) -> Any:
         twice = [name for name, n in Counter(name for name, _ in pairs).items() if n > 1]
         if twice:
             raise ArgumentError(
-                f"{what}: {argument} has {x!r}, which names {twice[0]!r} twice; give each name "
-                "to one dim",
+                f"{what}: {argument} has {x!r}, which names {twice[0]!r} twice. Try: give each "
+                "name to one dim",
                 argument=argument,
                 axis=twice[0],
             )
         negative = [dim for _, dim in pairs if dim < 0]
         if negative:
             raise ArgumentError(
-                f"{what}: {argument} has {x!r}, with dim {negative[0]}; count dims from 0",
+                f"{what}: {argument} has {x!r}, with dim {negative[0]}. Try: count dims from 0",
                 argument=argument,
                 dim=negative[0],
             )
@@ -98,60 +98,60 @@ def _of_list(entry: Any) -> tuple[list[tuple[Hashable, int]], int | None] | None
 
 @dataclasses.dataclass(frozen=True)
 class Resources:
-    """Where each name lives, and how long what is there is."""
+    """The mesh axes and loops of each name, and their sizes."""
 
-    mesh: Mesh | None  # whose axes some names live on
+    mesh: Mesh | None  # the mesh that has these axes; None if no name lives on axes
     places: dict[Hashable, tuple[str, ...]]  # the mesh axes of each
     loops: dict[Hashable, tuple[Hashable, ...]]  # the loops of each
-    lengths: dict[Hashable, int]  # of mesh axes and loops
+    lengths: dict[Hashable, int]  # the sizes of mesh axes and loops
 
     def count(self, name: Hashable) -> int:
-        """Return into how many parts the elements of a name are divided."""
+        """Count the parts that the elements of a name are divided into."""
         return math.prod(self.lengths[each] for each in (*self.places[name], *self.loops[name]))
 
 
-def listed(resources: Mapping[Hashable, Any], what: str) -> dict[Hashable, tuple[Any, ...]]:
-    """Return the resources of each name as a tuple.
+def list_resources(resources: Mapping[Hashable, Any], what: str) -> dict[Hashable, tuple[Any, ...]]:
+    """Make a tuple of the resources of each name.
 
     Raises:
-      ArgumentError: one is there twice.
+      ArgumentError: a name has a resource twice.
     """
-    found = {}
-    for name, own in resources.items():
-        several = tuple(own) if isinstance(own, tuple | list) else (own,)
-        # loops without names are as many as are written down
+    resources_of = {}
+    for name, listed in resources.items():
+        several = tuple(listed) if isinstance(listed, tuple | list) else (listed,)
+        # each SerialLoop is a loop of its own, even if it equals another one
         twice = [x for x, n in Counter(several).items() if n > 1 and type(x) is not SerialLoop]
         if twice:
             raise ArgumentError(
-                f"{what}: axis_resources has {twice[0]!r} twice for {name!r}; give each once",
+                f"{what}: axis_resources has {twice[0]!r} twice for {name!r}. Try: give each once",
                 argument="axis_resources",
                 axis=name,
                 resource=twice[0],
             )
-        found[name] = several
-    return found
+        resources_of[name] = several
+    return resources_of
 
 
-def scoped(
+def find_resources(
     wanted: dict[Hashable, tuple[Any, ...]], names: Sequence[Hashable], frame: Frame, mesh: Any
 ) -> Resources:
-    """Return where names live: on axes of a mesh, and in loops that are there now.
+    """Look up the resources of names: axes of the mesh, and active serial loops.
 
     Args:
       wanted: the resources of each name.
       names: all names.
       frame: the call.
-      mesh: the mesh of `with` and `set_mesh`.
+      mesh: the current mesh, unless an enclosing call has one.
 
     Raises:
-      ArgumentError: a resource is not there.
+      ArgumentError: a resource is neither an axis nor a loop.
     """
     around = None if frame.outer is None else frame.outer.mesh
     loops = loops_here.get() or {}
     mesh = around if around is not None else mesh
     axes = {} if mesh is None else dict(mesh.shape)
     places: dict[Hashable, tuple[str, ...]] = {}
-    own_loops: dict[Hashable, tuple[Hashable, ...]] = {}
+    loops_of: dict[Hashable, tuple[Hashable, ...]] = {}
     lengths: dict[Hashable, int] = {}
     missing = []
     for name in names:
@@ -171,25 +171,26 @@ def scoped(
                 missing.append(resource)
                 continue
             lengths[resource] = length
-        places[name], own_loops[name] = tuple(place), tuple(turns)
+        places[name], loops_of[name] = tuple(place), tuple(turns)
     if missing:
         raise ArgumentError(
             f"{frame.what}: axis_resources names {missing}, and there are the mesh axes {axes} and "
-            f"the loops {loops}; call it within `with mesh:`, or with serial_loop(name, length)",
+            f"the loops {loops}. Try: call it within `with mesh:`, or within "
+            "`with serial_loop(name, length):`",
             argument="axis_resources",
             missing=tuple(missing),
         )
     used = mesh if any(places.values()) else None
-    return Resources(used, places, own_loops, lengths)
+    return Resources(used, places, loops_of, lengths)
 
 
 def check_entries(
     entries: Sequence[Entry], argument: str, resources: Resources, what: str, label: Label
 ) -> None:
-    """Check that no two named dims of one argument or result have one resource.
+    """Check that no two named dims of one argument or result share a resource.
 
     Raises:
-      ArgumentError: two have.
+      ArgumentError: two share one.
     """
     for number, entry in enumerate(entries):
         taken: dict[Hashable, Hashable] = {}
@@ -199,7 +200,7 @@ def check_entries(
                 if other != name:
                     raise ArgumentError(
                         f"{what}: {argument} has {entry.text} for {label(number)}, and {each!r} is "
-                        f"a resource of both {other!r} and {name!r}; give one of them others",
+                        f"a resource of both {other!r} and {name!r}. Try: give one of them others",
                         argument="axis_resources",
                         resource=each,
                         axes=(other, name),
@@ -209,18 +210,20 @@ def check_entries(
 def sizes_of(
     shapes: Sequence[tuple[int, ...]],
     entries: Sequence[Entry],
-    said: Mapping[Hashable, int],
+    given_sizes: Mapping[Hashable, int],
     names: Sequence[Hashable],
     what: str,
     label: Label,
 ) -> dict[Hashable, int]:
-    """Return how many elements each name has.
+    """Find the number of elements of each name.
 
     Raises:
-      ArgumentError: ranks are not what lists say, a dim is beyond the rank, sizes disagree, or one
-        cannot be known.
+      ArgumentError: an argument has another rank than its list says, a dim is beyond the rank,
+        sizes of a name differ, or the size of a name is unknown.
     """
-    sizes: dict[Hashable, tuple[int, str]] = {name: (n, "axis_sizes") for name, n in said.items()}
+    sizes: dict[Hashable, tuple[int, str]] = {
+        name: (n, "axis_sizes") for name, n in given_sizes.items()
+    }
     for number, (shape, entry) in enumerate(zip(shapes, entries, strict=True)):
         check_rank(len(shape), entry, "in_axes", what, label(number))
         for name, dim in entry.dims.items():
@@ -229,7 +232,7 @@ def sizes_of(
             if size != here[0]:
                 raise ArgumentError(
                     f"{what}: the axis {name!r} has {size} elements in {where}, and {here[0]} in "
-                    f"{here[1]}; all must have as many",
+                    f"{here[1]}. Try: give all of them one size",
                     argument="axis_sizes" if where == "axis_sizes" else "in_axes",
                     axis=name,
                     sizes=(size, here[0]),
@@ -237,8 +240,8 @@ def sizes_of(
     unknown = [name for name in names if name not in sizes]
     if unknown:
         raise ArgumentError(
-            f"{what}: the sizes of {unknown} follow from no argument, as those that have them are "
-            "empty containers; give axis_sizes=",
+            f"{what}: the sizes of {unknown} follow from no argument, as the entries that name "
+            "them are for empty containers. Try: give axis_sizes=",
             argument="axis_sizes",
             axes=tuple(unknown),
         )
@@ -246,15 +249,15 @@ def sizes_of(
 
 
 def check_rank(ndim: int, entry: Entry, argument: str, what: str, arg: str) -> None:
-    """Check that an argument, or a result with its named dims, has the dims that an entry says.
+    """Check the rank of an argument, or of a result with its named dims, against an entry.
 
     Raises:
-      ArgumentError: it has not.
+      ArgumentError: the rank differs, or a dim is beyond it.
     """
     if entry.rank is not None and entry.rank != ndim:
         raise ArgumentError(
             f"{what}: {argument} has {entry.text} for {arg}, which says that it has {entry.rank} "
-            f"dims, and it has {ndim}; end the list in ... for any rank",
+            f"dims, and it has {ndim}. Try: end the list in ... for any rank",
             argument=argument,
             rank=entry.rank,
             ndim=ndim,
@@ -263,9 +266,9 @@ def check_rank(ndim: int, entry: Entry, argument: str, what: str, arg: str) -> N
     if beyond:
         raise ArgumentError(
             f"{what}: {argument} has {entry.text} for {arg}: {beyond[0][0]!r} is dim "
-            f"{beyond[0][1]}, and there are {ndim} dims; use 0 to {ndim - 1}"
+            f"{beyond[0][1]}, and there are {ndim} dims. Try: use 0 to {ndim - 1}"
             if ndim
-            else f"{what}: {argument} has {entry.text} for {arg}, which has no dims; use {{}}",
+            else f"{what}: {argument} has {entry.text} for {arg}, which has no dims. Try: use {{}}",
             argument=argument,
             axis=beyond[0][0],
             dim=beyond[0][1],
@@ -274,7 +277,7 @@ def check_rank(ndim: int, entry: Entry, argument: str, what: str, arg: str) -> N
 
 
 def check_divided(sizes: Mapping[Hashable, int], resources: Resources, what: str) -> None:
-    """Check that resources divide axes.
+    """Check that the resources of each name divide its elements.
 
     Raises:
       ArgumentError: they do not.
@@ -282,14 +285,14 @@ def check_divided(sizes: Mapping[Hashable, int], resources: Resources, what: str
     for name, size in sizes.items():
         count = resources.count(name)
         if size % count:
-            own = (*resources.places[name], *resources.loops[name])
+            used = (*resources.places[name], *resources.loops[name])
             shown = ", ".join(
                 f"{each!r}" if isinstance(each, OwnLoop) else f"{each!r}: {resources.lengths[each]}"
-                for each in own
+                for each in used
             )
             raise ArgumentError(
                 f"{what}: the axis {name!r} has {size} elements, which its resources ({shown}) do "
-                f"not divide into {count} parts; pad it to a multiple, or give it others",
+                f"not divide into {count} parts. Try: pad it to a multiple, or give it others",
                 argument="axis_resources",
                 axis=name,
                 size=size,
@@ -304,11 +307,11 @@ def check_names(
     axis_resources: Mapping[Hashable, Any],
     what: str,
 ) -> tuple[Hashable, ...]:
-    """Return all names, of arguments first.
+    """List all names, of arguments first, and check the names that results and resources use.
 
     Raises:
       ArgumentTypeError: a size is no integer.
-      ArgumentError: one is not positive, or a name of results or resources is none of them.
+      ArgumentError: a size is negative, or results or resources use an unknown name.
     """
     for name, size in axis_sizes.items():
         if not isinstance(size, int | np.integer) or isinstance(size, bool):
@@ -324,7 +327,7 @@ def check_names(
         if unknown:
             raise ArgumentError(
                 f"{what}: {argument} names {unknown}, and in_axes and axis_sizes name "
-                f"{list(names)}; use names of these, or give axis_sizes= for more",
+                f"{list(names)}. Try: use these names, or give axis_sizes= for more",
                 argument=argument,
                 axes=tuple(unknown),
             )

@@ -1,4 +1,4 @@
-"""`Parts`: into how many parts dims are cut, and what follows from it. Pure."""
+"""`Parts`: the number of parts that each axis is cut into, and shapes that follow. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 
 
 class Parts(tuple[int, ...]):
-    """Into how many parts each dim is cut; the parts of all dims are one for each device.
+    """The number of parts that `sharded_jit` cuts each axis of an array into.
+
+    The product of the numbers is the number of devices.
 
     Args:
-      *counts: a number for each dim.
+      *counts: a number of parts for each axis.
 
     Raises:
       ArgumentTypeError: a number is no integer.
-      ArgumentError: one is not positive.
+      ArgumentError: a number is not positive.
 
     >>> Parts(2, 1)
     Parts(2, 1)
@@ -46,27 +48,27 @@ class Parts(tuple[int, ...]):
 
 
 def get_num_partitions(*partitions: Any) -> int | None:
-    """Return into how many parts arrays are cut: the product of each of several `Parts`.
+    """Compute the number of devices that `Parts` are for: the product of their numbers.
 
     Args:
       *partitions: pytrees of `Parts` and None.
 
     Returns:
-      The number; None where there are no `Parts`.
+      The number; None if there are no `Parts`.
 
     Raises:
-      ArgumentTypeError: a leaf is neither.
-      ArgumentError: products differ.
+      ArgumentTypeError: a leaf is neither `Parts` nor None.
+      ArgumentError: the products of several `Parts` differ.
 
     >>> get_num_partitions((Parts(2, 1), None), Parts(1, 2))
     2
     """
-    leaves = checked_parts(partitions, "partitions", "get_num_partitions")
+    leaves = check_parts(partitions, "partitions", "get_num_partitions")
     numbers = {math.prod(leaf): leaf for leaf in leaves}
     if len(numbers) > 1:
         raise ArgumentError(
-            f"partitions={leaves} are for {sorted(numbers)} devices, by their products; all must "
-            "be for as many",
+            f"partitions={leaves} are for {sorted(numbers)} devices, by their products. Try: use "
+            "Parts with one product",
             argument="partitions",
             counts=tuple(sorted(numbers)),
         )
@@ -74,45 +76,45 @@ def get_num_partitions(*partitions: Any) -> int | None:
 
 
 def reconcile_num_partitions(inner: Any, outer: int | None) -> int:
-    """Return the number of parts in a function, from what is said in it and outside.
+    """Find the number of partitions of a function from its constraints and its arguments.
 
     Args:
       inner: pytrees of `Parts` and None: those of `with_sharding_constraint` in the function.
-      outer: the number that is said of the function; None if nothing is.
+      outer: the number that the arguments of `sharded_jit` say; None if they say nothing.
 
     Returns:
-      The number; 1 where nothing is said anywhere.
+      The number; 1 if neither says anything.
 
     Raises:
-      ArgumentError: they differ.
+      ArgumentError: the numbers differ.
 
     >>> reconcile_num_partitions([Parts(2, 2)], None), reconcile_num_partitions([], None)
     (4, 1)
     """
-    own = get_num_partitions(inner)
-    if outer is not None and own is not None and own != outer:
+    from_constraints = get_num_partitions(inner)
+    if outer is not None and from_constraints is not None and from_constraints != outer:
         raise ArgumentError(
-            f"with_sharding_constraint with {inner} is for {own} devices, and the function around "
-            f"it is partitioned over {outer}; use Parts whose product is {outer}",
+            f"with_sharding_constraint with {inner} is for {from_constraints} devices, and the "
+            f"function around it is partitioned over {outer}. Try: use Parts with that product",
             argument="parts",
-            count=own,
+            count=from_constraints,
             partitions=outer,
         )
-    return own or outer or 1
+    return from_constraints or outer or 1
 
 
 def get_global_aval(
     local_aval: Any, global_parts: Parts | None, local_parts: Parts | None
 ) -> ShapeDtypeStruct:
-    """Return the shape that all processes together have, from that of one.
+    """Compute the shape of an array in all processes from its shape in one process.
 
     Args:
-      local_aval: has the shape and dtype of what a process has.
-      global_parts: into how many parts the whole is cut; None where all processes have it.
-      local_parts: how many of these the process has.
+      local_aval: an object with the shape and dtype of the part in one process.
+      global_parts: the parts of the whole array; None if each process has the whole array.
+      local_parts: the number of these parts that one process has, along each axis.
 
     Raises:
-      ArgumentError: numbers do not divide each other.
+      ArgumentError: numbers of parts do not divide each other.
 
     >>> import gpushard as gs
     >>> get_global_aval(gs.ShapeDtypeStruct((4, 2), "int8"), Parts(4, 1), Parts(2, 1)).shape
@@ -126,15 +128,15 @@ def get_global_aval(
 def get_local_aval(
     global_aval: Any, global_parts: Parts | None, local_parts: Parts | None
 ) -> ShapeDtypeStruct:
-    """Return the shape that one process has, from that of all together.
+    """Compute the shape of an array in one process from its shape in all processes.
 
     Args:
-      global_aval: has the shape and dtype of the whole.
-      global_parts: into how many parts the whole is cut; None where all processes have it.
-      local_parts: how many of these the process has.
+      global_aval: an object with the shape and dtype of the whole array.
+      global_parts: the parts of the whole array; None if each process has the whole array.
+      local_parts: the number of these parts that one process has, along each axis.
 
     Raises:
-      ArgumentError: numbers do not divide each other, or the shape.
+      ArgumentError: numbers of parts do not divide each other, or the shape.
 
     >>> import gpushard as gs
     >>> get_local_aval(gs.ShapeDtypeStruct((8, 2), "int8"), Parts(4, 1), Parts(2, 1)).shape
@@ -145,7 +147,7 @@ def get_local_aval(
         if n % factor:
             raise ArgumentError(
                 f"get_local_aval: dim {dim} of shape {tuple(global_aval.shape)} has {n} elements, "
-                f"which do not come in {factor} equal parts; pad it",
+                f"which do not come in {factor} equal parts. Try: pad it",
                 argument="global_aval",
                 dim=dim,
                 size=n,
@@ -156,37 +158,37 @@ def get_local_aval(
 
 
 def _factors(aval: Any, whole: Parts | None, local: Parts | None, what: str) -> Sequence[int]:
-    """Return how many times as long as that of a process each dim of the whole is."""
+    """Compute for each axis the size of the whole, divided by the size in one process."""
     if whole is None:
         return (1,) * len(aval.shape)
     if local is None or not len(whole) == len(local) == len(aval.shape):
         raise ArgumentError(
             f"{what}: global_parts={whole} and local_parts={local} for the shape "
-            f"{tuple(aval.shape)}; give one number for each dim in both",
+            f"{tuple(aval.shape)}. Try: give one number for each axis in both",
             argument="local_parts",
         )
-    for dim, (n, own) in enumerate(zip(whole, local, strict=True)):
-        if n % own:
+    for dim, (n, local_count) in enumerate(zip(whole, local, strict=True)):
+        if n % local_count:
             raise ArgumentError(
-                f"{what}: dim {dim} has {n} parts in all, and {own} in this process, which does "
-                "not divide that",
+                f"{what}: dim {dim} has {n} parts in all, and {local_count} in this process. Try: "
+                f"give a number of local parts that divides {n}",
                 argument="local_parts",
                 dim=dim,
-                parts=(n, own),
+                parts=(n, local_count),
             )
-    return [n // own for n, own in zip(whole, local, strict=True)]
+    return [n // local_count for n, local_count in zip(whole, local, strict=True)]
 
 
 def parts_in(partitions: Any) -> list[Any]:
-    """Return the leaves of a pytree of parts, without None."""
+    """List the leaves of a pytree of parts, without None."""
     return tree.leaves(partitions)
 
 
-def checked_parts(partitions: Any, argument: str, what: str) -> list[Parts]:
-    """Return the leaves of a pytree of parts, which all must be `Parts`.
+def check_parts(partitions: Any, argument: str, what: str) -> list[Parts]:
+    """Check that all leaves of a pytree are `Parts`, and list them.
 
     Raises:
-      ArgumentTypeError: one is something else.
+      ArgumentTypeError: a leaf is something else.
     """
     leaves = parts_in(partitions)
     for leaf in leaves:

@@ -1,4 +1,4 @@
-"""`pjit`: what `jit` was called when the mesh came from the context, with its older arguments."""
+"""`pjit`: the older form of `jit`, which takes its mesh from the context of each call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gpushard.transforms.values.signature import by_position, check_function, ti
 
 
 class _Mark:
-    """A value that is only itself."""
+    """A unique value with a name, equal to itself only."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -36,12 +36,12 @@ class _Mark:
 
 
 FROM_GDA: Final[Any] = _Mark("FROM_GDA")
-"""In `in_axis_resources`, for an argument that is a `GlobalDeviceArray`: as it lies."""
+"""In `in_axis_resources`, marks an argument that is a `GlobalDeviceArray` and stays as it lies."""
 
 _LEFT_OUT: Final[Any] = _Mark("_LEFT_OUT")
 
 _MESHES = 16
-"""How many meshes one function is traced for at a time."""
+"""The number of meshes for which traces of one function are kept."""
 
 
 def pjit(
@@ -56,30 +56,33 @@ def pjit(
     donate_argnums: int | Sequence[int] | None = None,
     donate_argnames: str | Iterable[str] | None = None,
 ) -> Any:
-    """Do what `jit` does; bare `PartitionSpec`s mean the mesh around each call.
+    """Trace a function like `jit`; a bare `PartitionSpec` means the mesh around each call.
 
     Args:
-      fun: the function; without it, the result takes the function, as a decorator.
-      in_shardings: where arguments lie: a prefix of the positional ones that are not static, None
-        for as they come.
-      out_shardings: where results lie, likewise.
-      in_axis_resources: the older name of `in_shardings`, in which None means a replica on each
-        device, and `legacy.FROM_GDA` as a `GlobalDeviceArray` lies.
-      out_axis_resources: the older name of `out_shardings`, likewise without `FROM_GDA`.
+      fun: the function; without it, `pjit` returns a decorator.
+      in_shardings: shardings or specs of the positional arguments that are not static, as a prefix
+        pytree. None leaves an argument where it is.
+      out_shardings: shardings or specs of the results, as a prefix pytree. With None, `jit`
+        chooses.
+      in_axis_resources: the older name of `in_shardings`. Here None copies the whole argument to
+        all devices, and `legacy.FROM_GDA` leaves a `GlobalDeviceArray` as it lies.
+      out_axis_resources: the older name of `out_shardings`. Here None copies the whole result to
+        all devices.
       static_argnums: as for `jit`.
       static_argnames: as for `jit`.
       donate_argnums: as for `jit`.
       donate_argnames: as for `jit`.
 
     Returns:
-      The function. Its results are `GlobalDeviceArray`s where the setting
-      `parallel_functions_output_gda` is on.
+      A function with the same arguments. If the setting `parallel_functions_output_gda` is on, its
+      results are `GlobalDeviceArray`s.
 
     Raises:
       ArgumentTypeError: fun is no function.
-      ArgumentError: both spellings are given, or `FROM_GDA` for what is no `GlobalDeviceArray`.
-      NoMeshError: a call has a bare spec, and there is no mesh around it.
-      ShardingError: an argument lies otherwise than it should.
+      ArgumentError: both names of an argument are given, or `FROM_GDA` is given for an argument of
+        another type, or for results.
+      NoMeshError: there is a bare spec, and no mesh around a call.
+      ShardingError: a `GlobalDeviceArray` has another sharding than `in_axis_resources` says.
 
     >>> import gpushard as gs
     >>> gram = gs.pjit(
@@ -99,28 +102,28 @@ def pjit(
     outs = _one_of("out", out_shardings, out_axis_resources)
     if outs is not None and any(leaf is FROM_GDA for leaf in _leaves(outs)):
         raise ArgumentError(
-            f"pjit: out_axis_resources has FROM_GDA, and results come from no GlobalDeviceArray; "
-            f"give {outs!r} specs, and leave out what may lie as it comes",
+            f"pjit: out_axis_resources={outs!r} has FROM_GDA, which is for arguments. Try: give "
+            "specs, or leave out_axis_resources out",
             argument="out_axis_resources",
             value=outs,
         )
     if fun is None:
-        return lambda fun: _Pjit(fun, ins, outs, how).wrapped()
-    return _Pjit(fun, ins, outs, how).wrapped()
+        return lambda fun: _Pjit(fun, ins, outs, how).wrap()
+    return _Pjit(fun, ins, outs, how).wrap()
 
 
 def _one_of(which: str, shardings: Any, resources: Any) -> Any:
-    """Return what is given of two spellings, in that of shardings; None if neither is.
+    """Read an argument that has two names, in the meaning of `shardings`; None if it is left out.
 
     Raises:
-      ArgumentError: both are given.
+      ArgumentError: both names are given.
     """
     if resources is _LEFT_OUT:
         return None if shardings is _LEFT_OUT else shardings
     if shardings is not _LEFT_OUT:
         raise ArgumentError(
-            f"pjit: {which}_shardings and {which}_axis_resources are two names of one argument; "
-            f"give {which}_shardings alone",
+            f"pjit: {which}_shardings and {which}_axis_resources are two names of one argument. "
+            f"Try: give {which}_shardings alone",
             argument=f"{which}_axis_resources",
             value=resources,
         )
@@ -137,7 +140,7 @@ def _leaves(places: Any) -> list[Any]:
 
 
 class _Pjit:
-    """A function, and what `jit` makes of it for each mesh."""
+    """A function, and the functions that `jit` makes of it, one for each mesh."""
 
     def __init__(self, fun: Any, ins: Any, outs: Any, how: dict[str, Any]) -> None:
         check_function(fun, "pjit")
@@ -146,69 +149,69 @@ class _Pjit:
         bare = [x for places in (ins, outs) for x in _leaves(places) if type(x) is PartitionSpec]
         self._bare = bare[0] if bare else None
         self._jitted: BoundedCache[Jitted] = BoundedCache(_MESHES)
-        self.over(None) if self._bare is None else self.checked()
+        self.for_mesh(None) if self._bare is None else self.check_options()
 
-    def checked(self) -> None:
-        """Check what `jit` checks of other arguments than places."""
+    def check_options(self) -> None:
+        """Check the arguments of `jit` other than shardings."""
         jit(self._fun, **self._how)
 
-    def over(self, mesh: Mesh | None) -> Jitted:
-        """Return what is traced for a mesh, which bare specs mean.
+    def for_mesh(self, mesh: Mesh | None) -> Jitted:
+        """Get or make the function of `jit` for a mesh; bare specs are specs over it.
 
         Raises:
-          NoMeshError: there are such, and no mesh.
+          NoMeshError: there are bare specs, and no mesh.
         """
         if self._bare is None:
             mesh = None
         elif mesh is None:
             raise NoMeshError(
-                f"{self._what}: {self._bare!r} needs a mesh, and there is none around this call; "
-                "call it within `with mesh:`, or give NamedSharding(mesh, spec)",
+                f"{self._what}: {self._bare!r} needs a mesh, and there is none around this call. "
+                "Try: call it within `with mesh:`, or give NamedSharding(mesh, spec)",
                 argument="in_shardings",
                 spec=self._bare,
             )
         known = self._jitted.get(mesh)
         if known is None:
             places = [
-                tree.map(lambda x: _placed(x, mesh), each, is_leaf=_is_none)
+                tree.map(lambda x: _as_place(x, mesh), each, is_leaf=_is_none)
                 for each in (self._ins, self._outs)
             ]
             known = jit(self._fun, in_shardings=places[0], out_shardings=places[1], **self._how)
             self._jitted.put(mesh, known, 1)
         return known
 
-    def wrapped(self) -> Callable[..., Any]:
-        """Return the function that users call."""
+    def wrap(self) -> Callable[..., Any]:
+        """Make the function that users call."""
 
         @functools.wraps(self._fun)
         def call(*args: Any, **kwargs: Any) -> Any:
             mesh = get_mesh()
-            own = self.over(mesh)
+            jitted = self.for_mesh(mesh)
             if self._ins is not None:
-                self._check_globals(own, args, kwargs, mesh)
-            result = own(*args, **kwargs)
+                self._check_globals(jitted, args, kwargs, mesh)
+            result = jitted(*args, **kwargs)
             if not current().settings.parallel_functions_output_gda:
                 return result
             return tree.map(lambda x: _as_global(x, mesh, self._what), result)
 
         def trace(*args: Any, **kwargs: Any) -> Any:
-            """Trace the function for arguments; of these a shape and a dtype are enough."""
-            return self.over(get_mesh()).trace(*args, **kwargs)
+            """Trace the function for arguments; a `ShapeDtypeStruct` may stand for an array."""
+            return self.for_mesh(get_mesh()).trace(*args, **kwargs)
 
         def lower(*args: Any, **kwargs: Any) -> Any:
-            """Trace the function for arguments, and return the stage after that."""
+            """Trace and lower the function for arguments; the next stage is `compile`."""
             return trace(*args, **kwargs).lower()
 
         def eval_shape(*args: Any, **kwargs: Any) -> Any:
-            """Return shapes and types of the results, as `gpushard.eval_shape` does."""
-            return self.over(get_mesh()).eval_shape(*args, **kwargs)
+            """Compute the shapes and types of the results, as `gpushard.eval_shape` does."""
+            return self.for_mesh(get_mesh()).eval_shape(*args, **kwargs)
 
         call.trace, call.lower, call.eval_shape = trace, lower, eval_shape  # type: ignore[attr-defined]
         call.clear_cache = self._jitted.clear  # type: ignore[attr-defined]
         return call
 
     def _check_globals(self, own: Jitted, args: Any, kwargs: Any, mesh: Any) -> None:
-        """Check that GlobalDeviceArrays lie as it is said, and that `FROM_GDA` is for no others."""
+        """Check the shardings of GlobalDeviceArrays, and that `FROM_GDA` is for these only."""
         call = own.read(args, kwargs)
         args = call.args
         places = tree.broadcast_prefix(self._ins, args, _is_none, names=("in_shardings", "args"))
@@ -217,38 +220,38 @@ class _Pjit:
             if place is FROM_GDA and not is_global:
                 raise ArgumentError(
                     f"{self._what}: in_axis_resources has FROM_GDA for "
-                    f"{call.label(number)}, which is a {type(x).__name__}; give "
+                    f"{call.label(number)}, which is a {type(x).__name__}. Try: give "
                     "its spec, or pass a GlobalDeviceArray",
                     argument="in_axis_resources",
                     type=type(x),
                 )
             if type(x) is not GlobalDeviceArray or place is None or place is FROM_GDA:
                 continue
-            wanted = _placed(place, mesh)
+            wanted = _as_place(place, mesh)
             if not x.sharding.is_equivalent_to(wanted, x.ndim):
                 raise ShardingError(
                     f"{self._what}: {call.label(number)} lies as {x.sharding}, "
-                    f"and in_axis_resources say {wanted}; give FROM_GDA, or reshard it first",
+                    f"and in_axis_resources say {wanted}. Try: give FROM_GDA, or reshard it first",
                     argument="in_axis_resources",
                 )
 
 
-def _placed(place: Any, mesh: Mesh | None) -> Any:
-    """Return a place as `jit` takes it."""
+def _as_place(place: Any, mesh: Mesh | None) -> Any:
+    """Convert a spec or `FROM_GDA` to a value that `jit` takes."""
     if place is FROM_GDA:
         return None
     return NamedSharding(mesh, place) if type(place) is PartitionSpec and mesh else place
 
 
 def _as_global(x: Any, mesh: Mesh | None, what: str) -> Any:
-    """Return a result as a GlobalDeviceArray over its mesh, or over that of the call."""
+    """Make a GlobalDeviceArray of a result, over its mesh or over that of the call."""
     if not isinstance(x, Array) or is_traced(x):
         return x
     if not isinstance(x.sharding, NamedSharding):
         if mesh is None:
             raise NoMeshError(
                 f"{what}: parallel_functions_output_gda is on, and a GlobalDeviceArray needs a "
-                "mesh; call it within `with mesh:`",
+                "mesh. Try: call it within `with mesh:`",
                 argument="parallel_functions_output_gda",
             )
         x = device_put(x, NamedSharding(mesh, P()))

@@ -1,4 +1,4 @@
-"""Loops as resources for `xmap`: `SerialLoop`, and `serial_loop`, which gives one a name."""
+"""Loops as resources for `xmap`: `SerialLoop`, and `serial_loop`, which names one."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 
 @dataclasses.dataclass(frozen=True)
 class SerialLoop:
-    """A resource for `xmap`: elements of an axis in turns, one after the other.
+    """A resource for `xmap` that processes the elements of an axis in turns, to save memory.
 
     Args:
-      length: how many turns; each has as many elements.
+      length: the number of turns; each has an equal share of the elements.
 
     >>> SerialLoop(4)
     SerialLoop(length=4)
@@ -31,7 +31,7 @@ class SerialLoop:
 
 @dataclasses.dataclass(frozen=True)
 class OwnLoop:
-    """A loop of one axis alone."""
+    """A `SerialLoop` of one axis."""
 
     length: int
     axis: Hashable
@@ -49,11 +49,12 @@ def serial_loop(name: Hashable, length: int) -> Iterator[None]:
     """Give a loop a name within a `with` block, as a resource for `xmap`.
 
     Args:
-      name: of the loop.
-      length: how many turns it has.
+      name: the name of the loop.
+      length: the number of turns.
 
     Raises:
-      ArgumentError: there is a mesh axis or a loop of that name, or length is not positive.
+      ArgumentError: an enclosing loop has that name, or length is not positive.
+      ArgumentTypeError: length is no integer.
 
     >>> import gpushard as gs
     >>> double = gs.legacy.xmap(
@@ -67,7 +68,7 @@ def serial_loop(name: Hashable, length: int) -> Iterator[None]:
     around = loops_here.get() or {}
     if name in around:
         raise ArgumentError.refusing(
-            "name", name, "is a loop around this one; use another name", "serial_loop"
+            "name", name, "is a loop around this one. Try: use another name", "serial_loop"
         )
     token = loops_here.set({**around, name: length})
     try:

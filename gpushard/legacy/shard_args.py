@@ -1,4 +1,4 @@
-"""`shard_args` and `shard_aval`: the pieces of arguments that devices get."""
+"""`shard_args` and `shard_aval`: pieces of arguments, one for each device."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ def shard_args(
 
     Args:
       devices: the devices.
-      indices: for each argument, for each device, what gives its piece from the argument.
-      args: the arguments: arrays, or what `device_put` takes.
+      indices: for each argument a list with the index of the piece of each device.
+      args: the arguments: arrays, or other values that `device_put` takes.
 
     Returns:
-      For each device a list with a piece of each argument. A piece that is there is not copied.
+      For each device a list with a piece of each argument. A piece that is on its device already is
+      not copied.
 
     Raises:
-      ArgumentError: there are not as many indices.
-      ArgumentTypeError: an argument is of a type that cannot be placed.
+      ArgumentError: the numbers of indices, arguments and devices do not match.
+      ArgumentTypeError: `device_put` does not take an argument.
 
     >>> import gpushard as gs
     >>> shard_args(gs.devices()[:2], [[0, 1]], [gs.numpy.arange(2)])[1]
@@ -51,16 +52,16 @@ def shard_args(
 
 
 def shard_aval(size: int, axis: int, aval: ShapeDtypeStruct) -> ShapeDtypeStruct:
-    """Return the shape and type of one element along a dim.
+    """Compute the shape and type of one element along an axis.
 
     Args:
-      size: how long the dim should be.
-      axis: the dim.
-      aval: of the whole: a `ShapeDtypeStruct`.
+      size: the expected size of the axis.
+      axis: the axis, from 0.
+      aval: the shape and type of the whole: a `ShapeDtypeStruct`.
 
     Raises:
       ArgumentTypeError: `aval` is something else.
-      ArgumentError: there is no such dim, or it has another length.
+      ArgumentError: there is no such axis, or it has another size.
 
     >>> shard_aval(4, 0, ShapeDtypeStruct((4, 3), "float32")).shape
     (3,)
@@ -97,16 +98,18 @@ def _pieces(devices: Sequence[Device], indices: Sequence[Any], x: Any, name: str
         held.setdefault(_normal(shard.index, x), []).append(shard.data)
     pieces = []
     for index, device in zip(indices, devices, strict=True):
-        there = held.setdefault(_normal(index, x), [])
-        if not there:
-            there.append(x[index])  # other devices with the same index take it from this one
-        nearest = next((piece for piece in there if piece.devices() == {device}), there[0])
+        candidates = held.setdefault(_normal(index, x), [])
+        if not candidates:
+            candidates.append(x[index])  # other devices with this index copy the piece
+        nearest = next(
+            (piece for piece in candidates if piece.devices() == {device}), candidates[0]
+        )
         pieces.append(device_put(nearest, device))
     return pieces
 
 
 def _normal(index: Any, x: Array) -> Any:
-    """Return an index in a form that equal ones share."""
+    """Convert an index to a key that is equal for equal indices."""
     entries = index if isinstance(index, tuple) else (index,)
     if len(entries) > x.ndim or any(entry is None or entry is ... for entry in entries):
         return repr(index)

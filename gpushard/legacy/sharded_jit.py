@@ -1,4 +1,4 @@
-"""`sharded_jit`: a traced function whose dims are cut into given numbers of parts."""
+"""`sharded_jit`: `jit` for arrays whose axes are cut into given numbers of parts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P
 from gpushard.legacy.parts import (
     Parts,
-    checked_parts,
+    check_parts,
     get_num_partitions,
     parts_in,
     reconcile_num_partitions,
@@ -27,7 +27,7 @@ from gpushard.placement.defaults import local_devices
 from gpushard.placement.device_put import implicitly_put
 from gpushard.transforms.jit.abstract import eval_shape
 from gpushard.transforms.jit.jit import jit
-from gpushard.transforms.mapping.device_axis import StackedFrame, listed
+from gpushard.transforms.mapping.device_axis import DeviceFrame, list_sharding
 from gpushard.transforms.values.frames import Frame, Names, frames, innermost
 from gpushard.transforms.values.mapped import Mapped, mapped
 from gpushard.transforms.values.relabel import relabel
@@ -36,9 +36,9 @@ from gpushard.transforms.values.signature import (
     check_function,
     check_leaf,
     each_result,
-    in_form_of,
     is_array,
-    labelled,
+    label_arguments,
+    match_container,
     title,
 )
 
@@ -52,30 +52,32 @@ def sharded_jit(
     local_out_parts: Any = None,
     local_num_partitions: int | None = None,
 ) -> Callable[..., Any]:
-    """Trace a function of arrays whose dims are cut into parts, one for each of some devices.
+    """Trace a function of arrays that are cut into parts, with one part on each device.
 
-    The function sees whole arrays, and computes on their parts. Called in `pmap`, it takes as many
-    devices for each of those.
+    The function sees whole arrays, and each device computes on its parts. Within `pmap`, each
+    mapped element uses its own devices for the parts.
 
     Args:
       fun: the function.
-      in_parts: the `Parts` of each argument, None for a replica on each device; or a pytree of
-        these that is a prefix of the arguments.
-      out_parts: likewise for the results.
-      num_partitions: how many devices; by default the product of the `Parts`, those of
-        `with_sharding_constraint` too.
-      local_in_parts: those of this process, which has the whole: the same.
-      local_out_parts: likewise.
-      local_num_partitions: likewise.
+      in_parts: for each argument its `Parts`, or None to copy the whole argument to all devices. A
+        pytree of these may be a prefix of the arguments.
+      out_parts: for each result its `Parts`, or None. A pytree of these may be a prefix of the
+        result.
+      num_partitions: the number of devices. By default the product of the `Parts`, including those
+        of `with_sharding_constraint`.
+      local_in_parts: None, or the same as `in_parts`, as there is one process.
+      local_out_parts: None, or the same as `out_parts`.
+      local_num_partitions: None, or the same as `num_partitions`.
 
     Returns:
-      The function; its results are in a `PmapSharding` whose spec has chunks.
+      A function with the same positional arguments. Its results lie in a `PmapSharding` whose spec
+      has chunks.
 
     Raises:
       ArgumentTypeError: fun is no function, or parts are no `Parts`.
-      ArgumentError: numbers of parts differ, or do not divide dims.
-      NoDeviceError: there are not as many devices.
-      UnsupportedError: it is called with keyword arguments.
+      ArgumentError: numbers of devices differ, or a number of parts does not divide an axis.
+      NoDeviceError: there are fewer devices than parts.
+      UnsupportedError: the function is called with keyword arguments.
 
     >>> import gpushard as gs
     >>> product = gs.legacy.sharded_jit(
@@ -87,7 +89,7 @@ def sharded_jit(
     check_function(fun, "sharded_jit")
     what = title("sharded_jit", fun)
     ins, outs = (
-        _checked_tree(parts, argument, what)
+        _check_tree(parts, argument, what)
         for parts, argument in ((in_parts, "in_parts"), (out_parts, "out_parts"))
     )
     outer = _outer_number((ins, outs), num_partitions, what)
@@ -106,8 +108,8 @@ def sharded_jit(
     def call(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
             raise UnsupportedError(
-                f"{what}: the keyword arguments {sorted(kwargs)} have no in_parts; pass them by "
-                "position",
+                f"{what}: the keyword arguments {sorted(kwargs)} have no in_parts. Try: pass them "
+                "by position",
                 argument="kwargs",
             )
         return own(*args)
@@ -117,15 +119,17 @@ def sharded_jit(
 
 
 def with_sharding_constraint(x: Any, parts: Any) -> Any:
-    """Return a value cut into parts; in a function of `sharded_jit`.
+    """Cut a value into parts, in a function of `sharded_jit`.
 
     Args:
       x: a pytree of values.
-      parts: `Parts`, or None for a replica on each device; or a prefix pytree.
+      parts: for each value its `Parts`, or None to copy the whole value to all devices. A pytree of
+        these may be a prefix of `x`.
 
     Raises:
-      UnsupportedError: it is called elsewhere.
-      ArgumentError: the product of the parts is another than the number of devices.
+      UnsupportedError: the call is not within a function of `sharded_jit`.
+      ArgumentError: the product of the parts differs from the number of devices, or parts do not
+        divide an axis.
 
     >>> import gpushard as gs
     >>> cut = gs.legacy.sharded_jit(
@@ -134,65 +138,65 @@ def with_sharding_constraint(x: Any, parts: Any) -> Any:
     >>> cut(gs.numpy.ones(8)).tolist()
     [2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]
     """
-    parts = _checked_tree(parts, "parts", "with_sharding_constraint")
+    parts = _check_tree(parts, "parts", "with_sharding_constraint")
     collected, grid = _collected.get(), _grids.get()
     if collected is not None:
         collected += parts_in(parts)
         return x
     if grid is None:
         raise UnsupportedError(
-            "with_sharding_constraint cuts into parts within a function of sharded_jit alone; use "
+            "legacy.with_sharding_constraint works within a function of sharded_jit only. Try: use "
             "gpushard.lax.with_sharding_constraint with a sharding elsewhere",
             argument="parts",
         )
     reconcile_num_partitions(parts_in(parts), grid.number)
     leaves, structure = tree.flatten(x)
-    each = tree.broadcast_prefix(in_form_of(parts, x), x, _is_none, names=("parts", "x"))
+    each = tree.broadcast_prefix(match_container(parts, x), x, _is_none, names=("parts", "x"))
     what = "with_sharding_constraint"
-    made = [
-        grid.cut(leaf, own, what, f"a value of shape {np.shape(leaf)}")
-        for leaf, own in zip(leaves, each, strict=True)
+    cut_leaves = [
+        grid.cut(leaf, parts_of_leaf, what, f"a value of shape {np.shape(leaf)}")
+        for leaf, parts_of_leaf in zip(leaves, each, strict=True)
     ]
-    return tree.unflatten(structure, made)
+    return tree.unflatten(structure, cut_leaves)
 
 
 def _is_none(x: Any) -> bool:
     return x is None
 
 
-def _checked_tree(partitions: Any, argument: str, what: str) -> Any:
-    checked_parts(partitions, argument, what)
+def _check_tree(partitions: Any, argument: str, what: str) -> Any:
+    check_parts(partitions, argument, what)
     return by_position(partitions)
 
 
-def _outer_number(partitions: Any, said: int | None, what: str) -> int | None:
-    """Return into how many parts a function's arguments and results are cut."""
-    if said is not None and (type(said) is not int or said < 1):
-        raise (ArgumentError if type(said) is int else ArgumentTypeError).refusing(
-            "num_partitions", said, "must be a positive integer", what
+def _outer_number(partitions: Any, given_number: int | None, what: str) -> int | None:
+    """Find the number of devices that arguments of `sharded_jit` say; None if they say nothing."""
+    if given_number is not None and (type(given_number) is not int or given_number < 1):
+        raise (ArgumentError if type(given_number) is int else ArgumentTypeError).refusing(
+            "num_partitions", given_number, "must be a positive integer", what
         )
     number = get_num_partitions(partitions)
-    if said is not None and number not in (None, said):
+    if given_number is not None and number not in (None, given_number):
         raise ArgumentError(
-            f"{what}: num_partitions={said}, and in_parts and out_parts are for {number} devices, "
-            "by their products; leave num_partitions out",
+            f"{what}: num_partitions={given_number}, and in_parts and out_parts are for {number} "
+            "devices, by their products. Try: leave num_partitions out",
             argument="num_partitions",
-            value=said,
+            value=given_number,
             partitions=number,
         )
-    return said if number is None else number
+    return given_number if number is None else number
 
 
 def _check_local(whole: tuple[Any, ...], local: tuple[Any, ...], what: str) -> None:
-    """Check that what this process has is the whole."""
+    """Check that the `local_` arguments are None or equal to the global ones."""
     names = "local_in_parts", "local_out_parts", "local_num_partitions"
-    for name, all_of_it, own in zip(names, whole, local, strict=True):
-        if own is not None and own != all_of_it:
+    for name, all_of_it, local_value in zip(names, whole, local, strict=True):
+        if local_value is not None and local_value != all_of_it:
             raise ArgumentError(
-                f"{what}: {name}={own!r}, and this process has all of it, {all_of_it!r}; leave "
-                f"{name} out",
+                f"{what}: {name}={local_value!r}, and this process has all of it, {all_of_it!r}. "
+                f"Try: leave {name} out",
                 argument=name,
-                value=own,
+                value=local_value,
             )
 
 
@@ -200,31 +204,31 @@ _collected: ContextVar[list[Parts] | None] = ContextVar("constraints", default=N
 
 
 def _constraints_in(fun: Any, args: Any) -> list[Parts]:
-    """Return the parts that a function says of values in it."""
-    found: list[Parts] = []
-    token = _collected.set(found)
+    """Collect the parts in calls of `with_sharding_constraint` in a function."""
+    constraints: list[Parts] = []
+    token = _collected.set(constraints)
     try:
         eval_shape(fun, *args)
     finally:
         _collected.reset(token)
-    return found
+    return constraints
 
 
 @dataclass(frozen=True, eq=False)
 class _Grid:
-    """The devices of one call, an axis for each prime factor of their number."""
+    """The devices of one call, as a mesh with an axis for each prime factor of their number."""
 
     number: int
     axes: tuple[tuple[str, int], ...]  # names and sizes
 
     def spec(self, shape: Sequence[int], parts: Parts | None, what: str, arg: str) -> list[Any]:
-        """Return which axes cut each dim; in their order where that comes out."""
+        """Choose the mesh axes that cut each dim, in the order of the mesh if that works out."""
         if parts is None:
             return [()] * len(shape)
         if len(parts) != len(shape):
             raise ArgumentError(
                 f"{what}: {parts} for {arg} has {len(parts)} numbers, and there are {len(shape)} "
-                "dims; give one for each",
+                "axes. Try: give one number for each axis",
                 argument="parts",
                 parts=parts,
                 ndim=len(shape),
@@ -234,38 +238,38 @@ class _Grid:
             if n % count:
                 raise ArgumentError(
                     f"{what}: dim {dim} of {arg} has {n} elements, which do not come in {count} "
-                    f"equal parts, as {parts} says; pad it, or use jit with a NamedSharding",
+                    f"equal parts, as {parts} says. Try: pad it, or use jit with a NamedSharding",
                     argument="parts",
                     dim=dim,
                     size=n,
                     parts=parts,
                 )
-            own = []
+            axes_of_dim = []
             for prime in _primes(count):
                 axis = next(each for each in left if each[1] == prime)
                 left.remove(axis)
-                own.append(axis[0])
-            entries.append(tuple(own))
+                axes_of_dim.append(axis[0])
+            entries.append(tuple(axes_of_dim))
         return entries
 
     def cut(self, x: Any, parts: Parts | None, what: str, arg: str) -> Mapped:
-        """Return a value that is cut into parts, in the innermost call."""
+        """Cut a value into parts, in the innermost call."""
         frame = innermost()
         assert frame is not None
         check_leaf(x, what, arg)
         entries = self.spec(np.shape(x), parts, what, arg)
         if not is_array(x):
-            x = implicitly_put(x, what, _laid(frame.mesh, (), entries))
-        own = x if type(x) is Mapped else mapped(x, (), frame, None)
-        own._check_open()
-        sharding = _laid(frame.mesh, own._names, entries)
-        value = own._value
+            x = implicitly_put(x, what, _grid_layout(frame.mesh, (), entries))
+        value_in_call = x if type(x) is Mapped else mapped(x, (), frame, None)
+        value_in_call._check_open()
+        sharding = _grid_layout(frame.mesh, value_in_call._names, entries)
+        value = value_in_call._value
         if value._sharding != sharding:
             value = value._moved(sharding, what)
-        return mapped(value, own._names, own._frame, own._source)
+        return mapped(value, value_in_call._names, value_in_call._frame, value_in_call._source)
 
 
-def _laid(mesh: Any, names: Names, entries: Sequence[tuple[str, ...]]) -> NamedSharding:
+def _grid_layout(mesh: Any, names: Names, entries: Sequence[tuple[str, ...]]) -> NamedSharding:
     return NamedSharding(mesh, P(*[name.place for name in names], *entries))
 
 
@@ -273,47 +277,47 @@ _grids: ContextVar[_Grid | None] = ContextVar("partitions", default=None)
 
 
 def _primes(number: int) -> list[int]:
-    """Return the prime factors of a number.
+    """Factor a number into primes, smallest first.
 
     >>> _primes(12)
     [2, 2, 3]
     """
-    found, factor = [], 2
+    factors, factor = [], 2
     while number > 1:
         while number % factor == 0:
-            found.append(factor)
+            factors.append(factor)
             number //= factor
         factor += 1
-    return found
+    return factors
 
 
 @contextlib.contextmanager
-def _entered(
+def _open_grid(
     what: str, label: Callable[[int], str], parts: Sequence[Parts], number: int
 ) -> Iterator[_Grid]:
-    """Be in a call whose devices are a grid, for each of those of the functions around it.
+    """Open a call on a grid of devices, within the calls of `pmap` around it; a context manager.
 
-    In another such call they are the same ones.
+    Within another call of `sharded_jit` it is the grid of that call.
     """
-    own = _grids.get()
-    if own is not None:
-        if own.number != number:
+    around = _grids.get()
+    if around is not None:
+        if around.number != number:
             raise ArgumentError(
-                f"{what} is for {number} devices, and the sharded_jit around it for {own.number}; "
-                f"use Parts whose product is {own.number}",
+                f"{what} is for {number} devices, and the sharded_jit around it for "
+                f"{around.number}. Try: use Parts with the product {around.number}",
                 argument="num_partitions",
                 count=number,
-                partitions=own.number,
+                partitions=around.number,
             )
-        yield own
+        yield around
         return
     pool = local_devices()
-    before = math.prod([frame.count for frame in frames() if isinstance(frame, StackedFrame)])
+    before = math.prod([frame.count for frame in frames() if isinstance(frame, DeviceFrame)])
     if before * number > len(pool):
         each = f" for each of {before}" if before > 1 else ""
         raise NoDeviceError(
             f"{what}: {number} parts{each} need {before * number} devices, there are {len(pool)}: "
-            f"{pool}; cut into fewer",
+            f"{pool}. Try: cut into fewer parts",
             argument="num_partitions",
             size=before * number,
             devices=len(pool),
@@ -323,7 +327,7 @@ def _entered(
     axes = []
     with contextlib.ExitStack() as stack:
         for size in sizes:
-            frame = StackedFrame(what, label, size, pool, kind="parts")
+            frame = DeviceFrame(what, label, size, pool, kind="parts")
             stack.enter_context(frame)
             axes.append((frame.axis, size))
         grid = _Grid(number, tuple(axes))
@@ -335,27 +339,27 @@ def _entered(
 
 
 def _run(fun: Any, what: str, args: Any, partitions: tuple[Any, Any], number: int) -> Any:
-    """Call a function with values that are cut into parts, and return its results as arrays."""
+    """Call a function with values that are cut into parts, and make arrays of its results."""
     ins, outs = partitions
-    label, around = labelled(fun, args, {}), innermost()
+    label, around = label_arguments(fun, args, {}), innermost()
     leaves, structure = tree.flatten(args)
     each = tree.broadcast_prefix(ins, args, _is_none, names=("in_parts", "args"))
-    with _entered(what, label, parts_in(partitions), number) as grid:
+    with _open_grid(what, label, parts_in(partitions), number) as grid:
         inside = [
             grid.cut(x, parts, what, label(n))
             for n, (x, parts) in enumerate(zip(leaves, each, strict=True))
         ]
         out = fun(*tree.unflatten(structure, inside))
-        return each_result(out, outs, _outside, grid, what, around, argument="out_parts")
+        return each_result(out, outs, _leave, grid, what, around, argument="out_parts")
 
 
-def _outside(
+def _leave(
     x: Any, parts: Parts | None, arg: str, grid: _Grid, what: str, around: Frame | None
 ) -> Any:
-    """Return a result as an array over a list of devices, or as a value of the call around."""
+    """Make an array over a list of devices of a result, or a value of the enclosing call."""
     x = grid.cut(x, parts, what, arg)
     if around is not None:
         return mapped(x._value, x._names, around, x._source)
     value = x._value
-    sharding = listed(value._sharding.mesh, value._sharding, value._shape)
+    sharding = list_sharding(value._sharding.mesh, value._sharding, value._shape)
     return relabel(value, sharding.tiling(value._shape), sharding)

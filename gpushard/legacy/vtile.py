@@ -1,4 +1,4 @@
-"""`vtile`: a function for the tiles of arrays along a dim, which keep that dim."""
+"""`vtile`: map a function over tiles of arrays along an axis, which keep that axis."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from gpushard.transforms.values.signature import (
     by_position,
     check_axis,
     check_function,
-    checked,
+    check_mapped_axes,
     each_result,
-    labelled,
+    label_arguments,
     mapped_leaves,
     title,
 )
@@ -31,27 +31,26 @@ def vtile(
     tile_size: int | None = None,
     axis_name: Hashable = None,
 ) -> Callable[..., Any]:
-    """Map a function over the tiles of its arguments along a dim; it sees the dim, but shorter.
+    """Map a function over tiles of its arguments along an axis.
 
-    A dim of n elements is cut into `tile_size` tiles of n / tile_size, and results are joined
-    along theirs.
+    Unlike `vmap`, the function sees the axis, of the size of a tile. An axis of n elements is cut
+    into `tile_size` tiles of n / tile_size elements: as in JAX, `tile_size` is the number of tiles.
 
     Args:
       f: the function.
-      in_axes: for each argument the dim that is cut, or None for what all tiles get; or a pytree of
-        these that is a prefix.
-      out_axes: the dim along which results are joined, likewise; None for results that do not
-        differ.
-      tile_size: how many tiles there are; None for as many as the first dim that is cut has
-        elements.
-      axis_name: the name by which the collectives of `gpushard.lax` find the tiles.
+      in_axes: for each argument the axis to cut, or None to pass the whole argument to all tiles. A
+        pytree of these may be a prefix of the arguments.
+      out_axes: for each result the axis along which tiles are joined, or None for a result that is
+        equal for all tiles. A pytree of these may be a prefix of the result.
+      tile_size: the number of tiles. By default the size of the first axis that is cut.
+      axis_name: a name for the tiles, by which the collectives of `gpushard.lax` find them.
 
     Returns:
-      The function of whole arrays.
+      A function of whole arrays.
 
     Raises:
-      ArgumentTypeError: f is no function, or `tile_size` no integer.
-      ArgumentError: no argument is cut, or `tile_size` does not divide a dim.
+      ArgumentTypeError: f is no function, or `tile_size` is no integer.
+      ArgumentError: no argument is cut, or `tile_size` does not divide an axis.
 
     >>> import gpushard as gs
     >>> vtile(lambda x: x[::-1], 0, 0, 2, "t")(gs.numpy.arange(6)).tolist()
@@ -70,28 +69,30 @@ def vtile(
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
         leaves, axes, together = mapped_leaves(args, kwargs, in_axes)
-        label = labelled(f, args, kwargs)
+        label = label_arguments(f, args, kwargs)
         parts = tile_size
         for number, (leaf, axis) in enumerate(zip(leaves, axes, strict=True)):
             if axis is not None:
-                (own,), (dim,), n = checked([leaf], [axis], None, label, (what, "in_axes"))
+                (array,), (dim,), n = check_mapped_axes(
+                    [leaf], [axis], None, label, (what, "in_axes")
+                )
                 assert dim is not None
                 parts = parts or n
                 if n % parts:
                     raise ArgumentError(
                         f"{what}: dim {dim} of {label(number)} has {n} elements, which do not come "
-                        f"in {parts} tiles; give a tile_size that divides it",
+                        f"in {parts} tiles. Try: give a tile_size that divides {n}",
                         argument="tile_size",
                         dim=dim,
                         size=n,
                         tile_size=parts,
                     )
-                shape = np.shape(own)
-                leaves[number] = own.reshape((*shape[:dim], parts, n // parts, *shape[dim + 1 :]))
+                shape = np.shape(array)
+                leaves[number] = array.reshape((*shape[:dim], parts, n // parts, *shape[dim + 1 :]))
                 axes[number] = dim
         if parts is None:
             raise ArgumentError(
-                f"{what}: no argument is cut, as in_axes is None for all; cut one, or give "
+                f"{what}: no argument is cut, as in_axes is None for all. Try: cut one, or give "
                 "tile_size=",
                 argument="in_axes",
             )
@@ -99,14 +100,14 @@ def vtile(
         dims, _ = together(axes)
         front = tree.map(lambda axis: 0, out_axes)
         mapped = vmap(f, tuple(dims), front, axis_name=axis_name, axis_size=parts)
-        made = mapped(*own_args, **own_kwargs)
-        return each_result(made, out_axes, _joined, what)
+        tiles = mapped(*own_args, **own_kwargs)
+        return each_result(tiles, out_axes, _join_tiles, what)
 
     return call
 
 
-def _joined(x: Any, axis: int | None, arg: str, what: str) -> Any:
-    """Return tiles, which are along the first dim, one after the other along another."""
+def _join_tiles(x: Any, axis: int | None, arg: str, what: str) -> Any:
+    """Join tiles, which are along axis 0, along another axis."""
     if axis is None:
         return x
     dim = check_axis(axis, x.ndim - 1, what, "out_axes", arg)

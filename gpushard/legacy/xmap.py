@@ -1,4 +1,4 @@
-"""`xmap`: a function of arrays some of whose dims have names, and live where names live."""
+"""`xmap`: map a function over named axes, which may live on mesh axes or in serial loops."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from gpushard.legacy.named_axes import (
     check_entries,
     check_names,
     check_rank,
+    find_resources,
     is_entry,
-    listed,
-    parsed,
-    scoped,
+    list_resources,
+    parse_entries,
     sizes_of,
 )
 from gpushard.numpy import stack
@@ -41,7 +41,7 @@ from gpushard.transforms.values.signature import (
     check_function,
     check_leaf,
     each_result,
-    labelled,
+    label_arguments,
     place_of,
     title,
 )
@@ -59,33 +59,35 @@ def xmap(
     donate_argnums: int | Sequence[int] = (),
     backend: str | None = None,
 ) -> Callable[..., Any]:
-    """Map a function over dims that have names, which live on mesh axes or wherever they are.
+    """Map a function over named axes of its arguments.
 
-    The function sees arrays without their named dims, and is called once. Collectives of
-    `gpushard.lax` find these by their names, and so do sums, means and extremes as `axis="name"`,
-    and einsum as "a{i,j},{j}->a{i}".
+    The function sees arrays without their named axes. Without serial loops, Python calls it once.
+    Collectives of `gpushard.lax` find an axis by its name. So do sums, means and extremes as
+    `axis="name"`, and einsum as "a{i,j},{j}->a{i}".
 
     Args:
       fun: the function.
-      in_axes: for each argument the names of dims: a dict as {0: "i"}, or a list with a name or
-        None for each dim, which may end in ... for dims without names; or a pytree of these that
-        is a prefix of the arguments.
-      out_axes: where results have named dims, likewise.
-      axis_sizes: how many elements names have that no argument has.
-      axis_resources: for names the mesh axis, or the `SerialLoop`, or several in a tuple, that
-        elements are divided over. A string is an axis of the mesh of `with mesh:`, or a loop of
-        `serial_loop`. Others are computed wherever arrays have them.
-      donate_argnums: arguments whose arrays are given up. They are deleted when the function has
-        returned; if it raises, they stay.
-      backend: the platform of the devices.
+      in_axes: for each argument the names of its axes: a dict as {0: "i"}, or a list with a name or
+        None for each axis, which may end in ... for axes without names. A pytree of these may be a
+        prefix of the arguments.
+      out_axes: the positions of named axes in the results, in the same forms. A pytree of these may
+        be a prefix of the result.
+      axis_sizes: the sizes of names that no argument has.
+      axis_resources: for a name the resource, or a tuple of resources, that divide its elements: a
+        mesh axis or a `SerialLoop`. A string names an axis of the mesh of `with mesh:`, or a loop
+        of `serial_loop`. An axis without resources lies as in the arguments.
+      donate_argnums: numbers of arguments whose arrays are donated. `xmap` deletes them once the
+        function has returned; if the function raises, they stay.
+      backend: the platform of the devices, "cpu" or "gpu".
 
     Returns:
-      The function of whole arrays. Its `lower` is that of `jit`.
+      A function of whole arrays. Its method `lower` is that of `jit`.
 
     Raises:
-      ArgumentTypeError: fun is no function, or an entry is of no such form.
-      ArgumentError: names, sizes and resources do not fit each other or the arguments; a result has
-        a named dim that `out_axes` do not place, or there is none.
+      ArgumentTypeError: fun is no function, or an entry of in_axes or out_axes is neither a dict
+        nor a list.
+      ArgumentError: names, sizes and resources do not fit each other or the arguments, a result
+        varies along a named axis that `out_axes` does not place, or there is no result.
 
     >>> import gpushard as gs
     >>> product = gs.legacy.xmap(
@@ -102,9 +104,9 @@ def xmap(
     what = title("xmap", fun)
     if isinstance(in_axes, list) and not is_entry(in_axes):
         in_axes = tuple(in_axes)
-    ins, outs = parsed(in_axes, "in_axes", what), parsed(out_axes, "out_axes", what)
-    given, wanted = dict(axis_sizes or {}), listed(axis_resources or {}, what)
-    names = check_names(tree.leaves(ins), tree.leaves(outs), given, wanted, what)
+    ins, outs = parse_entries(in_axes, "in_axes", what), parse_entries(out_axes, "out_axes", what)
+    given_sizes, wanted = dict(axis_sizes or {}), list_resources(axis_resources or {}, what)
+    names = check_names(tree.leaves(ins), tree.leaves(outs), given_sizes, wanted, what)
 
     donated = indices_of(donate_argnums, "donate_argnums", what)
     options = Options(donated=(donated, ()))
@@ -113,40 +115,40 @@ def xmap(
     def call(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
             raise ArgumentTypeError(
-                f"{what}: the keyword arguments {sorted(kwargs)} have no in_axes; pass them by "
-                "position",
+                f"{what}: the keyword arguments {sorted(kwargs)} have no in_axes. Try: pass them "
+                "by position",
                 argument="kwargs",
             )
         if backend is not None:
             local_devices(backend)
         check_numbers(donated, len(args), "donate_argnums", what)
-        label = labelled(fun, args, {})
+        label = label_arguments(fun, args, {})
         frame = Frame(what, None, label)
         leaves, structure = tree.flatten(args)
         for number, leaf in enumerate(leaves):
             check_leaf(leaf, what, label(number))
         entries = tree.broadcast_prefix(ins, args, names=("in_axes", "args"))
-        resources = scoped(wanted, names, frame, get_mesh())
-        sizes = sizes_of(list(map(np.shape, leaves)), entries, given, names, what, label)
+        resources = find_resources(wanted, names, frame, get_mesh())
+        sizes = sizes_of(list(map(np.shape, leaves)), entries, given_sizes, names, what, label)
         check_entries(entries, "in_axes", resources, what, label)
         check_entries(tree.leaves(outs), "out_axes", resources, what, lambda _: "a result")
         check_divided(sizes, resources, what)
-        own = _Call(fun, what, structure, entries, outs, resources)
+        checked_call = _XmapCall(fun, what, structure, entries, outs, resources)
         given_up = donated_arrays(options.donated_leaves(args, {}), what)
-        result = own.run(leaves, sizes)
+        result = checked_call.run(leaves, sizes)
         give_up(given_up)
         return result
 
     def lower(*args: Any) -> Lowered:
-        """Trace a call, and return that stage; a `ShapeDtypeStruct` may stand for an array."""
+        """Trace and lower a call; a `ShapeDtypeStruct` may stand for an array."""
         return cast("Lowered", jit(call, donate_argnums=donated).lower(*args))
 
     call.lower = lower  # type: ignore[attr-defined]
     return call
 
 
-class _Call:
-    """A call whose arguments were checked."""
+class _XmapCall:
+    """One call of `xmap` with checked arguments; it runs the serial loops around the function."""
 
     def __init__(
         self, fun: Any, what: str, structure: Any, ins: Sequence[Entry], outs: Any, where: Resources
@@ -155,45 +157,53 @@ class _Call:
         self._ins, self._outs, self._where = ins, outs, where
 
     def run(self, leaves: Sequence[Any], sizes: dict[Hashable, int]) -> Any:
-        """Return the results."""
+        """Run all turns of all loops, and return the results."""
         loops = dict.fromkeys(each for own in self._where.loops.values() for each in own)
-        return self._turns([*map(self._placed, leaves, self._ins)], sizes, list(loops))
+        return self._run_turns([*map(self._place_argument, leaves, self._ins)], sizes, list(loops))
 
-    def _turns(self, leaves: list[Any], sizes: dict[Hashable, int], loops: list[Hashable]) -> Any:
-        """Return the results of all turns of some loops, one after the other."""
+    def _run_turns(
+        self, leaves: list[Any], sizes: dict[Hashable, int], loops: list[Hashable]
+    ) -> Any:
+        """Run the turns of some loops, one after the other, and join their results."""
         if not loops:
-            return self._mapped(leaves, sizes)
+            return self._call_once(leaves, sizes)
         loop, *inner = loops
         count = self._where.lengths[loop]
-        own = {name for name, each in self._where.loops.items() if loop in each}
-        chunk = {name: n // count if name in own else n for name, n in sizes.items()}
+        names_of_loop = {name for name, each in self._where.loops.items() if loop in each}
+        chunk = {name: n // count if name in names_of_loop else n for name, n in sizes.items()}
         views = [
-            self._divided(x, entry, own, (count,))
+            self._split_dim(x, entry, names_of_loop, (count,))
             for x, entry in zip(leaves, self._ins, strict=True)
         ]
         turns = [
-            self._turns([x if dim is None else _part(x, dim, n) for x, dim in views], chunk, inner)
+            self._run_turns(
+                [x if dim is None else _take_turn(x, dim, n) for x, dim in views], chunk, inner
+            )
             for n in range(count)
         ]
         structure = tree.structure(turns[0])
         entries = tree.broadcast_prefix(self._outs, turns[0])
         results = []
         for entry, *parts in zip(entries, *map(tree.leaves, turns), strict=True):
-            each = [self._divided(part, entry, own, ()) for part in parts]
+            each = [self._split_dim(part, entry, names_of_loop, ()) for part in parts]
             dim = each[0][1]
-            made = each[0][0] if dim is None else _joined([part for part, _ in each], dim)
-            results.append(made)
+            joined = each[0][0] if dim is None else _join_turns([part for part, _ in each], dim)
+            results.append(joined)
         return tree.unflatten(structure, results)
 
-    def _divided(
-        self, x: Any, entry: Entry, own: set[Hashable], more: tuple[int, ...]
+    def _split_dim(
+        self, x: Any, entry: Entry, names: set[Hashable], more: tuple[int, ...]
     ) -> tuple[Any, int | None]:
-        """Return an array whose dim of one of some names is in as many parts as there are devices.
+        """Split the dim of a name, among some names, into parts of devices and further ones.
 
-        Each of these may have further parts. Also return the dim; None if there is none.
+        For example, a dim of 8 elements on 2 devices, with `more=(4,)` turns of a loop, becomes
+        three dims of 2, 4 and 1 elements. So each turn has a part of the elements of each device.
+
+        Returns:
+          The array, and the dim; None if the array has none of the names.
         """
         for name, dim in entry.dims.items():
-            if name in own:
+            if name in names:
                 sizes = x.shape
                 parts = [self._where.lengths[axis] for axis in self._where.places[name]]
                 cut = (math.prod(parts), *more)
@@ -201,8 +211,8 @@ class _Call:
                 return x.reshape(shape), dim
         return x, None
 
-    def _placed(self, x: Any, entry: Entry) -> Any:
-        """Return an argument as an array, which is where its names live unless it is mapped."""
+    def _place_argument(self, x: Any, entry: Entry) -> Any:
+        """Make an array of an argument; data on the host goes to the places of its names."""
         mesh = self._where.mesh
         if isinstance(x, Mapped) or mesh is None:
             return x if isinstance(x, Array) else implicitly_put(x, "xmap")
@@ -212,11 +222,11 @@ class _Call:
             return implicitly_put(x, "xmap", NamedSharding(mesh, spec))
         return x
 
-    def _mapped(self, leaves: Sequence[Any], sizes: dict[Hashable, int]) -> Any:
-        """Call the function once."""
+    def _call_once(self, leaves: Sequence[Any], sizes: dict[Hashable, int]) -> Any:
+        """Call the function once, for one turn of all loops."""
         where, what, fun = self._where, self._what, self._fun
         args = tree.unflatten(self._structure, list(leaves))
-        frame = Frame(what, where.mesh, labelled(fun, args, {}))
+        frame = Frame(what, where.mesh, label_arguments(fun, args, {}))
         frame.has_devices = True
         dims = {
             name: frame.name(name, n, None, where.places[name] or None, where.loops[name])
@@ -230,39 +240,39 @@ class _Call:
             out = fun(*tree.unflatten(self._structure, inside))
             if not tree.leaves(out):
                 raise ArgumentError(
-                    f"{what} ({place_of(fun)}): the function returns {out!r}, which has no arrays; "
-                    "return at least one",
+                    f"{what} ({place_of(fun)}): the function returns {out!r}, which has no arrays. "
+                    "Try: return at least one",
                     argument="fun",
                 )
             return each_result(out, self._outs, _result, dims, frame, fun)
 
 
-def _part(x: Any, dim: int, number: int) -> Any:
-    """Return the elements of one turn of an array whose dim has parts, and turns in these."""
+def _take_turn(x: Any, dim: int, number: int) -> Any:
+    """Take the elements of one turn from an array whose dim was split by `_split_dim`."""
     part = x[(*[slice(None)] * (dim + 1), number)]
     shape = part.shape
     return part.reshape((*shape[:dim], shape[dim] * shape[dim + 1], *shape[dim + 2 :]))
 
 
-def _joined(parts: list[Any], dim: int) -> Any:
-    """Undo `_part` for the elements of all turns."""
-    made = stack(parts, axis=dim + 1)
-    shape = made.shape
-    return made.reshape((*shape[:dim], math.prod(shape[dim : dim + 3]), *shape[dim + 3 :]))
+def _join_turns(parts: list[Any], dim: int) -> Any:
+    """Join the elements of all turns: undo `_take_turn`."""
+    stacked = stack(parts, axis=dim + 1)
+    shape = stacked.shape
+    return stacked.reshape((*shape[:dim], math.prod(shape[dim : dim + 3]), *shape[dim + 3 :]))
 
 
 def _named(entry: Entry, dims: _Dims) -> tuple[tuple[int, ...], Names]:
-    """Return the dims that an entry names, and their names."""
+    """List the dims of an entry, and their names."""
     keys = [key for key in dims if key in entry.dims]
     return tuple([entry.dims[key] for key in keys]), tuple([dims[key] for key in keys])
 
 
 def _result(x: Any, entry: Entry, arg: str, dims: _Dims, frame: Frame, fun: Any) -> Any:
-    """Return a result with its named dims where they are wanted."""
+    """Put the named axes of a result where `out_axes` says."""
     check_leaf(x, frame.what, arg)
     x = as_mapped(x, frame)
-    own, names = _named(entry, dims)
-    said = "out_axes", entry.text
-    check_constant(x, names, frame, fun, arg, said, "a dim for it there")
-    check_rank(x.ndim + len(own), entry, "out_axes", frame.what, arg)
-    return leave(x, own, names, frame)
+    dims_placed, names = _named(entry, dims)
+    placing = "out_axes", entry.text
+    check_constant(x, names, frame, fun, arg, placing, "a dim for it there")
+    check_rank(x.ndim + len(dims_placed), entry, "out_axes", frame.what, arg)
+    return leave(x, dims_placed, names, frame)

@@ -1,8 +1,12 @@
-"""Graphs as arguments of functions of arrays: taken apart outside, put together inside, and back.
+"""Modules as arguments of functions of arrays, such as `jit` makes them.
 
-Arguments become pytrees of arrays and GraphDefs, which are static. The function builds objects of
-its own of them, so that what it does shows nowhere else. Its results say which of these are objects
-that were there before: the caller's are brought up to date, and keep their identity.
+1. `Outside.pure` splits each argument: Modules become `NodeStates`, pytrees of arrays with a static
+   GraphDef.
+2. Within the function, `Inside.build_graphs` builds new objects from these. The function may
+   change them, and no caller sees it.
+3. `Inside.results` splits the objects again, and says which of them are arguments.
+4. `Outside.update` writes their new values into the objects of the caller, which keep their
+   identity. If the function raises, step 4 does not happen, and nothing has changed.
 """
 
 from __future__ import annotations
@@ -28,15 +32,15 @@ __all__ = ["NodeStates", "clear_non_graph_nodes"]
 
 
 class NodeStates:
-    """A graph taken apart, as a pytree: its children are the values of leaves.
+    """A split Module as a pytree, whose leaves are the values of the Module.
 
     Args:
-      graphdef: all but what leaves hold.
-      states: what they hold, in one State or several.
-      metadata: anything that is to go with it, which can be hashed.
+      graphdef: the static part.
+      states: the values, in one State or several.
+      metadata: any hashable value to keep with it.
 
     Raises:
-      ArgumentError: leaves are missing, or there are some that the graph does not have.
+      ArgumentError: the states lack a leaf of the graph, or have a leaf that the graph lacks.
 
     >>> import gpushard as gs
     >>> from gpushard import nnx
@@ -54,9 +58,9 @@ class NodeStates:
         flat: dict[Path, Any] = {}
         numbers: dict[Path, int] = {}
         for number, each in enumerate(states):
-            own = leaves_by_path(each, graphdef, "NodeStates")
-            flat |= own
-            numbers |= dict.fromkeys(own, number)
+            flat_state = leaves_by_path(each, graphdef, "NodeStates")
+            flat |= flat_state
+            numbers |= dict.fromkeys(flat_state, number)
         self.graphdef = graphdef
         self.leaves: Sequence[Any] = leaves_in_order(graphdef, flat, "NodeStates")[0]
         self._parts: tuple[int, ...] | None = None
@@ -67,12 +71,12 @@ class NodeStates:
 
     @classmethod
     def from_split(cls, graphdef: GraphDef, *states: Any, metadata: Any = None) -> NodeStates:
-        """Return it of what `split` gives."""
+        """Make one from the results of `split`."""
         return cls(graphdef, states, metadata)
 
     @property
     def states(self) -> tuple[State, ...]:
-        """What leaves hold, in Variables where the graph has some."""
+        """The values of leaves, in Variables if the graph has Variables there."""
         paths = self.graphdef.leaf_paths()
         boxes = self.graphdef.as_variables(self.leaves)
         count, *numbers = self._parts or (1, *[0] * len(paths))
@@ -98,20 +102,20 @@ NODES[NodeStates] = Node(
 
 
 def _name(path: Path) -> str:
-    """Return what errors call a leaf after the argument that has it."""
+    """Name a leaf for errors, after the name of its argument."""
     return path_text(path)[1:] or "value"
 
 
 class _Updated:
-    """Values of some Variables of an argument in which nothing else has changed."""
+    """New values of some Variables of an argument that has changed in nothing else."""
 
     __slots__ = ("at", "leaves", "number", "paths")
 
     def __init__(
         self, number: int, at: tuple[int, ...], paths: tuple[str, ...], leaves: Sequence[Any]
     ) -> None:
-        self.number = number  # of the graph among those of all arguments
-        self.at = at  # the numbers of leaves
+        self.number = number  # the number of the graph among all arguments
+        self.at = at  # the numbers of changed leaves
         self.paths = paths
         self.leaves = leaves
 
@@ -132,20 +136,20 @@ def _is_variable(x: Any) -> bool:
 
 
 def is_states(x: Any) -> bool:
-    """Whether it is a graph that was taken apart."""
+    """Whether a value is a split graph."""
     return type(x) is NodeStates or type(x) is _Updated
 
 
 def graph_leaves(x: Any) -> tuple[list[Any], Any]:
-    """Return leaves and structure of a pytree whose Modules and Variables are leaves."""
+    """Flatten a pytree whose leaves include Modules and Variables."""
     return tree.flatten(x, _is_variable)
 
 
 def clear_non_graph_nodes(x: Any) -> Any:
-    """Return a pytree with None in place of leaves that are no graphs.
+    """Replace leaves of a pytree that are no Modules or Variables by None.
 
     Args:
-      x: a pytree, of which Modules and Variables are leaves.
+      x: a pytree; Modules and Variables are leaves.
 
     >>> from gpushard import nnx
     >>> nnx.clear_non_graph_nodes((nnx.Param(1.0), 2, {"a": 3}))
@@ -156,17 +160,17 @@ def clear_non_graph_nodes(x: Any) -> Any:
 
 
 class Outside:
-    """The arguments of one call, as its caller has them."""
+    """The arguments of one call, on the side of the caller."""
 
     __slots__ = ("moved", "splitter")
 
     def __init__(self) -> None:
         self.splitter = Splitter()
         self.moved: list[Any] = []
-        """Arrays that are given up, and of which the function gets copies elsewhere."""
+        """Donated arrays of which the function gets copies on other devices."""
 
     def pure(self, x: Any) -> Any:
-        """Return an argument with graphs taken apart."""
+        """Split the Modules and Variables of an argument."""
         if isinstance(x, Leveled):
             part = self.splitter.split(x)
             part.graphdef.check_hashable("an argument")
@@ -179,18 +183,18 @@ class Outside:
         return structure.unflatten([self.pure(leaf) for leaf in leaves])
 
     def update(self, results: Any) -> Any:
-        """Bring objects up to date, and return what a function returned, as its caller sees it."""
+        """Update the objects of the caller, and build the result of the function."""
         args, kwargs, out = results
         if level() is not OUTSIDE:
             self._check(args, kwargs)
         objects: list[Any] = []
         for x in args:
-            self._decoded(x, objects)
+            self._decode(x, objects)
         if kwargs:
-            self._decoded(kwargs, objects)
-        return self._decoded(out, objects)
+            self._decode(kwargs, objects)
+        return self._decode(out, objects)
 
-    def _decoded(self, x: Any, objects: list[Any]) -> Any:
+    def _decode(self, x: Any, objects: list[Any]) -> Any:
         kind = type(x)
         if kind is _Updated:
             part = self.splitter.parts[x.number]
@@ -204,21 +208,21 @@ class Outside:
         if kind not in NODES and not isinstance(x, tuple):
             return x
         leaves, structure = tree.flatten(x, is_states)
-        return structure.unflatten([self._decoded(leaf, objects) for leaf in leaves])
+        return structure.unflatten([self._decode(leaf, objects) for leaf in leaves])
 
     def _check(self, args: Any, kwargs: Any) -> None:
-        """Check that what has changed may be changed here."""
+        """Check that this code may change the Variables that have changed."""
         for x in tree.leaves((args, kwargs), is_states):
             if type(x) is _Updated:
                 variables = self.splitter.parts[x.number].variables
                 check_assignable([variables[n] for n in x.at])
             elif type(x) is NodeStates:
-                own = self.splitter.objects
-                check_assignable([own[n] for n in x.graphdef.known or () if n >= 0])
+                objects = self.splitter.objects
+                check_assignable([objects[n] for n in x.graphdef.known or () if n >= 0])
 
 
 class _Argument:
-    """A graph that a function got."""
+    """A graph among the arguments of a function."""
 
     __slots__ = ("graphdef", "held", "keeps", "leaves", "number", "size", "start")
 
@@ -233,25 +237,25 @@ class _Argument:
 
 
 def _held(x: Any) -> Any:
-    """Return what tells whether a value was assigned to in a function; None for other values."""
+    """Get the identity of a traced or mapped value, which an assignment changes; else None."""
     if isinstance(x, Tracer):
         return x._held()
     return x._value if isinstance(x, Mapped) else None
 
 
 class Inside:
-    """The arguments of one call, as the function has them that is called."""
+    """The arguments of one call, on the side of the called function."""
 
     def __init__(self) -> None:
         self.objects: list[Any] = []
         self._arguments: list[_Argument] = []
 
-    def built(self, x: Any, keeps: bool) -> Any:
-        """Return an argument with graphs put together.
+    def build_graphs(self, x: Any, keeps: bool) -> Any:
+        """Build the Modules and Variables of an argument.
 
         Args:
           x: the argument.
-          keeps: whether its values return also where they have not changed.
+          keeps: whether all of its values return, even those that have not changed.
         """
         if type(x) is NodeStates:
             start = len(self.objects)
@@ -267,43 +271,45 @@ class Inside:
         leaves, structure = tree.flatten(x, is_states)
         if not any(type(leaf) is NodeStates for leaf in leaves):
             return x
-        return structure.unflatten([self.built(leaf, keeps) for leaf in leaves])
+        return structure.unflatten([self.build_graphs(leaf, keeps) for leaf in leaves])
 
-    def results(self, given: Any, out: Any, lay: Callable[..., Any] | None) -> Any:
-        """Return arguments and what a function returned, with graphs taken apart.
+    def results(self, passed: Any, out: Any, lay: Callable[..., Any] | None) -> Any:
+        """Split the graphs of arguments and of the result.
 
         Args:
-          given: arguments and keyword arguments, with None in place of leaves that are no graphs.
-          out: what it returned.
-          lay: takes arguments, keyword arguments and what was returned, with parts in place of
-            graphs, and returns the leaves of all, where they are to lie.
+          passed: positional and keyword arguments, with None for leaves that are no graphs.
+          out: the result of the function.
+          lay: moves leaves: it takes positional arguments, keyword arguments and the result, with a
+            `Part` for each graph, and returns the leaves of all three.
         """
         splitter = Splitter({id(x): n for n, x in enumerate(self.objects)})
-        leaves, structure = graph_leaves((given, out))
-        found = [splitter.split(x) if isinstance(x, Leveled) else x for x in leaves]
-        for x in found:
+        leaves, structure = graph_leaves((passed, out))
+        split_leaves = [splitter.split(x) if isinstance(x, Leveled) else x for x in leaves]
+        for x in split_leaves:
             if type(x) is Part:
                 x.graphdef.check_hashable("a result")
         if lay is not None:
-            (args, kwargs), own_out = structure.unflatten(found)
-            found = lay(args, kwargs, own_out)
+            (args, kwargs), own_out = structure.unflatten(split_leaves)
+            split_leaves = lay(args, kwargs, own_out)
         arguments = iter(self._arguments)
-        before = True  # whether graphs before it are the same, to whose objects it may refer
-        made = []
-        for x in found:
+        before = True  # whether all graphs before it are unchanged: it may refer to their objects
+        encoded = []
+        for x in split_leaves:
             if type(x) is not Part:
-                made.append(x)
+                encoded.append(x)
                 continue
             argument = next(arguments, None)
             same = argument is not None and self._is_same(x, argument)
             same = same and (before or not x.graphdef.refers_to_others())
             before = before and same
-            made.append(self._updated(x, argument) if same else _states(x.graphdef, x.leaves))
-        (args_out, kwargs_out), own_out = structure.unflatten(made)
+            encoded.append(
+                self._take_updates(x, argument) if same else _states(x.graphdef, x.leaves)
+            )
+        (args_out, kwargs_out), own_out = structure.unflatten(encoded)
         return args_out, kwargs_out, own_out
 
     def _is_same(self, part: Part, argument: _Argument) -> bool:
-        """Whether nothing has changed but values."""
+        """Whether only values of a graph have changed."""
         known = tuple(range(argument.start, argument.start + argument.size))
         return (
             all(x is not None for x in part.variables)
@@ -311,7 +317,7 @@ class Inside:
             and part.graphdef.entries == argument.graphdef.entries
         )
 
-    def _updated(self, part: Part, argument: Any) -> _Updated:
+    def _take_updates(self, part: Part, argument: Any) -> _Updated:
         at = [
             n
             for n, (x, old, held) in enumerate(
@@ -324,7 +330,7 @@ class Inside:
         return _Updated(argument.number, tuple(at), own, [part.leaves[n] for n in at])
 
 
-def called(
+def call_with_graphs(
     f: Any,
     args: Any,
     kwargs: Any,
@@ -332,20 +338,25 @@ def called(
     keeps: Callable[[Any], bool] = lambda name: True,
     lay: Callable[..., Any] | None = None,
 ) -> Any:
-    """Call a function of objects with what `Outside.pure` gave.
+    """Call a function of Modules with arguments that `Outside.pure` has split.
 
     Args:
       f: the function.
-      args: arguments.
-      kwargs: keyword arguments.
-      keeps: says, for the number or name of an argument, whether its values return also where they
-        have not changed.
+      args: the positional arguments.
+      kwargs: the keyword arguments.
+      keeps: takes the number or name of an argument, and says whether all of its values return,
+        even those that have not changed.
       lay: see `Inside.results`.
+
+    Returns:
+      Positional arguments, keyword arguments and the result, with split graphs.
     """
     with new_level():
         inside = Inside()
-        own_args = [inside.built(x, keeps(n)) for n, x in enumerate(args)]
-        own_kwargs = {name: inside.built(x, keeps(name)) for name, x in sorted(kwargs.items())}
-        given = clear_non_graph_nodes((tuple(own_args), own_kwargs))
+        own_args = [inside.build_graphs(x, keeps(n)) for n, x in enumerate(args)]
+        own_kwargs = {
+            name: inside.build_graphs(x, keeps(name)) for name, x in sorted(kwargs.items())
+        }
+        passed = clear_non_graph_nodes((tuple(own_args), own_kwargs))
         out = f(*own_args, **own_kwargs)
-        return inside.results(given, out, lay)
+        return inside.results(passed, out, lay)

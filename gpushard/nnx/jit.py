@@ -16,7 +16,7 @@ from gpushard import tree
 from gpushard.array.array import Array
 from gpushard.cache import BoundedCache
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.nnx.boundary import Outside, called, graph_leaves
+from gpushard.nnx.boundary import Outside, call_with_graphs, graph_leaves
 from gpushard.nnx.graph import clone
 from gpushard.nnx.levels import Leveled
 from gpushard.nnx.places import Places, check_aliases
@@ -32,7 +32,7 @@ from gpushard.transforms.values.frames import innermost
 from gpushard.transforms.values.signature import (
     check_function,
     imitate,
-    labelled,
+    label_arguments,
     title,
 )
 
@@ -40,16 +40,16 @@ __all__ = ["JitWrapped", "Missing", "eval_shape", "jit"]
 
 
 class Missing:
-    """Stands for a function that is not given yet."""
+    """Marks a missing function: the call returns a decorator."""
 
 
 class _Pure:
-    """A function of arrays and what is static, made of one of graphs.
+    """A function of arrays that stands for a function of Modules.
 
     Args:
-      fun: the function.
-      options: how it is traced.
-      get: gives the function.
+      fun: the function of Modules.
+      options: its options of `jit`.
+      get: returns the function, which this object must not keep alive.
     """
 
     def __init__(self, fun: Any, options: Options, get: Callable[[], Any]) -> None:
@@ -63,34 +63,34 @@ class _Pure:
         self._keeps = options.in_shardings is not None or options.device is not None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function, and return arguments, keyword arguments and its result."""
+        """Call the function; return positional arguments, keyword arguments and its result."""
         count, options = len(args), self._options
         statics = among(options.static[0], count)
         donated = {*among(options.donated[0], count), *options.donated[1]}
-        lay = functools.partial(self._laid_out, statics) if self._lays else None
-        return called(
+        lay = functools.partial(self._lay_out, statics) if self._lays else None
+        return call_with_graphs(
             self._fun(), args, kwargs, keeps=lambda name: self._keeps or name in donated, lay=lay
         )
 
-    def _laid_out(self, statics: set[int], args: Any, kwargs: Any, out: Any) -> list[Any]:
-        """Set leaves of results where shardings say."""
-        own = tuple([x for n, x in enumerate(args) if n not in statics])
-        before = Places(self._options.in_shardings, own, "in_shardings", "the arguments")
+    def _lay_out(self, statics: set[int], args: Any, kwargs: Any, out: Any) -> list[Any]:
+        """Move the leaves of arguments and results to their shardings."""
+        own_args = tuple([x for n, x in enumerate(args) if n not in statics])
+        before = Places(self._options.in_shardings, own_args, "in_shardings", "the arguments")
         named = Places(None, kwargs, "in_shardings", "the keyword arguments")
         results = Places(self._options.out_shardings, out, "out_shardings", "the result")
-        said = [each for each in results.roots() if each[2] is not None]  # None leaves it open
+        said = [each for each in results.roots() if each[2] is not None]  # None says nothing
         check_aliases([*before.roots(), *named.roots(), *said], "out_shardings")
         return [*before.laid_out(), *named.leaves, *results.laid_out()]
 
 
 _pures: WeakKeyDictionary[Any, BoundedCache[_Pure]] = WeakKeyDictionary()
-"""For each function and options what is traced, so that `jit(f)` may be written in a loop."""
+"""The functions of arrays by function and options, so that `jit(f)` may stand in a loop."""
 
 
 def _pure_of(fun: Any, options: Options) -> _Pure:
-    """Return the function of arrays that stands for one of graphs."""
+    """Get or make the function of arrays that stands for a function of Modules."""
     key = options.key()
-    if key is None or type(fun) is not types.FunctionType:  # others may be equal, and go
+    if key is None or type(fun) is not types.FunctionType:  # others may be equal, or die
         return _Pure(fun, options, lambda: fun)
     of_options = _pures.setdefault(fun, BoundedCache(OPTIONS))
     pure = of_options.get(key)
@@ -101,7 +101,7 @@ def _pure_of(fun: Any, options: Options) -> _Pure:
 
 
 class JitWrapped:
-    """A function of graphs that is traced once for arguments of a kind; see `jit`."""
+    """The function that `nnx.jit` returns: it traces once for arguments of a kind."""
 
     def __init__(self, fun: Any, options: Options) -> None:
         imitate(self, fun)
@@ -121,7 +121,7 @@ class JitWrapped:
         return f"<nnx.{self.what}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the function."""
+        """Call the function, and update the Modules among the arguments."""
         outside = Outside()
         args, kwargs = self.pure(outside, args, kwargs)
         return outside.update(self._jitted.run(args, kwargs, outside.moved))
@@ -129,14 +129,14 @@ class JitWrapped:
     def pure(
         self, outside: Outside, args: Any, kwargs: Any, *, whole: bool = True, moves: bool = True
     ) -> Any:
-        """Return arguments with graphs taken apart, where `in_shardings` say.
+        """Split the graphs of arguments, and move arrays to `in_shardings`.
 
         Args:
-          outside: of the call.
-          args: the arguments.
-          kwargs: keyword arguments.
+          outside: the state of the call.
+          args: the positional arguments.
+          kwargs: the keyword arguments.
           whole: whether static arguments are among them.
-          moves: whether arrays are moved there.
+          moves: whether to move arrays.
         """
         static = self._options.static if whole else ((), ())
         call = Call(self._fun, self.what, args, kwargs, static)
@@ -144,29 +144,29 @@ class JitWrapped:
             if _has_graph(x):
                 raise ArgumentTypeError(
                     f"{self.what}: the static argument {name!r} has a {type(x).__name__}, whose "
-                    "values may change; leave it out of static_argnums: what is static of a Module "
-                    "is part of the key anyway",
+                    "values may change. Try: leave it out of static_argnums; static attributes of "
+                    "a Module are static anyway",
                     argument="static_argnums",
                     type=type(x),
                 )
-        own = tuple([outside.pure(x) for x in call.args])
+        own_args = tuple([outside.pure(x) for x in call.args])
         named = kwargs and {name: outside.pure(x) for name, x in sorted(call.kwargs.items())}
         if self.in_shardings is None or not moves:
-            return call.whole(own, named)
+            return call.whole(own_args, named)
         if kwargs:
             raise ArgumentError(
-                f"{self.what}: in_shardings with the keyword arguments {sorted(kwargs)}; pass "
+                f"{self.what}: in_shardings with the keyword arguments {sorted(kwargs)}. Try: pass "
                 "them by position",
                 argument="in_shardings",
             )
-        return call.whole(self._placed(outside, call, own, whole), named)
+        return call.whole(self._move_arguments(outside, call, own_args, whole), named)
 
-    def _placed(self, outside: Outside, call: Call, own: Any, whole: bool) -> Any:
-        """Return arguments where `in_shardings` say."""
+    def _move_arguments(self, outside: Outside, call: Call, own: Any, whole: bool) -> Any:
+        """Move the arrays of arguments to `in_shardings`."""
         parts = iter(outside.splitter.parts)
         leaves, structure = graph_leaves(call.args)
-        found = [next(parts) if isinstance(x, Leveled) else x for x in leaves]
-        full = structure.unflatten(found)
+        split_leaves = [next(parts) if isinstance(x, Leveled) else x for x in leaves]
+        full = structure.unflatten(split_leaves)
         places = Places(self.in_shardings, full, "in_shardings", "args")
         if not places.agree():
             check_aliases(places.roots(), "in_shardings")
@@ -178,7 +178,7 @@ class JitWrapped:
                 tuple(arrays), ends, "in_shardings",
             )  # fmt: skip
         else:
-            label = labelled(self._jitted, own, {}, call.statics)
+            label = label_arguments(self._jitted, own, {}, call.statics)
             moved = place_arguments(arrays, tuple(arrays), {}, ends, self.what, label)
             if whole:
                 stay = set(map(id, moved))
@@ -188,11 +188,12 @@ class JitWrapped:
         return shape.unflatten(moved)
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
-        """Return what the function returns, with shapes and types in place of arrays.
+        """Compute the result with a `ShapeDtypeStruct` in place of each array.
 
         Args:
-          *args: the arguments, which stay as they are; what has a shape and a dtype is enough.
-          **kwargs: likewise.
+          *args: the positional arguments, which do not change. A `ShapeDtypeStruct` may stand for
+            an array.
+          **kwargs: the keyword arguments.
         """
         outside = Outside()
         call = Call(self._fun, self.what, args, kwargs, self._options.static)
@@ -201,16 +202,16 @@ class JitWrapped:
         return outside.update(self._jitted.eval_shape(*args, **kwargs))
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
-        """Trace the function for arguments, which stay as they are."""
+        """Trace the function for arguments, which do not change."""
         args, kwargs = self.pure(Outside(), args, kwargs)
         return Traced(self._jitted.trace(*args, **kwargs)._signature, self)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
-        """Trace the function for arguments, which stay as they are; return the stage after that."""
+        """Trace and lower the function for arguments, which do not change."""
         return self.trace(*args, **kwargs).lower()
 
     def clear_cache(self) -> None:
-        """Forget what was traced."""
+        """Forget the traced and compiled functions."""
         self._jitted.clear_cache()
 
 
@@ -235,37 +236,39 @@ def jit(
 ) -> Any:
     """Trace a function of Modules once for arguments of a kind, and replay it from then on.
 
-    It is `gpushard.jit` for functions whose arguments and results may have Modules and Variables in
-    them. The function gets objects of its own, and may assign values, add, delete and rebind
-    attributes. When it has returned, the caller's objects are brought up to date and stay the same
-    objects: what is shared, also between arguments, is shared in the function and afterwards. If it
-    raises, nothing has changed.
+    It is `gpushard.jit` for functions with Modules and Variables among their arguments and results.
+    The function works on copies of the Modules, and may set Variables and add, delete and rebind
+    attributes. When it has returned, `nnx.jit` writes the changes into the objects of the caller.
+    An object that several arguments share is shared in the function and afterwards. If the function
+    raises, nothing changes.
 
     Args:
-      fun: the function; without it, the result takes the function, as a decorator, also of methods.
-      in_shardings: where arguments lie: a prefix of the positional ones that are not static. A
-        sharding is for all of a Module, a `StateSharding` for each part of it one. Modules lie so
-        afterwards, too, changed or not.
-      out_shardings: where results lie: a prefix of them.
-      static_argnums: arguments that the function gets as they are, by number; they are hashed.
-      static_argnames: likewise, by name.
-      donate_argnums: arguments whose arrays are given up, by number, as in `gpushard.jit`;
-        Variables have other arrays afterwards.
-      donate_argnames: likewise, by name.
-      keep_unused: has no meaning here, as in `gpushard.jit`.
-      device: where arguments go and everything is done; not together with shardings.
+      fun: the function or method; without it, `nnx.jit` returns a decorator.
+      in_shardings: shardings of the positional arguments that are not static, as a prefix pytree.
+        One sharding is for a whole Module; a `StateSharding` has one for each part of it. Modules
+        keep these shardings after the call, changed or not.
+      out_shardings: shardings of the results, as a prefix pytree.
+      static_argnums: numbers of arguments that the function gets unchanged. Their values must be
+        hashable.
+      static_argnames: names of such arguments.
+      donate_argnums: numbers of arguments whose arrays are donated, as in `gpushard.jit`. Variables
+        get new arrays.
+      donate_argnames: names of such arguments.
+      keep_unused: ignored, as in `gpushard.jit`.
+      device: the device that runs all operations; arguments move to it. Not together with shardings
+        or `backend`.
       backend: the platform of the devices, "cpu" or "gpu".
-      inline: has no meaning here, as in `gpushard.jit`.
+      inline: ignored, as in `gpushard.jit`.
       abstracted_axes: must be None.
 
     Returns:
-      The function. Arguments are of one kind if, beside what counts for `gpushard.jit`, Modules are
-      made up of the same types, names and static values.
+      A function with the same arguments. It is traced again for arguments of a new kind, as in
+      `gpushard.jit`, and for Modules with other types, names or static values.
 
     Raises:
       ArgumentTypeError: fun is no function, or has a Module bound to it, as `model.apply` has; a
-        Module is a static argument, or an attribute that is static has no hash.
-      ArgumentError: shardings do not fit, or say different things of one Variable.
+        Module is a static argument, or a static attribute has no hash.
+      ArgumentError: shardings do not fit, or two shardings of one Variable differ.
       TraceContextError: the function changes a Variable that is no argument.
 
     >>> import gpushard as gs
@@ -289,19 +292,19 @@ def jit(
         (device, backend),
     )
 
-    def wrapped(fun: Any) -> JitWrapped:
+    def decorate(fun: Any) -> JitWrapped:
         check_function(fun, "nnx.jit")
         _check_unbound(fun)
         return JitWrapped(fun, options_of(fun, *choices))
 
-    return wrapped if fun is Missing else wrapped(fun)
+    return decorate if fun is Missing else decorate(fun)
 
 
 def _check_unbound(fun: Any) -> None:
-    """Check that a function has no Module bound to it, whose values would be traced once for all.
+    """Check that no Module is bound to a function: its values would be traced as constants.
 
     Raises:
-      ArgumentTypeError: it is a method of a Module, a Module, or has one as a partial argument.
+      ArgumentTypeError: fun is a Module, a method of one, or has one as a partial argument.
     """
     parts: Any = ()
     while isinstance(fun, functools.partial):
@@ -322,12 +325,13 @@ def _check_unbound(fun: Any) -> None:
 
 
 def eval_shape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Return what a function returns, with shapes and types in place of arrays; nothing is made.
+    """Compute the result of a function without running it, with shapes in place of arrays.
 
     Args:
       f: the function, such as one that makes a Module.
-      *args: its arguments, which stay as they are; what has a shape and a dtype is enough.
-      **kwargs: likewise.
+      *args: the positional arguments, which do not change. A `ShapeDtypeStruct` may stand for an
+        array.
+      **kwargs: the keyword arguments.
 
     Raises:
       ArgumentTypeError: f is no function.

@@ -1,4 +1,4 @@
-"""Places of values: what a prefix tree of shardings or specs says of each leaf of graphs."""
+"""Prefix trees of shardings or specs for arguments with Modules: the place of each leaf."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from gpushard.transforms.values.signature import check_leaf
 
 
 class Places:
-    """What a prefix tree says of arguments or results.
+    """The places of the leaves of arguments or results, by a prefix tree.
 
     Args:
-      prefix: a prefix of them, of shardings or specs.
-      full: a pytree of arrays and graphs, as they are or taken apart.
-      argument: how errors call the prefix.
-      subject: how errors call what it is of.
-      default: stands for None in the prefix.
+      prefix: the prefix tree, of shardings or specs.
+      full: a pytree of arrays and graphs, which may be split.
+      argument: the argument that has the prefix, for errors.
+      subject: the name of `full`, for errors.
+      default: replaces None in the prefix.
 
     Raises:
-      ArgumentTypeError: what stands for an array is a mapping for modules.
+      ArgumentTypeError: the prefix has a `StateSharding` for an array.
     """
 
     def __init__(
@@ -48,32 +48,32 @@ class Places:
                 _check_no_mapping(own, leaf, argument)
 
     def roots(self) -> list[tuple[str, Any, Any]]:
-        """Return name, root and prefix of each graph, for `check_aliases`."""
+        """List name, root and prefix of each graph, for `check_aliases`."""
         return [
-            (self._subject + tree.keystr(path), getattr(leaf, "root", leaf), own)
-            for path, leaf, own in zip(self._paths, self.leaves, self._said, strict=True)
+            (self._subject + tree.keystr(path), getattr(leaf, "root", leaf), entry)
+            for path, leaf, entry in zip(self._paths, self.leaves, self._said, strict=True)
             if type(leaf) is Part or isinstance(leaf, Leveled)
         ]
 
     def agree(self) -> bool:
-        """Whether it is known that all paths to a Variable say the same of it."""
+        """Whether all paths to a Variable are known to give it one place."""
         pairs = zip(self.leaves, self._said, strict=True)
-        return all(_known_to_agree(own, leaf) for leaf, own in pairs if type(leaf) is Part)
+        return all(_known_to_agree(entry, leaf) for leaf, entry in pairs if type(leaf) is Part)
 
     def each(self) -> list[Any]:
-        """Return the place of each array; graphs are taken apart."""
+        """List the place of each array."""
         places: list[Any] = []
-        for leaf, own in zip(self.leaves, self._said, strict=True):
+        for leaf, entry in zip(self.leaves, self._said, strict=True):
             if type(leaf) is Part:
-                places += _spread(_of_part(own, leaf), leaf.leaves)
+                places += _repeat_for_arrays(_of_part(entry, leaf), leaf.leaves)
             elif type(leaf) is NodeStates:
-                places += _spread(_of_states(own, leaf), leaf.leaves)
+                places += _repeat_for_arrays(_of_states(entry, leaf), leaf.leaves)
             else:
-                places.append(own)
+                places.append(entry)
         return [self._default if x is None else x for x in places]
 
     def laid_out(self) -> list[Any]:
-        """Return the leaves where they are to lie, in the function that is traced."""
+        """Move the leaves to their places, within a traced function."""
         parts = [x.leaves if type(x) is Part else x for x in self.leaves]
         arrays, structure = tree.flatten(parts)
         places = self.each()
@@ -94,14 +94,14 @@ def _is_graph(x: Any) -> bool:
 
 
 def check_aliases(roots: Sequence[tuple[str, Any, Any]], what: str) -> None:
-    """Check that all paths to a Variable say the same of it.
+    """Check that all paths to a Variable give it one place.
 
     Args:
-      roots: for each graph how errors call it, its root, and what stands for it in a prefix tree.
-      what: what is said, for errors.
+      roots: for each graph its name for errors, its root, and its entry in a prefix tree.
+      what: the argument that has the prefix tree, for errors.
 
     Raises:
-      ArgumentError: two paths say different things.
+      ArgumentError: two paths give a Variable different places.
     """
     prefixes = [prefix for _, _, prefix in roots]
     mapping = any(isinstance(prefix, PrefixMapping) for prefix in prefixes)
@@ -119,7 +119,7 @@ def check_aliases(roots: Sequence[tuple[str, Any, Any]], what: str) -> None:
             if before != said:
                 raise ArgumentError(
                     f"{what}: a {type(x).__name__} is {other} with {before!r}, and {text} with "
-                    f"{said!r}; say the same of both, or give it once",
+                    f"{said!r}. Try: say the same of both, or give it once",
                     argument=what,
                     type=type(x),
                     paths=(other, text),
@@ -128,66 +128,66 @@ def check_aliases(roots: Sequence[tuple[str, Any, Any]], what: str) -> None:
 
 
 def prefixes(prefix: Any, full: Any, names: tuple[str, str]) -> list[Any]:
-    """Return the leaf of a prefix tree that stands for each leaf of a tree of graphs and arrays.
+    """Find the entry of a prefix tree for each leaf of a tree of graphs and arrays.
 
-    Variables in the prefix stand for what they hold, as in what `get_named_sharding` returns.
+    A Variable in the prefix stands for its value, as in results of `get_named_sharding`.
     """
     leaves, structure = graph_leaves(full)
     if prefix is None or isinstance(prefix, PrefixMapping):
         return [prefix] * len(leaves)
     numbers = structure.unflatten(range(len(leaves)))
-    found = tree.broadcast_prefix(
+    entries = tree.broadcast_prefix(
         prefix, numbers, lambda x: x is None or isinstance(x, Variable), names=names
     )
-    return [x._value if isinstance(x, Variable) else x for x in found]
+    return [x._value if isinstance(x, Variable) else x for x in entries]
 
 
 def _of_part(prefix: Any, part: Part) -> list[Any]:
-    """Return what a leaf of a prefix tree says of each leaf of a graph."""
+    """List the place of each leaf of a graph, by its entry in a prefix tree."""
     if not isinstance(prefix, PrefixMapping):
         return [prefix] * len(part.leaves)
     recipe = part.recipe
     if recipe is not None and recipe.places is not None and recipe.places[0] is prefix:
         known: list[Any] = recipe.places[1]
         return known
-    own = zip(part.graphdef.leaf_paths(), part.variables, part.leaves, strict=True)
-    found = [prefix.map_prefix(path, leaf if x is None else x) for path, x, leaf in own]
+    leaves_at = zip(part.graphdef.leaf_paths(), part.variables, part.leaves, strict=True)
+    places = [prefix.map_prefix(path, leaf if x is None else x) for path, x, leaf in leaves_at]
     if recipe is not None:
-        recipe.places = prefix, found
-    return found
+        recipe.places = prefix, places
+    return places
 
 
 def _known_to_agree(prefix: Any, part: Part) -> bool:
-    """Whether all paths to a Variable say the same of it, as was found in an earlier call.
+    """Whether an earlier call has checked that all paths to a Variable give it one place.
 
-    Graphs with a plan have no objects of graphs before them.
+    A graph with a recipe shares no objects with the graphs before it.
     """
     if part.recipe is None or not isinstance(prefix, PrefixMapping):
         return part.recipe is not None
     return part.recipe.places is not None and part.recipe.places[0] is prefix
 
 
-def _spread(places: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
-    """Return the place of each array, where leaves may be pytrees of several."""
-    found: list[Any] = []
+def _repeat_for_arrays(places: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
+    """Repeat the place of each leaf for its arrays: a leaf may be a pytree."""
+    spread: list[Any] = []
     for place, leaf in zip(places, leaves, strict=True):
         count = 1 if isinstance(leaf, Array) else tree.structure(leaf).num_leaves
-        found += [place] * count
-    return found
+        spread += [place] * count
+    return spread
 
 
 def _check_no_mapping(prefix: Any, leaf: Any, argument: str) -> None:
-    """Check that what stands for a single array is no mapping for modules."""
+    """Check that the entry for an array is no `StateSharding`, which is for Modules."""
     if isinstance(prefix, PrefixMapping):
         raise ArgumentTypeError(
-            f"{argument} has {prefix!r} for a {type(leaf).__name__}; it stands for modules, give "
-            "arrays a sharding of their own",
+            f"{argument} has {prefix!r} for a {type(leaf).__name__}, and it is for Modules. Try: "
+            "give the array a sharding of its own",
             argument=argument,
         )
 
 
 def _of_states(prefix: Any, states: NodeStates) -> list[Any]:
-    """Return what a leaf of a prefix tree says of each leaf of a graph that was taken apart."""
+    """List the place of each leaf of a split graph, by its entry in a prefix tree."""
     if not isinstance(prefix, PrefixMapping):
         return [prefix] * len(states.leaves)
     boxes = states.graphdef.as_variables(states.leaves)

@@ -1,4 +1,4 @@
-"""`shard_map` of functions that take and return Modules."""
+"""`shard_map` for functions that take and return Modules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from gpushard import tree
 from gpushard.geometry.mesh import AbstractMesh, Mesh
 from gpushard.geometry.partition_spec import P
-from gpushard.nnx.boundary import Outside, called
+from gpushard.nnx.boundary import Outside, call_with_graphs
 from gpushard.nnx.jit import Missing
 from gpushard.nnx.places import Places, check_aliases
 from gpushard.transforms.mapping.shard_map import shard_map as of_arrays
@@ -32,34 +32,34 @@ def shard_map(
     check_rep: bool = True,
     auto: Collection[str] = frozenset(),
 ) -> Any:
-    """Map a function of Modules over the blocks of arrays: it sees one block of each.
+    """Map a function of Modules over the blocks of arrays: it sees one block of each array.
 
-    It is `gpushard.shard_map` for functions whose arguments and results may have Modules and
-    Variables in them. Within the function the value of a Variable is a block. When it has returned,
-    the blocks of each Variable are joined as its spec says, the caller's objects are brought up to
-    date, and stay the same objects. If it raises, nothing has changed.
+    It is `gpushard.shard_map` for functions with Modules and Variables among their arguments and
+    results. Within the function, the value of a Variable is a block. When the function has
+    returned, `nnx.shard_map` joins the blocks of each Variable as its spec says, and writes the
+    changes into the objects of the caller. If the function raises, nothing changes.
 
     Args:
-      f: the function; without it, the result takes the function, as a decorator, also of methods,
-        whose `self` the first spec is for.
-      mesh: the devices. An `AbstractMesh` stands for that of the arguments, or around the call.
-      in_specs: a prefix of the positional arguments. A `PartitionSpec` is for all of a Module, a
-        `StateSharding` for each part of it one; None is for what comes whole. Keyword arguments
-        come whole.
-      out_specs: a prefix of the results.
-      check_rep: whether values must be the same along axes that their specs do not name. If not,
-        the first device's counts.
-      auto: axes of the mesh that the function is not mapped over.
+      f: the function or method; without it, `nnx.shard_map` returns a decorator. For a method, the
+        first spec is for `self`.
+      mesh: the mesh. An `AbstractMesh` stands for the mesh around the call, or of an argument.
+      in_specs: specs of the positional arguments, as a prefix pytree. A `PartitionSpec` is for a
+        whole Module; a `StateSharding` has a spec for each part of it. None passes the whole
+        argument to all devices. Keyword arguments are passed whole.
+      out_specs: specs of the results, as a prefix pytree.
+      check_rep: whether to check that a value is equal along mesh axes that its spec does not name.
+        Without the check, the first block along these axes is taken.
+      auto: mesh axes that the function is not mapped over.
 
     Returns:
-      The function. Its attribute `inner` is the mapped function of arrays: it takes what
-      `gpushard.nnx.to_tree` makes of arguments, and returns arguments, keyword arguments and result
-      in that form.
+      A function with the same arguments. Its attribute `inner` is the mapped function of arrays: it
+      takes arguments in the form of `gpushard.nnx.to_tree`, and returns positional arguments,
+      keyword arguments and result in that form.
 
     Raises:
-      ArgumentTypeError: f is no function, or a class; or a spec is none.
-      ArgumentError: axes do not divide a dim, a spec does not fit, says something else than another
-        one of the same Variable, or a value varies along an axis that its spec does not name.
+      ArgumentTypeError: f is no function, or a class, or an entry of the specs is no spec.
+      ArgumentError: axes do not divide a dimension, a spec does not fit, two specs of one Variable
+        differ, or a value varies along an axis that its spec does not name.
       TraceContextError: the function changes a Variable that is no argument.
 
     >>> import gpushard as gs
@@ -95,14 +95,14 @@ def shard_map(
     @functools.wraps(f)
     def inner(*args: Any, **kwargs: Any) -> Any:
         specs = Places(in_specs, args, "in_specs", "args", P()).each()
-        own = tree.structure(args).unflatten(specs)
+        own_specs = tree.structure(args).unflatten(specs)
         ends = _Ends(f, in_specs, out_specs)
 
         @functools.wraps(f)
         def pure(*args: Any, **kwargs: Any) -> Any:
-            return called(f, args, kwargs, lay=ends.take)
+            return call_with_graphs(f, args, kwargs, lay=ends.take)
 
-        return over(pure, in_specs=own, out_specs=ends.of)(*args, **kwargs)
+        return over(pure, in_specs=own_specs, out_specs=ends.of)(*args, **kwargs)
 
     @functools.wraps(f)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -112,21 +112,21 @@ def shard_map(
         ]
         check_aliases([root for each in places for root in each.roots()], "in_specs")
         outside = Outside()
-        own = tuple([outside.pure(x) for x in args])
+        own_args = tuple([outside.pure(x) for x in args])
         named = {name: outside.pure(x) for name, x in sorted(kwargs.items())}
-        return outside.update(inner(*own, **named))
+        return outside.update(inner(*own_args, **named))
 
     wrapper.inner = inner  # type: ignore[attr-defined]
     return wrapper
 
 
 class _Ends:
-    """How blocks of results are joined: known when the function has returned.
+    """The specs by which blocks of results are joined, once the function has returned.
 
     Args:
       f: the function.
-      in_specs: of its arguments, which return.
-      out_specs: of what it returns.
+      in_specs: the specs of its arguments, which are among the results.
+      out_specs: the specs of its result.
     """
 
     def __init__(self, f: Callable[..., Any], in_specs: Any, out_specs: Any) -> None:
@@ -136,7 +136,7 @@ class _Ends:
         self._specs: list[Any] = []
 
     def take(self, args: Any, kwargs: Any, out: Any) -> list[Any]:
-        """Note the specs of results, and return their leaves."""
+        """Note the specs of arguments and result, and list their leaves."""
         every = [
             Places(self._in_specs, args, "in_specs", "the arguments", P()),
             Places(None, kwargs, "in_specs", "the keyword arguments", P()),
@@ -147,7 +147,7 @@ class _Ends:
         return [leaf for each in every for leaf in each.leaves]
 
     def of(self, results: Any) -> tuple[list[Any], list[Any], list[Any]]:
-        """Return leaves, specs, and how errors call each result and the argument with its spec."""
+        """List leaves, specs, and the names of each leaf and of its spec for errors."""
         args, kwargs, out = results
         positions = parameter_names(self._f, len(args))
         names = []

@@ -1,4 +1,4 @@
-"""The stages of a function of graphs that is compiled: those of its arrays, called with graphs."""
+"""The stages of a compiled function of Modules: stages of its arrays, called with Modules."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["Compiled", "Lowered", "Traced"]
 
 
 class _OfGraphs(stages.Stage):
-    """A stage of a function of arrays that stands for one of graphs.
+    """A stage of a function of arrays that stands for a function of Modules.
 
-    Its results are arguments, keyword arguments and what the function returns.
+    Its results are the positional arguments, the keyword arguments and the result of the function.
 
     Args:
       signature: the function of arrays.
-      wrapped: the function of graphs.
+      wrapped: the function of Modules.
     """
 
     def __init__(self, signature: stages.Signature, wrapped: Any) -> None:
@@ -35,27 +35,30 @@ class _OfGraphs(stages.Stage):
 
 
 class Traced(_OfGraphs, stages.Traced):
-    """A function that was traced for arguments of a kind."""
+    """A function of Modules that was traced for arguments of one kind."""
 
 
 class Lowered(_OfGraphs, stages.Lowered):
-    """A function whose operations are known, before kernels are made."""
+    """A function of Modules whose operations are chosen, and whose kernels are not made yet."""
 
     @classmethod
     def from_flat_info(cls, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raise: stages come of functions alone."""
-        raise UnsupportedError("from_flat_info is not there; call lower of a function")
+        """Raise: a stage of a function of Modules comes from `nnx.jit` only."""
+        raise UnsupportedError("from_flat_info is not supported. Try: nnx.jit(f).lower(*args)")
 
 
 class Compiled(_OfGraphs, stages.Compiled):
-    """A function that is ready to run for arguments of one kind."""
+    """A compiled function of Modules, ready to run for arguments of one kind."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run it, and bring Modules among the arguments up to date.
+        """Run the compiled function, and update the Modules among the arguments.
 
         Args:
-          *args: those that are not static, as they were when it was lowered.
-          **kwargs: likewise.
+          *args: the positional arguments that are not static, of the kind that it was lowered for.
+          **kwargs: the keyword arguments that are not static.
+
+        Raises:
+          ArgumentTypeError: a Module has other types, names or static values.
         """
         outside = Outside()
         args, kwargs = self.wrapped.pure(outside, args, kwargs, whole=False)
@@ -63,7 +66,7 @@ class Compiled(_OfGraphs, stages.Compiled):
         return outside.update(super().__call__(*args, **kwargs))
 
     def _check_graphs(self, args: Any, kwargs: Any) -> None:
-        """Check that graphs are made up as they were when it was lowered."""
+        """Check that Modules have the GraphDefs that the function was lowered for."""
         wanted = self.in_tree
         if tree.structure((args, kwargs)) == wanted:
             return
@@ -76,15 +79,17 @@ class Compiled(_OfGraphs, stages.Compiled):
                 where = kind + tree.keystr(path[1:]) + path_text(inner)
                 raise ArgumentTypeError(
                     f"the compiled {self.wrapped.what}: {where} is {own}, and was {before} when it "
-                    "was lowered; lower it for this, too",
+                    "was lowered. Try: lower it for this, too",
                     argument="args",
                     path=where,
                 )
 
     @staticmethod
     def call(*args: Any, **kwargs: Any) -> NoReturn:
-        """Raise: it is called itself."""
-        raise UnsupportedError("call is not there for functions of Modules; call the stage itself")
+        """Raise: users call the stage itself."""
+        raise UnsupportedError(
+            "call is not supported for functions of Modules. Try: compiled(*args)"
+        )
 
 
 _NEXT = {stages.Lowered: Lowered, stages.Compiled: Compiled}

@@ -26,7 +26,7 @@ from gpushard.ops.bind import bind
 from gpushard.ops.table.contractions import DOT, EINSUM, LETTERS, OUTER, TENSORDOT, VECDOT
 from gpushard.placement.arguments import operands
 from gpushard.placement.public import public, public_array
-from gpushard.transforms.mapping.named_einsum import lettered
+from gpushard.transforms.mapping.named_einsum import replace_names
 from gpushard.typing import Shape
 
 __all__ = [
@@ -248,7 +248,7 @@ def einsum(
     placed = operands("einsum", *xs)
     factors = in_types(placed, "einsum", precision, preferred_element_type, dtype)
     if "{" in subscripts:
-        subscripts, factors = lettered(subscripts, factors)
+        subscripts, factors = replace_names(subscripts, factors)
     text = parse(subscripts, tuple(tuple(shape_of(x)) for x in factors))
     product = bind(EINSUM, factors, (text,), wanted(out_sharding, *factors))
     return in_preferred(product, None if dtype is not None else preferred_element_type)

@@ -1,4 +1,4 @@
-"""`pmap` and `soft_pmap`: a function of arrays, for the elements along a dim on devices each."""
+"""`pmap` and `soft_pmap`: map a function over an axis whose elements lie on different devices."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from gpushard.transforms.jit.arguments import (
 )
 from gpushard.transforms.jit.jit import jit
 from gpushard.transforms.jit.stages import Lowered
-from gpushard.transforms.mapping.device_axis import Opened, StackedFrame
+from gpushard.transforms.mapping.device_axis import DeviceCall, DeviceFrame
 from gpushard.transforms.values.frames import frames
 from gpushard.transforms.values.signature import (
     by_position,
+    check_axis_name,
     check_function,
-    check_mapped,
-    labelled,
+    label_arguments,
     title,
 )
 
@@ -51,34 +51,40 @@ def pmap(
     donate_argnums: int | Sequence[int] = (),
     global_arg_shapes: Any = None,
 ) -> _F:
-    """Map a function over a dim of its arguments, each element on a device of its own.
+    """Map a function over an axis of its arguments, with each element on its own device.
 
-    The function sees arrays without that dim. In it, another `pmap` takes as many devices for each
-    of these: results have both dims unstacked then.
+    The function sees arrays without the mapped axis. If it calls another `pmap` over m elements,
+    each of the n outer elements uses m devices, n times m in all.
 
     Args:
       fun: the function.
-      axis_name: the name by which the collectives of `gpushard.lax` find the dim.
-      in_axes: for each argument that is not static the dim, or None for what all devices get; or a
-        pytree of these that is a prefix. Keyword arguments are mapped over their first dim.
-      out_axes: where the results have the dim, likewise; None for results that do not differ.
-      static_broadcasted_argnums: arguments that the function gets as they are; hashable.
-      devices: as many as there are elements; by default the first of `gpushard.devices()`.
-      backend: the platform that these are of.
-      axis_size: how many elements there are; needed where no argument has the dim.
-      donate_argnums: arguments whose arrays are given up. They are deleted when the function has
-        returned; if it raises, they stay.
-      global_arg_shapes: for each argument that is not static the shape that all processes together
-        see in the function, or None; or a prefix pytree. One process sees the whole.
+      axis_name: a name for the mapped axis, by which the collectives of `gpushard.lax` find it.
+      in_axes: for each argument that is not static the axis to map over, or None to copy the whole
+        argument to all devices. A pytree of these may be a prefix of the arguments. Keyword
+        arguments are mapped over axis 0.
+      out_axes: the position of the mapped axis in each result, or None for a result that is equal
+        on all devices. A pytree of these may be a prefix of the result.
+      static_broadcasted_argnums: numbers of arguments that the function gets unchanged; their
+        values must be hashable.
+      devices: one device for each element. By default the first of `gpushard.devices()`.
+      backend: the platform of the devices, "cpu" or "gpu".
+      axis_size: the size of the mapped axis; needed if `in_axes` is None for all arguments.
+      donate_argnums: numbers of arguments whose arrays are donated. `pmap` deletes them once the
+        function has returned; if the function raises, they stay.
+      global_arg_shapes: for each argument that is not static the shape that the function sees, or
+        None. A pytree of these may be a prefix of the arguments. With several processes this is the
+        shape in all of them together; gpushard has one process.
 
     Returns:
-      The function of arrays that have the dim; its results are in a `PmapSharding`. Its `lower`
-      is that of `jit`.
+      A function that takes and returns arrays with the mapped axis. Its results lie in a
+      `PmapSharding`, which unstacks the mapped axis, and that of an inner `pmap`, too. Its method
+      `lower` is that of `jit`.
 
     Raises:
-      ArgumentTypeError: an argument has a type that cannot be used; fun is no function.
-      ArgumentError: no argument is mapped, lengths differ, or an axis is beyond an argument.
-      NoDeviceError: there are not as many devices.
+      ArgumentTypeError: fun is no function, or an argument is neither an array nor a number.
+      ArgumentError: no argument is mapped, the sizes of mapped axes differ, or an axis is beyond an
+        argument.
+      NoDeviceError: the axis has more elements than there are devices.
 
     >>> import gpushard as gs
     >>> share = gs.pmap(lambda x: x / gs.lax.psum(x, "i"), "i")
@@ -87,46 +93,46 @@ def pmap(
     """
     check_function(fun, "pmap")
     what = title("pmap", fun)
-    size = check_mapped(axis_name, axis_size, what)
+    size = check_axis_name(axis_name, axis_size, what)
     static = indices_of(static_broadcasted_argnums, _STATIC, what)
     donated = indices_of(donate_argnums, "donate_argnums", what)
     options = Options(donated=(donated, ()))
     if devices is not None and not len(check_devices(devices)):
-        raise ArgumentError(f"{what}: devices=[] is empty; leave it out", argument="devices")
+        raise ArgumentError(f"{what}: devices=[] is empty. Try: leave it out", argument="devices")
     in_axes = by_position(in_axes)
 
-    def opened(args: Any, kwargs: Any) -> tuple[Opened, Call]:
-        """Return a checked call, mapped over devices and as it is made."""
+    def open_call(args: Any, kwargs: Any) -> tuple[DeviceCall, Call]:
+        """Check a call, and return it with and without its mapping over devices."""
         if static or donated:
             for numbers, argument in ((static, _STATIC), (donated, "donate_argnums")):
                 check_numbers(numbers, len(args), argument, what)
             check_not_both(among(static, len(args)), among(donated, len(args)), what)
-        given = Call(fun, what, args, kwargs, (static, ()), _STATIC, ArgumentTypeError)
+        plain_call = Call(fun, what, args, kwargs, (static, ()), _STATIC, ArgumentTypeError)
         if devices is None:
             pool = _pool(current(), backend), False
-        elif any(isinstance(frame, StackedFrame) for frame in frames()):
+        elif any(isinstance(frame, DeviceFrame) for frame in frames()):
             raise ArgumentError(
-                f"{what}: devices= in another pmap, which has the devices; leave it out",
+                f"{what}: devices= within another pmap, which uses the devices. Try: leave it out",
                 argument="devices",
             )
         else:
             pool = tuple(devices), True
-        each = given.args, given.kwargs
-        own = Opened(fun, what, each, in_axes, axis_name, size, pool, given.label)
+        each = plain_call.args, plain_call.kwargs
+        mapped_call = DeviceCall(fun, what, each, in_axes, axis_name, size, pool, plain_call.label)
         if global_arg_shapes is not None:
-            own.check_shapes(given.args, global_arg_shapes)
-        return own, given
+            mapped_call.check_shapes(plain_call.args, global_arg_shapes)
+        return mapped_call, plain_call
 
     @functools.wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
-        own, given = opened(args, kwargs)
+        mapped_call, plain_call = open_call(args, kwargs)
         given_up = donated_arrays(options.donated_leaves(args, {}), what) if donated else ()
-        result = own.run(given if static else fun, out_axes)
+        result = mapped_call.run(plain_call if static else fun, out_axes)
         give_up(given_up)
         return result
 
     def lower(*args: Any, **kwargs: Any) -> Lowered:
-        """Trace a call, and return that stage; a `ShapeDtypeStruct` may stand for an array."""
+        """Trace and lower a call; a `ShapeDtypeStruct` may stand for an array."""
         traced = jit(call, static_argnums=static, donate_argnums=donated)
         return cast("Lowered", traced.lower(*args, **kwargs))
 
@@ -143,23 +149,28 @@ def soft_pmap(
     axis_size: int | None = None,
     backend: str | None = None,
 ) -> _F:
-    """Map a function over a dim that may be longer than there are devices, in equal chunks.
+    """Map a function over an axis that may have more elements than there are devices.
 
-    The function sees arrays without the dim, and collectives see all of its elements.
+    Each device gets an equal chunk of the elements. The function sees arrays without the mapped
+    axis, and collectives work on all of its elements.
 
     Args:
       fun: the function.
-      axis_name: the name by which the collectives of `gpushard.lax` find the dim.
-      in_axes: for each argument 0, or None for what all elements get; or a prefix pytree.
-      out_axes: 0, or None for results that do not differ; likewise.
-      axis_size: how many elements there are; needed where no argument has the dim.
-      backend: the platform whose devices are used.
+      axis_name: a name for the mapped axis, by which the collectives of `gpushard.lax` find it.
+      in_axes: for each argument 0, or None to pass the whole argument to all elements. A pytree of
+        these may be a prefix of the arguments.
+      out_axes: for each result 0, or None for a result that is equal for all elements. A pytree of
+        these may be a prefix of the result.
+      axis_size: the size of the mapped axis; needed if `in_axes` is None for all arguments.
+      backend: the platform of the devices, "cpu" or "gpu".
 
     Returns:
-      The function of arrays that have the dim; each device has a chunk of the results.
+      A function that takes and returns arrays with the mapped axis; each device has a chunk of the
+      results.
 
     Raises:
-      ArgumentError: an axis is neither 0 nor None, or the dim does not come in equal chunks.
+      ArgumentTypeError: fun is no function, or an argument is neither an array nor a number.
+      ArgumentError: an axis is neither 0 nor None, or the elements do not divide into equal chunks.
 
     >>> import gpushard as gs
     >>> share = gs.soft_pmap(lambda x: x / gs.lax.psum(x, "i"), "i")
@@ -168,13 +179,13 @@ def soft_pmap(
     """
     check_function(fun, "soft_pmap")
     what = title("soft_pmap", fun)
-    size = check_mapped(axis_name, axis_size, what)
+    size = check_axis_name(axis_name, axis_size, what)
     for argument, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
         wrong = [axis for axis in tree.leaves(axes) if axis != 0 or type(axis) is not int]
         if wrong:
             raise ArgumentError(
-                f"{what}: {argument} has {wrong[0]!r}, and can only have 0 and None; move the dim "
-                "to the front with gpushard.numpy.moveaxis",
+                f"{what}: {argument} has {wrong[0]!r}, and can only have 0 and None. Try: move the "
+                f"axis to the front, with gpushard.numpy.moveaxis(x, {wrong[0]!r}, 0)",
                 argument=argument,
                 axis=wrong[0],
             )
@@ -183,14 +194,14 @@ def soft_pmap(
     @functools.wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
         pool = _pool(current(), backend), None
-        label = labelled(fun, args, kwargs)
-        own = Opened(fun, what, (args, kwargs), in_axes, axis_name, size, pool, label)
-        return own.run(fun, out_axes)
+        label = label_arguments(fun, args, kwargs)
+        mapped_call = DeviceCall(fun, what, (args, kwargs), in_axes, axis_name, size, pool, label)
+        return mapped_call.run(fun, out_axes)
 
     return call  # type: ignore[return-value]
 
 
 @functools.lru_cache(maxsize=16)
 def _pool(runtime: Runtime, backend: str | None) -> tuple[Device, ...]:
-    """Return the devices of a runtime that this process drives; here they are its own ones."""
+    """List the devices of the current runtime on a platform."""
     return tuple(local_devices(backend))

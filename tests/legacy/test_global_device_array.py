@@ -164,7 +164,7 @@ def test_what_does_not_fit_is_refused(mesh: gs.Mesh) -> None:
         GlobalDeviceArray.from_batched_callback((8, 8), mesh, ("x",), lambda i: [1])
     with pytest.raises(ArgumentError, match="returned 0 arrays, 8 are needed"):
         GlobalDeviceArray.from_batched_callback_with_devices((8, 8), mesh, ("x",), lambda i: [])
-    with pytest.raises(ShardingError, match="in the order in which"):
+    with pytest.raises(ShardingError, match="in the order of the devices"):
         GlobalDeviceArray.from_batched_callback_with_devices(
             (8, 8), mesh, ("x", "y"), lambda i: ones[::-1]
         )

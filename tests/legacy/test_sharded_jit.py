@@ -181,7 +181,7 @@ def test_shapes_of_processes() -> None:
         (Parts(4, 2), None), (Parts(4, 2), Parts(4)), (Parts(4), Parts(4, 2)),
         (Parts(4), Parts(4)), (Parts(4, 2, 1), Parts(4, 2, 1)),
     ):  # fmt: skip
-        with pytest.raises(ArgumentError, match="give one number for each dim in both"):
+        with pytest.raises(ArgumentError, match="give one number for each axis in both"):
             get_global_aval(aval, whole, local)
 
 

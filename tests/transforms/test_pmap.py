@@ -341,7 +341,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "inner devices": (
         lambda: gs.pmap(gs.pmap(lambda x: x, devices=gs.devices()[:3]))(CUBE),
         ValueError,
-        "devices= in another pmap",
+        "devices= within another pmap",
     ),
     "devices": (
         lambda: gs.pmap(lambda x: x, devices=gs.devices()[:3])(CUBE),
@@ -351,22 +351,22 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "too long": (
         lambda: gs.pmap(lambda x: x)(np.ones(9)),
         ValueError,
-        "needs 9 devices, there are 8; use soft_pmap",
+        "needs 9 devices, there are 8. Try: use soft_pmap",
     ),
     "too many": (
         lambda: gs.pmap(gs.pmap(lambda x: x))(np.ones((4, 3))),
         ValueError,
-        "3 elements in 4 functions at once needs 12 devices, there are 8; use vmap here",
+        "3 elements in 4 functions at once needs 12 devices, there are 8. Try: use vmap here",
     ),
     "too many in chunks": (
         lambda: gs.soft_pmap(gs.pmap(lambda x: x))(np.ones((16, 3))),
         ValueError,
-        "3 elements in 8 functions at once needs 24 devices, there are 8; use vmap here",
+        "3 elements in 8 functions at once needs 24 devices, there are 8. Try: use vmap here",
     ),
     "shard_map in devices": (
         lambda: gs.pmap(gs.shard_map(abs, gs.make_mesh((8,), "z"), gs.P(), gs.P()))(CUBE),
         NotImplementedError,
-        "has its devices from no mesh; use vmap or pmap here",
+        "has its devices from no mesh. Try: use vmap or pmap here",
     ),
     "shard_map in chunks": (
         lambda: gs.soft_pmap(gs.shard_map(abs, gs.make_mesh((8,), "z"), gs.P(), gs.P()))(CUBE),

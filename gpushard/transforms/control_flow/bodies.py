@@ -54,8 +54,8 @@ from gpushard.transforms.graph.graph import Graph, Var
 from gpushard.transforms.graph.propagate import optimized
 from gpushard.transforms.tracing.executable import var_of
 from gpushard.transforms.tracing.trace import Trace, Tracer, tracing
-from gpushard.transforms.values.frames import Frame, Names, innermost, merged
-from gpushard.transforms.values.mapped import Mapped, as_mapped, mapped, spread
+from gpushard.transforms.values.frames import Frame, Names, innermost, merge_names
+from gpushard.transforms.values.mapped import Mapped, as_mapped, broadcast_along, mapped
 from gpushard.transforms.values.signature import check_leaf
 from gpushard.tree.treedef import exact_structure
 
@@ -248,7 +248,7 @@ def _widen(results: Sequence[Value], values: Sequence[Value]) -> list[Value]:
         ]
     wider = []
     for new, old in zip(results, values, strict=True):
-        names = merged(new.names, old.names)
+        names = merge_names(new.names, old.names)
         array = _add_names(old, names)
         if array._weak_type and not new.array._weak_type:
             array = _make_strong(array)
@@ -277,7 +277,7 @@ def _add_names(x: Value, names: Names) -> Any:
         return x.array
     frame = innermost()
     assert frame is not None
-    return spread(mapped(x.array, x.names, frame, None), names)._value
+    return broadcast_along(mapped(x.array, x.names, frame, None), names)._value
 
 
 def _make_strong(array: Any) -> Any:

@@ -36,7 +36,7 @@ from gpushard.transforms.control_flow.bodies import (
 from gpushard.transforms.graph.ops import Branch, Inline
 from gpushard.transforms.tracing.executable import prepare
 from gpushard.transforms.tracing.trace import run_or_record
-from gpushard.transforms.values.frames import innermost, merged, only_where
+from gpushard.transforms.values.frames import innermost, merge_names, only_where
 from gpushard.transforms.values.signature import check_function, title
 
 __all__ = ["cond", "switch"]
@@ -222,7 +222,7 @@ def _widest_results(each: Sequence[Sequence[Value]]) -> list[Value]:
     """
     widest = []
     for values in zip(*each, strict=True):
-        names = merged(*[x.names for x in values])
+        names = merge_names(*[x.names for x in values])
         strong = [x for x in values if not x.array._weak_type] or values
         widest.append(max(strong, key=lambda x: (len(x.names), x.array._committed)))
         if widest[-1].names != names:

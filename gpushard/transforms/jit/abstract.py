@@ -1,4 +1,4 @@
-"""What can be known without computing anything: operations of functions, shapes and types."""
+"""`make_jaxpr`, `eval_shape`, `typeof`: operations, shapes and types, without computing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.placement.device_put import device_put
 from gpushard.transforms.jit.jit import Jitted, jit
 from gpushard.transforms.values.signature import check_function, check_leaf
-from gpushard.transforms.values.traced import Traced
+from gpushard.transforms.values.traced import TracedValue
 
 
 def make_jaxpr(
@@ -19,19 +19,20 @@ def make_jaxpr(
     static_argnums: int | Sequence[int] | None = (),
     return_shape: bool = False,
 ) -> Callable[..., Any]:
-    """Return what says, for arguments, which operations a function is made of.
+    """Make a function that shows the operations of a function as text, without running them.
 
     Args:
       fun: the function.
-      static_argnums: arguments that it gets as they are, by number; they are hashed.
-      return_shape: whether to return shapes and types of the results, too.
+      static_argnums: numbers of arguments that the function gets unchanged; their values must be
+        hashable.
+      return_shape: whether to also return the shapes and types of the results.
 
     Returns:
-      A function that takes arguments as `fun` does, and returns text: the values and operations, a
-      line each; with `return_shape` a pair of that and of what `eval_shape` returns.
+      A function that takes the arguments of `fun` and returns text, with a line for each operation.
+      With `return_shape` it returns a pair of the text and the result of `eval_shape`.
 
     Raises:
-      ArgumentError: a number is none of its arguments.
+      ArgumentError: fun has no argument of a number in `static_argnums`.
       ArgumentTypeError: fun is no function.
 
     >>> import gpushard as gs
@@ -53,15 +54,18 @@ def make_jaxpr(
 
 
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Return shapes and types of what a function returns, without computing it.
+    """Compute the shapes and types of the results of a function, without running it.
 
     Args:
-      fun: the function; static arguments are those of `jit`.
-      *args: its arguments; what has a shape and a dtype is enough.
-      **kwargs: likewise.
+      fun: the function. If it comes from `jit`, its static arguments stay static.
+      *args: positional arguments: arrays, or objects with a shape and a dtype.
+      **kwargs: keyword arguments of the same kinds.
 
     Returns:
-      `ShapeDtypeStruct`s in the structure of the result.
+      The result, with a `ShapeDtypeStruct` in place of each array.
+
+    Raises:
+      ArgumentTypeError: fun is no function.
 
     >>> import gpushard as gs
     >>> result = gs.eval_shape(lambda x: x @ x.T, gs.ShapeDtypeStruct((2, 3), "float32"))
@@ -73,23 +77,24 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def typeof(x: Any) -> ShapeDtypeStruct:
-    """Return what is known of a value without its elements.
+    """Get the shape and the type of an array or a number.
 
     Args:
-      x: an array, also one in a function that is traced or mapped; or a number.
+      x: an array, a value in a traced or mapped function, or a number.
 
     Returns:
-      Its shape and type, and for an array that is there its sharding.
+      A `ShapeDtypeStruct`. For an array outside of traced and mapped functions it has the sharding,
+      too.
 
     Raises:
-      ArgumentTypeError: it is neither.
+      ArgumentTypeError: x is neither an array nor a number.
 
     >>> import gpushard as gs
     >>> gs.typeof(gs.numpy.ones((2, 3))).shape, gs.typeof(1).weak_type
     ((2, 3), True)
     """
     check_leaf(x, "typeof", "x")
-    if isinstance(x, Traced):
+    if isinstance(x, TracedValue):
         return x.aval
     if not isinstance(x, Array):
         x = device_put(x).aval

@@ -1,4 +1,14 @@
-"""`jit`: a function that is traced once for arguments of a kind, and replayed afterwards."""
+"""`jit`: trace a function once for arguments of a kind, and replay its operations afterwards.
+
+What the first call of `jit(f)(x)` does:
+
+1. It makes a key of the structure of the arguments, their tilings, types, and static values.
+2. It looks the key up in the cache of `f` and its options. If the key is missing, it traces `f`.
+   Then it optimizes the recorded graph, folds constants, and compiles the graph to a `Replay`.
+3. It runs the `Replay` on the arrays.
+
+A second call with the same key only does 1, the lookup, and 3.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +49,7 @@ from gpushard.transforms.values.frames import innermost
 from gpushard.transforms.values.signature import (
     check_function,
     check_leaf,
-    flattened,
+    flatten_arguments,
     imitate,
     result_names,
     title,
@@ -51,38 +61,39 @@ _LEAF = tree.structure(0)
 _log = logging.getLogger("gpushard.jit")
 
 _CACHE_BYTES = 64 << 20
-"""Bytes of executables that one function keeps, about."""
+"""The approximate limit of bytes of executables in the cache of one function."""
 
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """What a function does with arguments of a kind."""
+    """A traced and compiled function, for arguments of one kind."""
 
     graph: Graph
     executable: Executable
-    structure: Any  # of the results; None for one array
+    structure: Any  # the structure of the results; None for one array
     keys: tuple[bool, ...]  # which of the results are random keys
-    inputs: tuple[int, ...]  # for each result the number of the argument that it is, or -1
-    nbytes: int  # that it takes, about
+    inputs: tuple[int, ...]  # for each result, the number of the argument that it is, or -1
+    nbytes: int  # the approximate memory of it in the cache
 
     def call(self, leaves: list[Any], given_up: Sequence[Any] = ()) -> Any:
-        """Run it on arrays of that kind, and return the results.
+        """Run the operations on arrays of that kind, and return the results.
 
         Args:
-          leaves: the arrays; if some are given up, the list is used up.
-          given_up: arrays that are deleted before it runs, so that their memory serves results.
+          leaves: the arrays. If some arrays are given up, the list is emptied.
+          given_up: donated arrays. They are deleted before the operations run, so that results can
+            take their memory.
         """
         passed: Any = leaves
         buffers = [x._live() for x in leaves]
         if given_up:
             passed = {n: copy.copy(leaves[n]) for n in self.inputs if n >= 0}
             give_up(given_up)
-            leaves.clear()  # copies elsewhere, which nobody else has
-        made = self.executable.run(buffers)
+            leaves.clear()  # frees copies of donated arrays on other devices
+        outputs = self.executable.run(buffers)
         arrays = []
         seen: set[int] = set()
         for buffer, var, keys, source in zip(
-            made, self.graph.results, self.keys, self.inputs, strict=True
+            outputs, self.graph.results, self.keys, self.inputs, strict=True
         ):
             if source >= 0:
                 arrays.append(copy.copy(passed[source]))
@@ -97,25 +108,25 @@ class Replay:
 
 
 OPTIONS = 16
-"""For how many options, such as shardings over other meshes, `jit(f)` finds what it traced before.
+"""The number of different options, such as shardings, whose caches are kept for one function.
 
-What `jit` returned keeps its own cache as long as it lives.
+A function that `jit` returned also keeps its own cache alive.
 """
 
 _caches: WeakKeyDictionary[Any, BoundedCache[BoundedCache[Replay]]] = WeakKeyDictionary()
-"""For each function and options what it was traced to, for `jit(f)` where it is called, too."""
+"""The caches of each function by options, so that another `jit(f)` finds them."""
 
 _every: WeakSet[BoundedCache[Replay]] = WeakSet()
-"""All caches, also those that no function leads to."""
+"""All caches, including those that are not in `_caches`."""
 
 
 def _cache_of(fun: Any, options: Options) -> BoundedCache[Replay]:
-    """Return the cache of what a function was traced to with such options."""
+    """Get or make the cache of a function with some options."""
     key = options.key()
     cache: BoundedCache[Replay] | None = None
     of_options: BoundedCache[BoundedCache[Replay]] | None = None
     if key is not None:
-        with contextlib.suppress(TypeError):  # which has no hash, or cannot be referred to weakly
+        with contextlib.suppress(TypeError):  # no hash, or no weak references
             of_options = _caches.setdefault(fun, BoundedCache(OPTIONS))
             cache = of_options.get(key)
     if cache is None:
@@ -127,7 +138,7 @@ def _cache_of(fun: Any, options: Options) -> BoundedCache[Replay]:
 
 
 class Jitted:
-    """A function that is traced once for arguments of a kind; see `jit`."""
+    """The function that `jit` returns: it traces once for arguments of a kind."""
 
     def __init__(self, fun: Any, options: Options) -> None:
         imitate(self, fun)
@@ -144,7 +155,7 @@ class Jitted:
         return f"<{self._what}>"
 
     def __reduce__(self) -> Any:
-        """Return where it is found by name, as for functions; else what makes it."""
+        """Pickle the function by its name, as Python does; otherwise by function and options."""
         name = getattr(self, "__qualname__", "")
         with contextlib.suppress(AttributeError, KeyError):
             if operator.attrgetter(name)(sys.modules[self.__module__]) is self:
@@ -152,57 +163,60 @@ class Jitted:
         return Jitted, (self._fun, self._options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the function."""
+        """Call the function: replay its operations, or trace it first."""
         return self.run(args, kwargs)
 
     def run(self, args: Any, kwargs: Any, moved: Sequence[Any] = ()) -> Any:
-        """Run the function.
+        """Call the function.
 
         Args:
-          args: arguments by position.
-          kwargs: arguments by name.
-          moved: donated arrays that are not among these, but copies of them elsewhere.
+          args: the positional arguments.
+          kwargs: the keyword arguments.
+          moved: donated arrays of which the arguments are copies on other devices.
         """
         if DISABLE_JIT.get():
             return self._fun(*args, **kwargs)
         if innermost() is not None or tracing() is not None:
-            return self._inlined(args, kwargs)
+            return self._call_inline(args, kwargs)
         options = self._options
-        leaves, key, call = self._prepared(args, kwargs)
+        leaves, key, call = self._prepare_call(args, kwargs)
         given_up: Sequence[Any] = ()
         if self._donates:
             donated = [*options.donated_leaves(args, kwargs), *moved]
             given_up = donated_arrays(donated, self._what)
         compiled = self._cache.get(key)
         if compiled is None:
-            compiled = self._compiled(key, leaves, call)
+            compiled = self._find_or_compile(key, leaves, call)
         with span(self._what):
             return compiled.call(leaves, given_up)
 
-    def _compiled(self, key: tuple[Any, ...], leaves: list[Any], call: Call) -> Replay:
-        """Return what was traced for just this structure of arguments, or trace it."""
+    def _find_or_compile(self, key: tuple[Any, ...], leaves: list[Any], call: Call) -> Replay:
+        """Find the compiled function for exactly this structure of arguments, or compile it.
+
+        Equal structures may differ, as those of {1: x} and {True: x}, and the function may see it.
+        """
         exact = exact_structure(call.structure)
-        own = key if exact is call.structure else (exact, *key[1:])
-        compiled = None if own is key else self._cache.get(own)
+        full_key = key if exact is call.structure else (exact, *key[1:])
+        compiled = None if full_key is key else self._cache.get(full_key)
         if compiled is None:
-            with self._options.around(), span(f"compile {self._what}"):
+            with self._options.on_device(), span(f"compile {self._what}"):
                 compiled = self._compile(leaves, call)
-            self._cache.put(own, compiled, compiled.nbytes)
+            self._cache.put(full_key, compiled, compiled.nbytes)
         return compiled
 
     def read(self, args: Any, kwargs: Any) -> Call:
-        """Tell static arguments of a call from the others."""
+        """Separate the static arguments of a call from the others."""
         return Call(self._fun, self._what, args, kwargs, self._options.static)
 
-    def _prepared(self, args: Any, kwargs: Any) -> tuple[list[Any], Any, Call]:
-        """Return the arguments as arrays, what they have in common with others, and the call."""
+    def _prepare_call(self, args: Any, kwargs: Any) -> tuple[list[Any], Any, Call]:
+        """Read a call: its arguments as arrays, the key of the cache, and the call itself."""
         options = self._options
         call = self.read(args, kwargs)
-        leaves, call.structure = flattened(call.args, call.kwargs)
+        leaves, call.structure = flatten_arguments(call.args, call.kwargs)
         if options.in_shardings is not None:
-            leaves = self._placed(leaves, call)
+            leaves = self._place_arguments(leaves, call)
         if options.device is not None:
-            leaves = options.moved(leaves, self._put)
+            leaves = options.move_to_device(leaves, self._put)
         key: list[Any] = [call.structure, *surroundings()]
         for number, x in enumerate(leaves):
             kind = type(x)
@@ -214,8 +228,8 @@ class Jitted:
             key.append(tuple((name, exact_key(x)) for name, x in call.statics.items()))
         return leaves, tuple(key), call
 
-    def _placed(self, leaves: list[Any], call: Call) -> list[Any]:
-        """Return arguments where `in_shardings` say."""
+    def _place_arguments(self, leaves: list[Any], call: Call) -> list[Any]:
+        """Move arguments to `in_shardings`."""
         places = self._options.in_shardings
         return place_arguments(leaves, call.args, call.kwargs, places, self._what, call.label)
 
@@ -240,7 +254,7 @@ class Jitted:
         )
 
     def _trace(self, leaves: list[Any], call: Call) -> tuple[Graph, Any, tuple[bool, ...]]:
-        """Call the function with values that have no data, and return what it does."""
+        """Trace the function: its graph, the structure of its results, which results are keys."""
         trace = Trace(self._what, call.label)
         inputs = [
             trace.input(var_of(x, default_sharding(x.shape)), keys=isinstance(x.dtype, KeyDType))
@@ -265,8 +279,8 @@ class Jitted:
         keys = tuple(is_keys(x) for x in results)
         return trace.graph, shape, keys
 
-    def _inlined(self, args: Any, kwargs: Any) -> Any:
-        """Call the function in one that is mapped or traced, which sees what this one does."""
+    def _call_inline(self, args: Any, kwargs: Any) -> Any:
+        """Call the function within a mapped or traced one, which gets its operations."""
         options = self._options
         call = self.read(args, kwargs)
         leaves, structure = tree.flatten((call.args, call.kwargs))
@@ -275,9 +289,9 @@ class Jitted:
             leaves[number] = inline_argument(x)
         if options.in_shardings is not None:
             leaves = apply_shardings(leaves, call.args, options.in_shardings, "in_shardings")
-        leaves = options.moved(leaves, device_put)
+        leaves = options.move_to_device(leaves, device_put)
         args, kwargs = tree.unflatten(structure, leaves)
-        with options.around():
+        with options.on_device():
             out = call(*args, **kwargs)
         results, shape = tree.flatten(out)
         for number, x in enumerate(results):
@@ -289,20 +303,20 @@ class Jitted:
         return tree.unflatten(shape, results)
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
-        """Trace the function for arguments; of these a shape and a dtype are enough."""
+        """Trace the function for arguments; a `ShapeDtypeStruct` may stand for an array."""
         if innermost() is not None or tracing() is not None:
             raise ArgumentTypeError(
-                f"{self._what} is lowered in a function that is mapped or traced itself; lower it "
+                f"{self._what} is lowered within a mapped or traced function. Try: lower it "
                 "outside, or call it",
                 argument="self",
             )
         call = self.read(args, kwargs)
         leaves, call.structure = tree.flatten((call.args, call.kwargs))
         if self._options.in_shardings is not None:
-            leaves = self._placed(leaves, call)
-        leaves = self._shaped(leaves, call)
-        leaves = self._options.moved(leaves, _if_there)
-        with self._options.around():
+            leaves = self._place_arguments(leaves, call)
+        leaves = self._check_shaped(leaves, call)
+        leaves = self._options.move_to_device(leaves, _move_if_array)
+        with self._options.on_device():
             graph, out, keys = self._trace(leaves, call)
         return Traced(
             Signature(
@@ -312,12 +326,12 @@ class Jitted:
                 out,
                 tuple(isinstance(x.dtype, KeyDType) for x in leaves),
                 keys,
-                self._options.marked(call, args, kwargs),
+                self._options.mark_donated(call, args, kwargs),
             )
         )
 
-    def _shaped(self, leaves: list[Any], call: Call) -> list[Any]:
-        """Return arguments that have a shape and a dtype."""
+    def _check_shaped(self, leaves: list[Any], call: Call) -> list[Any]:
+        """Make arrays of arguments that have no shape and dtype."""
         for number, x in enumerate(leaves):
             if not (hasattr(x, "shape") and hasattr(x, "dtype")):
                 check_leaf(x, self._what, call.label(number))
@@ -325,36 +339,36 @@ class Jitted:
         return leaves
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
-        """Trace the function for arguments, and return the stage after that."""
+        """Trace and lower the function for arguments; the next stage is `compile`."""
         return self.trace(*args, **kwargs).lower()
 
     def clear_cache(self) -> None:
-        """Forget what was traced."""
+        """Forget the traced and compiled functions."""
         self._cache.clear()
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
-        """Return shapes and types of the results, as `eval_shape` does."""
+        """Compute the shapes and types of the results, as `gpushard.eval_shape` does."""
         return self.abstract(args, kwargs)[1]
 
     def abstract(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Graph, Any]:
-        """Return what it does with arguments of which shape and type are enough, and gives."""
+        """Trace for arguments that may be shapes: the graph, and the shapes of the results."""
         call = self.read(args, kwargs)
         leaves, call.structure = tree.flatten((call.args, call.kwargs))
-        leaves = self._shaped(leaves, call)
+        leaves = self._check_shaped(leaves, call)
         frame = innermost()
         if frame is not None:
             values = [
                 value_of(x, self._what, frame) if isinstance(x, Array) else Value(x, ())
                 for x in leaves
             ]
-            with self._options.around():
+            with self._options.on_device():
                 body = trace_body(lambda a, k: call(*a, **k), call.structure, values, self._what)
-            found = [
+            structs = [
                 ShapeDtypeStruct(x.shape, x.array.dtype, weak_type=x.array._weak_type)
                 for x in body.results
             ]
-            return body.graph, tree.unflatten(body.structure, found)
-        with self._options.around():
+            return body.graph, tree.unflatten(body.structure, structs)
+        with self._options.on_device():
             graph, shape, keys = self._trace(leaves, call)
         shapes = [
             ShapeDtypeStruct(var.shape, KEY if key else var.dtype, weak_type=var.weak)
@@ -363,8 +377,8 @@ class Jitted:
         return graph, tree.unflatten(shape, shapes)
 
 
-def _if_there(x: Any, sharding: Any) -> Any:
-    """Move an array; what has a shape and a dtype alone stays."""
+def _move_if_array(x: Any, sharding: Any) -> Any:
+    """Move an array; a shape and dtype without data stays as it is."""
     return device_put(x, sharding) if isinstance(x, Array) else x
 
 
@@ -384,38 +398,43 @@ def jit(
     abstracted_axes: None = None,
     compiler_options: dict[str, Any] | None = None,
 ) -> Any:
-    """Trace a function once for arguments of a kind, and replay what it does from then on.
+    """Trace a function once for arguments of a kind, and replay its operations from then on.
 
-    The function sees values that have no data: Python runs once, for all arrays of the same shapes,
-    types and shardings. What it assigns to variables of outside, or prints, happens once.
+    Python runs the function once for all arguments with the same shapes, types and shardings. The
+    function sees traced values, which have no data. So a `print` or an assignment to an outer
+    variable happens in the first call only.
 
     Args:
-      fun: the function; without it, the result takes the function, as a decorator.
-      in_shardings: where arguments lie: a prefix of the positional ones, None for as they come.
-      out_shardings: where results lie: a prefix of them, None for as they come.
-      static_argnums: arguments that the function gets as they are, by number; they are hashed.
-      static_argnames: likewise, by name. If only one of the two is given, the other follows from
-        the signature.
-      donate_argnums: arguments whose arrays are given up, by number. They are deleted when the
-        function has returned, before what was traced runs: results may take their memory. If the
-        function raises, they stay.
-      donate_argnames: likewise, by name.
-      keep_unused: has no meaning here, and is there for programs that give it: what is not needed
-        is not done, and arguments are checked in any case.
-      device: where arguments go and everything is done; not together with shardings.
-      backend: the platform of the devices, "cpu" or "gpu"; None for the one there is.
-      inline: has no meaning here: what is called in a traced function always becomes a part of it.
+      fun: the function; without it, `jit` returns a decorator.
+      in_shardings: shardings of the positional arguments, as a prefix pytree. None leaves an
+        argument where it is.
+      out_shardings: shardings of the results, as a prefix pytree. With None, `jit` chooses.
+      static_argnums: numbers of arguments that the function gets unchanged. Their values must be
+        hashable; the function is traced again for each new value.
+      static_argnames: names of such arguments. If you give only the numbers or only the names, the
+        others follow from the signature.
+      donate_argnums: numbers of arguments whose arrays are donated. `jit` deletes them after
+        tracing and before it runs the operations, so that results can take their memory. If the
+        function raises while it is traced, they stay.
+      donate_argnames: names of such arguments.
+      keep_unused: ignored: operations that no result needs never run, and all arguments are
+        checked.
+      device: the device that runs all operations; arguments move to it. Not together with shardings
+        or `backend`.
+      backend: the platform of the devices, "cpu" or "gpu". By default the only one.
+      inline: ignored: within a traced function, the operations of `fun` become part of that one.
       abstracted_axes: must be None.
-      compiler_options: must be empty: there are none.
+      compiler_options: must be empty, as there are no options.
 
     Returns:
-      The function. What was traced is kept with `fun`, so another `jit(fun)` finds it.
+      A function with the same arguments. The traces are kept with `fun`, so another `jit(fun)` with
+      the same options finds them.
 
     Raises:
-      ArgumentTypeError: fun cannot be called, or an argument has a wrong type.
-      ArgumentError: a number or a name is none of its arguments, one is static and donated, or a
-        device is given with shardings.
-      NoDeviceError: backend has no devices.
+      ArgumentTypeError: fun is no function, or an option has a wrong type.
+      ArgumentError: fun has no argument of such a number or name, an argument is both static and
+        donated, or `device` is given with `backend` or shardings.
+      NoDeviceError: the platform `backend` has no devices.
 
     >>> import gpushard as gs
     >>> @gs.jit
@@ -432,33 +451,33 @@ def jit(
         (device, backend),
     )
 
-    def wrapped(fun: Any) -> Jitted:
+    def decorate(fun: Any) -> Jitted:
         check_function(fun, "jit")
         return Jitted(fun, options_of(fun, *choices))
 
-    return wrapped if fun is None else wrapped(fun)
+    return decorate if fun is None else decorate(fun)
 
 
 def disable_jit(disable: bool = True) -> contextlib.AbstractContextManager[None]:
-    """Call functions as they are within a `with` block, as if `jit` were not there.
+    """Run functions of `jit` without tracing within a `with` block, to debug them.
 
     Args:
-      disable: whether to.
+      disable: False enables `jit` again in the block.
     """
     return DISABLE_JIT.within(disable)
 
 
 def log_compiles(log: bool = True) -> contextlib.AbstractContextManager[None]:
-    """Log what is traced within a `with` block, to the logger "gpushard.jit".
+    """Log each compilation within a `with` block, to the logger "gpushard.jit".
 
     Args:
-      log: whether to.
+      log: False switches logging off in the block.
     """
     return LOG_COMPILES.within(log)
 
 
 def clear_caches() -> None:
-    """Forget what any function was traced to."""
+    """Forget the traces of all functions; the next call of each traces again."""
     for cache in list(_every):
         cache.clear()
     bodies.clear_caches()

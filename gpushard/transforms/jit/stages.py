@@ -1,7 +1,7 @@
-"""The stages of a function that is compiled: traced, lowered, compiled; what can be asked of each.
+"""The stages of a compiled function, with the names of `jax.stages`: traced, lowered, compiled.
 
-Names are those of `jax.stages`. All of it is known before anything runs: shapes, types and
-shardings of everything, what is moved, and how much memory it takes.
+`jit(f).trace(x)` records the operations, `lower()` optimizes them and chooses all layouts, and
+`compile()` makes kernels. Shapes, shardings, costs and memory are known before anything runs.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ __all__ = ["ArgInfo", "Compiled", "CompiledMemoryStats", "Lowered", "Traced"]
 
 
 DIALECT = "gpushard"
-"""How the text of a graph is called."""
+"""The name of the text form of a graph."""
 
 
 @dataclass(frozen=True)
 class ArgInfo:
-    """What is known of an argument.
+    """The shape and the type of an argument, and whether it is donated.
 
     Args:
-      shape: sizes of the dims.
-      dtype: type of the elements.
-      donated: whether its memory may be given up.
+      shape: the size of each axis.
+      dtype: the type of the elements.
+      donated: whether a call deletes the array, so that results can take its memory.
     """
 
     shape: tuple[int, ...]
@@ -56,28 +56,28 @@ class ArgInfo:
 
 @dataclass(frozen=True, eq=False)
 class Signature:
-    """A traced function, and what it is called with."""
+    """A traced function: its graph, and the structures of its arguments and results."""
 
-    what: str  # what errors call it
-    graph: Graph  # what it does
-    in_tree: Any  # structure of the arguments: (positional ones, keyword ones)
-    out_tree: Any  # structure of the results
+    what: str  # the function, for errors
+    graph: Graph  # its operations
+    in_tree: Any  # the structure of (positional arguments, keyword arguments)
+    out_tree: Any  # the structure of the results
     in_keys: tuple[bool, ...]  # which of the arguments are random keys
-    out_keys: tuple[bool, ...]  # which of the results are
-    donated: tuple[bool, ...]  # which of the arguments may be given up
+    out_keys: tuple[bool, ...]  # which of the results are random keys
+    donated: tuple[bool, ...]  # which of the arguments are donated
 
 
 _S = TypeVar("_S", bound="Stage")
 
 
 class Stage:
-    """What all stages say."""
+    """The properties that all stages have."""
 
     def __init__(self, signature: Signature) -> None:
         self._signature = signature
 
     def _next(self, kind: type[_S], signature: Signature) -> _S:
-        """Make the next stage; stages of other functions make theirs."""
+        """Make the next stage. Subclasses make stages of their own kind."""
         return kind(signature)
 
     def __repr__(self) -> str:
@@ -85,7 +85,7 @@ class Stage:
 
     @property
     def in_tree(self) -> Any:
-        """The structure of the arguments: positional and keyword ones."""
+        """The structure of the pair of positional and keyword arguments."""
         return self._signature.in_tree
 
     @property
@@ -112,18 +112,26 @@ class Stage:
 
     @property
     def donate_argnums(self) -> tuple[int, ...]:
-        """The numbers of arguments, counted leaf by leaf, that may be given up."""
+        """The numbers of donated leaves of the arguments."""
         return tuple(n for n, donated in enumerate(self._signature.donated) if donated)
 
     def _inputs(self, of: Callable[[Var, bool, bool], Any]) -> Any:
-        own = self._signature
-        found = [of(*each) for each in zip(own.graph.inputs, own.in_keys, own.donated, strict=True)]
-        return tree.unflatten(own.in_tree, found)
+        signature = self._signature
+        leaves = [
+            of(*each)
+            for each in zip(
+                signature.graph.inputs, signature.in_keys, signature.donated, strict=True
+            )
+        ]
+        return tree.unflatten(signature.in_tree, leaves)
 
     def _outputs(self, of: Callable[[Var, bool], Any]) -> Any:
-        own = self._signature
-        found = [of(var, key) for var, key in zip(own.graph.results, own.out_keys, strict=True)]
-        return tree.unflatten(own.out_tree, found)
+        signature = self._signature
+        leaves = [
+            of(var, key)
+            for var, key in zip(signature.graph.results, signature.out_keys, strict=True)
+        ]
+        return tree.unflatten(signature.out_tree, leaves)
 
 
 def _struct(var: Var, key: bool) -> ShapeDtypeStruct:
@@ -133,15 +141,17 @@ def _struct(var: Var, key: bool) -> ShapeDtypeStruct:
 
 
 class Traced(Stage):
-    """A function that was traced for arguments of a kind.
+    """A function that was traced for arguments of one kind: its operations as recorded.
+
+    `jit(f).trace(*args)` makes one.
 
     Args:
-      signature: the function.
+      signature: the traced function.
     """
 
     @property
     def jaxpr(self) -> str:
-        """The operations that it is made of, as text."""
+        """The recorded operations, as text."""
         return self._signature.graph.text()
 
     @property
@@ -150,14 +160,19 @@ class Traced(Stage):
         return self._signature.graph.name
 
     def lower(self, *, lowering_platforms: Sequence[str] | None = None) -> Lowered:
-        """Return the next stage.
+        """Optimize the operations and choose all layouts.
 
         Args:
-          lowering_platforms: must be None or name the platform of the devices.
+          lowering_platforms: None, or a list of "cpu", "gpu" and "cuda". The platform is in any
+            case that of the devices.
+
+        Raises:
+          ArgumentError: a platform is unknown.
         """
         if lowering_platforms is not None and set(lowering_platforms) - {"cpu", "gpu", "cuda"}:
             raise ArgumentError(
-                f"lowering_platforms={lowering_platforms!r} has unknown platforms; use cpu or gpu",
+                f"lowering_platforms={lowering_platforms!r} has unknown platforms. Try: use cpu "
+                "or gpu",
                 argument="lowering_platforms",
                 value=lowering_platforms,
             )
@@ -166,10 +181,12 @@ class Traced(Stage):
 
 
 class Lowered(Stage):
-    """A function whose operations are known, before kernels are made.
+    """A function whose operations and layouts are chosen, and whose kernels are not made yet.
+
+    `jit(f).lower(*args)` makes one.
 
     Args:
-      signature: the function.
+      signature: the lowered function.
     """
 
     @classmethod
@@ -182,19 +199,21 @@ class Lowered(Stage):
         out_tree: Any,
         no_kwargs: bool = False,
     ) -> Lowered:
-        """Return this stage of a graph.
+        """Make this stage from a graph.
 
         Args:
-          lowering: the graph, as `compiler_ir` gives it.
-          in_tree: structure of the arguments: positional and keyword ones.
-          in_avals: shapes and types of the arguments, in order.
-          donate_argnums: numbers of those that may be given up.
-          out_tree: structure of the results. Those that are random keys come as their numbers.
-          no_kwargs: has no meaning here: keyword arguments are those of `in_tree`.
+          lowering: the graph, as `compiler_ir` returns it.
+          in_tree: the structure of the pair of positional and keyword arguments.
+          in_avals: the shape and type of each leaf of the arguments.
+          donate_argnums: the numbers of donated leaves.
+          out_tree: the structure of the results. Results that are random keys come as plain arrays
+            of their numbers.
+          no_kwargs: ignored: `in_tree` has the keyword arguments.
 
         Raises:
           ArgumentTypeError: lowering is no graph.
-          ArgumentError: it takes other arguments, gives other results, or lacks one to be donated.
+          ArgumentError: the graph has other arguments or another number of results, or it has no
+            argument of a number in `donate_argnums`.
 
         >>> import gpushard as gs
         >>> x = gs.numpy.ones(3)
@@ -208,31 +227,31 @@ class Lowered(Stage):
         """
         if not isinstance(lowering, Graph):
             raise ArgumentTypeError(
-                f"from_flat_info: lowering is a {type(lowering).__name__}; give what compiler_ir "
-                "returns",
+                f"from_flat_info: lowering is a {type(lowering).__name__}, and must be a graph. "
+                "Try: lowered.compiler_ir()",
                 argument="lowering",
                 type=type(lowering),
             )
         keys = tuple(isinstance(x.dtype, KeyDType) for x in in_avals)
-        own = [_struct(var, key) for var, key in zip(lowering.inputs, keys, strict=False)]
+        expected = [_struct(var, key) for var, key in zip(lowering.inputs, keys, strict=False)]
         taken = [(tuple(x.shape), x.dtype) for x in in_avals]
         counts = len(lowering.inputs), len(lowering.results)
         if (
-            [(x.shape, x.dtype) for x in own] != taken
+            [(x.shape, x.dtype) for x in expected] != taken
             or (in_tree.num_leaves, out_tree.num_leaves) != counts
             or len(in_avals) != counts[0]
         ):
             raise ArgumentError(
                 f"from_flat_info: {lowering.name} takes {lowering.inputs} and has {counts[1]} "
                 f"results; in_avals has {taken}, in_tree {in_tree.num_leaves} leaves and out_tree "
-                f"{out_tree.num_leaves}; give those of the stage that the graph is of",
+                f"{out_tree.num_leaves}. Try: take all of them from the stage with that graph",
                 argument="in_avals",
             )
         donated = tuple(n in donate_argnums for n in range(counts[0]))
         if sum(donated) != len(set(donate_argnums)):
             raise ArgumentError(
                 f"from_flat_info: donate_argnums is {tuple(donate_argnums)}, and there are "
-                f"{counts[0]} arguments; count them from 0",
+                f"{counts[0]} arguments. Try: count them from 0",
                 argument="donate_argnums",
                 value=tuple(donate_argnums),
             )
@@ -242,11 +261,11 @@ class Lowered(Stage):
         )
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
-        """Return the operations, a line each.
+        """Write the operations as text, a line each.
 
         Args:
-          dialect: "gpushard", the only one there is.
-          debug_info: whether to say where values lie, too.
+          dialect: "gpushard", the only dialect.
+          debug_info: whether to add the sharding of each value.
 
         Raises:
           ArgumentError: the dialect is unknown.
@@ -255,7 +274,7 @@ class Lowered(Stage):
         return self._signature.graph.text(shardings=debug_info)
 
     def compiler_ir(self, dialect: str | None = None) -> Graph:
-        """Return the graph that the text is of.
+        """Return the graph of the operations.
 
         Args:
           dialect: as for `as_text`.
@@ -264,11 +283,11 @@ class Lowered(Stage):
         return self._signature.graph
 
     def cost_analysis(self) -> dict[str, Any]:
-        """Return operations on numbers, and bytes read, written and moved between devices.
+        """Count arithmetic operations, and bytes read, written and moved between devices.
 
-        "bytes accessed" are those read and written. What several devices do counts for each, and a
-        loop once. Under "devices" is the same for each device, by its id. Bytes moved are those
-        that a device receives from others, as if each had memory of its own.
+        All devices count, and the body of a loop counts once. "bytes accessed" is the sum of bytes
+        read and written. "devices" has the same counts for each device, by its id. Bytes moved are
+        those that a device receives from others, as if no two devices shared memory.
 
         >>> import gpushard as gs
         >>> costs = gs.jit(lambda x: x @ x).lower(gs.numpy.ones((4, 4))).cost_analysis()
@@ -278,18 +297,18 @@ class Lowered(Stage):
         return costs(self._signature.graph)
 
     def compile(self, compiler_options: dict[str, Any] | None = None) -> Compiled:
-        """Make kernels, and return the last stage.
+        """Compile the operations to kernels.
 
         Args:
-          compiler_options: must be empty: there are none.
+          compiler_options: must be empty, as there are no options.
 
         Raises:
-          ArgumentError: an option is unknown.
+          ArgumentError: there is an option.
         """
         if compiler_options:
             raise ArgumentError(
-                f"compiler_options has {sorted(compiler_options)}, and there are no options; leave "
-                "it out, and see gpushard.configure for settings",
+                f"compiler_options has {sorted(compiler_options)}, and there are no options. Try: "
+                "leave it out, and use gpushard.configure for settings",
                 argument="compiler_options",
                 options=sorted(compiler_options),
             )
@@ -297,10 +316,12 @@ class Lowered(Stage):
 
 
 class Compiled(Stage):
-    """A function that is ready to run for arguments of one kind.
+    """A compiled function, ready to run for arguments of one kind.
+
+    `jit(f).lower(*args).compile()` makes one. Unlike `jit(f)`, it refuses other arguments.
 
     Args:
-      signature: the function.
+      signature: the lowered function.
     """
 
     def __init__(self, signature: Signature) -> None:
@@ -309,42 +330,42 @@ class Compiled(Stage):
 
     @property
     def input_shardings(self) -> Any:
-        """Where arguments have to lie: of positional and of keyword ones."""
+        """The sharding that each argument must have."""
         return self._inputs(lambda var, key, donated: var.sharding)
 
     @property
     def output_shardings(self) -> Any:
-        """Where results lie."""
+        """The sharding of each result."""
         return self._outputs(lambda var, key: var.sharding)
 
     @property
     def input_formats(self) -> Any:
-        """Where and in which order arguments lie."""
+        """The sharding and the memory layout of each argument."""
         return self._inputs(lambda var, key, donated: _format(var))
 
     @property
     def output_formats(self) -> Any:
-        """Where and in which order results lie."""
+        """The sharding and the memory layout of each result."""
         return self._outputs(lambda var, key: _format(var))
 
     @property
     def input_layouts(self) -> Any:
-        """The order of elements of arguments in memory."""
+        """The memory layout of each argument."""
         return self._inputs(lambda var, key, donated: _format(var).layout)
 
     @property
     def output_layouts(self) -> Any:
-        """The order of elements of results in memory."""
+        """The memory layout of each result."""
         return self._outputs(lambda var, key: _format(var).layout)
 
     def as_text(self, dialect: str | None = None) -> str:
-        """Return what is run, a line each, then where, what moves, launches and memory.
+        """Write the operations as text, then the devices, bytes received, launches and memory.
 
-        Operations that are one kernel are one line. Bytes received are those that devices get from
-        others, as if each had memory of its own.
+        A fused kernel is one line. Bytes received are those that devices get from others, as if no
+        two devices shared memory.
 
         Args:
-          dialect: "gpushard", the only one there is.
+          dialect: "gpushard", the only dialect.
 
         Raises:
           ArgumentError: the dialect is unknown.
@@ -355,9 +376,12 @@ class Compiled(Stage):
         ['# bytes received: 0', '# memory: 256 bytes, 128 of arguments, 128 of results']
         """
         _check_dialect(dialect)
-        own, steps = self._signature, self._executable.steps
+        signature, steps = self._signature, self._executable.steps
         moved = {n: int(of["bytes moved"]) for n, of in self.cost_analysis()["devices"].items()}
-        values = [*own.graph.inputs, *(x for one in steps for x in (*one.arrays, *one.results))]
+        values = [
+            *signature.graph.inputs,
+            *(x for step in steps for x in (*step.arrays, *step.results)),
+        ]
         devices = {x.id: x for value in values for x in devices_of(value.tiling)}
         kernels = sum(isinstance(step.op, Region) for step in steps)
         received = ", ".join(f"{n:,} by device {at}" for at, n in moved.items() if n)
@@ -383,67 +407,70 @@ class Compiled(Stage):
         return "\n".join([self._executable.text(), *(f"# {line}" for line in lines)])
 
     def cost_analysis(self) -> dict[str, Any]:
-        """Return what `Lowered.cost_analysis` does, of kernels rather than operations.
+        """Count like `Lowered.cost_analysis`, with a fused kernel as one operation.
 
-        What is between the operations of a kernel is neither read nor written.
+        Values within a fused kernel are neither read from memory nor written to it.
         """
         return costs(self._signature.graph, fuse_regions)
 
     def memory_analysis(self) -> CompiledMemoryStats:
-        """Return how many bytes it takes."""
+        """Estimate the bytes of arguments, results, and temporary values."""
         return memory(self._executable, self._signature.donated)
 
     def runtime_executable(self) -> Executable:
-        """Return what runs it."""
+        """Return the executable, which runs the graph on buffers."""
         return self._executable
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run it.
+        """Run the compiled function.
 
         Args:
-          *args: those that are not static, as they were when it was lowered.
-          **kwargs: likewise.
+          *args: the positional arguments that are not static, of the kind that it was lowered for.
+          **kwargs: the keyword arguments that are not static.
 
         Raises:
-          ArgumentTypeError: arguments have another structure, other shapes or types.
-          ShardingError: they lie elsewhere.
+          ArgumentTypeError: arguments have another structure, other shapes or types, or the call is
+            within a traced or mapped function.
+          ShardingError: a committed argument has another sharding.
         """
-        own = self._signature
+        signature = self._signature
         if innermost() is not None or tracing() is not None:
             raise ArgumentTypeError(
-                f"the compiled {own.what} is called in a function that is traced or mapped itself; "
-                "call the function that it was made of",
+                f"the compiled {signature.what} is called within a traced or mapped function. Try: "
+                "call the function that it was compiled from",
                 argument="self",
             )
         leaves, structure = tree.flatten((args, kwargs))
-        if structure != own.in_tree:
+        if structure != signature.in_tree:
             raise ArgumentTypeError(
-                f"the compiled {own.what} got arguments {_shown(structure)}, and was compiled for "
-                f"{_shown(own.in_tree)}; call it as it was lowered",
+                f"the compiled {signature.what} got arguments {_shown(structure)}, and was "
+                f"compiled for {_shown(signature.in_tree)}. Try: call it as it was lowered",
                 argument="args",
             )
-        arrays = [x if isinstance(x, Array) else implicitly_put(x, own.what) for x in leaves]
+        arrays = [x if isinstance(x, Array) else implicitly_put(x, signature.what) for x in leaves]
         self._check(arrays)
-        given_up = [x for x, donated in zip(arrays, own.donated, strict=True) if donated]
-        given_up = donated_arrays(given_up, own.what)
+        given_up = [x for x, donated in zip(arrays, signature.donated, strict=True) if donated]
+        given_up = donated_arrays(given_up, signature.what)
         buffers = [x._live() for x in arrays]
         give_up(given_up)
-        arrays.clear()  # copies elsewhere, which nobody else has
-        made = self._executable.run(buffers)
+        arrays.clear()  # frees copies of donated arrays on other devices
+        outputs = self._executable.run(buffers)
         results = [
             array_of(buffer, var, self._executable.runtime, keys=key)
-            for buffer, var, key in zip(made, own.graph.results, own.out_keys, strict=True)
+            for buffer, var, key in zip(
+                outputs, signature.graph.results, signature.out_keys, strict=True
+            )
         ]
-        return tree.unflatten(own.out_tree, results)
+        return tree.unflatten(signature.out_tree, results)
 
     call = __call__
 
     def _check(self, arrays: list[Any]) -> None:
-        own = self._signature
-        paths = [tree.keystr(path) for path in own.in_tree.leaf_paths()]
+        signature = self._signature
+        paths = [tree.keystr(path) for path in signature.in_tree.leaf_paths()]
         wrong, apart = [], []
         for n, (x, var, key, path) in enumerate(
-            zip(arrays, own.graph.inputs, own.in_keys, paths, strict=True)
+            zip(arrays, signature.graph.inputs, signature.in_keys, paths, strict=True)
         ):
             wanted = _struct(var, key)
             if (x.shape, x.dtype) != (wanted.shape, wanted.dtype):
@@ -455,27 +482,27 @@ class Compiled(Stage):
                     arrays[n] = x._moved(var.sharding, "a compiled function")
         if wrong:
             raise ArgumentTypeError(
-                f"the compiled {own.what} got other shapes or types: {'; '.join(wrong)}; lower it "
-                "for these",
+                f"the compiled {signature.what} got other shapes or types: {'; '.join(wrong)}. "
+                "Try: lower it for these",
                 argument="args",
             )
         if apart:
             raise ShardingError(
-                f"the compiled {own.what} got arguments that lie elsewhere: {'; '.join(apart)}; "
-                "move them with gpushard.reshard",
+                f"the compiled {signature.what} got arguments that lie elsewhere: "
+                f"{'; '.join(apart)}. Try: move them with gpushard.reshard",
                 argument="args",
             )
 
 
 def _shown(structure: Any) -> str:
-    """Return a structure as text: * for each leaf."""
+    """Write a structure as text, with * for each leaf."""
     return repr(structure).removeprefix("TreeDef(").removesuffix(")")
 
 
 def _check_dialect(dialect: str | None) -> None:
     if dialect not in (None, DIALECT):
         raise ArgumentError(
-            f"dialect={dialect!r} is unknown; there is {DIALECT!r}",
+            f"dialect={dialect!r} is unknown. Try: use {DIALECT!r}",
             argument="dialect",
             value=dialect,
         )

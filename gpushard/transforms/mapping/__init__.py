@@ -1,9 +1,9 @@
-"""Named dims: functions that are called once for all elements along a dim, or for all blocks.
+"""Mapped functions: Python calls one once, for all elements along an axis or for all blocks.
 
-- `vmap`, `shard_map`: what users call.
-- `specs`: their meshes and specs.
-- `device_axis`: dims with an element for each device, where those of `pmap` live.
+- `vmap`, `shard_map`: the functions that users call.
+- `specs`: checks of meshes and specs.
+- `device_axis`: the axes of `pmap`, which have an element for each device.
 - `collectives`: operations that move elements along named dims.
-- `groups`: parts of an axis, within which collectives work.
+- `groups`: groups of the elements of an axis, within which collectives work.
 - `named_einsum`: Einstein sums over named dims.
 """

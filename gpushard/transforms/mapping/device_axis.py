@@ -1,9 +1,20 @@
-"""Dims with an element, or a chunk of elements, for each of several devices: where pmap's lie.
+"""Axes with an element, or a chunk of elements, on each of several devices: those of `pmap`.
 
-The devices of `pmap` are a line, those of a `pmap` in it a grid: an axis for each, which only this
-module knows. A call does not know of calls within it, which bring what they meet to their grid. An
-argument may lie on such a grid already: then the call works there, and results go back to the line
-if no call within it has asked for more.
+A `pmap` lays its devices out as a mesh with one axis, and a `pmap` within it as a mesh with two.
+Users never see these meshes. When the outer call begins, it is not known whether its function will
+call another `pmap`. So the inner call makes the larger mesh, and values that it meets move there.
+
+An example, on 8 devices, with `x` of shape (2, 3, 5):
+
+1. `pmap(f)(x)` makes a mesh of 2 devices, {"pmap 0": 2}. Each device has a block of shape
+   (1, 3, 5). The first dim gets a name, and `f` sees shape (3, 5).
+2. `f` calls `pmap(g)` on its argument. That makes a mesh of 6 devices, {"pmap 0": 2, "pmap 1": 3}.
+   The argument moves there: device 3 * i + j gets `x[i, j]`. `g` sees shape (5,).
+3. The result of `g` lies on the 6 devices, one element of shape (5,) on each. To `f`, the result
+   of the inner call has shape (3, 5). The result of the outer call has shape (2, 3, 5), and its
+   `PmapSharding` lists the 6 devices, with both axes unstacked.
+4. If that result is the argument of the next call, `pmap` begins with the mesh of 6 devices, so
+   nothing moves. If that call has no inner `pmap`, its results return to the first 2 devices.
 """
 
 from __future__ import annotations
@@ -33,9 +44,9 @@ from gpushard.geometry.older.sharding_spec import (
 from gpushard.geometry.partition_spec import P
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.rule import Splits
-from gpushard.transforms.values.doors import checked_result, enter, enter_blocks, leave_blocks
+from gpushard.transforms.values.doors import check_result, enter, enter_blocks, leave_blocks
 from gpushard.transforms.values.frames import Frame, Names, Source, innermost
-from gpushard.transforms.values.mapped import Mapped, as_mapped, brought, spread
+from gpushard.transforms.values.mapped import Mapped, as_mapped, broadcast_along, move_to_mesh
 from gpushard.transforms.values.relabel import Labels, labels
 from gpushard.transforms.values.signature import (
     each_result,
@@ -45,30 +56,30 @@ from gpushard.transforms.values.signature import (
 from gpushard.typing import Shape
 
 _CHUNKS = "soft_pmap"
-"""What begins the names of axes on which devices have chunks, be it of one element each."""
+"""The beginning of names of axes on which each device has a chunk of elements."""
 
 _PARTS = "parts"
-"""What begins the names of axes that cut dims of the function's into parts."""
+"""The beginning of names of axes that cut dims of values into parts, as `sharded_jit` does."""
 
 
-class StackedFrame(Frame):
-    """One call of a function that is mapped over devices.
+class DeviceFrame(Frame):
+    """One active call of a function that is mapped over devices, as `pmap` does.
 
     Args:
       what: the function, for errors.
-      label: gives the name of an argument by its number, for errors.
-      size: how many elements are mapped.
-      devices: to choose from; for the outermost call.
-      kind: what the axis is: "pmap" gives each device an element, "soft_pmap" may give it several,
-        "parts" is there to cut dims of the function's.
-      ahead: sizes of further axes that calls within may have; for the outermost call.
+      label: names an argument by its number, for errors.
+      size: the number of mapped elements.
+      devices: the devices to choose from; only those of the outermost call count.
+      kind: "pmap" gives each device one element; "soft_pmap" may give it several; "parts" cuts dims
+        of values into parts.
+      ahead: sizes of further mesh axes, for calls within this one; of the outermost call.
     """
 
     __slots__ = ("axis", "pool", "sizes", "used")
 
     pool: tuple[Any, ...]
-    sizes: Shape  # of its named dims: one element for each device, and those of a chunk if any
-    used: int  # how many axes calls are mapped over; of the outermost call
+    sizes: Shape  # sizes of its named dims: devices, and elements of a chunk if there are chunks
+    used: int  # the number of mesh axes that calls are mapped over; of the outermost call
 
     def __init__(
         self,
@@ -85,11 +96,11 @@ class StackedFrame(Frame):
         for frame in others:
             if frame.has_devices:
                 raise ArgumentError(
-                    f"{what} in the {frame.what}, whose named dims have the devices; use vmap "
-                    "here, or give its axis_resources more mesh axes",
+                    f"{what} in the {frame.what}, whose named axes use the devices. Try: use vmap "
+                    "here, or give the xmap more mesh axes in axis_resources=",
                     argument="fun",
                 )
-        around = [frame for frame in others if isinstance(frame, StackedFrame)]
+        around = [frame for frame in others if isinstance(frame, DeviceFrame)]
         self.pool = around[0].pool if around else tuple(devices)
         self.axis = f"{kind} {len(around)}"
         self.used = 1
@@ -101,8 +112,8 @@ class StackedFrame(Frame):
             around[-1].used = max(around[-1].used, len(around) + 1)
         elif self.mesh is not None:
             raise MeshError(
-                f"{what}: the function around it is mapped over the mesh {dict(self.mesh.shape)}, "
-                "whose devices have their work; use vmap here",
+                f"{what}: the enclosing function is mapped over the mesh {dict(self.mesh.shape)}, "
+                "which uses the devices. Try: use vmap here",
                 argument="fun",
             )
         self.mesh = _grid(self.pool, before, self.axis, size, ahead, what, kind == _CHUNKS)
@@ -114,15 +125,15 @@ class StackedFrame(Frame):
             self.brings = False
 
     def _around(self) -> list[Frame]:
-        found, frame = [], self.outer
+        enclosing, frame = [], self.outer
         while frame is not None:
-            found.append(frame)
+            enclosing.append(frame)
             frame = frame.outer
-        return found
+        return enclosing
 
     @property
     def count(self) -> int:
-        """How many devices the mapped dim is on."""
+        """The number of devices that the mapped axis lies on."""
         assert self.mesh is not None
         return self.mesh.shape[self.axis]
 
@@ -137,10 +148,10 @@ def _grid(
     what: str,
     chunked: bool,
 ) -> Mesh:
-    """Return the first devices in a grid that has an axis after others, and maybe some more."""
+    """Lay out the first devices as a mesh with the axes `before`, `axis`, and those of `ahead`."""
     if not size:
         raise ArgumentError(
-            f"{what}: an axis of 0 elements has no devices; check its size first, or use vmap",
+            f"{what}: an axis of 0 elements has no devices. Try: check its size first, or use vmap",
             argument="axis_size",
             size=0,
         )
@@ -150,7 +161,7 @@ def _grid(
         if not most or size % most:
             raise ArgumentError(
                 f"{what}: an axis of {size} elements does not come in equal chunks for {most} "
-                "devices; pad it to a multiple of them",
+                f"devices. Try: pad it to a multiple of {most}",
                 argument="axis_size",
                 size=size,
                 devices=most,
@@ -162,7 +173,7 @@ def _grid(
         way = "vmap here" if before else soft
         raise NoDeviceError(
             f"{what}: an axis of {size} elements{inner} needs {size * count} devices, there are "
-            f"{len(devices)}; use {way}",
+            f"{len(devices)}. Try: use {way}",
             argument="axis_size",
             size=size,
             devices=len(devices),
@@ -190,10 +201,10 @@ def _labels(
     Args:
       mesh: the devices.
       axis: the axis.
-      sizes: of the named dims: one element for each device, and those of a chunk if there are.
-      shape: of the array without the mapped dim.
-      lead: the axes of each dim in front that has a name already.
-      at: the mapped dim of what the function returns; None where it has none.
+      sizes: the sizes of the named dims: devices, and elements of a chunk if there are chunks.
+      shape: the shape of the array without the mapped dim.
+      lead: for each dim in front that has a name already, the axes of its place.
+      at: the position of the mapped dim; None for an array without it.
       others: for each other dim the axes that split it.
     """
     first, body = shape[: len(lead)], shape[len(lead) :]
@@ -205,12 +216,12 @@ def _labels(
     spec = P(*[(axis,) if dim == at else () for dim in range(len(body))])
     full = (*first, *body)
     known = labels(mesh, (axis,), spec, full, lead, others, chunk)
-    shown = listed(mesh, known.whole, full)
+    shown = list_sharding(mesh, known.whole, full)
     return dataclasses.replace(known, shown=shown, shown_tiling=shown.tiling(full))
 
 
-def listed(mesh: Mesh, sharding: NamedSharding, shape: Shape) -> PmapSharding:
-    """Return how an array over the grid lies, as a list of devices: dims that `pmap` maps go."""
+def list_sharding(mesh: Mesh, sharding: NamedSharding, shape: Shape) -> PmapSharding:
+    """Convert a sharding over the grid to one over a list of devices, which users see."""
     cuts: dict[str, int] = {}
     dims: list[Any] = []
     for dim, n in enumerate(shape):
@@ -234,8 +245,8 @@ def listed(mesh: Mesh, sharding: NamedSharding, shape: Shape) -> PmapSharding:
 
 
 @functools.lru_cache(maxsize=1024)
-def gridded(sharding: PmapSharding) -> NamedSharding:
-    """Return how an array lies over the grid of its devices: what `listed` made a list of."""
+def grid_sharding(sharding: PmapSharding) -> NamedSharding:
+    """Convert a sharding over a list of devices to the grid that `list_sharding` made it of."""
     spec = sharding.sharding_spec
     axes = {
         entry.axis: f"pmap {n}"
@@ -250,24 +261,24 @@ def gridded(sharding: PmapSharding) -> NamedSharding:
     return NamedSharding(_mesh(tuple(sharding.devices.flat), spec.mesh_shape), P(*entries))
 
 
-def _ahead(
+def _further_sizes(
     leaves: Sequence[Any], dims: Sequence[int | None], size: int, devices: tuple[Any, ...]
 ) -> Shape:
-    """Return the sizes of further axes of a grid on which an argument has its elements already."""
+    """Find an argument that lies on a larger grid, and list the sizes of its further axes."""
     for x, dim in zip(leaves, dims, strict=True):
         lies = getattr(x, "_sharding", None)
         if type(lies) is not PmapSharding or lies.num_devices <= size or dim is None:
             continue
-        own = gridded(lies)
-        first, *ahead = own.mesh.axis_sizes
-        there = tuple(lies.devices.flat) == devices[: lies.num_devices]
-        if there and first == size and own.spec.axes(dim) == ("pmap 0",):
+        grid = grid_sharding(lies)
+        first, *ahead = grid.mesh.axis_sizes
+        same_devices = tuple(lies.devices.flat) == devices[: lies.num_devices]
+        if same_devices and first == size and grid.spec.axes(dim) == ("pmap 0",):
             return tuple(ahead)
     return ()
 
 
-def _enter(x: Any, axis: int | None, frame: StackedFrame, number: int) -> Any:
-    """Make what a function sees of an argument, a dim of which has elements for devices."""
+def _enter(x: Any, axis: int | None, frame: DeviceFrame, number: int) -> Any:
+    """Make the value that a function sees of an argument; its mapped dim goes to the devices."""
     if axis is None:
         return enter(x, (), (), frame, number)
     source: Source = (frame, number)
@@ -285,21 +296,21 @@ def _enter(x: Any, axis: int | None, frame: StackedFrame, number: int) -> Any:
         split = _elements(x._sharding, x.shape, len(outer), mesh, every=True)
         split = split[:axis] + split[axis + 1 :]
         others = tuple([axes if frame.axis not in axes else () for axes in split])
-    own = _labels(mesh, frame.axis, frame.sizes, shape, lead, axis, others)
-    return enter_blocks(x, own, outer + frame.dims, frame, source)
+    lies = _labels(mesh, frame.axis, frame.sizes, shape, lead, axis, others)
+    return enter_blocks(x, lies, outer + frame.dims, frame, source)
 
 
-def _result(x: Any, axis: Any, arg: str, frame: StackedFrame, fun: Any) -> Any:
-    """Return a result with the mapped dim where it is wanted, or without it."""
-    x, axis = checked_result(x, axis, arg, frame, fun)
+def _result(x: Any, axis: Any, arg: str, frame: DeviceFrame, fun: Any) -> Any:
+    """Put the mapped axis of a result where `out_axes` says, or leave it out."""
+    x, axis = check_result(x, axis, arg, frame, fun)
     names, mesh = frame.dims, frame.mesh
     assert mesh is not None
     outer: Names = ()
     if x._names != names:
         outer = tuple([name for name in x._names if name not in names])
-        x = x if axis is None else spread(x, outer + names)
+        x = x if axis is None else broadcast_along(x, outer + names)
     if frame.brings:
-        x = brought(x, mesh)
+        x = move_to_mesh(x, mesh)
     value, ahead = x._value, len(x._names)
     others = _elements(value._sharding, value._shape, ahead, mesh)
     if frame.outer is None and frame.used < len(mesh.axis_names):
@@ -308,41 +319,47 @@ def _result(x: Any, axis: Any, arg: str, frame: StackedFrame, fun: Any) -> Any:
         others = tuple([axes if set(axes) <= set(mesh.axis_names) else () for axes in others])
     lead = tuple([name.place or () for name in outer]) if outer else ()
     shape = value._shape[: len(outer)] + value._shape[ahead:]
-    own = _labels(mesh, frame.axis, frame.sizes, shape, lead, axis, others)
-    return leave_blocks(x, own, outer, frame)
+    lies = _labels(mesh, frame.axis, frame.sizes, shape, lead, axis, others)
+    return leave_blocks(x, lies, outer, frame)
 
 
 @functools.lru_cache(maxsize=4096)
-def _elements(own: Sharding, shape: Shape, ahead: int, mesh: Mesh, every: bool = False) -> Splits:
-    """Return the axes of each dim after the first ones: those of parts, and one of elements. Pure.
+def _elements(
+    sharding: Sharding, shape: Shape, ahead: int, mesh: Mesh, every: bool = False
+) -> Splits:
+    """List the mesh axes that split each dim after the first `ahead` ones, and may stay. Pure.
 
-    Along others, unless every one is asked for, it is brought together.
+    A single axis may stay if the dim has one element for each of its devices, and axes of parts may
+    stay if they divide the dim. With `every`, any axes that divide the dim may stay. Along other
+    axes the dim becomes whole.
     """
-    if type(own) is PmapSharding:
-        own = gridded(own)
-    found: list[tuple[str, ...]] = []
+    if type(sharding) is PmapSharding:
+        sharding = grid_sharding(sharding)
+    splits: list[tuple[str, ...]] = []
     for dim in range(ahead, len(shape)):
-        axes = own.spec.axes(dim) if isinstance(own, NamedSharding) and own.mesh == mesh else ()
+        axes: tuple[str, ...] = ()
+        if isinstance(sharding, NamedSharding) and sharding.mesh == mesh:
+            axes = sharding.spec.axes(dim)
         fits = len(axes) == 1 and shape[dim] == mesh.shape[axes[0]]
         count = math.prod([mesh.shape[axis] for axis in axes])
         parts = every or all(axis.startswith(_PARTS) for axis in axes)
-        found.append(axes if fits or (parts and shape[dim] % count == 0) else ())
-    return tuple(found)
+        splits.append(axes if fits or (parts and shape[dim] % count == 0) else ())
+    return tuple(splits)
 
 
-class Opened:
-    """A call of a function that is mapped over devices, whose arguments were checked.
+class DeviceCall:
+    """One call of a function that is mapped over devices, with checked arguments.
 
     Args:
       fun: the function.
-      what: what errors call it.
-      given: its arguments.
-      in_axes: their mapped dims.
-      axis: the name of the dim.
-      size: how long it is, if that is said.
-      pool: devices, and whether all of them are to be used; None where each may have several
-        elements.
-      label: gives the name of an argument by its number, for errors.
+      what: the function, for errors.
+      arguments: its positional and keyword arguments.
+      in_axes: the mapped axis of each argument.
+      axis: the name of the mapped axis.
+      size: the size of the mapped axis, if the caller gave it.
+      pool: the devices, and whether all of them must get an element: True if the caller listed
+        them, None if each device may have several elements.
+      label: names an argument by its number, for errors.
     """
 
     __slots__ = ("_dims", "_fun", "_together", "frame", "leaves")
@@ -351,14 +368,14 @@ class Opened:
         self,
         fun: Any,
         what: str,
-        given: tuple[tuple[Any, ...], dict[str, Any]],
+        arguments: tuple[tuple[Any, ...], dict[str, Any]],
         in_axes: Any,
         axis: Hashable,
         size: int | None,
         pool: tuple[tuple[Any, ...], bool | None],
         label: Callable[[int], str],
     ) -> None:
-        args, kwargs = given
+        args, kwargs = arguments
         self.leaves, self._dims, size, self._together = mapped_arguments(
             args, kwargs, in_axes, size, label, (what, "in_axes")
         )
@@ -366,54 +383,54 @@ class Opened:
             if type(x) is not ConcreteArray and not getattr(x, "pmap_takes", True):
                 raise ArgumentTypeError(
                     f"{what}: {label(number)} is a {type(x).__name__}, whose shards are blocks "
-                    "over a mesh; use jit or shard_map, or give the Array that "
+                    "over a mesh. Try: use jit or shard_map, or pass the Array that "
                     "gpushard.device_put(x, x.sharding) returns",
                     argument="args",
                     type=type(x),
                 )
-        devices, every = pool
-        if every and len(devices) != size:
+        devices, all_used = pool
+        if all_used and len(devices) != size:
             raise ArgumentError(
-                f"{what}: devices= has {len(devices)} devices for an axis of {size} elements; give "
-                "one for each",
+                f"{what}: devices= has {len(devices)} devices for an axis of {size} elements. Try: "
+                "give one for each element",
                 argument="devices",
                 devices=len(devices),
                 size=size,
             )
         self._fun = fun
         ahead: Shape = ()
-        if innermost() is None and every is not None:
-            ahead = _ahead(self.leaves, self._dims, size, devices)
-        self.frame = frame = StackedFrame(
-            what, label, size, devices, kind=_CHUNKS if every is None else "pmap", ahead=ahead
+        if innermost() is None and all_used is not None:
+            ahead = _further_sizes(self.leaves, self._dims, size, devices)
+        self.frame = frame = DeviceFrame(
+            what, label, size, devices, kind=_CHUNKS if all_used is None else "pmap", ahead=ahead
         )
-        count = size if every is not None else frame.count
+        count = size if all_used is not None else frame.count
         frame.name(axis, count, (frame.axis,))
         frame.sizes = (count,)
-        if every is None:
+        if all_used is None:
             frame.name(axis, size // count)
             frame.sizes = (count, size // count)
 
     def check_shapes(self, args: Any, shapes: Any) -> None:
-        """Check that what the function sees of arguments has the shapes that are said."""
+        """Check that the shapes in `global_arg_shapes` are those that the function sees."""
         said = tree.broadcast_prefix(
             shapes, args, _is_shape, names=("global_arg_shapes", "the arguments")
         )
         for number, (shape, dim) in enumerate(zip(said, self._dims, strict=False)):
             full = np.shape(self.leaves[number])
-            own = full if dim is None else (*full[:dim], *full[dim + 1 :])
-            if shape is not None and (not _is_shape(shape) or tuple(shape) != own):
+            seen = full if dim is None else (*full[:dim], *full[dim + 1 :])
+            if shape is not None and (not _is_shape(shape) or tuple(shape) != seen):
                 raise ArgumentError(
                     f"{self.frame.what}: global_arg_shapes has {shape!r} for "
-                    f"{self.frame.label(number)}, of which the function sees {own}; one process "
-                    "has all of it, so give that shape, or None",
+                    f"{self.frame.label(number)}, of which the function sees {seen}. One process "
+                    "has all of it. Try: give that shape, or None",
                     argument="global_arg_shapes",
                     value=shape,
-                    shape=own,
+                    shape=seen,
                 )
 
     def run(self, call: Callable[..., Any], out_axes: Any) -> Any:
-        """Call a function with what it sees of the arguments, and return its results as arrays."""
+        """Call a function with the values that it sees, and make arrays of its results."""
         frame, fun = self.frame, self._fun
         inside = [
             _enter(leaf, dim, frame, number)

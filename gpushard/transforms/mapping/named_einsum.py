@@ -10,8 +10,8 @@ from typing import Any
 from gpushard.errors import ArgumentError
 from gpushard.frozen import dataclass
 from gpushard.ops.table.contractions import LETTERS
-from gpushard.transforms.values.frames import find
-from gpushard.transforms.values.mapped import Mapped, check_has, exposed
+from gpushard.transforms.values.frames import find_names
+from gpushard.transforms.values.mapped import Mapped, check_has, expose_names
 
 _TERM = re.compile(r"([^{}]*)(?:\{([^{}]*)\})?")
 
@@ -26,10 +26,10 @@ class Term:
 
 @functools.lru_cache(maxsize=1024)
 def parse_names(subscripts: str, operands: int) -> tuple[tuple[Term, ...], Term]:
-    """Return the terms of subscripts with names: those of operands, and the result's. Pure.
+    """Split subscripts with names into the terms of the operands and the term of the result. Pure.
 
     Raises:
-      ArgumentError: they are malformed, or have a name in the result that no operand has.
+      ArgumentError: subscripts are malformed, or the result has a name that no operand has.
 
     >>> parse_names("a{i, j},{j}->a{i}", 2)[1]
     Term(letters='a', names=('i',))
@@ -40,7 +40,7 @@ def parse_names(subscripts: str, operands: int) -> tuple[tuple[Term, ...], Term]
     if len(terms) != operands:
         raise _bad(subscripts, f"names {len(terms)} operands, there are {operands}")
     if not arrow:
-        raise _bad(subscripts, "names dims, and has no result; write which ones stay after ->")
+        raise _bad(subscripts, "names dims, and has no result. Try: write after -> which dims stay")
     result = _term(subscripts, right)
     known = {name for term in terms for name in term.names}
     for name in result.names:
@@ -50,13 +50,13 @@ def parse_names(subscripts: str, operands: int) -> tuple[tuple[Term, ...], Term]
 
 
 def _term(subscripts: str, text: str) -> Term:
-    found = _TERM.fullmatch(text)
-    if found is None:
-        raise _bad(subscripts, f"has {text!r}; write letters, and then names as {{i,j}}")
-    letters, listed = found.groups()
+    match = _TERM.fullmatch(text)
+    if match is None:
+        raise _bad(subscripts, f"has {text!r}. Try: write letters, and then names as {{i,j}}")
+    letters, listed = match.groups()
     names = tuple(listed.split(",")) if listed else ()
     if "" in names or len(set(names)) != len(names):
-        raise _bad(subscripts, f"has {text!r}; give each name once, between commas")
+        raise _bad(subscripts, f"has {text!r}. Try: give each name once, between commas")
     return Term(letters, names)
 
 
@@ -66,49 +66,55 @@ def _bad(subscripts: str, why: str) -> ArgumentError:
     )
 
 
-def lettered(subscripts: str, operands: Sequence[Any]) -> tuple[str, list[Any]]:
-    """Return subscripts without names, for operands that have those as dims which are summed over.
+def replace_names(subscripts: str, operands: Sequence[Any]) -> tuple[str, list[Any]]:
+    """Replace names in subscripts by letters, and expose the named dims that are summed over.
 
     Args:
-      subscripts: with names.
-      operands: as many values.
+      subscripts: the subscripts, with names.
+      operands: the operands.
+
+    Returns:
+      Subscripts without names, and operands to which they apply.
 
     Raises:
-      ArgumentError: subscripts are malformed, or an operand lacks a dim, or has one more that is
-        summed over in another.
-      UnboundAxisError: no function around maps over a name.
+      ArgumentError: subscripts are malformed, an operand lacks a name of its term, or an operand
+        has a name that is summed over and that its term lacks.
+      UnboundAxisError: no enclosing call maps over a name.
     """
     terms, result = parse_names(subscripts, len(operands))
     summed = [name for term in terms for name in term.names if name not in result.names]
     free = iter([letter for letter in LETTERS if letter not in subscripts])
     letters = {name: next(free) for name in dict.fromkeys(summed)}
-    dims = {name: find(name, "einsum") for name in letters}
-    texts, found = [], []
+    dims = {name: find_names(name, "einsum") for name in letters}
+    texts, exposed = [], []
     for number, (x, term) in enumerate(zip(operands, terms, strict=True)):
         if not isinstance(x, Mapped):
             if term.names:
                 raise _bad(subscripts, f"has {term.names} for operand {number}, which has no names")
             texts.append(term.letters)
-            found.append(x)
+            exposed.append(x)
             continue
         for name in term.names:
             if name in letters:
                 check_has(x, dims[name], "einsum")
-            elif name not in (known := [own.name for own in x._names]):
+            elif name not in (known := [dim.name for dim in x._names]):
                 raise _bad(
                     subscripts,
-                    f"has {name!r} for operand {number}, which has {known}; name no other",
+                    f"has {name!r} for operand {number}, which has {known}. Try: name only these",
                 )
         for name in letters:
             if name not in term.names and set(dims[name]) & set(x._names):
                 raise _bad(
                     subscripts,
-                    f"sums over {name!r}, which operand {number} has, too; name it for that one, "
-                    "or keep it in the result",
+                    f"sums over {name!r}, which operand {number} has, too. Try: name it for that "
+                    "operand, or keep it in the result",
                 )
         gone = [name for name in term.names if name in letters]
         if any(len(dims[name]) > 1 for name in gone):
-            raise _bad(subscripts, "sums over a dim that lives on devices in chunks; use psum")
-        found.append(exposed(x, tuple([dims[name][0] for name in gone])))
+            raise _bad(
+                subscripts,
+                "sums over an axis that lies on devices in chunks. Try: use gpushard.lax.psum",
+            )
+        exposed.append(expose_names(x, tuple([dims[name][0] for name in gone])))
         texts.append("".join([letters[name] for name in gone]) + term.letters)
-    return f"{','.join(texts)}->{result.letters}", found
+    return f"{','.join(texts)}->{result.letters}", exposed

@@ -1,4 +1,4 @@
-"""`shard_map`: a function of blocks, called once for the blocks of all devices."""
+"""`shard_map` and `smap`: map a function over the blocks of arrays, one on each device."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from gpushard.transforms.mapping.specs import (
     check_axes,
     check_leaf_spec,
     check_nested,
+    find_mesh,
     manual_axes,
     mapped_axes,
-    mesh_of,
-    specs_of,
+    match_specs,
 )
 from gpushard.transforms.values.doors import check_constant, enter_blocks, leave_blocks
 from gpushard.transforms.values.frames import Frame, Names, Source
-from gpushard.transforms.values.mapped import Mapped, as_mapped, element_along, spread
+from gpushard.transforms.values.mapped import Mapped, as_mapped, broadcast_along, element_along
 from gpushard.transforms.values.relabel import Labels, labels
 from gpushard.transforms.values.signature import (
     by_position,
     check_axis,
     check_function,
     is_array,
-    labelled,
+    label_arguments,
     result_names,
     title,
 )
@@ -52,34 +52,37 @@ def shard_map(
     axis_names: Collection[str] = frozenset(),
     check_vma: bool | None = None,
 ) -> Any:
-    """Map a function over the blocks of arrays: it sees one block of each, whatever the device.
+    """Map a function over the blocks of arrays: it sees one block of each argument.
 
-    Nothing moves between blocks but by the collectives of `gpushard.lax`, and by gathering or
-    splitting arguments that lie otherwise than `in_specs` say. Blocks are views of the arrays, and
-    results of what the function returns: nothing is copied on the way in or out.
+    Python calls the function once, for the blocks of all devices. Elements move between devices
+    only in the collectives of `gpushard.lax`, and on the way in, if an argument does not lie as its
+    spec says. Blocks are views of the arguments, and results are views of the returned blocks: no
+    element is copied on the same device.
 
     Args:
-      f: the function; without it, the result takes the function, as a decorator.
-      mesh: the devices. An `AbstractMesh`, or None, stands for the mesh around the call: that of
-        the function that is mapped there, of `set_mesh` or `use_mesh`, or of the arguments.
-      in_specs: for each argument which axes split which dim, or a pytree of such specs that is a
-        prefix of the arguments; None for what comes whole. Keyword arguments come whole.
-      out_specs: the same for the results: blocks are joined along the axes that a spec names.
-      check_rep: whether a result must be the same along axes that its spec does not name. If not,
-        the first block counts.
-      auto: axes of the mesh that the function is not mapped over; blocks may be split along them.
-      axis_names: the axes that it is mapped over; the others are `auto`. By default all of them
-        but those that a `shard_map` around the call maps over.
-      check_vma: the same as `check_rep`.
+      f: the function; without it, `shard_map` returns a decorator.
+      mesh: the mesh. An `AbstractMesh`, or None, stands for the mesh around the call: of the
+        enclosing mapped function, of `set_mesh` or `use_mesh`, or of an argument.
+      in_specs: for each argument a `PartitionSpec` with the mesh axes that split it, or None to
+        pass the whole argument to all devices. A pytree of these may be a prefix of the positional
+        arguments. Keyword arguments are passed whole.
+      out_specs: for each result a `PartitionSpec` with the mesh axes along which its blocks are
+        joined, or None. A pytree of these may be a prefix of the result.
+      check_rep: whether to check that a result is equal along mesh axes that its spec does not
+        name. Without the check, `shard_map` takes the first block along these axes.
+      auto: mesh axes that the function is not mapped over; arrays may be split along them.
+      axis_names: the mesh axes to map over; all others are `auto`. By default all axes except those
+        of an enclosing `shard_map`.
+      check_vma: another name of `check_rep`.
 
     Returns:
-      The function of whole arrays.
+      A function of whole arrays.
 
     Raises:
-      ArgumentTypeError: an argument has a type that cannot be used; f is no function.
-      ArgumentError: axes do not divide a dim, a spec does not fit, or a result varies along an axis
-        that its spec does not name.
-      MeshError: there is no such mesh.
+      ArgumentTypeError: f is no function, or an argument is neither an array nor a number.
+      ArgumentError: axes do not divide a dimension, a spec does not fit its argument, or a result
+        varies along an axis that its spec does not name.
+      MeshError: no mesh is given or around the call, or it differs from the mesh around the call.
 
     >>> import gpushard as gs
     >>> mesh = gs.make_mesh((4,), "x")
@@ -97,30 +100,30 @@ def shard_map(
     if mesh is not None:
         check_axes(mesh, auto, axis_names, "shard_map")
     axes = frozenset(auto), frozenset(axis_names)
-    return _wrapped(f, *how, *axes) if f is not None else lambda f: _wrapped(f, *how, *axes)
+    return _map_blocks(f, *how, *axes) if f is not None else lambda f: _map_blocks(f, *how, *axes)
 
 
 def smap(f: Any = None, /, *, in_axes: Any, out_axes: Any, axis_name: str) -> Any:
     """Map a function over the blocks of arrays along one axis of the mesh around the call.
 
-    The function sees a part of a dim of each argument. Along other axes of the mesh arrays stay
-    split as they are.
+    The function sees one block of each argument. Arrays stay split along the other mesh axes.
 
     Args:
-      f: the function; without it, the result takes the function, as a decorator.
-      in_axes: for each argument the dim that the axis splits, counted from either end, or None for
-        what comes whole; or a pytree of these that is a prefix of the arguments.
-      out_axes: the dims along which results are joined, likewise; None for results that are the
-        same in all blocks.
-      axis_name: the axis of the mesh.
+      f: the function; without it, `smap` returns a decorator.
+      in_axes: for each argument the array axis that the mesh axis splits, counted from either end,
+        or None to pass the whole argument to all blocks. A pytree of these may be a prefix of the
+        arguments.
+      out_axes: for each result the array axis along which blocks are joined, or None for a result
+        that is equal in all blocks. A pytree of these may be a prefix of the result.
+      axis_name: the mesh axis.
 
     Returns:
-      The function of whole arrays.
+      A function of whole arrays.
 
     Raises:
-      ArgumentTypeError: f is no function; axis_name is no string; a dim is no integer.
-      ArgumentError: the axis does not divide a dim, a dim is beyond an argument, or a result
-        without a dim differs between blocks.
+      ArgumentTypeError: f is no function, axis_name is no string, or an axis is no integer.
+      ArgumentError: the mesh axis does not divide an array axis, an array axis is beyond its
+        argument, or a result with None in `out_axes` differs between blocks.
       MeshError: there is no mesh around the call.
 
     >>> import gpushard as gs
@@ -146,11 +149,11 @@ def smap(f: Any = None, /, *, in_axes: Any, out_axes: Any, axis_name: str) -> An
 
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
-        label = labelled(f, args, kwargs)
+        label = label_arguments(f, args, kwargs)
         specs = _specs_along(axis_name, in_axes, args, (what, "in_axes"), label)
         wanted = tree.unflatten(tree.structure(args), specs)
         only = frozenset({axis_name})
-        return _wrapped(f, None, wanted, outs, True, frozenset(), only, "smap")(*args, **kwargs)
+        return _map_blocks(f, None, wanted, outs, True, frozenset(), only, "smap")(*args, **kwargs)
 
     return call
 
@@ -158,7 +161,7 @@ def smap(f: Any = None, /, *, in_axes: Any, out_axes: Any, axis_name: str) -> An
 def _specs_along(
     axis: str, dims: Any, full: Any, said: tuple[str, str], label: Callable[[int], str]
 ) -> list[PartitionSpec]:
-    """Return how an axis splits one dim of each leaf of a tree, by a prefix of dims."""
+    """Make specs that split one dim of each leaf of a tree over a mesh axis."""
     names = (said[1], "args" if said[1] == "in_axes" else "the result")
     each = tree.broadcast_prefix(dims, full, lambda dim: dim is None, names=names)
     specs = []
@@ -169,7 +172,7 @@ def _specs_along(
     return specs
 
 
-def _wrapped(
+def _map_blocks(
     f: Any,
     mesh: Any,
     in_specs: Any,
@@ -189,25 +192,25 @@ def _wrapped(
 
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
-        own = mesh_of(mesh, args, what)
+        own_mesh = find_mesh(mesh, args, what)
         if mesh is None:
-            check_axes(own, auto, names, what)
-        frame = Frame(what, own, labelled(f, args, kwargs))
-        manual = manual_axes(own, auto if names else auto | mapped_axes(frame), names)
-        if len(manual) < len(own.axis_names):
-            frame.auto = tuple([axis for axis in own.axis_names if axis not in manual])
-        check_nested(frame, own, manual)
+            check_axes(own_mesh, auto, names, what)
+        frame = Frame(what, own_mesh, label_arguments(f, args, kwargs))
+        manual = manual_axes(own_mesh, auto if names else auto | mapped_axes(frame), names)
+        if len(manual) < len(own_mesh.axis_names):
+            frame.auto = tuple([axis for axis in own_mesh.axis_names if axis not in manual])
+        check_nested(frame, own_mesh, manual)
         for axis in manual:
-            frame.name(axis, own.shape[axis], (axis,))
+            frame.name(axis, own_mesh.shape[axis], (axis,))
         leaves: Sequence[Any] = args
         specs: Sequence[Any] = plain * len(args) if one_for_all else plain
         if len(specs) != len(args) or not all(map(is_array, args)):
-            leaves, specs = specs_of(args, in_specs, "in_specs", "args")
+            leaves, specs = match_specs(args, in_specs, "in_specs", "args")
         inside: Any = []
         every = list(zip(leaves, specs, strict=True))
         for number, (leaf, spec) in enumerate(every):
             splits = check_leaf_spec(
-                leaf, spec, own, manual, (what, "in_specs"), frame.label, number, every=every
+                leaf, spec, own_mesh, manual, (what, "in_specs"), frame.label, number, every=every
             )
             inside.append(_enter(leaf, spec, splits, frame, number))
         with frame:
@@ -221,23 +224,23 @@ def _wrapped(
 
 
 def _results(f: Any, out: Any, out_specs: Any, frame: Frame, check: bool) -> Any:
-    """Return what a function gave as arrays."""
+    """Join the blocks that a function returned to arrays."""
     if type(out_specs) is PartitionSpec and is_array(out):
         return _result(f, out, out_specs, frame, check, "the result")
-    if callable(out_specs):  # of a caller who knows specs and names when results are there
+    if callable(out_specs):  # `smap` makes specs of the results
         leaves, specs, names = out_specs(out)
     else:
-        leaves, specs = specs_of(out, out_specs, "out_specs", "the result")
+        leaves, specs = match_specs(out, out_specs, "out_specs", "the result")
         names = [(name, "out_specs") for name in result_names(tree.structure(out))]
-    made = [
+    results = [
         _result(f, leaf, spec, frame, check, *name)
         for leaf, spec, name in zip(leaves, specs, names, strict=True)
     ]
-    return tree.unflatten(tree.structure(out), made)
+    return tree.unflatten(tree.structure(out), results)
 
 
 def _enter(x: Any, spec: PartitionSpec, splits: Splits, frame: Frame, number: int) -> Mapped:
-    """Make what a function sees of an argument: a block, by the axes that split it."""
+    """Make the value that a function sees of an argument: a block, with the names of its axes."""
     source: Source = (frame, number)
     outer: Names = ()
     if type(x) is Mapped:
@@ -247,14 +250,15 @@ def _enter(x: Any, spec: PartitionSpec, splits: Splits, frame: Frame, number: in
     both = axes & {axis for name in outer for axis in name.place or ()}
     if both:
         raise ArgumentError(
-            f"{frame.what}: in_specs has {spec} for {frame.label(number)}, and {sorted(both)} "
-            "split a dim that vmap maps around it (spmd_axis_name=); name other axes in one",
+            f"{frame.what}: in_specs has {spec} for {frame.label(number)}, but {sorted(both)} "
+            "split the axis of an enclosing vmap (spmd_axis_name=). Try: name other axes in one of "
+            "them",
             argument="in_specs",
             axes=sorted(both),
         )
     names = tuple([name for name in frame.dims if name.name in axes])
-    own = _labels(spec, frame, outer, shape, _auto_axes(x, shape, len(outer), splits, frame))
-    return enter_blocks(x, own, outer + names, frame, source)
+    own_labels = _labels(spec, frame, outer, shape, _auto_axes(x, shape, len(outer), splits, frame))
+    return enter_blocks(x, own_labels, outer + names, frame, source)
 
 
 def _result(
@@ -266,7 +270,7 @@ def _result(
     arg: str,
     argument: str = "out_specs",
 ) -> Any:
-    """Return a result as an array that a spec splits."""
+    """Join a returned block to an array that a spec splits."""
     manual, mesh = _manual(frame), frame.mesh
     assert mesh is not None
     said = frame.what, argument
@@ -278,7 +282,7 @@ def _result(
         check_constant(x, names, frame, f, arg, (argument, spec), way)
     x = element_along(x, [name for name in x._names if name in frame.dims and name not in names])
     outer = tuple([name for name in x._names if name not in names])
-    x = spread(x, outer + names)
+    x = broadcast_along(x, outer + names)
     sizes = mesh.shape
     body = [
         n * math.prod([sizes[axis] for axis in dim])
@@ -290,31 +294,31 @@ def _result(
 
 
 def _manual(frame: Frame) -> tuple[str, ...]:
-    """Return the axes that a call maps over, which are the names of its dims."""
+    """List the mesh axes that a call maps over: the names of its dims."""
     return tuple([cast("str", name.name) for name in frame.dims])
 
 
 def _labels(
     spec: PartitionSpec, frame: Frame, outer: Names, shape: Shape, others: Splits
 ) -> Labels:
-    """Look up how the axes of a call that split dims of a whole array become named dims."""
+    """Look up how the mesh axes of a call become named dims of an array."""
     assert frame.mesh is not None
     lead = tuple([name.place or () for name in outer])
     return labels(frame.mesh, _manual(frame), spec, shape, lead, others)
 
 
 def _auto_axes(x: Any, shape: Shape, lead: int, splits: Splits, frame: Frame) -> Splits:
-    """List the axes that split each dim after the first ones, and that the call does not map over.
+    """List for each dim after the first `lead` ones the auto axes that split it.
 
-    They stay if they divide what the mapped axes leave of the dim.
+    An auto axis stays if it divides the block that mapped axes leave of the dim.
     """
-    own = getattr(x, "_sharding", None)
-    if not frame.auto or not isinstance(own, NamedSharding) or own.mesh != frame.mesh:
+    sharding = getattr(x, "_sharding", None)
+    if not frame.auto or not isinstance(sharding, NamedSharding) or sharding.mesh != frame.mesh:
         return ((),) * (len(shape) - lead)
     others = []
     for dim in range(lead, len(shape)):
-        axes = tuple([axis for axis in own.spec.axes(dim) if axis in frame.auto])
+        axes = tuple([axis for axis in sharding.spec.axes(dim) if axis in frame.auto])
         mapped_over = splits[dim - lead] if splits else ()
-        parts = math.prod(own.mesh.shape[axis] for axis in (*mapped_over, *axes))
+        parts = math.prod(sharding.mesh.shape[axis] for axis in (*mapped_over, *axes))
         others.append(axes if shape[dim] % parts == 0 else ())
     return tuple(others)

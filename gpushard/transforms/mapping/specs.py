@@ -1,4 +1,4 @@
-"""Meshes and specs of mapped functions: which axes they are mapped over, and how errors say so."""
+"""Meshes and specs of `shard_map`: the axes that a function is mapped over, and checks."""
 
 from __future__ import annotations
 
@@ -22,72 +22,76 @@ from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P, PartitionSpec, refuse_unreduced
 from gpushard.ops.rule import Splits
 from gpushard.placement.defaults import get_mesh
-from gpushard.transforms.mapping.device_axis import StackedFrame
+from gpushard.transforms.mapping.device_axis import DeviceFrame
 from gpushard.transforms.values.frames import Frame, innermost, outwards
 from gpushard.transforms.values.signature import check_leaf, is_array
 from gpushard.typing import Shape
 
 
 def check_axes(mesh: Any, auto: Collection[str], axis_names: Collection[str], what: str) -> None:
-    """Check that a mesh has the axes that a function is mapped over, or is not."""
+    """Check that a mesh has the axes that `auto` and `axis_names` name."""
     for argument, axes in (("auto", auto), ("axis_names", axis_names)):
         unknown = sorted(set(axes) - set(mesh.axis_names))
         if unknown:
             raise ArgumentError(
-                f"{what}: {argument} names {unknown}, the mesh has {dict(mesh.shape)}; use axes "
-                "of the mesh",
+                f"{what}: {argument} names {unknown}, the mesh has {dict(mesh.shape)}. Try: use "
+                "axes of the mesh",
                 argument=argument,
                 axes=unknown,
             )
 
 
-def specs_of(
+def match_specs(
     args: Any, specs: Any, argument: str, full: str
 ) -> tuple[list[Any], list[PartitionSpec]]:
-    """Return the leaves of arguments or results, and the spec of each."""
+    """Match specs with the leaves of arguments or results; None means a whole leaf."""
     leaves = tree.leaves(args)
     if type(specs) is PartitionSpec:
         return leaves, [specs] * len(leaves)
-    found = tree.broadcast_prefix(specs, args, lambda x: x is None, names=(argument, full))
-    return leaves, [P() if spec is None else spec for spec in found]
+    matched = tree.broadcast_prefix(specs, args, lambda x: x is None, names=(argument, full))
+    return leaves, [P() if spec is None else spec for spec in matched]
 
 
-def mesh_of(mesh: Mesh | AbstractMesh | None, args: Any, what: str) -> Mesh:
-    """Return the devices that a function is mapped over."""
+def find_mesh(mesh: Mesh | AbstractMesh | None, args: Any, what: str) -> Mesh:
+    """Find the mesh of a call: the given one, or the one around the call.
+
+    Raises:
+      MeshError: there is none, or it differs from an `AbstractMesh` that was given.
+    """
     if isinstance(mesh, Mesh):
         return mesh
     frame = innermost()
-    found: Mesh | AbstractMesh | None = None if frame is None else frame.mesh
-    if found is None:
-        found = get_mesh()
-    if found is None:
-        own = [x.sharding for x in tree.leaves(args) if isinstance(x, ConcreteArray)]
-        found = next((s.mesh for s in own if isinstance(s, NamedSharding)), None)
-    if not isinstance(found, Mesh):
+    around: Mesh | AbstractMesh | None = None if frame is None else frame.mesh
+    if around is None:
+        around = get_mesh()
+    if around is None:
+        shardings = [x.sharding for x in tree.leaves(args) if isinstance(x, ConcreteArray)]
+        around = next((s.mesh for s in shardings if isinstance(s, NamedSharding)), None)
+    if not isinstance(around, Mesh):
         raise MeshError(
-            f"{what}: mesh={mesh!r} has no devices, and none is set; pass a Mesh, or call it "
+            f"{what}: mesh={mesh!r} has no devices, and none is set. Try: pass a Mesh, or call it "
             "within gpushard.set_mesh(mesh)",
             argument="mesh",
         )
-    if mesh is not None and mesh != found.abstract_mesh:
+    if mesh is not None and mesh != around.abstract_mesh:
         raise MeshError(
-            f"{what}: mesh={mesh!r} differs from the mesh around the call, {dict(found.shape)}; "
-            "use the same names and sizes",
+            f"{what}: mesh={mesh!r} differs from the mesh around the call, {dict(around.shape)}. "
+            "Try: use the same names and sizes",
             argument="mesh",
         )
-    return found
+    return around
 
 
 @functools.lru_cache(maxsize=256)
 def manual_axes(mesh: Mesh, auto: frozenset[str], names: frozenset[str]) -> tuple[str, ...]:
-    """Return the axes that a function is mapped over, in the order of the mesh."""
+    """List the mesh axes that a function is mapped over, in the order of the mesh."""
     return tuple(
         axis for axis in mesh.axis_names if axis not in auto and (not names or axis in names)
     )
 
 
 def mapped_axes(frame: Frame) -> frozenset[str]:
-    """Return the axes of the mesh of a call that those around it are mapped over."""
+    """Collect the axes of the mesh of a call that enclosing calls map over."""
     around = frame.outer
     if around is None or around.mesh is not frame.mesh:
         return frozenset()
@@ -97,28 +101,29 @@ def mapped_axes(frame: Frame) -> frozenset[str]:
 
 
 def check_nested(frame: Frame, mesh: Mesh, manual: Sequence[str]) -> None:
-    """Check that a mesh is that of the calls around this one, which map over other axes."""
+    """Check that a call has the mesh of the enclosing calls, and maps over other axes."""
     around = frame.outer
     if around is None or around.mesh is None:
         return
     if around.mesh != mesh:
-        if isinstance(around, StackedFrame):
+        if isinstance(around, DeviceFrame):
             raise UnsupportedError(
-                f"{frame.what} in the {around.what}, which has its devices from no mesh; use vmap "
-                "or pmap here, or map the outer function by shard_map, over other axes of the mesh",
+                f"{frame.what} in the {around.what}, which has its devices from no mesh. Try: use "
+                "vmap or pmap here, or map the outer function by shard_map, over other axes of the "
+                "mesh",
                 argument="mesh",
             )
         raise MeshError(
             f"{frame.what} in the {around.what}: its mesh {dict(mesh.shape)} is not the mesh "
-            f"{dict(around.mesh.shape)} of that; use one mesh, and leave axes to the inner one "
-            "with axis_names",
+            f"{dict(around.mesh.shape)} of the outer function. Try: use one mesh, and name the "
+            "axes of each function with axis_names=",
             argument="mesh",
         )
     both = [axis for axis in manual if axis in mapped_axes(frame)]
     if both:
         raise ArgumentError(
-            f"{frame.what} in the {around.what}: the mesh axes {both} are mapped already; say "
-            "which axes are left with axis_names",
+            f"{frame.what} in the {around.what}: the mesh axes {both} are mapped already. Try: "
+            "name axes of the inner function that are left, with axis_names=",
             argument="mesh",
             axes=both,
         )
@@ -136,18 +141,18 @@ def check_leaf_spec(
     divides: bool = True,
     every: Sequence[tuple[Any, Any]] = (),
 ) -> Splits:
-    """Check an argument or a result, and return the axes by which its spec splits each dim.
+    """Check an argument or a result and its spec, and list the axes that split each dim.
 
     Args:
       x: the argument.
-      spec: how it is split.
-      mesh: the devices.
+      spec: its spec.
+      mesh: the mesh.
       manual: the axes that a spec may name.
-      said: the function and the argument that has the spec, for errors.
-      label: gives the name of an argument by its number.
-      number: of the argument.
+      said: the function, and its argument that has the spec, for errors.
+      label: names an argument by its number.
+      number: the number of the argument.
       divides: whether axes must divide its dims.
-      every: all arguments with their specs, for an error that is about several.
+      every: all arguments with their specs, for an error about several.
     """
     shape: Any = x._shape if is_array(x) else getattr(x, "shape", None)
     if shape is None:
@@ -164,7 +169,7 @@ def check_leaf_spec(
 
 @functools.lru_cache(maxsize=4096)
 def _splits(shape: Shape, spec: Any, mesh: Mesh, manual: tuple[str, ...]) -> Splits | None:
-    """Return the axes by which a spec splits each dim of a shape, or None if it does not fit."""
+    """List the axes by which a spec splits each dim of a shape; None if it does not fit."""
     try:
         check_spec(spec, mesh, manual, "", "")
         check_divided(shape, spec, mesh, "", "", "")
@@ -177,15 +182,15 @@ def check_spec(spec: Any, mesh: Mesh, manual: Sequence[str], what: str, argument
     """Check that a spec names axes that a function is mapped over, each once."""
     if not isinstance(spec, PartitionSpec):
         raise ArgumentTypeError(
-            f"{what}: {argument} holds {spec!r}; it takes PartitionSpecs, such as P('x'), and None",
+            f"{what}: {argument} holds {spec!r}. Try: use a PartitionSpec, such as P('x'), or None",
             argument=argument,
             value=spec,
         )
     refuse_unreduced(spec)
     if PartitionSpec.UNCONSTRAINED in spec:
         raise ArgumentError(
-            f"{what}: {argument} has {spec}, and a function sees blocks of one shape; name the "
-            "axes that split each dim, or None",
+            f"{what}: {argument} has {spec}, and a function sees blocks of one shape. Try: name "
+            "the axes that split each dim, or None",
             argument=argument,
             spec=spec,
         )
@@ -199,7 +204,7 @@ def check_spec(spec: Any, mesh: Mesh, manual: Sequence[str], what: str, argument
                 else f"which the mesh {dict(mesh.shape)} does not have"
             )
             raise ArgumentError(
-                f"{what}: {argument} has {spec}, which names {axis!r}, {why}; name axes of "
+                f"{what}: {argument} has {spec}, which names {axis!r}, {why}. Try: name axes of "
                 f"{list(manual)}, each once",
                 argument=argument,
                 spec=spec,
@@ -210,7 +215,7 @@ def check_spec(spec: Any, mesh: Mesh, manual: Sequence[str], what: str, argument
 def check_ranks(
     every: Sequence[tuple[Any, Any]], what: str, argument: str, label: Callable[[int], str]
 ) -> None:
-    """Check that no more than one argument has a spec with more entries than it has dims."""
+    """Refuse specs with more entries than dims if several arguments have one, in one error."""
     wrong = [
         f"{spec} for {label(number)}"
         for number, (x, spec) in enumerate(every)
@@ -219,7 +224,7 @@ def check_ranks(
     if len(wrong) > 1:
         raise ArgumentError(
             f"{what}: {argument} has more entries than the arguments have dims: "
-            f"{'; '.join(wrong)}; give at most one entry per dim",
+            f"{'; '.join(wrong)}. Try: give at most one entry per dim",
             argument=argument,
             specs=tuple(wrong),
         )
@@ -236,7 +241,7 @@ def check_divided(
     if len(spec) > len(shape):
         raise ArgumentError(
             f"{what}: {argument} for {arg} is {spec}, of {len(spec)} entries, and its shape "
-            f"{shape} has {len(shape)} dims; give at most one entry per dim",
+            f"{shape} has {len(shape)} dims. Try: give at most one entry per dim",
             argument=argument,
             spec=spec,
             shape=shape,
@@ -248,7 +253,8 @@ def check_divided(
             raise ArgumentError(
                 f"{what}: dim {dim} of {arg} has length {n}, which the mesh axes {{{axes}}} of "
                 f"{argument}={spec} do not divide: one function can't see blocks of several "
-                "shapes. Pad it, or use gpushard.map_shards, which takes unequal blocks",
+                "shapes. Try: pad it to a multiple, or use gpushard.map_shards, which takes "
+                "unequal blocks",
                 argument=argument,
                 dim=dim,
                 size=n,

@@ -1,4 +1,4 @@
-"""`vmap`: a function of arrays, for all elements along a dim at once."""
+"""`vmap`: map a function over an axis of its arguments, without a loop."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gpushard.errors import MeshError
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.placement.defaults import get_mesh
-from gpushard.transforms.values.doors import checked_result, enter, leave
+from gpushard.transforms.values.doors import check_result, enter, leave
 from gpushard.transforms.values.frames import Frame, innermost
 from gpushard.transforms.values.signature import (
     by_position,
+    check_axis_name,
     check_function,
-    check_mapped,
     each_result,
-    labelled,
+    label_arguments,
     mapped_arguments,
     title,
 )
@@ -34,28 +34,32 @@ def vmap(
     axis_size: int | None = None,
     spmd_axis_name: str | tuple[str, ...] | None = None,
 ) -> _F:
-    """Map a function over a dim of its arguments, for all elements at once.
+    """Map a function over an axis of its arguments, for all elements at once.
 
-    The function sees arrays without that dim, and is called once.
+    The function sees arrays without the mapped axis. Python calls it once; each of its operations
+    runs for all elements.
 
     Args:
       fun: the function.
-      in_axes: for each argument the dim, counted from either end, or None for what is the same for
-        all elements; or a pytree of these that is a prefix of the arguments. Keyword arguments are
-        mapped over their first dim.
-      out_axes: where the results have the dim, likewise; None for results that do not differ.
-      axis_name: the name by which the collectives of `gpushard.lax` find the dim.
-      axis_size: how long it is; needed where no argument has it.
-      spmd_axis_name: the mesh axes that the dim is to be split over. By default it lies as the
-        arguments do.
+      in_axes: for each argument the axis to map over, counted from either end, or None to pass the
+        whole argument to all elements. A pytree of these may be a prefix of the positional
+        arguments. Keyword arguments are mapped over axis 0.
+      out_axes: the position of the mapped axis in each result, or None for a result that is equal
+        for all elements. A pytree of these may be a prefix of the result.
+      axis_name: a name for the mapped axis, by which the collectives of `gpushard.lax` find it.
+      axis_size: the size of the mapped axis; needed if `in_axes` is None for all arguments.
+      spmd_axis_name: the mesh axes to split the mapped axis over. By default the mapped axis is
+        split as in the arguments.
 
     Returns:
-      The function of arrays that have the dim.
+      A function that takes and returns arrays with the mapped axis.
 
     Raises:
-      ArgumentTypeError: an argument has a type that cannot be used; fun is no function; axis_size
-        is no integer.
-      ArgumentError: no argument is mapped, lengths differ, or an axis is beyond an argument.
+      ArgumentTypeError: fun is no function, axis_size is no integer, or an argument is neither an
+        array nor a number.
+      ArgumentError: no argument is mapped, the sizes of mapped axes differ, or an axis is beyond an
+        argument.
+      MeshError: no mesh around the call has the axes in `spmd_axis_name`.
 
     >>> import gpushard as gs
     >>> dot = gs.vmap(gs.numpy.dot, in_axes=(0, None))
@@ -64,13 +68,13 @@ def vmap(
     """
     check_function(fun, "vmap")
     what = title("vmap", fun)
-    size_said = check_mapped(axis_name, axis_size, what)
+    size_said = check_axis_name(axis_name, axis_size, what)
     in_axes = by_position(in_axes)
     place = (spmd_axis_name,) if isinstance(spmd_axis_name, str) else spmd_axis_name
 
     @functools.wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
-        label = labelled(fun, args, kwargs)
+        label = label_arguments(fun, args, kwargs)
         leaves, axes, size, together = mapped_arguments(
             args, kwargs, in_axes, size_said, label, (what, "in_axes")
         )
@@ -84,11 +88,11 @@ def vmap(
         with frame:
             own_args, own_kwargs = together(inside)
             out = fun(*own_args, **own_kwargs)
-            if place is not None and not name.is_settled:
+            if place is not None and not name.is_placed:
                 raise MeshError(
                     f"{what}: spmd_axis_name={spmd_axis_name!r} names axes of no mesh that is "
-                    "known here; lay out an argument over one that has them, or call it within "
-                    "gpushard.set_mesh(mesh)",
+                    "known here. Try: call it within gpushard.set_mesh(mesh), or lay out an "
+                    "argument over a mesh that has these axes",
                     argument="spmd_axis_name",
                     axes=spmd_axis_name,
                 )
@@ -98,16 +102,16 @@ def vmap(
 
 
 def _result(x: Any, axis: Any, arg: str, frame: Frame, fun: Any) -> Any:
-    """Return a result with the mapped dim where it is wanted."""
-    x, axis = checked_result(x, axis, arg, frame, fun)
+    """Put the mapped axis of a result where `out_axes` says."""
+    x, axis = check_result(x, axis, arg, frame, fun)
     return leave(x, (), (), frame) if axis is None else leave(x, (axis,), frame.dims, frame)
 
 
 def _mesh_with(axes: tuple[str, ...], leaves: Sequence[Any]) -> Mesh | None:
-    """Return the mesh that has the axes which a dim is to be split over, if it is known yet."""
+    """Find a mesh that has the axes in `spmd_axis_name`; None if no such mesh is known yet."""
     around = innermost()
     meshes = [None if around is None else around.mesh]
-    own = [getattr(leaf, "_sharding", None) for leaf in leaves]
-    meshes += [s.mesh for s in own if isinstance(s, NamedSharding) and isinstance(s.mesh, Mesh)]
+    places = [getattr(leaf, "_sharding", None) for leaf in leaves]
+    meshes += [x.mesh for x in places if isinstance(x, NamedSharding) and isinstance(x.mesh, Mesh)]
     every = (mesh for mesh in (*meshes, get_mesh()) if mesh is not None)
     return next((mesh for mesh in every if set(axes) <= set(mesh.axis_names)), None)

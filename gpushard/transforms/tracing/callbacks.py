@@ -38,10 +38,17 @@ from gpushard.transforms.graph.graph import Var
 from gpushard.transforms.graph.ops import Callback
 from gpushard.transforms.tracing.executable import array_of
 from gpushard.transforms.tracing.trace import tracing
-from gpushard.transforms.values.frames import NamedDim, Names, conditions, frames, innermost, merged
+from gpushard.transforms.values.frames import (
+    NamedDim,
+    Names,
+    conditions,
+    frames,
+    innermost,
+    merge_names,
+)
 from gpushard.transforms.values.mapped import Mapped, mapped
 from gpushard.transforms.values.signature import check_leaf
-from gpushard.transforms.values.traced import Traced, user_line
+from gpushard.transforms.values.traced import TracedValue, user_line
 from gpushard.typing import HostArray, Shape
 
 Position: TypeAlias = dict[NamedDim, int]
@@ -82,11 +89,11 @@ class Operands:
         self.title = f"the function of {what} at {user_line()}"
         self.frame = innermost()
         self.mesh: Any = None if self.frame is None else self.frame.mesh
-        self.placed = merged(
+        self.placed = merge_names(
             tuple([name for frame in frames() for name in frame.dims if name.axes is not None])
         )
         """The named dims that lie on devices, one element on each."""
-        self.varying = merged(*self.names)
+        self.varying = merge_names(*self.names)
         """The named dims of all values together."""
 
     def device_at(self, position: Position) -> Any:
@@ -194,13 +201,13 @@ def _positions(names: Sequence[NamedDim]) -> Iterator[Position]:
 def _take_snapshot(x: Any, what: str, path: str, others: bool) -> tuple[Any, Names]:
     """Return the value that an argument has now, and its named dims; arrays start to copy."""
     names: Names = ()
-    if isinstance(x, Traced):
+    if isinstance(x, TracedValue):
         x._check_open()
     if type(x) is Mapped:
         x, names = x._value, x._names
     if isinstance(x, Array):
         x = bind(UNPACK, (elements_of(x),)) if is_keys(x) else copy.copy(x)
-        return (x if isinstance(x, Traced) else _start_copy(x)), names
+        return (x if isinstance(x, TracedValue) else _start_copy(x)), names
     if others and not hasattr(x, "__array__") and not isinstance(x, bool | int | float | complex):
         return x, ()
     check_leaf(x, what, f"argument {path}")
@@ -271,7 +278,7 @@ def call_now(
     """
     leaves, structure = tree.flatten(result)
     paths = [tree.keystr(path) for path in structure.leaf_paths()]
-    title, mesh, names = operands.title, operands.mesh, merged(over, dims)
+    title, mesh, names = operands.title, operands.mesh, merge_names(over, dims)
     declared = [
         _declared_aval(leaf, operands.what, path) for leaf, path in zip(leaves, paths, strict=True)
     ]
@@ -476,7 +483,7 @@ def io_callback(
             "mapped elements have no order. Leave ordered out",
             argument="ordered",
         )
-    over = merged(operands.placed, operands.varying)
+    over = merge_names(operands.placed, operands.varying)
     return call_now(function, result_shape_dtypes, operands, over, sharding=sharding)
 
 

@@ -20,9 +20,9 @@ from gpushard.geometry.sharding import Sharding
 from gpushard.placement.device_put import as_sharding, implicitly_put
 from gpushard.transforms.graph.steps import closed
 from gpushard.transforms.tracing.trace import Tracer
-from gpushard.transforms.values.frames import settle
+from gpushard.transforms.values.frames import place_pending_dims
 from gpushard.transforms.values.mapped import Mapped, mapped
-from gpushard.transforms.values.signature import check_leaf, in_form_of
+from gpushard.transforms.values.signature import check_leaf, match_container
 
 __all__ = ["with_sharding_constraint"]
 
@@ -89,7 +89,7 @@ def _constrain(x: Any, sharding: Sharding) -> Any:
             return x.constrain(sharding)
         return x._moved(closed(sharding, x.sharding), "with_sharding_constraint")
     if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh):
-        settle(x._frame, sharding.mesh)
+        place_pending_dims(x._frame, sharding.mesh)
     taken = {axis for name in x._names for axis in name.place or ()}
     if not isinstance(sharding, NamedSharding) or taken & set(sharding.spec.all_axes()):
         raise ShardingError(
@@ -107,7 +107,7 @@ def _expand_prefix(full: Any, prefix: Any, argument: str) -> list[Any]:
     subject = "the arguments" if argument == "in_shardings" else "the results"
     places = []
     for place in tree.broadcast_prefix(
-        in_form_of(prefix, full), full, lambda x: x is None, names=(argument, subject)
+        match_container(prefix, full), full, lambda x: x is None, names=(argument, subject)
     ):
         open_ended = isinstance(place, Format) and place.sharding is None
         places.append(None if open_ended else place)

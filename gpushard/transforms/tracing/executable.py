@@ -46,7 +46,7 @@ from gpushard.transforms.graph.ops import (
 from gpushard.transforms.graph.steps import program_for
 from gpushard.transforms.regions.regions import fuse_regions
 from gpushard.transforms.regions.segments import group_into_segments
-from gpushard.transforms.values.relabel import relabelled
+from gpushard.transforms.values.relabel import relabel_buffer
 
 SEVERAL = 64
 """Most arrays that are put together at once."""
@@ -264,7 +264,7 @@ class _Relabeling(Runnable):
 
     def run(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
         """Wrap the memory in a buffer with the other shapes."""
-        return [relabelled(operands[0], self._tiling)]
+        return [relabel_buffer(operands[0], self._tiling)]
 
 
 class _HostCall(Runnable):

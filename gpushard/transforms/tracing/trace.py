@@ -33,10 +33,10 @@ from gpushard.transforms.values.captured import Guard
 from gpushard.transforms.values.frames import innermost
 from gpushard.transforms.values.mapped import as_mapped
 from gpushard.transforms.values.scopes import scope
-from gpushard.transforms.values.traced import Traced
+from gpushard.transforms.values.traced import TracedValue
 
 
-class Tracer(Traced):
+class Tracer(TracedValue):
     """A traced value: an argument of a function that is being traced, or computed from one.
 
     It has a shape, a type and a layout, but no data. It must not outlive its trace: using it after
@@ -64,7 +64,7 @@ class Tracer(Traced):
     def _check_assigned(self, what: str) -> None:
         self._check_open()
         if self._home is not _innermost.get():
-            raise self._assigned_within(what, "traced")
+            raise self._nested_assignment_error(what, "traced")
 
     def _become(self, new: Any) -> None:
         self._var = new._var
@@ -88,7 +88,7 @@ class Tracer(Traced):
         step = resharded(self._var, sharding, wanted)
         return self._trace.record(self, step.op, step.operands, step.results, step.moved)
 
-    def _relabelled(self, tiling: Tiling, sharding: Sharding) -> Any:
+    def _relabel(self, tiling: Tiling, sharding: Sharding) -> Any:
         """Read the blocks of this array as those of an array of another shape."""
         var = self._var
         result = Var(var.dtype, tiling, sharding, committed=True, weak=var.weak)
@@ -179,7 +179,7 @@ class Trace:
     def check_open(self, x: Tracer) -> None:
         """Raise an error if a value is used after its function has returned."""
         if not self.is_open:
-            raise x._leaked(self.what)
+            raise x._leak_error(self.what)
 
     def lift(self, x: Any) -> Var:
         """Return the graph value for an array; arrays from outside the trace become constants."""

@@ -1,11 +1,11 @@
-"""What transformed functions see in place of arrays, and the calls in which they see it.
+"""The values that transformed functions see in place of arrays, and the calls that they belong to.
 
-- `traced`: values that have no elements, and what they say when somebody asks for some.
-- `frames`: the calls of mapped functions that code runs in, and the named dims of these.
-- `mapped`: values with named dims in front, and the interpreter that does operations on them.
-- `doors`: how dims of arguments get names, and are dims again in results.
-- `relabel`: blocks under other labels: dims that mesh axes split as named dims, without a copy.
-- `signature`: arguments and results, leaf by leaf, and their names in errors.
-- `captured`: containers around a function, which it may read and not change.
-- `scopes`: names that programs give to parts of a function.
+- `traced`: values without elements, and the errors that they raise if a function asks for some.
+- `frames`: the active calls of mapped functions, and their named dims.
+- `mapped`: values with named dims in front, and the interpreter of operations on them.
+- `doors`: the way in, where dims of arguments get names, and the way out.
+- `relabel`: dims that mesh axes split become named dims, without a copy.
+- `signature`: the leaves of arguments and results, and their names in errors.
+- `captured`: containers around a function, which the function may read but not change.
+- `scopes`: names that users give to parts of a function.
 """

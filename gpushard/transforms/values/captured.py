@@ -1,8 +1,9 @@
-"""Containers of objects around a traced or mapped function, which it may read and not change.
+"""Containers around a traced or mapped function, which the function may read but not change.
 
-Such a function runs once for many values. What it puts into a list of an object that it captures
-would happen once, with a value that is gone afterwards. Lists cannot refuse that themselves. So who
-reads one from such an object notes what is in it, and the end of the function compares.
+Python runs such a function once, for the values of many calls. If the function appends to a list of
+a captured object, the list gets one traced value, which is dead after the call. A list cannot
+refuse an append. So the code that reads a container from such an object notes its contents, and the
+end of the function compares.
 """
 
 from __future__ import annotations
@@ -14,20 +15,20 @@ from contextvars import ContextVar
 from typing import Any
 
 CONTAINERS: Any = (list, tuple, MutableMapping, set, deque)
-"""Types of what has parts that Python programs put in and take out, or holds such in turn."""
+"""Types that programs can change in place, and tuples, which may hold such containers."""
 
 
 class Guard:
-    """Watches containers while a function is traced or mapped, as a context manager.
+    """Watches containers while a function is traced or mapped; a context manager.
 
-    Changes are undone. If the function has not failed otherwise, the error follows that belongs to
-    the first of them.
+    At its end it undoes all changes. If the function has raised no other error, it then raises the
+    error that belongs to the first changed container.
     """
 
     __slots__ = ("_outer_guard", "seen")
 
     seen: dict[int, tuple[Any, Any, Callable[[], Exception]]] | None
-    """Each container, what was in it, and what makes the error; None until there is one."""
+    """By identity: a container, its contents, and a maker of the error; None before the first."""
 
     def __enter__(self) -> None:
         self.seen = None
@@ -39,51 +40,51 @@ class Guard:
             self.undo(kind)
 
     def undo(self, kind: Any) -> None:
-        """Undo changes of the containers; raise the first error unless there is one of a `kind`."""
+        """Undo changes of containers; raise the first error unless one of `kind` is raised."""
         assert self.seen is not None
-        refusals = [refuse for x, before, refuse in self.seen.values() if _undone(x, before)]
+        refusals = [refuse for x, before, refuse in self.seen.values() if _undo_changes(x, before)]
         if refusals and kind is None:
             raise refusals[0]()
 
 
 innermost_guard: ContextVar[Guard | None] = ContextVar("innermost guard", default=None)
-"""The guard of the innermost function that is traced or mapped here, which sets and resets it."""
+"""The guard of the innermost function that is traced or mapped here; `Guard` sets and resets it."""
 
 guard = innermost_guard.get
-"""Return the guard of the innermost function that is traced or mapped here; None outside."""
+"""Get the guard of the innermost function that is traced or mapped here; None outside."""
 
 
 def watch(x: Any, refuse: Callable[[], Exception]) -> None:
-    """Note what is in a container, and in those within it, if it is one.
+    """Note the contents of a container, and of the containers within it.
 
     Args:
-      x: any value.
+      x: any value; a value that is no container is ignored.
       refuse: makes the error for a change.
     """
-    own = guard()
-    if own is None:
+    innermost = guard()
+    if innermost is None:
         return
-    if own.seen is None:
-        own.seen = {}
+    if innermost.seen is None:
+        innermost.seen = {}
     pending = [x]
     while pending:
         x = pending.pop()
-        if not isinstance(x, CONTAINERS) or id(x) in own.seen:
+        if not isinstance(x, CONTAINERS) or id(x) in innermost.seen:
             continue
         contents = _contents(x)
-        own.seen[id(x)] = x, contents, refuse
+        innermost.seen[id(x)] = x, contents, refuse
         pending += contents
 
 
 def _contents(x: Any) -> tuple[Any, ...]:
-    """Return what is in a container: of a mapping keys and values."""
+    """List the contents of a container; of a mapping, keys and values by turns."""
     if isinstance(x, Mapping):
         return tuple([part for item in x.items() for part in item])
     return tuple(x)
 
 
-def _undone(x: Any, before: tuple[Any, ...]) -> bool:
-    """Undo changes of a container; return whether there were any."""
+def _undo_changes(x: Any, before: tuple[Any, ...]) -> bool:
+    """Undo the changes of a container, and say whether there were any."""
     now = _contents(x)
     if len(now) == len(before) and all(map(operator.is_, now, before)):
         return False

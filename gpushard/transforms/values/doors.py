@@ -23,16 +23,16 @@ from gpushard.transforms.values.mapped import (
     Mapped,
     as_mapped,
     as_result,
+    broadcast_along,
     mapped,
     sharding_of,
-    spread,
 )
 from gpushard.transforms.values.relabel import Labels, relabel
 from gpushard.transforms.values.signature import check_axis, check_leaf, is_array, place_of
 
 
 def enter(x: Any, dims: tuple[int, ...], names: Names, frame: Frame, number: int) -> Any:
-    """Make what a function sees of an argument: without some dims, which get names.
+    """Make the value that a function sees of an argument: some dims get names.
 
     Args:
       x: an array, data on the host, or a value of the call around this one. A number without named
@@ -40,7 +40,7 @@ def enter(x: Any, dims: tuple[int, ...], names: Names, frame: Frame, number: int
       dims: the dim of each name.
       names: the names, outer ones first.
       frame: the call.
-      number: of the argument.
+      number: the number of the argument.
     """
     if not dims and not hasattr(x, "shape"):
         return x
@@ -63,7 +63,7 @@ def enter(x: Any, dims: tuple[int, ...], names: Names, frame: Frame, number: int
     if len(names) > 1:
         check_apart(names)
     if lives:
-        value = _moved_to(value, names, frame)
+        value = _move_to_places(value, names, frame)
     return mapped(value, names, frame, source)
 
 
@@ -82,10 +82,10 @@ def leave(x: Mapped, dims: tuple[int, ...], names: Names, frame: Frame) -> Any:
     outer: Names = ()
     if x._names != names:
         outer = tuple([name for name in x._names if name not in names])
-        x = spread(x, outer + names)
+        x = broadcast_along(x, outer + names)
     value = x._value
     if frame.mesh is not None and any([name.place for name in names]):
-        value = _moved_to(value, outer + names, frame)
+        value = _move_to_places(value, outer + names, frame)
     if dims != _FIRST and (order := _to_front(dims, len(outer), len(value._shape))):
         value = transposed(value, [order.index(dim) for dim in range(len(order))])
     return as_result(value, outer, frame, x._source)
@@ -96,14 +96,14 @@ _FIRST = (0,)
 
 @functools.lru_cache(maxsize=1024)
 def _to_front(dims: tuple[int, ...], lead: int, ndim: int) -> list[int] | None:
-    """Return the order of dims that has some right after the first ones, or None as it is. Pure."""
+    """Order dims so that some come right after the first `lead`; None if they do already. Pure."""
     rest = [dim for dim in range(ndim - lead) if dim not in dims]
     order = [*range(lead), *[lead + dim for dim in (*dims, *rest)]]
     return None if order == list(range(ndim)) else order
 
 
-def _moved_to(value: Any, names: Names, frame: Frame) -> Any:
-    """Move a value whose first dims have names to where these live."""
+def _move_to_places(value: Any, names: Names, frame: Frame) -> Any:
+    """Move a value to the places of the names of its first dims."""
     sharding = sharding_of(value, names, frame.mesh)
     if sharding is None or value._sharding == sharding:
         return value
@@ -111,11 +111,11 @@ def _moved_to(value: Any, names: Names, frame: Frame) -> Any:
 
 
 def enter_blocks(x: Any, labels: Labels, names: Names, frame: Frame, source: Source) -> Mapped:
-    """Make what a function sees of an argument: blocks, whose places on a mesh have names.
+    """Make the value that a function sees of an argument: a block, whose place has names.
 
     Args:
-      x: an array, or data on the host; it moves to where its blocks belong.
-      labels: how it lies, without and with named dims.
+      x: an array, or data on the host; it moves to the devices of its blocks.
+      labels: the shardings without and with named dims.
       names: all of its named dims.
       frame: the call.
       source: the argument that it comes from.
@@ -134,8 +134,8 @@ def leave_blocks(x: Mapped, labels: Labels, outer: Names, frame: Frame) -> Any:
 
     Args:
       x: the value.
-      labels: how it lies, with and without the names of this call.
-      outer: its named dims of the calls around this one.
+      labels: the shardings with and without the names of this call.
+      outer: its named dims of enclosing calls.
       frame: the call.
 
     Returns:
@@ -152,7 +152,7 @@ def leave_blocks(x: Mapped, labels: Labels, outer: Names, frame: Frame) -> Any:
     return as_result(value, outer, frame, x._source)
 
 
-def checked_result(
+def check_result(
     x: Any, axis: Any, arg: str, frame: Frame, f: Callable[..., Any]
 ) -> tuple[Mapped, int | None]:
     """Check a result of a function that is mapped along one dim, and count its place from 0.
@@ -183,7 +183,7 @@ def check_constant(
     place: tuple[str, Any],
     way: str,
 ) -> None:
-    """Check that a result varies along no named dim of a call but those that are placed in it.
+    """Check that a result varies only along those named dims of a call that have a place in it.
 
     Args:
       x: the result.

@@ -1,7 +1,18 @@
-"""Frames: the calls of mapped functions that code runs in, and the dims that have names there.
+"""Frames: the active calls of mapped functions, and their named dims.
 
-`vmap`, `pmap`, `shard_map` and others differ only in where named dims live: on mesh axes, or
-wherever arrays have them. The values that have them are in `mapped`.
+`vmap`, `pmap`, `shard_map` and others differ only in where named dims live. The dims of `shard_map`
+and `pmap` live on mesh axes. The dims of `vmap` lie as the arrays do. `mapped` has the values with
+named dims.
+
+An example, on a mesh of 4 devices with the axis "x":
+
+1. `shard_map(f, mesh, P("x"), P("x"))(v)` opens a frame with the named dim 'x' of 4 elements, one
+   for each device. If `v` has shape (8, 6), `f` sees a block of shape (2, 6).
+2. `f` calls `vmap(g, axis_name="i")` on its block. That opens a second frame, whose `outer` is the
+   first, with the named dim 'i' of 2 elements; `g` sees shape (6,).
+3. `psum(y, ("x", "i"))` in `g` looks for each name from the innermost frame outwards. It finds 'i'
+   in the second frame and 'x' in the first.
+4. When a call returns, its frame closes: a value of the call that is used later raises an error.
 """
 
 from __future__ import annotations
@@ -20,20 +31,21 @@ from gpushard.transforms.values.traced import user_line
 
 Names: TypeAlias = "tuple[NamedDim, ...]"
 Source: TypeAlias = "tuple[Frame, int] | None"
-"""The argument that a value comes from: of which call, and its number."""
+"""The argument that a value comes from: the call and the number of the argument."""
 
 
 class NamedDim:
-    """A named dim.
+    """A dim that a mapped function does not see, and that collectives find by its name.
 
     Args:
-      name: by which collectives find it; None if they do not.
-      size: how many elements it has.
-      order: where it stands among others: outer ones first.
-      axes: the mesh axes whose positions are its elements; None for any other dim.
-      mesh: whose axes these are.
-      place: the mesh axes that split it; where there are none it is split as any dim is.
-      loops: the loops whose turns have a part of the elements each.
+      name: the name; None if collectives cannot find the dim.
+      size: the number of elements.
+      order: its position among the named dims of a value: outer dims have lower numbers.
+      axes: the mesh axes whose positions are its elements, as for `shard_map`; None for `vmap`.
+      mesh: the mesh that has these axes; None if it is not known yet.
+      place: the mesh axes that split the dim, by default `axes`. Without either, the dim may be
+        split in any way.
+      loops: the serial loops of `xmap` that take a part of the elements each turn.
     """
 
     __slots__ = ("_where", "axes", "loops", "name", "order", "place", "size")
@@ -54,20 +66,20 @@ class NamedDim:
         self.axes = axes
         self.loops = loops
         self.place: tuple[str, ...] | None = None
-        """The axes of more than one device that it lives on; None where it may lie anyhow."""
+        """Mesh axes that it lives on, without axes of one device; None if any layout will do."""
         self._where = axes if place is None else place
         if mesh is not None:
-            self.settle(mesh)
+            self.place_on(mesh)
 
     @property
-    def is_settled(self) -> bool:
-        """Whether it is known where it lives."""
+    def is_placed(self) -> bool:
+        """Whether the place of the dim is known."""
         return self._where is None
 
-    def settle(self, mesh: Mesh) -> None:
-        """Say on which mesh it lives, if that has the axes.
+    def place_on(self, mesh: Mesh) -> None:
+        """Place the dim on a mesh, if the mesh has its axes.
 
-        Axes of one device say nothing of a dim of several elements: it stays where it is.
+        A dim of `vmap` whose axes have one device each is not split, so it may keep any layout.
         """
         if self._where is not None and set(self._where) <= set(mesh.axis_names):
             place = tuple([axis for axis in self._where if mesh.shape[axis] > 1])
@@ -79,12 +91,16 @@ class NamedDim:
 
 
 class Frame(Guard):
-    """One call of a function that is mapped. It watches the containers that the function captures.
+    """One active call of a mapped function (`vmap`, `shard_map`, ...), as a context manager.
+
+    A frame has the named dims of the call, its mesh, and its position among enclosing calls. It
+    also watches the containers that the function captures. Values of the call must not outlive it:
+    an operation on one afterwards raises `TracedValueError`.
 
     Args:
-      what: the function, for errors: "shard_map of f".
-      mesh: the mesh that values lie on; None for that of the call around this one, if any.
-      label: gives the name of an argument by its number, for errors.
+      what: the function as errors call it: "shard_map of f".
+      mesh: the mesh that values lie on; None for the mesh of the enclosing call, if there is one.
+      label: names an argument by its number, for errors.
     """
 
     __slots__ = (
@@ -93,7 +109,7 @@ class Frame(Guard):
     )  # fmt: skip
 
     interpreter: ClassVar[Interpreter]
-    """What does operations without operands in it: that of mapped values."""
+    """The interpreter of operations without operands, such as `arange`: that of mapped values."""
 
     brings: bool
     depth: int
@@ -106,20 +122,20 @@ class Frame(Guard):
         self.mesh = mesh if mesh is not None or self.outer is None else self.outer.mesh
         self.label = label
         self.bound: dict[Hashable, Names] = {}
-        """The named dims that collectives find: one for a name, or several, major to minor."""
+        """The named dims that collectives find by a name: one, or several from major to minor."""
         self.dims: Names = ()
         """All named dims of this call."""
         self.auto: tuple[str, ...] = ()
-        """Axes of the mesh that it is not mapped over, which operations use as they do outside."""
+        """Axes of the mesh that the call does not map over; operations split arrays along them."""
         self.is_open = True
         self.brings = self.outer is not None and self.outer.brings
-        """Whether values may lie on another mesh than that of the call, and have to be brought."""
+        """Whether values may lie on another mesh than that of the call and have to move to it."""
         self.has_devices = False
-        """Whether functions in it may not be mapped over devices of their own."""
+        """Whether `pmap` is refused within the call, as its named dims use the devices."""
         self.not_returned: set[int] = set()
-        """The identities of arrays that are no results, but in copies: its arguments, and results
-        that the code around it has already."""
-        if mesh is not None and self.outer is not None and settle(self.outer, mesh):
+        """Identities of arrays that must be copied before they are returned: arguments, and results
+        that were returned already."""
+        if mesh is not None and self.outer is not None and place_pending_dims(self.outer, mesh):
             self.brings = True
 
     def name(
@@ -130,15 +146,15 @@ class Frame(Guard):
         place: tuple[str, ...] | None = None,
         loops: tuple[Hashable, ...] = (),
     ) -> NamedDim:
-        """Make a named dim of this call, which collectives find; the last one of several."""
-        made = NamedDim(name, size, next(_orders), axes, self.mesh, place, loops)
-        self.dims = (*self.dims, made)
+        """Add a named dim to this call; it is the minor one of several dims with this name."""
+        dim = NamedDim(name, size, next(_orders), axes, self.mesh, place, loops)
+        self.dims = (*self.dims, dim)
         if name is not None:
-            self.bound[name] = (*self.bound.get(name, ()), made)
-        return made
+            self.bound[name] = (*self.bound.get(name, ()), dim)
+        return dim
 
     def __enter__(self) -> None:
-        """Have operations without operands, and collectives, in this call."""
+        """Make this the innermost call, for operations without operands and for collectives."""
         self.seen = None
         self._before: Any = (
             _innermost.set(self), creating.set(self.interpreter), innermost_guard.set(self)
@@ -159,35 +175,38 @@ _orders = itertools.count()
 _innermost: ContextVar[Frame | None] = ContextVar("innermost", default=None)
 
 
-def settle(frame: Frame | None, mesh: Mesh) -> bool:
-    """Have dims live on a mesh that were to be split before it was known, and say if there are any.
+def place_pending_dims(frame: Frame | None, mesh: Mesh) -> bool:
+    """Place named dims whose mesh was not known yet, and say whether there are any.
+
+    `vmap(f, spmd_axis_name="x")` can be called before a mesh is known. The first constraint in `f`,
+    or the first `shard_map`, says which mesh it is.
 
     Args:
-      frame: the innermost call that may have them.
+      frame: the innermost call that may have such dims.
       mesh: the mesh.
     """
     around = [each for each in outwards(frame) if each.mesh is None]
-    if all(name.is_settled for each in around for name in each.dims):
+    if all(name.is_placed for each in around for name in each.dims):
         return False
     for each in around:
         each.mesh, each.brings = mesh, True
         for name in each.dims:
-            name.settle(mesh)
+            name.place_on(mesh)
     return True
 
 
 def innermost() -> Frame | None:
-    """Return the call of a mapped function that this code runs in."""
+    """Return the innermost active call of a mapped function; None outside."""
     return _innermost.get()
 
 
 def frames() -> Iterator[Frame]:
-    """Return the calls of mapped functions that this code runs in, the innermost first."""
+    """Yield the active calls of mapped functions, innermost first."""
     return outwards(_innermost.get())
 
 
 def outwards(frame: Frame | None) -> Iterator[Frame]:
-    """Yield a call of a mapped function, and those around it."""
+    """Yield a call of a mapped function, and then the calls around it."""
     while frame is not None:
         yield frame
         frame = frame.outer
@@ -198,11 +217,14 @@ _conditions: ContextVar[tuple[Callable[[], Any], ...]] = ContextVar("conditions"
 
 @contextmanager
 def only_where(condition: Callable[[], Any]) -> Iterator[None]:
-    """Have this code call functions of the host only for the elements that take it.
+    """Restrict callbacks in a `with` block to the mapped elements for which a condition holds.
+
+    A branch of `cond` runs for all elements if the predicate is mapped. Its callbacks must run only
+    for the elements that take the branch.
 
     Args:
-      condition: returns a boolean without dims, which may differ between what is mapped. It is
-        called where a callback needs it.
+      condition: returns a boolean scalar, which may vary along named dims. It is called only if a
+        callback needs it.
     """
     around = _conditions.set((*_conditions.get(), condition))
     try:
@@ -212,62 +234,62 @@ def only_where(condition: Callable[[], Any]) -> Iterator[None]:
 
 
 def conditions() -> list[Any]:
-    """Return the conditions that all hold of the elements that take the code of this call."""
+    """Compute the conditions of all `only_where` blocks around this code."""
     return [condition() for condition in _conditions.get()]
 
 
-def find(axis: Any, function: str) -> Names:
-    """Return the named dims that a collective means.
+def find_names(axis: Any, function: str) -> Names:
+    """Find the named dims that the `axis_name` of a collective names, innermost call first.
 
     Args:
       axis: a name, or several in a tuple or list.
       function: the collective, for errors.
 
     Raises:
-      UnboundAxisError: there is no such name.
-      ArgumentError: one is given twice.
+      UnboundAxisError: no call around this code has such a name.
+      ArgumentError: a name is given twice, or its elements are taken in turns by a serial loop.
     """
-    wanted = axis if isinstance(axis, tuple | list) else (axis,)
-    found: list[NamedDim] = []
-    for name in wanted:
-        own = next((frame.bound[name] for frame in frames() if name in frame.bound), None)
-        if own is None:
+    wanted_names = axis if isinstance(axis, tuple | list) else (axis,)
+    named_dims: list[NamedDim] = []
+    for name in wanted_names:
+        candidates = next((frame.bound[name] for frame in frames() if name in frame.bound), None)
+        if candidates is None:
             names = [each for frame in frames() for each in frame.bound]
-            there = f"the names here are {', '.join(map(repr, names))}" if names else "none is here"
+            hint = f"the names here are {', '.join(map(repr, names))}" if names else "none is here"
             auto = next((frame for frame in frames() if name in frame.auto), None)
             if auto is not None:
                 raise UnboundAxisError(
                     f"{function}: axis_name={name!r} is unbound: it is an auto axis of the "
-                    f"{auto.what}, whose values are whole along it; leave it out of auto, or name "
-                    "it in axis_names",
+                    f"{auto.what}, which does not map over it. Try: leave it out of auto=, or name "
+                    "it in axis_names=",
                     argument="axis_name",
                     axis=name,
                 )
             raise UnboundAxisError(
-                f"{function}: axis_name={name!r} is unbound; {there}. Call it in a function that "
-                "shard_map, pmap or vmap maps over that name",
+                f"{function}: axis_name={name!r} is unbound; {hint}. Try: call it in a function "
+                f"that shard_map, pmap or vmap maps over that name, as vmap(f, axis_name={name!r})",
                 argument="axis_name",
                 axis=name,
             )
-        if own[0] in found:
+        if candidates[0] in named_dims:
             raise ArgumentError.refusing(
                 "axis_name", axis, f"names {name!r} twice; give each once", function, axis=name
             )
-        if own[0].loops:
+        if candidates[0].loops:
             raise ArgumentError.refusing(
                 "axis_name",
                 axis,
-                f"names {name!r}, a part of which each turn of the loop {own[0].loops[0]!r} has; "
-                "give that axis mesh axes, or no resource",
+                f"names {name!r}, and each turn of the loop {candidates[0].loops[0]!r} has only a "
+                "part of its elements. Try: give that axis mesh axes as resources, or none",
                 function,
                 axis=name,
             )
-        found += own
-    return tuple(found)
+        named_dims += candidates
+    return tuple(named_dims)
 
 
-def merged(*each: Names) -> Names:
-    """Return all names of several values, outer ones first."""
+def merge_names(*each: Names) -> Names:
+    """Merge the named dims of several values, outer ones first."""
     names = {name for names in each for name in names}
     whole = tuple(sorted(names, key=lambda name: name.order))
     check_apart(whole)
@@ -275,10 +297,10 @@ def merged(*each: Names) -> Names:
 
 
 def check_apart(names: Names) -> None:
-    """Check that named dims of one value share no mesh axis, and no loop.
+    """Check that the named dims of one value share no mesh axis and no serial loop.
 
     Raises:
-      ArgumentError: two of them do.
+      ArgumentError: two of them share one.
     """
     taken: dict[Hashable, NamedDim] = {}
     for name in names:
@@ -286,8 +308,8 @@ def check_apart(names: Names) -> None:
             other = taken.setdefault(resource, name)
             if other is not name:
                 raise ArgumentError(
-                    f"a value ({user_line()}) has the named dims {other!r} and {name!r}, and "
-                    f"{resource!r} has both; give one of them other resources, or none",
+                    f"a value ({user_line()}) has the named dims {other!r} and {name!r}, which "
+                    f"share {resource!r}. Try: give one of them other resources, or none",
                     argument="axis_resources",
                     resource=resource,
                     axes=(other.name, name.name),

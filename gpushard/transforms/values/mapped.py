@@ -1,9 +1,21 @@
-"""Values with named dims in front, and what does operations on them.
+"""Values with named dims in front, and the interpreter of operations on them.
 
-A function that is mapped over a dim sees values without it. Each is an array with further dims in
-front, and the names of these. An operation on such values is that of arrays, by a row derived from
-its own: nothing here knows what it computes. A value varies along what is mapped if and only if it
-has the name: others are the same everywhere.
+A mapped function does not see the mapped dim of its arguments. Each value that it sees is an array
+with the named dims in front, and their names. An operation on such values is one operation on the
+arrays, by a row that `derived` makes of its own row. So nothing here knows what an operation
+computes. A value varies along a mapped dim if and only if it has the name.
+
+An example: `vmap(f, in_axes=(0, None))(a, b)` with `a` of shape (5, 8) and `b` of shape (8,), where
+`f = lambda x, y: (x * y).sum()`.
+
+1. `x` holds the array `a`, and its first dim gets a name, say i. `f` sees shape (8,).
+2. `y` holds `b` and has no name: it is the same for each i. `f` sees shape (8,).
+3. `x * y` needs the names of both: i. The multiplication becomes one of arrays of shapes (5, 8) and
+   (8,), whose derived row says that the first dim of `a` belongs to i and that `b` lacks it. The
+   result has shape (5, 8) and the name i; `f` sees shape (8,).
+4. `sum` over all that `f` sees becomes a sum over the last dim. Its result has shape (5,) and the
+   name i; `f` sees a scalar.
+5. `vmap` returns that array: i is dim 0 of the result, which has shape (5,).
 """
 
 from __future__ import annotations
@@ -36,22 +48,22 @@ from gpushard.transforms.values.frames import (
     NamedDim,
     Names,
     Source,
-    find,
+    find_names,
     innermost,
-    merged,
+    merge_names,
 )
-from gpushard.transforms.values.traced import Traced
+from gpushard.transforms.values.traced import TracedValue
 from gpushard.typing import HostArray, Shape
 
 
-class Mapped(Traced):
-    """What a mapped function sees of an array: without the named dims in front.
+class Mapped(TracedValue):
+    """A value of a mapped function: an array, without the named dims in front.
 
     Args:
       value: the array.
-      names: of its first dims, in their order.
-      frame: the call that it belongs to.
-      source: the argument that it comes from.
+      names: the names of its first dims, in their order.
+      frame: the call that the value belongs to.
+      source: the argument that the value comes from.
     """
 
     __slots__ = ("_frame", "_names", "_source", "_value")
@@ -62,8 +74,11 @@ class Mapped(Traced):
     _source: Source
 
     def _origin(self) -> tuple[str, str]:
-        varies = ", ".join(map(repr, self._names))
-        value = f"is one for each of {varies}" if varies else "has not been computed"
+        varies = ", ".join(
+            f"an axis of {name.size} elements" if name.name is None else repr(name)
+            for name in self._names
+        )
+        value = f"varies along {varies}" if varies else "has not been computed"
         if self._source is None:
             return "axis_index or a collective" if varies else "no argument", value
         frame, number = self._source
@@ -73,20 +88,20 @@ class Mapped(Traced):
         self._check_open()
         if self._names:
             raise self._refusal(why)
-        found: HostArray = self._value._concrete(why, explicit)
-        return found
+        data: HostArray = self._value._concrete(why, explicit)
+        return data
 
     def _at_hand(self, why: str) -> HostArray | None:
         return self._concrete(why, None)
 
     def _check_open(self) -> None:
         if not self._frame.is_open:
-            raise self._leaked(self._frame.what)
+            raise self._leak_error(self._frame.what)
 
     def _check_assigned(self, what: str) -> None:
         self._check_open()
         if self._frame is not innermost():
-            raise self._assigned_within(what, "mapped")
+            raise self._nested_assignment_error(what, "mapped")
 
     def _become(self, new: Any) -> None:
         self._value = new._value
@@ -95,27 +110,27 @@ class Mapped(Traced):
         self._weak_type = False
 
     def _reduced_over(self, row: Row, axis: Any, keepdims: bool, extra: Any) -> Any:
-        """Reduce over dims of which some are given by their names."""
+        """Reduce over axes that are given by number or by name."""
         axes = axis if isinstance(axis, tuple | list) else (axis,)
-        names = find(tuple([each for each in axes if isinstance(each, str)]), row.name)
+        names = find_names(tuple([each for each in axes if isinstance(each, str)]), row.name)
         check_has(self, names, row.name)
-        own = exposed(self, names)
+        x = expose_names(self, names)
         rest = tuple([each for each in axes if not isinstance(each, str)])
         dims = from_end(rest, len(self._shape), row.name)
-        every = (*range(-own.ndim, len(names) - own.ndim), *dims)
-        made = bind(row, (own,), (every, False, extra))
+        every = (*range(-x.ndim, len(names) - x.ndim), *dims)
+        result = bind(row, (x,), (every, False, extra))
         if not keepdims:
-            return made
-        sizes = iter(made._shape)
+            return result
+        sizes = iter(result._shape)
         at = range(-len(self._shape), 0)
-        return index(made, tuple([None if dim in dims else (0, 1, next(sizes)) for dim in at]))
+        return index(result, tuple([None if dim in dims else (0, 1, next(sizes)) for dim in at]))
 
     def _of(self, function: Callable[[Any], Any]) -> Mapped:
-        """Return what a function makes of the array, whose dims it keeps."""
+        """Apply a function to the array; the function must keep its dims."""
         return mapped(function(self._value), self._names, self._frame, self._source)
 
     def block_until_ready(self) -> Any:
-        """Wait until the value is there, and return this array."""
+        """Wait until the value is computed, and return this array."""
         self._value.block_until_ready()
         return self
 
@@ -128,42 +143,42 @@ class Mapped(Traced):
 
 
 def mapped(value: Any, names: Names, frame: Frame, source: Source) -> Mapped:
-    """Return what a mapped function sees of an array."""
-    made: Mapped = _new(Mapped)
-    made._value = value
-    made._names = names
-    made._frame = frame
-    made._source = source
+    """Make a value of a call from an array and the names of its first dims."""
+    value_seen: Mapped = _new(Mapped)
+    value_seen._value = value
+    value_seen._names = names
+    value_seen._frame = frame
+    value_seen._source = source
     shape = value._shape
-    made._shape = shape[len(names) :] if names else shape
-    made._dtype = value._dtype
-    made._weak_type = value._weak_type
-    return made
+    value_seen._shape = shape[len(names) :] if names else shape
+    value_seen._dtype = value._dtype
+    value_seen._weak_type = value._weak_type
+    return value_seen
 
 
 _new: Any = object.__new__
 
 
 def check_has(x: Mapped, names: Names, function: str) -> None:
-    """Check that a value has all of some named dims.
+    """Check that a value varies along all of some named dims.
 
     Raises:
-      ArgumentError: it is the same along one of them.
+      ArgumentError: the value is the same along one of them.
     """
     for name in names:
         if name not in x._names:
             raise ArgumentError.refusing(
                 "axis",
                 name.name,
-                f"is no dim of the value, which is the same along it and has {list(x._names)}; "
-                "leave it out, or use gpushard.lax.psum, which counts such values, too",
+                f"is no named dim of the value; its named dims are {list(x._names)}. Try: leave it "
+                "out, or use gpushard.lax.psum, which adds such a value for each element",
                 function,
                 axis=name.name,
             )
 
 
-def exposed(x: Mapped, names: Names) -> Mapped:
-    """Return a value with some of its named dims as dims of its own, in front of the others."""
+def expose_names(x: Mapped, names: Names) -> Mapped:
+    """Make some named dims of a value visible: they become its first dims."""
     rest = tuple([name for name in x._names if name not in names])
     value = x._value
     order = [x._names.index(name) for name in (*rest, *names)]
@@ -173,13 +188,13 @@ def exposed(x: Mapped, names: Names) -> Mapped:
     return mapped(value, rest, x._frame, x._source)
 
 
-def _numbers(mine: Names, names: Names) -> tuple[int, ...]:
-    """Return where some names are among others."""
-    if not mine:
+def _numbers(some: Names, names: Names) -> tuple[int, ...]:
+    """Find the positions of some names among others."""
+    if not some:
         return ()
     if len(names) == 1:
         return _FIRST
-    return tuple([names.index(name) for name in mine])
+    return tuple([names.index(name) for name in some])
 
 
 _FIRST = (0,)
@@ -193,62 +208,63 @@ class NamedDims:
     def bind(
         self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None = None
     ) -> Any:
-        """Do one operation, on the elements that each of the values has for each named dim."""
+        """Run one operation for all elements along the named dims of its operands."""
         frame: Any = None
         source: Source = None
         names: Names = ()
         for arg in args:
             if type(arg) is Mapped:
-                own, mine = arg._frame, arg._names
-                if own is not frame:
-                    if not own.is_open:
-                        raise arg._leaked(own.what)
-                    if frame is None or own.depth > frame.depth:
-                        frame = own
-                if mine is not names and mine != names:
-                    names = merged(names, mine) if names else mine
+                own_frame, own_names = arg._frame, arg._names
+                if own_frame is not frame:
+                    if not own_frame.is_open:
+                        raise arg._leak_error(own_frame.what)
+                    if frame is None or own_frame.depth > frame.depth:
+                        frame = own_frame
+                if own_names is not names and own_names != names:
+                    names = merge_names(names, own_names) if names else own_names
                 if source is None:
                     source = arg._source
         if frame is None:
             return self._create(row, args, params, out_sharding)
         if out_sharding is not None:
             raise ArgumentError(
-                f"{row.name}: out_sharding={out_sharding!r} in a function that is mapped; where "
-                "values lie is what maps it to say. Leave it out, or lay out what it returns",
+                f"{row.name}: out_sharding={out_sharding!r} in a mapped function; vmap, pmap or "
+                "shard_map says where its values lie. Try: leave out_sharding= out, and reshard "
+                "the result of the mapped function",
                 argument="out_sharding",
             )
         mesh = frame.mesh
         if frame.brings:
             args = [as_mapped(arg, frame) if type(arg) is Mapped else arg for arg in args]
         if names and row.strategies[0].complete:
-            args = completed(row, args, params, names, frame)
+            args = complete_operands(row, args, params, names, frame)
         values: list[Any] = []
         dims: list[tuple[int, ...]] = []
         plain = True
         for arg in args:
-            mine = ()
+            own_names = ()
             if (kind := type(arg)) in KINDS:
                 values.append(arg)
             else:
                 if kind is Mapped:
-                    arg, mine = arg._value, arg._names
+                    arg, own_names = arg._value, arg._names
                 elif is_value(arg):
-                    arg = _lifted(arg, mesh)
+                    arg = _lift(arg, mesh)
                 values.append(arg)
                 if type(arg) is not ConcreteArray:
-                    plain = False  # what is traced, or keys: they know what it means
-            dims.append(_numbers(mine, names))
+                    plain = False  # a traced value or keys: their own interpreter does it
+            dims.append(_numbers(own_names, names))
         if names:
             row = derived(row, tuple(dims), tuple([name.place for name in names]))
-        made = (bind_plain if plain else bind)(row, values, params)
-        if type(made) is tuple:
-            return tuple([mapped(each, names, frame, source) for each in made])
-        return mapped(made, names, frame, source)
+        result = (bind_plain if plain else bind)(row, values, params)
+        if type(result) is tuple:
+            return tuple([mapped(each, names, frame, source) for each in result])
+        return mapped(result, names, frame, source)
 
     def _create(
         self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None
     ) -> Mapped:
-        """Make an array of numbers, the same everywhere, in the innermost call."""
+        """Run an operation without operands in the innermost call; its result has no names."""
         frame = innermost()
         assert frame is not None
         shape, dtype, _ = params
@@ -264,38 +280,38 @@ Frame.interpreter = NAMED_DIMS
 Mapped.__name__ = "Array"  # in messages of Python's own
 
 
-def _lifted(x: Any, mesh: Mesh | None) -> Any:
-    """Return an array of outside on all devices of a mesh, unless it is there or follows others."""
+def _lift(x: Any, mesh: Mesh | None) -> Any:
+    """Copy a captured array to all devices of a mesh, unless it lies there or is uncommitted."""
     if mesh is None or not x._committed:
         return x
     sharding = x._sharding
     if type(sharding) is NamedSharding and sharding.mesh == mesh:
         return x
-    return x._moved(NamedSharding(mesh, P()), "an array of outside in a mapped function")
+    return x._moved(NamedSharding(mesh, P()), "an array from outside a mapped function")
 
 
 def as_mapped(x: Any, frame: Frame) -> Mapped:
-    """Return a value of a call: numbers and arrays of outside are the same everywhere."""
+    """Make a value of a call of any operand; numbers and captured arrays get no names."""
     if type(x) is Mapped:
         x._check_open()
-        return brought(x, frame.mesh) if frame.brings else x
+        return move_to_mesh(x, frame.mesh) if frame.brings else x
     if type(x) is not ConcreteArray and not isinstance(x, Array):
         place = None if frame.mesh is None else NamedSharding(frame.mesh, P())
         x = implicitly_put(x, frame.what, place)
-    return mapped(copy.copy(_lifted(x, frame.mesh)), (), frame, None)
+    return mapped(copy.copy(_lift(x, frame.mesh)), (), frame, None)
 
 
 def as_result(value: Any, names: Names, frame: Frame, source: Source) -> Any:
-    """Return a result of a call to the code around it: an array that nothing else changes.
+    """Hand a result of a call to the enclosing code.
 
-    Operations make arrays that nobody else has. Only arguments, and what is returned twice, are
-    copied.
+    Outside of all calls the result is an array that no other variable changes. Operations make such
+    arrays; only arguments, and arrays that are returned twice, are copied.
 
     Args:
       value: the array.
-      names: the named dims of the calls around this one that it has.
+      names: the named dims of enclosing calls that it has.
       frame: the call.
-      source: the argument that it comes from.
+      source: the argument that the value comes from.
     """
     if frame.outer is not None:
         return mapped(value, names, frame.outer, source)
@@ -306,37 +322,37 @@ def as_result(value: Any, names: Names, frame: Frame, source: Source) -> Any:
     return value
 
 
-def brought(x: Mapped, mesh: Any) -> Mapped:
-    """Return a value on the mesh of a call; other dims than named ones are whole there."""
+def move_to_mesh(x: Mapped, mesh: Any) -> Mapped:
+    """Move a value to the mesh of a call; named dims keep their axes, other dims become whole."""
     value = x._value
     if not value._committed or getattr(value._sharding, "mesh", None) is mesh:
         return x
     places = [name.place for name in x._names]
     if any(axis not in mesh.axis_names for place in places for axis in place or ()):
-        return x  # in groups of elements, which only a collective sees
-    value = value._moved(NamedSharding(mesh, P(*places)), "a value of the function around this one")
+        return x  # inside `in_groups`, whose mesh has other axes
+    value = value._moved(NamedSharding(mesh, P(*places)), "a value of the enclosing function")
     return mapped(value, x._names, x._frame, x._source)
 
 
-def completed(
+def complete_operands(
     row: Row, args: Sequence[Any], params: Params, names: Names, frame: Frame
 ) -> list[Any]:
-    """Return operands of what moves elements, arrays among them with all names."""
+    """Give all names to the array operands of an operation that moves elements."""
     strategy = row.strategies[0]
-    found = []
+    operands = []
     for number, arg in enumerate(args):
         if is_value(arg) or isinstance(arg, np.ndarray):
             arg = as_mapped(arg, frame)
             if number and isinstance(strategy, Replace) and math.prod(arg.shape) == 1:
                 shape = strategy.how([args[0].shape, arg.shape], params).shape
                 arg = bind(BROADCAST_TO, (bind(RESHAPE, (arg,), ((),)),), (shape,))
-            arg = spread(arg, names)
-        found.append(arg)
-    return found
+            arg = broadcast_along(arg, names)
+        operands.append(arg)
+    return operands
 
 
-def spread(x: Mapped, names: Names) -> Mapped:
-    """Return a value with all these names, which is the same along those that it lacks."""
+def broadcast_along(x: Mapped, names: Names) -> Mapped:
+    """Broadcast a value along the named dims that it lacks."""
     if x._names == names:
         return x
     value, mesh = x._value, cast("Any", x._frame.mesh)
@@ -356,7 +372,7 @@ def spread(x: Mapped, names: Names) -> Mapped:
 
 
 def element_along(x: Mapped, names: Sequence[NamedDim], number: int = 0) -> Mapped:
-    """Return what a value is for one element of some of its named dims, everywhere."""
+    """Select one element along some named dims; all devices get it."""
     if not names:
         return x
     entries: list[Any] = [(0, 1, n) for n in x._value.shape]
@@ -368,44 +384,46 @@ def element_along(x: Mapped, names: Sequence[NamedDim], number: int = 0) -> Mapp
 
 
 def sharding_without(x: Mapped, names: Sequence[NamedDim]) -> NamedSharding | None:
-    """Return how a value lies that has lost some names: as it does, whole along their axes."""
-    own = x._value._sharding
-    if not isinstance(own, NamedSharding) or not any(name.place for name in names):
+    """Choose the sharding of a value without some names: as now, and whole along their axes."""
+    sharding = x._value._sharding
+    if not isinstance(sharding, NamedSharding) or not any(name.place for name in names):
         return None
     gone = tuple([x._names.index(name) for name in names])
-    return _without(own, gone, len(x._value._shape))
+    return _without(sharding, gone, len(x._value._shape))
 
 
 @functools.lru_cache(maxsize=1024)
 def _without(sharding: NamedSharding, gone: tuple[int, ...], ndim: int) -> NamedSharding:
-    """Return how an array lies that has lost some of its dims. Pure."""
+    """Drop some dims from a sharding. Pure."""
     return sharding.with_spec(P(*[sharding.spec.axes(n) for n in range(ndim) if n not in gone]))
 
 
 def sharding_within(x: Mapped) -> Sharding:
-    """Return how the dims that a function sees of a value are laid out."""
+    """Get the sharding of the dims of a value that the function sees."""
     x._check_open()
-    own, lead = x._value._sharding, len(x._names)
+    sharding, lead = x._value._sharding, len(x._names)
     if not lead:
-        return cast("Sharding", own)
-    if isinstance(own, NamedSharding):
-        axes = [own.spec.axes(dim) for dim in range(lead, x._value.ndim)]
-        return own.with_spec(P(*axes))
-    return cast("Sharding", own.beside)
+        return cast("Sharding", sharding)
+    if isinstance(sharding, NamedSharding):
+        axes = [sharding.spec.axes(dim) for dim in range(lead, x._value.ndim)]
+        return sharding.with_spec(P(*axes))
+    return cast("Sharding", sharding.beside)
 
 
 def sharding_of(value: Any, names: Names, mesh: Mesh | None) -> NamedSharding | None:
-    """Return how a value lies whose first dims get these names: each where it lives.
+    """Choose the sharding of an array whose first dims get names: each name at its place.
 
     Args:
-      value: an array with as many dims more; those, and what lives nowhere, keep the axes that they
-        have.
-      names: of the first dims.
-      mesh: of the call; None if nothing is to be said.
+      value: an array. Dims without a name, and names without a place, keep their axes.
+      names: the names of the first dims.
+      mesh: the mesh of the call.
+
+    Returns:
+      The sharding; None without a mesh or if no name has a place.
     """
     if mesh is None or not any(name.place for name in names):
         return None
-    own = value._sharding
+    sharding = value._sharding
     taken = {axis for name in names for axis in name.place or ()}
     entries: list[Any] = []
     for dim in range(value.ndim):
@@ -413,6 +431,7 @@ def sharding_of(value: Any, names: Names, mesh: Mesh | None) -> NamedSharding | 
         if place is not None:
             entries.append(place)
             continue
-        axes = own.spec.axes(dim) if isinstance(own, NamedSharding) and own.mesh == mesh else ()
+        on_mesh = isinstance(sharding, NamedSharding) and sharding.mesh == mesh
+        axes = sharding.spec.axes(dim) if on_mesh else ()
         entries.append(tuple(axis for axis in axes if axis not in taken))
     return NamedSharding(mesh, P(*entries))

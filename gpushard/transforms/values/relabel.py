@@ -1,9 +1,9 @@
-"""Blocks under other labels: dims that mesh axes split become named dims, and dims again.
+"""Views of blocks: dims that mesh axes split become named dims, and dims again.
 
-A dim of n blocks on n devices is, to a function that sees one block, a dim with a name and the
-rest. `x` of shape (8, 6) in `P("x")` over 4 devices is, with a name for the axis, of shape
-(4, 2, 6): each device has the same 12 elements in the same memory. `relabel` says so, and copies
-nothing.
+A dim of n blocks on n devices is a named dim of n elements and a dim of one block. For example, `x`
+has shape (8, 6) and lies in `P("x")` over 4 devices. With a name for the axis its shape is
+(4, 2, 6): each device has the same 12 elements in the same memory. `relabel` makes this view
+without a copy.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.ops.rule import Splits
-from gpushard.transforms.values.traced import Traced
+from gpushard.transforms.values.traced import TracedValue
 from gpushard.typing import Shape
 
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """One array in three labellings; each device has the same elements in all of them."""
+    """Three shardings of one array, with their shapes; each device has the same elements in all."""
 
     whole: NamedSharding  # over the mesh, with some dims split
     whole_tiling: Tiling
@@ -50,17 +50,18 @@ def labels(
     others: Splits,
     chunk: Shape | None = None,
 ) -> Labels:
-    """Compute how axes of a mesh that split dims become named dims. Pure.
+    """Compute how the mesh axes that split dims become named dims. Pure.
 
     Args:
       mesh: the mesh.
       axes: the axes that get a name if they split a dim, in the order of the names.
       spec: the axes that split each dim after those of `lead`.
-      shape: of the whole array, which the axes divide.
-      lead: the axes of each dim in front that has a name already.
-      others: for each other dim the axes that split it further, and get no name.
-      chunk: None where the function sees what is left of a dim that is split. Else names take all
-        of it: one for the axis, and one for the elements on a device, if this gives their number.
+      shape: the shape of the whole array; the axes divide its dims.
+      lead: for each dim in front that has a name already, the axes of its place.
+      others: for each other dim, axes that split it further and get no name.
+      chunk: None if the function sees the rest of a split dim, as in `shard_map`. Otherwise names
+        take all of a split dim: () for a name of the axis alone, (n,) for a second name of n
+        elements on each device.
     """
     named: list[Any] = [axis for axis in axes if axis in spec.all_axes()]
     body = shape[len(lead) :]
@@ -88,26 +89,26 @@ def relabel(x: Any, tiling: Tiling, sharding: Sharding, *, inside: bool = False)
 
     Users do not see an array that is `inside` a function: `live_arrays` does not list it.
     """
-    if isinstance(x, Traced):
+    if isinstance(x, TracedValue):
         x = cast("Any", x)
         same = x._committed and x._sharding == sharding and x._held().tiling is tiling
-        return copy.copy(x) if same else x._relabelled(tiling, sharding)
+        return copy.copy(x) if same else x._relabel(tiling, sharding)
     held = x._held()
-    buffer, runtime = relabelled(held.buffer, tiling), held.runtime
-    made = handle(
+    buffer, runtime = relabel_buffer(held.buffer, tiling), held.runtime
+    array = handle(
         type(x), Data(buffer, runtime), tiling.shape, x._dtype, sharding, True, x._weak_type
     )
     if not inside:
-        runtime.register(made)
-    return made
+        runtime.register(array)
+    return array
 
 
-def relabelled(buffer: ShardedBuffer, tiling: Tiling) -> ShardedBuffer:
-    """Return the same elements on the same devices, in blocks of other shapes, without a copy."""
-    own = buffer.tiling
-    if tiling is own:
+def relabel_buffer(buffer: ShardedBuffer, tiling: Tiling) -> ShardedBuffer:
+    """View the blocks of a buffer in the shapes of another tiling, without a copy."""
+    old = buffer.tiling
+    if tiling is old:
         return buffer
-    order, reshape = _relabelling(own, tiling)
+    order, reshape = _plan_relabel(old, tiling)
     values, claims = buffer.values, buffer.claims
     if order is not None:
         values, claims = [values[n] for n in order], [claims[n] for n in order]
@@ -120,8 +121,8 @@ def relabelled(buffer: ShardedBuffer, tiling: Tiling) -> ShardedBuffer:
 
 
 @functools.lru_cache(maxsize=1024)
-def _relabelling(old: Tiling, new: Tiling) -> tuple[list[int] | None, Callable[[Any], Any] | None]:
-    """Return the order of devices if it changes, and what reshapes blocks if they are alike."""
+def _plan_relabel(old: Tiling, new: Tiling) -> tuple[list[int] | None, Callable[[Any], Any] | None]:
+    """Find the new order of devices, if it changes, and a reshape, if all blocks have one shape."""
     order = None
     if new.devices != old.devices:
         at = {device: position for position, device in enumerate(old.devices)}
@@ -131,9 +132,9 @@ def _relabelling(old: Tiling, new: Tiling) -> tuple[list[int] | None, Callable[[
 
 
 def _reshape(old: Shape, new: Shape) -> Callable[[Any], Any]:
-    """Return what gives a block another shape: for dims of one element in front that is an index.
+    """Make a function that reshapes a block.
 
-    An index takes a third less time than a reshape.
+    If only dims of one element in front differ, it indexes: that takes a third less time.
     """
     more = len(new) - len(old)
     if new == (1,) * more + old:

@@ -1,4 +1,4 @@
-"""Names that programs give to parts of a traced function, for its text."""
+"""Names that users give to parts of a traced function; the text of its graph shows them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _scope: ContextVar[str] = ContextVar("scope", default="")
 
 
 def named_scope(name: str) -> AbstractContextManager[None]:
-    """Name what a traced function does within a `with` block, or in a function that it decorates.
+    """Name the operations of a traced function within a `with` block, or of a decorated function.
 
-    The text of a graph says the names behind each operation, the outer ones first.
+    The text of a graph shows the names after each operation, outer ones first.
 
     Args:
       name: the name.
 
     Returns:
-      What is used in a `with` statement, or as a decorator.
+      A context manager, which is a decorator, too.
 
     Raises:
-      ArgumentTypeError: it is no string.
+      ArgumentTypeError: the name is no string.
 
     >>> import gpushard as gs
     >>> def layer(x):
@@ -36,11 +36,11 @@ def named_scope(name: str) -> AbstractContextManager[None]:
     """
     if not isinstance(name, str):
         raise ArgumentTypeError.refusing("name", name, "must be a string", "named_scope")
-    return _entered(name)
+    return _enter_scope(name)
 
 
 @contextmanager
-def _entered(name: str) -> Iterator[None]:
+def _enter_scope(name: str) -> Iterator[None]:
     around = _scope.get()
     token = _scope.set(f"{around}/{name}" if around else name)
     try:
@@ -50,5 +50,5 @@ def _entered(name: str) -> Iterator[None]:
 
 
 def scope() -> str:
-    """Return the names of where this code runs, with strokes between them."""
+    """Return the names around this code, joined by slashes."""
     return _scope.get()

@@ -1,4 +1,4 @@
-"""Arguments and results of functions that are transformed: their leaves, and what errors say."""
+"""Arguments and results of transformed functions: their leaves, checks, and names in errors."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from gpushard.transforms.values.traced import user_line
 
 
 def check_function(f: Any, name: str, argument: str = "f") -> None:
-    """Check that what is to be transformed can be called, and returns when it has run.
+    """Check that an object to transform is a function, and no generator or coroutine function.
 
     Raises:
-      ArgumentTypeError: it cannot.
+      ArgumentTypeError: it is not.
     """
     if not callable(f):
         raise ArgumentTypeError.refusing(
@@ -37,9 +37,9 @@ def check_function(f: Any, name: str, argument: str = "f") -> None:
 
 
 def imitate(wrapper: Any, f: Any) -> None:
-    """Give a wrapper the name, the docstring and the attributes of what it wraps.
+    """Give a wrapper the name, the docstring and the attributes of the wrapped function.
 
-    Its own methods, such as `lower`, stay.
+    Methods of the wrapper, such as `lower`, stay.
     """
     functools.update_wrapper(wrapper, f, updated=())
     theirs = getattr(f, "__dict__", {})
@@ -47,12 +47,12 @@ def imitate(wrapper: Any, f: Any) -> None:
     wrapper.__wrapped__ = f
 
 
-def check_mapped(axis_name: Hashable, axis_size: Any, what: str) -> int | None:
-    """Check the name and the length of a mapped dim, and return the latter, if it is said.
+def check_axis_name(axis_name: Hashable, axis_size: Any, what: str) -> int | None:
+    """Check the name and the size of a mapped axis, and return the size as an integer or None.
 
     Raises:
-      ArgumentTypeError: the name has no hash; the length is no integer.
-      ArgumentError: the length is negative.
+      ArgumentTypeError: the name has no hash; the size is no integer.
+      ArgumentError: the size is negative.
     """
     try:
         hash(axis_name)
@@ -64,26 +64,26 @@ def check_mapped(axis_name: Hashable, axis_size: Any, what: str) -> int | None:
 
 
 def title(name: str, f: Any) -> str:
-    """Return what errors call a transformed function: "vmap of f"."""
+    """Name a transformed function for errors: "vmap of f"."""
     return f"{name} of {getattr(f, '__name__', type(f).__name__)}"
 
 
 def place_of(f: Any) -> str:
-    """Return "file:line" of where a function is written."""
+    """Return "file:line" of the definition of a function."""
     code = getattr(inspect.unwrap(f), "__code__", None)
     return "a function" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
-def labelled(
+def label_arguments(
     f: Any, args: Sequence[Any], kwargs: dict[str, Any], static: Collection[Any] = ()
 ) -> Callable[[int], str]:
-    """Return what names a leaf of the arguments by its number: "argument x['a'] of shape (3,)".
+    """Make a function that names a leaf of arguments by number: "argument x['a'] of shape (3,)".
 
     Args:
-      f: the function.
-      args: its arguments, without those that are static.
-      kwargs: likewise.
-      static: the numbers of those that are static, and maybe names.
+      f: the function that gets the arguments.
+      args: the positional arguments that are not static.
+      kwargs: the keyword arguments that are not static.
+      static: the numbers and names of static arguments.
     """
 
     def label(number: int) -> str:
@@ -101,7 +101,7 @@ def labelled(
 
 
 def parameter_names(f: Any, count: int) -> list[str]:
-    """Return the names of positional parameters; their numbers where a function hides them."""
+    """List the names of positional parameters, or their numbers if the signature is unknown."""
     try:
         parameters = list(inspect.signature(f).parameters.values())
     except (TypeError, ValueError):
@@ -115,7 +115,7 @@ def parameter_names(f: Any, count: int) -> list[str]:
 
 
 def is_array(x: Any) -> bool:
-    """Whether it is an `Array`; quick for the most common kinds."""
+    """Whether a value is an `Array`; quick for the most common kinds."""
     kind = type(x)
     return kind is ConcreteArray or kind is Mapped or isinstance(x, Array)
 
@@ -130,15 +130,15 @@ def check_leaf(x: Any, what: str, arg: str) -> None:
         return
     if not hasattr(x, "__array__"):
         raise ArgumentTypeError(
-            f"{what}: {arg} is a {type(x).__name__} ({user_line()}); arguments and results are "
-            "arrays, numbers, and pytrees of them",
+            f"{what}: {arg} is a {type(x).__name__} ({user_line()}); arguments and results must be "
+            "arrays, numbers, or pytrees of them",
             argument=arg,
             type=type(x),
         )
 
 
 def check_axis(axis: Any, ndim: int, what: str, argument: str, arg: str) -> int:
-    """Return an axis of a mapped array, counted from the front.
+    """Check an axis of a mapped array, and count it from the front.
 
     Raises:
       ArgumentTypeError: it is no integer.
@@ -149,9 +149,9 @@ def check_axis(axis: Any, ndim: int, what: str, argument: str, arg: str) -> int:
             argument, axis, f"for {arg} must be an integer or None", what
         )
     if not -ndim <= axis < ndim:
-        hint = "pass None for what is not mapped" if not ndim else "count from 0, or from -1 back"
+        hint = "pass None to not map it" if not ndim else "count from 0, or from -1 back"
         raise ArgumentError(
-            f"{what}: {argument}={axis} is beyond {arg}, which has {ndim} dims; {hint}",
+            f"{what}: {argument}={axis} is beyond {arg}, which has {ndim} dims. Try: {hint}",
             argument=argument,
             axis=int(axis),
             ndim=ndim,
@@ -159,26 +159,26 @@ def check_axis(axis: Any, ndim: int, what: str, argument: str, arg: str) -> int:
     return int(axis) % ndim
 
 
-def checked(
+def check_mapped_axes(
     leaves: list[Any],
     axes: list[Any],
     size: int | None,
     label: Callable[[int], str],
     said: tuple[str, str],
 ) -> tuple[list[Any], list[int | None], int]:
-    """Check the mapped dims of arguments, and count them from the front.
+    """Check the mapped axes of arguments, and count them from the front.
 
     Args:
       leaves: the arguments.
-      axes: the dim of each, or None.
-      size: how long they are, if that is said.
-      label: gives the name of an argument by its number.
-      said: the function and the argument that has the axes, for errors.
+      axes: the mapped axis of each, or None.
+      size: the size of the mapped axes, if the caller gave it.
+      label: names an argument by its number.
+      said: the function, and its argument that has the axes, for errors.
 
     Returns:
-      The arguments, the dim of each or None, and how long these are.
+      The arguments, the mapped axis of each or None, and the size of these axes.
     """
-    found: list[int | None] = []
+    counted: list[int | None] = []
     sizes: list[int] = []
     for number, axis in enumerate(axes):
         if axis is not None:
@@ -190,32 +190,32 @@ def checked(
             if type(axis) is not int or not 0 <= axis < len(shape):
                 axis = check_axis(axis, len(shape), *said, label(number))
             sizes.append(shape[axis])
-        found.append(axis)
+        counted.append(axis)
     if size is None:
         if not sizes:
             raise ArgumentError(
-                f"{said[0]}: no argument is mapped, as {said[1]} is None for all; map one, or give "
-                "axis_size=",
+                f"{said[0]}: no argument is mapped, as {said[1]} is None for all. Try: map one, or "
+                "give axis_size=",
                 argument=said[1],
             )
         size = sizes[0]
     if sizes.count(size) != len(sizes):
-        mapped = [(number, axis) for number, axis in enumerate(found) if axis is not None]
+        mapped = [(number, axis) for number, axis in enumerate(counted) if axis is not None]
         each = "; ".join(
             f"{n} in dim {axis} of {label(number)}"
             for n, (number, axis) in zip(sizes, mapped, strict=True)
         )
         raise ArgumentError(
-            f"{said[0]}: mapped dims must have one length"
+            f"{said[0]}: mapped axes must have one size"
             + f"{'' if size == sizes[0] else f', and axis_size={size}'}: {each}",
             argument=said[1],
             sizes=tuple(sizes),
         )
-    return leaves, found, size
+    return leaves, counted, size
 
 
-def flattened(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
-    """Return the leaves of arguments and their structure; quick for arrays by position."""
+def flatten_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
+    """Flatten arguments to leaves and a structure; quick for arrays by position."""
     if not kwargs:
         for x in args:
             if type(x) is not ConcreteArray:
@@ -237,9 +237,11 @@ Arguments: TypeAlias = tuple[Sequence[Any], dict[str, Any]]
 def mapped_leaves(
     args: Any, kwargs: Any, in_axes: Any
 ) -> tuple[list[Any], list[Any], Callable[[list[Any]], Arguments]]:
-    """Return the leaves of arguments, the dim that is mapped of each, and what puts them together.
+    """Flatten arguments, and match `in_axes` with the leaves.
 
-    Keyword arguments are mapped over their first dim.
+    Returns:
+      The leaves, the mapped axis of each or None, and a function that makes arguments of new
+      leaves. Keyword arguments are mapped over axis 0.
     """
     leaves, structure = tree.flatten((args, kwargs))
     axes = tree.broadcast_prefix(in_axes, args, lambda x: x is None, names=("in_axes", "args"))
@@ -255,10 +257,13 @@ def mapped_arguments(
     label: Callable[[int], str],
     said: tuple[str, str],
 ) -> tuple[Sequence[Any], Sequence[int | None], int, Callable[[list[Any]], Arguments]]:
-    """Return the leaves of arguments, the mapped dim of each or None, how long these are, checked.
+    """Flatten arguments, and check their mapped axes.
 
-    Last comes what puts the leaves together. Arguments are as for `mapped_leaves` and `checked`,
-    which do this for any; what is most common passes all their checks in one loop.
+    This is `mapped_leaves` and `check_mapped_axes`; the most common arguments pass in one loop.
+
+    Returns:
+      The leaves, the mapped axis of each or None, the size of these axes, and a function that makes
+      arguments of new leaves.
     """
     axes = (in_axes,) * len(args) if type(in_axes) is int else in_axes
     if not kwargs and (type(axes) is tuple or type(axes) is list) and len(axes) == len(args):
@@ -278,8 +283,8 @@ def mapped_arguments(
         else:
             if length is not None:
                 return args, axes, length, _alone
-    leaves, own, together = mapped_leaves(args, kwargs, in_axes)
-    return *checked(leaves, own, size, label, said), together
+    leaves, leaf_axes, together = mapped_leaves(args, kwargs, in_axes)
+    return *check_mapped_axes(leaves, leaf_axes, size, label, said), together
 
 
 def _alone(inside: list[Any]) -> Arguments:
@@ -287,12 +292,12 @@ def _alone(inside: list[Any]) -> Arguments:
 
 
 def by_position(prefix: Any) -> Any:
-    """Return a prefix of positional arguments, for which a list is as good as a tuple."""
+    """Make a tuple of a list that is a prefix of positional arguments."""
     return tuple(prefix) if isinstance(prefix, list) else prefix
 
 
-def in_form_of(prefix: Any, full: Any) -> Any:
-    """Return a prefix of what a function returns, for which a list is as good as a tuple."""
+def match_container(prefix: Any, full: Any) -> Any:
+    """Convert a prefix between list and tuple, so that it matches the result of a function."""
     kind = type(full)
     if kind in (list, tuple) and type(prefix) in (list, tuple):
         return kind(prefix)
@@ -300,24 +305,29 @@ def in_form_of(prefix: Any, full: Any) -> Any:
 
 
 def result_names(structure: Any) -> list[str]:
-    """Return what errors call the leaves of what a function returns."""
+    """Name the leaves of the result of a function, for errors."""
     return ["the result" + tree.keystr(path) for path in structure.leaf_paths()]
 
 
 def each_result(
     out: Any, places: Any, outside: Callable[..., Any], *more: Any, argument: str = "out_axes"
 ) -> Any:
-    """Return results as a function of each leaf, where it goes, its name and more gives them.
+    """Replace each leaf of a result by `outside(leaf, place, name, *more)`.
 
-    Where they go is a prefix of them, which errors call by the name of an argument.
+    Args:
+      out: the result, a pytree.
+      places: the places of leaves, such as `out_axes`: a prefix of the result.
+      outside: makes the new leaf.
+      *more: further arguments of `outside`.
+      argument: the argument that has the places, for errors.
     """
     if type(places) is int and is_array(out):
         return outside(out, places, "the result", *more)
     leaves, structure = tree.flatten(out)
-    places = in_form_of(places, out)
+    places = match_container(places, out)
     each = tree.broadcast_prefix(places, out, lambda x: x is None, names=(argument, "the result"))
-    made = [
+    results = [
         outside(leaf, place, name, *more)
         for leaf, place, name in zip(leaves, each, result_names(structure), strict=True)
     ]
-    return tree.unflatten(structure, made)
+    return tree.unflatten(structure, results)

@@ -1,8 +1,8 @@
-"""Values that are no data: what functions see that are mapped.
+"""Values without elements, which traced and mapped functions see in place of arrays.
 
-They have a shape, a type, and everything that is done with arrays. What needs elements, or asks
-where they lie, raises an error that names the argument the value comes from, the line that asks,
-and the way out.
+A traced value has a shape and a dtype, and all functions of arrays take it. Code that needs its
+elements, or asks where they lie, raises an error. The error names the argument that the value comes
+from, the line of the user's code, and a way out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gpushard.ops.table.movement import INDEX
 from gpushard.typing import HostArray, Shape, shown_as
 
 _OURS = ("gpushard", "numpy")
-"""Packages whose code is between a user's line and an error."""
+"""Packages that are skipped in the search for the user's line."""
 
 _WAYS: tuple[tuple[str, type[TracedValueError], str], ...] = (
     ("bool(", TracedBoolError, "choose elements with gpushard.numpy.where(condition, a, b)"),
@@ -49,11 +49,13 @@ _WAYS: tuple[tuple[str, type[TracedValueError], str], ...] = (
     ("arange", ConcretizationError, "add to one of a known length, as in x + arange(n)"),
     ("", ConcretizationError, "return the value, and read it where the function was called"),
 )
-"""By how it begins what is asked: the error, and the way out."""
+"""By the beginning of the operation that needs elements: the error, and what to try."""
 
 
-class Traced(Array):
-    """An array without elements: the face that functions see which are mapped.
+class TracedValue(Array):
+    """An array without elements: the base of the values that traced and mapped functions see.
+
+    A value belongs to one call. An operation on it after the call raises `TracedValueError`.
 
     Args:
       shape: sizes of the dims.
@@ -69,18 +71,18 @@ class Traced(Array):
 
     @abc.abstractmethod
     def _origin(self) -> tuple[str, str]:
-        """Return the argument that the value comes from, and what a refusal says of the value."""
+        """Name the argument that the value comes from, and say why it has no elements."""
 
     @abc.abstractmethod
     def _check_open(self) -> None:
-        """Check that the function which the value belongs to still runs."""
+        """Check that the call which the value belongs to has not returned."""
 
     @abc.abstractmethod
     def _become(self, new: Any) -> None:
-        """Take the value of another one."""
+        """Make this variable stand for another value."""
 
     def _refusal(self, what: str) -> TracedValueError:
-        """Return the error that says why something cannot be known."""
+        """Make the error for an operation that needs elements."""
         _, kind, way = next(row for row in _WAYS if what.startswith(row[0]))
         return self._error(kind, f"{what} needs elements", way)
 
@@ -89,44 +91,44 @@ class Traced(Array):
         arg, value = self._origin()
         line = user_line()
         return kind(
-            f"{what}, at {line}, and the value {value}; {way}. It comes from {arg}",
+            f"{what}, at {line}, and the value {value}. It comes from {arg}. Try: {way}",
             argument="self",
             arg=arg,
             line=line,
             shape=self._shape,
         )
 
-    def _leaked(self, what: str) -> TracedValueError:
-        """Return the error about a value that is used after its function has returned."""
+    def _leak_error(self, what: str) -> TracedValueError:
+        """Make the error for a value that is used after its function has returned."""
         arg, line = self._origin()[0], user_line()
         return TracedValueError(
-            f"{line} uses a value of the {what}, which has returned; return it from that function. "
-            f"It comes from {arg}",
+            f"{line} uses a value of the {what}, which has returned. It comes from {arg}. Try: "
+            "return the value from that function",
             argument="self",
             arg=arg,
             line=line,
             shape=self._shape,
         )
 
-    def _assigned_within(self, what: str, way: str) -> TracedValueError:
-        """Return the error about a value of a function that is assigned to in one within it."""
+    def _nested_assignment_error(self, what: str, way: str) -> TracedValueError:
+        """Make the error for an assignment to a value of the enclosing function."""
         return self._error(
             TracedValueError,
             f"{what} in a function that is {way} itself changes a value of the one around it",
-            "assign to a copy (y = x + 0), or return the new value",
+            "assign to a copy, as y = x + 0, or return the new value",
         )
 
     def _without_data(self, name: str) -> TracedValueError:
-        what = "what asks for its data" if name == "this" else name
-        way = "look at the array that the function is called with, or returns"
+        what = "this operation on its data" if name == "this" else name
+        way = "look at the argument outside of the function, or at what it returns"
         return self._error(TracedArrayError, f"{what} needs to know where an array lies", way)
 
-    def _assigned_outside(self) -> TracedValueError:
-        """Return the error about an array of outside that is to become this value, or a part."""
+    def _outside_assignment_error(self) -> TracedValueError:
+        """Make the error for an assignment of this value to an array from outside the function."""
         return self._error(
             TracedValueError,
-            "an assignment to an array of outside needs a value that is there",
-            "make another one of it, as y = y.at[index].set(value), or pass it as an argument",
+            "an assignment to an array from outside the function needs a computed value",
+            "y = y.at[index].set(value), which makes a new array, or pass y as an argument",
         )
 
     def _concrete(self, why: str, explicit: bool | None) -> HostArray:
@@ -136,17 +138,17 @@ class Traced(Array):
         return self._concrete(why, None)
 
     def _repr_html_(self) -> None:
-        """Return None, that notebooks show the `repr`."""
+        """Return None, so that notebooks show the `repr`."""
 
     def __getitem__(self, index: Any) -> Any:
-        """Return the part that an index selects; positions out of bounds are clipped."""
+        """Select a part of the array; positions out of bounds are clipped."""
         parsed, arrays = parse(self._shape, index)
         if arrays:
             return read(self, parsed, arrays)
         return view(self, INDEX, (parsed.entries,))
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        """Give this variable the value that the array has with a part replaced."""
+        """Make this variable stand for the array with a part replaced."""
         self._check_assigned("x[index] = value")
         self._become(updated(self, *parse(self._shape, index), value))
 
@@ -156,13 +158,13 @@ class Traced(Array):
 
     @abc.abstractmethod
     def _check_assigned(self, what: str) -> None:
-        """Check that the value may be assigned to where this runs."""
+        """Check that the code that runs now may assign to the value."""
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the parts along the first dim."""
+        """Yield the parts along the first axis."""
         if not self._shape:
             raise self._error(
-                TracedValueError, "iteration over an array without dims", "use x.ravel()"
+                TracedValueError, "iteration over an array without axes", "for part in x.ravel()"
             )
         return (self[i] for i in range(self._shape[0]))
 
@@ -180,14 +182,14 @@ class Traced(Array):
 
     @abc.abstractmethod
     def __copy__(self) -> Any:
-        """Return another handle on the same value."""
+        """Make another variable for the same value."""
 
     def _live(self) -> Any:
         raise self._without_data("this")
 
 
 def user_line() -> str:
-    """Return "file:line" of the innermost code that is not of this package, nor NumPy's."""
+    """Return "file:line" of the innermost code outside this package and NumPy."""
     frame = sys._getframe(1)
     while frame.f_back is not None:
         name = frame.f_globals.get("__name__")
@@ -197,4 +199,4 @@ def user_line() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-shown_as("Array", Traced)
+shown_as("Array", TracedValue)

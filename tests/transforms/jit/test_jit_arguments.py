@@ -317,7 +317,9 @@ def test_arrays_of_outside_are_not_assigned_what_is_no_data(transform: Any) -> N
         return x
 
     for body in (part, whole, at):
-        with pytest.raises(errors.TracedValueError, match=r"array of outside.*test_jit_arguments"):
+        with pytest.raises(
+            errors.TracedValueError, match=r"an array from outside.*test_jit_arguments"
+        ):
             transform(body)(gnp.ones((2, 2)))
     assert out.tolist() == [0, 0]
 

@@ -193,7 +193,7 @@ def test_dims_of_several_vmaps_and_a_constraint(mesh: gs.Mesh) -> None:
     ("axis", "spec", "message"),
     [
         ("q", P("z"), r"spmd_axis_name='q' names axes of no mesh"),
-        ("z", P("z"), r"in_specs has .*'z'.* split a dim that vmap maps around it"),
+        ("z", P("z"), r"in_specs has .*'z'.* split the axis of an enclosing vmap"),
     ],
 )
 def test_axes_of_vmap_that_do_not_fit_the_map_in_it(
