@@ -148,9 +148,9 @@ def _tap(tap_func: Callable[..., object], arg: Any, what: str, tap_with_device: 
     dims = tuple([name for name in operands.varying if name.axes is None])
     each = operands.names[: operands.count]
     transforms = [
-        ("batch", {"batch_dims": tuple([0 if name in own else None for own in each])})
+        ("batch", {"batch_dims": tuple([0 if name in names else None for names in each])})
         for name in reversed(dims)
-        if any(name in own for own in each)
+        if any(name in names for names in each)
     ]
     call_later(
         lambda values, device: _with_device(tap_func, device, tap_with_device)(values, transforms),

@@ -210,9 +210,9 @@ class _Pjit:
         call.clear_cache = self._jitted.clear  # type: ignore[attr-defined]
         return call
 
-    def _check_globals(self, own: Jitted, args: Any, kwargs: Any, mesh: Any) -> None:
+    def _check_globals(self, jitted: Jitted, args: Any, kwargs: Any, mesh: Any) -> None:
         """Check the shardings of GlobalDeviceArrays, and that `FROM_GDA` is for these only."""
-        call = own.read(args, kwargs)
+        call = jitted.read(args, kwargs)
         args = call.args
         places = tree.broadcast_prefix(self._ins, args, _is_none, names=("in_shardings", "args"))
         for number, (x, place) in enumerate(zip(tree.leaves(args), places, strict=True)):

@@ -102,7 +102,7 @@ def sharded_jit(
             number = reconcile_num_partitions(_constraints_in(fun, args), None)
         return _run(fun, what, args, (ins, outs), number)
 
-    own = jit(partitioned)
+    traced = jit(partitioned)
 
     @functools.wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -112,9 +112,9 @@ def sharded_jit(
                 "by position",
                 argument="kwargs",
             )
-        return own(*args)
+        return traced(*args)
 
-    call.lower = own.lower  # type: ignore[attr-defined]
+    call.lower = traced.lower  # type: ignore[attr-defined]
     return call
 
 

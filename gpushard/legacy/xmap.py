@@ -158,7 +158,9 @@ class _XmapCall:
 
     def run(self, leaves: Sequence[Any], sizes: dict[Hashable, int]) -> Any:
         """Run all turns of all loops, and return the results."""
-        loops = dict.fromkeys(each for own in self._where.loops.values() for each in own)
+        loops = dict.fromkeys(
+            each for loops_of_name in self._where.loops.values() for each in loops_of_name
+        )
         return self._run_turns([*map(self._place_argument, leaves, self._ins)], sizes, list(loops))
 
     def _run_turns(

@@ -81,7 +81,12 @@ class NodeStates:
         boxes = self.graphdef.as_variables(self.leaves)
         count, *numbers = self._parts or (1, *[0] * len(paths))
         pairs = list(zip(numbers, paths, boxes, strict=True))
-        return tuple([state_of([(p, x) for n, p, x in pairs if n == own]) for own in range(count)])
+        return tuple(
+            [
+                state_of([(p, x) for n, p, x in pairs if n == state_number])
+                for state_number in range(count)
+            ]
+        )
 
     def __repr__(self) -> str:
         return f"NodeStates({self.graphdef!r}, {self.states!r})"
@@ -326,8 +331,8 @@ class Inside:
             if argument.keeps or held is None or x is not old or _held(x) is not held
         ]
         paths = argument.graphdef.leaf_paths()
-        own = tuple([_name(paths[n]) for n in at])
-        return _Updated(argument.number, tuple(at), own, [part.leaves[n] for n in at])
+        changed_names = tuple([_name(paths[n]) for n in at])
+        return _Updated(argument.number, tuple(at), changed_names, [part.leaves[n] for n in at])
 
 
 def call_with_graphs(

@@ -78,8 +78,10 @@ class _Pure:
         before = Places(self._options.in_shardings, own_args, "in_shardings", "the arguments")
         named = Places(None, kwargs, "in_shardings", "the keyword arguments")
         results = Places(self._options.out_shardings, out, "out_shardings", "the result")
-        said = [each for each in results.roots() if each[2] is not None]  # None says nothing
-        check_aliases([*before.roots(), *named.roots(), *said], "out_shardings")
+        placed_roots = [
+            each for each in results.roots() if each[2] is not None
+        ]  # None says nothing
+        check_aliases([*before.roots(), *named.roots(), *placed_roots], "out_shardings")
         return [*before.laid_out(), *named.leaves, *results.laid_out()]
 
 
@@ -161,7 +163,7 @@ class JitWrapped:
             )
         return call.whole(self._move_arguments(outside, call, own_args, whole), named)
 
-    def _move_arguments(self, outside: Outside, call: Call, own: Any, whole: bool) -> Any:
+    def _move_arguments(self, outside: Outside, call: Call, split_args: Any, whole: bool) -> Any:
         """Move the arrays of arguments to `in_shardings`."""
         parts = iter(outside.splitter.parts)
         leaves, structure = graph_leaves(call.args)
@@ -171,18 +173,18 @@ class JitWrapped:
         if not places.agree():
             check_aliases(places.roots(), "in_shardings")
         ends = tuple(places.each())
-        arrays, shape = tree.flatten(own)
+        arrays, shape = tree.flatten(split_args)
         if innermost() is not None or tracing() is not None:
             moved = apply_shardings(
                 [x if isinstance(x, Array) else implicitly_put(x, self.what) for x in arrays],
                 tuple(arrays), ends, "in_shardings",
             )  # fmt: skip
         else:
-            label = label_arguments(self._jitted, own, {}, call.statics)
+            label = label_arguments(self._jitted, split_args, {}, call.statics)
             moved = place_arguments(arrays, tuple(arrays), {}, ends, self.what, label)
             if whole:
                 stay = set(map(id, moved))
-                given_up = self._options.donated_leaves(*call.whole(own, {}))
+                given_up = self._options.donated_leaves(*call.whole(split_args, {}))
                 elsewhere = {id(x): x for x in given_up if id(x) not in stay}
                 outside.moved = list(elsewhere.values())
         return shape.unflatten(moved)

@@ -40,30 +40,30 @@ class Places:
         self.leaves, structure = tree.flatten(full, _is_graph)
         self._paths = structure.leaf_paths()
         numbers = structure.unflatten(range(len(self.leaves)))
-        said = prefixes(prefix, numbers, (argument, subject))
-        self._said = [default if x is None else x for x in said]
+        entries = prefixes(prefix, numbers, (argument, subject))
+        self._entries = [default if x is None else x for x in entries]
         self._argument, self._subject, self._default = argument, subject, default
-        for leaf, own in zip(self.leaves, self._said, strict=True):
+        for leaf, entry in zip(self.leaves, self._entries, strict=True):
             if not _is_graph(leaf) and type(leaf) is not Part:
-                _check_no_mapping(own, leaf, argument)
+                _check_no_mapping(entry, leaf, argument)
 
     def roots(self) -> list[tuple[str, Any, Any]]:
         """List name, root and prefix of each graph, for `check_aliases`."""
         return [
             (self._subject + tree.keystr(path), getattr(leaf, "root", leaf), entry)
-            for path, leaf, entry in zip(self._paths, self.leaves, self._said, strict=True)
+            for path, leaf, entry in zip(self._paths, self.leaves, self._entries, strict=True)
             if type(leaf) is Part or isinstance(leaf, Leveled)
         ]
 
     def agree(self) -> bool:
         """Whether all paths to a Variable are known to give it one place."""
-        pairs = zip(self.leaves, self._said, strict=True)
+        pairs = zip(self.leaves, self._entries, strict=True)
         return all(_known_to_agree(entry, leaf) for leaf, entry in pairs if type(leaf) is Part)
 
     def each(self) -> list[Any]:
         """List the place of each array."""
         places: list[Any] = []
-        for leaf, entry in zip(self.leaves, self._said, strict=True):
+        for leaf, entry in zip(self.leaves, self._entries, strict=True):
             if type(leaf) is Part:
                 places += _repeat_for_arrays(_of_part(entry, leaf), leaf.leaves)
             elif type(leaf) is NodeStates:
@@ -113,17 +113,17 @@ def check_aliases(roots: Sequence[tuple[str, Any, Any]], what: str) -> None:
         for path, x, _ in all_paths(root) if maps else all_paths(root, visits=1):
             if not isinstance(x, Variable):
                 continue
-            said = prefix.map_prefix(path, x) if maps else prefix
+            place = prefix.map_prefix(path, x) if maps else prefix
             text = name + path_text(path)
-            other, before = known.setdefault(id(x), (text, said))
-            if before != said:
+            other, before = known.setdefault(id(x), (text, place))
+            if before != place:
                 raise ArgumentError(
                     f"{what}: a {type(x).__name__} is {other} with {before!r}, and {text} with "
-                    f"{said!r}. Try: say the same of both, or give it once",
+                    f"{place!r}. Try: say the same of both, or give it once",
                     argument=what,
                     type=type(x),
                     paths=(other, text),
-                    specs=(before, said),
+                    specs=(before, place),
                 )
 
 

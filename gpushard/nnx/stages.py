@@ -74,12 +74,12 @@ class Compiled(_OfGraphs, stages.Compiled):
         then, _ = tree.flatten(wanted.unflatten(range(wanted.num_leaves)), is_states)
         for path, x, y in zip(structure.leaf_paths(), now, then, strict=False):
             if is_states(x) and is_states(y) and x.graphdef != y.graphdef:
-                inner, own, before = x.graphdef.difference(y.graphdef)
+                inner, entry, before = x.graphdef.difference(y.graphdef)
                 kind = ("args", "kwargs")[path[0].idx]
                 where = kind + tree.keystr(path[1:]) + path_text(inner)
                 raise ArgumentTypeError(
-                    f"the compiled {self.wrapped.what}: {where} is {own}, and was {before} when it "
-                    "was lowered. Try: lower it for this, too",
+                    f"the compiled {self.wrapped.what}: {where} is {entry}, and was {before} when "
+                    "it was lowered. Try: lower it for this, too",
                     argument="args",
                     path=where,
                 )

@@ -216,7 +216,7 @@ def test_memory_on_another_kind_of_device_is_refused_with_both_names(rt: Runtime
 
 def test_capsules_are_refused(rt: Runtime) -> None:
     capsule = owned(8).__dlpack__()
-    with pytest.raises(ArgumentTypeError, match="capsule; pass the array"):
+    with pytest.raises(ArgumentTypeError, match=r"capsule.*pass the array"):
         gs.from_dlpack(capsule)
 
 

@@ -405,11 +405,11 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     ),
     "a StateSharding for an array": (
         lambda m: jit(lambda x: x, in_shardings=(PARAMS,))(gnp.ones(8)),
-        ArgumentTypeError, "stands for modules",
+        ArgumentTypeError, "it is for Modules",
     ),
     "a StateSharding for an array in shard_map": (
         lambda m: mapped(lambda x: x, in_specs=(nnx.StateSharding({...: P()}),))(gnp.ones(8)),
-        ArgumentTypeError, "stands for modules",
+        ArgumentTypeError, "it is for Modules",
     ),
     "a spec without a mesh": (
         lambda m: jit(first, in_shardings=(nnx.StateSharding({...: P("x")}),))(m),
@@ -444,7 +444,7 @@ BAD: dict[str, tuple[Any, Any, str]] = {
         ArgumentError, "names 'z'",
     ),
     "a sharding in in_specs": (
-        lambda m: mapped(first, in_specs=(ROWS,))(m.part), ArgumentTypeError, "PartitionSpecs",
+        lambda m: mapped(first, in_specs=(ROWS,))(m.part), ArgumentTypeError, "use a PartitionSpec",
     ),
     "a dim that is not divided": (
         lambda m: mapped(first, in_specs=(P("x"),))(cut(m)), ArgumentError, "not divide",

@@ -413,10 +413,10 @@ class DeviceCall:
 
     def check_shapes(self, args: Any, shapes: Any) -> None:
         """Check that the shapes in `global_arg_shapes` are those that the function sees."""
-        said = tree.broadcast_prefix(
+        wanted = tree.broadcast_prefix(
             shapes, args, _is_shape, names=("global_arg_shapes", "the arguments")
         )
-        for number, (shape, dim) in enumerate(zip(said, self._dims, strict=False)):
+        for number, (shape, dim) in enumerate(zip(wanted, self._dims, strict=False)):
             full = np.shape(self.leaves[number])
             seen = full if dim is None else (*full[:dim], *full[dim + 1 :])
             if shape is not None and (not _is_shape(shape) or tuple(shape) != seen):

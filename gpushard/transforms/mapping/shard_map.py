@@ -159,15 +159,15 @@ def smap(f: Any = None, /, *, in_axes: Any, out_axes: Any, axis_name: str) -> An
 
 
 def _specs_along(
-    axis: str, dims: Any, full: Any, said: tuple[str, str], label: Callable[[int], str]
+    axis: str, dims: Any, full: Any, where: tuple[str, str], label: Callable[[int], str]
 ) -> list[PartitionSpec]:
     """Make specs that split one dim of each leaf of a tree over a mesh axis."""
-    names = (said[1], "args" if said[1] == "in_axes" else "the result")
+    names = (where[1], "args" if where[1] == "in_axes" else "the result")
     each = tree.broadcast_prefix(dims, full, lambda dim: dim is None, names=names)
     specs = []
     for number, (leaf, dim) in enumerate(zip(tree.leaves(full), each, strict=True)):
         if dim is not None:
-            dim = check_axis(dim, np.ndim(leaf), *said, label(number))
+            dim = check_axis(dim, np.ndim(leaf), *where, label(number))
         specs.append(PartitionSpec() if dim is None else PartitionSpec(*[None] * dim, axis))
     return specs
 
@@ -273,8 +273,8 @@ def _result(
     """Join a returned block to an array that a spec splits."""
     manual, mesh = _manual(frame), frame.mesh
     assert mesh is not None
-    said = frame.what, argument
-    splits = check_leaf_spec(x, spec, mesh, manual, said, lambda _: arg, 0, divides=False)
+    where = frame.what, argument
+    splits = check_leaf_spec(x, spec, mesh, manual, where, lambda _: arg, 0, divides=False)
     axes = {axis for dim in splits for axis in dim}
     x, names = as_mapped(x, frame), tuple([name for name in frame.dims if name.name in axes])
     if check:

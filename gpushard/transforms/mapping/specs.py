@@ -134,7 +134,7 @@ def check_leaf_spec(
     spec: Any,
     mesh: Any,
     manual: tuple[str, ...],
-    said: tuple[str, str],
+    where: tuple[str, str],
     label: Callable[[int], str],
     number: int,
     *,
@@ -148,7 +148,7 @@ def check_leaf_spec(
       spec: its spec.
       mesh: the mesh.
       manual: the axes that a spec may name.
-      said: the function, and its argument that has the spec, for errors.
+      where: the function, and its argument that has the spec, for errors.
       label: names an argument by its number.
       number: the number of the argument.
       divides: whether axes must divide its dims.
@@ -156,14 +156,14 @@ def check_leaf_spec(
     """
     shape: Any = x._shape if is_array(x) else getattr(x, "shape", None)
     if shape is None:
-        check_leaf(x, said[0], label(number))
+        check_leaf(x, where[0], label(number))
         shape = ()
     shape = shape if divides else (0,) * len(shape)
     splits = _splits(shape, spec, mesh, manual)
     if splits is None:
-        check_spec(spec, mesh, manual, *said)
-        check_ranks(every, *said, label)
-        check_divided(shape, spec, mesh, *said, label(number))
+        check_spec(spec, mesh, manual, *where)
+        check_ranks(every, *where, label)
+        check_divided(shape, spec, mesh, *where, label(number))
     return cast("Splits", splits)
 
 

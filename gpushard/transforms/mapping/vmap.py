@@ -68,7 +68,7 @@ def vmap(
     """
     check_function(fun, "vmap")
     what = title("vmap", fun)
-    size_said = check_axis_name(axis_name, axis_size, what)
+    known_size = check_axis_name(axis_name, axis_size, what)
     in_axes = by_position(in_axes)
     place = (spmd_axis_name,) if isinstance(spmd_axis_name, str) else spmd_axis_name
 
@@ -76,7 +76,7 @@ def vmap(
     def call(*args: Any, **kwargs: Any) -> Any:
         label = label_arguments(fun, args, kwargs)
         leaves, axes, size, together = mapped_arguments(
-            args, kwargs, in_axes, size_said, label, (what, "in_axes")
+            args, kwargs, in_axes, known_size, label, (what, "in_axes")
         )
         mesh = None if place is None else _mesh_with(place, leaves)
         frame = Frame(what, mesh, label)

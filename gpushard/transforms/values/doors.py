@@ -199,7 +199,7 @@ def check_constant(
     """
     varies = [name for name in x._names if name in frame.dims and name not in placed]
     if varies:
-        argument, said = place
+        argument, entry = place
         called = [name.name for name in varies if name.name is not None]
         axes = ", ".join(
             f"an axis of {name.size} elements" if name.name is None else repr(name.name)
@@ -208,9 +208,9 @@ def check_constant(
         wanted = repr(called[0] if len(called) == 1 else tuple(called))
         sums = f", or return gpushard.lax.psum(x, {wanted})" if called else ""
         raise ArgumentError(
-            f"{frame.what} ({place_of(f)}): {arg} varies along {axes}, and {argument}={said} has "
+            f"{frame.what} ({place_of(f)}): {arg} varies along {axes}, and {argument}={entry} has "
             f"no place for it. Try: {way}{sums}",
             argument=argument,
-            spec=said,
+            spec=entry,
             axes=tuple(called),
         )

@@ -164,7 +164,7 @@ def check_mapped_axes(
     axes: list[Any],
     size: int | None,
     label: Callable[[int], str],
-    said: tuple[str, str],
+    where: tuple[str, str],
 ) -> tuple[list[Any], list[int | None], int]:
     """Check the mapped axes of arguments, and count them from the front.
 
@@ -173,7 +173,7 @@ def check_mapped_axes(
       axes: the mapped axis of each, or None.
       size: the size of the mapped axes, if the caller gave it.
       label: names an argument by its number.
-      said: the function, and its argument that has the axes, for errors.
+      where: the function, and its argument that has the axes, for errors.
 
     Returns:
       The arguments, the mapped axis of each or None, and the size of these axes.
@@ -184,19 +184,19 @@ def check_mapped_axes(
         if axis is not None:
             leaf = leaves[number]
             if not is_array(leaf):
-                check_leaf(leaf, said[0], label(number))
+                check_leaf(leaf, where[0], label(number))
                 leaf = leaves[number] = np.asarray(leaf)
             shape = leaf.shape
             if type(axis) is not int or not 0 <= axis < len(shape):
-                axis = check_axis(axis, len(shape), *said, label(number))
+                axis = check_axis(axis, len(shape), *where, label(number))
             sizes.append(shape[axis])
         counted.append(axis)
     if size is None:
         if not sizes:
             raise ArgumentError(
-                f"{said[0]}: no argument is mapped, as {said[1]} is None for all. Try: map one, or "
-                "give axis_size=",
-                argument=said[1],
+                f"{where[0]}: no argument is mapped, as {where[1]} is None for all. Try: map one, "
+                "or give axis_size=",
+                argument=where[1],
             )
         size = sizes[0]
     if sizes.count(size) != len(sizes):
@@ -206,9 +206,9 @@ def check_mapped_axes(
             for n, (number, axis) in zip(sizes, mapped, strict=True)
         )
         raise ArgumentError(
-            f"{said[0]}: mapped axes must have one size"
+            f"{where[0]}: mapped axes must have one size"
             + f"{'' if size == sizes[0] else f', and axis_size={size}'}: {each}",
-            argument=said[1],
+            argument=where[1],
             sizes=tuple(sizes),
         )
     return leaves, counted, size
@@ -255,7 +255,7 @@ def mapped_arguments(
     in_axes: Any,
     size: int | None,
     label: Callable[[int], str],
-    said: tuple[str, str],
+    where: tuple[str, str],
 ) -> tuple[Sequence[Any], Sequence[int | None], int, Callable[[list[Any]], Arguments]]:
     """Flatten arguments, and check their mapped axes.
 
@@ -284,7 +284,7 @@ def mapped_arguments(
             if length is not None:
                 return args, axes, length, _alone
     leaves, leaf_axes, together = mapped_leaves(args, kwargs, in_axes)
-    return *check_mapped_axes(leaves, leaf_axes, size, label, said), together
+    return *check_mapped_axes(leaves, leaf_axes, size, label, where), together
 
 
 def _alone(inside: list[Any]) -> Arguments:
