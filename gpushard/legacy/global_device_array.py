@@ -40,7 +40,7 @@ class GlobalDeviceArray(Face, metaclass=Kind):
 
     Raises:
       ArgumentTypeError: an argument has a wrong type, or dtypes of the buffers differ.
-      ShardingError: the mesh axes do not fit the mesh or the shape, or a buffer has another shape
+      ShardingError: the mesh axes do not fit the mesh or the shape. Or a buffer has another shape
         or lies on another device than its shard.
 
     >>> import gpushard as gs

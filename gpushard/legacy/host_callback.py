@@ -29,8 +29,8 @@ def id_tap(
     """Call a function on the host with a value once it is computed, and return the value at once.
 
     The call is `tap_func(arg, transforms)`. Within `shard_map` or `pmap` there is one call for each
-    device, with its block. Within `vmap` there is one call for all elements: the mapped axis is in
-    front, and `transforms` has an entry `("batch", {"batch_dims": dims})` for each `vmap`, the
+    device, with its block. Within `vmap` there is one call for all elements, with the mapped axis
+    in front. `transforms` then has an entry `("batch", {"batch_dims": dims})` for each `vmap`, the
     innermost first. `dims` has 0 for each leaf of `arg` with that axis, and None for others.
 
     Args:

@@ -218,8 +218,8 @@ def sizes_of(
     """Find the number of elements of each name.
 
     Raises:
-      ArgumentError: an argument has another rank than its list says, a dim is beyond the rank,
-        sizes of a name differ, or the size of a name is unknown.
+      ArgumentError: an argument has another rank than its list says, or a dim is beyond the rank.
+        Or sizes of a name differ, or the size of a name is unknown.
     """
     sizes: dict[Hashable, tuple[int, str]] = {
         name: (n, "axis_sizes") for name, n in given_sizes.items()

@@ -1,4 +1,4 @@
-"""`sharded_jit`: `jit` for arrays whose axes are cut into given numbers of parts."""
+"""`sharded_jit`: `jit` for arrays with axes that are cut into given numbers of parts."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def sharded_jit(
       local_num_partitions: None, or the same as `num_partitions`.
 
     Returns:
-      A function with the same positional arguments. Its results lie in a `PmapSharding` whose spec
-      has chunks.
+      A function with the same positional arguments. Its results lie in a `PmapSharding` with
+      chunks.
 
     Raises:
       ArgumentTypeError: fun is no function, or parts are no `Parts`.

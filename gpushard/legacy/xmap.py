@@ -68,7 +68,7 @@ def xmap(
     Args:
       fun: the function.
       in_axes: for each argument the names of its axes: a dict as {0: "i"}, or a list with a name or
-        None for each axis, which may end in ... for axes without names. A pytree of these may be a
+        None for each axis. A list may end in ... for axes without names. A pytree of these may be a
         prefix of the arguments.
       out_axes: the positions of named axes in the results, in the same forms. A pytree of these may
         be a prefix of the result.
@@ -76,8 +76,8 @@ def xmap(
       axis_resources: for a name the resource, or a tuple of resources, that divide its elements: a
         mesh axis or a `SerialLoop`. A string names an axis of the mesh of `with mesh:`, or a loop
         of `serial_loop`. An axis without resources lies as in the arguments.
-      donate_argnums: numbers of arguments whose arrays are donated. `xmap` deletes them once the
-        function has returned; if the function raises, they stay.
+      donate_argnums: numbers of donated arguments. `xmap` deletes their arrays once the function
+        has returned; if the function raises, they stay.
       backend: the platform of the devices, "cpu" or "gpu".
 
     Returns:
@@ -86,7 +86,7 @@ def xmap(
     Raises:
       ArgumentTypeError: fun is no function, or an entry of in_axes or out_axes is neither a dict
         nor a list.
-      ArgumentError: names, sizes and resources do not fit each other or the arguments, a result
+      ArgumentError: names, sizes and resources do not fit each other or the arguments. Or a result
         varies along a named axis that `out_axes` does not place, or there is no result.
 
     >>> import gpushard as gs
@@ -250,7 +250,7 @@ class _XmapCall:
 
 
 def _take_turn(x: Any, dim: int, number: int) -> Any:
-    """Take the elements of one turn from an array whose dim was split by `_split_dim`."""
+    """Take the elements of one turn from an array after `_split_dim`."""
     part = x[(*[slice(None)] * (dim + 1), number)]
     shape = part.shape
     return part.reshape((*shape[:dim], shape[dim] * shape[dim + 1], *shape[dim + 2 :]))

@@ -32,7 +32,7 @@ __all__ = ["NodeStates", "clear_non_graph_nodes"]
 
 
 class NodeStates:
-    """A split Module as a pytree, whose leaves are the values of the Module.
+    """A split Module as a pytree with its values as leaves.
 
     Args:
       graphdef: the static part.
@@ -146,7 +146,7 @@ def is_states(x: Any) -> bool:
 
 
 def graph_leaves(x: Any) -> tuple[list[Any], Any]:
-    """Flatten a pytree whose leaves include Modules and Variables."""
+    """Flatten a pytree, with Modules and Variables as leaves."""
     return tree.flatten(x, _is_variable)
 
 
@@ -172,7 +172,7 @@ class Outside:
     def __init__(self) -> None:
         self.splitter = Splitter()
         self.moved: list[Any] = []
-        """Donated arrays of which the function gets copies on other devices."""
+        """Donated arrays; the function gets copies of these on other devices."""
 
     def pure(self, x: Any) -> Any:
         """Split the Modules and Variables of an argument."""

@@ -145,7 +145,7 @@ class JitWrapped:
         for name, x in call.statics.items():
             if _has_graph(x):
                 raise ArgumentTypeError(
-                    f"{self.what}: the static argument {name!r} has a {type(x).__name__}, whose "
+                    f"{self.what}: the static argument {name!r} has a {type(x).__name__}, and its "
                     "values may change. Try: leave it out of static_argnums; static attributes of "
                     "a Module are static anyway",
                     argument="static_argnums",
@@ -253,8 +253,7 @@ def jit(
       static_argnums: numbers of arguments that the function gets unchanged. Their values must be
         hashable.
       static_argnames: names of such arguments.
-      donate_argnums: numbers of arguments whose arrays are donated, as in `gpushard.jit`. Variables
-        get new arrays.
+      donate_argnums: numbers of donated arguments, as in `gpushard.jit`. Variables get new arrays.
       donate_argnames: names of such arguments.
       keep_unused: ignored, as in `gpushard.jit`.
       device: the device that runs all operations; arguments move to it. Not together with shardings
@@ -268,7 +267,7 @@ def jit(
       `gpushard.jit`, and for Modules with other types, names or static values.
 
     Raises:
-      ArgumentTypeError: fun is no function, or has a Module bound to it, as `model.apply` has; a
+      ArgumentTypeError: fun is no function, or has a Module bound to it, as `model.apply` has. Or a
         Module is a static argument, or a static attribute has no hash.
       ArgumentError: shardings do not fit, or two shardings of one Variable differ.
       TraceContextError: the function changes a Variable that is no argument.

@@ -35,9 +35,9 @@ def shard_map(
     """Map a function of Modules over the blocks of arrays: it sees one block of each array.
 
     It is `gpushard.shard_map` for functions with Modules and Variables among their arguments and
-    results. Within the function, the value of a Variable is a block. When the function has
-    returned, `nnx.shard_map` joins the blocks of each Variable as its spec says, and writes the
-    changes into the objects of the caller. If the function raises, nothing changes.
+    results. Within the function, the value of a Variable is a block. Afterwards, `nnx.shard_map`
+    joins the blocks of each Variable as its spec says. It then writes the changes into the objects
+    of the caller. If the function raises, nothing changes.
 
     Args:
       f: the function or method; without it, `nnx.shard_map` returns a decorator. For a method, the
@@ -52,14 +52,14 @@ def shard_map(
       auto: mesh axes that the function is not mapped over.
 
     Returns:
-      A function with the same arguments. Its attribute `inner` is the mapped function of arrays: it
-      takes arguments in the form of `gpushard.nnx.to_tree`, and returns positional arguments,
+      A function with the same arguments. Its attribute `inner` is the mapped function of arrays. It
+      takes arguments in the form of `gpushard.nnx.to_tree`. It returns positional arguments,
       keyword arguments and result in that form.
 
     Raises:
       ArgumentTypeError: f is no function, or a class, or an entry of the specs is no spec.
-      ArgumentError: axes do not divide a dimension, a spec does not fit, two specs of one Variable
-        differ, or a value varies along an axis that its spec does not name.
+      ArgumentError: axes do not divide a dimension, a spec does not fit, or two specs of one
+        Variable differ. Or a value varies along an axis that its spec does not name.
       TraceContextError: the function changes a Variable that is no argument.
 
     >>> import gpushard as gs

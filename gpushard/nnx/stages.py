@@ -39,7 +39,7 @@ class Traced(_OfGraphs, stages.Traced):
 
 
 class Lowered(_OfGraphs, stages.Lowered):
-    """A function of Modules whose operations are chosen, and whose kernels are not made yet."""
+    """A function of Modules with chosen operations and layouts, and without kernels."""
 
     @classmethod
     def from_flat_info(cls, *args: Any, **kwargs: Any) -> NoReturn:

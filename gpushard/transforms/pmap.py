@@ -1,4 +1,4 @@
-"""`pmap` and `soft_pmap`: map a function over an axis whose elements lie on different devices."""
+"""`pmap` and `soft_pmap`: map a function over an axis with its elements on different devices."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def pmap(
       devices: one device for each element. By default the first of `gpushard.devices()`.
       backend: the platform of the devices, "cpu" or "gpu".
       axis_size: the size of the mapped axis; needed if `in_axes` is None for all arguments.
-      donate_argnums: numbers of arguments whose arrays are donated. `pmap` deletes them once the
-        function has returned; if the function raises, they stay.
+      donate_argnums: numbers of donated arguments. `pmap` deletes their arrays once the function
+        has returned; if the function raises, they stay.
       global_arg_shapes: for each argument that is not static the shape that the function sees, or
         None. A pytree of these may be a prefix of the arguments. With several processes this is the
         shape in all of them together; gpushard has one process.

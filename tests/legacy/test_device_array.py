@@ -234,7 +234,7 @@ def test_what_does_not_fit_is_refused(devices: list[gs.Device]) -> None:
         GlobalDeviceArray((8,), gs.make_mesh((8,), "x"), ("x",), [key.reshape(1) for key in keys])
     with pytest.raises(ShardingError, match="8 devices; each"):
         ShardedDeviceArray(AVAL, [gs.device_put(VALUE, PmapSharding.default((8, 4)))])
-    with pytest.raises(ShardingError, match="no dims"):
+    with pytest.raises(ShardingError, match="no axes"):
         ShardedDeviceArray(gs.ShapeDtypeStruct((), float), parts)
 
 

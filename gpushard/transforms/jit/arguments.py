@@ -169,8 +169,8 @@ def options_of(
       places: `device` and `backend`.
 
     Raises:
-      ArgumentError: fun has no argument of such a number or name, an argument is both static and
-        donated, or a device is given with a backend or with shardings.
+      ArgumentError: fun has no argument of such a number or name, or an argument is both static and
+        donated. Or a device is given with a backend or with shardings.
       ArgumentTypeError: an option has a wrong type.
     """
     what = title("jit", fun)

@@ -108,7 +108,7 @@ class Replay:
 
 
 OPTIONS = 16
-"""The number of different options, such as shardings, whose caches are kept for one function.
+"""The number of options, such as different shardings, with a cache for one function.
 
 A function that `jit` returned also keeps its own cache alive.
 """
@@ -172,7 +172,7 @@ class Jitted:
         Args:
           args: the positional arguments.
           kwargs: the keyword arguments.
-          moved: donated arrays of which the arguments are copies on other devices.
+          moved: donated arrays; the arguments are their copies on other devices.
         """
         if DISABLE_JIT.get():
             return self._fun(*args, **kwargs)
@@ -413,9 +413,9 @@ def jit(
         hashable; the function is traced again for each new value.
       static_argnames: names of such arguments. If you give only the numbers or only the names, the
         others follow from the signature.
-      donate_argnums: numbers of arguments whose arrays are donated. `jit` deletes them after
-        tracing and before it runs the operations, so that results can take their memory. If the
-        function raises while it is traced, they stay.
+      donate_argnums: numbers of donated arguments. `jit` deletes their arrays after tracing and
+        before it runs the operations, so that results can take the memory. If the function raises
+        while it is traced, the arrays stay.
       donate_argnames: names of such arguments.
       keep_unused: ignored: operations that no result needs never run, and all arguments are
         checked.
@@ -432,8 +432,8 @@ def jit(
 
     Raises:
       ArgumentTypeError: fun is no function, or an option has a wrong type.
-      ArgumentError: fun has no argument of such a number or name, an argument is both static and
-        donated, or `device` is given with `backend` or shardings.
+      ArgumentError: fun has no argument of such a number or name, or an argument is both static and
+        donated. Or `device` is given with `backend` or shardings.
       NoDeviceError: the platform `backend` has no devices.
 
     >>> import gpushard as gs

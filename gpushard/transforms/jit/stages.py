@@ -181,7 +181,7 @@ class Traced(Stage):
 
 
 class Lowered(Stage):
-    """A function whose operations and layouts are chosen, and whose kernels are not made yet.
+    """A function with chosen operations and layouts, and without kernels.
 
     `jit(f).lower(*args)` makes one.
 

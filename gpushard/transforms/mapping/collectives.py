@@ -50,7 +50,7 @@ _INDEX = np.dtype(np.int32)
 
 @functools.lru_cache(maxsize=1024)
 def pin_row(row: Row, places: tuple[tuple[str, ...] | None, ...]) -> Row:
-    """Derive a row of one operand whose first dims stay on the mesh axes of named dims."""
+    """Derive a row that keeps the first dims of its operand on the mesh axes of named dims."""
 
     def rule(avals: Sequence[Aval], params: Params) -> Rule:
         rule_of_row = row.rule_for(avals, params)
@@ -134,7 +134,7 @@ def join_into_dim(x: Mapped, names: Names, dim: int, *, tiled: bool) -> Mapped:
 def divide_dim(x: Mapped, names: Names, dim: int, *, tiled: bool) -> Mapped:
     """Undo `join_into_dim`: make a dim, or its major part, named dims that the value lacks.
 
-    A value whose dim does not lie on the mesh axes of the names moves there first.
+    If the dim does not lie on the mesh axes of the names, the value moves there first.
     """
     if _is_mixed(names):
         x = divide_dim(x, names[:-1], dim, tiled=True)

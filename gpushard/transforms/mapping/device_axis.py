@@ -96,8 +96,8 @@ class DeviceFrame(Frame):
         for frame in others:
             if frame.has_devices:
                 raise ArgumentError(
-                    f"{what} in the {frame.what}, whose named axes use the devices. Try: use vmap "
-                    "here, or give the xmap more mesh axes in axis_resources=",
+                    f"{what} in the {frame.what}, and its named axes use the devices. Try: use "
+                    "vmap here, or give the xmap more mesh axes in axis_resources=",
                     argument="fun",
                 )
         around = [frame for frame in others if isinstance(frame, DeviceFrame)]
@@ -329,7 +329,7 @@ def _elements(
 ) -> Splits:
     """List the mesh axes that split each dim after the first `ahead` ones, and may stay. Pure.
 
-    A single axis may stay if the dim has one element for each of its devices, and axes of parts may
+    A single axis may stay if the dim has one element for each of its devices. Axes of parts may
     stay if they divide the dim. With `every`, any axes that divide the dim may stay. Along other
     axes the dim becomes whole.
     """
@@ -357,8 +357,8 @@ class DeviceCall:
       in_axes: the mapped axis of each argument.
       axis: the name of the mapped axis.
       size: the size of the mapped axis, if the caller gave it.
-      pool: the devices, and whether all of them must get an element: True if the caller listed
-        them, None if each device may have several elements.
+      pool: the devices, and True if all of them must get an element, as the caller listed them. It
+        is False if they need not, and None if each may get several elements.
       label: names an argument by its number, for errors.
     """
 
@@ -382,8 +382,8 @@ class DeviceCall:
         for number, x in enumerate(self.leaves):
             if type(x) is not ConcreteArray and not getattr(x, "pmap_takes", True):
                 raise ArgumentTypeError(
-                    f"{what}: {label(number)} is a {type(x).__name__}, whose shards are blocks "
-                    "over a mesh. Try: use jit or shard_map, or pass the Array that "
+                    f"{what}: {label(number)} is a {type(x).__name__}, and its shards are "
+                    "blocks over a mesh. Try: use jit or shard_map, or pass the Array that "
                     "gpushard.device_put(x, x.sharding) returns",
                     argument="args",
                     type=type(x),
@@ -422,8 +422,8 @@ class DeviceCall:
             if shape is not None and (not _is_shape(shape) or tuple(shape) != seen):
                 raise ArgumentError(
                     f"{self.frame.what}: global_arg_shapes has {shape!r} for "
-                    f"{self.frame.label(number)}, of which the function sees {seen}. One process "
-                    "has all of it. Try: give that shape, or None",
+                    f"{self.frame.label(number)}, and the function sees {seen}. One process has "
+                    "all of it. Try: give that shape, or None",
                     argument="global_arg_shapes",
                     value=shape,
                     shape=seen,

@@ -1,7 +1,7 @@
 """Groups of the elements of an axis, within which collectives work (`axis_index_groups`).
 
-Groups of one size turn the named dim of the axis into two: the number of the group, and the number
-of the member within its group. A mesh of the same devices, ordered by group and member, has an axis
+Groups of one size turn the named dim of the axis into two. One numbers the groups, the other one
+the members of a group. A mesh of the same devices, ordered by group and member, has an axis
 for each. So no element moves.
 
 An example: `psum(x, "x", axis_index_groups=[[0, 2], [1, 3]])` on 4 devices, where device n has the

@@ -77,8 +77,8 @@ def replace_names(subscripts: str, operands: Sequence[Any]) -> tuple[str, list[A
       Subscripts without names, and operands to which they apply.
 
     Raises:
-      ArgumentError: subscripts are malformed, an operand lacks a name of its term, or an operand
-        has a name that is summed over and that its term lacks.
+      ArgumentError: subscripts are malformed, or an operand lacks a name of its term. Or a name is
+        summed over that an operand has and its term lacks.
       UnboundAxisError: no enclosing call maps over a name.
     """
     terms, result = parse_names(subscripts, len(operands))

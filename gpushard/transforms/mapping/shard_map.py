@@ -80,8 +80,8 @@ def shard_map(
 
     Raises:
       ArgumentTypeError: f is no function, or an argument is neither an array nor a number.
-      ArgumentError: axes do not divide a dimension, a spec does not fit its argument, or a result
-        varies along an axis that its spec does not name.
+      ArgumentError: axes do not divide a dimension, or a spec does not fit its argument. Or a
+        result varies along an axis that its spec does not name.
       MeshError: no mesh is given or around the call, or it differs from the mesh around the call.
 
     >>> import gpushard as gs
@@ -110,9 +110,9 @@ def smap(f: Any = None, /, *, in_axes: Any, out_axes: Any, axis_name: str) -> An
 
     Args:
       f: the function; without it, `smap` returns a decorator.
-      in_axes: for each argument the array axis that the mesh axis splits, counted from either end,
-        or None to pass the whole argument to all blocks. A pytree of these may be a prefix of the
-        arguments.
+      in_axes: for each argument the array axis that the mesh axis splits, or None to pass the whole
+        argument to all blocks. Negative axes count from the end. A pytree of these may be a prefix
+        of the arguments.
       out_axes: for each result the array axis along which blocks are joined, or None for a result
         that is equal in all blocks. A pytree of these may be a prefix of the result.
       axis_name: the mesh axis.
@@ -122,8 +122,8 @@ def smap(f: Any = None, /, *, in_axes: Any, out_axes: Any, axis_name: str) -> An
 
     Raises:
       ArgumentTypeError: f is no function, axis_name is no string, or an axis is no integer.
-      ArgumentError: the mesh axis does not divide an array axis, an array axis is beyond its
-        argument, or a result with None in `out_axes` differs between blocks.
+      ArgumentError: the mesh axis does not divide an array axis, or an array axis is beyond its
+        argument. Or a result with None in `out_axes` differs between blocks.
       MeshError: there is no mesh around the call.
 
     >>> import gpushard as gs

@@ -1,10 +1,11 @@
 """The way in and out of a mapped function: dims of arguments get names, and are dims again outside.
 
-A front end says which dims get which names. There are two kinds of dims. `vmap` and `xmap` name
-dims that lie anyhow: `x` of shape (5, 8), mapped along dim 1, is transposed to (8, 5), and moves to
-where the name lives, if it lives on mesh axes (`enter`, `leave`). `shard_map` and `pmap` name the
-places of blocks on a mesh: each device keeps its elements, under other labels (`enter_blocks`,
-`leave_blocks`).
+A front end says which dims get which names. There are two kinds of dims:
+
+- `vmap` and `xmap` name dims in any layout (`enter`, `leave`). For example, `x` of shape (5, 8),
+  mapped along dim 1, is transposed to (8, 5). If its name lives on mesh axes, it also moves there.
+- `shard_map` and `pmap` name the places of blocks on a mesh (`enter_blocks`, `leave_blocks`). Each
+  device keeps its elements, in blocks of another shape.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ def _move_to_places(value: Any, names: Names, frame: Frame) -> Any:
 
 
 def enter_blocks(x: Any, labels: Labels, names: Names, frame: Frame, source: Source) -> Mapped:
-    """Make the value that a function sees of an argument: a block, whose place has names.
+    """Make the value that a function sees of an argument: a block at a place with names.
 
     Args:
       x: an array, or data on the host; it moves to the devices of its blocks.

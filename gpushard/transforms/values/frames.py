@@ -8,8 +8,8 @@ An example, on a mesh of 4 devices with the axis "x":
 
 1. `shard_map(f, mesh, P("x"), P("x"))(v)` opens a frame with the named dim 'x' of 4 elements, one
    for each device. If `v` has shape (8, 6), `f` sees a block of shape (2, 6).
-2. `f` calls `vmap(g, axis_name="i")` on its block. That opens a second frame, whose `outer` is the
-   first, with the named dim 'i' of 2 elements; `g` sees shape (6,).
+2. `f` calls `vmap(g, axis_name="i")` on its block. That opens a second frame, with the first as its
+   `outer` and the named dim 'i' of 2 elements. `g` sees shape (6,).
 3. `psum(y, ("x", "i"))` in `g` looks for each name from the innermost frame outwards. It finds 'i'
    in the second frame and 'x' in the first.
 4. When a call returns, its frame closes: a value of the call that is used later raises an error.
@@ -41,7 +41,7 @@ class NamedDim:
       name: the name; None if collectives cannot find the dim.
       size: the number of elements.
       order: its position among the named dims of a value: outer dims have lower numbers.
-      axes: the mesh axes whose positions are its elements, as for `shard_map`; None for `vmap`.
+      axes: the mesh axes with its elements as their positions, as for `shard_map`; None for `vmap`.
       mesh: the mesh that has these axes; None if it is not known yet.
       place: the mesh axes that split the dim, by default `axes`. Without either, the dim may be
         split in any way.
@@ -79,7 +79,7 @@ class NamedDim:
     def place_on(self, mesh: Mesh) -> None:
         """Place the dim on a mesh, if the mesh has its axes.
 
-        A dim of `vmap` whose axes have one device each is not split, so it may keep any layout.
+        Mesh axes of one device do not split a dim of `vmap`, so it may keep any layout.
         """
         if self._where is not None and set(self._where) <= set(mesh.axis_names):
             place = tuple([axis for axis in self._where if mesh.shape[axis] > 1])
@@ -176,7 +176,7 @@ _innermost: ContextVar[Frame | None] = ContextVar("innermost", default=None)
 
 
 def place_pending_dims(frame: Frame | None, mesh: Mesh) -> bool:
-    """Place named dims whose mesh was not known yet, and say whether there are any.
+    """Place named dims that wait for a mesh, and say whether there are any.
 
     `vmap(f, spmd_axis_name="x")` can be called before a mesh is known. The first constraint in `f`,
     or the first `shard_map`, says which mesh it is.

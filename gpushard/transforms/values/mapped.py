@@ -5,13 +5,13 @@ with the named dims in front, and their names. An operation on such values is on
 arrays, by a row that `derived` makes of its own row. So nothing here knows what an operation
 computes. A value varies along a mapped dim if and only if it has the name.
 
-An example: `vmap(f, in_axes=(0, None))(a, b)` with `a` of shape (5, 8) and `b` of shape (8,), where
-`f = lambda x, y: (x * y).sum()`.
+An example: `vmap(f, in_axes=(0, None))(a, b)` with `f = lambda x, y: (x * y).sum()`. The shape of
+`a` is (5, 8), that of `b` is (8,).
 
 1. `x` holds the array `a`, and its first dim gets a name, say i. `f` sees shape (8,).
 2. `y` holds `b` and has no name: it is the same for each i. `f` sees shape (8,).
-3. `x * y` needs the names of both: i. The multiplication becomes one of arrays of shapes (5, 8) and
-   (8,), whose derived row says that the first dim of `a` belongs to i and that `b` lacks it. The
+3. `x * y` needs the names of both: i. It becomes a multiplication of arrays of shapes (5, 8) and
+   (8,). Its derived row says that the first dim of `a` belongs to i, and that `b` lacks it. The
    result has shape (5, 8) and the name i; `f` sees shape (8,).
 4. `sum` over all that `f` sees becomes a sum over the last dim. Its result has shape (5,) and the
    name i; `f` sees a scalar.
@@ -329,7 +329,7 @@ def move_to_mesh(x: Mapped, mesh: Any) -> Mapped:
         return x
     places = [name.place for name in x._names]
     if any(axis not in mesh.axis_names for place in places for axis in place or ()):
-        return x  # inside `in_groups`, whose mesh has other axes
+        return x  # inside `in_groups`: its mesh has other axes
     value = value._moved(NamedSharding(mesh, P(*places)), "a value of the enclosing function")
     return mapped(value, x._names, x._frame, x._source)
 
@@ -411,7 +411,7 @@ def sharding_within(x: Mapped) -> Sharding:
 
 
 def sharding_of(value: Any, names: Names, mesh: Mesh | None) -> NamedSharding | None:
-    """Choose the sharding of an array whose first dims get names: each name at its place.
+    """Choose the sharding of an array by the names of its first dims: each name at its place.
 
     Args:
       value: an array. Dims without a name, and names without a place, keep their axes.
