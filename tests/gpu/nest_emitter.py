@@ -113,7 +113,7 @@ class Batch:
             spaces.append(f"namespace in_{name} {{\n{own}\n}}\nusing in_{name}::{name};")
         whole = "\n".join([*includes, *spaces])
         (gpu, _), name = next(iter(self._keys.items()))
-        self._driver._compiled(gpu, (gpu, whole), name, whole, *self._options)
+        self._driver._compile(gpu, (gpu, whole), name, whole, *self._options)
         module = self._driver._modules[-1]
         for key, name in self._keys.items():
             self._driver._kernels[key] = module.get_function(name).kernel.ptr
@@ -302,7 +302,7 @@ def _compare(runtime: Runtime, cases: Sequence[Case], report: Report) -> None:
         if reason is not None:
             report.refused[reason] += 1
             continue
-        with small_steps(case, cupy_driver), mock.patch.object(driver, "_compiled", batch.collect):
+        with small_steps(case, cupy_driver), mock.patch.object(driver, "_compile", batch.collect):
             try:
                 if launches(runtime, program, nest) is None:
                     report.refused[_loops_refused(nest)] += 1

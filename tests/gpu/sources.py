@@ -70,7 +70,7 @@ def keep_programs(folder: Path, cases: Iterable[Case], count: int) -> int:
 
     with gpu_runtime(split=Split(4, False)) as runtime:
         backend: Any = runtime.backend
-        with mock.patch.object(backend._driver, "_compiled", collect):
+        with mock.patch.object(backend._driver, "_compile", collect):
             for case in cases:
                 if len(kept) >= count:
                     break

@@ -90,7 +90,7 @@ def launch(
 ) -> None:
     """Compile a kernel and launch it on some addresses."""
     stream = driver.stream(0)
-    kernel = driver._kernels.get((0, text)) or driver._compiled(0, (0, text), name, text)
+    kernel = driver._kernels.get((0, text)) or driver._compile(0, (0, text), name, text)
     nothing: Any = None
     calls = Calls(
         driver, nothing, stream, kernel, signature, (), counts, grid, together=False

@@ -26,7 +26,7 @@ def texts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The kernels that are compiled, all of which count with 64 bits."""
     found: list[str] = []
     driver: Any = importlib.import_module("gpushard.runtime.cuda.driver.cupy_driver").CupyDriver
-    compiled = driver._compiled
+    compiled = driver._compile
 
     def noted(self: Any, gpu: int, key: Any, name: str, text: str, *options: str) -> int:
         if name != "reduction":  # which has 64 bits for rows, always
@@ -34,7 +34,7 @@ def texts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         return int(compiled(self, gpu, key, name, text, *options))
 
     monkeypatch.setattr(limits, "NARROW_END", 1)
-    monkeypatch.setattr(driver, "_compiled", noted)
+    monkeypatch.setattr(driver, "_compile", noted)
     yield found
     assert found and all(WIDE in text and NARROW not in text for text in found)
 

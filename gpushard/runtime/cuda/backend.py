@@ -1,7 +1,7 @@
 """The CUDA backend: GPUs, or parts of them, as devices.
 
-Items are launched by whoever submits them, at once, on the CUDA stream behind their stream; what
-they wait for is told to CUDA as events, and nothing here waits for a GPU unless it says so.
+The thread that submits an item launches it at once, on the CUDA stream of its stream. If the item
+has to wait for others, CUDA gets their events. No method waits for a GPU unless it says so.
 """
 
 from __future__ import annotations
@@ -83,30 +83,30 @@ from gpushard.typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Sh
 _DLPACK_CUDA = 2
 
 _MOST_SPARE = 1 << 20
-"""Larger memory goes back to its pool at once, to serve what is of other sizes."""
+"""Larger memory goes back to its pool at once, where it can serve requests of other sizes."""
 
 _MOST_PRODUCTS = 1 << 24
-"""Products of matrices of fewer multiplications than this take less time than to launch them."""
+"""Products of matrices with at most this many multiplications take less time than their launch."""
 
 _HEAD_NS = 250_000
-"""Nanoseconds after which a stream that goes on gets an event, so that who asks for an old result
-need not wait for a new one."""
+"""Nanoseconds after which a busy stream gets an event, so that a wait for an old result does not
+include newer work."""
 
 
 _PATIENCE = 2.0
-"""Seconds to wait for a call that hangs, when closing."""
+"""Seconds to wait at closing for a call that hangs."""
 
 
 class CudaBackend:
-    """GPUs as devices.
+    """Runs devices on GPUs.
 
     Args:
-      settings: of these gpus, partitions, partition_mode, separate_domains, slab_bytes,
-        engine_bytes, nccl.
+      settings: gpus, partitions, partition_mode, separate_domains, slab_bytes, engine_bytes and
+        nccl are used.
       driver: makes the calls of CUDA; by default through CuPy.
 
     Raises:
-      ConfigurationError: the settings name GPUs that are not there, or that cannot be divided.
+      ConfigurationError: the settings name GPUs that do not exist, or that cannot be divided.
     """
 
     name = "cuda"
@@ -188,7 +188,7 @@ class CudaBackend:
         return self._driver.namespace
 
     def computes(self, dtype: Dtype) -> bool:
-        """Whether CuPy knows a type; longdouble and most types of `ml_dtypes` it does not."""
+        """Whether CuPy has a dtype; it lacks longdouble and most dtypes of `ml_dtypes`."""
         return dtype.name == "bfloat16" if is_custom(dtype) else dtype.char not in "gG"
 
     def describe(self) -> list[DeviceInfo]:
@@ -201,14 +201,14 @@ class CudaBackend:
         if topology.pageable in (domain, source):
             return False
         chip, other = topology.chips[domain], topology.chips[source]
-        page_locked = topology.kind(source) == "pinned_host"  # which each GPU can read
+        page_locked = topology.kind(source) == "pinned_host"  # every GPU can read it
         return page_locked or chip == other or other in self._peers[chip]
 
     def sends(self, domain: int, source: int) -> bool:
         """Whether `domain` gets memory of `source` through NCCL.
 
-        Between GPUs that reach one another that is for those who ask for it: a copy engine or a
-        kernel that reads there needs no second kernel, and no buffers.
+        Between GPUs that reach one another it is used only if the settings demand it: a copy
+        engine, or a kernel that reads the other GPU, needs no second kernel and no buffers.
         """
         chips, wanted = self._topology.chips, self._settings.nccl
         far = max(domain, source) < self._topology.device_domains and chips[domain] != chips[source]
@@ -221,7 +221,7 @@ class CudaBackend:
         return threading.RLock()
 
     def new_caller(self) -> CallingThread:
-        """Make what calls callbacks."""
+        """Make the thread that calls callbacks."""
         return CallingThread("gpushard-callbacks")
 
     def _store(self, domain: int) -> GpuStore | PinnedStore | PageableStore:
@@ -232,7 +232,7 @@ class CudaBackend:
         return self._gpu_stores[self._topology.chips[domain]]
 
     def allocate(self, domain: int, nbytes: int) -> Any:
-        """Make a raw buffer.
+        """Allocate a raw buffer.
 
         Raises:
           MemoryError: the GPU, or the host, has no room.
@@ -245,7 +245,7 @@ class CudaBackend:
             return self._store(domain).allocate(nbytes)
 
     def free(self, raw: Any) -> None:
-        """Take back what nothing uses any more."""
+        """Take back a raw buffer that nothing uses any more."""
         if isinstance(raw, np.ndarray) or not self._health.is_usable:
             return
         raw.owner.give(raw)
@@ -257,7 +257,7 @@ class CudaBackend:
         """Do nothing."""
 
     def taken(self, raw: Any) -> None:
-        """Take the occasion to let go of loans that are over."""
+        """Collect loans and graphs that are over."""
         loans, graphs = self._loans, self._graphs
         if (loans.ended or loans.waiting or graphs.dead) and not self._health.is_lost:
             loans.collect()
@@ -275,25 +275,25 @@ class CudaBackend:
         return [self._pinned.slabs, *(store.slabs for store in self._gpu_stores)]
 
     def view(self, raw: Any, shape: Shape, dtype: Any) -> LocalArray:
-        """Return the start of a raw buffer as a dense array."""
+        """View the start of a raw buffer as a dense array."""
         if isinstance(raw, np.ndarray):
             return self._pageable.view(raw, shape, dtype)
         return self._stores[raw.owner].view(raw, shape, dtype)
 
     def views(self, raw: Any, starts: Sequence[int], kinds: Kinds) -> LocalArrays:
-        """Return parts of a raw buffer that streams can reach as dense arrays."""
+        """View parts of a raw buffer that streams can reach as dense arrays."""
         return self._stores[raw.owner].views(raw, starts, kinds)
 
     def empty(self, domain: int, shape: Shape, dtype: Any) -> LocalArray:
-        """Return an array without elements."""
+        """Make an array without elements."""
         return self._store(domain).empty(shape, dtype)
 
     def address(self, array: LocalArray) -> int:
-        """Return the address of the first element."""
+        """Return the address of the first element of an array."""
         return address_of(self._driver, array)
 
     def host_view(self, array: LocalArray, owner: Any) -> HostArray:
-        """Return host memory as a read-only NumPy array that keeps `owner` alive."""
+        """View host memory as a read-only NumPy array that keeps `owner` alive."""
         return keep(array, owner)
 
     def dlpack_device(self, domain: int) -> tuple[int, int]:
@@ -303,21 +303,21 @@ class CudaBackend:
         return _DLPACK_CUDA, self._ordinals[self._topology.chips[domain]]
 
     def lend(self, array: LocalArray, owner: Any, *, consumer: int | None = None) -> Any:
-        """Return data as a CuPy array, or NumPy's in host memory, that keeps `owner` alive."""
+        """Lend data as a CuPy array, or a NumPy array in host memory, that keeps `owner` alive."""
         gpu = self._driver.gpu_of(array)
         if gpu is None:
             return keep(array, owner)
-        kept: Any = (array, owner)
+        token: Any = (array, owner)
         if consumer is not None:
-            kept = self._loans.lend(kept, self._ordinals.index(gpu), consumer)
+            token = self._loans.lend(token, self._ordinals.index(gpu), consumer)
         start = self.address(array)
-        return self._driver.array(gpu, start, array.nbytes, array.shape, array.dtype, kept)
+        return self._driver.array(gpu, start, array.nbytes, array.shape, array.dtype, token)
 
     def borrow(self, producer: Any, domain: int, stream: Stream) -> LocalArray:
-        """Return what a DLPack producer has on a GPU; `stream` waits for whoever writes it."""
+        """Borrow the array of a DLPack producer on a GPU; `stream` waits until it is written."""
         self._health.check()
         queue = self._queues[stream]
-        with self._driver.scope(queue.handle, functools.partial(self._lent, stream, queue)):
+        with self._driver.scope(queue.handle, functools.partial(self._lend_memory, stream, queue)):
             local = self._driver.from_dlpack(producer)
         start, shape, strides = self.address(local), local.shape, local.strides
         gpu, owner = self._ordinals[queue.chip], self._loans.borrow(local)
@@ -333,24 +333,24 @@ class CudaBackend:
                 event: Any = stream.event(tick)
                 gpu = self._ordinals[self._topology.chips[domain]]
                 self._driver.let_wait(consumer, gpu, event.handle)
-        self._health.check()  # nothing is waited for where a GPU was lost meanwhile
+        self._health.check()  # if a GPU was lost meanwhile, nothing was waited for
 
     def on_stream(self, stream: Stream, tick: int) -> AbstractContextManager[None]:
-        """Return a context in which work of this thread goes to the CUDA stream of a stream."""
+        """Make a context in which work of this thread goes to the CUDA stream of a stream."""
         self._health.check()
         queue = self._queues[stream]
-        return self._driver.scope(queue.handle, functools.partial(self._lent, stream, queue))
+        return self._driver.scope(queue.handle, functools.partial(self._lend_memory, stream, queue))
 
     def recall(self) -> None:
-        """Wait for the GPUs if others may still use what was lent, and let go of it."""
+        """Wait for the GPUs if other libraries may still use lent memory, and drop that memory."""
         self._loans.recall(self.synchronize)
 
     def _launched(self) -> list[Tick]:
-        """Return the last item that each stream was given, unless it is over."""
+        """List the last item of each stream, if it is not over."""
         return [(s, q.launched) for s, q in list(self._queues.items()) if q.launched > s.done]
 
     def add_stream(self, stream: Stream, domain: int, device: int | None = None) -> None:
-        """Make the CUDA stream behind a stream; none for memory that no stream can reach."""
+        """Make the CUDA stream of a stream; none for memory that no stream can reach."""
         if domain == self._topology.pageable:
             return
         chip = self._topology.chips[domain]
@@ -362,17 +362,17 @@ class CudaBackend:
             functools.partial(self._driver.stream, self._ordinals[chip], share)
         )
         queue = self._queues[stream] = Queue(chip, domain, handle, noting)
-        self._driver.provide(handle, functools.partial(self._temporary, stream, queue))
+        self._driver.provide(handle, functools.partial(self._take_temporary, stream, queue))
 
     def serve(self, claim: Claiming, borrow: Claiming, commit: Committing) -> None:
         """Let CuPy's temporary memory come from our pools."""
         self._claim, self._borrow, self._commit = claim, borrow, commit
 
-    def _lent(self, stream: Stream, queue: Queue, nbytes: int) -> tuple[int, Claim | Lease]:
-        """Return the address of memory for work of a caller in a stream, and its owner.
+    def _lend_memory(self, stream: Stream, queue: Queue, nbytes: int) -> tuple[int, Claim | Lease]:
+        """Give memory to work of a caller in a stream: its address and its owner.
 
-        What the caller lets go of serves it again. It goes back to the pool when the stream has got
-        an item whose event covers all that has used it.
+        Memory that the caller releases serves the caller again. It goes back to the pool when the
+        stream gets its next item, because the event of that item covers all uses of the memory.
         """
 
         def lend() -> Claim:
@@ -380,27 +380,29 @@ class CudaBackend:
                 if claim.memory.nbytes == nbytes:
                     queue.returned.remove(claim)
                     return claim
-            return self._ordered(stream, queue, self._borrow(stream, nbytes))
+            return self._order_after_users(stream, queue, self._borrow(stream, nbytes))
 
         claim = self._commit(lend)
         return claim.memory.raw.address, Lease(claim, queue.returned)
 
-    def _temporary(self, stream: Stream, queue: Queue, nbytes: int) -> tuple[int, Claim | Lease]:
-        """Return the address of memory for the item of a stream that is launched, and its owner.
+    def _take_temporary(
+        self, stream: Stream, queue: Queue, nbytes: int
+    ) -> tuple[int, Claim | Lease]:
+        """Give temporary memory to the current item of a stream: its address and its owner.
 
-        A function of CuPy takes and drops dozens of small blocks, most of few sizes; these come
-        from the pool once for each item.
+        A function of CuPy allocates and frees dozens of small blocks of few sizes. Within an item
+        these are reused, so each comes from the pool once.
         """
         if nbytes > _MOST_SPARE:
-            claim = self._claimed(stream, queue, nbytes)
+            claim = self._claim_memory(stream, queue, nbytes)
             return claim.memory.raw.address, claim
         spare = queue.spare.get(nbytes)
         if spare is None:
             spare = queue.spare[nbytes] = deque()
-        claim = spare.pop() if spare else self._claimed(stream, queue, nbytes)
+        claim = spare.pop() if spare else self._claim_memory(stream, queue, nbytes)
         return claim.memory.raw.address, Lease(claim, spare)
 
-    def _claimed(self, stream: Stream, queue: Queue, nbytes: int) -> Claim:
+    def _claim_memory(self, stream: Stream, queue: Queue, nbytes: int) -> Claim:
         try:
             claim = self._claim(stream, nbytes)
         except OutOfMemoryError:
@@ -408,10 +410,10 @@ class CudaBackend:
                 raise
             self._drop_spare(queue)
             claim = self._claim(stream, nbytes)
-        return self._ordered(stream, queue, claim)
+        return self._order_after_users(stream, queue, claim)
 
-    def _ordered(self, stream: Stream, queue: Queue, claim: Claim) -> Claim:
-        """Let a stream wait for whoever used memory before."""
+    def _order_after_users(self, stream: Stream, queue: Queue, claim: Claim) -> Claim:
+        """Let a stream wait for the former users of memory."""
         memory = claim.memory
         for other, tick in memory.clock():
             if not stream.covers(other, tick):
@@ -421,7 +423,7 @@ class CudaBackend:
         return claim
 
     def _drop_spare(self, queue: Queue) -> None:
-        """Give memory that the item needs no more back to its pool; the rest follows by itself."""
+        """Give spare memory of the item back to its pool; memory in use follows when freed."""
         for spare in queue.spare.values():
             spare.clear()
         queue.spare = {}
@@ -467,7 +469,7 @@ class CudaBackend:
             try:
                 raise raised
             finally:
-                del raised  # a frame and its error that hold each other keep memory alive
+                del raised  # else the frame and the error hold each other, and keep memory alive
         if (noted := self._health.note(raised)) is not raised:
             item.fail(noted)
 
@@ -478,7 +480,7 @@ class CudaBackend:
             queue.recorded_at = time.monotonic_ns()
 
     def record(self, stream: Stream, tick: int) -> Event:
-        """Make an event behind all that the stream was given."""
+        """Record an event behind all work that a stream was given."""
         queue = self._queues[stream]
         self._health.check_process()
         launched = queue.launched
@@ -506,14 +508,15 @@ class CudaBackend:
         *,
         together: bool,
     ) -> Sequence[Calls | Products] | None:
-        """Return what makes calls of a function on dense blocks in one launch each."""
+        """Prepare calls of a function on dense blocks, one launch per batch; None if it cannot."""
         most = max(len(shapes) for _, shapes in batches)
         if most > MOST_CALLS:
             return None
         if isinstance(function, ThreadNest):
-            return self._fused(function, batches, together)
+            return self._prepare_nest(function, batches, together)
         if len(operands) == 2 and not scalars:
-            products = self._products(function, {*operands, *results}, batches, blocks, together)
+            dtypes = {*operands, *results}
+            products = self._prepare_products(function, dtypes, batches, blocks, together)
             if products is not None:
                 return products
         sizes = [math.prod(shape) for _, shapes in batches for shape in shapes]
@@ -533,11 +536,11 @@ class CudaBackend:
             kernel = None if blocks else driver.elementwise(gpu, function, signature)
         if kernel is None:
             return None
-        made = []
+        prepared = []
         for stream, shapes in batches:
             handle, counts = self._queues[stream].handle, [math.prod(shape) for shape in shapes]
             kinds = [(shape, t) for t in results for shape in shapes]
-            share = THREADS * signature.each  # elements of a block of threads, or rows
+            share = THREADS * signature.each  # elements, or rows, for a block of threads
             if length is not None:
                 power = power_of(length, operands[0])
                 share = THREADS >> power
@@ -549,41 +552,41 @@ class CudaBackend:
             call = Calls(
                 driver, store, handle, kernel, signature, kinds, counts, grid, together=together
             )
-            made.append(call)
-        return made
+            prepared.append(call)
+        return prepared
 
     def replay(self, stream: Stream, calls: Sequence[Launch]) -> Replays:
-        """Return what makes several calls in a row: as graphs, where these come again."""
+        """Prepare several calls in a row, which run as a graph if their addresses come again."""
         queue = self._queues[stream]
         return Replays(self._graphs, queue.handle, queue.noting(), calls)
 
     def fuses(self, op: Op, types: Sequence[Dtype], length: int) -> bool:
-        """Whether `calls` has kernels of an operation with others."""
+        """Whether `calls` can fuse an operation with others."""
         if op.kernel is None:
             return fused.reduces(op, length)
         return self._driver.fuses(op, types)
 
     def compile(self, nest: Nest, blocks: Sequence[Sequence[Shape]]) -> NestKernel | None:
-        """Return a nest as what `calls` takes; None if threads cannot share its loops."""
+        """Convert a nest to a function for `calls`; None if threads cannot share its loops."""
         return launched_kernel(nest)
 
-    def _fused(
+    def _prepare_nest(
         self,
         dealt: ThreadNest,
         batches: Sequence[tuple[Stream, Sequence[Shape]]],
         together: bool,
     ) -> list[Calls] | None:
-        """Return what makes calls of a loop nest; None if there is no such kernel.
+        """Prepare calls of a loop nest; None if there is no kernel for it.
 
-        There is none for too many arrays, for too large ones within threads, for more rows than a
-        grid has blocks, and where the checks of `kernel_checks` find it wrong. Calls whose rows are
-        cut into parts count these in memory of the first call, where there has to be room.
+        There is none for too many arrays, for too large arrays within threads, for more rows than a
+        grid has blocks, or if `kernel_checks` finds a fault in the kernel. If rows are cut into
+        parts, all calls count their parts in memory of the first call, which must have room.
         """
-        own = [[dealt.lengths(lengths) for lengths in wholes] for _, wholes in batches]
-        every = [lengths for calls in own for lengths in calls]
+        lengths_of = [[dealt.lengths(lengths) for lengths in wholes] for _, wholes in batches]
+        every = [lengths for calls in lengths_of for lengths in calls]
         way = fused.threads(dealt, every)
         wide = is_wide(max(fused.largest_index(dealt, way, lengths) for lengths in every))
-        signature = dealt.signature(max(map(len, own)), wide=wide)
+        signature = dealt.signature(max(map(len, lengths_of)), wide=wide)
         if signature.nbytes > MOST_ARGUMENT_BYTES:
             return None
         chip = self._queues[batches[0][0]].chip
@@ -600,8 +603,8 @@ class CudaBackend:
             return None
         if kernel is None:
             return None
-        made = []
-        for (stream, wholes), calls in zip(batches, own, strict=True):
+        prepared = []
+        for (stream, wholes), calls in zip(batches, lengths_of, strict=True):
             kinds = [
                 (dealt.whole.shape(result, lengths), t)
                 for result, t in zip(dealt.whole.results, signature.results, strict=False)
@@ -622,10 +625,10 @@ class CudaBackend:
                 driver, store, handle, kernel, signature, kinds, counts, grid,
                 together=together, cleared=cleared,
             )  # fmt: skip
-            made.append(call)
-        return made
+            prepared.append(call)
+        return prepared
 
-    def _products(
+    def _prepare_products(
         self,
         function: Any,
         dtypes: set[Dtype],
@@ -633,14 +636,14 @@ class CudaBackend:
         blocks: Sequence[Shape],
         together: bool,
     ) -> list[Products] | None:
-        """Return what multiplies matrices; None if the function does not, or CuPy does it better.
+        """Prepare products of matrices; None if the function is another, or CuPy is faster.
 
-        Of small ones all devices of a chip share a call. Of large ones each has its own, so that
-        they share the chip.
+        For small products, all devices of a chip share a call. For large ones, each device has its
+        own call, so that the calls share the chip.
         """
         shape = batches[0][1][0]
         blocks = blocks or (shape, shape)
-        single = math.prod(shape) == 1  # CuPy adds that up itself
+        single = math.prod(shape) == 1  # CuPy sums this by a kernel of its own
         if single or len(dtypes) > 1 or not all(map(math.prod, blocks)):
             return None
         if any(len(of) != 2 for of in (*blocks, shape)):
@@ -662,7 +665,7 @@ class CudaBackend:
         ]
 
     def copy_phase(self, phase: Phase, operands: LocalArrays, domain: int) -> None:
-        """Copy the boxes of a phase: in one launch, and a call per box for copy engines."""
+        """Copy the boxes of a phase: by one launch, and one call for each box by copy engine."""
         queue: Queue | None = getattr(self._inside, "queue", None)
         if queue is None:
             self.copy_boxes(phase.copies(operands), domain)
@@ -670,7 +673,7 @@ class CudaBackend:
             self._copier.copy_phase(phase, operands, domain, queue.chip, queue.handle)
 
     def copy_boxes(self, copies: Sequence[BoxCopy], domain: int) -> None:
-        """Copy boxes: on the stream of the item that calls, or now, and then wait for them."""
+        """Copy boxes: on the stream of the current item, or at once, and then wait for them."""
         queue: Queue | None = getattr(self._inside, "queue", None)
         if queue is not None:
             self._copier.copy_boxes(copies, domain, queue.handle)
@@ -679,7 +682,7 @@ class CudaBackend:
             self._copier.copy_now(copies, domain)
 
     def exchange(self, messages: Sequence[Message]) -> None:
-        """Give streams messages, which start together."""
+        """Send messages between streams; they start together."""
         parcels = []
         for message in messages:
             sender, receiver = self._queues[message.sender], self._queues[message.receiver]
@@ -695,7 +698,7 @@ class CudaBackend:
             self._copier.traffic.add(domains[0], {domains[1]: message.target.nbytes})
 
     def fill_boxes(self, targets: LocalArrays, value: np.generic, domain: int) -> None:
-        """Fill boxes: on the stream of the item that calls, or now, and then wait for them."""
+        """Fill boxes: on the stream of the current item, or at once, and then wait for them."""
         queue: Queue | None = getattr(self._inside, "queue", None)
         if queue is not None:
             self._launches.launch_fills(targets, value, queue.handle)
@@ -705,15 +708,15 @@ class CudaBackend:
 
     @property
     def traffic(self) -> dict[tuple[int, int], int]:
-        """Bytes copied so far for each (source domain, destination domain)."""
+        """Bytes copied so far, by (source domain, destination domain)."""
         return self._copier.traffic.total()
 
     def call_among(self, calls: int, function: Callable[[], T]) -> T:
-        """Call a function, which launches kernels."""
+        """Call a function that launches kernels."""
         return function()
 
     def rehearse(self, kernel: Any, operands: Sequence[Any], results: Kinds, domain: int) -> None:
-        """Let CuPy compile what a kernel needs, which takes it up to seconds."""
+        """Let CuPy compile the code that a kernel needs, which may take seconds."""
         gpu = self._ordinals[self._topology.chips[domain]]
         with self._health.watch():
             self._driver.rehearse(kernel, operands, results, gpu)
@@ -724,26 +727,26 @@ class CudaBackend:
             call()
 
     def prefetch(self, read: Callable[[], object]) -> None:
-        """Call a function soon, on a thread of its own, if its owner is still there by then."""
+        """Call a method soon, on another thread, if its object is still alive by then."""
         if not self._closed:
-            self._prefetcher.put(functools.partial(_call_if_there, weakref.WeakMethod(read)))
+            self._prefetcher.put(functools.partial(_call_if_alive, weakref.WeakMethod(read)))
 
     def check(self) -> None:
         """Check that the GPUs still work.
 
         Raises:
-          DeviceLostError: one failed, or the process was forked.
+          DeviceLostError: a GPU failed, or the process was forked.
         """
         self._health.check()
 
     def synchronize(self) -> None:
-        """Wait for everything on all GPUs, whoever gave it."""
+        """Wait for all work on all GPUs, including that of other libraries."""
         with self._health.watch():
             for gpu in self._ordinals:
                 self._driver.synchronize_gpu(gpu)
 
     def close(self) -> None:
-        """Wait for what was launched; later work still runs, and memory goes back to the driver."""
+        """Wait for launched work and free unused memory; later work still runs."""
         self._closed = True
         self._prefetcher.close()
         if not self._health.is_usable:
@@ -763,7 +766,7 @@ class CudaBackend:
 def _row_length(
     function: Reducing, blocks: Sequence[Shape], results: Sequence[Dtype], sizes: Sequence[int]
 ) -> int | None:
-    """Return how many elements a result has, if rows are reduced and a block of threads can."""
+    """Return the length of the rows to reduce, if a block of threads can reduce them; else None."""
     if len(blocks) != 1 or len(results) != 1:
         return None
     axes = sorted(function.axes)
@@ -773,7 +776,7 @@ def _row_length(
     return length if in_order and fits and len(set(sizes)) == 1 else None
 
 
-def _call_if_there(reference: weakref.WeakMethod[Callable[[], object]]) -> None:
+def _call_if_alive(reference: weakref.WeakMethod[Callable[[], object]]) -> None:
     method = reference()
     if method is not None:
         method()

@@ -1,4 +1,4 @@
-"""Copies of boxes: by kernels and copy engines on streams, or now, while the host waits."""
+"""Copy boxes: by kernels and copy engines on streams, or at once, while the host waits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpushard.typing import LocalArray, LocalArrays
 
 
 class Copier:
-    """Decides how boxes are copied, and counts them."""
+    """Chooses how boxes are copied, copies them, and counts their bytes."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Copier:
         self._bounces = bounces
         self._engine_bytes = engine_bytes
         self.traffic = Traffic()
-        """What was copied so far."""
+        """Bytes copied so far."""
 
     def copy_phase(
         self, phase: Phase, operands: LocalArrays, domain: int, chip: int, stream: StreamHandle
@@ -65,7 +65,7 @@ class Copier:
         self._count_boxes(copies, domain)
 
     def copy_now(self, copies: Sequence[BoxCopy], domain: int) -> None:
-        """Copy while the caller waits; nothing else uses what is written."""
+        """Copy while the caller waits; nothing else may use the targets."""
         by_source: dict[int, list[tuple[LocalArray, LocalArray]]] = {}
         for target, source, source_domain in copies:
             by_source.setdefault(source_domain, []).append((target, source))
@@ -74,7 +74,7 @@ class Copier:
         self._count_boxes(copies, domain)
 
     def fill_now(self, targets: LocalArrays, value: np.generic, domain: int) -> None:
-        """Fill while the caller waits; nothing else uses what is written."""
+        """Fill while the caller waits; nothing else may use the targets."""
         if self._is_device(domain):
             self._bounces[self._topology.chips[domain]].fill(targets, value)
             return

@@ -1,12 +1,12 @@
-"""Launches that come again in the same order, replayed as one graph of CUDA's.
+"""Replay launches that are repeated in the same order as one CUDA graph.
 
-A graph has the addresses and numbers in it that its launches had. So there is one for each set of
-addresses, made when that comes for the second time: in a loop memory goes round, and what never
-comes again costs no more than its launches. A graph holds no memory of arrays. It is launched only
-for work that has claimed all that it touches, at the very same addresses.
+A graph contains the addresses and numbers of its launches. So there is a graph for each set of
+addresses; it is made when the set comes for the second time. In a loop, memory is reused and sets
+come again. A set that comes only once costs no more than its launches. A graph owns no memory of
+arrays. It is launched only for work that has claimed all its memory, at exactly these addresses.
 
-It is made of what a stream notes that nobody else gives work to, on which nothing runs. Nothing is
-allocated, waited for or asked meanwhile.
+A graph is captured on a stream of its own, to which no other work is given and on which nothing
+runs. During the capture nothing is allocated, waited for or queried.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ import numpy as np
 
 from gpushard.runtime.cuda.driver.driver import Driver, GraphHandle, StreamHandle
 from gpushard.runtime.cuda.kernels.calls import Calls, Direct
-from gpushard.runtime.cuda.memory.slabs import Block
+from gpushard.runtime.cuda.memory.slabs import SlabRange
 from gpushard.typing import LocalArrays
 
 MOST_KEPT = 8
-"""Graphs of a sequence of launches."""
+"""Most graphs of a sequence of launches."""
 
 _MOST_SEEN = 4 * MOST_KEPT
-"""Sets of addresses that are remembered to have come once."""
+"""Most sets of addresses that have come once and are remembered."""
 
 _log = logging.getLogger("gpushard.jit")
 
 Launch = tuple[Calls, Sequence[tuple[int, int]], Sequence[np.generic]]
-"""A launch, for each of its arrays (which address of all, bytes behind it), and its numbers."""
+"""A launch: its calls; for each array (number of an address, offset in bytes); and its numbers."""
 
 
 class Graphs:
-    """What all sequences on GPUs share: streams that note, and graphs that nobody needs any more.
+    """State shared by all sequences of launches: dead graphs, and whether a warning was given.
 
     Args:
       driver: makes the calls.
@@ -48,19 +48,19 @@ class Graphs:
         self._warned = False
 
     def collect(self) -> None:
-        """Give back graphs that nobody needs; those that were launched end first."""
+        """Destroy dead graphs; their launches end first."""
         while self.dead:
             self.driver.drop_graph(self.dead.popleft())
 
     def warn(self, what: str, error: Exception) -> None:
-        """Say once that launches are made one by one."""
+        """Log once that kernels are launched one by one from now on."""
         if not self._warned:
             self._warned = True
             _log.warning("%s a CUDA graph failed, kernels are launched one by one: %s", what, error)
 
 
 class _Graph:
-    """A graph, which goes to those that nobody needs when nobody has it."""
+    """A graph; when this object dies, the handle goes to the dead graphs, to be destroyed later."""
 
     __slots__ = ("_dead", "handle", "recent")
 
@@ -74,13 +74,13 @@ class _Graph:
 
 
 class Replays:
-    """Launches one after the other on a stream.
+    """A sequence of launches on a stream, replayed as a graph if its addresses come again.
 
     Args:
-      graphs: what others have, too.
-      stream: where they go.
-      noting: a stream of the same GPU, or share of one, that only notes.
-      launches: they.
+      graphs: the state shared by all sequences.
+      stream: the stream that gets the launches.
+      noting: a stream of the same GPU, or share of one, that is used only for captures.
+      launches: the launches, in order.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Replays:
         self._seen: dict[tuple[int, ...], None] = {}  # the oldest first
         self._works = True  # until a graph fails
 
-    def on(self, blocks: LocalArrays, raws: Sequence[Block]) -> Direct:
+    def on(self, blocks: LocalArrays, raws: Sequence[SlabRange]) -> Direct:
         """Return the work of an item that makes the launches."""
         key = (*self._driver.addresses(blocks), *[raw.address for raw in raws])
         return Direct(self._run, key)
@@ -108,7 +108,7 @@ class Replays:
         """Launch everything at these addresses; under the submission lock."""
         graph = self._kept.get(key)
         if graph is None and self._works and self._comes_again(key):
-            graph = self._captured(key)
+            graph = self._capture(key)
         if graph is not None and self._works:
             graph.recent = True
             try:
@@ -123,7 +123,7 @@ class Replays:
             calls.launch_on(stream, [key[n] + start for n, start in places], numbers)
 
     def _comes_again(self, key: tuple[int, ...]) -> bool:
-        """Whether addresses were here before, and there is room for a graph."""
+        """Whether these addresses have come before, and there is room for a graph."""
         seen = self._seen
         if key not in seen:
             if len(seen) >= _MOST_SEEN:
@@ -134,14 +134,14 @@ class Replays:
             return True
         oldest = next(iter(self._kept))
         graph = self._kept.pop(oldest)
-        if graph.recent:  # it gets a second chance, and who asks does without
+        if graph.recent:  # the oldest gets a second chance, and this time there is no new graph
             graph.recent = False
             self._kept[oldest] = graph
             return False
         return True
 
-    def _captured(self, key: tuple[int, ...]) -> _Graph | None:
-        """Return the graph of the launches at these addresses; None if it cannot be made."""
+    def _capture(self, key: tuple[int, ...]) -> _Graph | None:
+        """Capture the launches at these addresses as a graph; None if that fails."""
         self._graphs.collect()
         launch = functools.partial(self._launch, key, self._noting)
         try:
@@ -153,10 +153,10 @@ class Replays:
         return graph
 
     def _give_up(self, what: str, error: Exception) -> None:
-        """Make no graphs any more.
+        """Stop using graphs for this sequence.
 
         Raises:
-          Exception: the error itself, if it is one that the GPU does not survive.
+          Exception: the error itself, if the GPU does not survive it.
         """
         if self._driver.is_fatal(error):
             raise error

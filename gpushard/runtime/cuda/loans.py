@@ -1,10 +1,10 @@
-"""Memory that other libraries have of ours, and that we have of theirs.
+"""Track memory that is lent to other libraries, and memory that is borrowed from them.
 
-What a library does with memory after it has let go of it is not known to our streams. On CUDA's
-legacy default stream that can be asked: an event there comes after all that was given to it. For
-any other stream, which may be gone by then, the memory is kept until the GPUs have been waited for
-as a whole, which running out of memory does. What was borrowed is kept until all that our streams
-were given by then is over.
+When a library drops lent memory, its work may still use it, and our streams do not know of that
+work. If the library uses CUDA's legacy default stream, an event on it comes after all that work.
+Any other stream may no longer exist. Then the memory is kept until all GPUs have been waited for,
+which happens when memory runs out. Borrowed memory is kept until the work is over that our streams
+had when it was dropped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LEGACY_STREAM = 1  # DLPack's number, and CUDA's, of the legacy default stream
 
 
 class _Token:
-    """Lives as long as an array that was handed out or taken in."""
+    """Lives as long as an array that was lent or borrowed, and reports its end."""
 
     __slots__ = ("_ended", "_what")
 
@@ -35,7 +35,7 @@ class _Token:
 
 
 class Loans:
-    """Keeps what is on loan."""
+    """Keeps memory that is lent or borrowed until it is unused."""
 
     def __init__(
         self,
@@ -48,27 +48,27 @@ class Loans:
         self._ordinals = ordinals
         self._events = events
         self._launched = launched
-        # Loans that ended: (owner, GPU, stream) of what was lent, (array, None, 0) of the other.
+        # Loans that ended: (owner, GPU, stream) if memory was lent, (array, None, 0) if borrowed.
         self.ended: deque[tuple[Any, int | None, int]] = deque()
-        self.waiting = False  # whether some that ended are not known to be over
+        self.waiting = False  # whether work may still use the memory of some ended loans
         self._followed: list[tuple[Any, int, EventHandle]] = []
         self._unknown: list[Any] = []
         self._leaving: list[tuple[Any, list[Tick]]] = []
         self._lock = threading.RLock()
 
     def lend(self, owner: Any, chip: int, consumer: int) -> Any:
-        """Return what an array must own so that `owner` outlives whoever uses the array.
+        """Make a token for a lent array to own, so that `owner` outlives all uses of the array.
 
-        DLPack numbers the stream `consumer` that it is used on; -1 for any.
+        `consumer` is DLPack's number of the stream that uses it; -1 for any stream.
         """
         return _Token(self.ended, (owner, chip, consumer))
 
     def borrow(self, array: Any) -> Any:
-        """Return what an array must own so that the memory of `array` outlives our use of it."""
+        """Make a token for our array to own, so that the borrowed `array` outlives its uses."""
         return _Token(self.ended, (array, None, 0))
 
     def collect(self) -> None:
-        """Let go of what is known to be unused; never waits."""
+        """Drop memory that is known to be unused; never waits."""
         if not (self.ended or self.waiting):
             return
         with self._lock:
@@ -84,30 +84,30 @@ class Loans:
             self.waiting = bool(self._followed or self._leaving)
 
     def recall(self, synchronize: Callable[[], None]) -> None:
-        """Let go of everything whose array is gone, after the GPUs have been waited for."""
+        """Wait for the GPUs, and drop the memory of all loans that have ended."""
         with self._lock:
             self._sort()
-            kept = self._unknown, self._followed, self._leaving
+            ended = self._unknown, self._followed, self._leaving
             self._unknown, self._followed, self._leaving = [], [], []
-        if any(kept):
+        if any(ended):
             try:
                 synchronize()
             except BaseException:
                 with self._lock:
-                    self._unknown += kept[0]
-                    self._followed += kept[1]
-                    self._leaving += kept[2]
+                    self._unknown += ended[0]
+                    self._followed += ended[1]
+                    self._leaving += ended[2]
                 raise
-            self._pool(kept[1])
+            self._pool(ended[1])
 
     def _pool(self, over: Iterable[tuple[Any, int, EventHandle]]) -> None:
-        """Take back the events of loans that are over."""
+        """Return the events of loans that are over to their pools."""
         for _, chip, event in over:
             self._events.free[chip].append(event)
 
     def _sort(self) -> None:
-        """Find out for what each loan that ended has to wait."""
-        self.waiting = True  # as long as an error, or an interrupt, may leave some unsorted
+        """Sort ended loans by what they have to wait for."""
+        self.waiting = True  # an error or an interrupt may leave some loans unsorted
         while self.ended:
             owner, chip, consumer = self.ended.popleft()
             if chip is None:

@@ -1,11 +1,12 @@
-"""Messages between GPUs, by NCCL.
+"""Send messages between GPUs by NCCL.
 
-The GPUs of a runtime are the ranks of one clique, made for the first message: any two of them can
-exchange messages without the others, so that there is no second clique whose kernels could wait for
-those of the first. A GPU is one rank, whatever it is divided into. All calls are made under the
-submission lock, so every GPU gets its messages in one order.
+The GPUs of a runtime are the ranks of one clique, which is made for the first message. Any two of
+them can exchange messages without the others. So a second clique is never needed, and no kernels of
+two cliques can wait for each other. A GPU is one rank, even if it is divided into devices. All
+calls are made under the submission lock, so every GPU gets its messages in the same order.
 
-What fails once is aborted and not used again: nobody knows which GPUs have begun.
+After a failure the clique is aborted and not used again, because it is unknown which GPUs have
+begun.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _log = logging.getLogger("gpushard.nccl")
 
 
 class Parcel(NamedTuple):
-    """Bytes that go from one GPU to another; GPUs by their positions."""
+    """Bytes to send from one GPU to another; GPUs are given by position."""
 
     sender: int
     source: int  # address
@@ -32,10 +33,10 @@ class Parcel(NamedTuple):
 
 
 class Communicators:
-    """Those of all GPUs, once they are needed.
+    """The NCCL communicators of all GPUs, made when they are first needed.
 
     Args:
-      driver: has the library.
+      driver: gives the library.
       gpus: CUDA's ordinals.
     """
 
@@ -43,10 +44,10 @@ class Communicators:
         self._driver = driver
         self._gpus = list(gpus)
         self._library: Any = None
-        self._ranks: list[Any] | None = None  # none at all where there is no library, or it failed
+        self._ranks: list[Any] | None = None  # empty without the library, or after a failure
 
     def are_ready(self) -> bool:
-        """Whether they can be used; makes them when it is asked first, which may take seconds."""
+        """Whether communicators can be used; the first call makes them, which may take seconds."""
         if self._ranks is None:
             try:
                 self._library = self._driver.nccl()
@@ -58,22 +59,21 @@ class Communicators:
         return bool(self._ranks)
 
     def exchange(self, parcels: Sequence[Parcel]) -> None:
-        """Give streams all parcels, which start together.
+        """Send parcels, which start together.
 
         Raises:
-          Exception: NCCL refused; nobody knows what has been sent.
+          Exception: NCCL refused; it is unknown which parcels were sent.
         """
         library, ranks, kind = self._library, self._ranks or [], self._library.NCCL_UINT8
         try:
             try:
-                library.groupStart()  # within, lest an interrupt leaves a group open
+                library.groupStart()  # inside `try`, so that an interrupt leaves no group open
                 for sender, source, receiver, target, nbytes, (away, here) in parcels:
                     ranks[sender].send(source, nbytes, kind, receiver, away.ptr)
                     ranks[receiver].recv(target, nbytes, kind, sender, here.ptr)
             except BaseException:
-                with contextlib.suppress(
-                    Exception
-                ):  # what is no rank keeps all of it from starting
+                with contextlib.suppress(Exception):
+                    # A send to a rank that does not exist keeps the whole group from starting.
                     ranks[0].send(0, 0, kind, -1, parcels[0].streams[0].ptr)
                 with contextlib.suppress(Exception):
                     library.groupEnd()
@@ -88,5 +88,5 @@ class Communicators:
             raise
 
     def close(self) -> None:
-        """Let go of them, so that CuPy destroys them; what they were given is over."""
+        """Drop the communicators, so that CuPy destroys them; their work must be over."""
         self._ranks = []

@@ -1,4 +1,4 @@
-"""CUDA streams: what is known of each, and events on them."""
+"""CUDA streams with their state, and events on them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpushard.runtime.memory import Claim
 
 
 class Queue:
-    """The CUDA stream behind a stream."""
+    """The CUDA stream of a `Stream`, and its state."""
 
     __slots__ = (
         "chip",
@@ -27,24 +27,24 @@ class Queue:
         self, chip: int, domain: int, handle: StreamHandle, noting: Callable[[], StreamHandle]
     ) -> None:
         self.noting = noting
-        """Returns a stream of the same kind, which only notes work for graphs."""
+        """Returns a stream of the same kind that is used only to capture graphs."""
         self.chip = chip
         self.domain = domain
         self.handle = handle
         self.launched = 0  # the last item that was given to CUDA
-        self.recorded_at = 0  # when an event was recorded last
-        # Memory that a library let go of in the item that is launched, by size.
+        self.recorded_at = 0  # time of the last event
+        # Memory that a library released within the current item, by size.
         self.spare: dict[int, deque[Claim]] = {}
-        # Memory that work of callers let go of, until the next item.
+        # Memory that work of callers released, until the next item.
         self.returned: deque[Claim] = deque()
 
 
 class Lease:
-    """Memory of the item that is launched, or of a caller's work, which may use it again later.
+    """Temporary memory of the current item or of a caller's work, which may use it again later.
 
     Args:
-      claim: holds it.
-      spare: where that goes.
+      claim: the claim to the memory.
+      spare: gets the claim when this object dies.
     """
 
     __slots__ = ("_spare", "claim")
@@ -58,16 +58,16 @@ class Lease:
 
 
 class EventPool:
-    """Events that nobody uses; making one takes longer than to set it."""
+    """Unused events, for reuse: to make an event takes longer than to record it."""
 
     def __init__(self, driver: Driver, ordinals: Sequence[int]) -> None:
         self._driver = driver
         self._ordinals = ordinals
-        # Those of each GPU. What has come, or what nobody waits for, may be put there.
+        # Unused events of each GPU: those that have come, and those that nobody waits for.
         self.free: list[deque[EventHandle]] = [deque() for _ in ordinals]
 
     def take(self, chip: int) -> EventHandle:
-        """Return an event of a GPU, by the position of that."""
+        """Take an event of the GPU at a position, or make one."""
         try:
             return self.free[chip].pop()
         except IndexError:
@@ -75,14 +75,14 @@ class EventPool:
 
 
 class CudaEvent:
-    """A point behind some item of a stream. Its handle goes back to a pool when nobody has it.
+    """A point behind an item of a stream; when this object dies, its handle goes back to a pool.
 
     Args:
       driver: makes the calls.
-      handle: the event, which is set.
+      handle: the event, already recorded.
       tick: the last item that it covers.
-      pool: where the handle goes to.
-      note: returns what to tell users of an error; another one if the GPU is lost.
+      pool: gets the handle.
+      note: returns the error to raise for an error; another one if the GPU is lost.
     """
 
     __slots__ = ("_driver", "_note", "_pool", "handle", "tick")
@@ -114,7 +114,7 @@ class CudaEvent:
             return True
 
     def synchronize(self) -> None:
-        """Wait until it has.
+        """Wait until everything up to the tick has run.
 
         Raises:
           DeviceLostError: the GPU failed.
@@ -126,7 +126,7 @@ class CudaEvent:
 
 
 class LostEvent:
-    """Stands for an event of a GPU that failed: nothing comes there any more."""
+    """Stands for an event of a failed GPU, which will never come."""
 
     __slots__ = ("_check", "tick")
 
@@ -140,7 +140,7 @@ class LostEvent:
         self._check()
 
     def query(self) -> bool:
-        """Always True: nobody has to wait."""
+        """Return True: waiting is useless."""
         return True
 
     def synchronize(self) -> None:

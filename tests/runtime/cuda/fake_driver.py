@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.runtime.cuda.devices.green import Group, equal_groups
+from gpushard.runtime.cuda.devices.green import Partition, equal_groups
 from gpushard.runtime.cuda.driver.driver import Gpu, Share
 from gpushard.runtime.cuda.kernels.batches import THREADS
 from gpushard.runtime.cuda.kernels.elementwise import SCALAR_BYTES, Signature
@@ -306,9 +306,9 @@ class FakeDriver:
             assert gpu not in self.shares.values(), "divided already"
             whole = self._multiprocessors
 
-            def split(most: int, least: int) -> list[Group]:
+            def split(most: int, least: int) -> list[Partition]:
                 size = -(-least // SHARE) * SHARE
-                return [Group(size)] * min(most, whole // size)
+                return [Partition(size)] * min(most, whole // size)
 
             groups = equal_groups(gpu, whole, parts, split)
             shares = [Share(group.multiprocessors, None) for group in groups]

@@ -1,8 +1,8 @@
-"""How the multiprocessors of a GPU are divided among its partitions, and what keeps from it. Pure.
+"""Divide the multiprocessors of a GPU among partitions, and explain why it cannot be done. Pure.
 
-CUDA makes groups of multiprocessors that lie together, so that their number is rounded up, by how
-much depends on the GPU, and some are left over. Nothing here knows the rules of an architecture:
-CUDA is asked what it would make.
+The multiprocessors of a partition must lie together. So CUDA rounds their number up, by how much
+depends on the GPU, and some are left over. This module knows no rules of architectures: it asks
+CUDA for splits.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from gpushard.errors import ConfigurationError
 from gpushard.frozen import dataclass
 from gpushard.runtime.cuda.devices.probe import version_text
 
-LEAST_DRIVER = 12040  # the first driver that has green contexts, that of CUDA 12.4
+LEAST_DRIVER = 12040  # the first driver with green contexts, for CUDA 12.4
 
 
 @dataclass(frozen=True)
-class Group:
-    """Multiprocessors of a GPU that no other group of the same split has."""
+class Partition:
+    """A set of multiprocessors of a GPU, disjoint from the others of its split."""
 
-    multiprocessors: int  # how many
+    multiprocessors: int  # number of multiprocessors
     resource: Any = None  # CUDA's own description of them
 
 
-Split: TypeAlias = Callable[[int, int], Sequence[Group]]
-"""What CUDA makes of a GPU: split(most, least) returns at most `most` groups of at least `least`
-multiprocessors each, fewer or none where it cannot."""
+Split: TypeAlias = Callable[[int, int], Sequence[Partition]]
+"""Asks CUDA for a split of a GPU: split(most, least) returns at most `most` partitions of at least
+`least` multiprocessors each; fewer, or none, if CUDA cannot make that many."""
 
 
-def equal_groups(gpu: int, multiprocessors: int, parts: int, split: Split) -> Sequence[Group]:
-    """Return a group for each part of a GPU, as large as they can all be; pure but for `split`.
+def equal_groups(gpu: int, multiprocessors: int, parts: int, split: Split) -> Sequence[Partition]:
+    """Split a GPU into equal partitions that are as large as possible; pure but for `split`.
 
     Raises:
-      ConfigurationError: CUDA does not make that many groups of it.
+      ConfigurationError: CUDA does not make that many partitions of this GPU.
 
     >>> def eights(most, least):
     ...     size = -(-least // 8) * 8
-    ...     return [Group(size)] * min(most, 132 // size)
-    >>> equal_groups(0, 132, 3, eights)
-    [Group(multiprocessors=40, ...), Group(multiprocessors=40, ...), Group(multiprocessors=40, ...)]
+    ...     return [Partition(size)] * min(most, 132 // size)
+    >>> [partition.multiprocessors for partition in equal_groups(0, 132, 3, eights)]
+    [40, 40, 40]
     """
     for least in range(multiprocessors // parts, 0, -1):
         groups = split(parts, least)
@@ -51,21 +51,21 @@ def equal_groups(gpu: int, multiprocessors: int, parts: int, split: Split) -> Se
 
 
 def too_few(
-    gpu: int, multiprocessors: int, parts: int, smallest: Sequence[Group]
+    gpu: int, multiprocessors: int, parts: int, smallest: Sequence[Partition]
 ) -> ConfigurationError:
-    """Return the error that a GPU has fewer groups than it is to have parts.
+    """Make the error that a GPU cannot be divided into so many partitions.
 
-    `smallest` are all that CUDA makes of it where they may be as small as they can.
+    `smallest` are the partitions that CUDA makes if they may be as small as possible.
     """
     most = len(smallest)
     least = min((group.multiprocessors for group in smallest), default=None)
     groups = "group" if most == 1 else "groups"
-    made = f"CUDA makes at most {most} {groups}, of at least {least}, of them" if most else ""
+    limit = f"CUDA makes at most {most} {groups}, of at least {least}, of them" if most else ""
     lost = "; those of a group have to lie together, which leaves some over"
     fits = f"use partitions={most} or fewer for it, or " if most > 1 else "use "
     return ConfigurationError(
         f"partition_mode='green' cannot divide GPU {gpu} into {parts} partitions: it has "
-        f"{multiprocessors} multiprocessors, and {made or 'CUDA makes no groups of them'}"
+        f"{multiprocessors} multiprocessors, and {limit or 'CUDA makes no groups of them'}"
         f"{lost if least and parts * least <= multiprocessors else ''}; {fits}"
         "partition_mode='stream'",
         argument="partitions",
@@ -78,7 +78,7 @@ def too_few(
 
 
 def check_driver(version: int) -> None:
-    """Check that a driver, of a CUDA version such as 12040, has green contexts.
+    """Check that a driver has green contexts; `version` is its CUDA version, such as 12040.
 
     Raises:
       ConfigurationError: it is too old.
@@ -95,7 +95,7 @@ def check_driver(version: int) -> None:
 
 
 def extra(runtime: int) -> str:
-    """Return the extra of this package with the library that green contexts need.
+    """Return the extra of this package that installs the library of green contexts.
 
     >>> extra(12090), extra(13020)
     ('green12', 'green13')
@@ -104,7 +104,7 @@ def extra(runtime: int) -> str:
 
 
 def no_library(runtime: int, problem: str) -> ConfigurationError:
-    """Return the error that the library that green contexts need cannot be used."""
+    """Make the error that the library of green contexts cannot be used."""
     return ConfigurationError(
         f"partition_mode='green' needs cuda-bindings, which {problem}; CuPy is built with CUDA "
         f"{version_text(runtime)}, so get it with pip install 'gpushard[{extra(runtime)}]', or use "
@@ -116,7 +116,7 @@ def no_library(runtime: int, problem: str) -> ConfigurationError:
 
 
 def refused(gpu: int, problem: str) -> ConfigurationError:
-    """Return the error that CUDA makes no green context."""
+    """Make the error that CUDA refuses to make a green context."""
     return ConfigurationError(
         f"partition_mode='green' cannot be used on GPU {gpu}: {problem}; use "
         "partition_mode='stream'",

@@ -1,4 +1,4 @@
-"""Whether this process can still use its GPUs, and what to tell users if not."""
+"""Keep track of whether this process can still use its GPUs, and tell users why not."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from gpushard.errors import DeviceLostError
 from gpushard.runtime.cuda.driver.driver import Driver
 
 _process = os.getpid()
-"""This process. To ask the system takes longer than all else that a check does."""
+"""The id of this process. To ask the system for it takes longer than the rest of a check."""
 
 
-def _in_child() -> None:
+def _update_process() -> None:
     global _process
     _process = os.getpid()
 
 
-os.register_at_fork(after_in_child=_in_child)
+os.register_at_fork(after_in_child=_update_process)
 
 
 class Health:
-    """Remembers the process that CUDA belongs to, and an error after which nothing works."""
+    """Remembers the process that CUDA belongs to, and the error that ended the use of its GPUs."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
@@ -40,7 +40,7 @@ class Health:
         return self._lost is None and _process == self.process
 
     def note(self, error: BaseException) -> BaseException:
-        """Return what to tell of an error: itself, or that the GPUs are lost."""
+        """Return the error to raise for an error of CUDA: the same one, or that GPUs are lost."""
         if not self._driver.is_fatal(error):
             return error
         self._lost = self._lost or str(error)
@@ -48,7 +48,7 @@ class Health:
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[None]:
-        """Check as `check` does, and note what a `with` block raises."""
+        """Check as `check` does, and note errors that a `with` block raises."""
         self.check()
         try:
             yield
@@ -72,7 +72,7 @@ class Health:
         """Check that CUDA belongs to this process.
 
         Raises:
-          DeviceLostError: it was forked from one that uses CUDA.
+          DeviceLostError: it was forked from a process that uses CUDA.
         """
         if _process != self.process:
             raise DeviceLostError(

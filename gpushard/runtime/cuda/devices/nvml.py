@@ -1,6 +1,6 @@
-"""What NVML, the library behind nvidia-smi, says of the GPUs of this machine.
+"""Read facts about the GPUs of this machine from NVML, the library behind nvidia-smi.
 
-NVML numbers GPUs otherwise than CUDA does and knows no CUDA_VISIBLE_DEVICES: match by `bus_id`.
+NVML numbers GPUs differently from CUDA and ignores CUDA_VISIBLE_DEVICES: match by `bus_id`.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ _NO_LIBRARY = "NVML is not there; it comes with the NVIDIA driver: install that"
 
 @dataclass(frozen=True)
 class NvLink:
-    """A link of a GPU that is up."""
+    """An NVLink of a GPU that is up."""
 
     index: int  # its number on this GPU
-    remote: str | None  # bus id of the GPU or switch at its other end; None where NVML does not say
+    remote: str | None  # bus id of the GPU or switch at its other end; None if unknown to NVML
 
 
 @dataclass(frozen=True)
 class GpuFacts:
-    """What NVML says of one GPU; None where it does not say."""
+    """The facts about a GPU that NVML gives; None for facts that it does not give."""
 
     bus_id: str | None  # its place on the PCI bus, as `normalize_bus_id` writes it
     uuid: str | None  # such as "GPU-4f1a...", as CUDA_VISIBLE_DEVICES takes it
     name: str | None  # its model
     temperature: int | None  # degrees Celsius
     memory_used: int | None  # bytes in use, by all processes
-    memory_total: int | None  # bytes there are
+    memory_total: int | None  # bytes of its memory
     power: float | None  # watts drawn now
     power_limit: float | None  # watts it may draw
     clock: int | None  # MHz of the multiprocessors now
@@ -52,14 +52,14 @@ class GpuFacts:
 
 @dataclass(frozen=True)
 class NvmlReport:
-    """What NVML says of a machine."""
+    """The facts about all GPUs of a machine that NVML gives."""
 
-    reason: str | None  # why NVML says nothing, with the way out; None where it answers
+    reason: str | None  # why NVML does not answer, and what to do; None if it answers
     driver: str | None = None  # version of the NVIDIA driver
     gpus: tuple[GpuFacts, ...] = ()  # the GPUs in NVML's order
 
     def find(self, bus_id: str) -> GpuFacts | None:
-        """Return the GPU with this bus id, however that is written, or None."""
+        """Find the GPU with a bus id in any notation; None if there is none."""
         wanted = normalize_bus_id(bus_id)
         return next((gpu for gpu in self.gpus if gpu.bus_id == wanted), None)
 
@@ -114,7 +114,7 @@ def _read(nvml: Any) -> NvmlReport:
 
 
 def _ask(failure: type[Exception], query: Callable[..., T], *arguments: Any) -> T | None:
-    """Return what NVML answers, None where the GPU or the driver does not support the question."""
+    """Ask NVML a question; None if the GPU or the driver does not support it."""
     try:
         return query(*arguments)
     except failure:
@@ -123,7 +123,7 @@ def _ask(failure: type[Exception], query: Callable[..., T], *arguments: Any) -> 
 
 def _read_gpu(nvml: Any, ask: Callable[..., Any], index: int) -> GpuFacts:
     handle = ask(nvml.nvmlDeviceGetHandleByIndex, index)
-    if handle is None:  # it has fallen off the bus, or may not be used
+    if handle is None:  # the GPU has fallen off the bus, or the user may not use it
         return GpuFacts(*(None for _ in dataclasses.fields(GpuFacts)))
     place = ask(nvml.nvmlDeviceGetPciInfo, handle)
     memory = ask(nvml.nvmlDeviceGetMemoryInfo, handle)

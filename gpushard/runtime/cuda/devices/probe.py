@@ -1,8 +1,8 @@
-"""Whether the CUDA backend can be used in this process, and if not, why and what to do.
+"""Find out whether the CUDA backend can be used in this process, and if not, why and what to do.
 
-Asking makes no CUDA context and starts no thread. It counts the GPUs, which loads the driver, and
-where there is one it compiles a kernel that does nothing, as CuPy compiles all of its own: where
-NVRTC or CUDA's headers are missing CuPy imports, counts GPUs and then fails at the first sum.
+The probe makes no CUDA context and starts no thread. It counts the GPUs, which loads the driver. If
+there is a GPU, it compiles an empty kernel as CuPy compiles its kernels: without NVRTC or CUDA's
+headers, CuPy can be imported and counts GPUs, but fails at the first sum.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gpushard.runtime.cuda.driver import cupy_private
 from gpushard.runtime.cuda.driver.libraries import INSTALLED, Libraries, one_line
 
 CUPY_PACKAGES = ("cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x", "cupy")
-"""The packages that bring the module `cupy`; one at most may be installed."""
+"""The packages that have the module `cupy`; at most one may be installed."""
 
 _INITIALIZATION_ERROR = 3
 _INSUFFICIENT_DRIVER = 35
@@ -38,24 +38,24 @@ _KERNEL = """
 #include <cuda_fp16.h>
 extern "C" __global__ void nothing() {}
 """
-"""Includes of CUDA's headers what every kernel of CuPy does."""
+"""A kernel that includes the headers of CUDA that every kernel of CuPy includes."""
 
-_ARCHITECTURE = "80"  # one that every NVRTC of CUDA 12 and 13 compiles for; nothing is run
+_ARCHITECTURE = "80"  # every NVRTC of CUDA 12 and 13 compiles for it; the kernel is not run
 _compiles: Any = None
-"""The CuPy that has compiled in this process, and need not show it again."""
+"""The CuPy that has compiled the kernel in this process, so that it is compiled only once."""
 
 
 @dataclass(frozen=True)
 class Availability:
-    """What there is of CUDA."""
+    """What the probe knows about CUDA in this process."""
 
     usable: bool  # whether the CUDA backend can be used
-    reason: str  # why it can or cannot; where it cannot, with the way out
+    reason: str  # why it can be used; or why not, and what to do
     cupy: str | None  # the version of CuPy; None if there is none
     # The CUDA version that the driver supports, such as 12040 for 12.4; None without a driver.
     driver: int | None
     runtime: int | None  # the CUDA version that CuPy is built with; None if CuPy cannot be used
-    gpus: int  # how many GPUs CUDA shows to this process
+    gpus: int  # number of GPUs that CUDA shows to this process
 
 
 def probe(libraries: Libraries = INSTALLED) -> Availability:
@@ -63,8 +63,8 @@ def probe(libraries: Libraries = INSTALLED) -> Availability:
 
     >>> def load(name):
     ...     raise ModuleNotFoundError(name=name)
-    >>> found = probe(Libraries(version=lambda package: None, load=load))
-    >>> found.usable, found.reason.partition(";")[0]
+    >>> available = probe(Libraries(version=lambda package: None, load=load))
+    >>> available.usable, available.reason.partition(";")[0]
     (False, 'CuPy is not installed')
     """
     packages = {name: libraries.version(name) for name in CUPY_PACKAGES}
@@ -80,25 +80,25 @@ def probe(libraries: Libraries = INSTALLED) -> Availability:
             return _unusable(f"CuPy is not installed; {_INSTALL}")
         again = f"pip install --force-reinstall {next(iter(packages), 'cupy')}"
         return _unusable(f"CuPy does not import ({one_line(error)}); try {again}", installed)
-    found = _ask(version, runtime)
-    if not found.usable:
-        return found
+    available = _ask(version, runtime)
+    if not available.usable:
+        return available
     lacking = cupy_private.explain(cupy)
     if lacking is not None:
         return _unusable(lacking, version)
     problem = _compile(cupy)
     if problem is None:
-        return found
+        return available
     missing = (
         f"kernels cannot be compiled ({problem}); install NVRTC and the headers of CUDA "
-        f"{version_text(found.runtime)} with pip install '{_ctk(found.runtime)}', or set CUDA_PATH "
-        "to where they are"
+        f"{version_text(available.runtime)} with pip install '{_ctk(available.runtime)}', or set "
+        "CUDA_PATH to where they are"
     )
-    return dataclasses.replace(found, usable=False, reason=missing, gpus=0)
+    return dataclasses.replace(available, usable=False, reason=missing, gpus=0)
 
 
 def version_text(version: int | None) -> str:
-    """Return a CUDA version as people write it.
+    """Write a CUDA version as people do.
 
     >>> version_text(12040), version_text(None)
     ('12.4', 'none')
@@ -119,7 +119,7 @@ def _conflict(packages: Sequence[str]) -> str:
 
 
 def _ask(cupy: str, runtime: Any) -> Availability:
-    """Ask CUDA through CuPy."""
+    """Ask CUDA for its versions and the number of GPUs, through CuPy."""
     driver: int | None = None
     built: int | None = None
     gpus = 0
@@ -128,7 +128,7 @@ def _ask(cupy: str, runtime: Any) -> Availability:
         driver = runtime.driverGetVersion() or None  # 0 says that there is none
         gpus = runtime.getDeviceCount()
         reason = "" if gpus else _NO_GPU
-    except Exception as error:  # whatever it is, it is why CUDA cannot be used
+    except Exception as error:  # any error here means that CUDA cannot be used
         reason = _explain(error, cupy, driver, built)
     if not reason:
         reason = (
@@ -139,7 +139,7 @@ def _ask(cupy: str, runtime: Any) -> Availability:
 
 
 def _compile(cupy: Any) -> str | None:
-    """Compile a kernel as CuPy does, and return why that cannot be done, or None."""
+    """Compile a kernel as CuPy does; return why that fails, or None."""
     global _compiles
     if cupy is _compiles:
         return None
@@ -148,19 +148,19 @@ def _compile(cupy: Any) -> str | None:
         cupy.cuda.compiler.compile_using_nvrtc(
             _KERNEL, options, arch=_ARCHITECTURE, cache_in_memory=True
         )
-    except Exception as error:  # whatever it is, the first kernel would raise it too
+    except Exception as error:  # the first kernel of the user would raise it, too
         return one_line(error)
     _compiles = cupy
     return None
 
 
 def _ctk(runtime: int | None) -> str:
-    """Return what to install for CUDA's own libraries, of the version that CuPy is built with."""
+    """Name the package with CUDA's own libraries, for the CUDA version that CuPy is built with."""
     return f"cupy-cuda{(runtime or 0) // 1000}x[ctk]"
 
 
 def _explain(error: Exception, cupy: str, driver: int | None, built: int | None) -> str:
-    status = getattr(error, "status", None)  # only CUDARuntimeError, of a module not imported here
+    status = getattr(error, "status", None)  # only CUDARuntimeError of CuPy has one
     if status == _INSUFFICIENT_DRIVER and driver is None:
         return _NO_DRIVER
     if status == _INSUFFICIENT_DRIVER:

@@ -1,4 +1,4 @@
-"""Which GPUs are used, and into how many devices each is divided. Pure."""
+"""Choose the GPUs to use, and the number of devices into which each is divided. Pure."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from gpushard.frozen import dataclass
 class SelectedGpu:
     """A GPU that is used."""
 
-    ordinal: int  # CUDA's number of it in this process
-    partitions: int  # into how many devices it is divided
+    ordinal: int  # CUDA's number of this GPU in this process
+    partitions: int  # number of devices into which it is divided
 
 
 def select(settings: Settings, gpus: int) -> tuple[SelectedGpu, ...]:
-    """Return the GPUs that the settings name, in their order; pure.
+    """Select the GPUs that the settings name, in their order; pure.
 
     Raises:
-      ConfigurationError: a GPU is not there, or `partitions` does not have a number for each.
+      ConfigurationError: a GPU does not exist, or `partitions` lacks a number for one.
 
     >>> for gpu in select(Settings(gpus=(2, 0), partitions=(4, 1)), gpus=3):
     ...     print(gpu)

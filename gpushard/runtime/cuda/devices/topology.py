@@ -1,6 +1,6 @@
-"""Devices and memory domains of the GPUs that are used. Pure.
+"""Lay out the devices and memory domains of the GPUs that are used. Pure.
 
-Domains are numbered: those of devices first, then page-locked memory beside each GPU, then ordinary
+Domains are numbered: first those of devices, then page-locked memory for each GPU, then ordinary
 host memory.
 """
 
@@ -16,7 +16,7 @@ from gpushard.runtime.cuda.driver.driver import Gpu, Share
 
 @dataclass(frozen=True)
 class Topology:
-    """What the GPUs are divided into."""
+    """The devices and memory domains of all GPUs."""
 
     devices: tuple[DeviceInfo, ...]
     """The devices, in order."""
@@ -25,7 +25,7 @@ class Topology:
     """For each domain of devices and of page-locked memory, the position of its GPU."""
 
     device_domains: int
-    """How many domains belong to devices."""
+    """Number of domains that belong to devices."""
 
     @property
     def pageable(self) -> int:
@@ -47,14 +47,14 @@ def make_topology(
     *,
     separate_domains: bool,
 ) -> Topology:
-    """Lay out devices.
+    """Lay out devices and memory domains.
 
     Args:
       selected: the GPUs that are used.
-      gpus: what each of them is.
-      peers: positions of the others that each of them reaches.
-      shares: those of the devices of each, none where its devices have all of it.
-      separate_domains: whether the devices of one GPU pose as having memories of their own.
+      gpus: the facts about each GPU.
+      peers: for each GPU, positions of the others with memory that it can use.
+      shares: for each GPU, the shares of its devices; none if each device has the whole GPU.
+      separate_domains: whether the devices of a GPU act as if they had memories of their own.
     """
     chips = []
     for chip, choice in enumerate(selected):

@@ -1,7 +1,7 @@
-"""Calls of CUDA through CuPy. Nothing but calls: whatever decides lies in other modules.
+"""Make calls of CUDA through CuPy. Decisions are made in other modules.
 
-The current device is a matter of the thread; every call that depends on it sets it, and puts it
-back. CuPy's `Device` context manager is not used, which must not be mixed with `setDevice`.
+Each thread has its own current device. A call that depends on it sets it and then restores it.
+CuPy's `Device` context manager is not used, because it must not be mixed with `setDevice`.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _PORTABLE_AND_MAPPED = 1 | 2
 _NO_TIMING = 2
 
 _KERNELS = {"box_copy": ("copy_boxes_inline", "copy_boxes_table"), "fill": ("fill_boxes_inline",)}
-"""The functions that are used of each file of kernels."""
+"""The kernel functions to load from each source file."""
 
 _FATAL = frozenset(
     {4, 46, 201, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 720, 721, 999}
 )
-"""Errors after which CUDA refuses everything: cudaErrorIllegalAddress and its like."""
+"""Errors after which CUDA refuses all calls, such as cudaErrorIllegalAddress."""
 
 
 class _on:
@@ -70,15 +70,15 @@ class _on:
             runtime.setDevice(self._before)
 
 
-class _Thread(threading.local):
-    """What is known of a thread."""
+class _ThreadContexts(threading.local):
+    """The CUDA contexts of a thread."""
 
     gpus: frozenset[int] = frozenset()
-    """The GPUs whose context it has taken up."""
+    """The GPUs that have their context set up for this thread."""
 
 
 class _Address:
-    """A stream by its address, as CuPy takes over those that others made and destroy."""
+    """Wraps the address of a stream for CuPy, which then neither makes nor destroys the stream."""
 
     def __init__(self, ptr: int) -> None:
         self._ptr = ptr
@@ -95,26 +95,26 @@ class CupyDriver:
     def __init__(self) -> None:
         self._temporary = cupy.cuda.MemoryPool()
         self._used: tuple[int, ...] = ()
-        self._stages: dict[int, CupyStream] = {}  # where kernels are rehearsed
-        self._rehearsing = threading.RLock()  # a finalizer may come here on the same thread
+        self._stages: dict[int, CupyStream] = {}  # streams for rehearsals of kernels
+        self._rehearsing = threading.RLock()  # a finalizer may rehearse on the same thread
         self._functions: dict[tuple[int, str], int] = {}
         self._kernels: dict[tuple[Any, ...], int] = {}
-        self._modules: list[Any] = []  # which their kernels need
-        self._thread = _Thread()
+        self._modules: list[Any] = []  # keeps the modules of kernels loaded
+        self._thread = _ThreadContexts()
         self._green: GreenDriver | None = None
         self._streams: weakref.WeakSet[CupyStream] = weakref.WeakSet()
-        # By default cuBLAS may choose another algorithm where several streams use a handle, and
-        # CuPy has one for each thread: then a product is not the same to the bit each time. With
-        # memory set aside for each call it is, says NVIDIA ("Results reproducibility"). What
-        # cuSOLVER multiplies is, too. It is read when a handle is made.
+        # By default, cuBLAS may change its algorithm if several streams use one handle, and CuPy
+        # has one handle per thread. Then products differ in the last bits from call to call. With
+        # a workspace for each call they do not, says NVIDIA ("Results reproducibility"); products
+        # inside cuSOLVER do not, either. The variable is read when a handle is made.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
     def gpus(self) -> list[Gpu]:
         """List the GPUs."""
-        found = []
+        gpus = []
         for gpu in range(runtime.getDeviceCount()):
             facts = runtime.getDeviceProperties(gpu)
-            found.append(
+            gpus.append(
                 Gpu(
                     facts["name"].decode(),
                     int(facts["totalGlobalMem"]),
@@ -122,17 +122,17 @@ class CupyDriver:
                     int(facts["multiProcessorCount"]),
                 )
             )
-        return found
+        return gpus
 
     def use(self, gpus: Sequence[int]) -> None:
-        """Hear which GPUs are used: what no GPU is named for makes a context on none but these."""
+        """Set the GPUs that are used: calls that name no GPU make contexts only on these."""
         self._used = tuple(gpus)
 
     def _meet(self) -> None:
-        """Take a thread that CUDA does not know yet to a GPU that is used.
+        """Set the current GPU of a new thread to one that is used.
 
-        Any call makes a context on the thread's current GPU, which takes hundreds of megabytes, and
-        so does going back to that: for a thread that has named none it is the first one there is.
+        Any call makes a context on the thread's current GPU, and so does restoring that GPU. A
+        context takes hundreds of megabytes. A new thread's current GPU is the first of the machine.
         """
         if not hasattr(self._thread, "met"):
             self._thread.met = True
@@ -141,7 +141,7 @@ class CupyDriver:
                 runtime.setDevice(self._used[0])
 
     def enable_peer(self, gpu: int, peer: int) -> bool:
-        """Let a GPU use the memory of another one, and say whether it can."""
+        """Let a GPU use the memory of another GPU, and return whether it can."""
         self._meet()
         if not runtime.deviceCanAccessPeer(gpu, peer):
             return False
@@ -164,24 +164,24 @@ class CupyDriver:
                     self._functions[gpu, name] = module.get_function(name).kernel.ptr
 
     def malloc(self, gpu: int, nbytes: int) -> int:
-        """Return the address of new memory, aligned to 256 bytes."""
+        """Allocate memory, aligned to 256 bytes, and return its address."""
         self._meet()
         with _on(gpu):
-            return _allocated(runtime.malloc, nbytes)
+            return _allocate(runtime.malloc, nbytes)
 
     def free(self, gpu: int, start: int) -> None:
-        """Give memory back; waits for the GPU."""
+        """Free memory of a GPU; waits for the GPU."""
         self._meet()
         with _on(gpu):
             runtime.free(start)
 
     def malloc_host(self, nbytes: int) -> int:
-        """Return the address of new page-locked memory that every GPU can use."""
+        """Allocate page-locked memory that every GPU can use, and return its address."""
         self._meet()
-        return _allocated(lambda n: runtime.hostAlloc(n, _PORTABLE_AND_MAPPED), nbytes)
+        return _allocate(lambda n: runtime.hostAlloc(n, _PORTABLE_AND_MAPPED), nbytes)
 
     def free_host(self, start: int) -> None:
-        """Give page-locked memory back; waits for all GPUs."""
+        """Free page-locked memory; waits for all GPUs."""
         self._meet()
         runtime.freeHost(start)
 
@@ -195,12 +195,12 @@ class CupyDriver:
         owner: Any,
         strides: Sequence[int] | None = None,
     ) -> LocalArray:
-        """Return memory of a GPU as an array that keeps `owner` alive."""
+        """Wrap memory of a GPU as an array that keeps `owner` alive."""
         whole = memory.UnownedMemory(start, nbytes, owner, gpu)
         return cupy.ndarray(shape, dtype, memory.MemoryPointer(whole, 0), strides)
 
     def from_dlpack(self, producer: Any) -> LocalArray:
-        """Return the memory of a DLPack producer; CuPy names its current stream to it."""
+        """Wrap the memory of a DLPack producer; CuPy tells it the current stream."""
         return cupy.from_dlpack(producer)
 
     def address(self, array: LocalArray) -> int:
@@ -213,59 +213,59 @@ class CupyDriver:
         return list(map(_address, arrays))
 
     def gpu_of(self, array: LocalArray) -> int | None:
-        """Return the GPU that an array lies on, None for one of the host."""
+        """Return the GPU of an array; None for a host array."""
         return None if isinstance(array, np.ndarray) else array.device.id
 
     def divide(self, gpu: int, parts: int) -> list[Share]:
         """Divide the multiprocessors of a GPU by green contexts, which end with the process.
 
         Raises:
-          ConfigurationError: that cannot be done here.
+          ConfigurationError: the GPU, the driver or the libraries do not support it.
         """
         self._meet()
         if self._green is None:
             self._green = GreenDriver(runtime.driverGetVersion(), runtime.runtimeGetVersion())
         with _on(gpu):
-            runtime.free(0)  # makes the primary context, which each green context then retains
+            runtime.free(0)  # makes the primary context; each green context retains it
             return self._green.divide(gpu, parts)
 
     def stream(self, gpu: int, share: Share | None = None) -> CupyStream:
-        """Make a stream, in the green context of a share or in the primary one."""
+        """Make a stream, in the green context of a share or in the primary context."""
         self._meet()
         with _on(gpu):
             if share is None or self._green is None:
                 stream = cupy.cuda.Stream(non_blocking=True)
             else:
                 stream = cupy.cuda.Stream.from_external(_Address(self._green.stream(share)))
-        made = CupyStream(gpu, stream)
-        self._streams.add(made)
-        return made
+        cupy_stream = CupyStream(gpu, stream)
+        self._streams.add(cupy_stream)
+        return cupy_stream
 
     def event(self, gpu: int) -> int:
-        """Make an event; it is not destroyed before the process ends."""
+        """Make an event, which lasts until the process ends."""
         self._meet()
         with _on(gpu):
             handle: int = runtime.eventCreateWithFlags(_NO_TIMING)
             return handle
 
     def record(self, event: int, stream: CupyStream) -> None:
-        """Set an event after what a stream has been given."""
+        """Set an event behind all work that a stream was given."""
         self._meet()
         runtime.eventRecord(event, stream.ptr)
 
     def wait(self, stream: CupyStream, event: int) -> None:
-        """Let a stream wait until an event, as it is set now."""
+        """Let a stream wait for an event, as the event is set now."""
         self._meet()
         runtime.streamWaitEvent(stream.ptr, event)
 
     def record_legacy(self, event: int, gpu: int) -> None:
-        """Set an event after what the legacy default stream of a GPU has been given."""
+        """Set an event behind all work that the legacy default stream of a GPU was given."""
         self._meet()
         with _on(gpu):
             runtime.eventRecord(event, runtime.streamLegacy)
 
     def let_wait(self, consumer: int, gpu: int, event: int) -> None:
-        """Let somebody else's stream wait for an event."""
+        """Let the stream of another library wait for an event."""
         self._meet()
         with _on(gpu):
             runtime.streamWaitEvent(consumer, event)
@@ -284,7 +284,7 @@ class CupyDriver:
         runtime.eventSynchronize(event)
 
     def synchronize_gpu(self, gpu: int) -> None:
-        """Wait for everything on a GPU, whoever gave it."""
+        """Wait for all work on a GPU, including that of other libraries."""
         self._meet()
         with _on(gpu):
             runtime.deviceSynchronize()
@@ -292,15 +292,15 @@ class CupyDriver:
     def scope(
         self, stream: CupyStream, allocate: Callable[[int], tuple[int, Any]]
     ) -> AbstractContextManager[None]:
-        """Let what the thread launches go to a stream, and its memory come from a function."""
+        """Make a context in which this thread launches on a stream and `allocate` gives memory."""
         self._meet()
-        return Scope(stream, _allocator(stream.gpu, allocate))
+        return Scope(stream, _make_malloc(stream.gpu, allocate))
 
     def rehearse(self, kernel: Any, operands: Sequence[Any], results: Kinds, gpu: int) -> None:
-        """Call a kernel with small arrays like those given, so that it is compiled.
+        """Call a kernel with small arrays like `operands`, so that CuPy compiles it.
 
-        CuPy compiles for types, numbers of dims and whether arrays are dense, seldom for sizes. A
-        kernel that takes no such arrays is compiled later, with the real ones.
+        CuPy compiles for dtypes, numbers of dims and density of arrays, but seldom for sizes. A
+        kernel that does not take small arrays is compiled later, with the real arrays.
         """
         if not all(isinstance(x, cupy.ndarray) or np.isscalar(x) for x in operands):
             return
@@ -308,14 +308,14 @@ class CupyDriver:
             if gpu not in self._stages:
                 self._stages[gpu] = self.stream(gpu)
             with Scope(self._stages[gpu], self._temporary.malloc), contextlib.suppress(Exception):
-                given = [_small(x) if isinstance(x, cupy.ndarray) else x for x in operands]
+                small = [_small(x) if isinstance(x, cupy.ndarray) else x for x in operands]
                 outs = [cupy.empty(_small_shape(shape), dtype) for shape, dtype in results]
-                kernel(*given, out=outs[0] if len(outs) == 1 else tuple(outs))
+                kernel(*small, out=outs[0] if len(outs) == 1 else tuple(outs))
             self._stages[gpu].plans = []
 
     def provide(self, stream: CupyStream, allocate: Callable[[int], tuple[int, Any]]) -> None:
-        """Let temporary memory of what `run` gives a stream come from a function."""
-        stream.malloc = _allocator(stream.gpu, allocate)
+        """Set the function that gives temporary memory to the work of `run` on a stream."""
+        stream.malloc = _make_malloc(stream.gpu, allocate)
 
     def run(self, stream: CupyStream, work: Callable[..., None], *args: Any) -> None:
         """Call a function that gives a stream work."""
@@ -324,14 +324,14 @@ class CupyDriver:
             work(*args)
 
     def give(self, stream: CupyStream, work: Callable[..., None], *args: Any) -> None:
-        """Call a function that gives a stream work by calls of this driver alone."""
+        """Call a function that gives a stream work only by calls of this driver."""
         gpu = stream.gpu
         if runtime.getDevice() == gpu and gpu in self._thread.gpus:
             work(*args)
             return
         with _on(gpu):
             if gpu not in self._thread.gpus:
-                runtime.memGetInfo()  # as CuPy has it, a thread's first call takes up the context
+                runtime.memGetInfo()  # a thread's first runtime call sets up the context
                 self._thread.gpus |= {gpu}
             work(*args)
 
@@ -348,19 +348,19 @@ class CupyDriver:
         runtime.memcpyPeerAsync(target, gpu, source, peer, nbytes, stream.ptr)
 
     def nccl(self) -> Any:
-        """Return CuPy's module of that name; None where the library is not installed."""
-        with warnings.catch_warnings(action="ignore"):  # nobody has asked for it
+        """Return CuPy's module `nccl`; None if the library is not installed."""
+        with warnings.catch_warnings(action="ignore"):  # the user did not ask for NCCL
             module = importlib.import_module("cupy.cuda.nccl")
         return module if module.available else None
 
     def upload(self, target: int, data: HostArray, stream: CupyStream) -> None:
-        """Copy a few bytes that may be overwritten at once: CUDA copies them aside first."""
+        """Copy a few bytes of the host; CUDA buffers them, so they may be overwritten at once."""
         self._meet()
         kind = runtime.memcpyHostToDevice
         runtime.memcpyAsync(target, address(data), data.nbytes, kind, stream.ptr)
 
     def clear(self, target: int, nbytes: int, stream: CupyStream) -> None:
-        """Set bytes to 0, but by no kernel."""
+        """Set bytes to 0 without a kernel."""
         self._meet()
         runtime.memsetAsync(target, 0, nbytes, stream.ptr)
 
@@ -388,30 +388,31 @@ class CupyDriver:
         cuda_driver.launchKernel(kernel, batch.blocks, 1, 1, THREADS, 1, 1, 0, ptr, parameters, 0)
 
     def elementwise(self, gpu: int, function: Any, signature: Signature) -> int | None:
-        """Return the kernel of what CuPy's function says of the types, if it is a plain statement.
+        """Compile the kernel of CuPy's function for some dtypes, if it has a plain statement.
 
-        CuPy does not document how to ask for that. Where it has none, its function does the work.
+        How to ask CuPy for statements is not documented. Without one, the function itself does the
+        work.
         """
         key = gpu, function, signature
         try:
             if key in self._kernels:
                 return self._kernels[key]
-        except TypeError:  # it has no hash
+        except TypeError:  # the function has no hash
             return None
         statement = _statement(function, signature.operands, signature.results)
         if statement is None or not can_be(statement, signature.operands, signature.results):
             return None
-        return self._compiled(gpu, key, "elementwise", source(statement, signature))
+        return self._compile(gpu, key, "elementwise", source(statement, signature))
 
     def fuses(self, op: Op, types: Sequence[Dtype]) -> bool:
-        """Whether a kernel can do an elementwise function among others."""
+        """Whether a fused kernel can contain an elementwise operation."""
         statement = _statement(function_of(op), types, (op.dtype,))
         return statement is not None and can_be(statement, types, (op.dtype,))
 
     def fused(
         self, gpu: int, dealt: ThreadNest, signature: Signature, way: fused.Threads
     ) -> int | None:
-        """Return the kernel of a loop nest, whose operations are CuPy's own statements."""
+        """Compile the kernel of a loop nest from CuPy's statements of its operations."""
         nest = dealt.nest
         statements = [
             None if op.kernel is None
@@ -422,18 +423,18 @@ class CupyDriver:
         if text is None:
             return None
         key = gpu, text
-        # Each function rounds its result, as it does alone.
-        return self._kernels.get(key) or self._compiled(gpu, key, "fused", text, "--fmad=false")
+        # Without contraction each operation rounds its result, as it does in a kernel of its own.
+        return self._kernels.get(key) or self._compile(gpu, key, "fused", text, "--fmad=false")
 
     def reduction(self, gpu: int, name: str, signature: Signature) -> int | None:
-        """Return the kernel that reduces rows, if there is one."""
+        """Compile the kernel that reduces rows, if there is one."""
         key = gpu, name, signature
         if key in self._kernels:
             return self._kernels[key]
         text = reduction.source(name, signature) if name in reduction.OPERATIONS else None
-        return None if text is None else self._compiled(gpu, key, "reduction", text)
+        return None if text is None else self._compile(gpu, key, "reduction", text)
 
-    def _compiled(self, gpu: int, key: tuple[Any, ...], name: str, text: str, *options: str) -> int:
+    def _compile(self, gpu: int, key: tuple[Any, ...], name: str, text: str, *options: str) -> int:
         with _on(gpu):
             module = cupy.RawModule(code=text, options=("-std=c++17", *options))
             kernel: int = module.get_function(name).kernel.ptr
@@ -442,11 +443,11 @@ class CupyDriver:
         return kernel
 
     def multiplies(self, gpu: int, function: Any, dtype: Dtype) -> bool:
-        """Say whether `multiply` does what a function does."""
+        """Whether `multiply` can do the work of a function."""
         if function is not namespace.matmul or dtype.char not in "fdFD" or _multiply is None:
             return False
         with _on(gpu):
-            cupy.cuda.device.get_cublas_handle()  # which takes a while when a thread asks first
+            cupy.cuda.device.get_cublas_handle()  # takes a while the first time in a thread
         return True
 
     def multiply(
@@ -457,9 +458,9 @@ class CupyDriver:
         y: LocalArray,
         out: LocalArray,
     ) -> None:
-        """Multiply matrices by the call of cuBLAS that CuPy's function ends in."""
+        """Multiply matrices by the call of cuBLAS that CuPy's function makes in the end."""
         n, k, m = sizes
-        with stream.stream:  # cuBLAS counts columns first: it takes all three for transposed
+        with stream.stream:  # cuBLAS is column-major: to it, all three are transposed
             _multiply(0, 0, m, n, k, y, m, x, k, out, m)
 
     def multiply_all(
@@ -467,16 +468,16 @@ class CupyDriver:
     ) -> None:
         """Multiply pairs of matrices by one call of cuBLAS."""
         n, k, m = sizes
-        multiply, one, zero = _BATCHED[dtype.char]
+        multiply, alpha, beta = _BATCHED[dtype.char]
         x, y, out = (table + 8 * count * part for part in range(3))
-        with stream.stream:  # as above
+        with stream.stream:  # column-major, as in `multiply`
             handle = cupy.cuda.device.get_cublas_handle()
-            multiply(handle, 0, 0, m, n, k, one, y, m, x, k, zero, out, m, count)
+            multiply(handle, 0, 0, m, n, k, alpha, y, m, x, k, beta, out, m, count)
 
     def launcher(
         self, kernel: int, grid: tuple[int, int], parameters: int, stream: CupyStream
     ) -> Callable[[], None]:
-        """Return what launches a kernel."""
+        """Make the function that launches a kernel."""
         blocks, calls = grid
         sizes = blocks, calls, 1, THREADS, 1, 1, 0
         return functools.partial(
@@ -484,9 +485,9 @@ class CupyDriver:
         )
 
     def capture(self, stream: CupyStream, work: Callable[[], None]) -> int:
-        """Return what a function gives a stream as a graph.
+        """Capture the work that a function gives a stream as a graph.
 
-        What other threads call meanwhile has nothing to do with that.
+        Calls of other threads are not captured and not disturbed.
         """
         runtime.streamBeginCapture(stream.ptr, runtime.streamCaptureModeThreadLocal)
         try:
@@ -497,48 +498,48 @@ class CupyDriver:
             raise
         graph = runtime.streamEndCapture(stream.ptr)
         try:
-            made: int = runtime.graphInstantiate(graph)
-            return made
+            executable: int = runtime.graphInstantiate(graph)
+            return executable
         finally:
             runtime.graphDestroy(graph)
 
     def launch_graph(self, graph: int, stream: CupyStream) -> None:
-        """Give a stream all that is in a graph."""
+        """Give a stream all work of a graph."""
         runtime.graphLaunch(graph, stream.ptr)
 
     def drop_graph(self, graph: int) -> None:
-        """Forget a graph; CUDA lets what was launched of it end first."""
+        """Destroy a graph; CUDA lets its launches end first."""
         self._meet()
         runtime.graphExecDestroy(graph)
 
     def empty_cache(self) -> None:
-        """Give back what is kept for temporary memory and nothing uses, and plans."""
+        """Free unused temporary memory and the plans of Fourier transforms."""
         for stream in list(self._streams):
             stream.plans = []
         self._temporary.free_all_blocks()
 
     def is_fatal(self, error: BaseException) -> bool:
-        """Whether the process can use no GPU any more after this error."""
+        """Whether this error leaves all GPUs unusable for the process."""
         of_cuda = isinstance(error, (runtime.CUDARuntimeError, cuda_driver.CUDADriverError))
         return of_cuda and getattr(error, "status", None) in _FATAL
 
 
 def _statement(function: Any, types: Sequence[Dtype], results: Sequence[Dtype]) -> Statement | None:
-    """Return what a function does with each element; None if it is no plain statement."""
+    """Return the statement of a function for each element; None if it has no plain one."""
     try:
         if isinstance(function, str):
-            own = types if function == "astype" else (types[0], *results, *results)
-            return Statement(_STATEMENTS[function], "", tuple(own), tuple(results))
+            operands = types if function == "astype" else (types[0], *results, *results)
+            return Statement(_STATEMENTS[function], "", tuple(operands), tuple(results))
         if isinstance(function, cupy.ElementwiseKernel):
             text, preamble = f"typedef in0_type T; {function.operation}", function.preamble
             return Statement(text, preamble, tuple(types), tuple(results))
-        found = ufunc_loop(function, tuple(types))
-        if found is None or found.error_func is not None or ufunc_start(function):
+        loop = ufunc_loop(function, tuple(types))
+        if loop is None or loop.error_func is not None or ufunc_start(function):
             return None
-        if not isinstance(found.routine, str) or "_ind" in found.routine:
+        if not isinstance(loop.routine, str) or "_ind" in loop.routine:
             return None
         preamble = ufunc_preamble(function)
-        return Statement(found.routine, preamble, tuple(found.in_types), tuple(found.out_types))
+        return Statement(loop.routine, preamble, tuple(loop.in_types), tuple(loop.out_types))
     except (AttributeError, TypeError):
         return None
 
@@ -547,7 +548,7 @@ _STATEMENTS = {
     "astype": "out0 = out0_type(in0)",
     "where": "out0 = in0 != in0_type(0) ? in1 : in2",
 }
-"""Functions that CuPy has no statement of its own for."""
+"""Statements of functions for which CuPy has none."""
 
 _FACTORS = {char: np.array([1, 0], char) for char in "fdFD"}
 _BATCHED = {
@@ -558,7 +559,7 @@ _BATCHED = {
     )
     for char, name in zip("fdFD", "sdcz", strict=True)
 }
-"""Functions of cuBLAS by types, and where a 1 and a 0 of the type stand."""
+"""For each dtype: the function of cuBLAS, and the addresses of a 1 and a 0 of that dtype."""
 
 _multiply: Any = cupy_private.names().multiply
 
@@ -566,7 +567,7 @@ _address = operator.attrgetter("data.ptr")
 
 
 def _small(x: LocalArray) -> LocalArray:
-    """Return zeros of the type of an array, with as many dims, as dense as that."""
+    """Make a small array of zeros with the dtype, number of dims and density of an array."""
     shape = _small_shape(x.shape)
     if x.flags.c_contiguous or x.flags.f_contiguous:
         return cupy.zeros(shape, x.dtype, order="C" if x.flags.c_contiguous else "F")
@@ -574,11 +575,12 @@ def _small(x: LocalArray) -> LocalArray:
 
 
 def _small_shape(shape: Shape) -> Shape:
-    """Return a shape with the same dims of length 0 and 1, and no longer ones than 2."""
+    """Return a shape with each length cut to 2 at most."""
     return tuple(min(size, 2) for size in shape)
 
 
-def _allocated(allocate: Callable[[int], int], nbytes: int) -> int:
+def _allocate(allocate: Callable[[int], int], nbytes: int) -> int:
+    """Call an allocator of CUDA; raise MemoryError if it has no room."""
     try:
         return allocate(nbytes)
     except runtime.CUDARuntimeError as error:
@@ -587,7 +589,7 @@ def _allocated(allocate: Callable[[int], int], nbytes: int) -> int:
         raise MemoryError(f"CUDA has no room for {nbytes:,} bytes") from error
 
 
-def _allocator(gpu: int, allocate: Callable[[int], tuple[int, Any]]) -> Callable[[int], Any]:
+def _make_malloc(gpu: int, allocate: Callable[[int], tuple[int, Any]]) -> Callable[[int], Any]:
     def malloc(nbytes: int) -> Any:
         start, owner = allocate(nbytes) if nbytes else (0, None)
         return memory.MemoryPointer(memory.UnownedMemory(start, nbytes, owner, gpu), 0)

@@ -1,9 +1,9 @@
-"""The names of CuPy that are not public and that gpushard uses: all of them, each checked.
+"""List and check the names of CuPy that gpushard uses although they are not public.
 
-CuPy may change them in any version. A version that lacks one is refused with an error that says so,
-before anything is computed. Where there is another way, the name is optional.
+CuPy may change them in any version. If a version lacks one, an error says so before anything is
+computed. A name is optional if gpushard can do without it.
 
-Pure until `names` is called; needs no CuPy to be imported.
+Importing this module does not import CuPy; only `names` does.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ from gpushard.typing import Dtype
 
 @dataclass(frozen=True)
 class PrivateName:
-    """A name that is not public."""
+    """A name of CuPy that is not public."""
 
-    path: str  # where it is, from the module `cupy` on
-    seen: str  # the versions of CuPy that it was seen in
-    optional: bool = False  # whether there is another way without it
+    path: str  # its path from the module `cupy`
+    seen: str  # the versions of CuPy that are known to have it
+    optional: bool = False  # whether gpushard can do without it
 
 
 _14 = "14.0.0, 14.0.1, 14.1.0, 14.1.1, 14.2.0"
 
 NAMES = {
-    # The options that every source of CuPy is compiled with: where headers are.
+    # The compiler options of all kernels of CuPy: the paths of headers.
     "compiler_options": PrivateName("_core.core.assemble_cupy_compiler_options", _14),
-    # What `cupy.cuda.using_allocator` calls: that is a generator, and takes ten times as long.
+    # `cupy.cuda.using_allocator` calls these; it is a generator and takes ten times as long.
     "get_allocator": PrivateName("cuda.memory._get_thread_local_allocator", _14),
     "set_allocator": PrivateName("cuda.memory._set_thread_local_allocator", _14),
-    # Makes a ufunc of loops.
+    # Makes a ufunc from loops.
     "create_ufunc": PrivateName("_core.create_ufunc", _14),
-    # Of a ufunc: its loops, the loop for some types, what stands before its kernels, and what
-    # each of them begins with.
+    # Of a ufunc: its loops, the loop for some dtypes, the code before its kernels, and the code at
+    # the start of each kernel.
     "ufunc_loops": PrivateName("add._ops.ops", _14),
     "ufunc_loop": PrivateName("add._ops._guess_routine_from_in_types", _14),
     "ufunc_preamble": PrivateName("add._preamble", _14),
     "ufunc_start": PrivateName("add._loop_prep", _14),
-    # One product of cuBLAS, with no look at its operands.
+    # A product by cuBLAS, without checks of its operands.
     "multiply": PrivateName("_core._routines_linalg.tensordot_core_v11", _14, optional=True),
 }
-"""The names, by what they are called here."""
+"""The names of CuPy by gpushard's names for them."""
 
 
 @dataclass(frozen=True)
 class Private:
-    """What CuPy has under these names."""
+    """The objects that CuPy has under these names."""
 
     compiler_options: Callable[[tuple[str, ...]], tuple[str, ...]]
     get_allocator: Callable[[], Any]
@@ -61,7 +61,7 @@ class Private:
 
 
 def lacking(cupy: Any) -> list[str]:
-    """Return the names that a CuPy has not got and that there is no other way for.
+    """List the names that a CuPy lacks and that gpushard needs.
 
     >>> import types
     >>> lacking(types.SimpleNamespace())[:1]
@@ -75,7 +75,7 @@ def lacking(cupy: Any) -> list[str]:
 
 
 def explain(cupy: Any) -> str | None:
-    """Return why a CuPy cannot be used, and the way out; None if it has every name.
+    """Say why a CuPy cannot be used, and what to do; None if it has all names.
 
     >>> import types
     >>> print(explain(types.SimpleNamespace(__version__="99.0")).partition(";")[0])
@@ -92,7 +92,7 @@ def explain(cupy: Any) -> str | None:
 
 
 def private(cupy: Any) -> Private:
-    """Return what a CuPy has under these names.
+    """Look up these names in a CuPy.
 
     Raises:
       MissingLibraryError: it lacks one of them.
@@ -100,16 +100,16 @@ def private(cupy: Any) -> Private:
     reason = explain(cupy)
     if reason is not None:
         raise MissingLibraryError(reason)
-    found: dict[str, Any] = {
+    objects: dict[str, Any] = {
         field: None if (value := _find(cupy, NAMES[field].path)) is _NOTHING else value
         for field in Private.__dataclass_fields__
     }
-    return Private(**found)
+    return Private(**objects)
 
 
 @functools.cache
 def names() -> Private:
-    """Return what the CuPy that is installed has under these names.
+    """Look up these names in the installed CuPy.
 
     Raises:
       MissingLibraryError: it lacks one of them.
@@ -129,12 +129,12 @@ def ufunc_loop(ufunc: Any, types: tuple[Dtype, ...]) -> Any:
 
 
 def ufunc_preamble(ufunc: Any) -> str:
-    """Return what stands before the kernels of a ufunc."""
+    """Return the code before the kernels of a ufunc."""
     return f"{ufunc._preamble}"
 
 
 def ufunc_start(ufunc: Any) -> str:
-    """Return what each kernel of a ufunc begins with, before its loop."""
+    """Return the code at the start of each kernel of a ufunc, before its loop."""
     start: str = ufunc._loop_prep or ""
     return start
 
@@ -143,13 +143,13 @@ _NOTHING = object()
 
 
 def _find(cupy: Any, path: str) -> Any:
-    """Return what is at a path, or `_NOTHING`; modules on it are imported."""
-    found = cupy
+    """Return the object at a path, or `_NOTHING`; import modules on the way."""
+    value = cupy
     for n, part in enumerate(path.split("."), 1):
-        if not hasattr(found, part):
+        if not hasattr(value, part):
             try:
                 importlib.import_module(f"{cupy.__name__}.{'.'.join(path.split('.')[:n])}")
             except (ImportError, AttributeError):
                 return _NOTHING
-        found = getattr(found, part, _NOTHING)
-    return found
+        value = getattr(value, part, _NOTHING)
+    return value

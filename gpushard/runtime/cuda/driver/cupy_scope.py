@@ -1,4 +1,4 @@
-"""Where the work of a thread goes that CuPy is called for: a stream, and memory for its needs."""
+"""Direct CuPy's work on a thread to a stream, and its temporary memory to an allocator."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _get_allocator = cupy_private.names().get_allocator
 _set_allocator = cupy_private.names().set_allocator
 
 
-class _Thread(threading.local):
-    """What is known of a thread."""
+class _ThreadScope(threading.local):
+    """The scope that a thread is in."""
 
-    stream: CupyStream | None = None  # the stream whose scope it is in
+    stream: CupyStream | None = None  # the stream of that scope; None outside any
 
 
-_thread = _Thread()
+_thread = _ThreadScope()
 
 
 class CupyStream:
-    """A stream that is never destroyed while somebody has it: CUDA reuses their addresses."""
+    """A stream that lasts as long as this object, because CUDA reuses addresses of streams."""
 
     __slots__ = ("__weakref__", "gpu", "malloc", "plans", "ptr", "stream")
 
@@ -32,13 +32,13 @@ class CupyStream:
         self.gpu = gpu
         self.stream = stream
         self.ptr: int = stream.ptr
-        self.malloc: Callable[[int], Any] | None = None  # where temporary memory comes from
-        # What CuPy keeps of its Fourier transforms, with their keys, the oldest first.
+        self.malloc: Callable[[int], Any] | None = None  # allocates temporary memory
+        # CuPy's plans of Fourier transforms with their keys, the oldest first.
         self.plans: list[tuple[Any, Any]] = []
 
 
 class Scope:
-    """The device, the stream and the allocator of temporary memory, for one thread."""
+    """Sets the device, the stream and the allocator of temporary memory of a thread."""
 
     __slots__ = ("_allocator", "_before", "_gpu", "_malloc", "_outer", "_stream")
 
@@ -66,5 +66,5 @@ class Scope:
 
 
 def current_stream() -> CupyStream | None:
-    """Return the stream whose scope this thread is in, if it is in one."""
+    """Return the stream of the scope that this thread is in; None outside any."""
     return _thread.stream

@@ -1,4 +1,4 @@
-"""What the CUDA backend asks of CUDA. `CupyDriver` does it; tests have one that needs no GPU."""
+"""The interface from the CUDA backend to CUDA: `CupyDriver`, or a fake in tests without a GPU."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from gpushard.runtime.nests import Op
 from gpushard.typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Shape
 
 StreamHandle: TypeAlias = Any
-"""A queue of one GPU, not ordered with the default stream."""
+"""A stream of one GPU, not ordered with the default stream."""
 
 GraphHandle: TypeAlias = Any
-"""Launches of one GPU that are launched together."""
+"""Several launches of one GPU that are given to it together."""
 
 EventHandle: TypeAlias = Any
 """An event of one GPU, without timing."""
@@ -31,70 +31,70 @@ class Gpu:
     """A GPU that the process sees."""
 
     name: str
-    """What it calls itself."""
+    """Its model."""
 
     nbytes: int
-    """Its memory."""
+    """Bytes of its memory."""
 
     bus_id: str
-    """Where it sits on the PCI bus."""
+    """Its PCI bus id."""
 
     multiprocessors: int
-    """How many it has."""
+    """Number of its multiprocessors."""
 
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """Multiprocessors of a GPU that no other share of it has."""
+    """A set of multiprocessors of a GPU, disjoint from all other shares of it."""
 
     multiprocessors: int
-    """How many."""
+    """Number of multiprocessors."""
 
     handle: Any
-    """The driver's own."""
+    """The driver's own object."""
 
 
 class Driver(Protocol):
-    """Thin calls: none of them waits, except where it says so. GPUs are CUDA's ordinals.
+    """Thin calls of CUDA. No call waits unless it says so. GPUs are given by CUDA's ordinals.
 
-    What CUDA refuses raises; `is_fatal` tells whether the process can go on.
+    A call that CUDA refuses raises; `is_fatal` tells whether the process can go on.
     """
 
     @property
     def namespace(self) -> Any:
-        """The module whose functions work on its arrays, in the stream of `run` or `scope`."""
+        """The module with functions of its arrays; they run on the stream of `run` or `scope`."""
 
     def gpus(self) -> list[Gpu]:
         """List the GPUs."""
 
     def use(self, gpus: Sequence[int]) -> None:
-        """Hear which GPUs are used, before anything is done on them; others are left alone."""
+        """Set the GPUs that are used, before any other call; other GPUs are left alone."""
 
     def enable_peer(self, gpu: int, peer: int) -> bool:
-        """Let a GPU use the memory of another one, and say whether it can."""
+        """Let a GPU use the memory of another GPU, and return whether it can."""
 
     def prepare(self, gpu: int) -> None:
-        """Compile and load kernels, so that no launch does; may take seconds."""
+        """Compile and load kernels, so that no launch has to; may take seconds."""
 
     def malloc(self, gpu: int, nbytes: int) -> int:
-        """Return the address of new memory, aligned to 256 bytes.
+        """Allocate memory, aligned to 256 bytes, and return its address.
 
         Raises:
           MemoryError: the GPU is full.
         """
 
     def free(self, gpu: int, address: int) -> None:
-        """Give memory back; waits for the GPU."""
+        """Free memory of a GPU; waits for the GPU."""
 
     def malloc_host(self, nbytes: int) -> int:
-        """Return the address of new page-locked memory that every GPU can use.
+        """Allocate page-locked memory that every GPU can use, and return its address.
 
         Raises:
           MemoryError: the host has no room for it.
         """
 
     def free_host(self, address: int) -> None:
-        """Give page-locked memory back; waits for all GPUs."""
+        """Free page-locked memory; waits for all GPUs."""
 
     def array(
         self,
@@ -106,46 +106,46 @@ class Driver(Protocol):
         owner: Any,
         strides: Sequence[int] | None = None,
     ) -> LocalArray:
-        """Return memory of a GPU as an array that keeps `owner` alive."""
+        """Wrap memory of a GPU as an array that keeps `owner` alive."""
 
     def from_dlpack(self, producer: Any) -> LocalArray:
-        """Return the memory of a DLPack producer; within a `scope`, whose stream waits for it."""
+        """Wrap the memory of a DLPack producer, in a `scope`; the scope's stream waits for it."""
 
     def address(self, array: LocalArray) -> int:
-        """Return the address of the first element of an array that is no NumPy array."""
+        """Return the address of the first element of an array of the namespace."""
 
     def addresses(self, arrays: LocalArrays) -> list[int]:
-        """Return the addresses of the first elements of several of them."""
+        """Return the addresses of the first elements of arrays of the namespace."""
 
     def gpu_of(self, array: LocalArray) -> int | None:
-        """Return the GPU that an array lies on, None for one of the host."""
+        """Return the GPU of an array; None for a host array."""
 
     def divide(self, gpu: int, parts: int) -> list[Share]:
-        """Divide the multiprocessors of a GPU into shares of one size, for as long as it is used.
+        """Divide the multiprocessors of a GPU into shares of one size, until the process ends.
 
         Raises:
-          ConfigurationError: that cannot be done here.
+          ConfigurationError: the GPU, the driver or the libraries do not support it.
         """
 
     def stream(self, gpu: int, share: Share | None = None) -> StreamHandle:
-        """Make a stream, which has a share of the GPU or all of it."""
+        """Make a stream, on a share of the GPU or on all of it."""
 
     def event(self, gpu: int) -> EventHandle:
         """Make an event."""
 
     def record(self, event: EventHandle, stream: StreamHandle) -> None:
-        """Set an event after what a stream has been given."""
+        """Set an event behind all work that a stream was given."""
 
     def wait(self, stream: StreamHandle, event: EventHandle) -> None:
-        """Let a stream wait until an event, as it is set now."""
+        """Let a stream wait for an event, as the event is set now."""
 
     def record_legacy(self, event: EventHandle, gpu: int) -> None:
-        """Set an event after what the legacy default stream of a GPU has been given."""
+        """Set an event behind all work that the legacy default stream of a GPU was given."""
 
     def let_wait(self, consumer: int, gpu: int, event: EventHandle) -> None:
-        """Let somebody else's stream wait for an event.
+        """Let the stream of another library wait for an event.
 
-        It is given by its address; 1 and 2 are the default streams of `gpu`.
+        `consumer` is the address of the stream; 1 and 2 are the default streams of `gpu`.
         """
 
     def is_done(self, event: EventHandle) -> bool:
@@ -155,31 +155,31 @@ class Driver(Protocol):
         """Wait for an event."""
 
     def synchronize_gpu(self, gpu: int) -> None:
-        """Wait for everything on a GPU, whoever gave it."""
+        """Wait for all work on a GPU, including that of other libraries."""
 
     def scope(
         self, stream: StreamHandle, allocate: Callable[[int], tuple[int, Any]]
     ) -> AbstractContextManager[None]:
-        """Let what the thread launches go to a stream, and its memory come from a function.
+        """Make a context in which this thread launches on a stream and `allocate` gives memory.
 
-        That is like the one which `provide` takes.
+        `allocate` is as for `provide`.
         """
 
     def rehearse(self, kernel: Any, operands: Sequence[Any], results: Kinds, gpu: int) -> None:
-        """Call a kernel with small arrays like those given, so that it is compiled."""
+        """Call a kernel with small arrays like `operands`, so that it is compiled."""
 
     def provide(self, stream: StreamHandle, allocate: Callable[[int], tuple[int, Any]]) -> None:
-        """Let temporary memory of what `run` gives a stream come from a function.
+        """Set the function that gives temporary memory to the work of `run` on a stream.
 
-        It takes a number of bytes, and gives an address and what has to live as long as that is
-        used.
+        `allocate` takes a number of bytes. It returns an address, and an object that must live as
+        long as that memory is used.
         """
 
     def run(self, stream: StreamHandle, work: Callable[..., None], *args: Any) -> None:
         """Call a function that gives a stream work, within its `scope`."""
 
     def give(self, stream: StreamHandle, work: Callable[..., None], *args: Any) -> None:
-        """Call a function that gives a stream work by calls of this driver alone."""
+        """Call a function that gives a stream work only by calls of this driver."""
 
     def copy(self, target: int, source: int, nbytes: int, stream: StreamHandle) -> None:
         """Copy bytes by a copy engine; memory of the host must be page-locked."""
@@ -190,13 +190,13 @@ class Driver(Protocol):
         """Copy bytes from the memory of another GPU by a copy engine."""
 
     def nccl(self) -> Any:
-        """Return CuPy's module of that name; None where the library is not installed."""
+        """Return CuPy's module `nccl`; None if the library is not installed."""
 
     def upload(self, target: int, data: HostArray, stream: StreamHandle) -> None:
-        """Copy a few bytes that may be overwritten at once."""
+        """Copy a few bytes of the host, which may be overwritten at once."""
 
     def clear(self, target: int, nbytes: int, stream: StreamHandle) -> None:
-        """Set bytes to 0, but by no kernel."""
+        """Set bytes to 0 without a kernel."""
 
     def launch_pieces(self, pieces: Pieces, stream: StreamHandle) -> None:
         """Copy boxes by a kernel that takes them as its argument."""
@@ -210,36 +210,36 @@ class Driver(Protocol):
         """Copy boxes by a kernel that reads a table; `bases` are of type `pieces.BASES`."""
 
     def elementwise(self, gpu: int, function: Any, signature: Signature) -> Any:
-        """Return the loaded kernel of an elementwise function, for `launcher`; None without one.
+        """Load the kernel of an elementwise function, for `launcher`; None if there is none.
 
-        The function is one of the namespace, or an `ElementwiseKernel` of in0, in1, ..., all of a
-        type T, and out0.
+        The function is of the namespace, or an `ElementwiseKernel` of in0, in1, ..., all of a type
+        T, and out0.
         """
 
     def reduction(self, gpu: int, name: str, signature: Signature) -> Any:
-        """Return the loaded kernel that reduces rows, for `launcher`; None if there is none."""
+        """Load the kernel that reduces rows, for `launcher`; None if there is none."""
 
     def fuses(self, op: Op, types: Sequence[Dtype]) -> bool:
-        """Whether a kernel can do an elementwise function among others."""
+        """Whether a fused kernel can contain an elementwise operation."""
 
     def fused(self, gpu: int, dealt: ThreadNest, signature: Signature, way: Threads) -> Any:
-        """Return the loaded kernel of a loop nest, for `launcher`.
+        """Load the kernel of a loop nest, for `launcher`.
 
         Args:
-          gpu: where.
-          dealt: what it computes; `fuses` is true of all operations that are elementwise.
-          signature: what is taken, blocks first, and given.
+          gpu: the GPU that runs it.
+          dealt: the loop nest; `fuses` is true of all its elementwise operations.
+          signature: its operands, blocks first, and its results.
           way: how loops are dealt out to threads.
 
         Returns:
-          None if threads would need too much memory for their arrays.
+          The kernel; None if threads would need too much memory for their arrays.
 
         Raises:
-          BrokenKernelError: the kernel would not do what the functions do.
+          BrokenKernelError: the kernel would compute other results than the functions.
         """
 
     def multiplies(self, gpu: int, function: Any, dtype: Dtype) -> bool:
-        """Whether a function multiplies matrices and `multiply` can, which is made ready."""
+        """Whether `multiply` can do the work of a function; prepares it if so."""
 
     def multiply(
         self,
@@ -252,10 +252,10 @@ class Driver(Protocol):
         """Multiply matrices that have elements and are dense in row-major order.
 
         Args:
-          stream: where.
-          sizes: rows of the first one, its columns, columns of the second one.
-          x: the first one.
-          y: the second one.
+          stream: the stream that gets the work.
+          sizes: rows of `x`, columns of `x`, columns of `y`.
+          x: the first matrix.
+          y: the second matrix.
           out: their product.
         """
 
@@ -267,38 +267,38 @@ class Driver(Protocol):
         count: int,
         table: int,
     ) -> None:
-        """Multiply pairs of such matrices, all of the same shapes.
+        """Multiply pairs of matrices as `multiply` does; all pairs have the same shapes.
 
         Args:
-          stream: where.
-          dtype: of all.
-          sizes: rows of the first ones, their columns, columns of the second ones.
-          count: how many pairs there are.
-          table: address on the GPU of their addresses: first ones, second ones, results.
+          stream: the stream that gets the work.
+          dtype: of all matrices.
+          sizes: rows and columns of first matrices, columns of second matrices.
+          count: number of pairs.
+          table: address on the GPU of the addresses of first matrices, second matrices, results.
         """
 
     def launcher(
         self, kernel: Any, grid: tuple[int, int], parameters: int, stream: StreamHandle
     ) -> Callable[[], None]:
-        """Return what launches a kernel on a grid of (blocks for each call, calls).
+        """Make the function that launches a kernel on a grid of (blocks for each call, calls).
 
         `parameters` is the address of the address of its argument.
         """
 
     def capture(self, stream: StreamHandle, work: Callable[[], None]) -> GraphHandle:
-        """Return what a function gives a stream, none of which is run now, as a graph."""
+        """Capture the work that a function gives a stream as a graph; nothing runs now."""
 
     def launch_graph(self, graph: GraphHandle, stream: StreamHandle) -> None:
-        """Give a stream all that is in a graph."""
+        """Give a stream all work of a graph."""
 
     def drop_graph(self, graph: GraphHandle) -> None:
-        """Forget a graph, once it has run where it was launched; does not wait."""
+        """Destroy a graph once its launches have run; does not wait."""
 
     def empty_cache(self) -> None:
-        """Give back what libraries keep for temporary memory and nothing uses."""
+        """Free temporary memory that libraries keep and do not use."""
 
     def is_fatal(self, error: BaseException) -> bool:
-        """Whether the process can use no GPU any more after this error."""
+        """Whether this error leaves all GPUs unusable for the process."""
 
 
 @dataclass(frozen=True)
@@ -309,7 +309,7 @@ class Table:
     """Of type `pieces.PIECE`."""
 
     first: int
-    """First block of each, 32 bits."""
+    """First block of each piece, 32 bits."""
 
     ends: int
     """Of type `pieces.ENDS`."""

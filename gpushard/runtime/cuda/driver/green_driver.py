@@ -1,8 +1,8 @@
-"""Calls of CUDA's green contexts, through cuda-bindings. Nothing but calls.
+"""Make calls of CUDA's green contexts, through cuda-bindings.
 
-A green context stands on the primary context of its GPU, whose memory, events and modules it
-shares, and which stays current: what runs on a stream gets its multiprocessors from the context
-that the stream was made in, not from the current one ("APIs Operating on Context Resources",
+A green context belongs to the primary context of its GPU and shares its memory, events and modules.
+The primary context stays current: work on a stream gets its multiprocessors from the context in
+which the stream was made, not from the current one ("APIs Operating on Context Resources",
 https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION__CONTEXT.html). Waiting for
 the primary context waits for its green contexts.
 """
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpushard.runtime.cuda.devices.green import (
-    Group,
+    Partition,
     check_driver,
     equal_groups,
     no_library,
@@ -28,7 +28,7 @@ _NOT_THERE = ("cuda", "cuda.bindings", _MODULE)
 
 
 class _CallError(RuntimeError):
-    """A call failed."""
+    """A call of CUDA failed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,7 @@ class _GreenContext:
 
 
 class GreenDriver:
-    """Green contexts, of a driver and a CuPy of some CUDA versions.
+    """Makes green contexts; `driver` and `runtime` are CUDA versions of the driver and of CuPy.
 
     Raises:
       ConfigurationError: the driver is too old, or cuda-bindings cannot be used.
@@ -55,36 +55,36 @@ class GreenDriver:
             raise no_library(runtime, problem) from error
 
     def divide(self, gpu: int, parts: int) -> list[Share]:
-        """Divide a GPU into shares of one size, each of which is a green context."""
-        cuda, made = self._cuda, list[Share]()
+        """Divide a GPU into shares of one size; each share is a green context."""
+        cuda, shares = self._cuda, list[Share]()
         try:
             self._call("cuInit", 0)
             device = self._call("cuDeviceGet", gpu)
             kind = cuda.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM
             whole = self._call("cuDeviceGetDevResource", device, kind)
 
-            def split(most: int, least: int) -> list[Group]:
+            def split(most: int, least: int) -> list[Partition]:
                 return self._split(whole, most, least)
 
             for group in equal_groups(gpu, int(whole.sm.smCount), parts, split):
                 described = self._call("cuDevResourceGenerateDesc", [group.resource], 1)
                 flag = cuda.CUgreenCtxCreate_flags.CU_GREEN_CTX_DEFAULT_STREAM  # must be, before 13
                 handle = self._call("cuGreenCtxCreate", described, device, flag)
-                made.append(Share(group.multiprocessors, _GreenContext(gpu, handle)))
+                shares.append(Share(group.multiprocessors, _GreenContext(gpu, handle)))
         except BaseException as error:
-            self.unite(made)
+            self.unite(shares)
             if isinstance(error, _CallError):
                 raise refused(gpu, str(error)) from None
             raise
-        return made
+        return shares
 
-    def _split(self, whole: Any, most: int, least: int) -> list[Group]:
+    def _split(self, whole: Any, most: int, least: int) -> list[Partition]:
         name = "cuDevSmResourceSplitByCount"
         status, groups, count, _ = self._ask(name, most, whole, 0, least)
         if status == self._cuda.CUresult.CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION:
-            return []  # not even one
+            return []  # CUDA can make none
         _check(name, status)
-        return [Group(int(group.sm.smCount), group) for group in groups[:count]]
+        return [Partition(int(group.sm.smCount), group) for group in groups[:count]]
 
     def stream(self, share: Share) -> int:
         """Make a stream on the multiprocessors of a share, and return its address."""
@@ -98,7 +98,7 @@ class GreenDriver:
         return int(stream)
 
     def unite(self, shares: Sequence[Share]) -> None:
-        """Destroy shares that nothing runs on, after their streams, which do not go with them."""
+        """Destroy idle shares, after their streams: a context does not destroy its streams."""
         for share in shares:
             context: _GreenContext = share.handle
             while context.streams:
@@ -113,7 +113,7 @@ class GreenDriver:
     def _ask(self, name: str, *arguments: Any) -> Any:
         try:
             return getattr(self._cuda, name)(*arguments)
-        except RuntimeError as error:  # the driver's library does not have it
+        except RuntimeError as error:  # the driver's library lacks this function
             raise _CallError(f"{name} failed ({one_line(error)})") from error
 
 

@@ -1,4 +1,4 @@
-"""The libraries that the CUDA backend stands on, none of which has to be there."""
+"""Find and import the optional libraries of the CUDA backend."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def installed_version(package: str) -> str | None:
     >>> installed_version("no such package") is None
     True
     """
-    metadata = importlib.import_module("importlib.metadata")  # takes 20 ms: not before it is asked
+    metadata = importlib.import_module("importlib.metadata")  # takes 20 ms, so only on demand
     try:
         version: str = metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -25,11 +25,11 @@ def installed_version(package: str) -> str | None:
 
 @dataclass(frozen=True)
 class Libraries:
-    """How optional libraries are found and imported: those of this process, or fakes."""
+    """Functions that find and import optional libraries, or fakes of them in tests."""
 
-    # Returns the version of the package of this name on PyPI, None where it is not installed.
+    # Returns the version of a package by its name on PyPI; None if it is not installed.
     version: Callable[[str], str | None] = installed_version
-    load: Callable[[str], Any] = importlib.import_module  # imports the module of this name
+    load: Callable[[str], Any] = importlib.import_module  # imports a module by its name
 
 
 INSTALLED = Libraries()

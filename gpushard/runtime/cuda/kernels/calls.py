@@ -12,7 +12,7 @@ import numpy as np
 
 from gpushard.runtime.cuda.driver.driver import Driver, StreamHandle
 from gpushard.runtime.cuda.kernels.elementwise import SCALAR_BYTES, Signature
-from gpushard.runtime.cuda.memory.slabs import Block
+from gpushard.runtime.cuda.memory.slabs import SlabRange
 from gpushard.runtime.cuda.memory.stores import GpuStore
 from gpushard.runtime.host.views import address
 from gpushard.runtime.memory import packed
@@ -33,7 +33,7 @@ class _Results:
         offsets, self.nbytes = packed(math.prod(shape) * t.itemsize for shape, t in self._kinds)
         self._offsets = offsets if together else None
 
-    def views(self, raws: Sequence[Block]) -> list[LocalArray]:
+    def views(self, raws: Sequence[SlabRange]) -> list[LocalArray]:
         """Return the results of all calls, those of the first result first."""
         if self._offsets is not None:
             return self._store.views(raws[0], self._offsets, self._kinds).copy()
@@ -97,7 +97,7 @@ class Calls(_Results):
         """Launches with the argument as it is."""
 
     def on(
-        self, blocks: LocalArrays, raws: Sequence[Block], numbers: Sequence[np.generic]
+        self, blocks: LocalArrays, raws: Sequence[SlabRange], numbers: Sequence[np.generic]
     ) -> tuple[list[LocalArray], Direct]:
         """Return the results of all calls and the work of an item that makes them."""
         places = self._addresses(blocks)
@@ -164,7 +164,7 @@ class Products(_Results):
         """Brings them there."""
 
     def on(
-        self, blocks: LocalArrays, raws: Sequence[Block], numbers: Sequence[np.generic]
+        self, blocks: LocalArrays, raws: Sequence[SlabRange], numbers: Sequence[np.generic]
     ) -> tuple[list[LocalArray], Direct]:
         """Return the results and the work of an item that makes them; arguments as for `Calls`."""
         values = self.views(raws)

@@ -21,7 +21,7 @@ from gpushard.runtime.cuda.kernels.pieces import (
     make_pieces,
 )
 from gpushard.runtime.cuda.kernels.templates import Choice, Template, make_template
-from gpushard.runtime.cuda.memory.slabs import Block
+from gpushard.runtime.cuda.memory.slabs import SlabRange
 from gpushard.runtime.cuda.memory.stores import GpuStore, address_of, extent_of
 from gpushard.runtime.cuda.streams import EventPool
 from gpushard.runtime.phase import Phase
@@ -34,7 +34,12 @@ class _Kept:
     __slots__ = ("block", "chip", "parts", "stream", "table")
 
     def __init__(
-        self, chip: int, block: Block, table: Table, stream: StreamHandle, parts: list[HostArray]
+        self,
+        chip: int,
+        block: SlabRange,
+        table: Table,
+        stream: StreamHandle,
+        parts: list[HostArray],
     ) -> None:
         self.parts = parts
         """What was uploaded, which some systems read later than others."""

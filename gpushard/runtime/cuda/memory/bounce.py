@@ -1,4 +1,4 @@
-"""Copies that the host makes itself, through a small page-locked buffer of each GPU."""
+"""Copy while the host waits, through a small page-locked buffer for each GPU."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gpushard.runtime.cuda.memory.stores import bytes_at
 from gpushard.typing import HostArray, LocalArray, LocalArrays
 
 BOUNCE_BYTES = 1 << 20
-"""Larger copies take turns; for much more than this, work on streams is faster."""
+"""Size of the buffer. Larger copies go through it in turns; streams are faster for far larger."""
 
 
 class Bounce:
-    """The buffer of one GPU, and a stream; one thread at a time."""
+    """The buffer and the stream of one GPU; one thread at a time uses them."""
 
     def __init__(self, driver: Driver, gpu: int, launches: Launches) -> None:
         self._driver = driver
@@ -31,11 +31,11 @@ class Bounce:
         self._address = 0
         self._using = False
 
-    def _alone(self, work: Callable[[], None]) -> None:
-        """Call a function while nobody else uses the buffer and the stream.
+    def _call_alone(self, work: Callable[[], None]) -> None:
+        """Call a function while no other thread uses the buffer and the stream.
 
         Raises:
-          ReentrantCallError: this very thread uses them.
+          ReentrantCallError: this thread uses them already.
         """
         with self._lock:
             if self._using:
@@ -51,7 +51,7 @@ class Bounce:
                 self._using = False
 
     def close(self) -> None:
-        """Give the buffer back; copies that come later make one that lasts to the end."""
+        """Free the buffer; a later copy makes a new one that lasts until the process ends."""
         with self._lock:
             address, self._address = self._address, 0
             if address:
@@ -63,8 +63,8 @@ class Bounce:
         return bytes_at(self._address, BOUNCE_BYTES)
 
     def to_device(self, copies: Sequence[tuple[LocalArray, HostArray]]) -> None:
-        """Copy host data to memory of the GPU that nothing else uses; returns when it is there."""
-        self._alone(functools.partial(self._to_device, copies))
+        """Copy host data to unused memory of the GPU; returns when the data have arrived."""
+        self._call_alone(functools.partial(self._to_device, copies))
 
     def _to_device(self, copies: Sequence[tuple[LocalArray, HostArray]]) -> None:
         buffer = self._bytes()
@@ -75,8 +75,8 @@ class Bounce:
             self._run([(move.target, box) for box, move in zip(boxes, group, strict=True)])
 
     def to_host(self, copies: Sequence[tuple[HostArray, LocalArray]]) -> None:
-        """Copy from the GPU what is there already; returns when the host has it."""
-        self._alone(functools.partial(self._to_host, copies))
+        """Copy data that is complete on the GPU to the host; returns when the host has it."""
+        self._call_alone(functools.partial(self._to_host, copies))
 
     def _to_host(self, copies: Sequence[tuple[HostArray, LocalArray]]) -> None:
         buffer = self._bytes()
@@ -87,14 +87,14 @@ class Bounce:
                 np.copyto(move.target, box)
 
     def within(self, copies: Sequence[tuple[LocalArray, LocalArray]]) -> None:
-        """Copy between memories that the GPU reaches; returns when all is copied."""
+        """Copy between memories that the GPU reaches; returns when the copies are done."""
         moved = [(to, of) for to, of in copies if to.nbytes]
-        self._alone(functools.partial(self._run, moved))
+        self._call_alone(functools.partial(self._run, moved))
 
     def fill(self, targets: LocalArrays, value: np.generic) -> None:
-        """Fill boxes of the GPU that nothing else uses; returns when they are filled."""
+        """Fill unused boxes of the GPU; returns when they are filled."""
         fill = functools.partial(self._launches.launch_fills, targets, value, self._stream)
-        self._alone(functools.partial(self._wait_for, fill))
+        self._call_alone(functools.partial(self._wait_for, fill))
 
     def _run(self, copies: Sequence[tuple[LocalArray, LocalArray]]) -> None:
         if copies:
@@ -104,7 +104,7 @@ class Bounce:
         try:
             self._driver.run(self._stream, launch)
             self._wait()
-        except BaseException:  # whoever interrupts must not let others have the memory too early
+        except BaseException:  # after an interrupt, no one may get the memory too early
             self._wait()
             raise
 

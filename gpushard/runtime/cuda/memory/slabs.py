@@ -1,7 +1,7 @@
-"""Memory cut from slabs: few large allocations of the driver, each of which may cost milliseconds.
+"""Cut memory from slabs: few large allocations, as each call of the driver may take milliseconds.
 
-Best fit: of the free ranges that are large enough the smallest is cut, and ranges that lie side by
-side in a slab are joined (D. Knuth, "The Art of Computer Programming", vol. 1, 2.5).
+Best fit: the smallest free range that is large enough is cut, and adjacent free ranges of a slab
+are joined (D. Knuth, "The Art of Computer Programming", vol. 1, 2.5).
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ class Slab:
         self.nbytes = nbytes
 
 
-class Block:
+class SlabRange:
     """A range of a slab."""
 
-    __slots__ = ("address", "kept", "nbytes", "owner", "slab")
+    __slots__ = ("address", "cached", "nbytes", "owner", "slab")
 
     def __init__(self, owner: Slabs, slab: Slab, address: int, nbytes: int) -> None:
         self.owner = owner
         self.slab = slab
         self.address = address
         self.nbytes = nbytes
-        self.kept: Any = None  # what its users find here when they have it again
+        self.cached: Any = None  # whatever a user caches with the range, for its next user
 
 
 class Slabs:
-    """Memory of one GPU, or page-locked memory.
+    """Allocator of memory of one GPU, or of page-locked memory.
 
-    Whoever gives a block back must know that nothing uses it any more.
+    The caller of `give` must know that nothing uses the range any more.
 
     Args:
       malloc: takes a number of bytes, returns an address or raises MemoryError.
       free: takes the address of a slab.
-      slab_bytes: the least that is asked for at once.
+      slab_bytes: the smallest usual slab.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class Slabs:
         self.total = 0  # bytes of all slabs
         self.free = 0  # bytes of all free ranges
 
-    def take(self, nbytes: int) -> Block:
-        """Return a block of at least `nbytes`, or raise MemoryError."""
+    def take(self, nbytes: int) -> SlabRange:
+        """Allocate a range of at least `nbytes`, or raise MemoryError."""
         wanted = max(GRANULE, -(-nbytes // GRANULE) * GRANULE)
         with self._lock:
             at = bisect.bisect_left(self._by_size, (wanted, 0))
@@ -74,10 +74,10 @@ class Slabs:
             slab = self._remove(address)
             if size > wanted:
                 self._add(slab, address + wanted, size - wanted)
-        return Block(self, slab, address, wanted)
+        return SlabRange(self, slab, address, wanted)
 
-    def give(self, block: Block) -> None:
-        """Take a block back."""
+    def give(self, block: SlabRange) -> None:
+        """Take a range back, and join it with free neighbours."""
         address, nbytes, slab = block.address, block.nbytes, block.slab
         with self._lock:
             after = self._starts.get(address + nbytes)
@@ -92,7 +92,7 @@ class Slabs:
             self._add(slab, address, nbytes)
 
     def trim(self) -> int:
-        """Give the driver back the slabs of which no part is in use; return their bytes."""
+        """Free the slabs that have no part in use; return their bytes."""
         with self._lock:
             return self._trim()
 
@@ -106,7 +106,7 @@ class Slabs:
         return sum(slab.nbytes for slab in idle)
 
     def _grow(self, wanted: int) -> None:
-        """Add a slab that has room; if the driver has none for a usual one, just large enough."""
+        """Add a slab that has room: a usual one, or if the driver has no room, one just enough."""
         sizes = dict.fromkeys((max(wanted, self._slab_bytes), wanted))
         for number, nbytes in enumerate(sizes):
             try:

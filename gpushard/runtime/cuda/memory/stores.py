@@ -1,4 +1,4 @@
-"""Where the CUDA backend's memory comes from: GPUs, page-locked and ordinary host memory."""
+"""Allocate memory of GPUs, page-locked memory and ordinary host memory for the CUDA backend."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpushard.runtime.cuda.driver.driver import Driver
-from gpushard.runtime.cuda.memory.slabs import Block, Slab, Slabs
+from gpushard.runtime.cuda.memory.slabs import Slab, SlabRange, Slabs
 from gpushard.runtime.host.store import allocate
 from gpushard.runtime.host.views import address
 from gpushard.typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Shape
 
 _PINNED_SLAB_BYTES = 8 << 20
-"""Page-locking takes milliseconds; a slab of this size is shared by many."""
+"""Size of page-locked slabs: page-locking takes milliseconds, so many arrays share a slab."""
 
 
 class GpuStore:
-    """Memory of one GPU."""
+    """Allocates memory of one GPU."""
 
     def __init__(self, driver: Driver, gpu: int, slab_bytes: int) -> None:
         self._driver = driver
@@ -28,60 +28,60 @@ class GpuStore:
             functools.partial(driver.malloc, gpu), functools.partial(driver.free, gpu), slab_bytes
         )
 
-    def allocate(self, nbytes: int) -> Block:
-        """Return a block, or raise MemoryError."""
+    def allocate(self, nbytes: int) -> SlabRange:
+        """Allocate a range of a slab, or raise MemoryError."""
         return self.slabs.take(nbytes)
 
-    def free(self, raw: Block) -> None:
-        """Take a block back that nothing uses any more."""
+    def free(self, raw: SlabRange) -> None:
+        """Take back a range that nothing uses any more."""
         self.slabs.give(raw)
 
-    def view(self, raw: Block, shape: Shape, dtype: Dtype) -> LocalArray:
-        """Return the start of a block as a dense array."""
+    def view(self, raw: SlabRange, shape: Shape, dtype: Dtype) -> LocalArray:
+        """View the start of a range as a dense array."""
         return self.views(raw, (0,), ((shape, dtype),))[0]
 
-    def views(self, raw: Block, starts: Sequence[int], kinds: Kinds) -> list[LocalArray]:
-        """Return parts of a block as dense arrays.
+    def views(self, raw: SlabRange, starts: Sequence[int], kinds: Kinds) -> list[LocalArray]:
+        """View parts of a range as dense arrays.
 
-        They are kept with the block, as who has it next often wants the same. They do not keep it:
-        memory is for who claims it.
+        The views are cached with the range, because its next user often wants the same views. They
+        do not own the memory: a claim does.
         """
-        kept = raw.kept
-        if kept is not None and kept[0] == kinds and kept[1] == starts:
-            arrays: list[LocalArray] = kept[2]
+        cached = raw.cached
+        if cached is not None and cached[0] == kinds and cached[1] == starts:
+            arrays: list[LocalArray] = cached[2]
             return arrays
         make, gpu, address, end = self._driver.array, self._gpu, raw.address, raw.nbytes
         arrays = [
             make(gpu, address + start, end - start, shape, dtype, None)
             for start, (shape, dtype) in zip(starts, kinds, strict=True)
         ]
-        raw.kept = kinds, starts, arrays
+        raw.cached = kinds, starts, arrays
         return arrays
 
     def empty(self, shape: Shape, dtype: Dtype) -> LocalArray:
-        """Return an array without elements."""
+        """Make an array without elements."""
         return self._driver.array(self._gpu, 0, 0, shape, dtype, None)
 
 
 class PinnedStore:
-    """Page-locked memory of the host; its arrays are NumPy's."""
+    """Allocates page-locked memory of the host; its arrays are NumPy's."""
 
     def __init__(self, driver: Driver) -> None:
         self._bytes: dict[int, HostArray] = {}  # of each slab, by address
         self._driver = driver
         self.slabs = Slabs(self._malloc, self._free, _PINNED_SLAB_BYTES)
 
-    def allocate(self, nbytes: int) -> Block:
-        """Return a block, or raise MemoryError."""
+    def allocate(self, nbytes: int) -> SlabRange:
+        """Allocate a range of a slab, or raise MemoryError."""
         return self.slabs.take(nbytes)
 
-    def view(self, raw: Block, shape: Shape, dtype: Dtype) -> HostArray:
-        """Return the start of a block as a dense array."""
+    def view(self, raw: SlabRange, shape: Shape, dtype: Dtype) -> HostArray:
+        """View the start of a range as a dense array."""
         slab: Slab = raw.slab
         return np.ndarray(shape, dtype, self._bytes[slab.address], raw.address - slab.address)
 
-    def views(self, raw: Block, starts: Sequence[int], kinds: Kinds) -> LocalArrays:
-        """Return parts of a block as dense arrays."""
+    def views(self, raw: SlabRange, starts: Sequence[int], kinds: Kinds) -> LocalArrays:
+        """View parts of a range as dense arrays."""
         slab: Slab = raw.slab
         data, offset = self._bytes[slab.address], raw.address - slab.address
         places = zip(kinds, starts, strict=True)
@@ -102,14 +102,14 @@ class PinnedStore:
 
 
 class PageableStore:
-    """Ordinary memory of the host."""
+    """Allocates ordinary memory of the host."""
 
     def allocate(self, nbytes: int) -> HostArray:
-        """Return a byte buffer."""
+        """Allocate a byte buffer."""
         return allocate(nbytes)
 
     def view(self, raw: HostArray, shape: Shape, dtype: Dtype) -> HostArray:
-        """Return the start of a buffer as a dense array."""
+        """View the start of a buffer as a dense array."""
         return np.ndarray(shape, dtype, raw)
 
     def empty(self, shape: Shape, dtype: Dtype) -> HostArray:
@@ -118,24 +118,24 @@ class PageableStore:
 
 
 def bytes_at(start: int, nbytes: int) -> HostArray:
-    """Return memory of the host as an array, which does not own it."""
+    """Wrap memory of the host as an array that does not own it."""
     return np.ctypeslib.as_array((ctypes.c_ubyte * nbytes).from_address(start))
 
 
 def address_of(driver: Driver, array: LocalArray) -> int:
-    """Return the address of the first element of any array."""
+    """Return the address of the first element of an array of the host or of a GPU."""
     return address(array) if isinstance(array, np.ndarray) else driver.address(array)
 
 
 def extent_of(driver: Driver, array: LocalArray) -> tuple[int, int]:
-    """Return the address and the bytes of the memory that an array is a part of."""
+    """Return the address and the bytes of the whole memory that an array is a part of."""
     while isinstance(array.base, type(array)):
         array = array.base
     return address_of(driver, array), reach_of(array)
 
 
 def reach_of(array: LocalArray) -> int:
-    """Return the bytes from the first element of an array, without negative strides, to its end."""
+    """Count the bytes from the first to the last element of an array without negative strides."""
     if not array.size:
         return 0
     steps = zip(array.shape, array.strides, strict=True)

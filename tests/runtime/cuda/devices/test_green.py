@@ -16,7 +16,7 @@ from gpushard.errors import ConfigurationError
 from gpushard.runtime import current
 from gpushard.runtime.cuda.backend import CudaBackend
 from gpushard.runtime.cuda.devices.green import (
-    Group,
+    Partition,
     Split,
     check_driver,
     equal_groups,
@@ -33,9 +33,9 @@ def clustered(clusters: Sequence[int], step: int) -> Split:
     """Return a CUDA whose groups are made of `step` neighbours, none of two clusters."""
     blocks = sum(cluster // step for cluster in clusters)
 
-    def split(most: int, least: int) -> list[Group]:
+    def split(most: int, least: int) -> list[Partition]:
         each = -(-least // step)
-        return [Group(each * step)] * min(most, blocks // each)
+        return [Partition(each * step)] * min(most, blocks // each)
 
     return split
 
@@ -102,7 +102,9 @@ def test_too_many_partitions_of_132() -> None:
     )
     with pytest.raises(ConfigurationError, match=r"at least 8, of them; use partitions=15"):
         equal_groups(0, 132, 17, split)
-    assert "of at least 8, of" in str(too_few(0, 132, 17, [Group(16), Group(8), Group(12)]))
+    assert "of at least 8, of" in str(
+        too_few(0, 132, 17, [Partition(16), Partition(8), Partition(12)])
+    )
 
 
 @pytest.mark.parametrize("version", [0, 11080, 12030, 12039])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushard.runtime.cuda.memory.slabs import GRANULE, Block, Slabs
+from gpushard.runtime.cuda.memory.slabs import GRANULE, SlabRange, Slabs
 
 SLAB = 16 * GRANULE
 
@@ -34,7 +34,7 @@ class Source:
         del self.slabs[start]
 
 
-def check(slabs: Slabs, source: Source, blocks: list[Block]) -> None:
+def check(slabs: Slabs, source: Source, blocks: list[SlabRange]) -> None:
     spans = sorted((block.address, block.address + block.nbytes) for block in blocks)
     assert all(a[1] <= b[0] for a, b in itertools.pairwise(spans)), "blocks overlap"
     for start, stop in spans:
@@ -49,7 +49,7 @@ def check(slabs: Slabs, source: Source, blocks: list[Block]) -> None:
 def test_any_order_of_taking_and_giving(steps: list[tuple[int, int]], apart: int) -> None:
     source = Source(apart=apart)
     slabs = Slabs(source.malloc, source.free, SLAB)
-    blocks: list[Block] = []
+    blocks: list[SlabRange] = []
     for nbytes, choice in steps:
         if choice < 4 or not blocks:
             blocks.append(slabs.take(nbytes))
