@@ -312,14 +312,14 @@ def test_types_of_64_bits_are_on() -> None:
     assert gnp.arange(3).dtype == np.int64 and gnp.ones(1).dtype == np.float64
 
 
-@differs("a dim that its mesh axes do not divide")
+@differs("a dimension not divisible by its mesh axes")
 def test_uneven_dims_are_legal() -> None:
     x = gs.device_put(np.arange(10), gs.NamedSharding(gs.make_mesh((8,), "x"), P("x")))
     assert [s.data.shape[0] for s in x.addressable_shards] == [2, 2, 2, 2, 2, 0, 0, 0]
     assert int((x * 2).sum()) == 90
 
 
-@differs("functions of NumPy (`np.sin(x)`)")
+@differs("NumPy's functions (`np.sin(x)`)")
 def test_functions_of_numpy_run_where_the_array_lies(x: gs.Array) -> None:
     assert isinstance(np.sin(x), gs.Array) and np.sin(x).sharding == SPLIT  # type: ignore[attr-defined]
 

@@ -106,7 +106,7 @@ def test_errors_of_pmap_name_sizes(name: str) -> None:
         call()
 
 
-@differs("`pmap(..., out_axes=None)` of what varies")
+@differs("`pmap(..., out_axes=None)` of a value that varies")
 def test_what_varies_cannot_leave_pmap_without_an_axis() -> None:
     with pytest.raises(ValueError, match="out_axes=None"):
         gs.pmap(lambda v: v, out_axes=None)(VALUE)

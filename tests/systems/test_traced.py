@@ -177,7 +177,7 @@ def test_scopes_name_operations() -> None:
     assert "mine" in gs.jit(f).lower(VALUE).as_text(debug_info=True)
 
 
-@differs("types of 64 bits")
+@differs("64-bit types")
 def test_traced_functions_have_types_of_64_bits() -> None:
     assert gs.jit(lambda: gnp.arange(3))().dtype == np.int64
 
@@ -303,7 +303,7 @@ def test_pjit_takes_one_spelling() -> None:
         gs.pjit(lambda v: v, in_axis_resources=P("x"), in_shardings=ROWS)
 
 
-@differs("`pjit` of what was put elsewhere")
+@differs("`pjit` of a committed argument in another sharding")
 def test_pjit_never_moves_what_was_put_elsewhere() -> None:
     with pytest.raises(ValueError), GRID:
         gs.pjit(lambda v: v, in_axis_resources=P("x"))(gs.device_put(VALUE, gs.devices()[1]))
