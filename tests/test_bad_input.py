@@ -2155,7 +2155,7 @@ INTEROP: dict[str, Case] = {
         lambda w: gs.from_dlpack(UNALIGNED[::2], copy=False),
         ArgumentError,
         ValueError,
-        ("copy=False", "(32,)", "uint8", "aligned to 16 bytes", "Use copy=None"),
+        ("copy=False", "(32,)", "uint8", "aligned to 16 bytes", "Try: copy=None"),
         {"argument": "copy", "shape": (32,)},
     ),
     "import with a copy of the wrong type": Case(

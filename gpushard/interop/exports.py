@@ -65,8 +65,8 @@ def capsule(
     if wanted != (dlpack.CPU, 0) or (wanted != device and copy is False):
         raise ExportError(
             f"dl_device={place_name(wanted)} with copy={copy} is impossible: the array is on "
-            f"{place_name(device)}. Leave out dl_device, ask for the CPU with copy=None, or move "
-            "the array first with x.to_device(device)",
+            f"{place_name(device)}. Try: leave out dl_device, ask for the CPU with copy=None, or "
+            "move the array first with x.to_device(device)",
             argument="dl_device",
             dl_device=wanted,
             device=device,
@@ -104,7 +104,8 @@ def cuda_array_interface(x: Array) -> dict[str, Any]:
     platform = devices_of(x.sharding.tiling(x.shape))[0].platform
     if platform != "gpu":
         raise ProtocolError(
-            f"the array is on the {platform}, which has no __cuda_array_interface__; use DLPack",
+            f"the array is on the {platform}, which has no __cuda_array_interface__. "
+            "Try: use DLPack",
             platform=platform,
         )
     try:
@@ -128,8 +129,8 @@ def _only_shard(x: Array, what: str) -> ShardedBuffer:
     if shards != 1:
         raise ExportError(
             f"{what} describes one block of memory, and the array of shape {x.shape} has {shards} "
-            f"shards in {x.sharding}; export each x.addressable_data(i), move it to one device "
-            "first with x.to_device(device), or ask for the CPU: "
+            f"shards in {x.sharding}. Try: export each x.addressable_data(i), move it to one "
+            "device first with x.to_device(device), or ask for the CPU: "
             'numpy.from_dlpack(x, device="cpu", copy=True)',
             argument="self",
             shape=x.shape,
@@ -190,8 +191,8 @@ def _pair(value: Any, argument: str, example: str) -> tuple[int, int]:
 def _check_dtype(x: Array) -> None:
     if x.dtype not in _DTYPES:
         raise ExportError(
-            f"dtype {x.dtype} cannot be exported through DLPack; convert it first, to float32 for "
-            "example, or use gpushard.interop.torch.to_torch",
+            f"dtype {x.dtype} cannot be exported through DLPack. Try: convert it first, to float32 "
+            "for example, or use gpushard.interop.torch.to_torch",
             argument="self",
             dtype=x.dtype,
         )

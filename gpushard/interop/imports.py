@@ -72,7 +72,7 @@ def _from_own_array(x: Array, device: Device | Sharding | None, copy: bool | Non
     if moves and copy is False:
         raise ArgumentError(
             f"from_dlpack(x): the array is on {x.device!r}, and on {device!r} it "
-            "would be a copy; leave out copy=False",
+            "would be a copy. Try: leave out copy=False",
             argument="copy",
             value=copy,
         )
@@ -100,14 +100,14 @@ def _place_of(x: Any) -> tuple[int, int]:
     """Return the DLPack device of a producer's memory."""
     if type(x).__name__ == "PyCapsule":
         raise ArgumentTypeError(
-            "x is a DLPack capsule; pass the array that made it, which also says where it is",
+            "x is a DLPack capsule. Try: pass the array that made it, which also knows its device",
             argument="x",
             type=type(x),
         )
     if not (hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")):
         raise ProtocolError(
-            f"x is a {type(x).__name__} without __dlpack__ and __dlpack_device__; use device_put "
-            "for numbers, lists and other data",
+            f"x is a {type(x).__name__} without __dlpack__ and __dlpack_device__. Try: use "
+            "device_put for numbers, lists and other data",
             argument="x",
             type=type(x),
         )
@@ -148,7 +148,7 @@ def _from_device_memory(
     if place != target or sharding.num_devices > 1:
         raise ArgumentError(
             f"x is on {place_name(place)}, and {device!r} on {place_name(target)}, which cannot "
-            "read it; copy x to the CPU first, or import it on its own device",
+            "read it. Try: copy x to the CPU first, or import it on its own device",
             argument="x",
             place=place,
             device=device,
@@ -203,7 +203,7 @@ def _needs_copy(
     return ArgumentError(
         f"copy=False, but x of shape {shape} and dtype {dtype} on {place_name(place)} can be had "
         f"on {place_name(target)} only as a copy: shared memory has to be of its own kind, dense, "
-        f"row-major and aligned to {ALIGNMENT} bytes. Use copy=None",
+        f"row-major and aligned to {ALIGNMENT} bytes. Try: copy=None",
         argument="copy",
         shape=shape,
         dtype=dtype,

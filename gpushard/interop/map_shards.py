@@ -116,7 +116,7 @@ def _declare(leaf: Any, sharding: Any, arrays: Sequence[Array]) -> _Declared:
         )
     if leaf.sharding is None and sharding is None and not arrays:
         raise ArgumentError(
-            f"the output of shape {leaf.shape} has no sharding; pass sharding= or an input",
+            f"the output of shape {leaf.shape} has no sharding. Try: pass sharding= or an input",
             argument="sharding",
             shape=leaf.shape,
         )
@@ -135,7 +135,8 @@ def _common_devices(
     tilings = [*(buffer.tiling for buffer in inputs), *(output.tiling for output in declared)]
     if not tilings:
         raise ArgumentError(
-            "there are no inputs and no outputs, so no devices; pass arrays or out=", argument="out"
+            "there are no inputs and no outputs, so no devices. Try: pass arrays or out=",
+            argument="out",
         )
     names = [f"arrays[{n}]" for n in range(len(inputs))]
     names += [f"output {n}" for n in range(len(declared))]
@@ -145,7 +146,7 @@ def _common_devices(
         if devices != first:
             raise ShardingError(
                 f"{name} is on {list(devices)} and {names[0]} on {list(first)}; map_shards needs "
-                "the same devices in the same order. Use reshard first",
+                "the same devices in the same order. Try: reshard first",
                 argument="arrays" if name.startswith("arrays") else "sharding",
                 devices=devices,
                 expected=first,
@@ -154,7 +155,7 @@ def _common_devices(
         if not isinstance(place, Device):
             raise ShardingError(
                 f"{names[0]} is in memory_kind={place.kind!r}; map_shards works on the memory of "
-                'devices. Move it first: device_put(x, x.sharding.with_memory_kind("device"))',
+                'devices. Try: device_put(x, x.sharding.with_memory_kind("device"))',
                 argument="arrays",
                 kind=place.kind,
             )

@@ -65,7 +65,7 @@ def to_torch(x: Array, *, gather: bool = False) -> torch.Tensor:
     if not gather:
         raise ExportError(
             f"the array of shape {x.shape} has {len(buffer.values)} shards in {x.sharding}, and a "
-            "tensor is on one device; use to_torch(x, gather=True) to move it to one, or "
+            "tensor is on one device. Try: to_torch(x, gather=True) to move it to one, or "
             "to_torch_shards(x) for a tensor per shard",
             argument="x",
             shape=x.shape,
@@ -127,7 +127,7 @@ def from_torch(t: torch.Tensor, device: Any = None) -> Array:
     if dtype is None or name not in _BITS:
         raise ArgumentTypeError(
             f"t has dtype {t.dtype}, which NumPy knows only through the package ml_dtypes, if at "
-            "all; install ml_dtypes, or convert the tensor with .float()",
+            "all. Try: install ml_dtypes, or convert the tensor with .float()",
             argument="t",
             dtype=t.dtype,
         )
@@ -142,7 +142,7 @@ def _tensor(x: Array) -> torch.Tensor:
     dtype = getattr(torch, x.dtype.name, None)
     if dtype is None or x.dtype.name not in _BITS:
         raise ExportError(
-            f"dtype {x.dtype} is not supported by PyTorch; convert it first",
+            f"dtype {x.dtype} is not supported by PyTorch. Try: convert it first",
             argument="x",
             dtype=x.dtype,
         )
@@ -161,7 +161,7 @@ def _reinterpret(x: Array, dtype: np.dtype[Any]) -> Array:
 def _check_array(x: Any) -> None:
     if not isinstance(x, Array):
         raise ArgumentTypeError(
-            f"x is a {type(x).__name__}; to_torch takes gpushard arrays, use torch.as_tensor",
+            f"x is a {type(x).__name__}; to_torch takes gpushard arrays. Try: torch.as_tensor(x)",
             argument="x",
             type=type(x),
         )
@@ -172,28 +172,28 @@ def _check_tensor(t: Any) -> None:
     """Check that an array can be created from a tensor."""
     if not isinstance(t, torch.Tensor):
         raise ArgumentTypeError(
-            f"t is a {type(t).__name__}; from_torch takes tensors, use device_put for other data",
+            f"t is a {type(t).__name__}; from_torch takes tensors. Try: device_put(t)",
             argument="t",
             type=type(t),
         )
     if t.requires_grad:
         raise ArgumentError(
-            f"t of shape {tuple(t.shape)} requires a gradient, which arrays do not track; pass "
+            f"t of shape {tuple(t.shape)} requires a gradient, which arrays do not track. Try: "
             "t.detach()",
             argument="t",
             shape=tuple(t.shape),
         )
     if t.device.type not in ("cpu", "cuda"):
         raise ArgumentError(
-            f"t of shape {tuple(t.shape)} is on {t.device}, which gpushard has no devices for; "
-            "pass t.cpu()",
+            f"t of shape {tuple(t.shape)} is on {t.device}, which gpushard has no devices for. "
+            "Try: t.cpu()",
             argument="t",
             shape=tuple(t.shape),
             device=t.device,
         )
     if t.layout != torch.strided or t.is_quantized:
         raise ArgumentTypeError(
-            f"t of shape {tuple(t.shape)} has layout {t.layout} and dtype {t.dtype}; pass "
+            f"t of shape {tuple(t.shape)} has layout {t.layout} and dtype {t.dtype}. Try: "
             "t.to_dense(), or t.dequantize() of a quantized tensor",
             argument="t",
             layout=t.layout,

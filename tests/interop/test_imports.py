@@ -96,7 +96,7 @@ def test_memory_is_shared_where_it_can_be(
     if shareable(array):
         assert np.asarray(gs.from_dlpack(kind(array), copy=False)).tobytes() == expected.tobytes()
     else:
-        with pytest.raises(ArgumentError, match=r"copy=False.*Use copy=None"):
+        with pytest.raises(ArgumentError, match=r"copy=False.*Try: copy=None"):
             gs.from_dlpack(kind(array), copy=False)
 
 

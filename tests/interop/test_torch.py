@@ -171,7 +171,7 @@ def test_tensors_that_are_refused(rt: Runtime, torch: ModuleType, bridge: Module
 
 def test_what_is_no_array(rt: Runtime, torch: ModuleType, bridge: ModuleType) -> None:
     for call in (bridge.to_torch, bridge.to_torch_shards):
-        with pytest.raises(ArgumentTypeError, match=r"ndarray.*use torch.as_tensor"):
+        with pytest.raises(ArgumentTypeError, match=r"ndarray.*Try: torch.as_tensor"):
             call(np.zeros(3))
     x = gs.device_put(np.zeros(3))
     x.delete()
