@@ -68,7 +68,7 @@ def test_parts_of_rows_meet_in_bounded_memory(most: int) -> None:
             nest = nest_families.nest_of(case)
             if nest is None:
                 continue
-            along, within = thread_nests._dealt_out(nest)
+            along, within = thread_nests._deal_out(nest)
             parts, kept = thread_nests._parts(nest, along, within)
             assert 1 <= parts <= thread_nests._MOST_PARTS
             rows = math.prod(n for x, n in enumerate(nest.sizes) if x not in along | within)

@@ -17,7 +17,7 @@ import pytest
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard.runtime.cuda.kernels import fused, nesting, units
-from gpushard.runtime.cuda.kernels.division import counted
+from gpushard.runtime.cuda.kernels.division import pack_divisor
 from gpushard.runtime.nests import Result
 from tests.gpu import nest_emitter, rows
 from tests.gpu.device import Split, gpu_runtime, needs_gpu
@@ -79,7 +79,7 @@ def compare(
     counts = [n for loop in zip(*calls, strict=True) for n in loop]
     launch(
         driver, "fused", kernel.text(*calls, wide=wide), kernel.signature(len(calls), wide=wide),
-        counts if wide else list(map(counted, counts)), grid,
+        counts if wide else list(map(pack_divisor, counts)), grid,
         [*places, *[place for own in targets for place in own]], numbers,
     )  # fmt: skip
     found, results = memory.cupy.asnumpy(memory.raw), []

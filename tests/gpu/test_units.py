@@ -19,7 +19,7 @@ import gpushard as gs
 from gpushard.runtime.cuda.kernels import elementwise, fused, reduction, units
 from gpushard.runtime.cuda.kernels.batches import THREADS
 from gpushard.runtime.cuda.kernels.calls import Calls
-from gpushard.runtime.cuda.kernels.division import counted
+from gpushard.runtime.cuda.kernels.division import pack_divisor
 from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement
 from gpushard.runtime.cuda.kernels.thread_nests import ThreadNest
 from gpushard.runtime.nests import Load, Op
@@ -262,7 +262,7 @@ def test_fused_kernels_of_every_length_and_place(
             memory = Memory(sum(x.nbytes + 400 for x in (*blocks, want)))
             places = [memory.array(x, at, given=True) for x, at in zip(blocks, shift, strict=False)]
             places.append(memory.array(want, shift[len(blocks)], given=False))
-            counts = list(shape) if wide else list(map(counted, shape))
+            counts = list(shape) if wide else list(map(pack_divisor, shape))
             launch(driver, "fused", source, signature, counts, grid, places)
             memory.check()
     units_known = name[:5] != "trans" and name != "rows of other lengths" and types != "DD"

@@ -80,8 +80,8 @@ def find_aliases(
 ) -> Aliases:
     """Find the wanted pairs of a rearrangement that are blocks of a source, or parts of them.
 
-    A pair is one if all of its copies read one shard, and each element lies as far from the first
-    element there as in the new block. `tables` are the (source, copies) that would write all pairs.
+    All copies of such a pair read one shard, with the distances between elements of the new block.
+    `tables` are the (source, copies) that would write all pairs.
     """
     source, device, offset, in_one_piece = _candidates(tables, volume)
     at = np.flatnonzero(in_one_piece)
@@ -130,7 +130,7 @@ def _candidates(
         alike = (copies.length == 1) | (copies.target_stride == copies.source_stride)
         same = alike.all(axis=0) & (copies.device >= 0) & ~copies.remote
         in_order[copies.block[~same]] = False
-    # No copy is of an empty pair, whose bounds stay as far apart as they begin.
+    # An empty pair has no copies: its bounds stay as far apart as they begin.
     in_one_piece = in_order & (covered == volume) & (low == high).all(axis=0)
     source, device, offset = high
     return source, device, offset, in_one_piece

@@ -26,7 +26,7 @@ from gpushard.typing import IntArray
 
 _CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16)  # numbers of chunks that the search tries for relayed boxes
 _ENOUGH_ROWS = 256
-"""A dim this long is cut rather than a longer, later one, whose rows are shorter in memory."""
+"""A dim this long is cut rather than a longer, later one: that one has shorter rows in memory."""
 
 FloatArray = npt.NDArray[np.float64]
 

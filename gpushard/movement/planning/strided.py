@@ -1,6 +1,6 @@
 """Copies between strided parts of blocks, as arrays of numbers. Pure.
 
-If dims of source and result have no common factor, blocks overlap in short runs: there may be a run
+If dims of source and result have no common factor, blocks overlap in short runs. There may be a run
 for every row, or for every element. Neighbouring runs are often equally far apart in both blocks;
 then they are joined to one copy.
 """

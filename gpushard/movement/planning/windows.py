@@ -1,9 +1,9 @@
 """Plan parts of one size with any start, once: `x[i]` and `x[i:i + n]` in a loop. Pure.
 
 The memory that such a part needs depends only on its size. So it is planned once, and the copies
-are listed for each start by looking up block edges. This works under two conditions: no block of
-the part may be large enough to share memory with the array, and each block can be copied within its
-memory domain. Other parts get their own plans.
+are listed for each start by looking up block edges. This works if no block of the part is large
+enough to share memory with the array. Each block must also have its elements in its own memory
+domain. Other parts get their own plans.
 
 An example: `x` of 64 elements lies in blocks of 16, one on each of 4 devices of a memory domain.
 `x[i:i + 4]` is to lie whole on the first device. For each `i` there are one or two copies:

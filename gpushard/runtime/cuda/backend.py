@@ -48,7 +48,7 @@ from gpushard.runtime.cuda.graphs import Graphs, Launch, Replays
 from gpushard.runtime.cuda.kernels import fused
 from gpushard.runtime.cuda.kernels.batches import THREADS
 from gpushard.runtime.cuda.kernels.calls import Calls, Direct, Products
-from gpushard.runtime.cuda.kernels.division import counted
+from gpushard.runtime.cuda.kernels.division import pack_divisor
 from gpushard.runtime.cuda.kernels.elementwise import MOST_CALLS, Signature
 from gpushard.runtime.cuda.kernels.launches import Launches
 from gpushard.runtime.cuda.kernels.limits import MOST_ARGUMENT_BYTES, grid_of, is_wide
@@ -207,7 +207,7 @@ class CudaBackend:
     def sends(self, domain: int, source: int) -> bool:
         """Whether `domain` gets memory of `source` through NCCL.
 
-        Between GPUs that reach one another it is used only if the settings demand it: a copy
+        Between GPUs that reach one another it is used only if the settings demand it. A copy
         engine, or a kernel that reads the other GPU, needs no second kernel and no buffers.
         """
         chips, wanted = self._topology.chips, self._settings.nccl
@@ -619,7 +619,7 @@ class CudaBackend:
             if grid is None or cleared > rows[0] * COUNTERS * ROOM.itemsize:
                 return None
             counts = [n for loop in zip(*calls, strict=True) for n in loop]
-            counts = counts if wide else list(map(counted, counts))
+            counts = counts if wide else list(map(pack_divisor, counts))
             handle = self._queues[stream].handle
             call = Calls(
                 driver, store, handle, kernel, signature, kinds, counts, grid,

@@ -1,7 +1,7 @@
 """Find out whether the CUDA backend can be used in this process, and if not, why and what to do.
 
 The probe makes no CUDA context and starts no thread. It counts the GPUs, which loads the driver. If
-there is a GPU, it compiles an empty kernel as CuPy compiles its kernels: without NVRTC or CUDA's
+there is a GPU, it compiles an empty kernel as CuPy compiles its kernels. Without NVRTC or CUDA's
 headers, CuPy can be imported and counts GPUs, but fails at the first sum.
 """
 

@@ -1,7 +1,7 @@
 """Make calls of CUDA's green contexts, through cuda-bindings.
 
 A green context belongs to the primary context of its GPU and shares its memory, events and modules.
-The primary context stays current: work on a stream gets its multiprocessors from the context in
+The primary context stays current. Work on a stream gets its multiprocessors from the context in
 which the stream was made, not from the current one ("APIs Operating on Context Resources",
 https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION__CONTEXT.html). Waiting for
 the primary context waits for its green contexts.

@@ -1,1 +1,1 @@
-"""Kernels, what is packed for them, and NumPy's functions made of them."""
+"""Kernels, their packed arguments, and NumPy's functions for GPUs."""

@@ -1,4 +1,4 @@
-"""What the packers of batched kernels share: few dims, parts, bounds, blocks. Pure."""
+"""Pack the arguments of batched kernels: merge dims, cut boxes, deal out blocks. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpushard.runtime.host.views import address
 from gpushard.typing import HostArray, Shape
 
 THREADS = 256  # threads of a block; `kThreads` of the kernels
-DIMS = 4  # dims of what a kernel is given
+DIMS = 4  # most dims of an entry
 MOST_UNITS = 1 << 30  # units of a part, so that the kernel counts them with 32 bits
 LONGEST_STEP = (1 << 31) - 1
 """Bytes per step of a dim, so that the kernel counts them with 32 bits and a sign."""
@@ -30,20 +30,20 @@ class Allocation:
     """Memory that a box must not leave."""
 
     address: int  # its first byte
-    nbytes: int  # how many there are
+    nbytes: int  # its size
 
     def check(self, low: int, high: int) -> None:
         """Check that the bytes from `low` up to `high` lie inside.
 
         Raises:
-          AssertionError: they do not. This is a defect of the library.
+          AssertionError: some do not. This is a defect of the library.
         """
         inside = self.address <= low and high <= self.address + self.nbytes
         assert inside, f"bytes {low:#x} to {high:#x} of a kernel are outside of {self}"
 
 
 def batch_type(name: str, entry: np.dtype[np.void], count: int) -> np.dtype[np.void]:
-    """Return the struct that holds up to `count` entries, called `name`, in a launch's argument."""
+    """Make the struct of a launch's argument, with up to `count` entries in the field `name`."""
     fields = [(name, entry, count), ("first", np.uint32, count + 1), ("count", np.uint32)]
     return np.dtype(fields, align=True)
 
@@ -54,25 +54,25 @@ class Batch:
 
     table: npt.NDArray[np.void]  # the entries
     first: npt.NDArray[np.uint32]  # the first block of each entry, and the number of all blocks
-    # The struct that holds a few, to travel as the launch's argument; made by `batch_type`.
+    # The struct for a few entries, which is the launch's argument; made by `batch_type`.
     argument: ClassVar[np.dtype[np.void]]
 
     @functools.cached_property
     def blocks(self) -> int:
-        """How many blocks the launch has."""
+        """Number of blocks of the launch."""
         return int(self.first[-1])
 
     def inline(self) -> npt.NDArray[np.void]:
-        """Return the entries as one struct of type `argument`, always the same one.
+        """Pack the entries into one struct of type `argument`, made only once.
 
         Raises:
-          ValueError: there are more than it holds.
+          ValueError: there are more entries than it holds.
         """
         return self._inline
 
     @functools.cached_property
     def parameters(self) -> tuple[int, HostArray]:
-        """What a launch takes for that struct: where its address stands, and what holds it."""
+        """The parameter of a launch: the address of the struct's address, and the array of that."""
         pointers = np.array([address(self.inline())], np.uint64)
         return address(pointers), pointers
 
@@ -89,7 +89,7 @@ class Batch:
 def make_table(
     rows: Iterable[tuple[tuple[Any, ...], int]], entry: np.dtype[np.void]
 ) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint32]]:
-    """Return (table, first) of a `Batch`, of each entry's fields and blocks."""
+    """Make (table, first) of a `Batch` from the fields and the number of blocks of each entry."""
     rows = list(rows)
     table = np.zeros(len(rows), entry)
     for number, (fields, _) in enumerate(rows):
@@ -98,7 +98,7 @@ def make_table(
 
 
 def first_blocks(blocks: Sequence[int]) -> npt.NDArray[np.uint32]:
-    """Return the first block of each entry, and the number of all blocks.
+    """Number the blocks: the first block of each entry, and the number of all blocks.
 
     >>> first_blocks([2, 1, 4]).tolist()
     [0, 2, 3, 7]
@@ -108,18 +108,20 @@ def first_blocks(blocks: Sequence[int]) -> npt.NDArray[np.uint32]:
     return first.astype(np.uint32)
 
 
-def merged(shape: Shape, target: Sequence[int], source: Sequence[int], itemsize: int) -> list[Dim]:
-    """Return as few dims as describe a box; the last one is a run of bytes, dense on both sides.
+def merge_dims(
+    shape: Shape, target: Sequence[int], source: Sequence[int], itemsize: int
+) -> list[Dim]:
+    """Merge dims of a box to as few as possible; the last is a run of bytes, dense on both sides.
 
-    >>> merged((2, 3, 4), (48, 16, 4), (96, 16, 4), 4)
+    >>> merge_dims((2, 3, 4), (48, 16, 4), (96, 16, 4), 4)
     [(2, 48, 96), (48, 1, 1)]
-    >>> merged((2, 3), (4, 8), (12, 4), 4)
+    >>> merge_dims((2, 3), (4, 8), (12, 4), 4)
     [(3, 8, 4), (2, 4, 12), (4, 1, 1)]
     """
-    found = [entry for entry in zip(shape, target, source, strict=True) if entry[0] > 1]
-    found.sort(key=lambda dim: -abs(dim[1]))
+    dims = [entry for entry in zip(shape, target, source, strict=True) if entry[0] > 1]
+    dims.sort(key=lambda dim: -abs(dim[1]))
     result: list[Dim] = []
-    for extent, to, of in (*found, (itemsize, 1, 1)):
+    for extent, to, of in (*dims, (itemsize, 1, 1)):
         if result and result[-1][1] == extent * to and result[-1][2] == extent * of:
             extent *= result.pop()[0]
         result.append((extent, to, of))
@@ -127,10 +129,10 @@ def merged(shape: Shape, target: Sequence[int], source: Sequence[int], itemsize:
 
 
 def short_steps(target: int, source: int, dims: list[Dim]) -> Iterator[tuple[int, int, list[Dim]]]:
-    """Cut a box along each dim whose steps are longer than `LONGEST_STEP`.
+    """Cut a box along each dim with steps longer than `LONGEST_STEP`.
 
     Yields:
-      The same of each part.
+      Target, source and dims of each part.
     """
     for position, (extent, to, of) in enumerate(dims):
         if not -LONGEST_STEP <= to <= LONGEST_STEP or not -LONGEST_STEP <= of <= LONGEST_STEP:
@@ -145,7 +147,7 @@ def parts(target: int, source: int, dims: list[Dim]) -> Iterator[tuple[int, int,
     """Cut a box along its first dim until it has at most `DIMS` dims and `MOST_UNITS` units.
 
     Yields:
-      The same of each part.
+      Target, source and dims of each part.
     """
     if len(dims) > DIMS:
         extent, to, of = dims[0]
@@ -165,7 +167,7 @@ def parts(target: int, source: int, dims: list[Dim]) -> Iterator[tuple[int, int,
 
 
 def rows_form(dims: list[Dim]) -> int:
-    """Return for how many dims the kernel is that takes so many: 1, 2 or 4."""
+    """Choose the form of the kernel for a number of dims: it is for 1, 2 or 4 dims."""
     return max(1, len(dims)) if len(dims) < 3 else DIMS
 
 
@@ -175,7 +177,7 @@ def check_units(memory: Allocation, first: int, dims: Iterable[tuple[int, int]],
     Dims are (extent, bytes per step).
 
     Raises:
-      AssertionError: one does not. This is a defect of the library.
+      AssertionError: a unit does not. This is a defect of the library.
     """
     dims = list(dims)
     reach = [(extent - 1) * step for extent, step in dims]
@@ -185,7 +187,7 @@ def check_units(memory: Allocation, first: int, dims: Iterable[tuple[int, int]],
 
 
 def divider(divisor: int) -> tuple[int, int]:
-    """Return what turns a division into a multiplication.
+    """Compute the numbers that turn a division into a multiplication.
 
     T. Granlund and P. Montgomery, "Division by invariant integers using multiplication", 1994.
 

@@ -1,4 +1,4 @@
-"""Calls of elementwise kernels: their arguments are packed once but for addresses and numbers."""
+"""Prepare calls of kernels: arguments are packed once; only addresses and numbers change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpushard.typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Sh
 
 
 class _Results:
-    """Where calls of known shapes leave their results."""
+    """The memory for results of calls of known shapes."""
 
     __slots__ = ("_kinds", "_offsets", "_store", "nbytes")
 
@@ -34,7 +34,7 @@ class _Results:
         self._offsets = offsets if together else None
 
     def views(self, raws: Sequence[SlabRange]) -> list[LocalArray]:
-        """Return the results of all calls, those of the first result first."""
+        """View the results of all calls: first of all calls the first result, then the second."""
         if self._offsets is not None:
             return self._store.views(raws[0], self._offsets, self._kinds).copy()
         view = self._store.view
@@ -42,17 +42,18 @@ class _Results:
 
 
 class Direct(functools.partial[None]):
-    """The work of an item that needs no scope of CuPy and tells the driver its stream itself."""
+    """The work of an item that needs no scope of CuPy: it passes its stream to the driver."""
 
     __slots__ = ()
 
 
 class Calls(_Results):
-    """Calls of a kernel on blocks of known shapes, with results in one memory (`together`) or each.
+    """Calls of a kernel on blocks of known shapes, by one launch.
 
-    `counts` are lengths that the kernel is given: all calls' first ones first. The grid has (blocks
-    of threads for each call, calls). The last result of the first call starts with `cleared` bytes
-    that are 0 when the kernel starts.
+    The results are in one memory if `together`, otherwise each in its own. `counts` are lengths for
+    the kernel: the first length of all calls, then the second. The grid is (blocks of threads for
+    each call, calls). The last result of the first call starts with `cleared` bytes, which are set
+    to 0 before the kernel starts.
     """
 
     __slots__ = (
@@ -90,16 +91,16 @@ class Calls(_Results):
         self.put: Callable[..., None] = functools.partial(pack, self._bytes, 0)
         """Writes addresses into the argument."""
         self.at_scalars = signature.at_scalars
-        """Where numbers go in it."""
+        """Offset of the numbers in the argument."""
         self._pointers = np.array([address(self._argument)], np.uint64)
         self._launcher = functools.partial(driver.launcher, kernel, grid, address(self._pointers))
         self.launch = self._launcher(stream)
-        """Launches with the argument as it is."""
+        """Launches the kernel with the argument as it is now."""
 
     def on(
         self, blocks: LocalArrays, raws: Sequence[SlabRange], numbers: Sequence[np.generic]
     ) -> tuple[list[LocalArray], Direct]:
-        """Return the results of all calls and the work of an item that makes them."""
+        """Make the results of all calls, and the work of the item that computes them."""
         places = self._addresses(blocks)
         if self._offsets is None:
             places += [raw.address for raw in raws]
@@ -112,7 +113,7 @@ class Calls(_Results):
     def launch_on(
         self, stream: StreamHandle, places: Sequence[int], numbers: Sequence[np.generic]
     ) -> None:
-        """Launch; under the submission lock, as all launches share one argument."""
+        """Launch the kernel; under the submission lock, as all launches share one argument."""
         self.put(*places)
         if self._clear is not None:
             self._clear(places[self._first], stream=stream)
@@ -128,13 +129,13 @@ class Calls(_Results):
 
 
 class Products(_Results):
-    """Products of two matrices, dense in row-major order, in one call of cuBLAS.
+    """Products of two matrices, dense in row-major order, by one call of cuBLAS.
 
-    Of several it wants the addresses on the GPU: they go behind the results.
+    For several products, cuBLAS reads the addresses from the GPU: they lie behind the results.
     """
 
     __slots__ = ("_addresses", "_at", "_put", "_table", "multiply", "multiply_all", "upload")
-    replays = False  # CuPy refuses to call cuBLAS while a stream notes
+    replays = False  # CuPy refuses to call cuBLAS while a stream captures
 
     def __init__(
         self,
@@ -151,7 +152,7 @@ class Products(_Results):
         count, (n, m) = len(shapes), shapes[0]
         sizes = n, depth, m
         self.multiply: Callable[..., None] = functools.partial(driver.multiply, stream, sizes)
-        """Gives the stream the product of two arrays, with a third for the result."""
+        """Multiplies two arrays on the stream; the third array gets the result."""
         self._addresses = driver.addresses
         self._table = np.zeros(3 * count, np.uint64)
         self._at = self.nbytes
@@ -159,14 +160,14 @@ class Products(_Results):
         if count > 1:
             self.nbytes += self._table.nbytes
         self.multiply_all = functools.partial(driver.multiply_all, stream, dtype, sizes, count)
-        """Gives the stream all products; takes where the addresses are on the GPU."""
+        """Computes all products on the stream; takes the place of the addresses on the GPU."""
         self.upload = functools.partial(driver.upload, data=self._table, stream=stream)
-        """Brings them there."""
+        """Copies the addresses to that place."""
 
     def on(
         self, blocks: LocalArrays, raws: Sequence[SlabRange], numbers: Sequence[np.generic]
     ) -> tuple[list[LocalArray], Direct]:
-        """Return the results and the work of an item that makes them; arguments as for `Calls`."""
+        """Make the results, and the work of the item that computes them; as `Calls.on`."""
         values = self.views(raws)
         if len(values) == 1:
             return values, Direct(self.multiply, *blocks, *values)
@@ -174,7 +175,7 @@ class Products(_Results):
         return values, Direct(self._multiply_all, raws[0].address + self._at, places)
 
     def _multiply_all(self, table: int, places: Sequence[int]) -> None:
-        """Multiply many pairs; under the submission lock, as all calls share one table."""
+        """Multiply all pairs; under the submission lock, as all calls share one table."""
         self._put(*places)
         self.upload(table)
         self.multiply_all(table)

@@ -1,14 +1,14 @@
-"""Division by a length that the host knows, as a multiplication. Pure.
+"""Divide by a length that the host knows, by a multiplication. Pure.
 
-GPUs have no instruction that divides integers: a quotient takes some twenty others. A kernel that
-finds the indices of an element divides by the lengths of loops, which are the same for all threads
-of a launch. So the host finds a factor for each length, and the kernel multiplies by that:
+GPUs have no instruction that divides integers: a quotient takes about twenty instructions. A kernel
+that computes the indices of an element divides by the lengths of loops, which are equal for all
+threads of a launch. So the host computes a factor for each length, and the kernel multiplies by it:
 
     factor = ceil(2**(31 + shift) / length), where 2**shift is the least power of 2 >= length
     n / length = (2 * n * factor) >> (32 + shift), for all n below 2**31
 
-For the factor is too large by less than 1, so the product is by less than n < 2**31, and that does
-not bring a quotient to the next whole number, as 2**shift >= length.
+This is exact: the factor is too large by less than 1, so the product is too large by less than
+n < 2**31. That does not bring a quotient to the next whole number, as 2**shift >= length.
 
 Kernels that count with 64 bits divide.
 """
@@ -42,15 +42,16 @@ struct Divisor {
   }
 };
 """
-"""What kernels that divide have before them, by how they count."""
+"""Source before kernels that divide: `NARROW` to count with 32 bits, `WIDE` with 64."""
 
 
-def counted(length: int) -> int:
-    """Return what a kernel that counts with 32 bits is given for a length below 2**31.
+def pack_divisor(length: int) -> int:
+    """Pack a length below 2**31 and its factor, for a kernel that counts with 32 bits.
 
-    >>> counted(1) == 1 + (1 << 31 << 32)
+    >>> pack_divisor(1) == 1 + (1 << 31 << 32)
     True
-    >>> [(2 * n * (counted(7) >> 32)) >> 32 + 3 for n in (6, 7, 2**31 - 1)] == [0, 1, 306783378]
+    >>> factor = pack_divisor(7) >> 32
+    >>> [(2 * n * factor) >> 32 + 3 for n in (6, 7, 2**31 - 1)] == [0, 1, 306783378]
     True
     """
     shift = max(0, length - 1).bit_length()

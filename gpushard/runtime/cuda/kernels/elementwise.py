@@ -1,11 +1,11 @@
-"""Elementwise functions as kernels that work on dense blocks, those of many devices in one launch.
+"""Generate kernels of elementwise functions on dense blocks, for many devices in one launch.
 
 Pure; needs no GPU.
 
-A function of CuPy's finds out with every call what it is given, and where, and launches for one
-array. What calls of the same row have in common is known here from the start: of an argument only
-addresses change. What a kernel computes is CuPy's own statement in C++, so results are the same.
-A thread takes units of several elements (`units`) where all blocks begin at a multiple of theirs.
+A function of CuPy examines its operands in every call and launches for one array. Here, everything
+that calls of a row have in common is known in advance; only addresses in the argument change. The
+kernel computes CuPy's own statement in C++, so the results are equal. If all blocks begin at a
+multiple of a unit, a thread loads units of several elements (`units`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from gpushard.runtime.cuda.kernels.batches import THREADS
 from gpushard.runtime.cuda.kernels.limits import index_type
 from gpushard.typing import Dtype
 
-MOST_CALLS = 64  # so many blocks a launch works on at most
-SCALAR_BYTES = 16  # bytes that a number has in the argument, whatever its type
+MOST_CALLS = 64  # most calls of a launch
+SCALAR_BYTES = 16  # bytes of a number in the argument, for any dtype
 NAMES = {
     "b1": "bool",
     **{f"i{n}": name for n, name in ((1, "signed char"), (2, "short"), (4, "int"))},
@@ -28,10 +28,10 @@ NAMES = {
     **{"f2": "float16", "f4": "float", "f8": "double"},
     **{"c8": "complex<float>", "c16": "complex<double>"},
 }
-"""What CUDA C++ calls types, by kind and size."""
+"""Names of dtypes in CUDA C++, by kind and size."""
 
 _HEADERS = {"float16": "cupy/float16.cuh", "CUDART_": "cupy/math_constants.h"}
-"""The header that declares a word. Half precision makes NVRTC of CUDA 12 a half slower."""
+"""The header that declares a word. With float16, NVRTC of CUDA 12 takes half again as long."""
 
 _SOURCE = """
 struct Batch {
@@ -83,23 +83,23 @@ extern "C" __global__ void elementwise(const __grid_constant__ Batch batch) {
 
 @dataclass(frozen=True)
 class Signature:
-    """What a kernel takes and gives."""
+    """The operands and results of a kernel, and the layout of its argument."""
 
-    operands: tuple[Dtype, ...]  # types of its operands
-    scalars: tuple[int, ...]  # which of them are numbers, not blocks
-    results: tuple[Dtype, ...]  # types of its results
-    calls: int  # how many calls a launch makes at most
+    operands: tuple[Dtype, ...]  # dtypes of its operands
+    scalars: tuple[int, ...]  # positions of operands that are numbers, not blocks
+    results: tuple[Dtype, ...]  # dtypes of its results
+    calls: int  # most calls of a launch
     wide: bool  # whether it counts with 64 bits
-    loops: int = 1  # lengths that each call has
+    loops: int = 1  # number of lengths of each call
 
     @property
     def arrays(self) -> int:
-        """Blocks of a call."""
+        """Number of blocks of a call, operands and results."""
         return len(self.operands) - len(self.scalars) + len(self.results)
 
     @property
     def each(self) -> int:
-        """Elements that a thread takes of each block, where an elementwise kernel works on them."""
+        """Elements of each block that a thread of an elementwise kernel works on."""
         blocks = [x for n, x in enumerate(self.operands) if n not in self.scalars]
         return units.elements_of((*blocks, *self.results))
 
@@ -122,33 +122,33 @@ class Signature:
 
 @dataclass(frozen=True)
 class Statement:
-    """What is done with each element: `out0 = in0 + in1`."""
+    """The computation for each element, in C++: `out0 = in0 + in1`."""
 
-    text: str  # the statement in C++; the operands are in0, in1, ..., the results out0, out1,
-    preamble: str  # what stands before the kernel
-    operands: tuple[Dtype, ...]  # the types that it works in
-    results: tuple[Dtype, ...]  # the types of what it gives
+    text: str  # the statement; its operands are in0, in1, ..., its results out0, out1, ...
+    preamble: str  # the source before the kernel
+    operands: tuple[Dtype, ...]  # the dtypes to which operands are converted
+    results: tuple[Dtype, ...]  # the dtypes of its results
 
 
 def can_be(statement: Statement, operands: Sequence[Dtype], results: Sequence[Dtype]) -> bool:
-    """Whether a statement takes and gives some types, with no conversion but between real ones."""
+    """Whether a kernel can apply a statement to these dtypes, converting only real operands."""
     if statement.results != tuple(results):
         return False
-    for own, given in zip(statement.operands, operands, strict=True):
-        kinds = own.kind + given.kind
-        if own != given and ("c" in kinds or "e" in own.char + given.char):
+    for working, operand in zip(statement.operands, operands, strict=True):
+        kinds = working.kind + operand.kind
+        if working != operand and ("c" in kinds or "e" in working.char + operand.char):
             return False
     every = (*statement.operands, *statement.results, *operands)
     return all(map(is_known, every))
 
 
 def is_known(dtype: Dtype) -> bool:
-    """Whether CUDA C++ has a type."""
+    """Whether CUDA C++ has a dtype."""
     return dtype.isbuiltin == 1 and f"{dtype.kind}{dtype.itemsize}" in NAMES
 
 
 def source(statement: Statement, signature: Signature) -> str:
-    """Return the kernel, which is called `elementwise`.
+    """Generate the source of the kernel `elementwise`.
 
     >>> import numpy as np
     >>> single = np.dtype(np.float32)
@@ -161,9 +161,11 @@ def source(statement: Statement, signature: Signature) -> str:
     loads, held, stores = list[str](), list[str](), list[str]()
     reads, named, writes = list[str](), list[str](), list[str]()
     at = 0
-    for n, (own, given) in enumerate(zip(statement.operands, signature.operands, strict=True)):
-        name = cuda_name(given)
-        types.append(f"typedef {cuda_name(own)} in{n}_type;")
+    for n, (working, operand) in enumerate(
+        zip(statement.operands, signature.operands, strict=True)
+    ):
+        name = cuda_name(operand)
+        types.append(f"typedef {cuda_name(working)} in{n}_type;")
         parameters.append(f"const in{n}_type in{n}")
         if n in signature.scalars:
             number = f"*(const {name}*)batch.scalar[{signature.scalars.index(n)}]"
@@ -179,8 +181,8 @@ def source(statement: Statement, signature: Signature) -> str:
         reads.append(f"const {name} given{n} = from{n}[i];")
         named.append(f"in{n}_type(given{n})")
         at += 1
-    for n, own in enumerate(statement.results):
-        types.append(f"typedef {cuda_name(own)} out{n}_type;")
+    for n, working in enumerate(statement.results):
+        types.append(f"typedef {cuda_name(working)} out{n}_type;")
         parameters.append(f"out{n}_type& out{n}")
         pointers.append(f"auto* const to{n} = (out{n}_type*)batch.at[{at + n} * calls + call];")
         aligned.append(f"Unit<out{n}_type, each>::begins_at(to{n})")
@@ -215,18 +217,18 @@ def source(statement: Statement, signature: Signature) -> str:
 
 
 def with_headers(source: str) -> str:
-    """Return a source behind the headers of CuPy that it needs.
+    """Put the headers of CuPy that a source needs in front of it.
 
     >>> with_headers("float16 x;").splitlines()[2:]
     ['#include <cupy/float16.cuh>', 'float16 x;']
     """
-    own = [header for word, header in _HEADERS.items() if word in source]
-    headers = ["cupy/complex.cuh", "cupy/carray.cuh", *own]
+    extra = [header for word, header in _HEADERS.items() if word in source]
+    headers = ["cupy/complex.cuh", "cupy/carray.cuh", *extra]
     return "\n".join([*(f"#include <{header}>" for header in headers), source])
 
 
 def cuda_name(dtype: Dtype) -> str:
-    """Return what CUDA C++ calls a type.
+    """Return the name of a dtype in CUDA C++.
 
     >>> import numpy as np
     >>> cuda_name(np.dtype(np.uint8))

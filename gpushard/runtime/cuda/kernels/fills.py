@@ -1,4 +1,4 @@
-"""Fills of boxes as entries for the kernel in `kernels/fill.cu`. Pure; needs no GPU."""
+"""Pack fills of boxes as entries for the kernel in `kernels/fill.cu`. Pure; needs no GPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpushard.runtime.cuda.kernels.batches import (
     check_units,
     divider,
     make_table,
-    merged,
+    merge_dims,
     parts,
     rows_form,
     short_steps,
@@ -42,14 +42,14 @@ FILL = np.dtype(
 """`struct Fill` of the kernel."""
 
 INLINE_FILLS = 44
-"""How many entries travel as an argument of the launch; `kInlineFills` of the kernel."""
+"""Most entries in the argument of a launch; `kInlineFills` of the kernel."""
 
 FILL_BATCH = batch_type("fills", FILL, INLINE_FILLS)  # `struct FillBatch` of the kernel
 UNITS_PER_BLOCK = 8 * THREADS
 
 WIDEST = 16  # bytes of the largest unit, and of a pattern
 LONG_RUN = 4 * WIDEST
-"""Bytes of a run from which on it pays to fill its unaligned ends by themselves."""
+"""Bytes of the shortest run that has its unaligned ends filled separately, as this pays."""
 
 
 @dataclass(frozen=True)
@@ -64,17 +64,17 @@ class Filling:
 
 
 class Fills(Batch):
-    """What a launch fills; entries of type `FILL`."""
+    """The boxes that a launch fills; entries of type `FILL`."""
 
     argument = FILL_BATCH
 
 
 def make_fills(boxes: Iterable[Filling]) -> Fills:
-    """Cut boxes into entries and deal out blocks; where two overlap, either value may stay.
+    """Cut boxes into entries and deal out blocks; if boxes overlap, either value may stay.
 
-    Dims that lie one after the other are merged, and the largest unit is taken that is aligned and
-    dense. The unaligned ends of long runs become entries of their own, and so do the aligned parts
-    of elements that are not aligned to their size.
+    Adjacent dims are merged, and the unit is the largest that is aligned and dense. The unaligned
+    ends of long runs become separate entries. If elements are not aligned to their size, their
+    aligned parts become separate entries, too.
 
     Raises:
       AssertionError: an entry leaves its allocation, or a value has another size than those of
@@ -84,11 +84,11 @@ def make_fills(boxes: Iterable[Filling]) -> Fills:
 
 
 def _rows(box: Filling) -> Iterator[tuple[tuple[object, ...], int]]:
-    """Yield the fields of each entry of a box, and how many blocks it takes."""
+    """Yield the fields of each entry of a box, and its number of blocks."""
     assert len(box.value) in (1, 2, 4, 8, 16), f"no element has {len(box.value)} bytes"
     if 0 in box.shape:
         return
-    box = _ascending(box)
+    box = _drop_negative_steps(box)
     itemsize = len(box.value)
     aligned = math.gcd(itemsize, box.target, *box.strides)
     if aligned < itemsize:
@@ -96,7 +96,7 @@ def _rows(box: Filling) -> Iterator[tuple[tuple[object, ...], int]]:
             value = box.value[start : start + aligned]
             yield from _rows(dataclasses.replace(box, target=box.target + start, value=value))
         return
-    *dims, (run, _, _) = merged(box.shape, box.strides, box.strides, itemsize)
+    *dims, (run, _, _) = merge_dims(box.shape, box.strides, box.strides, itemsize)
     pattern = tuple(np.frombuffer(box.value * (WIDEST // itemsize), np.uint64).tolist())
     for start, length in _runs(box.target, run, [step for _, step, _ in dims]):
         low = box.target + start
@@ -107,8 +107,8 @@ def _rows(box: Filling) -> Iterator[tuple[tuple[object, ...], int]]:
                 yield _row(box.memory, target, pattern, part, unit)
 
 
-def _ascending(box: Filling) -> Filling:
-    """Return the box with no step down and no element that is seen twice."""
+def _drop_negative_steps(box: Filling) -> Filling:
+    """Describe a box by positive steps only, with each element once."""
     first, shape, strides = box.target, [], []
     for extent, step in zip(box.shape, box.strides, strict=True):
         if extent > 1 and step:
@@ -119,7 +119,7 @@ def _ascending(box: Filling) -> Filling:
 
 
 def _runs(first: int, run: int, steps: Sequence[int]) -> list[tuple[int, int]]:
-    """Return (start, length) of the parts of a run that get a unit each.
+    """Cut a run into (start, length) of parts that get a unit each.
 
     >>> _runs(8, 160, [])
     [(0, 8), (8, 144), (152, 8)]

@@ -40,7 +40,7 @@ from gpushard.runtime.cuda.kernels import division, elementwise, units
 from gpushard.runtime.cuda.kernels.batches import THREADS
 from gpushard.runtime.cuda.kernels.elementwise import Signature, cuda_name, is_known, with_headers
 from gpushard.runtime.cuda.kernels.limits import index_type
-from gpushard.runtime.cuda.kernels.nesting import ROW, Group, Loop, Nesting, shared_loops
+from gpushard.runtime.cuda.kernels.nesting import ROW, Loop, NestGroup, Nesting, shared_loops
 from gpushard.runtime.cuda.kernels.passes import Passes, Spans
 from gpushard.runtime.cuda.kernels.reduction import LANES, MOST_ELEMENTS, SHUFFLES
 from gpushard.runtime.cuda.kernels.thread_nests import COUNTERS, ThreadNest
@@ -96,7 +96,7 @@ CUDA reserves them for as many threads as a GPU can run at once: on an H100 270,
 """
 
 SIDE = 16
-"""Shorter loops have no patches, of whose threads too many would have nothing to do."""
+"""Shorter loops have no patches: too many threads of a patch would be idle."""
 
 MOST_STATEMENTS = 64
 """Operations of all rows that a thread moves together: each is a statement of its own."""
@@ -115,7 +115,7 @@ MOST_ELEMENTS_KEPT = 32
 
 _WARP = 32
 _SHORT = 8 * _WARP  # elements of a row from which on a whole block of threads has work with it
-_ACROSS = 8  # threads of a row whose neighbours in memory are of other rows
+_ACROSS = 8  # threads of a row, if neighbours in memory belong to other rows
 
 _SOURCE = """
 struct Batch {
@@ -254,14 +254,14 @@ _COMBINED: dict[np.ufunc, str] = {
 class Threads:
     """How loops are dealt out to threads."""
 
-    rows: tuple[int, ...]  # loops of which each row has one index, the slowest first
-    along: tuple[int, ...]  # those that the threads of a row go along
+    rows: tuple[int, ...]  # loops over rows: each row has one index of each, the slowest first
+    along: tuple[int, ...]  # loops that the threads of a row go along
     across: bool  # whether neighbours in memory are of different rows
     width: int  # threads of a row
     each: int = 1  # rows of a thread, if it has rows for itself
     patched: int | None = None  # a loop that shares patches with the last one
-    kept: int = 0  # elements of a row of which a thread keeps values, at most; 0: it keeps none
-    unit: int = 1  # how many of these are neighbours
+    kept: int = 0  # most elements of a row that a thread keeps values for; 0 if it keeps none
+    unit: int = 1  # number of these elements that are neighbours
     at_once: int = 0  # rows of a thread, if all rows read the same elements
 
     @property
@@ -286,14 +286,14 @@ class Threads:
         return first, THREADS // first
 
     def blocks_of(self, lengths: Shape) -> int:
-        """Return how many blocks of threads there are for all rows."""
+        """Count the blocks of threads for all rows."""
         if self.patched is None:
             return -(-self.rows_of(lengths) // self.together)
         sides = dict(zip((self.patched, self.rows[-1]), self.sides, strict=True))
         return math.prod([-(-lengths[loop] // sides.get(loop, 1)) for loop in self.rows])
 
     def rows_of(self, lengths: Shape) -> int:
-        """Return how many rows there are, from the lengths of the loops."""
+        """Count the rows, from the lengths of the loops."""
         return math.prod([lengths[loop] for loop in self.rows])
 
 
@@ -303,12 +303,12 @@ def threads(dealt: ThreadNest, lengths: Sequence[Shape]) -> Threads:
     arrays += sorted([x.dims for x in dealt.nest.loads], key=len, reverse=True)
     within = dealt.within
     every = [[n for n in dims if n is not None and n not in within] for dims in arrays]
-    order = list(dict.fromkeys([n for own in every for n in own]))
+    order = list(dict.fromkeys([n for of_call in every for n in of_call]))
     rows = tuple([n for n in order if n not in dealt.along])
     along = tuple([n for n in order if n in dealt.along])
     largest = max(every, key=len, default=[])
     across = bool(along and largest) and largest[-1] not in dealt.along
-    longest = max([math.prod([own[n] for n in along]) for own in lengths])
+    longest = max([math.prod([of_call[n] for n in along]) for of_call in lengths])
     width = 1
     if along and across:
         width = min(_ACROSS, _power(longest))
@@ -355,13 +355,13 @@ def _keeping(dealt: ThreadNest, way: Threads, lengths: Sequence[Shape], longest:
     passes, unit = Passes(dealt), 1
     if not way.across:
         unit = elements_of(_types(dealt.nest))
-        while any(own[way.along[-1]] % unit for own in lengths):
+        while any(of_call[way.along[-1]] % unit for of_call in lengths):
             unit //= 2
     units = -(-longest // unit)
     for width in [way.width] if way.across else [min(_WARP, _power(units)), THREADS]:
-        kept = unit * _power(-(-units // width))
-        if kept <= MOST_ELEMENTS_KEPT and passes.spans(kept):
-            return dataclasses.replace(way, width=width, kept=kept, unit=unit)
+        elements = unit * _power(-(-units // width))
+        if elements <= MOST_ELEMENTS_KEPT and passes.spans(elements):
+            return dataclasses.replace(way, width=width, kept=elements, unit=unit)
     return way
 
 
@@ -370,16 +370,16 @@ def _patched(dealt: ThreadNest, rows: tuple[int, ...], lengths: Sequence[Shape])
     for dims in [*[x.dims for x in dealt.nest.loads], *[x.dims for x in dealt.nest.results]]:
         loops = [loop for loop in dims if loop is not None]
         if rows[-1] in loops and loops[-1] in rows[:-1]:
-            long = all(own[n] >= SIDE for own in lengths for n in (loops[-1], rows[-1]))
+            long = all(of_call[n] >= SIDE for of_call in lengths for n in (loops[-1], rows[-1]))
             return loops[-1] if long else None
     return None
 
 
 def _each(dealt: ThreadNest, rows: tuple[int, ...], lengths: Sequence[Shape]) -> int:
-    """Return how many rows a thread does, so that it moves units.
+    """Choose the number of rows of a thread, so that it moves units.
 
-    It is one where some array that varies along the last loop has no units, and where a unit would
-    be of two rows of rows.
+    It is one if an array that varies along the last loop has no units. It is also one if a unit
+    would reach into the next index of an outer loop.
     """
     each = elements_of(_types(dealt.nest), MOST_STATEMENTS // max(1, len(dealt.nest.ops)))
     last, every = rows[-1], set(rows)
@@ -394,7 +394,7 @@ def _each(dealt: ThreadNest, rows: tuple[int, ...], lengths: Sequence[Shape]) ->
         behind = [*zip(dims[at + 1 :], more[at + 1 :], strict=True)]
         if any(x != (None, 0) for x in behind) or starts[at] % each or loops != every:
             return 1
-    whole = len(rows) == 1 or all(own[last] % each == 0 for own in lengths)
+    whole = len(rows) == 1 or all(of_call[last] % each == 0 for of_call in lengths)
     return each if whole else 1
 
 
@@ -461,15 +461,15 @@ def reduces(op: Op, length: int) -> bool:
     >>> reduces(Op("max", ((0, None),), double, frozenset(), (double,)), 100)
     True
     """
-    name, own, result = op.name, op.types[0], op.dtype
+    name, operand, result = op.name, op.types[0], op.dtype
     if name not in REDUCTIONS or not all(map(is_known, (*op.types, result))):
         return False
     extreme = REDUCTIONS[name].start is None
-    if own.kind == "c" and (result.kind not in "cb" or extreme):
+    if operand.kind == "c" and (result.kind not in "cb" or extreme):
         return False
     if name == "product" and not (result.char in "fd" and {*op.types} == {result}):
         return False
-    same = not extreme or REDUCTIONS[name].position or own == result
+    same = not extreme or REDUCTIONS[name].position or operand == result
     return same and length <= MOST_ELEMENTS and not (name == "mean" and result.kind in "biu")
 
 
@@ -479,12 +479,12 @@ def program(
     statements: Sequence[elementwise.Statement | None],
     way: Threads,
 ) -> Program:
-    """Return what a thread does as a tree, and what it has to do.
+    """Make the tree of a thread's statements, with the tasks that it must fulfil.
 
     Args:
-      dealt: what the kernel computes.
-      signature: what it takes and gives.
-      statements: what each operation does; None for a reduction.
+      dealt: the loop nest that the kernel computes.
+      signature: its operands and results.
+      statements: the statement of each operation; None for a reduction.
       way: how loops are dealt out to threads.
     """
     return _Writer(dealt, signature, statements, way).program()
@@ -517,9 +517,9 @@ def source(
     counts += [f"const Divisor by{n}({places[n]});" for n in (*way.rows[1:], *way.along[1:])]
     preambles = dict.fromkeys(x.preamble for x in statements if x is not None)
     step = THREADS // way.width
-    own = "" if way.patched is not None else _FIRST % {"together": way.together}
+    opening = "" if way.patched is not None else _FIRST % {"together": way.together}
     if way.each == 1 and way.patched is None and not way.at_once:
-        own += _OWN % {
+        opening += _OWN % {
             "split": "/" if way.across else "%",
             "other": "%" if way.across else "/",
             "lanes": step if way.across else way.width,
@@ -534,7 +534,7 @@ def source(
         "units": units.SOURCE if "Unit<" in body else "",
         "divisor": division.WIDE if signature.wide else division.NARROW,
         "threads": THREADS,
-        "own": own,
+        "own": opening,
         "shuffles": SHUFFLES,
         **_meeting(way),
         "parts": dealt.parts,
@@ -611,8 +611,8 @@ class _Writer:
         patch = None
         if self._way.patched is not None:
             patch = Patch(self._way.patched, self._way.sides)
-        own = () if self._way.at_once else self._way.rows
-        rows = Rows(own, tuple(again), tuple(body), self._units(), patch)
+        row_loops = () if self._way.at_once else self._way.rows
+        rows = Rows(row_loops, tuple(again), tuple(body), self._units(), patch)
         values = {f"{name}{n}": n for n in range(len(self._loads)) for name in ("b", "from")}
         results = {}
         for n, (place, result) in enumerate(
@@ -639,7 +639,7 @@ class _Writer:
         return Units(self._way.each, loads, results)
 
     def _units_along(self, loads: Iterable[int], results: Iterable[int]) -> Units | None:
-        """Return what a pass moves in units, of the loads and results at some places."""
+        """Find the arrays that a pass moves in units, among loads and results at some places."""
         moved = [
             tuple([array for array, block in pairs if self._has_units(block)])
             for pairs in (
@@ -712,8 +712,10 @@ class _Writer:
 
     def _pass(self, level: int, rest: Sequence[Statement]) -> list[Statement]:
         """Write the operations of a row, then those of a pass along it, then the rest."""
-        own = [place for place in self._ops if self._level[place] == level]
-        plain = [at for at in own if not self._passes.is_along(at) and not self._passes.is_sum(at)]
+        places = [place for place in self._ops if self._level[place] == level]
+        plain = [
+            at for at in places if not self._passes.is_along(at) and not self._passes.is_sum(at)
+        ]
         body = self._scope(plain, level, along=False)
         sums, results = self._passes.sums(level), self._passes.results(level)
         if not sums and not results:
@@ -725,12 +727,12 @@ class _Writer:
         if not sums or self._dealt.parts == 1:
             return [*body, *[x for place in sums for x in self._bring_together(place)], *rest]
         last: list[Statement] = []
-        kept = 0
+        size = 0
         for place in sums:
             slots = self._slots(place)
-            body += [self._point(slots, kept), *self._put(place, slots)]
+            body += [self._point(slots, size), *self._put(place, slots)]
             last += self._bring_together(place, slots)
-            kept += self._size(self._ops[place].loops)
+            size += self._size(self._ops[place].loops)
         address = f"batch.at[{self._signature.arrays - 1} * calls]"
         counter = f"(unsigned int*){address} + call * (gridDim.x / parts) + piece"
         return [*body, LastBlock(counter, (*last, *rest))]
@@ -775,10 +777,10 @@ class _Writer:
         dims += [Dim(PARTS, Atom("parts")), *[Dim(x, number(self._within[x])) for x in loops]]
         return Array(f"slots{place}", "volatile Slot", tuple(dims), "slots")
 
-    def _point(self, slots: Array, kept: int) -> Point:
+    def _point(self, slots: Array, skipped: int) -> Point:
         """Point to slots, which lie behind so many others of each part."""
         first = f"(volatile Slot*)to{len(self._results) - 1} + (rows * {COUNTERS})"
-        first += f" + (rows * parts * {kept})" if kept else ""
+        first += f" + (rows * parts * {skipped})" if skipped else ""
         return Point((f"volatile Slot* const {slots.name} = {first};",))
 
     def _put(self, place: int, slots: Array) -> Sequence[Statement]:
@@ -803,12 +805,12 @@ class _Writer:
             body = [
                 Declare(array), *self._start_of(array, place), EachPart(self._way.width, (add,)),
             ]  # fmt: skip
-        met, kept = Register(f"all{place}", place=place), self._variable("b", place)
+        met, result = Register(f"all{place}", place=place), self._variable("b", place)
         body += [
             self._meet(met, array),
             *self._finish(place, met, self._level[place], along=False),
         ]
-        return [Declare(kept), *self._each(op.loops, body)]
+        return [Declare(result), *self._each(op.loops, body)]
 
     def _meet(self, met: Register, array: Array) -> Meet:
         op = self._ops[met.place]
@@ -825,11 +827,11 @@ class _Writer:
 
     def _each(self, loops: Iterable[object], body: Sequence[Statement]) -> tuple[Statement, ...]:
         """Do something for all indices of loops within a thread."""
-        own = self._loops_of(loops)
+        inner = self._loops_of(loops)
         inside = tuple(body)
-        if ROW in own and inside:
+        if ROW in inner and inside:
             inside = (EachRow(self._way.deal_of_rows, inside),)
-        lengths = [(loop, number(self._within[loop])) for loop in own if loop != ROW]
+        lengths = [(loop, number(self._within[loop])) for loop in inner if loop != ROW]
         return around(lengths, inside, "Index")
 
     def _scope(self, places: Sequence[int], level: int, *, along: bool) -> list[Statement]:
@@ -858,22 +860,22 @@ class _Writer:
         for place, group in group_of.items():
             if self._passes.is_sum(place):
                 continue
-            own = self._ops[place].loops
+            loops = self._ops[place].loops
             users = [n for n in readers if place in self._operands[n] and n not in group.places]
             paths = [group_of[n].path if n in group_of else () for n in users]
-            shared = shared_loops([tuple([x for x in group.path if x.loop in own]), *paths])
+            shared = shared_loops([tuple([x for x in group.path if x.loop in loops]), *paths])
             self._inside[place] = frozenset([x.loop for x in shared])
             if self._is_plain(place) and not users:
                 continue
             stored.add(place)
-            kept = self._variable("b", place)
-            if kept.dims or not self._is_plain(place):  # others are declared where they are known
-                declared[(whole, *shared)[-1]].append(kept)
-        for path, kept in self._fetch(groups):
-            declared[(whole, *path)[-1]].append(kept)
+            array = self._variable("b", place)
+            if array.dims or not self._is_plain(place):  # others are declared where they are known
+                declared[(whole, *shared)[-1]].append(array)
+        for path, array in self._fetch(groups):
+            declared[(whole, *path)[-1]].append(array)
         return self._block(whole, stored, declared, level, along)
 
-    def _fetch(self, groups: Sequence[Group]) -> Iterator[tuple[tuple[Loop, ...], Array]]:
+    def _fetch(self, groups: Sequence[NestGroup]) -> Iterator[tuple[tuple[Loop, ...], Array]]:
         """Find the loads that are kept in registers: units of neighbours along an unrolled loop.
 
         Yields:
@@ -885,7 +887,7 @@ class _Writer:
             if unit == 1 or at in self._fetched_before:
                 continue
             others = {loop for loop in self._loops_of(load.dims) if loop not in (last, ROW)}
-            kept = self._variable("b", at)
+            array = self._variable("b", at)
             before: dict[tuple[Loop, ...], Loop] = {}  # by what is around it: the loop after it
             for group in groups:
                 if any(at in self._operands[n] for n in group.places):
@@ -896,11 +898,11 @@ class _Writer:
                         break
                     before.setdefault(group.path[: len(group.path) - len(rest)], rest[0])
             else:
-                if kept.stack_bytes <= MOST_LOADED:
+                if array.stack_bytes <= MOST_LOADED:
                     self._fetched.add(at)
                     for path, node in before.items():
                         node.fetched.append(at)
-                        yield path, kept
+                        yield path, array
 
     def _unit(self, at: int) -> tuple[int, int]:
         """Return the last loop of a load, and how many neighbours along it are a unit."""
@@ -942,7 +944,7 @@ class _Writer:
         """
         body: list[Statement] = [Declare(array) for array in declared.get(node, ())]
         for inner in node.body:
-            if isinstance(inner, Group):
+            if isinstance(inner, NestGroup):
                 before, inside, after = self._group(inner, stored, level, along)
                 body += [*before, *inside, *after] if not inner.reduced else inside
                 continue
@@ -957,7 +959,7 @@ class _Writer:
         return body
 
     def _group(
-        self, group: Group, stored: set[int], level: int, along: bool
+        self, group: NestGroup, stored: set[int], level: int, along: bool
     ) -> tuple[Sequence[Statement], ...]:
         """Write the operations of a group, and what comes before and after what it reduces."""
         here = {at for at in group.places if self._is_plain(at)}
@@ -975,9 +977,9 @@ class _Writer:
                 after += self._finish(place, element(array), level, along=along)
             else:
                 inside.append(self._apply(place, here))
-                kept = self._variable("b", place)
-                if kept.dims and (place in stored or place in self._spans):
-                    keep = Set(element(kept), _register(place), Step("keep", place))
+                array = self._variable("b", place)
+                if array.dims and (place in stored or place in self._spans):
+                    keep = Set(element(array), _register(place), Step("keep", place))
                     inside.append(keep)
                 inside += self._write(place, _register(place), level, along)
         rows = group.loops.intersection([ROW])
@@ -990,11 +992,11 @@ class _Writer:
     # Values.
 
     def _variable(self, letter: str, place: int) -> Array:
-        """Return what a thread has for a value: "b" keeps it, others accumulate it."""
+        """Make the variable of a thread for a value: letter "b" keeps it, others accumulate it."""
         if place in self._spans:
             dtype = self._passes.dtypes[place]
-            own = Dim(self._way.deal, number(self._way.kept))
-            return Array(f"b{place}", cuda_name(dtype), (own,), "stack", max(4, dtype.itemsize))
+            dim = Dim(self._way.deal, number(self._way.kept))
+            return Array(f"b{place}", cuda_name(dtype), (dim,), "stack", max(4, dtype.itemsize))
         if place not in self._ops:
             load = self._nest.loads[place]
             dtype, last = load.dtype, self._unit(place)[0]
@@ -1030,8 +1032,8 @@ class _Writer:
             return element(self._variable("b", place) if near else self._loads[place])
         if place < self._first or place in here:
             return _register(place)
-        kept = self._variable("b", place)
-        return element(kept) if kept.dims or not self._is_plain(place) else _register(place)
+        array = self._variable("b", place)
+        return element(array) if array.dims or not self._is_plain(place) else _register(place)
 
     def _results_of(self, place: int) -> list[int]:
         return [n for n, at in enumerate(self._passes.result_places) if at == place]
@@ -1063,7 +1065,8 @@ class _Writer:
         assert statement is not None
         operands = enumerate(zip(self._operands[place], statement.operands, strict=True))
         arguments = [
-            Argument(f"in{n}", cuda_name(own), self._value(at, here)) for n, (at, own) in operands
+            Argument(f"in{n}", cuda_name(dtype), self._value(at, here))
+            for n, (at, dtype) in operands
         ]
         name, step = cuda_name(op.dtype), Step("compute", place)
         return Apply(_register(place), name, tuple(arguments), statement.text, step)
@@ -1071,9 +1074,9 @@ class _Writer:
     def _add(self, place: int, array: Array, here: set[int]) -> Apply:
         """Bring an element into an accumulator."""
         op, work = self._ops[place], _work(self._ops[place])
-        own = cuda_name(op.types[0])
+        dtype = cuda_name(op.types[0])
         arguments = [
-            Argument(name, own, self._value(at, here))
+            Argument(name, dtype, self._value(at, here))
             for name, at in zip("xy", self._operands[place], strict=False)
         ]
         if _is_position(op):
@@ -1095,7 +1098,7 @@ class _Writer:
 
     def _finish(self, place: int, value: Expr, level: int, *, along: bool) -> list[Statement]:
         """Make a result of an accumulator that has all elements."""
-        op, kept = self._ops[place], element(self._variable("b", place))
+        op, target = self._ops[place], element(self._variable("b", place))
         result: Expr = value
         if _is_position(op):
             result = CallOf("{}.at", (value,))
@@ -1103,8 +1106,8 @@ class _Writer:
             real = "double" if op.dtype in (np.float64, np.complex128) else "float"
             result = Expr("{} / {}", (value, Atom(f"{real}({_lengths(op.reduced)})")))
         result = CallOf(f"({cuda_name(op.dtype)})({{}})", (result,))
-        keep = Set(kept, result, Step("keep", place))
-        return [keep, *self._write(place, kept, level, along)]
+        keep = Set(target, result, Step("keep", place))
+        return [keep, *self._write(place, target, level, along)]
 
 
 def _register(place: int) -> Register:
@@ -1113,8 +1116,8 @@ def _register(place: int) -> Register:
 
 def _work(op: Op) -> str:
     """Return the type in which elements come together."""
-    own = op.types[0] if _is_position(op) else op.dtype
-    name = "float" if own == np.float16 else cuda_name(own)
+    dtype = op.types[0] if _is_position(op) else op.dtype
+    name = "float" if dtype == np.float16 else cuda_name(dtype)
     return f"Position<{name}>" if _is_position(op) else name
 
 
@@ -1124,19 +1127,19 @@ def _is_position(op: Op) -> bool:
 
 
 def _element(op: Op) -> str:
-    """Return what becomes of an element, before it comes together with others."""
+    """Write the value of an element for a reduction, before it is combined with others."""
     if _is_position(op):
         return "{x, n}"
     return _typed("x != T(0)" if op.name in ("any", "all") else "W(x)", op)
 
 
 def _start(op: Op) -> str:
-    """Return what an accumulator starts with."""
+    """Write the start of an accumulator."""
     return "{0, kNowhere}" if _is_position(op) else _number(REDUCTIONS[op.name], op.dtype)
 
 
 def _number(reduction: Reduction, dtype: Dtype) -> str:
-    """Return what a reduction of elements of a type starts with."""
+    """Write the start of a reduction of elements of a dtype."""
     value, work = reduction.start_of(dtype), "float" if dtype == np.float16 else cuda_name(dtype)
     if reduction.combine in (np.add, np.multiply):
         return f"({work})({value})"
@@ -1151,7 +1154,7 @@ def _number(reduction: Reduction, dtype: Dtype) -> str:
 def _typed(text: str, op: Op) -> str:
     """Put the types of an element, T, and of what elements come to, W, into a text."""
     names = {"T": cuda_name(op.types[0]), "W": _work(op)}
-    return re.sub(r"\b[TW]\b", lambda found: f"({names[found[0]]})", text)
+    return re.sub(r"\b[TW]\b", lambda match: f"({names[match[0]]})", text)
 
 
 def _combined(op: Op) -> str:

@@ -1,4 +1,4 @@
-"""Launches of the kernels: descriptors by value, or for copies from tables kept on GPUs."""
+"""Launch copies and fills: entries go in the argument, or for large copies in tables on GPUs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gpushard.runtime.phase import Phase
 from gpushard.typing import HostArray, LocalArray, LocalArrays
 
 
-class _Kept:
+class _UploadedTable:
     """A table in the memory of a GPU, for launches on one stream."""
 
     __slots__ = ("block", "chip", "parts", "stream", "table")
@@ -42,47 +42,47 @@ class _Kept:
         parts: list[HostArray],
     ) -> None:
         self.parts = parts
-        """What was uploaded, which some systems read later than others."""
+        """The uploaded arrays, kept because some systems read them late."""
         self.chip = chip
         self.block = block
         self.table = table
         self.stream = stream
 
 
-class _Ready:
-    """What is kept for a phase."""
+class _PhaseCache:
+    """The template of a phase, and its tables on GPUs."""
 
     __slots__ = ("tables", "template")
 
     def __init__(self, template: Template) -> None:
         self.template = template
-        self.tables: dict[int, _Kept] = {}  # by id of the stream
+        self.tables: dict[int, _UploadedTable] = {}  # by id of the stream
 
 
 class Launches:
-    """Gives streams copies."""
+    """Launches copies and fills of boxes on streams."""
 
     def __init__(self, driver: Driver, events: EventPool, stores: Sequence[GpuStore]) -> None:
         self._driver = driver
         self._events = events
         self._stores = stores
-        self._dead: deque[dict[int, _Kept]] = deque()  # of phases that are gone
-        self._ending: list[tuple[_Kept, EventHandle]] = []
+        self._dead: deque[dict[int, _UploadedTable]] = deque()  # of phases that are gone
+        self._ending: list[tuple[_UploadedTable, EventHandle]] = []
 
     def launch_phase(
         self, phase: Phase, operands: LocalArrays, chip: int, stream: StreamHandle, choose: Choice
     ) -> Template:
         """Copy the boxes of a phase that kernels copy, and return its template; under the lock.
 
-        The phase comes again only with operands of the same layouts. `choose` says what copy
-        engines move instead.
+        Later calls for this phase must have operands of the same layouts. `choose` says which boxes
+        copy engines move instead.
         """
-        ready: _Ready | None = phase.kept.get(self)
-        if ready is None:
-            ready = phase.kept[self] = _Ready(make_template(phase, operands, choose))
-            end = weakref.finalize(phase, self._dead.append, ready.tables)
+        cache: _PhaseCache | None = phase.kept.get(self)
+        if cache is None:
+            cache = phase.kept[self] = _PhaseCache(make_template(phase, operands, choose))
+            end = weakref.finalize(phase, self._dead.append, cache.tables)
             end.atexit = False
-        template = ready.template
+        template = cache.template
         pieces = len(template.pieces.table)
         if not pieces:
             return template
@@ -92,22 +92,22 @@ class Launches:
         else:
             addresses = [address_of(self._driver, operand) for operand in used]
         if pieces <= INLINE_PIECES:
-            self._driver.launch_pieces(template.aimed(addresses), stream)
+            self._driver.launch_pieces(template.write_addresses(addresses), stream)
             return template
         bases = np.array(addresses, np.uint64)
         if len(bases) > MOST_OPERANDS:
-            self._launch(template.located(bases), stream)
+            self._launch(template.add_addresses(bases), stream)
             return template
         argument = np.zeros((), BASES)
         argument["at"][: len(bases)] = bases
-        table = self._table(ready, chip, stream)
+        table = self._find_table(cache, chip, stream)
         self._driver.launch_table(table, template.pieces, argument, stream)
         return template
 
     def launch_boxes(
         self, copies: Sequence[tuple[LocalArray, LocalArray]], stream: StreamHandle
     ) -> None:
-        """Copy boxes from (target, source) arrays."""
+        """Copy boxes, given as (target, source) arrays."""
         self._launch(make_pieces(self._box(to, of) for to, of in copies), stream)
 
     def launch_fills(self, targets: LocalArrays, value: np.generic, stream: StreamHandle) -> None:
@@ -119,34 +119,34 @@ class Launches:
             self._driver.launch_fills(Fills(fills.table[start:stop], first), stream)
 
     def collect(self, *, wait: bool = False) -> None:
-        """Take back the memory of tables that no launch reads, or `wait` for those that do."""
+        """Free dead tables that no launch reads any more; `wait` for launches that do."""
         while self._dead:
-            for kept in self._dead.popleft().values():
-                event = self._events.take(kept.chip)
-                self._driver.record(event, kept.stream)
-                self._ending.append((kept, event))
+            for uploaded in self._dead.popleft().values():
+                event = self._events.take(uploaded.chip)
+                self._driver.record(event, uploaded.stream)
+                self._ending.append((uploaded, event))
         ending, self._ending = self._ending, []
-        for kept, event in ending:
+        for uploaded, event in ending:
             if wait:
                 self._driver.synchronize(event)
             if self._driver.is_done(event):
-                self._stores[kept.chip].free(kept.block)
-                self._events.free[kept.chip].append(event)
+                self._stores[uploaded.chip].free(uploaded.block)
+                self._events.free[uploaded.chip].append(event)
             else:
-                self._ending.append((kept, event))
+                self._ending.append((uploaded, event))
 
     def _launch(self, pieces: Pieces, stream: StreamHandle) -> None:
-        """Launch pieces as arguments, as many at once as there is room for."""
+        """Launch pieces in arguments, as many at a time as an argument has room for."""
         for start in range(0, len(pieces.table), INLINE_PIECES):
             stop = min(start + INLINE_PIECES, len(pieces.table))
             first = pieces.first[start : stop + 1] - pieces.first[start]
             self._driver.launch_pieces(Pieces(pieces.table[start:stop], first), stream)
 
-    def _table(self, ready: _Ready, chip: int, stream: StreamHandle) -> Table:
-        """Return the table of a phase for a stream, which is uploaded with its first launch."""
-        kept = ready.tables.get(id(stream))
-        if kept is None:
-            pieces, template = ready.template.pieces, ready.template
+    def _find_table(self, cache: _PhaseCache, chip: int, stream: StreamHandle) -> Table:
+        """Find the table of a phase for a stream; the first launch uploads it."""
+        uploaded = cache.tables.get(id(stream))
+        if uploaded is None:
+            pieces, template = cache.template.pieces, cache.template
             ends = np.empty(len(pieces.table), ENDS)
             ends["target"], ends["source"] = template.targets, template.sources
             parts = [part.view(np.uint8) for part in (pieces.table, pieces.first, ends)]
@@ -155,9 +155,9 @@ class Launches:
             for part in parts:
                 self._driver.upload(places[-1], part, stream)
                 places.append(places[-1] + part.nbytes)
-            kept = _Kept(chip, block, Table(*places[:3]), stream, parts)
-            ready.tables[id(stream)] = kept
-        return kept.table
+            uploaded = _UploadedTable(chip, block, Table(*places[:3]), stream, parts)
+            cache.tables[id(stream)] = uploaded
+        return uploaded.table
 
     def _filling(self, target: LocalArray, value: bytes) -> Filling:
         memory = Allocation(*extent_of(self._driver, target))

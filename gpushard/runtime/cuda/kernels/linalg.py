@@ -1,6 +1,6 @@
-"""CuPy's functions of matrices, with NaN or infinite numbers where there is no result.
+"""CuPy's functions of matrices, with NaN or infinity for matrices that have no result.
 
-CuPy's own leave there what the library had come to, which are numbers like any other.
+For such matrices, CuPy's own functions leave intermediate numbers, which look like results.
 """
 
 from __future__ import annotations
@@ -13,28 +13,29 @@ import numpy as np
 from cupy.cuda import cublas, cusolver
 
 _LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
-"""What functions for a type begin with in the libraries."""
+"""First letters of functions of the libraries, by dtype."""
 
 
 def inv(a: Any) -> Any:
-    """Do what NumPy's `inv` does; singular matrices give NaN or infinite numbers."""
+    """Invert matrices as NumPy's `inv`; singular matrices give NaN or infinity."""
     if a.ndim == 2 or not a.size:
         return cupy.linalg.inv(a)
-    both = cupy.empty((2, *a.shape), _working(a))  # the matrices, which are changed, and inverses
+    both = cupy.empty((2, *a.shape), _work_dtype(a))  # the matrices, to be overwritten; inverses
     both[0] = a
     n, letter, count = a.shape[-1], _LETTERS[both.dtype.char], a.size // a.shape[-1] ** 2
-    handle, (own, out) = cupy.cuda.device.get_cublas_handle(), _addresses(both).reshape(2, count)
+    handle = cupy.cuda.device.get_cublas_handle()
+    matrices, out = _addresses(both).reshape(2, count)
     order, failed = cupy.empty((count, n), np.int32), cupy.empty(count, np.int32)
-    pivots, singular = order.data.ptr, failed.data.ptr  # which both functions say
+    pivots, singular = order.data.ptr, failed.data.ptr  # both functions report singular matrices
     factor, invert = (getattr(cublas, f"{letter}{name}Batched") for name in ("getrf", "getri"))
-    factor(handle, n, own.data.ptr, n, pivots, singular, count)
-    invert(handle, n, own.data.ptr, n, pivots, out.data.ptr, n, singular, count)
-    return _finished()(both[1], failed, n, False)
+    factor(handle, n, matrices.data.ptr, n, pivots, singular, count)
+    invert(handle, n, matrices.data.ptr, n, pivots, out.data.ptr, n, singular, count)
+    return _finish_kernel()(both[1], failed, n, False)
 
 
 def cholesky(a: Any) -> Any:
-    """Do what NumPy's `cholesky` does; matrices that are not positive definite give NaN."""
-    x = a.astype(_working(a), order="C", copy=True)
+    """Factor matrices as NumPy's `cholesky`; matrices that are not positive definite give NaN."""
+    x = a.astype(_work_dtype(a), order="C", copy=True)
     if not x.size:
         return x
     n, letter = x.shape[-1], _LETTERS[x.dtype.char]
@@ -48,22 +49,22 @@ def cholesky(a: Any) -> Any:
     else:
         factor = getattr(cusolver, f"{letter}potrfBatched")
         factor(handle, upper, n, _addresses(x).data.ptr, n, failed.data.ptr, failed.size)
-    return _finished()(x, failed, n, True)
+    return _finish_kernel()(x, failed, n, True)
 
 
-def _working(x: Any) -> Any:
+def _work_dtype(x: Any) -> Any:
     return x.dtype if x.dtype.kind in "fc" else np.dtype(np.float64)
 
 
 def _addresses(x: Any) -> Any:
-    """Return where the matrices of a dense array lie."""
+    """Compute the addresses of the matrices of a dense array, on the GPU."""
     step = x.shape[-1] * x.shape[-2] * x.itemsize
     return cupy.arange(x.data.ptr, x.data.ptr + x.nbytes, step, dtype=np.uintp)
 
 
 @functools.cache
-def _finished() -> Any:
-    """Return the kernel that gives results where the library had any, maybe without upper parts."""
+def _finish_kernel() -> Any:
+    """Make the kernel that sets failed results to NaN, and if `lower` upper parts to 0."""
     return cupy.ElementwiseKernel(
         "T x, raw int32 failed, int64 n, bool lower",
         "T out",

@@ -1,8 +1,8 @@
-"""NumPy's functions for arrays on GPUs: CuPy's, but for those that are written again here.
+"""NumPy's functions for arrays on GPUs: CuPy's functions, and replacements for some of them.
 
-CuPy keeps plans of Fourier transforms for each thread and GPU, and a plan owns memory that its
-transform works in. Two streams that one thread gives transforms of the same size would share it,
-and overwrite what the other one has there. So here plans belong to streams.
+CuPy keeps plans of Fourier transforms for each thread and GPU, and a plan owns the work memory of
+its transform. If a thread gave transforms of one size to two streams, both would use and overwrite
+this memory. So here plans belong to streams.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from gpushard.runtime.cuda.kernels import numbers, own, products, scans
 
 
 def with_plans_of_stream(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of CuPy's that finds the plans of the current stream, and no others.
+    """Let a function of CuPy use only the plans of the current stream.
 
-    Those that the thread has for its own use are set aside meanwhile, within CuPy's cache and its
-    limits; outside of a scope it uses these.
+    During the call, the plans of the current stream replace those of the thread in CuPy's cache,
+    within its limits. Outside a scope the function uses the plans of the thread.
     """
 
     @functools.wraps(function)
@@ -35,22 +35,22 @@ def with_plans_of_stream(function: Callable[..., Any]) -> Callable[..., Any]:
         if stream is None:
             return function(*args, **options)
         cache = config.get_plan_cache()
-        outer = _exchange(cache, stream.plans)
+        outer = _exchange_plans(cache, stream.plans)
         try:
             return function(*args, **options)
         finally:
-            stream.plans = _exchange(cache, outer)
+            stream.plans = _exchange_plans(cache, outer)
 
     return call
 
 
-def _exchange(cache: Any, plans: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    """Put plans with their keys into a cache, the oldest first, and return those it had."""
+def _exchange_plans(cache: Any, plans: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Replace the plans in a cache, the oldest first, and return the former plans with keys."""
     before = [(key, node.plan) for key, node in cache][::-1]
     for key, _ in before:  # not clear(), which collects garbage
         del cache[key]
     for key, plan in plans:
-        with contextlib.suppress(RuntimeError):  # too large by now, if the limits have changed
+        with contextlib.suppress(RuntimeError):  # a plan may be too large if limits have changed
             cache[key] = plan
     return before
 
@@ -81,34 +81,34 @@ spacing = numbers.spacing
 
 
 def matmul(x: Any, y: Any, out: Any = None) -> Any:
-    """Do what NumPy's `matmul` does, in parts where CuPy cannot count that many elements."""
+    """Multiply matrices as NumPy's `matmul`, in parts if CuPy cannot count that many elements."""
     if products.fits(x, y):
         return cupy.matmul(x, y, out=out)
     left, right = x if x.ndim > 1 else x[None], y if y.ndim > 1 else y[:, None]
     batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     shape = (*batch, *x.shape[-2:-1], *(y.shape[-1:] if y.ndim > 1 else ()))
-    made = cupy.empty(shape, np.result_type(x.dtype, y.dtype)) if out is None else out
-    target = made if y.ndim > 1 else made[..., None]
+    result = cupy.empty(shape, np.result_type(x.dtype, y.dtype)) if out is None else out
+    target = result if y.ndim > 1 else result[..., None]
     target = target if x.ndim > 1 else target[..., None, :]
     for a, b, to, adds in products.parts(left, right, target):
         if adds:
             to += cupy.matmul(a, b)
         else:
             cupy.matmul(a, b, out=to)
-    return made
+    return result
 
 
 def cumsum(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
-    """Do what NumPy's `cumsum` does, in parts where CuPy cannot count that many elements."""
-    return _scanned(cupy.cumsum, x, axis, dtype, out)
+    """Compute NumPy's `cumsum`, in parts if CuPy cannot count that many elements."""
+    return _scan(cupy.cumsum, x, axis, dtype, out)
 
 
 def cumprod(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
-    """Do what NumPy's `cumprod` does, in parts where CuPy cannot count that many elements."""
-    return _scanned(cupy.cumprod, x, axis, dtype, out)
+    """Compute NumPy's `cumprod`, in parts if CuPy cannot count that many elements."""
+    return _scan(cupy.cumprod, x, axis, dtype, out)
 
 
-def _scanned(function: Callable[..., Any], x: Any, axis: int | None, dtype: Any, out: Any) -> Any:
+def _scan(function: Callable[..., Any], x: Any, axis: int | None, dtype: Any, out: Any) -> Any:
     if axis is None or x.ndim < 2 or scans.fits(x.shape):
         return function(x, axis, dtype, out)
     axis %= x.ndim
@@ -122,21 +122,20 @@ def _scanned(function: Callable[..., Any], x: Any, axis: int | None, dtype: Any,
 
 
 def sort(x: Any, axis: int = -1, kind: str | None = None) -> Any:
-    """Do what NumPy's `sort` does; it is stable."""
-    return cupy.sort(_without_signs(x), axis=axis)
+    """Sort as NumPy's `sort`; stable."""
+    return cupy.sort(_drop_nan_signs(x), axis=axis)
 
 
 def argsort(x: Any, axis: int = -1, kind: str | None = None) -> Any:
-    """Do what NumPy's `argsort` does; it is stable."""
-    return cupy.argsort(_without_signs(x), axis=axis)
+    """Argsort as NumPy's `argsort`; stable."""
+    return cupy.argsort(_drop_nan_signs(x), axis=axis)
 
 
-def _without_signs(x: Any) -> Any:
-    """Return floats whose NaNs are all the same, positive one.
+def _drop_nan_signs(x: Any) -> Any:
+    """Replace all NaNs of floats by one positive NaN.
 
-    NumPy sorts them to the end whatever they are. Thrust, which CuPy calls for floats with its own
-    `less`, takes a radix sort for those, which goes by bits: a NaN with a sign would come first,
-    and two that differ in others would not be equal to a stable sort.
+    NumPy sorts all NaNs to the end. CuPy calls Thrust, which sorts floats by their bits: a NaN with
+    a sign would come first, and NaNs with different bits would not be equal for a stable sort.
     """
     return cupy.where(cupy.isnan(x), x.dtype.type("nan"), x) if x.dtype.kind == "f" else x
 

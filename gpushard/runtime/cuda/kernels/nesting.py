@@ -1,14 +1,14 @@
-"""Which groups of operations share loops within a thread. Pure.
+"""Find the groups of operations that share loops within a thread. Pure.
 
-Groups that follow one another share a loop where none needs what another one reduces over it. For
-the nearest of 32 centres, of 16 features each:
+Consecutive groups share a loop if none of them needs a value that another reduces over that loop.
+For the nearest of 32 centres, of 16 features each:
 
     groups                                 loops
     d = points * centres, a = sum(d)       over 32 centres: over 16 features: d, add to a
     e = own - a, p = argmin(e)                              e, compare with p
 
-Of `d`, `a` and `e` a thread has one element then, in a register. Loops of few operations are
-unrolled, so that what is kept across them can be in registers, too.
+So a thread has one element of `d`, `a` and `e` at a time, in a register. Loops of few operations
+are unrolled, so that values that are kept across them can be in registers, too.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ NO_LOOPS = frozenset[int]()
 
 
 @dataclasses.dataclass(eq=False)
-class Group(LoopGroup):
+class NestGroup(LoopGroup):
     """Operations that go over the same loops within a thread."""
 
-    path: tuple[Loop, ...] = ()  # what is around it
+    path: tuple[Loop, ...] = ()  # the loops around it
 
     def next_loops(self, around: Iterable[Loop], order: Sequence[int]) -> list[int]:
-        """Return which loops may be next inside of others; those that it reduces are innermost."""
+        """List the loops that may come next inside others; loops that it reduces are innermost."""
         left = self.loops - {ROW, *[node.loop for node in around]}
         ordered = [loop for loop in order if loop in left]
         return [loop for loop in ordered if loop not in (self.reduced or ())] or ordered[:1]
@@ -41,29 +41,30 @@ class Group(LoopGroup):
 
 @dataclasses.dataclass(eq=False)
 class Loop:
-    """A loop that groups share, one after the other."""
+    """A loop that consecutive groups share."""
 
     loop: int
     length: int
-    body: list[Loop | Group] = dataclasses.field(default_factory=list)
-    ends: list[Group] = dataclasses.field(default_factory=list)  # that have all they reduce then
+    body: list[Loop | NestGroup] = dataclasses.field(default_factory=list)
+    # Groups that have reduced everything when the loop ends.
+    ends: list[NestGroup] = dataclasses.field(default_factory=list)
     fetched: list[int] = dataclasses.field(default_factory=list)  # loads that are kept before it
-    statements: int = 0  # of all turns
+    statements: int = 0  # statements of all turns
     of_block: bool = False  # whether the threads of a block share its turns
 
     @property
     def is_unrolled(self) -> bool:
-        """Whether each turn is a text of its own."""
+        """Whether the source has a text for each turn."""
         return self.statements <= MOST_UNROLLED
 
 
 class Nesting:
-    """Finds the loops of operations.
+    """Finds the loops of operations within a thread.
 
     Args:
       passes: the operations.
       within: lengths of the loops, in order, the rows of a thread last.
-      rows: loops of rows; what varies along these a thread does for each of its rows.
+      rows: loops of rows; a thread does operations that vary along these for each of its rows.
     """
 
     def __init__(self, passes: Passes, within: Mapping[int, int], rows: Iterable[int]) -> None:
@@ -71,32 +72,32 @@ class Nesting:
         self.within, self._rows = within, frozenset(rows)
 
     def is_of_rows(self, loops: Iterable[object]) -> bool:
-        """Whether something varies along the loops of rows."""
+        """Whether some of the loops are loops of rows."""
         return not self._rows.isdisjoint(loops)
 
     def loops_of(self, loops: Iterable[object]) -> list[int]:
-        """Return those of some loops that are within a thread, in order."""
-        own = set(loops)
-        rows = self.is_of_rows(own)
-        return [loop for loop in self.within if loop in own or (loop == ROW and rows)]
+        """Select the loops that are within a thread, in order."""
+        selected = set(loops)
+        rows = self.is_of_rows(selected)
+        return [loop for loop in self.within if loop in selected or (loop == ROW and rows)]
 
-    def groups(self, places: Iterable[int]) -> list[Group]:
-        """Return operations in groups; none comes before what it needs."""
+    def groups(self, places: Iterable[int]) -> list[NestGroup]:
+        """Group operations; each group comes after the groups that it needs."""
 
-        def alone(place: int) -> Group:
+        def alone(place: int) -> NestGroup:
             op = self._ops[place]
             plain = op.kernel is not None or self._passes.is_sum(place)
             reduced = None if plain else frozenset(self.loops_of(op.reduced))
-            return Group(frozenset(self.loops_of({*op.loops, *op.reduced})), reduced=reduced)
+            return NestGroup(frozenset(self.loops_of({*op.loops, *op.reduced})), reduced=reduced)
 
         ops = {place: self._ops[place] for place in places}
         return loop_groups(ops, self._passes.operands, alone)
 
-    def nest(self, groups: Sequence[Group], *, of_block: bool = False) -> Loop:
-        """Put groups into loops, and return what stands for all of them.
+    def nest(self, groups: Sequence[NestGroup], *, of_block: bool = False) -> Loop:
+        """Put groups into loops, and return a loop of one turn around all of them.
 
         Args:
-          groups: what there is to do, in an order in which it can be done.
+          groups: the groups, in an order in which they can run.
           of_block: whether the threads of a block share outer loops that no group reduces.
         """
         whole = Loop(ROW, 1)
@@ -104,7 +105,7 @@ class Nesting:
         return whole
 
     def _fill(
-        self, node: Loop, groups: Sequence[Group], path: tuple[Loop, ...], of_block: bool
+        self, node: Loop, groups: Sequence[NestGroup], path: tuple[Loop, ...], of_block: bool
     ) -> None:
         rest, order = [*groups], [*self.within]
         while rest:
@@ -136,11 +137,11 @@ class Nesting:
             node.statements += inner.statements
 
 
-def _reduces(group: Group, node: Loop) -> bool:
+def _reduces(group: NestGroup, node: Loop) -> bool:
     return node.loop in (group.reduced or NO_LOOPS)
 
 
 def shared_loops(paths: Sequence[tuple[Loop, ...]]) -> tuple[Loop, ...]:
-    """Return the loops that stand around all."""
+    """Find the loops that are around all groups, by the paths of the groups."""
     alike = itertools.takewhile(lambda nodes: len({*nodes}) == 1, zip(*paths, strict=False))
     return tuple([nodes[0] for nodes in alike])

@@ -1,9 +1,9 @@
-"""Functions that CuPy lacks, or whose results at the ends of the range are not NumPy's.
+"""Replace functions that CuPy lacks, or that differ from NumPy at the ends of the range.
 
-Those of complex numbers give NaN at zero or infinity. Shifts by more bits than there are, or by
-fewer than none, are what the hardware makes of them. Those that look at bits lose the smallest
-floats: CuPy compiles its kernels with -ftz=true, so that single precision takes subnormal numbers
-for zero, and gives none. Integers are not touched by that, nor is double precision.
+CuPy's functions of complex numbers give NaN at zero or infinity. Its shifts by negative numbers, or
+by more bits than a number has, depend on the hardware. Its functions of bits lose the smallest
+floats: CuPy compiles kernels with -ftz=true, so single precision treats subnormal numbers as zero.
+That does not affect integers and double precision.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FRACTION_BITS = {2: 10, 4: 23, 8: 52}
 
 @functools.cache
 def _nextafter() -> Any:
-    """Return the kernel of `nextafter` for the bits of single precision."""
+    """Make the kernel of `nextafter` for the bits of single precision."""
     return cupy.ElementwiseKernel(
         "uint32 x, uint32 y",
         "uint32 z",
@@ -47,7 +47,7 @@ def _nextafter() -> Any:
 
 @functools.lru_cache(maxsize=16)
 def _ldexp(powers: str) -> Any:
-    """Return the kernel of `ldexp` for the bits of single precision; double precision is exact."""
+    """Make the kernel of `ldexp` for the bits of single precision, exact by double precision."""
     return cupy.ElementwiseKernel(
         f"uint32 x, {powers} n",
         "uint32 z",
@@ -73,7 +73,7 @@ def _ldexp(powers: str) -> Any:
 
 @functools.cache
 def _frexp() -> Any:
-    """Return the kernel of `frexp` for the bits of single precision."""
+    """Make the kernel of `frexp` for the bits of single precision."""
     return cupy.ElementwiseKernel(
         "uint32 x",
         "uint32 z, int32 n",
@@ -95,9 +95,10 @@ def _frexp() -> Any:
 
 @functools.cache
 def _spacing() -> Any:
-    """Return the kernel of `spacing` for the bits of floats with so many bits in the fraction.
+    """Make the kernel of `spacing` for the bits of floats; it takes the bits of the fraction.
 
-    NumPy's goes away from zero, and has the sign of the number; that of half precision goes up.
+    NumPy's spacing points away from zero and has the sign of the number. For half precision it
+    points up.
     """
     return cupy.ElementwiseKernel(
         "T x, int32 bits",
@@ -127,31 +128,31 @@ def _spacing() -> Any:
 
 
 def nextafter(x: Any, y: Any, out: Any = None) -> Any:
-    """Do what NumPy's `nextafter` does."""
+    """Compute NumPy's `nextafter`."""
     if not _is_single(x, y):
         return cupy.nextafter(x, y, out=out)
-    given = [_bits(cupy.asarray(value, _SINGLE)) for value in (x, y)]
-    return _filled(_nextafter(), given, (_SINGLE,), out)
+    operands = [_bits(cupy.asarray(value, _SINGLE)) for value in (x, y)]
+    return _call_kernel(_nextafter(), operands, (_SINGLE,), out)
 
 
 def ldexp(x: Any, n: Any, out: Any = None) -> Any:
-    """Do what NumPy's `ldexp` does."""
+    """Compute NumPy's `ldexp`."""
     if not _is_single(x):
         return cupy.ldexp(x, n, out=out)
-    return _filled(_ldexp(n.dtype.name), (_bits(x), n), (_SINGLE,), out)
+    return _call_kernel(_ldexp(n.dtype.name), (_bits(x), n), (_SINGLE,), out)
 
 
 def frexp(x: Any, out: Any = None) -> Any:
-    """Do what NumPy's `frexp` does."""
+    """Compute NumPy's `frexp`."""
     if not _is_single(x):
         return cupy.frexp(x, out=out) if out is None else cupy.frexp(x, *out)
-    return _filled(_frexp(), (_bits(x),), (_SINGLE, np.dtype(np.int32)), out)
+    return _call_kernel(_frexp(), (_bits(x),), (_SINGLE, np.dtype(np.int32)), out)
 
 
 def spacing(x: Any, out: Any = None) -> Any:
-    """Do what NumPy's `spacing` does, which CuPy lacks."""
+    """Compute NumPy's `spacing`, which CuPy lacks."""
     bits = np.int32(_FRACTION_BITS[x.dtype.itemsize])
-    return _filled(_spacing(), (_bits(x), bits), (x.dtype,), out)
+    return _call_kernel(_spacing(), (_bits(x), bits), (x.dtype,), out)
 
 
 def _is_single(*values: Any) -> bool:
@@ -164,7 +165,7 @@ def _bits(x: Any) -> Any:
 
 @functools.cache
 def _searchsorted() -> Any:
-    """Return the kernel of `searchsorted` for complex numbers."""
+    """Make the kernel of `searchsorted` for complex numbers."""
     return cupy.ElementwiseKernel(
         "T x, raw T sorted, int64 n, bool right",
         "int64 y",
@@ -197,34 +198,34 @@ def _searchsorted() -> Any:
 
 
 def searchsorted(a: Any, v: Any, side: str = "left") -> Any:
-    """Do what NumPy's `searchsorted` does.
+    """Search as NumPy's `searchsorted`.
 
-    Of complex numbers those come last that have a NaN in a part, in an order of their own.
+    Complex numbers with a NaN in a part come last, in NumPy's order for them.
     """
     if a.dtype.kind != "c":
         return cupy.searchsorted(a, v, side=side)
     return _searchsorted()(v, a, a.size, side == "right")
 
 
-def _filled(kernel: Any, given: Any, types: tuple[Dtype, ...], out: Any) -> Any:
-    """Call a kernel for bits, and return what it fills: `out`, or fresh arrays."""
-    shape = np.broadcast_shapes(*(np.shape(x) for x in given))
+def _call_kernel(kernel: Any, operands: Any, types: tuple[Dtype, ...], out: Any) -> Any:
+    """Call a kernel of bits; it fills `out`, or new arrays."""
+    shape = np.broadcast_shapes(*(np.shape(x) for x in operands))
     targets = (None,) * len(types) if out is None else out if isinstance(out, tuple) else (out,)
-    made = tuple(
+    results = tuple(
         cupy.empty(shape, dtype) if target is None or target.dtype != dtype else target
         for target, dtype in zip(targets, types, strict=True)
     )
-    kernel(*given, *(x if x.dtype.kind == "i" else _bits(x) for x in made))
+    kernel(*operands, *(x if x.dtype.kind == "i" else _bits(x) for x in results))
     if out is None:
-        return made if len(made) > 1 else made[0]
-    for target, found in zip(targets, made, strict=True):
-        if target is not found:  # of a narrow type that was worked on in single precision
-            target[...] = found
+        return results if len(results) > 1 else results[0]
+    for target, result in zip(targets, results, strict=True):
+        if target is not result:  # its dtype is narrow, and the kernel worked in single precision
+            target[...] = result
     return out
 
 
-def _with(ufunc: Any, kinds: str, statement: str) -> Any:
-    """Return a ufunc of CuPy's with another statement for some kinds of numbers."""
+def _replace_statement(ufunc: Any, kinds: str, statement: str) -> Any:
+    """Make a ufunc of CuPy with another statement for some kinds of numbers."""
     loops = []
     for op in cupy_private.ufunc_loops(ufunc):
         is_of_kind = np.dtype(op.in_types[0]).kind in kinds
@@ -235,7 +236,7 @@ def _with(ufunc: Any, kinds: str, statement: str) -> Any:
     return cupy_private.names().create_ufunc(name, loops, preamble=preamble)
 
 
-exp2 = _with(
+exp2 = _replace_statement(
     cupy.exp2,
     "c",
     "typedef typename in0_type::value_type real; const real scale = 0.6931471805599453;"
@@ -243,13 +244,13 @@ exp2 = _with(
 )
 
 
-def _logarithm(ufunc: Any, found: str) -> Any:
-    """Return a logarithm whose real part is infinite for what is, though the other part is NaN."""
-    return _with(
+def _logarithm(ufunc: Any, logarithm: str) -> Any:
+    """Make a logarithm with an infinite real part if one part is infinite, even if one is NaN."""
+    return _replace_statement(
         ufunc,
         "c",
         "typedef typename in0_type::value_type real; const real x = in0.real(), y = in0.imag();"
-        f"const in0_type found = {found};"
+        f"const in0_type found = {logarithm};"
         "out0 = (isinf(x) || isinf(y)) && found.real() != found.real()"
         " ? in0_type(fabs(isinf(x) ? x : y), CUDART_NAN) : found",
     )
@@ -257,7 +258,7 @@ def _logarithm(ufunc: Any, found: str) -> Any:
 
 log = _logarithm(cupy.log, "log(in0)")
 log10 = _logarithm(cupy.log10, "log10(in0)")
-log1p = _logarithm(  # CuPy's adds +0, so that the angle of what is left of -1 has lost its sign
+log1p = _logarithm(  # CuPy's adds +0, which loses the sign of the angle left of -1
     cupy.log1p, "in0_type(log1p(in0).real(), copysign(log1p(in0).imag(), y))"
 )
 log2 = _logarithm(
@@ -265,7 +266,7 @@ log2 = _logarithm(
     "in0_type(log(in0).real() * real(1.4426950408889634),"
     " log(in0).imag() * real(1.4426950408889634))",
 )
-reciprocal = _with(
+reciprocal = _replace_statement(
     cupy.reciprocal,
     "c",
     "typedef typename in0_type::value_type real; const real x = in0.real(), y = in0.imag();"
@@ -273,7 +274,7 @@ reciprocal = _with(
     "const real ratio = wide ? y / x : x / y, size = wide ? x + y * ratio : y + x * ratio;"
     "out0 = wide ? in0_type(1 / size, -ratio / size) : in0_type(ratio / size, -1 / size)",
 )
-sign = _with(
+sign = _replace_statement(
     cupy.sign,
     "c",
     "typedef typename in0_type::value_type real; const real x = in0.real(), y = in0.imag();"
@@ -283,12 +284,12 @@ sign = _with(
     "out0 = size != size || (isinf(x) && isinf(y)) ? in0_type(CUDART_NAN, CUDART_NAN)"
     " : far ? in0_type(a, b) : size == 0 ? in0_type(0, 0) : in0_type(a / size, b / size)",
 )
-left_shift = _with(
+left_shift = _replace_statement(
     cupy.left_shift,
     "iu",
     "out0 = (unsigned long long)in1 < 8 * sizeof(in0_type) ? in0_type(in0 << in1) : in0_type(0)",
 )
-right_shift = _with(
+right_shift = _replace_statement(
     cupy.right_shift,
     "iu",
     "out0 = (unsigned long long)in1 < 8 * sizeof(in0_type) ? in0_type(in0 >> in1)"

@@ -1,8 +1,8 @@
-"""Kernels of one launch for what takes CuPy many, on CuPy arrays in the current stream.
+"""Do in one launch what takes CuPy several, on CuPy arrays in the current stream.
 
-Loops over elements, strides and types are CuPy's `ElementwiseKernel` and `ReductionKernel`; what
-is done with an element lies in `kernels/*.cuh`, where it is tested without a GPU. All write into
-arrays that they are given.
+CuPy's `ElementwiseKernel` and `ReductionKernel` make the loops over elements, strides and dtypes.
+The code for an element lies in `kernels/*.cuh`, where it is tested without a GPU. All functions
+write into arrays of the caller.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from gpushard.runtime.cuda.kernels.elementwise import cuda_name
 from gpushard.runtime.cuda.kernels.sources import kernel_header
 from gpushard.typing import Dtype, LocalArray, LocalArrays, Shape
 
-_OPTIONS = ("--fmad=false",)  # products and sums are rounded one by one, as on the host
-_LETTERS = "ABCDEFGH"  # names for types of operands, which CuPy wants to be one letter long
+_OPTIONS = ("--fmad=false",)  # products and sums are rounded separately, as on the host
+_LETTERS = "ABCDEFGH"  # names for dtypes of operands, which must be one letter long for CuPy
 
 
 def _type(operand: Any, letter: str) -> str:
-    """Return the type of an operand in CuPy's terms: a letter stands for that of an array."""
+    """Return the dtype of an operand in CuPy's terms: a letter stands for that of an array."""
     return letter if isinstance(operand, cupy.ndarray) else operand.dtype.name
 
 
@@ -36,7 +36,7 @@ def _types(operands: Sequence[Any]) -> tuple[str, ...]:
 
 
 def _with_dim(x: LocalArray) -> LocalArray:
-    """Return an array with a dim: elements of those without have no address in a kernel."""
+    """Give an array at least one dim: in a kernel, a scalar has no address."""
     return x if x.ndim else x.reshape(1)
 
 
@@ -67,7 +67,7 @@ _threefry = functools.cache(
 def threefry(
     key: tuple[Any, Any], high: Any, low: Any, out: tuple[LocalArray, ...] = ()
 ) -> tuple[Any, Any]:
-    """Do what `gpushard.ops.prng.threefry` does, for results that may be given."""
+    """Compute `gpushard.ops.prng.threefry`, into `out` if it comes."""
     first, second = _threefry()(*key, high, low, *out)
     return first, second
 
@@ -112,36 +112,36 @@ def draw(
     Args:
       code: a function of `kernels/random.cuh`, which takes the stream of an element and parameters
         of the type `W`; `T` is the type of the result.
-      work: what `W` is.
+      work: the type `W`.
       keys: uint32 of shape (..., 2); the leading dims are those of the block, and every key counts
         the elements of the other dims on its own.
       parameters: numbers, or arrays that broadcast with the block.
       out: the block.
-      start: its first element in the whole array.
-      whole: shape of that.
+      start: position of its first element in the whole array.
+      whole: shape of the whole array.
     """
     batch = keys.ndim - 1
     local = out.shape
     if not local:
         out, local, start, whole = out.reshape(1), (1,), (0,), (1,)
-    given = [p if isinstance(p, cupy.ndarray) else work.type(p) for p in parameters]
-    kernel = _drawing(code, cuda_name(work), _types(given), len(local), batch)
+    operands = [p if isinstance(p, cupy.ndarray) else work.type(p) for p in parameters]
+    kernel = _drawing(code, cuda_name(work), _types(operands), len(local), batch)
     lengths = (*local[:batch], *whole[batch:])
-    kernel(keys, math.prod(whole[batch:]), *given, *lengths, *start[batch:], out)
+    kernel(keys, math.prod(whole[batch:]), *operands, *lengths, *start[batch:], out)
 
 
 @dataclasses.dataclass(frozen=True)
 class Along:
-    """A dim that is indexed, of a block."""
+    """An indexed dim of a block."""
 
-    size: int  # length of the dim of the whole array
-    start: int  # where the block starts in it
-    length: int  # how long that is
+    size: int  # length of the dim in the whole array
+    start: int  # position where the block starts
+    length: int  # length of the dim in the block
     step: int  # bytes from one position to the next
 
 
 def _offset(types: Sequence[str]) -> tuple[list[str], str]:
-    """Return the operands, and the offset in a block, of positions along several dims."""
+    """Write the operands and the offset in a block for positions along several dims."""
     inputs, offset = [], "0"
     for n, type_of in enumerate(types):
         inputs += [f"{type_of} at{n}", *(f"int64 {name}{n}" for name in _ALONG)]
@@ -175,24 +175,24 @@ def take(
     fill: Any = None,
     there: LocalArray | None = None,
 ) -> None:
-    """Take from a block what lies in it of what index arrays select.
+    """Take the elements that index arrays select and that lie in a block.
 
     Args:
-      x: the block, seen as having the shape of the selected part: of the indexed dims only the
-        first element.
+      x: a view of the block in the shape of the selected part; it has only the first element of
+        indexed dims.
       positions: one array for each indexed dim, which broadcast with the part.
-      dims: these.
+      dims: the indexed dims.
       out: the part.
-      fill: what elements get that are not in the block; if it is None, and `there`, they stay.
-      there: gets which elements are; others become 0.
+      fill: the value of elements outside the block. If `fill` and `there` are None, they stay.
+      there: gets whether each element is in the block; others become 0.
     """
     mode = "there" if there is not None else "" if fill is None else "fill"
     types = _types(positions)
-    given = [(at, *dataclasses.astuple(dim)) for at, dim in zip(positions, dims, strict=True)]
+    operands = [(at, *dataclasses.astuple(dim)) for at, dim in zip(positions, dims, strict=True)]
     more = [fill] if mode == "fill" else []
     outs = [out] if there is None else [out, there]
     kernel = _taking(types, mode)
-    kernel(_with_dim(x), *itertools.chain(*given), *more, *map(_with_dim, outs))
+    kernel(_with_dim(x), *itertools.chain(*operands), *more, *map(_with_dim, outs))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -226,7 +226,7 @@ def _updating(operation: str, work: str, value: str, given: str, ndim: int, is_s
     )
 
 
-FEW = 1 << 10  # so many updates look at one another before they are sorted
+FEW = 1 << 10  # up to this many updates are compared with one another; more are sorted
 
 
 def update(
@@ -244,20 +244,20 @@ def update(
 
     Args:
       operation: a class of `kernels/indexing.cuh`.
-      work: the type to combine in.
-      kind: the type of values for that.
-      x: the block, seen as having the shape of values that broadcast: of the indexed dims only the
-        first element. The last dim is that of updates which may be of the same element.
-      value: of each update; of the same shape.
+      work: the dtype in which elements are combined.
+      kind: the dtype of values for that.
+      x: a view of the block in the shape of the broadcast values; it has only the first element of
+        indexed dims. Updates along the last dim may be of the same element.
+      value: the value of each update, in that shape.
       positions: numbers, or arrays of one shape, one for each indexed dim.
-      dims: these.
-      grid: that shape.
-      shape: what it is reshaped to, so that it broadcasts with the block.
+      dims: the indexed dims.
+      grid: the shape of positions.
+      shape: the shape to which positions are reshaped, to broadcast with the block.
     """
     count = x.shape[-1]
     key = cupy.empty(grid, np.int64)
-    given = [(at, *dataclasses.astuple(dim)) for at, dim in zip(positions, dims, strict=True)]
-    _locating(_types(positions))(*itertools.chain(*given), key)
+    operands = [(at, *dataclasses.astuple(dim)) for at, dim in zip(positions, dims, strict=True)]
+    _locating(_types(positions))(*itertools.chain(*operands), key)
     key = key.reshape(shape)
     step, more, is_sorted = 0, [key], count > FEW
     if isinstance(value, cupy.ndarray):
@@ -292,17 +292,17 @@ _REDUCTIONS = {
         "Placed<T>",
     ),
 }  # fmt: skip
-"""Reductions of one operand to one result, which CuPy makes in two steps where they are large: type
-of the result, what elements become, how two come together, the result, what to start with, its type
-where that is not the result's."""
+"""Reductions of one operand to one result; CuPy makes large ones in two steps. Each has: the dtype
+of the result, the value of an element, the combination of two, the result, the start, and its type
+if that is not the result's."""
 
 
 @functools.lru_cache(maxsize=64)
 def _reduction(name: str) -> Any:
-    *given, start, kind = _REDUCTIONS[name]
+    *code, start, kind = _REDUCTIONS[name]
     return cupy.ReductionKernel(
         "T in0",
-        *given,
+        *code,
         start,
         f"gpushard_{name.replace(' ', '_')}",
         reduce_type=kind,
@@ -315,13 +315,13 @@ def reduce(name: str, x: LocalArray, axes: tuple[int, ...], out: LocalArray) -> 
     """Reduce some dims of an array, and return `out`.
 
     Args:
-      name: how: "nonzero" and "valid" count what is not 0 or no NaN, "valid sum" adds that up;
-        "nanmin" and "nanmax" are extremes of it; "furthest" is the position that takes the longest
-        dim to be in bounds; "argmin" and "argmax" are the row-major number of the first extreme, or
-        the first NaN.
-      x: the array, which has elements along these dims.
-      axes: they.
-      out: the result, with or without them as dims of length 1.
+      name: "nonzero" counts elements that are not 0, "valid" those that are not NaN. "valid sum"
+        adds up the latter, and "nanmin" and "nanmax" are their extremes. "furthest" is the position
+        that needs the longest dim to be in bounds. "argmin" and "argmax" are the row-major number
+        of the first extreme, or of the first NaN.
+      x: the array, which has elements along the reduced dims.
+      axes: the reduced dims.
+      out: the result, with or without the reduced dims as dims of length 1.
     """
     gone = {axis % x.ndim for axis in axes}
     shape = [n for dim, n in enumerate(x.shape) if dim not in gone]
@@ -358,17 +358,17 @@ def extremes(
 ) -> None:
     """Find "argmin" or "argmax" of a block, as row-major numbers in dims of the whole array.
 
-    The axes ascend. `number` gets the positions, without these dims, and `value` what lies there;
-    without it the block has these dims whole.
+    The axes ascend. `number` gets the positions and `value` the extremes, both without the reduced
+    dims. Without `value` the block must have these dims whole.
     """
-    if kind_of(x.dtype) == "f":  # CuPy's find any of several NaNs
+    if kind_of(x.dtype) == "f":  # CuPy's functions find any of several NaNs, not the first
         reduce(name, x, axes, number)
     else:
         getattr(x, name)(axis=axes, out=number)
     if value is None:
         return
-    kept = [dim for dim in range(x.ndim) if dim - x.ndim not in axes]
-    shape, strides = ([of[dim] for dim in kept] for of in (x.shape, x.strides))
+    others = [dim for dim in range(x.ndim) if dim - x.ndim not in axes]
+    shape, strides = ([of[dim] for dim in others] for of in (x.shape, x.strides))
     view = cupy.lib.stride_tricks.as_strided(x, shape, strides)
     scalars = itertools.chain(*map(dataclasses.astuple, dims))
     _numbering(len(dims))(_with_dim(view), *scalars, *map(_with_dim, (number, value)))
@@ -387,14 +387,14 @@ def _binning(common: str) -> Any:
 
 
 def bin_numbers(x: LocalArray, edges: LocalArray, number: LocalArray, *, further: bool) -> None:
-    """Find the bin of each element; -1 where it is in none.
+    """Find the bin of each element; -1 if it is in none.
 
     Args:
       x: the elements.
       edges: of the bins, ascending.
       number: gets the numbers.
-      further: whether the bins are those of one dim more: numbers are there, and become those of
-        both, counted by rows.
+      further: whether these are the bins of a further dim. Then `number` has the bins of the dims
+        before, and gets the row-major numbers of both.
     """
     common = cuda_name(np.result_type(x.dtype, edges.dtype))
     _binning(common)(x, edges, len(edges) - 1, int(further), number)
@@ -415,7 +415,7 @@ def _tallying(weighted: bool) -> Any:
 
 
 def tally(number: LocalArray, length: int, weights: LocalArray | None, out: LocalArray) -> None:
-    """Count how often each number below a length is there, or add up weights, in no set order.
+    """Count each number below a length, or add up its weights, in no particular order.
 
     Numbers out of bounds do not count; `out` gets int64, or float64 with weights.
     """
@@ -444,10 +444,10 @@ def _finding(ndim: int) -> Any:
 def nth_places(
     counts: LocalArray, shape: Shape, fills: Sequence[int], first: int, out: LocalArrays
 ) -> None:
-    """Find where some of the true elements of a mask are, from the one of number `first` on.
+    """Find the positions of true elements of a mask, from the true element number `first` on.
 
-    `counts` tell how many are true up to each element, in row-major order; `fills` what is given in
-    each dim beyond the last one that is true.
+    `counts` has the number of true elements up to each element, in row-major order. `fills` has the
+    value for each dim beyond the last true element.
     """
     scalars = itertools.chain(*zip(shape, fills, strict=True))
     _finding(len(shape))(counts, math.prod(shape), first + 1, *scalars, *out)
@@ -467,7 +467,7 @@ def _squaring(count: str, skips: bool, is_complex: bool) -> Any:
 
 
 def squares(x: LocalArray, total: LocalArray, count: Any, *, skips: bool) -> LocalArray:
-    """Return squared distances from means, the totals over counts; NaNs give 0 if it `skips`."""
+    """Compute squared distances from means, totals over counts; if `skips`, NaNs give 0."""
     real = real_of(total.dtype)
     square = cupy.empty(np.broadcast_shapes(x.shape, total.shape), real)
     kernel = _squaring(_type(count, "C"), skips, total.dtype.kind == "c")
@@ -496,26 +496,28 @@ def quotient(
     otherwise: float = math.nan,
     out: LocalArray | None = None,
 ) -> LocalArray:
-    """Return sums over counts less a correction, or roots; over `otherwise` where none is left."""
+    """Divide sums by counts less a correction, or by `otherwise` if none is left; take roots."""
     kernel = _dividing(_type(count, "C"), root)
-    found: LocalArray = kernel(total, count, correction, otherwise, *([] if out is None else [out]))
-    return found
+    result: LocalArray = kernel(
+        total, count, correction, otherwise, *([] if out is None else [out])
+    )
+    return result
 
 
 @functools.lru_cache(maxsize=64)
-def _made(inputs: str, code: str) -> Any:
+def _creating(inputs: str, code: str) -> Any:
     return _elementwise(inputs, "T made", code, "make", "counting", reduce_dims=False)
 
 
 def arange(out: LocalArray, start: int, begin: Any, delta: Any, ends: Sequence[Any]) -> None:
-    """Count up or down in `out`, whose first element is number `start` of the whole array.
+    """Write evenly spaced numbers; the first element of `out` is number `start` of the whole array.
 
-    `begin` and `delta` are of the type to count in; integers count in uint64, and wrap around.
-    `ends` are elements 0 and 1 as they are.
+    `begin` and `delta` have the dtype to compute in; integers count in uint64 and wrap around.
+    `ends` are elements 0 and 1 of the whole array.
     """
     work = begin.dtype.name
     code = f"begin + static_cast<{cuda_name(begin.dtype)}>(at) * delta"
-    kernel = _made(
+    kernel = _creating(
         f"{work} begin, {work} delta, T first, T second, int64 start",
         "const long long at = start + i;"
         f"made = at == 0 ? first : at == 1 ? second : static_cast<T>({code})",
@@ -524,15 +526,15 @@ def arange(out: LocalArray, start: int, begin: Any, delta: Any, ends: Sequence[A
 
 
 def linspace(out: LocalArray, start: int, numbers: Sequence[Any], div: int, last: int) -> None:
-    """Space evenly in `out`, whose first element is number `start`, as NumPy does to the bit.
+    """Write a block of `linspace`, as NumPy does to the bit; its first element is number `start`.
 
-    `numbers` are the first, the last, their difference, and the step, of the type to work in; `div`
-    is the number of steps, and `last` that of the element that is the last number.
+    `numbers` are the first, the last, their difference, and the step, in the dtype to compute in.
+    `div` is the number of steps, and `last` the position of the last number.
     """
     work = numbers[0].dtype
     names = ("begin", "end", "delta", "step")
     whole = "floor" if out.dtype.kind in "iu" else ""
-    kernel = _made(
+    kernel = _creating(
         ", ".join(
             [*(f"{work.name} {name}" for name in names), "int64 start, int64 div, int64 last"]
         ),
@@ -544,8 +546,8 @@ def linspace(out: LocalArray, start: int, numbers: Sequence[Any], div: int, last
 
 
 def eye(out: LocalArray, right: int) -> None:
-    """Write 1 on the diagonal that starts so far to the right of the first element, else 0."""
-    kernel = _made(
+    """Write 1 on the diagonal that starts `right` columns right of the first element, else 0."""
+    kernel = _creating(
         "int64 right", "const ptrdiff_t* at = _ind.get(); made = T(at[0] + right == at[1] ? 1 : 0)"
     )
     kernel(right, out)
@@ -554,13 +556,13 @@ def eye(out: LocalArray, right: int) -> None:
 def triangle(x: LocalArray, edge: int, part: str, out: LocalArray) -> None:
     """Keep the "left" or "right" part of matrices, and write 0 elsewhere.
 
-    `edge` elements of the first row are on the left; each row has one more.
+    `edge` elements of the first row are on the left; each further row has one more.
     """
-    kept = "<" if part == "left" else ">="
-    kernel = _made(
+    comparison = "<" if part == "left" else ">="
+    kernel = _creating(
         "T x, int64 edge",
         f"const ptrdiff_t* at = _ind.get() + {x.ndim - 2};"
-        f"made = at[1] {kept} at[0] + edge ? x : T(0)",
+        f"made = at[1] {comparison} at[0] + edge ? x : T(0)",
     )
     kernel(x, edge, out)
 
@@ -573,7 +575,7 @@ def _choosing(types: tuple[str, ...]) -> Any:
 
 
 def where(which: Any, x: Any, y: Any, out: LocalArray) -> LocalArray:
-    """Do what `where` does for arrays and numbers, and write what is chosen."""
+    """Choose elements of `x` where `which` is true, else of `y`; both may be numbers."""
     _choosing(_types((which, x, y)))(which, x, y, out)
     return out
 
@@ -590,9 +592,9 @@ _replacing = functools.cache(
 
 
 def finite(x: LocalArray, others: Sequence[Any], out: LocalArray | None = None) -> LocalArray:
-    """Replace NaN, infinity and minus infinity, where nothing is said by the ends of the type."""
+    """Replace NaN, infinity and minus infinity; by default by 0 and the ends of the dtype."""
     ends = np.finfo(x.dtype)
     defaults = (0, ends.max, ends.min)
-    given = [x.dtype.type(e if o is None else o) for o, e in zip(others, defaults, strict=True)]
-    made: LocalArray = _replacing()(x, *given, *([] if out is None else [out]))
-    return made
+    values = [x.dtype.type(e if o is None else o) for o, e in zip(others, defaults, strict=True)]
+    result: LocalArray = _replacing()(x, *values, *([] if out is None else [out]))
+    return result

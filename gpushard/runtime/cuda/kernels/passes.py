@@ -1,4 +1,4 @@
-"""Passes along a row: what each of them computes, and what threads keep between them. Pure.
+"""Divide work along a row into passes, and choose the values that threads keep between them. Pure.
 
 A value of a row that depends on a reduction of the same row is known after one pass along it:
 
@@ -19,22 +19,22 @@ from gpushard.runtime.nests import Op
 from gpushard.typing import Dtype
 
 MOST_KEPT = 256
-"""Bytes of values that a thread keeps at once: 64 registers of 255."""
+"""Most bytes of values that a thread keeps at once: 64 registers of 255."""
 
 MOST_UNROLLED = 512
-"""Operations of all elements that a thread keeps: each is a statement of its own."""
+"""Most operations on all elements that a thread keeps: each is a separate statement."""
 
 _REGISTER = 4
-"""Bytes of a register, the least that a value takes."""
+"""Bytes of a register: a value takes at least one."""
 
 Spans = Mapping[int, tuple[int, int]]
-"""By place: the pass that first has a value, and the last one that needs it."""
+"""For each place: the first pass that has its value, and the last pass that needs it."""
 
 
 class Passes:
-    """The passes of a nest: each ends with reductions of what the threads of a row go along.
+    """The passes of a nest: each ends with reductions along the loops that threads share.
 
-    A kernel is given its numbers, and has places for them: behind those of loads.
+    The numbers of a kernel have places, too: behind those of loads.
     """
 
     def __init__(self, dealt: ThreadNest) -> None:
@@ -51,24 +51,24 @@ class Passes:
             ])
             for place, op in self.ops.items()
         }  # fmt: skip
-        """The places of what each operation takes."""
+        """The places of the operands of each operation."""
         self.result_places = [result.place + count for result in nest.results]
-        """Those of results."""
+        """The places of results."""
         read = {at for op in nest.ops for at in op.places if at < loads}
         self.dtypes: dict[int, Dtype] = {at: nest.loads[at].dtype for at in read}
         self.dtypes |= {place: op.dtype for place, op in self.ops.items()}
-        """The types of what operations read and give."""
+        """The dtypes of operands and results of operations."""
         levels = nest.levels(dealt.along)
         self.level = dict(enumerate([*levels[:loads], *[0] * count, *levels[loads:]]))
-        """How many passes come before each place."""
+        """Number of passes before each place is known."""
 
     @property
     def count(self) -> int:
-        """How many passes there are."""
+        """Number of passes."""
         return 1 + max(self.level.values(), default=0)
 
     def is_sum(self, place: int) -> bool:
-        """Whether an operation reduces what the threads of a row go along."""
+        """Whether an operation reduces a loop that the threads of a row share."""
         return place in self.ops and not self._along.isdisjoint(self.ops[place].reduced)
 
     def is_along(self, place: int) -> bool:
@@ -78,11 +78,11 @@ class Passes:
         return place in self.ops and not self._along.isdisjoint(self.ops[place].loops)
 
     def sums(self, level: int) -> list[int]:
-        """Return the reductions at the end of a pass."""
+        """List the reductions at the end of a pass."""
         return [at for at in self.ops if self.is_sum(at) and self.level[at] == 1 + level]
 
     def results(self, level: int) -> list[int]:
-        """Return the results that vary along a row and are known in a pass, but in none before."""
+        """List the results that vary along a row and are first known in a pass."""
         return [
             at
             for at in self.ops
@@ -90,24 +90,24 @@ class Passes:
         ]
 
     def needed(self, level: int, known: Collection[int] = ()) -> set[int]:
-        """Return the values along a row that a pass needs, back to loads and to `known` values."""
+        """Find the values along a row that a pass needs, back to loads and to `known` values."""
         rest = [at for place in self.sums(level) for at in self.operands[place]]
         rest += self.results(level)
-        found: set[int] = set()
+        values: set[int] = set()
         while rest:
             place = rest.pop()
-            if place not in found and self.is_along(place):
-                found.add(place)
+            if place not in values and self.is_along(place):
+                values.add(place)
                 if place in self.ops and place not in known:
                     rest += self.operands[place]
-        return found
+        return values
 
     def spans(self, elements: int) -> Spans:
-        """Return the values that threads keep in registers, for so many elements of a row each.
+        """Choose the values that threads keep in registers, for a number of elements of a row each.
 
-        A pass takes the last values that passes before it had. If these are too many, it takes
-        loads, and computes what follows from them again. There are none where these are too many,
-        where the text becomes too long, and where no pass needs what another one had.
+        A pass uses the last values of earlier passes. If these take too many registers, it uses
+        kept loads and computes the values again. Nothing is kept if loads take too many registers,
+        if the text would be too long, or if no pass needs values of another one.
         """
         if elements * len(self.ops) > MOST_UNROLLED:
             return {}
@@ -129,7 +129,7 @@ class Passes:
         return spans
 
     def _bytes(self, spans: Spans) -> int:
-        """Return the most bytes that are kept of an element between two passes."""
+        """Compute the most bytes of an element that are kept between two passes."""
         sizes = {place: max(_REGISTER, self.dtypes[place].itemsize) for place in spans}
         return max(
             sum(sizes[at] for at, (first, last) in spans.items() if first <= level < last)

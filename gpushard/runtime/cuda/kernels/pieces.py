@@ -1,4 +1,4 @@
-"""Box copies as pieces for the kernel in `kernels/box_copy.cu`. Pure; needs no GPU."""
+"""Pack box copies as pieces for the kernel in `kernels/box_copy.cu`. Pure; needs no GPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpushard.runtime.cuda.kernels.batches import (
     check_units,
     divider,
     make_table,
-    merged,
+    merge_dims,
     parts,
     rows_form,
     short_steps,
@@ -42,18 +42,18 @@ PIECE = np.dtype(
 """`struct Piece` of the kernel."""
 
 INLINE_PIECES = 40
-"""How many pieces travel as an argument of the launch; `kInlinePieces` of the kernel."""
+"""Most pieces in the argument of a launch; `kInlinePieces` of the kernel."""
 
 BATCH = batch_type("pieces", PIECE, INLINE_PIECES)  # `struct Batch` of the kernel
 MOST_OPERANDS = 448
-"""How many operands the pieces of a table may copy between; `kMostOperands` of the kernel."""
+"""Most operands of the pieces of a table; `kMostOperands` of the kernel."""
 
 ENDS = np.dtype([("target", np.uint32), ("source", np.uint32)])  # `struct Ends` of the kernel
 BASES = np.dtype([("at", np.uint64, MOST_OPERANDS)])  # `struct Bases` of the kernel
 UNITS_PER_BLOCK = 8 * THREADS
 
 TILES = 8
-"""The form of a transposed piece; `kTiles` of the kernel. That of rows is 1, 2 or 4: their dims."""
+"""The form of a transposed piece; `kTiles` of the kernel. Rows have 1, 2 or 4: their dims."""
 
 WORDS = 9  # the form of a transposed piece in whole words; `kWords` of the kernel
 WORD = 4  # bytes of such a word
@@ -66,8 +66,8 @@ SIDES = {
     (WORDS, 1): (128, 128),
     (WORDS, 2): (64, 64),
 }
-"""For each form and unit the units of a tile: along the dim that is dense in the source, and along
-that which is in the target."""
+"""The sides of a tile in units, by form and bytes of a unit: along the dim that is dense in the
+source, and along the dim that is dense in the target."""
 
 
 @dataclass(frozen=True)
@@ -76,25 +76,25 @@ class Box:
 
     target: int  # address of its first element in the target
     target_strides: Sequence[int]  # bytes per step of each dim in the target
-    target_memory: Allocation  # where it lies
+    target_memory: Allocation  # the memory of the target
     source: int  # address of its first element in the source
     source_strides: Sequence[int]  # bytes per step of each dim in the source; may be negative
-    source_memory: Allocation  # where that lies
+    source_memory: Allocation  # the memory of the source
     shape: Shape  # elements of each dim
     itemsize: int  # bytes of an element
 
 
 class Pieces(Batch):
-    """What a launch copies; entries of type `PIECE`."""
+    """The boxes that a launch copies; entries of type `PIECE`."""
 
     argument = BATCH
 
 
 def make_pieces(boxes: Iterable[Box]) -> Pieces:
-    """Cut boxes, whose targets do not overlap, into pieces and deal out blocks.
+    """Cut boxes into pieces and deal out blocks; targets must not overlap.
 
-    Dims that lie one after the other on both sides are merged, and the largest unit is taken that
-    is aligned and dense on both sides.
+    Dims that are adjacent on both sides are merged, and the unit is the largest that is aligned and
+    dense on both sides.
 
     Raises:
       AssertionError: a piece leaves its allocation. This is a defect of the library.
@@ -103,7 +103,7 @@ def make_pieces(boxes: Iterable[Box]) -> Pieces:
 
 
 def make_counted_pieces(boxes: Iterable[Box]) -> tuple[Pieces, list[int]]:
-    """Do as `make_pieces`, and return how many pieces each box became, too."""
+    """Cut boxes as `make_pieces` does; return also the number of pieces of each box."""
     rows = [list(_pieces_of(box)) for box in boxes]
     table = make_table(itertools.chain.from_iterable(rows), PIECE)
     return Pieces(*table), [len(of_box) for of_box in rows]
@@ -112,7 +112,7 @@ def make_counted_pieces(boxes: Iterable[Box]) -> tuple[Pieces, list[int]]:
 def _pieces_of(box: Box) -> Iterator[tuple[tuple[object, ...], int]]:
     if 0 in box.shape:
         return
-    dims = merged(box.shape, box.target_strides, box.source_strides, box.itemsize)
+    dims = merge_dims(box.shape, box.target_strides, box.source_strides, box.itemsize)
     run = dims.pop()[0]
     steps = [step for _, *both in dims for step in both]
     unit = math.gcd(16, run, box.target, box.source, *steps)
@@ -127,8 +127,8 @@ def _pieces_of(box: Box) -> Iterator[tuple[tuple[object, ...], int]]:
 def _tile(dims: list[Dim], unit: int) -> bool:
     """Whether the box is transposed; if so, put the dim that is dense in the source next to last.
 
-    A box is if the last dim is dense in the target, another one in the source, and both are long
-    enough for a square to pay.
+    A box is transposed if its last dim is dense in the target and another dim is dense in the
+    source. Both dims must be long enough for tiles to pay.
     """
     if len(dims) < 2 or dims[-1][1] != unit or dims[-1][2] == unit or dims[-1][0] < 8:
         return False
@@ -142,7 +142,7 @@ def _tile(dims: list[Dim], unit: int) -> bool:
 def _row(
     box: Box, target: int, source: int, dims: list[Dim], unit: int, tiled: bool
 ) -> tuple[tuple[object, ...], int]:
-    """Return the fields of a piece, and how many blocks it takes."""
+    """Make the fields of a piece, and its number of blocks."""
     check_units(box.target_memory, target, ((extent, to) for extent, to, _ in dims), unit)
     check_units(box.source_memory, source, ((extent, of) for extent, _, of in dims), unit)
     padded: list[Dim] = [(1, 0, 0)] * (DIMS - len(dims)) + dims

@@ -1,8 +1,8 @@
-"""Products of matrices that are too large for a call of CuPy's, cut into parts. Pure.
+"""Cut products of matrices that are too large for a call of CuPy into parts. Pure.
 
-CuPy tells cuBLAS sizes with 32 bits, and drops the rest of larger ones without a word. Its kernel
-for integers counts the elements of a matrix with 32 bits, too, and has a block of threads for each
-128 rows, in a direction of the grid that ends at `MOST_CALLS`.
+CuPy passes sizes to cuBLAS with 32 bits and silently drops the higher bits. Its kernel for integers
+counts the elements of a matrix with 32 bits, too. It has a block of threads for each 128 rows, in a
+direction of the grid that is limited to `MOST_CALLS` blocks.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy as np
 from gpushard.runtime.cuda.kernels.limits import MOST_CALLS, is_wide
 from gpushard.typing import LocalArray
 
-_ROWS = 32 * MOST_CALLS  # of integers; room for blocks that have fewer rows
-_EASY = 1 << 15  # elements of each operand; a product has less than 2**31, whatever their shapes
+_ROWS = 32 * MOST_CALLS  # most rows of integers, also if a block of threads has only 32 rows
+_EASY = 1 << 15  # if operands have at most this many elements, the product has less than 2**31
 
 Part = tuple[LocalArray, LocalArray, LocalArray, bool]
-"""Two operands, their result, and whether this adds to what is there."""
+"""Two operands, their result, and whether the product is added to the result."""
 
 
 def fits(x: LocalArray, y: LocalArray) -> bool:
@@ -36,7 +36,7 @@ def fits(x: LocalArray, y: LocalArray) -> bool:
 def parts(x: LocalArray, y: LocalArray, out: LocalArray) -> Iterator[Part]:
     """Cut a product of matrices in halves until each part fits into a call.
 
-    All three have two dims or more; those in front of the last two broadcast.
+    All three arrays have two dims or more; dims before the last two broadcast.
     """
     (rows, depth), columns = x.shape[-2:], y.shape[-1]
     batch = out.shape[:-2]
@@ -51,14 +51,14 @@ def parts(x: LocalArray, y: LocalArray, out: LocalArray) -> Iterator[Part]:
             halves = parts(_cut(x, -1, start, stop), _cut(y, -2, start, stop), out)
             yield from ((a, b, to, adds or start > 0) for a, b, to, adds in halves)
             continue
-        own = axis + 1  # of the result, which lacks the last one
-        left = x if own == -1 else _cut(x, own, start, stop)
-        right = y if own == -2 else _cut(y, own, start, stop)
-        yield from parts(left, right, _cut(out, own, start, stop))
+        result_axis = axis + 1  # the result has no dim for the depth
+        left = x if result_axis == -1 else _cut(x, result_axis, start, stop)
+        right = y if result_axis == -2 else _cut(y, result_axis, start, stop)
+        yield from parts(left, right, _cut(out, result_axis, start, stop))
 
 
 def _counts(batch: int, rows: int, depth: int, columns: int, *, whole: bool) -> bool:
-    """Whether CuPy can count a product; it may take matrices of a batch for one with more rows."""
+    """Whether CuPy can count a product; it may treat a batch as one matrix with more rows."""
     numbers = [batch * rows, batch * columns, depth]
     if whole:
         numbers += [rows * depth, depth * columns, rows * columns]
@@ -66,7 +66,7 @@ def _counts(batch: int, rows: int, depth: int, columns: int, *, whole: bool) -> 
 
 
 def _cut(array: LocalArray, axis: int, start: int, stop: int) -> LocalArray:
-    """Return a part along an axis, counted from the end; all of it where that broadcasts."""
+    """Cut along an axis, counted from the end; an array that broadcasts there stays whole."""
     if array.ndim < -axis or array.shape[axis] == 1:
         return array
     part: LocalArray = array[(..., slice(start, stop), *[slice(None)] * (-axis - 1))]

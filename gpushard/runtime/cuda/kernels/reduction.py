@@ -1,11 +1,11 @@
-"""Reductions of dense rows as kernels of one launch, for the blocks of many devices. Pure.
+"""Generate kernels that reduce dense rows, by one launch for the blocks of many devices. Pure.
 
-CuPy's own find out with every call what they are given, as its elementwise functions do. Here the
-threads of a row go along it together, a unit of 16 bytes each (`units`): up to 32 of them, or a
-block of threads for a row that has work for all. Within a unit elements come together in pairs. A
-thread adds up its units, and then threads meet in pairs, by shuffles within a warp. So an element
-takes part in few roundings. The order depends on the type and on the length of rows alone: not on
-timing, nor on how many rows there are, nor on whether they lie so that units are aligned.
+CuPy's reductions examine their operands in every call, as its elementwise functions do. Here the
+threads of a row go along it together, each with a unit of 16 bytes (`units`): up to 32 threads, or
+a block of threads if the row has work for all. Within a unit, elements are combined in pairs. A
+thread adds up its units, and then threads combine in pairs, by shuffles within a warp. So each
+element is rounded only a few times. The order depends only on the dtype and the length of rows: not
+on timing, the number of rows, or the alignment of units.
 
     rows of 128 of float32    32 units: 32 threads with a unit each, 8 rows a block of threads
     rows of 100 of int8        7 units: a thread with all of them, 256 rows
@@ -23,12 +23,12 @@ from gpushard.runtime.cuda.kernels.units import elements_of
 from gpushard.typing import Dtype
 
 MOST_ELEMENTS = 1 << 14
-"""Longer rows keep more than one block of threads busy: they are left to CuPy."""
+"""Longest row. Longer rows keep more than one block of threads busy: they are left to CuPy."""
 
-LEAST_ELEMENTS = 32  # shorter ones would leave most of a block idle, likewise
+LEAST_ELEMENTS = 32  # shorter rows would leave most of a block idle; they are left to CuPy, too
 LENGTHS = 3
-"""What a kernel is given for each call: the length of rows, how many rows there are, and which
-power of 2 is the number of a row's threads."""
+"""Numbers for each call: the length of rows, the number of rows, and the logarithm to base 2 of the
+number of a row's threads."""
 
 LANES = 32
 """Threads of a warp."""
@@ -41,14 +41,14 @@ OPERATIONS = {
     "amin": ("P(x)", "isnan(a) || !(isnan(b) || b < a) ? a : b", ""),
     "amax": ("P(x)", "isnan(a) || !(isnan(b) || a < b) ? a : b", ""),
 }
-"""What is done: what becomes of an element, how two come together, what to start with. Without that
-it is an element of the row, which may take part again."""
+"""For each reduction: the value of an element, the combination of two, and the start. Without a
+start, an element of the row is the start, which may be counted twice."""
 
 _WHOLE = {"amin": "b < a ? b : a", "amax": "a < b ? b : a"}
-"""How two come together of types without NaNs."""
+"""The combination of two elements of dtypes without NaNs."""
 
 _TRUTH = {"any", "all"}
-"""What gives booleans, of complex elements too."""
+"""Reductions that give booleans, and also take complex elements."""
 
 SHUFFLES = """
 // What the thread of the same warp has that comes so many threads later.
@@ -77,7 +77,7 @@ __device__ V of_first(const V& value, unsigned int lanes) {
   return result;
 }
 """
-"""What kernels have before them whose threads meet within a warp."""
+"""Source before kernels that combine values of threads within a warp."""
 
 _SOURCE = """
 struct Batch {
@@ -159,7 +159,7 @@ extern "C" __global__ void reduction(const __grid_constant__ Batch batch) {
 
 
 def power_of(length: int, dtype: Dtype) -> int:
-    """Return which power of 2 is the number of a row's threads; the row has so many elements.
+    """Choose the number of threads of a row of `length` elements; return its logarithm to base 2.
 
     >>> [power_of(n, np.dtype(np.float32)) for n in (32, 128, 1024, 2044, 2045)]
     [3, 5, 5, 5, 8]
@@ -167,37 +167,37 @@ def power_of(length: int, dtype: Dtype) -> int:
     [0, 1, 4, 5, 8]
     """
     count = -(-length // elements_of([dtype]))
-    # Of narrow types a unit is less to load for the same instructions about it: a thread has more.
+    # With narrow dtypes a thread has more units: they take less time to load than to combine.
     lanes = min(LANES, count // max(1, 4 // dtype.itemsize))
     return (THREADS if count >= 2 * THREADS else max(1, lanes)).bit_length() - 1
 
 
-def _part(name: str, given: Dtype, result: Dtype) -> str | None:
-    """Return the type of the sum of a unit of small integers; None where it is the row's own."""
-    narrow = given.kind in "biu" and given.itemsize < 4
+def _part(name: str, operand: Dtype, result: Dtype) -> str | None:
+    """Return the type for the sum of a unit of small integers; None if it is that of the row."""
+    narrow = operand.kind in "biu" and operand.itemsize < 4
     return "int" if name == "sum" and narrow and result.kind not in "bc" else None
 
 
 def source(name: str, signature: Signature) -> str | None:
-    """Return a kernel called `reduction`; None for types that CUDA C++ has not.
+    """Generate the source of the kernel `reduction`; None for dtypes that CUDA C++ lacks.
 
     >>> double = np.dtype(np.float64)
     >>> "{ return a + b; }" in source("sum", Signature((double,), (), (double,), 8, False))
     True
     """
-    ((given,), (result,)) = signature.operands, signature.results
+    ((operand,), (result,)) = signature.operands, signature.results
     types = [
-        NAMES.get(f"{t.kind}{t.itemsize}") if t.isbuiltin == 1 else None for t in (given, result)
+        NAMES.get(f"{t.kind}{t.itemsize}") if t.isbuiltin == 1 else None for t in (operand, result)
     ]
     if None in types:
         return None
-    if given.kind == "c" and (name in _WHOLE or (result.kind != "c" and name not in _TRUTH)):
+    if operand.kind == "c" and (name in _WHOLE or (result.kind != "c" and name not in _TRUTH)):
         return None
     element, combine, start = OPERATIONS[name]
     spare = start
     if not start:
         start, spare = "element(from[0])", "element(from[at])"
-    if given.kind != "f":
+    if operand.kind != "f":
         combine = _WHOLE.get(name, combine)
     work = "float" if result == np.float16 else types[1]
     text = _SOURCE % {
@@ -205,11 +205,11 @@ def source(name: str, signature: Signature) -> str | None:
         "lengths": LENGTHS,
         "units": units.SOURCE,
         "shuffles": SHUFFLES,
-        "each": elements_of([given]),
+        "each": elements_of([operand]),
         "threads": THREADS,
         "given": types[0],
         "work": work,
-        "part": _part(name, given, result) or work,
+        "part": _part(name, operand, result) or work,
         "result": types[1],
         "start": start,
         "spare": spare,

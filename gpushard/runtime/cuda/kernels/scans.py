@@ -1,7 +1,7 @@
-"""Sums and products up to each element of arrays too large for a call of CuPy's, cut. Pure.
+"""Cut cumulative sums and products that are too large for a call of CuPy into parts. Pure.
 
-Along an axis CuPy's kernel counts the elements of all rows with 32 bits. It takes rows for longer
-than they are: as long as a power of 2, or a multiple of 512. Its kernel for one row has 64 bits.
+Along an axis, CuPy's kernel counts the elements of all rows with 32 bits. It rounds the length of
+rows up, to a power of 2 or to a multiple of 512. Its kernel for one row counts with 64 bits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The sources of the kernels, as they lie in the package or in the repository."""
+"""Read the sources of kernels, from the package or from the repository."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ _INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
 
 @functools.lru_cache(maxsize=64)
 def kernel_source(name: str) -> str:
-    """Return a source such as "box_copy" with what it includes, as compilers know no folders.
+    """Read a source such as "box_copy" and insert its includes, as compilers know no folders.
 
     Raises:
-      FileNotFoundError: there is none; the installation is incomplete.
+      FileNotFoundError: the source is missing; the installation is incomplete.
 
     >>> "#include" in kernel_source("box_copy")
     False
     """
     text = _find(f"{name}.cu").read_text(encoding="utf-8")
-    return _INCLUDE.sub(lambda found: _without_pragma(found[1]), text)
+    return _INCLUDE.sub(lambda match: _read_header(match[1]), text)
 
 
 @functools.lru_cache(maxsize=64)
 def kernel_header(name: str) -> str:
-    """Return a file of functions that kernels call, such as "random"."""
-    return _without_pragma(f"{name}.cuh")
+    """Read a file of functions that kernels call, such as "random"."""
+    return _read_header(f"{name}.cuh")
 
 
-def _without_pragma(name: str) -> str:
+def _read_header(name: str) -> str:
     return _find(name).read_text(encoding="utf-8").replace("#pragma once\n", "")
 
 

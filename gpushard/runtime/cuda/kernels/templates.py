@@ -1,6 +1,6 @@
-"""Phases of a plan as descriptors that serve all operands of the same layout. Pure.
+"""Describe phases of a plan once, for all operands of one layout. Pure.
 
-Addresses are relative to operands, so that a phase is described once however often it runs.
+Addresses are relative to operands, so the description serves every run of a phase.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class Span:
     """A dense box that a copy engine moves."""
 
     target: int
-    """The operand written."""
+    """The operand that is written."""
 
     target_offset: int
     source: int
-    """The operand read."""
+    """The operand that is read."""
 
     source_offset: int
     nbytes: int
     domain: int
-    """The memory domain read."""
+    """The memory domain that is read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class Template:
     """A phase, ready for operands of a layout."""
 
     pieces: Pieces
-    """What a kernel copies; addresses are relative to the operands."""
+    """The boxes that a kernel copies; addresses are relative to operands."""
 
     targets: npt.NDArray[np.intp]
     """The operand that each piece is written to."""
@@ -52,22 +52,22 @@ class Template:
     """The operands that the pieces use: `targets` and `sources` are positions among these."""
 
     spans: tuple[Span, ...]
-    """What copy engines move."""
+    """The boxes that copy engines move."""
 
     on_gpus: bool
-    """Whether all of `operands` lie there."""
+    """Whether all of `operands` lie on GPUs."""
 
-    def located(self, bases: npt.NDArray[np.uint64]) -> Pieces:
-        """Return the pieces with addresses."""
+    def add_addresses(self, bases: npt.NDArray[np.uint64]) -> Pieces:
+        """Make the pieces for operands at some addresses."""
         table = self.pieces.table.copy()
         table["target"] += bases[self.targets]
         table["source"] += bases[self.sources]
         return Pieces(table, self.pieces.first)
 
-    def aimed(self, addresses: Sequence[int]) -> Pieces:
-        """Return the pieces, few enough for an argument, with addresses in that.
+    def write_addresses(self, addresses: Sequence[int]) -> Pieces:
+        """Write addresses of operands into the argument of the pieces, which must be few.
 
-        It is one argument for all calls, so it has to be launched before the next one.
+        All calls share the argument, so it must be launched before the next call.
         """
         words, aims = self._aims
         for at, operand, offset in aims:
@@ -76,7 +76,7 @@ class Template:
 
     @functools.cached_property
     def _aims(self) -> tuple[memoryview, list[tuple[int, int, int]]]:
-        """The argument as words; which of them are addresses, of which operands, and how far in."""
+        """The argument as words, and its addresses: (word, operand, offset in the operand)."""
         table = self.pieces.table
         entries = self.pieces.inline()["pieces"][: len(table)]
         ends = zip(("target", "source"), (self.targets, self.sources), strict=True)
@@ -91,11 +91,11 @@ class Template:
 
 
 Choice = Callable[[int, int, bool], bool]
-"""Says whether a copy engine moves a box: takes its bytes, the domain read, and if it is dense."""
+"""Whether a copy engine moves a box: takes its bytes, its source domain, whether it is dense."""
 
 
 def make_template(phase: Phase, operands: LocalArrays, by_engine: Choice) -> Template:
-    """Describe a phase of operands, of which only shapes, strides and sizes count.
+    """Describe a phase; only shapes, strides and sizes of the operands are used.
 
     Raises:
       AssertionError: a box leaves its operand. This is a defect of the library.

@@ -35,15 +35,15 @@ _PART, _MOST_PARTS, _MOST_SLOTS = 1 << 10, 128, 1 << 15
 class ThreadNest:
     """A loop nest with its loops dealt out: along a row, within a thread, and others over rows."""
 
-    whole: Nest  # as it was, whose loops calls have the lengths of
-    # The same, with loops as one that all arrays have next to each other. Threads go along inner
-    # loops together, and each thread goes over short loops by itself.
+    whole: Nest  # the nest before loops were merged; calls give the lengths of its loops
+    # The nest after adjacent loops of all arrays were merged. Threads go along inner loops
+    # together, and each thread goes over short loops by itself.
     nest: Nest
-    loops: tuple[tuple[int, ...], ...]  # which loops of `whole` each of these stands for
-    # Blocks of threads that share a row, and go along it once. If it is more than one, they meet in
-    # memory behind all results.
+    loops: tuple[tuple[int, ...], ...]  # for each loop of `nest`, the loops of `whole` merged in it
+    # Blocks of threads that share a row and go along it once. If there are several, they combine
+    # their parts of the row in memory behind all results.
     parts: int = 1
-    kept: int = 0  # what each part has of a row there
+    kept: int = 0  # elements that each part of a row has in that memory
 
     @property
     def along(self) -> frozenset[int]:
@@ -60,7 +60,7 @@ class ThreadNest:
         return tuple([math.prod([lengths[loop] for loop in group]) for group in self.loops])
 
     def signature(self, calls: int, *, wide: bool = False) -> Signature:
-        """Return what a kernel takes and gives; the arguments are those of `Signature`."""
+        """Make the signature of the kernel; arguments are as for `Signature`."""
         blocks, numbers = self.nest.operand_types, [x.dtype for x in self.nest.numbers]
         results = (*self.nest.result_types, *[ROOM] * (self.parts > 1))
         scalars = tuple(range(len(blocks), len(blocks) + len(numbers)))
@@ -68,16 +68,16 @@ class ThreadNest:
         return Signature((*blocks, *numbers), scalars, results, calls, wide, loops)
 
     def room(self, lengths: Shape) -> int:
-        """Return how many elements a call needs where parts meet, from lengths of `whole`."""
-        own, inside = self.lengths(lengths), self.nest.inner | self.nest.short
-        rows = math.prod([n for loop, n in enumerate(own) if loop not in inside])
+        """Count the elements that a call needs to combine parts, from lengths of `whole`."""
+        merged_lengths, inside = self.lengths(lengths), self.nest.inner | self.nest.short
+        rows = math.prod([n for loop, n in enumerate(merged_lengths) if loop not in inside])
         return rows * (COUNTERS + self.parts * self.kept)
 
 
 def thread_nest(nest: Nest) -> ThreadNest | None:
     """Deal out the loops of a nest to threads; None if these would go along different ones."""
     nest = dataclasses.replace(nest, short=nest.short - nest.split, split=frozenset())
-    along, within = _dealt_out(nest)
+    along, within = _deal_out(nest)
     if any(along.intersection(op.reduced) not in (along, set()) for op in nest.ops if op.reduced):
         return None
     short, groups = merged(dataclasses.replace(nest, short=within, inner=along))
@@ -85,7 +85,7 @@ def thread_nest(nest: Nest) -> ThreadNest | None:
 
 
 def launched_kernel(nest: Nest) -> NestKernel | None:
-    """Return a nest as launches compute it; None if there is no way to deal out its loops."""
+    """Make the kernel of a nest for launches; None if its loops cannot be dealt out."""
     dealt = thread_nest(nest)
     if dealt is None:
         return None
@@ -94,32 +94,32 @@ def launched_kernel(nest: Nest) -> NestKernel | None:
 
 
 def function_of(op: Op) -> Any:
-    """Return the function of an elementwise operation, or the name of what is none of CuPy's."""
+    """Return the function of an elementwise operation; a name if CuPy has no function for it."""
     return {"astype": "astype", "copy": "astype", "where": "where"}.get(op.name) or op.kernel
 
 
 def _parts(nest: Nest, along: frozenset[int], within: frozenset[int]) -> tuple[int, int]:
-    """Return into how many parts rows are cut, and how much is kept of each for the last one.
+    """Choose the number of parts of a row, and count the elements that each part leaves in memory.
 
-    That depends on the whole array alone, not on how other loops are split.
+    Both depend only on the whole array, not on how other loops are split.
     """
-    kept = 0
+    slots = 0
     for op, level in zip(nest.ops, nest.levels(along)[len(nest.loads) :], strict=True):
         sums = bool(along.intersection(op.reduced))
         if level > sums and along.intersection((*op.loops, *op.reduced)):
             return 1, 0  # rows are gone along again
         if sums:
-            kept += math.prod([nest.sizes[loop] for loop in op.loops & within])
-    if not kept:
+            slots += math.prod([nest.sizes[loop] for loop in op.loops & within])
+    if not slots:
         return 1, 0
     length = math.prod([nest.sizes[loop] for loop in along])
     rows = math.prod([n for x, n in enumerate(nest.sizes) if x not in along | within])
     parts = -(-length // _PART) if length >= 4 * _PART else 1
-    return max(1, min(parts, _MOST_PARTS, _MOST_SLOTS // (rows * (kept + COUNTERS)))), kept
+    return max(1, min(parts, _MOST_PARTS, _MOST_SLOTS // (rows * (slots + COUNTERS)))), slots
 
 
-def _dealt_out(nest: Nest) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the loops that the threads of a row go along, and those within a thread."""
+def _deal_out(nest: Nest) -> tuple[frozenset[int], frozenset[int]]:
+    """Choose the loops that the threads of a row go along, and the loops within a thread."""
     reductions = [op for op in nest.ops if op.reduced]
     reduced = [frozenset(op.reduced) for op in reductions]
     every = frozenset[int]().union(*reduced)
@@ -133,5 +133,6 @@ def _dealt_out(nest: Nest) -> tuple[frozenset[int], frozenset[int]]:
         along = lacking & long
     within = (every & nest.short) - along
     more = (lacking & nest.short) - along
-    kept = [math.prod([nest.sizes[loop] for loop in op.loops & (within | more)]) for op in nest.ops]
-    return along, within | more if max(kept) <= _MOST_KEPT else within
+    inside = within | more
+    sizes = [math.prod([nest.sizes[loop] for loop in op.loops & inside]) for op in nest.ops]
+    return along, inside if max(sizes) <= _MOST_KEPT else within

@@ -1,13 +1,13 @@
-"""Units: neighbours in memory that one load or store moves, up to 16 bytes of them. Pure.
+"""Units: adjacent elements, up to 16 bytes, that one load or store moves. Pure.
 
-A thread that moves an element at a time asks for too few bytes before it waits: of bytes, 2,048
-threads of a multiprocessor ask for a fifth of what a GPU's memory could have under way. So a thread
-takes several neighbours. How many depends on types alone: 16 bytes of the widest type, for which
-one of a narrower type is as many elements of fewer bytes.
+A thread that moves one element at a time has too few bytes under way: with elements of one byte,
+2,048 threads of a multiprocessor request a fifth of the bytes that a GPU's memory can deliver. So a
+thread moves several adjacent elements. Their number depends only on dtypes: it is 16 bytes of the
+widest dtype. A unit of a narrower dtype has as many elements, and fewer bytes.
 
-Whether blocks lie so that units are aligned is known where a kernel runs, and decided there: each
-block of threads asks the addresses that it was given. A load or store of a unit that is not aligned
-is a fault on a GPU. So there is one kernel for all addresses, and the host decides nothing.
+On a GPU, a load or store of an unaligned unit is a fault. Whether units are aligned is decided in
+the kernel: each block of threads checks its addresses. So there is one kernel for all addresses,
+and the host decides nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from gpushard.typing import Dtype
 
 UNIT_BYTES = 16
-"""What a load or store moves at most."""
+"""Most bytes that a load or store moves."""
 
 SOURCE = """
 template <unsigned int bytes> struct Word;
@@ -47,15 +47,15 @@ struct Unit {
   }
 };
 """
-"""What kernels with units have before them."""
+"""Source before kernels with units."""
 
 
 def elements_of(dtypes: Iterable[Dtype], most: int = UNIT_BYTES) -> int:
-    """Return how many neighbours a thread takes of blocks of some types: a power of 2.
+    """Count the elements of a unit for blocks of some dtypes: a power of 2.
 
     Args:
-      dtypes: types of all that is loaded and stored.
-      most: how many there may be.
+      dtypes: dtypes of all loads and stores.
+      most: most elements.
 
     >>> import numpy as np
     >>> [elements_of(map(np.dtype, letters)) for letters in ("bbb", "bf", "ee", "D")]

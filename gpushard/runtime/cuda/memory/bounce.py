@@ -16,7 +16,7 @@ from gpushard.runtime.cuda.memory.stores import bytes_at
 from gpushard.typing import HostArray, LocalArray, LocalArrays
 
 BOUNCE_BYTES = 1 << 20
-"""Size of the buffer. Larger copies go through it in turns; streams are faster for far larger."""
+"""Size of the buffer. Larger copies go through it in turns; streams are faster for the largest."""
 
 
 class Bounce:

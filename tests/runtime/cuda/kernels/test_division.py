@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushard.runtime.cuda.kernels.division import counted
+from gpushard.runtime.cuda.kernels.division import pack_divisor
 
 END = 2**31
 
 
 def divided(n: int, length: int) -> tuple[int, int]:
     """Return what a kernel computes, with 32 bits for everything."""
-    count = counted(length)
+    count = pack_divisor(length)
     factor, known = count >> 32, count % 2**32
     assert known == length and factor < 2**32
     shift = 0 if length < 2 else (length - 1).bit_length()  # 32 - __clz(length - 1)
@@ -41,4 +41,4 @@ def test_any_length(length: int, n: int, multiple: int) -> None:
 
 
 def test_a_length_of_0_divides_nothing() -> None:
-    assert counted(0) % 2**32 == 0
+    assert pack_divisor(0) % 2**32 == 0

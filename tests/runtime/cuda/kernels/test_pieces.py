@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushard.runtime.cuda.kernels.batches import DIMS, MOST_UNITS, Allocation, divider, merged
+from gpushard.runtime.cuda.kernels.batches import DIMS, MOST_UNITS, Allocation, divider, merge_dims
 from gpushard.runtime.cuda.kernels.pieces import (
     INLINE_PIECES,
     SIDES,
@@ -156,7 +156,7 @@ def test_more_dims_than_the_kernel_has_become_more_pieces() -> None:
     to = np.empty([2 * n for n in shape], np.int16)[tuple(slice(n) for n in shape)].strides
     of = np.empty([3 * n for n in shape], np.int16)[tuple(slice(n) for n in shape)].strides
     pieces = make_pieces([box(shape, to, of, 2)])
-    assert len(merged(shape, to, of, 2)) > DIMS
+    assert len(merge_dims(shape, to, of, 2)) > DIMS
     assert len(pieces.table) == 3 * 2
     assert len(bytes_of(pieces)) == 2 * math.prod(shape)
 

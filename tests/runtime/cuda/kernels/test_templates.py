@@ -117,7 +117,7 @@ def test_pieces_and_spans_copy_what_indexing_copies(seed: int, engines: bool) ->
         bases = np.array([address(operands[n]) for n in template.operands], np.uint64)
         if len(template.pieces.table):
             for start in range(len(template.pieces.table)):
-                located = template.located(bases)
+                located = template.add_addresses(bases)
                 one = type(located)(located.table[start : start + 1], np.array([0, 1], np.uint32))
                 driver.launch_pieces(one, stream)
         for span in template.spans:
