@@ -50,9 +50,9 @@ def expand(overlap: Overlap, pairs: IntArray, latency: float | None = None) -> C
     """List the box copies that write some wanted pairs.
 
     There is one copy per pair and source block. If the domain lacks the block, it reads it from the
-    domains that hold it. With several holders, all demands on the block are put in a line, and the
-    line is cut into equal ranges of bytes, one per holder. If few domains hold a block and many
-    want it, it may be relayed.
+    domains that hold it. With several holders, all demands on the block are put in a line. The line
+    is cut into equal ranges of bytes, one per holder. If few domains hold a block and many want it,
+    it may be relayed.
 
     If boxes form no grid, adjacent cells that come from one place are one copy. A domain receives a
     cell once, even if several of its boxes want it.

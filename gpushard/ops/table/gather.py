@@ -138,7 +138,7 @@ def _local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
 
     def look_up(site: Site, x: LocalArray, *positions: LocalArray, out: Any) -> Any:
         values, is_here = out
-        reading.take_own(reading.starts(site), x, positions, values, there=is_here)
+        reading.take_own(reading.starts(site), x, positions, values, inside=is_here)
         return out
 
     return look_up

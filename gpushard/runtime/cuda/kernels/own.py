@@ -173,7 +173,7 @@ def take(
     dims: Sequence[Along],
     out: LocalArray,
     fill: Any = None,
-    there: LocalArray | None = None,
+    inside: LocalArray | None = None,
 ) -> None:
     """Take the elements that index arrays select and that lie in a block.
 
@@ -183,14 +183,14 @@ def take(
       positions: one array for each indexed dim, which broadcast with the part.
       dims: the indexed dims.
       out: the part.
-      fill: the value of elements outside the block. If `fill` and `there` are None, they stay.
-      there: gets whether each element is in the block; others become 0.
+      fill: the value of elements outside the block. If `fill` and `inside` are None, they stay.
+      inside: gets whether each element is in the block; others become 0.
     """
-    mode = "there" if there is not None else "" if fill is None else "fill"
+    mode = "there" if inside is not None else "" if fill is None else "fill"
     types = _types(positions)
     operands = [(at, *dataclasses.astuple(dim)) for at, dim in zip(positions, dims, strict=True)]
     more = [fill] if mode == "fill" else []
-    outs = [out] if there is None else [out, there]
+    outs = [out] if inside is None else [out, inside]
     kernel = _taking(types, mode)
     kernel(_with_dim(x), *itertools.chain(*operands), *more, *map(_with_dim, outs))
 
@@ -202,7 +202,9 @@ def _locating(types: tuple[str, ...]) -> Any:
 
 
 @functools.lru_cache(maxsize=1024)
-def _updating(operation: str, work: str, value: str, given: str, ndim: int, is_sorted: bool) -> Any:
+def _updating(
+    operation: str, work: str, value: str, operand: str, ndim: int, is_sorted: bool
+) -> Any:
     if is_sorted:
         replaces = "true" if operation == "Replace" else "false"
         call = f"update_sorted<{operation}, W, V>(x, value, step, &key - n, &order - n, n, count, "
@@ -215,7 +217,7 @@ def _updating(operation: str, work: str, value: str, given: str, ndim: int, is_s
         f"const long long n = _ind.get()[{ndim - 1}]",
         call,
     ]
-    inputs = f"{given} value, int64 step, int64 count, int64 key"
+    inputs = f"{operand} value, int64 step, int64 count, int64 key"
     return _elementwise(
         inputs + ", int64 order" * is_sorted,
         "T x",
@@ -292,9 +294,9 @@ _REDUCTIONS = {
         "Placed<T>",
     ),
 }  # fmt: skip
-"""Reductions of one operand to one result; CuPy makes large ones in two steps. Each has: the dtype
-of the result, the value of an element, the combination of two, the result, the start, and its type
-if that is not the result's."""
+"""Reductions of one operand to one result; CuPy makes large ones in two steps. Each has the dtype
+of the result, the value of an element, and the combination of two. Then come the result, the start,
+and its type if that is not the result's."""
 
 
 @functools.lru_cache(maxsize=64)
