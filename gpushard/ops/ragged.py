@@ -17,7 +17,7 @@ from gpushard.movement.host import read_host
 from gpushard.movement.planning.holders import holdings
 from gpushard.movement.reshard import move_once
 from gpushard.ops.aval import Dtype
-from gpushard.ops.programs.calls import Call, LocalCalls, Work
+from gpushard.ops.programs.calls import KernelCall, LocalCalls, Work
 from gpushard.ops.row import Kernel
 from gpushard.ops.table.elementwise import writing
 from gpushard.typing import IntArray, LocalArray
@@ -38,7 +38,7 @@ def counts_of(mask: ShardedBuffer, name: str) -> IntArray:
             runtime,
             name,
             writing(lambda block: xp.asarray(xp.count_nonzero(block)).reshape(1)),
-            [Call(home, ((1,),), (), volumes[home]) for home in held.home.tolist()],
+            [KernelCall(home, ((1,),), (), volumes[home]) for home in held.home.tolist()],
             held.of_device.tolist(),
             [Tiling.regular((tiling.assignment.boxes,), tiling.assignment)],
             [_INDEX],
@@ -80,7 +80,7 @@ def selected(
         home, length = int(held.home[pair]), lengths[pair]
         site = int(tiling.starts[0, home]), length
         size = int(tiling.volumes[home]) * reads
-        calls.append(Call(home, ((length,),) * len(results), site, size))
+        calls.append(KernelCall(home, ((length,),) * len(results), site, size))
     of_device = [numbers.get(pair, -1) for pair in held.of_device.tolist()]
     kernel: Kernel = writing(make(runtime.backend.namespace))
     dtypes = [dtype for dtype, _ in results]

@@ -25,7 +25,7 @@ from unittest import mock
 import numpy as np
 
 import gpushard as gs
-from gpushard.ops.programs.calls import Call, Work
+from gpushard.ops.programs.calls import KernelCall, Work
 from gpushard.ops.programs.launched import Launched, launched_nest
 from gpushard.runtime.cuda import backend
 from gpushard.runtime.cuda.kernels import fused, nesting, passes, thread_nests
@@ -202,7 +202,7 @@ def launches(runtime: Runtime, program: Program, nest: Nest) -> Launch | None:
         return SimpleNamespace(shard_shapes=shapes, places=devices, devices=devices)
 
     calls = [
-        Call(home, tuple(nest.shape(result, lengths) for result in nest.results), ())
+        KernelCall(home, tuple(nest.shape(result, lengths) for result in nest.results), ())
         for home, lengths in enumerate(program.lengths)
         if any(0 not in nest.shape(result, lengths) for result in nest.results)
     ]

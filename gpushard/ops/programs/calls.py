@@ -38,7 +38,7 @@ def quietly(function: Callable[..., T], *given: Any, **named: Any) -> T:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Call:
+class KernelCall:
     """One call of a kernel."""
 
     # Position of the device that pays, whose operands are taken, and on whose stream it runs.
@@ -55,7 +55,7 @@ class Work:
     runtime: Runtime  # of the devices
     name: str  # of the operation, for errors
     kernel: Kernel  # what is called
-    calls: Sequence[Call]
+    calls: Sequence[KernelCall]
     # For each device the call whose results it has; -1 for none: no elements.
     of_device: Sequence[int]
     tilings: Sequence[Tiling]  # of the results
@@ -191,7 +191,7 @@ class LocalCalls:
     def launch(
         self,
         rows: Sequence[Sequence[Any]],
-        reads: Callable[[Call], list[Memory]],
+        reads: Callable[[KernelCall], list[Memory]],
         *,
         here: bool,
     ) -> list[Outputs]:
@@ -232,7 +232,7 @@ class LocalCalls:
     def _submit(
         self,
         rows: Sequence[Sequence[Any]],
-        reads: Callable[[Call], list[Memory]],
+        reads: Callable[[KernelCall], list[Memory]],
         outputs: Outputs,
     ) -> None:
         """Give the calls to the devices; inside `commit`."""
@@ -314,7 +314,7 @@ def calls_of(
     operands: Sequence[tuple[Tiling, int]],
     results: Sequence[Tiling],
     takes_part: Sequence[bool] | None = None,
-) -> tuple[list[Call], list[int]]:
+) -> tuple[list[KernelCall], list[int]]:
     """List the calls of a row's kernel on blocks, and for each device the number of its call or -1.
 
     Devices of one domain whose operands and results are the same blocks share a call; it is charged
@@ -328,7 +328,7 @@ def calls_of(
     volumes = [tiling.volumes.tolist() for tiling in results]
     homes = holdings(results[0].assignment)
     numbers: dict[tuple[int, ...], int] = {}
-    calls: list[Call] = []
+    calls: list[KernelCall] = []
     of_device: list[int] = []
     for position in range(len(results[0].devices)):
         writes = any(volume[position] for volume in volumes)
@@ -347,11 +347,11 @@ def calls_of(
 
 def _call(
     row: Row, operands: Sequence[tuple[Tiling, int]], results: Sequence[Tiling], home: int
-) -> Call:
+) -> KernelCall:
     shapes = tuple(tiling.shard_shapes[home] for tiling in results)
     reads = sum(int(tiling.volumes[home]) * itemsize for tiling, itemsize in operands)
     if not row.positional:
-        return Call(home, shapes, (), reads)
+        return KernelCall(home, shapes, (), reads)
     tilings = [*(tiling for tiling, _ in operands), results[0]]
     starts = [tuple(tiling.starts[:, home].tolist()) for tiling in tilings]
-    return Call(home, shapes, (Site(tuple(starts[:-1]), starts[-1], shapes[0]),), reads)
+    return KernelCall(home, shapes, (Site(tuple(starts[:-1]), starts[-1], shapes[0]),), reads)

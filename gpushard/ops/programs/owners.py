@@ -23,7 +23,7 @@ from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.planning.holders import holdings
 from gpushard.ops.choose import Given, Price
 from gpushard.ops.operand import Sharded
-from gpushard.ops.programs.calls import Call, LocalCalls, Work, calls_of
+from gpushard.ops.programs.calls import KernelCall, LocalCalls, Work, calls_of
 from gpushard.ops.programs.local import Computation
 from gpushard.ops.row import Adapter, Case, Kernel, KernelMaker, Program, ShardedCall, Strategy
 from gpushard.ops.rule import Rule, Splits
@@ -219,12 +219,12 @@ class Owned(LocalCalls):
             return self._call_here(list(zip(*rows, strict=True)))
         return self.launch(rows, functools.partial(self._reads, operands), here=here)
 
-    def _arguments(self, operands: Sequence[ShardedBuffer], call: Call) -> list[Any]:
+    def _arguments(self, operands: Sequence[ShardedBuffer], call: KernelCall) -> list[Any]:
         first, *others = operands
         blocks = [first.values[position] for position in self._inputs[call]]
         return blocks + [operand.values[call.home] for operand in others]
 
-    def _reads(self, operands: Sequence[ShardedBuffer], call: Call) -> list[Memory]:
+    def _reads(self, operands: Sequence[ShardedBuffer], call: KernelCall) -> list[Memory]:
         first, *others = operands
         blocks = [first.claims[position].memory for position in self._inputs[call]]
         return blocks + [operand.claims[call.home].memory for operand in others]

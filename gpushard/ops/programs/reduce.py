@@ -26,7 +26,7 @@ from gpushard.movement.planning.holders import holdings
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.choose import Price, Prices
 from gpushard.ops.in_order import InOrder
-from gpushard.ops.programs.calls import Call, LocalCalls, Work, calls_of
+from gpushard.ops.programs.calls import KernelCall, LocalCalls, Work, calls_of
 from gpushard.ops.programs.launched import Launched, launched, launched_merges
 from gpushard.ops.programs.local import Computation
 from gpushard.ops.row import Adapter, Case, KernelMaker, Params, ShardedCall, State, Strategy, only
@@ -61,7 +61,7 @@ class Fold(LocalCalls):
             here=here,
         )
 
-    def _take(self, state: Sequence[ShardedBuffer | Outputs], call: Call) -> list[LocalArray]:
+    def _take(self, state: Sequence[ShardedBuffer | Outputs], call: KernelCall) -> list[LocalArray]:
         taken = [parts.values[n] for n in self._inputs[call] for parts in state]
         region = self._regions[call]
         return taken if region is None else [array[region] for array in taken]
@@ -228,7 +228,7 @@ class Between:
     """
 
     def __init__(
-        self, reduced: Reduced, block: Block, calls: Sequence[Call], own: Sequence[int]
+        self, reduced: Reduced, block: Block, calls: Sequence[KernelCall], own: Sequence[int]
     ) -> None:
         homes = [calls[numbers[0]].home for numbers in block.members]
         boxes = [box for _, box in block.wanting]
@@ -247,7 +247,7 @@ class Between:
             self._name,
             functools.partial(as_state, width, merge),
             [
-                Call(home, (self._shape,) * width, (tuple(own[n] for n in numbers),))
+                KernelCall(home, (self._shape,) * width, (tuple(own[n] for n in numbers),))
                 for home, numbers in zip(homes, block.members, strict=True)
             ],
             [-1] * len(reduced.natural.devices),
@@ -277,7 +277,7 @@ class Between:
                 reduced.case.runtime,
                 self._name,
                 self._rows_kernel,
-                [Call(n, (tiling.shard_shapes[n],) * width, (self._sums,)) for n in holders],
+                [KernelCall(n, (tiling.shard_shapes[n],) * width, (self._sums,)) for n in holders],
                 [holders.index(n) if n in holders else -1 for n in range(len(tiling.devices))],
                 [tiling] * width,
                 self._dtypes,
@@ -425,7 +425,9 @@ def _last(
             regions.append(None if cut else reduced.region(home))
             number += 1
     shapes = reduced.result.shard_shapes
-    calls = [Call(home, (shapes[home],), (size,)) for home, size in zip(homes, sizes, strict=True)]
+    calls = [
+        KernelCall(home, (shapes[home],), (size,)) for home, size in zip(homes, sizes, strict=True)
+    ]
     keys = [*merges.within, *(key for block in merges.across for key in block.wanting)]
     of_key = {key: n for n, key in enumerate(keys)}
     of_device = [of_key.get(key, -1) for key in merges.of_device]

@@ -10,7 +10,7 @@ from unittest import mock
 import numpy as np
 
 from gpushard.ops.programs import launched
-from gpushard.ops.programs.calls import Call, Work
+from gpushard.ops.programs.calls import KernelCall, Work
 from gpushard.runtime.cuda.kernels.thread_nests import COUNTERS, launched_kernel
 from gpushard.transforms.regions import layout
 from tests.runtime.cuda.kernels.test_thread_nests import FLOAT, nest
@@ -23,9 +23,9 @@ def test_what_a_launch_is_told() -> None:
                                     ((2,), (0,), (2,))], 3)  # fmt: skip
     operand: Any = types.SimpleNamespace(shard_shapes=[(2, 9000, 5), (1, 9000, 5)])
     result, other = mock.sentinel.result, mock.sentinel.other
-    fields = {field.name: None for field in dataclasses.fields(Call)}
+    fields = {field.name: None for field in dataclasses.fields(KernelCall)}
     calls = [
-        Call(**{**fields, "home": home, "shapes": ((rows,), (7,))})
+        KernelCall(**{**fields, "home": home, "shapes": ((rows,), (7,))})
         for home, rows in ((0, 2), (1, 1))
     ]
     work = Work(mock.sentinel.runtime, "f", np.add, calls, [0, 1], [result, other], [FLOAT] * 2)
