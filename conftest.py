@@ -16,7 +16,7 @@ from tests.softgpu import options as softgpu
 _NEED = {"torch": ["gpushard/interop/torch.py"]}
 _NEED["cupy"] = [
     str(module.relative_to(Path(__file__).parent))
-    for module in Path(__file__).parent.glob("gpushard/runtime/cuda/**/*.py")
+    for module in Path(__file__).parent.glob("gpushard/_runtime/cuda/**/*.py")
     if re.search(r"^(import|from) cupy", module.read_text(encoding="utf-8"), re.MULTILINE)
 ]
 

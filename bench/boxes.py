@@ -9,7 +9,7 @@ import dataclasses
 import math
 from typing import Any
 
-from gpushard.geometry.sharding import Sharding
+from gpushard._geometry.sharding import Sharding
 
 Box = tuple[tuple[int, int], ...]
 """(start, stop) in every dim of the global array."""

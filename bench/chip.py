@@ -19,11 +19,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from bench.case import OURS, Case, Config, Sampler, Side
+from gpushard._runtime.cuda.backend import CudaBackend
+from gpushard._runtime.cuda.devices.probe import probe
+from gpushard._runtime.cuda.driver.driver import Driver
+from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
-from gpushard.runtime.cuda.backend import CudaBackend
-from gpushard.runtime.cuda.devices.probe import probe
-from gpushard.runtime.cuda.driver.driver import Driver
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing.runtime import using
 
 AHEAD_US = 200

@@ -40,12 +40,12 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from bench.sass import KERNELS, Instruction, disassembled, parse, tool
 from gpushard import testing
-from gpushard.runtime.cuda.kernels import elementwise, fused, reduction
-from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement
-from gpushard.runtime.cuda.kernels.thread_nests import ThreadNest, function_of, thread_nest
-from gpushard.runtime.nests import Load, Nest, Op, Result
-from gpushard.transforms.regions import layout
-from gpushard.transforms.regions.layout import nest_of
+from gpushard._runtime.cuda.kernels import elementwise, fused, reduction
+from gpushard._runtime.cuda.kernels.elementwise import Signature, Statement
+from gpushard._runtime.cuda.kernels.thread_nests import ThreadNest, function_of, thread_nest
+from gpushard._runtime.nests import Load, Nest, Op, Result
+from gpushard._transforms.regions import layout
+from gpushard._transforms.regions.layout import nest_of
 
 BYTES_IN_FLIGHT = 4.8e12 * 0.6e-6 / 132
 """On a multiprocessor, for full bandwidth."""

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.ops.remainders import remainder
-from gpushard.ops.search import search
-from gpushard.ops.select import select
+from gpushard._ops.remainders import remainder
+from gpushard._ops.search import search
+from gpushard._ops.select import select
 
 ROWS = (4, 2)
 """The mesh; its axes are x and y."""

@@ -15,8 +15,8 @@ import numpy as np
 
 import gpushard
 from bench.peers import Jax
-from gpushard.runtime.cuda.devices.nvml import read_nvml
-from gpushard.runtime.cuda.devices.probe import probe
+from gpushard._runtime.cuda.devices.nvml import read_nvml
+from gpushard._runtime.cuda.devices.probe import probe
 
 ROOT = pathlib.Path(gpushard.__file__).resolve().parent.parent
 

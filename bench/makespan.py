@@ -22,7 +22,7 @@ import gpushard as gs
 from bench.boxes import movement, places, volume
 from bench.groups.reshard import AXES, SPECS
 from bench.what_if import nearest, shared
-from gpushard.runtime.runtime import Runtime
+from gpushard._runtime.runtime import Runtime
 from gpushard.testing import (
     Needs,
     Topology,

@@ -29,10 +29,10 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from bench import machine
 from bench.records import AGAIN, FAILED, PASSED, SKIPPED, Part, add_part, gpu_is_lost, part_of
-from gpushard.cli.info import show_config
+from gpushard._cli.info import show_config
+from gpushard._runtime import current
+from gpushard._runtime.cuda.driver.libraries import installed_version
 from gpushard.config import Settings
-from gpushard.runtime import current
-from gpushard.runtime.cuda.driver.libraries import installed_version
 from gpushard.testing.runtime import using
 
 Program = Callable[[], Any]

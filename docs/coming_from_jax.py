@@ -134,7 +134,7 @@ NEAREST: dict[str, dict[str, str]] = {
         "host_id": "`gs.process_index()`",
         "host_ids": "`range(gs.process_count())`",
         "lib": "nothing",
-        "ops": "`gs.lax` has `segment_sum` and the others; `gpushard.ops` is internal",
+        "ops": "`gs.lax` has `segment_sum` and the others; `gpushard._ops` is internal",
         "new_ref": "`x`: `x[i] = value` works",
         "numpy_dtype_promotion": "NumPy's rules, with weak types for Python numbers",
         "numpy_rank_promotion": "allowed, as in NumPy",

@@ -25,35 +25,35 @@ random numbers from keys                   `random`
 functions under the names of JAX           `lax`, `nn`, `tree`, `tree_util`
 transforms of functions                    `jit`, `vmap`, `pmap`, `shard_map`
 Flax's modules                             `nnx`
-other libraries                            `from_dlpack`, `map_shards`
+other libraries                            `from_dlpack`, `map_shards`, `interop`
 older types of JAX                         `legacy`
 programs of several processes              `multihost`
 pictures, traces, settings                 `debug`, `profiler`, `show_config`, `configure`
+types that NumPy lacks, tools for tests    `dtypes`, `testing`
 =========================================  =====================================================
 """
 
 from __future__ import annotations
 
-import importlib
+import importlib as _importlib
 from typing import TYPE_CHECKING, Any
 
 from gpushard import config, dtypes, errors, tree
-from gpushard.array import Array, ShapeDtypeStruct, Shard, transfer_guard
-from gpushard.array.guards import (
+from gpushard._array import Array, ShapeDtypeStruct, Shard, transfer_guard
+from gpushard._array.guards import (
     transfer_guard_device_to_device,
     transfer_guard_device_to_host,
     transfer_guard_host_to_device,
 )
-from gpushard.array.protocols import promise
-from gpushard.config import Settings
-from gpushard.geometry.format import Format, Layout
-from gpushard.geometry.mesh import AbstractMesh, Mesh, create_device_mesh, set_mesh
-from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.partition_spec import P, PartitionSpec
-from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
-from gpushard.movement.plan import Plan
-from gpushard.ops.gather_guard import gather_guard
-from gpushard.placement.defaults import (
+from gpushard._array.protocols import promise as _promise
+from gpushard._geometry.format import Format, Layout
+from gpushard._geometry.mesh import AbstractMesh, Mesh, create_device_mesh, set_mesh
+from gpushard._geometry.named_sharding import NamedSharding
+from gpushard._geometry.partition_spec import P, PartitionSpec
+from gpushard._geometry.sharding import Sharding, SingleDeviceSharding
+from gpushard._movement.plan import Plan
+from gpushard._ops.gather_guard import gather_guard
+from gpushard._placement.defaults import (
     default_backend,
     default_device,
     device_count,
@@ -66,23 +66,24 @@ from gpushard.placement.defaults import (
     process_index,
     use_mesh,
 )
-from gpushard.placement.device_put import (
+from gpushard._placement.device_put import (
     block_until_ready,
     device_get,
     device_put,
     register_placeable,
     reshard,
 )
-from gpushard.placement.make_array import (
+from gpushard._placement.make_array import (
     live_arrays,
     make_array_from_callback,
     make_array_from_process_local_data,
     make_array_from_single_device_arrays,
     num_addressable_indices,
 )
-from gpushard.runtime.current import configure
-from gpushard.runtime.runtime import Device
-from gpushard.version import __version__ as __version__
+from gpushard._runtime.current import configure
+from gpushard._runtime.runtime import Device
+from gpushard._version import __version__ as __version__
+from gpushard.config import Settings
 
 # fmt: off
 __all__ = [
@@ -105,6 +106,8 @@ __all__ = [
 
 _MODULES = (
     "debug",
+    "dtypes",
+    "interop",
     "lax",
     "legacy",
     "multihost",
@@ -115,43 +118,45 @@ _MODULES = (
     "random",
     "sharding",
     "special",
+    "testing",
     "tree_util",
 )
 """Modules outside of `__all__`: some would hide other names there."""
 
 _FROM = {
-    "device_put_replicated": "gpushard.placement.per_device",
-    "device_put_sharded": "gpushard.placement.per_device",
-    "effects_barrier": "gpushard.transforms.tracing.callbacks",
-    "empty_cache": "gpushard.placement.prefetch",
+    "device_put_replicated": "gpushard._placement.per_device",
+    "device_put_sharded": "gpushard._placement.per_device",
+    "effects_barrier": "gpushard._transforms.tracing.callbacks",
+    "empty_cache": "gpushard._placement.prefetch",
     "from_dlpack": "gpushard.interop",
-    "io_callback": "gpushard.transforms.tracing.callbacks",
-    "load": "gpushard.placement.npy",
+    "io_callback": "gpushard._transforms.tracing.callbacks",
+    "load": "gpushard._placement.npy",
     "map_shards": "gpushard.interop",
-    "prefetch": "gpushard.placement.prefetch",
-    "pure_callback": "gpushard.transforms.tracing.callbacks",
-    "replicate": "gpushard.placement.per_device",
-    "save": "gpushard.placement.npy",
-    "show_config": "gpushard.cli.info",
-    "pmap": "gpushard.transforms.pmap",
-    "shard_map": "gpushard.transforms.mapping.shard_map",
-    "smap": "gpushard.transforms.mapping.shard_map",
-    "soft_pmap": "gpushard.transforms.pmap",
-    "vmap": "gpushard.transforms.mapping.vmap",
-    "clear_caches": "gpushard.transforms.jit.jit",
-    "disable_jit": "gpushard.transforms.jit.jit",
-    "eval_shape": "gpushard.transforms.jit.abstract",
-    "jit": "gpushard.transforms.jit.jit",
-    "log_compiles": "gpushard.transforms.jit.jit",
-    "make_jaxpr": "gpushard.transforms.jit.abstract",
-    "named_scope": "gpushard.transforms.values.scopes",
+    "prefetch": "gpushard._placement.prefetch",
+    "pure_callback": "gpushard._transforms.tracing.callbacks",
+    "replicate": "gpushard._placement.per_device",
+    "save": "gpushard._placement.npy",
+    "show_config": "gpushard._cli.info",
+    "pmap": "gpushard._transforms.pmap",
+    "shard_map": "gpushard._transforms.mapping.shard_map",
+    "smap": "gpushard._transforms.mapping.shard_map",
+    "soft_pmap": "gpushard._transforms.pmap",
+    "vmap": "gpushard._transforms.mapping.vmap",
+    "clear_caches": "gpushard._transforms.jit.jit",
+    "disable_jit": "gpushard._transforms.jit.jit",
+    "eval_shape": "gpushard._transforms.jit.abstract",
+    "jit": "gpushard._transforms.jit.jit",
+    "log_compiles": "gpushard._transforms.jit.jit",
+    "make_jaxpr": "gpushard._transforms.jit.abstract",
+    "named_scope": "gpushard._transforms.values.scopes",
     "pjit": "gpushard.legacy.pjit",
-    "typeof": "gpushard.transforms.jit.abstract",
+    "typeof": "gpushard._transforms.jit.abstract",
 }
 """Modules of names that few programs use; they are imported at first use."""
 
 if TYPE_CHECKING:
     from gpushard import debug as debug
+    from gpushard import interop as interop
     from gpushard import lax as lax
     from gpushard import legacy as legacy
     from gpushard import multihost as multihost
@@ -161,30 +166,31 @@ if TYPE_CHECKING:
     from gpushard import random as random
     from gpushard import sharding as sharding
     from gpushard import special as special
+    from gpushard import testing as testing
     from gpushard import tree_util as tree_util
-    from gpushard.cli.info import show_config as show_config
+    from gpushard._cli.info import show_config as show_config
+    from gpushard._placement.npy import load, save
+    from gpushard._placement.per_device import device_put_replicated, device_put_sharded, replicate
+    from gpushard._placement.prefetch import empty_cache, prefetch
+    from gpushard._transforms.jit.abstract import eval_shape as eval_shape
+    from gpushard._transforms.jit.abstract import make_jaxpr as make_jaxpr
+    from gpushard._transforms.jit.abstract import typeof as typeof
+    from gpushard._transforms.jit.jit import clear_caches as clear_caches
+    from gpushard._transforms.jit.jit import disable_jit as disable_jit
+    from gpushard._transforms.jit.jit import jit as jit
+    from gpushard._transforms.jit.jit import log_compiles as log_compiles
+    from gpushard._transforms.mapping.shard_map import shard_map as shard_map
+    from gpushard._transforms.mapping.shard_map import smap as smap
+    from gpushard._transforms.mapping.vmap import vmap as vmap
+    from gpushard._transforms.pmap import pmap as pmap
+    from gpushard._transforms.pmap import soft_pmap as soft_pmap
+    from gpushard._transforms.tracing.callbacks import effects_barrier as effects_barrier
+    from gpushard._transforms.tracing.callbacks import io_callback as io_callback
+    from gpushard._transforms.tracing.callbacks import pure_callback as pure_callback
+    from gpushard._transforms.values.scopes import named_scope as named_scope
     from gpushard.interop import from_dlpack as from_dlpack
     from gpushard.interop.map_shards import map_shards as map_shards
     from gpushard.legacy.pjit import pjit as pjit
-    from gpushard.placement.npy import load, save
-    from gpushard.placement.per_device import device_put_replicated, device_put_sharded, replicate
-    from gpushard.placement.prefetch import empty_cache, prefetch
-    from gpushard.transforms.jit.abstract import eval_shape as eval_shape
-    from gpushard.transforms.jit.abstract import make_jaxpr as make_jaxpr
-    from gpushard.transforms.jit.abstract import typeof as typeof
-    from gpushard.transforms.jit.jit import clear_caches as clear_caches
-    from gpushard.transforms.jit.jit import disable_jit as disable_jit
-    from gpushard.transforms.jit.jit import jit as jit
-    from gpushard.transforms.jit.jit import log_compiles as log_compiles
-    from gpushard.transforms.mapping.shard_map import shard_map as shard_map
-    from gpushard.transforms.mapping.shard_map import smap as smap
-    from gpushard.transforms.mapping.vmap import vmap as vmap
-    from gpushard.transforms.pmap import pmap as pmap
-    from gpushard.transforms.pmap import soft_pmap as soft_pmap
-    from gpushard.transforms.tracing.callbacks import effects_barrier as effects_barrier
-    from gpushard.transforms.tracing.callbacks import io_callback as io_callback
-    from gpushard.transforms.tracing.callbacks import pure_callback as pure_callback
-    from gpushard.transforms.values.scopes import named_scope as named_scope
 else:  # a type checker would take it for a module that has every name
 
     def __getattr__(name: str) -> Any:
@@ -192,20 +198,20 @@ else:  # a type checker would take it for a module that has every name
         if name == "multihost_utils":  # as JAX calls it
             name = "multihost"
         if name == "stages":
-            return importlib.import_module("gpushard.transforms.jit.stages")
+            return _importlib.import_module("gpushard._transforms.jit.stages")
         if name in _MODULES:
-            return importlib.import_module(f"{__name__}.{name}")
+            return _importlib.import_module(f"{__name__}.{name}")
         if name in _FROM:
-            value = globals()[name] = getattr(importlib.import_module(_FROM[name]), name)
+            value = globals()[name] = getattr(_importlib.import_module(_FROM[name]), name)
             return value
         if name in dtypes.NAMES and dtypes.is_installed():
             return dtypes.named(name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-promise("gpushard.debug.html", "_repr_html_")
-promise("gpushard.numpy", "__array_namespace__", "__array_ufunc__", "__array_function__")
-promise(
+_promise("gpushard.debug.html", "_repr_html_")
+_promise("gpushard.numpy", "__array_namespace__", "__array_ufunc__", "__array_function__")
+_promise(
     "gpushard.interop", "__dlpack__", "__dlpack_device__", "__cuda_array_interface__", "from_dlpack"
 )
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from gpushard.cli.main import main
+from gpushard._cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -13,10 +13,10 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpushard import options
+from gpushard import _options as options
+from gpushard._options import read as read
+from gpushard._options import update as update
 from gpushard.errors import ConfigurationError
-from gpushard.options import read as read
-from gpushard.options import update as update
 
 BACKENDS = ("host", "cuda")
 PARTITION_MODES = ("stream", "green")

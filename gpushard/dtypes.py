@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from gpushard._typing import Dtype as Dtype
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.typing import Dtype as Dtype
 
 NAMES = (
     "bfloat16",

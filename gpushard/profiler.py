@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
-from gpushard.cache import hold_while_forking
+from gpushard._cache import hold_while_forking
 from gpushard.errors import ArgumentError, ArgumentTypeError
 
 __all__ = [

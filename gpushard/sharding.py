@@ -8,13 +8,13 @@ PartitionSpec('x')
 
 from __future__ import annotations
 
-from gpushard.geometry.mesh import AbstractMesh, AxisType, Mesh, set_mesh
-from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.older.listed_sharding import GSPMDSharding, PmapSharding
-from gpushard.geometry.partition_spec import P, PartitionSpec
-from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
-from gpushard.placement.defaults import get_mesh, use_mesh
-from gpushard.placement.device_put import reshard
+from gpushard._geometry.mesh import AbstractMesh, AxisType, Mesh, set_mesh
+from gpushard._geometry.named_sharding import NamedSharding
+from gpushard._geometry.older.listed_sharding import GSPMDSharding, PmapSharding
+from gpushard._geometry.partition_spec import P, PartitionSpec
+from gpushard._geometry.sharding import Sharding, SingleDeviceSharding
+from gpushard._placement.defaults import get_mesh, use_mesh
+from gpushard._placement.device_put import reshard
 
 __all__ = [
     "AbstractMesh", "AxisType", "GSPMDSharding", "Mesh", "NamedSharding", "P", "PartitionSpec",

@@ -1,4 +1,4 @@
-// Random numbers of one element, from a key and the element's position: what `gpushard/ops/prng`
+// Random numbers of one element, from a key and the element's position: what `gpushard/_ops/prng`
 // and its rows do with arrays, step by step, so that integers and uniform numbers have its bits and
 // others differ by the rounding of logarithms and the like. Compile without contracted products and
 // sums. The sources of the algorithms are named there.

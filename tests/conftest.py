@@ -16,7 +16,7 @@ from types import ModuleType
 
 import pytest
 
-from gpushard.geometry import sharding
+from gpushard._geometry import sharding
 from tests import share
 from tests.gpu.device import FOUND
 from tests.softgpu import options as softgpu

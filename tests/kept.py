@@ -7,7 +7,7 @@ import gc
 from typing import Any
 
 import gpushard as gs
-from gpushard.cache import BoundedCache
+from gpushard._cache import BoundedCache
 
 
 class Caches:

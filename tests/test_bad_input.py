@@ -25,6 +25,12 @@ import pytest
 
 import gpushard as gs
 from gpushard import errors, legacy, random, special
+from gpushard._runtime import current
+from gpushard._runtime.cuda.backend import CudaBackend
+from gpushard._runtime.cuda.devices.probe import probe
+from gpushard._runtime.cuda.driver.green_driver import GreenDriver
+from gpushard._runtime.cuda.driver.libraries import Libraries
+from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
 from gpushard.errors import (
     ArgumentError,
@@ -54,12 +60,6 @@ from gpushard.errors import (
     UnstackedError,
     UnsupportedError,
 )
-from gpushard.runtime import current
-from gpushard.runtime.cuda.backend import CudaBackend
-from gpushard.runtime.cuda.devices.probe import probe
-from gpushard.runtime.cuda.driver.green_driver import GreenDriver
-from gpushard.runtime.cuda.driver.libraries import Libraries
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing import gated, runtime
 from gpushard.testing.runtime import using
 from tests.runtime.cuda import fakes

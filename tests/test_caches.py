@@ -20,8 +20,8 @@ import pytest
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import lax, testing
-from gpushard.cache import BoundedCache, exact_key, hold_while_forking, remembering
-from gpushard.transforms.jit import jit
+from gpushard._cache import BoundedCache, exact_key, hold_while_forking, remembering
+from gpushard._transforms.jit import jit
 from tests.kept import Caches
 from tests.share import some
 
@@ -43,37 +43,37 @@ def trees(word: str = "") -> Iterator[tuple[str, ast.Module]]:
 
 
 WEAK = {
-    "geometry.mesh._meshes": "a mesh, which is its value",
-    "movement.host._blocks": "a tiling: its blocks",
-    "movement.planning.holders._holdings": "an assignment of blocks: who holds each",
+    "_geometry.mesh._meshes": "a mesh, which is its value",
+    "_movement.host._blocks": "a tiling: its blocks",
+    "_movement.planning.holders._holdings": "an assignment of blocks: who holds each",
     "nnx.graphdef._interned": "a structure, which is its value",
     "nnx.jit._pures": "a function: what stands for it, for each option",
-    "runtime.callbacks._all_callbacks": "a runtime's callbacks",
-    "runtime.runtime._runtimes": "runtimes that live",
-    "transforms.control_flow.bodies._caches": "a function: a BoundedCache",
-    "transforms.jit.jit._caches": "a function: a BoundedCache of BoundedCaches",
-    "transforms.jit.jit._every": "a BoundedCache",
+    "_runtime.callbacks._all_callbacks": "a runtime's callbacks",
+    "_runtime.runtime._runtimes": "runtimes that live",
+    "_transforms.control_flow.bodies._caches": "a function: a BoundedCache",
+    "_transforms.jit.jit._caches": "a function: a BoundedCache of BoundedCaches",
+    "_transforms.jit.jit._every": "a BoundedCache",
 }
 """Caches whose entries go with their keys or values, and what an entry has."""
 
 REGISTERED = {
-    "array.protocols._promised": "libraries that this package converts to",
-    "array.protocols._providers": "likewise",
-    "options._OFFERED": "settings that modules of the package offer by name",
-    "options._noted": "settings without effect, by the names that they have",
-    "placement.device_put._converters": "libraries whose arrays are taken",
-    "runtime.forks._quiet": "threads that fork at this moment",
-    "runtime.forks._runtimes": "runtimes that live; weakly",
-    "runtime.forks._torn": "runtimes that a fork broke, in the child",
+    "_array.protocols._promised": "libraries that this package converts to",
+    "_array.protocols._providers": "likewise",
+    "_options._OFFERED": "settings that modules of the package offer by name",
+    "_options._noted": "settings without effect, by the names that they have",
+    "_placement.device_put._converters": "libraries whose arrays are taken",
+    "_runtime.forks._quiet": "threads that fork at this moment",
+    "_runtime.forks._runtimes": "runtimes that live; weakly",
+    "_runtime.forks._torn": "runtimes that a fork broke, in the child",
     "tree.node.NODES": "classes that users register",
 }
 """Containers of modules that functions change, and why they end."""
 
 ENDLESS = {
-    "cli.info": "within a call",
-    "ops.choose": "of a choice of one layout",
-    "ops.table.elementwise": "ufuncs, as many as libraries define; of functions in Python none",
-    "runtime.cuda.backend": "of a queue: its two streams",
+    "_cli.info": "within a call",
+    "_ops.choose": "of a choice of one layout",
+    "_ops.table.elementwise": "ufuncs, as many as libraries define; of functions in Python none",
+    "_runtime.cuda.backend": "of a queue: its two streams",
     "testing.bound": "within a call",
 }
 """Modules with a `functools.cache` of something that has parameters, and why that ends."""

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
+from gpushard._runtime import current
 from gpushard.config import Settings, parse_bytes
 from gpushard.errors import ConfigurationError
-from gpushard.runtime import current
 from gpushard.testing import runtime
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gpushard._runtime import current
+from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
-from gpushard.runtime import current
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing.sim import SimRuntime
 from tests.share import some
 

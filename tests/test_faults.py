@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard._placement import device_put as device_put_module
+from gpushard._placement import make_array as make_array_module
+from gpushard._runtime import current
+from gpushard._runtime.current import make_runtime
+from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
 from gpushard.errors import ExecutionError, OutOfMemoryError
-from gpushard.placement import device_put as device_put_module
-from gpushard.placement import make_array as make_array_module
-from gpushard.runtime import current
-from gpushard.runtime.current import make_runtime
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing.actor import updated
 from gpushard.testing.deferred import deferred
 from gpushard.testing.faults import (

@@ -1,4 +1,4 @@
-"""`gpushard.frozen.dataclass` beside the standard library's, of which it must be an image."""
+"""`gpushard._frozen.dataclass` beside the standard library's, of which it must be an image."""
 
 import copy
 import dataclasses
@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import pytest
 
-from gpushard.frozen import dataclass
+from gpushard._frozen import dataclass
 
 T = TypeVar("T")
 

@@ -83,10 +83,10 @@ def test_extensions_are_imported_when_they_are_asked_for() -> None:
 
 UNUSED = [
     "gpushard.interop",
-    "gpushard.ops.prng",
-    "gpushard.placement.npy",
-    "gpushard.placement.prefetch",
-    "gpushard.runtime.checking.checker",
+    "gpushard._ops.prng",
+    "gpushard._placement.npy",
+    "gpushard._placement.prefetch",
+    "gpushard._runtime.checking.checker",
     "gpushard.sharding",
     "gpushard.tree_util",
     "logging",
@@ -133,7 +133,7 @@ def test_importing_compiles_little() -> None:
 
 def test_the_command_line_imports_no_more() -> None:
     loaded = run(
-        "import sys, json, gpushard.cli.main\n"
+        "import sys, json, gpushard._cli.main\n"
         "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
     )
     assert not set(loaded).intersection(FORBIDDEN)
@@ -142,7 +142,7 @@ def test_the_command_line_imports_no_more() -> None:
 def test_importing_starts_nothing() -> None:
     threads, runtime = run(
         "import json, threading, gpushard\n"
-        "from gpushard.runtime import current\n"
+        "from gpushard._runtime import current\n"
         "print(json.dumps([threading.active_count(), repr(current._runtime)]))"
     )
     assert (threads, runtime) == (1, "None")
@@ -167,9 +167,9 @@ def imported(module: Path) -> set[str]:
 
 def test_no_two_modules_of_arrays_import_each_other() -> None:
     # But what names `Array` for types alone.
-    package = Path(gpushard.__file__).parent / "array"
-    imports = {f"gpushard.array.{path.stem}": imported(path) for path in package.glob("*.py")}
-    del imports["gpushard.array.array"]
+    package = Path(gpushard.__file__).parent / "_array"
+    imports = {f"gpushard._array.{path.stem}": imported(path) for path in package.glob("*.py")}
+    del imports["gpushard._array.array"]
     pairs = {
         (one, other)
         for one, others in imports.items()

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.cache import BoundedCache
+from gpushard._cache import BoundedCache
 from gpushard.testing import runtime
 from gpushard.testing.deferred import deferred
 from tests.share import some

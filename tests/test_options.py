@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard import options
+from gpushard import _options as options
+from gpushard._runtime import current
 from gpushard.config import Settings
 from gpushard.errors import ConfigurationError, UnknownSettingError
-from gpushard.runtime import current
 from gpushard.testing import runtime
 
 
@@ -183,5 +183,5 @@ def test_names_without_effect_are_kept() -> None:
 def test_the_version_is_written_once() -> None:
     project = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text())
     assert project["project"]["dynamic"] == ["version"]
-    assert project["tool"]["hatch"]["version"] == {"path": "gpushard/version.py"}
+    assert project["tool"]["hatch"]["version"] == {"path": "gpushard/_version.py"}
     assert all(part.isdigit() for part in gs.__version__.split("."))

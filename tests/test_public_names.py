@@ -3,16 +3,17 @@
 import inspect
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard._ops.table import cumulative
+from gpushard._ops.table import fft as fft_rows
 from gpushard.lax import elementwise, gathering, reductions, segments
 from gpushard.numpy import fft
-from gpushard.ops.table import cumulative
-from gpushard.ops.table import fft as fft_rows
 from gpushard.special import ufuncs
 
 NAMES = [
@@ -97,6 +98,8 @@ MODULES = {
     "stages",
     "lax",
     "debug",
+    "dtypes",
+    "interop",
     "legacy",
     "multihost",
     "nn",
@@ -106,6 +109,7 @@ MODULES = {
     "random",
     "sharding",
     "special",
+    "testing",
     "tree_util",
 }
 
@@ -186,6 +190,14 @@ def test_dir_lists_what_users_may_use() -> None:
             "__array_api_version__",
         }
         assert all(hasattr(module, name) for name in dir(module))
+
+
+def test_no_private_module_looks_public() -> None:
+    for path in Path(gs.__file__).parent.iterdir():
+        if path.suffix == ".py" or (path / "__init__.py").exists():
+            assert path.stem.startswith("_") or path.stem in dir(gs), path.stem
+    modules = {name for name, value in vars(gs).items() if inspect.ismodule(value)}
+    assert {name for name in modules if not name.startswith("_")} <= set(dir(gs))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,7 +8,7 @@ import gpushard as gs
 from tests import structure
 
 PAGES = Path(gs.__file__).parents[1]
-MOST_WORDS = {"empty name": 395, "archaism": 238, "long sentence": 193, "no object": 102}
+MOST_WORDS = {"empty name": 104, "archaism": 108, "long sentence": 121, "no object": 39}
 """How many words there may be to mend, by kind: lower a number once there are fewer."""
 
 MODULES = {name.split(".")[1] for name in structure.modules() if "." in name}
@@ -55,7 +55,10 @@ def test_the_page_of_walks_is_the_one_that_is_walked() -> None:
 
 
 def test_values_go_back_and_forth_between_packages_no_more_than_they_must() -> None:
-    most = {"x + y": 8, "reshard": 15, "x.sum()": 12, "x[idx]": 25, "random.normal": 20}
+    most = {
+        "x + y": 8, "device_put": 23, "reshard": 15, "x.sum()": 12, "x[idx]": 24, "jit": 15,
+        "random.normal": 20, "np.asarray": 2, "vmap": 14, "shard_map": 55, "nnx.jit": 30,
+    }  # fmt: skip
     _, warm = structure.walks()
     assert {name: n for name, n in most.items() if warm[name].changes > n} == {}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpushard.runtime.runtime import Runtime
+from gpushard._runtime.runtime import Runtime
 
 
 def received(runtime: Runtime, before: dict[tuple[int, int], int] | None = None) -> int:

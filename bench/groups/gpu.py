@@ -17,7 +17,7 @@ from bench.case import JAX, OURS, Case, Config, Goal, Result, Sampler, Side, Tar
 from bench.chip import Lab, attempt, cases_on_gpu
 from bench.measure import timed
 from bench.peers import delete
-from gpushard.runtime.runtime import Runtime
+from gpushard._runtime.runtime import Runtime
 
 DEVICE_COPY = "device copy"
 """`memcpyAsync` within the GPU of the bytes that the plan moves."""

@@ -14,10 +14,10 @@ import gpushard as gs
 from bench.case import OURS, Case, Config, Sampler, Side, Target
 from bench.driver_calls import find_meter, shown
 from bench.measure import timed
+from gpushard._runtime import current
+from gpushard._runtime.cuda.devices.probe import probe
+from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
-from gpushard.runtime import current
-from gpushard.runtime.cuda.devices.probe import probe
-from gpushard.runtime.runtime import Runtime
 
 LAUNCHES = "launches"
 GRAPHS = {OURS: True, LAUNCHES: False}

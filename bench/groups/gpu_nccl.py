@@ -13,10 +13,10 @@ import numpy as np
 import gpushard as gs
 from bench.case import OURS, Case, Config, Side
 from bench.measure import timed
+from gpushard._runtime import current
+from gpushard._runtime.cuda.devices.probe import probe
+from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
-from gpushard.runtime import current
-from gpushard.runtime.cuda.devices.probe import probe
-from gpushard.runtime.runtime import Runtime
 
 NCCL, COPIES = "NCCL", "copies"
 MODES = {OURS: "auto", NCCL: "always", COPIES: "never"}

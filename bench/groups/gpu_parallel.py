@@ -11,8 +11,8 @@ import numpy as np
 from bench.case import OURS, Case, Config, Side, Target
 from bench.chip import Lab, Part, cases_on_gpu
 from bench.measure import timed
-from gpushard.runtime.cuda.driver.libraries import installed_version
-from gpushard.runtime.runtime import Device, Runtime
+from gpushard._runtime.cuda.driver.libraries import installed_version
+from gpushard._runtime.runtime import Device, Runtime
 
 ONE, TURNS = "one alone", "one after the other"
 

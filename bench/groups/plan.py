@@ -11,10 +11,10 @@ import numpy as np
 import gpushard as gs
 from bench.case import FLOOR, JAX, OURS, Case, Config, Side, Target
 from bench.measure import timed
-from gpushard.geometry.tiling import Tiling
-from gpushard.movement.plan import Plan
-from gpushard.movement.planning.dims import identity
-from gpushard.movement.planning.reshard import make_plan
+from gpushard._geometry.tiling import Tiling
+from gpushard._movement.plan import Plan
+from gpushard._movement.planning.dims import identity
+from gpushard._movement.planning.reshard import make_plan
 from gpushard.testing import runtime
 
 ITEMSIZE = 4

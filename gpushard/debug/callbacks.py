@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from gpushard._transforms.tracing.callbacks import Operands, call_later, check_callback
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.transforms.tracing.callbacks import Operands, call_later, check_callback
 
 
 def callback(

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array.protocols import provide
-from gpushard.geometry.colors import Color, colors, is_dark
-from gpushard.geometry.pictures import Panel, Picture, Tile, format_ids, picture
-from gpushard.typing import Shape
+from gpushard._array.protocols import provide
+from gpushard._geometry.colors import Color, colors, is_dark
+from gpushard._geometry.pictures import Panel, Picture, Tile, format_ids, picture
+from gpushard._typing import Shape
 
 _SIDE, _GAP, _LEAST, _MOST_ASPECT = 220.0, 16.0, 24.0, 4.0
 _LETTER, _LINE = 7.0, 15.0
@@ -28,7 +28,7 @@ def array_html(x: Any) -> str | None:
 def svg(drawn: Picture) -> str:
     """Draw a picture as SVG: panels side by side, with the area of each block to scale.
 
-    >>> from gpushard.geometry.sharding import SingleDeviceSharding
+    >>> from gpushard._geometry.sharding import SingleDeviceSharding
     >>> svg(picture(SingleDeviceSharding("a"), (4, 4))).count("<rect")
     1
     """

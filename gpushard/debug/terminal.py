@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from gpushard.geometry.colors import Color, ColorMap, colors, is_dark
-from gpushard.geometry.pictures import Panel, Picture, Range, Tile, format_ids
+from gpushard._geometry.colors import Color, ColorMap, colors, is_dark
+from gpushard._geometry.pictures import Panel, Picture, Range, Tile, format_ids
 
 _Line: TypeAlias = tuple[str, str]
 """The printed text, and the text without colours, which has the right width."""

@@ -7,15 +7,15 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._geometry.colors import ColorMap
+from gpushard._geometry.pictures import picture
+from gpushard._geometry.sharding import Sharding
+from gpushard._transforms.tracing.trace import Tracer
+from gpushard._transforms.values.mapped import Mapped, sharding_within
 from gpushard.config import is_colorless
 from gpushard.debug.terminal import lines_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.geometry.colors import ColorMap
-from gpushard.geometry.pictures import picture
-from gpushard.geometry.sharding import Sharding
-from gpushard.transforms.tracing.trace import Tracer
-from gpushard.transforms.values.mapped import Mapped, sharding_within
 from gpushard.tree import leaves
 
 __all__ = ["inspect_array_sharding", "visualize_array_sharding", "visualize_sharding"]

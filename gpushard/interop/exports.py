@@ -11,7 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array.array import Array
+from gpushard._array.array import Array
+from gpushard._functions.concrete import concrete
+from gpushard._movement.buffer import ShardedBuffer, devices_of
+from gpushard._runtime.host import dlpack
 from gpushard.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -19,9 +22,6 @@ from gpushard.errors import (
     ExportError,
     ProtocolError,
 )
-from gpushard.functions.concrete import concrete
-from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.runtime.host import dlpack
 
 _DTYPES = frozenset(map(np.dtype, "?bhilqBHILQefdFD"))
 

@@ -6,21 +6,21 @@ import copy as python_copy
 import functools
 from typing import Any
 
-from gpushard.array.array import Array, ConcreteArray
-from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
+from gpushard._array.array import Array, ConcreteArray
+from gpushard._array.guards import HOST_TO_DEVICE, check_transfer
+from gpushard._functions.checks import check_dtype, place_tiling
+from gpushard._geometry.sharding import Sharding, SingleDeviceSharding
+from gpushard._geometry.tiling import Tiling
+from gpushard._movement.buffer import ShardedBuffer, devices_of
+from gpushard._movement.host import alias_host, can_alias, from_host
+from gpushard._movement.planning.aliasing import ALIGNMENT
+from gpushard._placement.defaults import get_default_device
+from gpushard._runtime.host import dlpack
+from gpushard._runtime.launch import Outputs, launch, room_on
+from gpushard._runtime.runtime import Device
+from gpushard._typing import HostArray, LocalArray, Shape
 from gpushard.errors import ArgumentError, ArgumentTypeError, ProtocolError
-from gpushard.functions.checks import check_dtype, place_tiling
-from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
-from gpushard.geometry.tiling import Tiling
 from gpushard.interop.exports import place_name
-from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.movement.host import alias_host, can_alias, from_host
-from gpushard.movement.planning.aliasing import ALIGNMENT
-from gpushard.placement.defaults import get_default_device
-from gpushard.runtime.host import dlpack
-from gpushard.runtime.launch import Outputs, launch, room_on
-from gpushard.runtime.runtime import Device
-from gpushard.typing import HostArray, LocalArray, Shape
 
 
 def from_dlpack(

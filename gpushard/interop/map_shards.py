@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 
 from gpushard import tree
-from gpushard.array.array import Array, ConcreteArray
-from gpushard.array.aval import ShapeDtypeStruct
-from gpushard.array.key_array import refuse_keys
+from gpushard._array.array import Array, ConcreteArray
+from gpushard._array.aval import ShapeDtypeStruct
+from gpushard._array.key_array import refuse_keys
+from gpushard._frozen import dataclass
+from gpushard._functions.checks import as_dtype, place_tiling
+from gpushard._geometry.sharding import Sharding
+from gpushard._geometry.tiling import Tiling
+from gpushard._movement.buffer import ShardedBuffer, devices_of, failure
+from gpushard._placement.device_put import as_sharding
+from gpushard._runtime.host.views import writable
+from gpushard._runtime.launch import allocate, room_on
+from gpushard._runtime.runtime import Device, Runtime
+from gpushard._typing import LocalArray
 from gpushard.errors import ArgumentError, ArgumentTypeError, ExecutionError, ShardingError
-from gpushard.frozen import dataclass
-from gpushard.functions.checks import as_dtype, place_tiling
-from gpushard.geometry.sharding import Sharding
-from gpushard.geometry.tiling import Tiling
 from gpushard.interop.imports import nothing
-from gpushard.movement.buffer import ShardedBuffer, devices_of, failure
-from gpushard.placement.device_put import as_sharding
-from gpushard.runtime.host.views import writable
-from gpushard.runtime.launch import allocate, room_on
-from gpushard.runtime.runtime import Device, Runtime
-from gpushard.typing import LocalArray
 
 
 def map_shards(f: Callable[..., Any], *arrays: Array, out: Any, sharding: Any = None) -> Any:

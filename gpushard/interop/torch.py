@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch.utils.dlpack import from_dlpack
 
-from gpushard.array.array import Array, ConcreteArray
-from gpushard.array.key_array import refuse_keys
+from gpushard._array.array import Array, ConcreteArray
+from gpushard._array.key_array import refuse_keys
+from gpushard._movement.buffer import ShardedBuffer, devices_of
+from gpushard._placement.device_put import as_sharding
 from gpushard.errors import ArgumentError, ArgumentTypeError, ExportError
 from gpushard.interop.imports import import_array
-from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.placement.device_put import as_sharding
 
 _ml_dtypes: Any = (
     importlib.import_module("ml_dtypes") if importlib.util.find_spec("ml_dtypes") else None

@@ -6,6 +6,13 @@
 Array(6, dtype=int64)
 """
 
+from gpushard._transforms.control_flow import branches, loops, prefix_scan, scans
+from gpushard._transforms.control_flow.branches import *
+from gpushard._transforms.control_flow.loops import *
+from gpushard._transforms.control_flow.prefix_scan import *
+from gpushard._transforms.control_flow.scans import *
+from gpushard._transforms.tracing import constraints
+from gpushard._transforms.tracing.constraints import *
 from gpushard.lax import (
     collectives,
     elementwise,
@@ -27,13 +34,6 @@ from gpushard.lax.segments import *
 from gpushard.lax.shapes import *
 from gpushard.lax.slicing import *
 from gpushard.lax.windows import *
-from gpushard.transforms.control_flow import branches, loops, prefix_scan, scans
-from gpushard.transforms.control_flow.branches import *
-from gpushard.transforms.control_flow.loops import *
-from gpushard.transforms.control_flow.prefix_scan import *
-from gpushard.transforms.control_flow.scans import *
-from gpushard.transforms.tracing import constraints
-from gpushard.transforms.tracing.constraints import *
 
 __all__: list[str] = ["linalg"]
 __all__ += collectives.__all__

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import numpy as np
 
+from gpushard._functions.checks import listed, number_of
+from gpushard._functions.values import Value
+from gpushard._ops.axes import from_end, one_from_end
+from gpushard._ops.scalars import KINDS, is_number
+from gpushard._placement.arguments import as_value
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import listed, number_of
-from gpushard.functions.values import Value
-from gpushard.ops.axes import from_end, one_from_end
-from gpushard.ops.scalars import KINDS, is_number
-from gpushard.placement.arguments import as_value
 
 _WORDS = {"b": "boolean", "i": "signed", "u": "unsigned", "f": "floating", "c": "complex"}
 ELEMENTS = {

@@ -15,21 +15,21 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gpushard import tree
-from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.ops.row import Row
-from gpushard.ops.scalars import is_number
-from gpushard.ops.table import reductions
-from gpushard.transforms.mapping import collectives
-from gpushard.transforms.mapping.groups import (
+from gpushard._ops.row import Row
+from gpushard._ops.scalars import is_number
+from gpushard._ops.table import reductions
+from gpushard._transforms.mapping import collectives
+from gpushard._transforms.mapping.groups import (
     Groups,
     in_groups,
     parse_groups,
     reduce_unequal_groups,
     sizes_of,
 )
-from gpushard.transforms.values.frames import Names, find_names, innermost
-from gpushard.transforms.values.mapped import Mapped, as_mapped, mapped
-from gpushard.transforms.values.signature import check_axis, check_leaf
+from gpushard._transforms.values.frames import Names, find_names, innermost
+from gpushard._transforms.values.mapped import Mapped, as_mapped, mapped
+from gpushard._transforms.values.signature import check_axis, check_leaf
+from gpushard.errors import ArgumentError, ArgumentTypeError
 
 __all__ = [
     "all_gather", "all_to_all", "axis_index", "axis_size", "pbroadcast", "pmax", "pmean", "pmin",

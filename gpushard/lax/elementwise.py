@@ -13,16 +13,21 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions import elementwise as ew
+from gpushard._functions import special
+from gpushard._functions.checks import as_dtype, broadcast, check_choice, number_of
+from gpushard._functions.docstrings import named
+from gpushard._functions.elementwise import Ufunc, where
+from gpushard._functions.manipulation import broadcast_to
+from gpushard._functions.values import Value
+from gpushard._ops.bind import bind
+from gpushard._ops.scalars import KINDS
+from gpushard._ops.table.movement import STACK
+from gpushard._placement.arguments import as_value
+from gpushard._placement.public import public
 from gpushard.dtypes import finfo, kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions import elementwise as ew
-from gpushard.functions import special
-from gpushard.functions.checks import as_dtype, broadcast, check_choice, number_of
-from gpushard.functions.docstrings import named
-from gpushard.functions.elementwise import Ufunc, where
-from gpushard.functions.manipulation import broadcast_to
-from gpushard.functions.values import Value
 from gpushard.lax.arguments import (
     ELEMENTS,
     as_arrays,
@@ -33,11 +38,6 @@ from gpushard.lax.arguments import (
     check_shape,
     integers,
 )
-from gpushard.ops.bind import bind
-from gpushard.ops.scalars import KINDS
-from gpushard.ops.table.movement import STACK
-from gpushard.placement.arguments import as_value
-from gpushard.placement.public import public
 
 __all__ = [
     "RoundingMethod", "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh",

@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions import elementwise as ew
+from gpushard._functions.docstrings import named
+from gpushard._functions.elementwise import clip, where
+from gpushard._functions.indexing import fill_bytes
+from gpushard._functions.manipulation import broadcast_to
+from gpushard._placement.arguments import as_value
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions import elementwise as ew
-from gpushard.functions.docstrings import named
-from gpushard.functions.elementwise import clip, where
-from gpushard.functions.indexing import fill_bytes
-from gpushard.functions.manipulation import broadcast_to
 from gpushard.lax.arguments import as_arrays, check_shape, integers
 from gpushard.lax.slicing import check_sizes, line, signed
-from gpushard.placement.arguments import as_value
 
 __all__ = [
     "GatherDimensionNumbers", "GatherScatterMode", "ScatterDimensionNumbers", "gather", "scatter",

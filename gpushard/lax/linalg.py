@@ -9,22 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.checks import count, on_host
+from gpushard._functions.docstrings import described
+from gpushard._functions.elementwise import where
+from gpushard._functions.linear_algebra import matmul
+from gpushard._functions.manipulation import broadcast_to, expand_dims, squeeze
+from gpushard._ops.bind import bind
+from gpushard._ops.row import Row
+from gpushard._ops.table import linalg as rows
+from gpushard._ops.table.creation import EYE, TRIL, TRIU
+from gpushard._placement.arguments import as_value
+from gpushard._placement.creation import create
+from gpushard._transforms.control_flow.loops import fori_loop
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import count, on_host
-from gpushard.functions.docstrings import described
-from gpushard.functions.elementwise import where
-from gpushard.functions.linear_algebra import matmul
-from gpushard.functions.manipulation import broadcast_to, expand_dims, squeeze
 from gpushard.lax.arguments import check_kind
-from gpushard.ops.bind import bind
-from gpushard.ops.row import Row
-from gpushard.ops.table import linalg as rows
-from gpushard.ops.table.creation import EYE, TRIL, TRIU
-from gpushard.placement.arguments import as_value
-from gpushard.placement.creation import create
-from gpushard.transforms.control_flow.loops import fori_loop
 
 __all__ = [
     "cholesky", "eigh", "lu", "lu_pivots_to_permutation", "qr", "svd", "symmetric_product",

@@ -10,23 +10,23 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gpushard import tree
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions import elementwise as ew
+from gpushard._functions.checks import check_choice
+from gpushard._functions.cumulative import cumsum
+from gpushard._functions.docstrings import described
+from gpushard._functions.elementwise import where
+from gpushard._functions.linear_algebra import in_preferred, in_types, matmul
+from gpushard._functions.values import Value, is_value, wanted
+from gpushard._ops.axes import from_end
+from gpushard._ops.bind import bind
+from gpushard._ops.table import fft as rows
+from gpushard._ops.table.contractions import LETTERS, TENSORDOT
+from gpushard._placement.arguments import as_value, settle
+from gpushard._typing import Shape
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions import elementwise as ew
-from gpushard.functions.checks import check_choice
-from gpushard.functions.cumulative import cumsum
-from gpushard.functions.docstrings import described
-from gpushard.functions.elementwise import where
-from gpushard.functions.linear_algebra import in_preferred, in_types, matmul
-from gpushard.functions.values import Value, is_value, wanted
 from gpushard.lax.arguments import check_kind, integers
-from gpushard.ops.axes import from_end
-from gpushard.ops.bind import bind
-from gpushard.ops.table import fft as rows
-from gpushard.ops.table.contractions import LETTERS, TENSORDOT
-from gpushard.placement.arguments import as_value, settle
-from gpushard.typing import Shape
 
 __all__ = [
     "DotDimensionNumbers", "FftType", "Precision", "batch_matmul", "dot", "dot_general", "fft",

@@ -14,15 +14,24 @@ from typing import Any
 import numpy as np
 
 from gpushard import tree
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions import elementwise as ew
+from gpushard._functions import sorting, statistical
+from gpushard._functions.checks import as_dtype, count
+from gpushard._functions.docstrings import named
+from gpushard._functions.indexing import take_along_axis
+from gpushard._functions.manipulation import broadcast_to, flip
+from gpushard._ops.bind import bind
+from gpushard._ops.row import Row
+from gpushard._ops.table import cumulative, movement
+from gpushard._ops.table.elementwise import ufunc_row
+from gpushard._ops.table.sorting import LEXSORT, TOPK
+from gpushard._placement.arguments import as_value
+from gpushard._placement.public import public
+from gpushard._transforms.control_flow.prefix_scan import associative_scan
+from gpushard._transforms.values.signature import check_function
 from gpushard.dtypes import iinfo, kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions import elementwise as ew
-from gpushard.functions import sorting, statistical
-from gpushard.functions.checks import as_dtype, count
-from gpushard.functions.docstrings import named
-from gpushard.functions.indexing import take_along_axis
-from gpushard.functions.manipulation import broadcast_to, flip
 from gpushard.lax import elementwise
 from gpushard.lax.arguments import (
     ELEMENTS,
@@ -35,15 +44,6 @@ from gpushard.lax.arguments import (
     each,
     integers,
 )
-from gpushard.ops.bind import bind
-from gpushard.ops.row import Row
-from gpushard.ops.table import cumulative, movement
-from gpushard.ops.table.elementwise import ufunc_row
-from gpushard.ops.table.sorting import LEXSORT, TOPK
-from gpushard.placement.arguments import as_value
-from gpushard.placement.public import public
-from gpushard.transforms.control_flow.prefix_scan import associative_scan
-from gpushard.transforms.values.signature import check_function
 
 __all__ = [
     "argmax", "argmin", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "reduce",

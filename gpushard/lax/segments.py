@@ -7,16 +7,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions import statistical
+from gpushard._functions.checks import count
+from gpushard._functions.concrete import concrete
+from gpushard._functions.docstrings import named
+from gpushard._functions.values import is_value
+from gpushard._placement.arguments import as_value, host_data, settle
+from gpushard._placement.creation import full
 from gpushard.dtypes import iinfo, kind_of
 from gpushard.errors import ArgumentTypeError
-from gpushard.functions import statistical
-from gpushard.functions.checks import count
-from gpushard.functions.concrete import concrete
-from gpushard.functions.docstrings import named
-from gpushard.functions.values import is_value
-from gpushard.placement.arguments import as_value, host_data, settle
-from gpushard.placement.creation import full
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
 

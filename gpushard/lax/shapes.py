@@ -10,13 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions import manipulation
+from gpushard._functions.checks import as_dtype, as_shape, dim_count, integer
+from gpushard._functions.manipulation import broadcast_to
+from gpushard._functions.values import is_value
+from gpushard._ops.bind import bind
+from gpushard._ops.table import movement
+from gpushard._ops.table.creation import ARANGE
+from gpushard._placement import creation
+from gpushard._placement.creation import create
+from gpushard._placement.joining import concat, stack
+from gpushard._placement.public import public
 from gpushard.dtypes import element, iinfo, kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions import manipulation
-from gpushard.functions.checks import as_dtype, as_shape, dim_count, integer
-from gpushard.functions.manipulation import broadcast_to
-from gpushard.functions.values import is_value
 from gpushard.lax.arguments import (
     as_arrays,
     as_operand,
@@ -27,13 +34,6 @@ from gpushard.lax.arguments import (
     each,
     integers,
 )
-from gpushard.ops.bind import bind
-from gpushard.ops.table import movement
-from gpushard.ops.table.creation import ARANGE
-from gpushard.placement import creation
-from gpushard.placement.creation import create
-from gpushard.placement.joining import concat, stack
-from gpushard.placement.public import public
 
 __all__ = [
     "broadcast", "broadcast_in_dim", "broadcast_shapes", "broadcast_to_rank", "broadcasted_iota",

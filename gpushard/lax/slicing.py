@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions import elementwise as ew
+from gpushard._functions.checks import integer
+from gpushard._functions.elementwise import clip, where
+from gpushard._functions.indexing import take
+from gpushard._functions.manipulation import expand_dims
+from gpushard._functions.values import is_value
+from gpushard._placement.arguments import as_value
+from gpushard._placement.public import public
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions import elementwise as ew
-from gpushard.functions.checks import integer
-from gpushard.functions.elementwise import clip, where
-from gpushard.functions.indexing import take
-from gpushard.functions.manipulation import expand_dims
-from gpushard.functions.values import is_value
 from gpushard.lax.arguments import as_arrays, check_shape, dim, dims, each, integers
-from gpushard.placement.arguments import as_value
-from gpushard.placement.public import public
 
 __all__ = [
     "dynamic_index_in_dim", "dynamic_slice", "dynamic_slice_in_dim", "dynamic_update_index_in_dim",

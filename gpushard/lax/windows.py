@@ -8,13 +8,21 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.checks import check_choice, check_key
+from gpushard._functions.docstrings import described
+from gpushard._functions.linear_algebra import in_preferred, in_types
+from gpushard._functions.manipulation import flip, permute_dims
+from gpushard._geometry.tiling import MOST_ELEMENTS
+from gpushard._ops.bind import bind
+from gpushard._ops.table.windows import (
+    CONVOLUTION,
+    REDUCE_WINDOW,
+    dilated,
+    padded_shape,
+    seen_by,
+)
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import check_choice, check_key
-from gpushard.functions.docstrings import described
-from gpushard.functions.linear_algebra import in_preferred, in_types
-from gpushard.functions.manipulation import flip, permute_dims
-from gpushard.geometry.tiling import MOST_ELEMENTS
 from gpushard.lax.arguments import (
     as_arrays,
     as_operand,
@@ -25,14 +33,6 @@ from gpushard.lax.arguments import (
     integers,
 )
 from gpushard.lax.reductions import known_ufunc
-from gpushard.ops.bind import bind
-from gpushard.ops.table.windows import (
-    CONVOLUTION,
-    REDUCE_WINDOW,
-    dilated,
-    padded_shape,
-    seen_by,
-)
 
 __all__ = [
     "ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "conv",

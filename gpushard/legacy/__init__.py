@@ -10,11 +10,11 @@ New programs need none of them: `docs/legacy.md` lists what to use instead.
 
 from __future__ import annotations
 
-from gpushard.geometry.format import Format as Layout
-from gpushard.geometry.format import Layout as DeviceLocalLayout
-from gpushard.geometry.older.listed_sharding import GSPMDSharding, PmapSharding
-from gpushard.geometry.older.op_sharding import OpSharding
-from gpushard.geometry.older.sharding_spec import (
+from gpushard._geometry.format import Format as Layout
+from gpushard._geometry.format import Layout as DeviceLocalLayout
+from gpushard._geometry.older.listed_sharding import GSPMDSharding, PmapSharding
+from gpushard._geometry.older.op_sharding import OpSharding
+from gpushard._geometry.older.sharding_spec import (
     ArrayMapping,
     Chunked,
     NoSharding,
@@ -29,6 +29,7 @@ from gpushard.geometry.older.sharding_spec import (
     tile_aval_nd,
     untile_aval_nd,
 )
+from gpushard._placement.per_device import device_put_replicated, device_put_sharded, replicate
 from gpushard.legacy.device_array import (
     DeviceArray,
     ShardedDeviceArray,
@@ -50,7 +51,6 @@ from gpushard.legacy.shard_args import shard_args, shard_aval
 from gpushard.legacy.sharded_jit import sharded_jit, with_sharding_constraint
 from gpushard.legacy.vtile import vtile
 from gpushard.legacy.xmap import xmap
-from gpushard.placement.per_device import device_put_replicated, device_put_sharded, replicate
 
 __all__ = [
     "FROM_GDA", "ArrayMapping", "Chunked", "DeviceArray", "DeviceLocalLayout", "GSPMDSharding",

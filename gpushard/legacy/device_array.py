@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from gpushard.array.array import Array
-from gpushard.array.aval import ShapeDtypeStruct
-from gpushard.array.data import Data, is_gone
+from gpushard._array.array import Array
+from gpushard._array.aval import ShapeDtypeStruct
+from gpushard._array.data import Data, is_gone
+from gpushard._geometry.older.listed_sharding import PmapSharding
+from gpushard._geometry.older.sharding_spec import ShardingSpec, pmap_sharding_spec, spec_to_indices
+from gpushard._placement.make_array import device_of_array, make_array_from_single_device_arrays
+from gpushard._runtime.runtime import Device
 from gpushard.errors import ArgumentTypeError, DeletedShardsError, ShardingError
-from gpushard.geometry.older.listed_sharding import PmapSharding
-from gpushard.geometry.older.sharding_spec import ShardingSpec, pmap_sharding_spec, spec_to_indices
 from gpushard.legacy.face import Face, Kind
-from gpushard.placement.make_array import device_of_array, make_array_from_single_device_arrays
-from gpushard.runtime.runtime import Device
 
 
 class DeviceArray(metaclass=Kind):

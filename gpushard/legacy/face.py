@@ -6,13 +6,13 @@ import abc
 from collections.abc import Sequence
 from typing import Any
 
-from gpushard.array.array import Array, ConcreteArray
-from gpushard.array.data import Data, Turned, handle
-from gpushard.array.partial import PartialArray
+from gpushard._array.array import Array, ConcreteArray
+from gpushard._array.data import Data, Turned, handle
+from gpushard._array.partial import PartialArray
+from gpushard._geometry.sharding import Sharding
+from gpushard._ops.bind import bind
+from gpushard._ops.row import Params, Row
 from gpushard.errors import ArgumentTypeError
-from gpushard.geometry.sharding import Sharding
-from gpushard.ops.bind import bind
-from gpushard.ops.row import Params, Row
 
 
 class Kind(abc.ABCMeta):

@@ -7,21 +7,21 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from gpushard.array.array import Array
-from gpushard.array.shard import Shard
-from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError, UnsupportedError
-from gpushard.functions.checks import as_shape
-from gpushard.geometry.mesh import Mesh
-from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.partition_spec import PartitionSpec
-from gpushard.legacy.face import Face, Kind
-from gpushard.placement.defaults import make_mesh
-from gpushard.placement.device_put import device_put
-from gpushard.placement.make_array import (
+from gpushard._array.array import Array
+from gpushard._array.shard import Shard
+from gpushard._functions.checks import as_shape
+from gpushard._geometry.mesh import Mesh
+from gpushard._geometry.named_sharding import NamedSharding
+from gpushard._geometry.partition_spec import PartitionSpec
+from gpushard._placement.defaults import make_mesh
+from gpushard._placement.device_put import device_put
+from gpushard._placement.make_array import (
     make_array_from_callback,
     make_array_from_single_device_arrays,
 )
-from gpushard.typing import Index, Shape
+from gpushard._typing import Index, Shape
+from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError, UnsupportedError
+from gpushard.legacy.face import Face, Kind
 
 
 class GlobalDeviceArray(Face, metaclass=Kind):

@@ -9,14 +9,14 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from gpushard.transforms.tracing.callbacks import (
+from gpushard._transforms.tracing.callbacks import (
     Operands,
     call_later,
     call_now,
     check_callback,
     effects_barrier,
 )
-from gpushard.transforms.values.frames import merge_names
+from gpushard._transforms.values.frames import merge_names
 
 
 def id_tap(

@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gpushard import tree
+from gpushard._geometry.mesh import Mesh
+from gpushard._transforms.values.frames import Frame
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.geometry.mesh import Mesh
 from gpushard.legacy.serial_loop import OwnLoop, SerialLoop, loops_here
-from gpushard.transforms.values.frames import Frame
 
 Label: TypeAlias = Callable[[int], str]
 """Names an argument by its number."""

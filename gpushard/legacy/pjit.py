@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from gpushard import tree
-from gpushard.array.array import Array
-from gpushard.cache import BoundedCache
+from gpushard._array.array import Array
+from gpushard._cache import BoundedCache
+from gpushard._functions.values import is_traced
+from gpushard._geometry.mesh import Mesh
+from gpushard._geometry.named_sharding import NamedSharding
+from gpushard._geometry.partition_spec import P, PartitionSpec
+from gpushard._placement.defaults import get_mesh
+from gpushard._placement.device_put import device_put
+from gpushard._runtime.current import current
+from gpushard._transforms.jit.jit import Jitted, jit
+from gpushard._transforms.values.signature import by_position, check_function, title
 from gpushard.errors import ArgumentError, NoMeshError, ShardingError
-from gpushard.functions.values import is_traced
-from gpushard.geometry.mesh import Mesh
-from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.partition_spec import P, PartitionSpec
 from gpushard.legacy.global_device_array import GlobalDeviceArray
-from gpushard.placement.defaults import get_mesh
-from gpushard.placement.device_put import device_put
-from gpushard.runtime.current import current
-from gpushard.transforms.jit.jit import Jitted, jit
-from gpushard.transforms.values.signature import by_position, check_function, title
 
 
 class _Mark:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gpushard.array.array import Array
-from gpushard.array.aval import ShapeDtypeStruct
+from gpushard._array.array import Array
+from gpushard._array.aval import ShapeDtypeStruct
+from gpushard._placement.device_put import as_host_array, device_put
+from gpushard._runtime.runtime import Device
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.placement.device_put import as_host_array, device_put
-from gpushard.runtime.runtime import Device
 
 
 def shard_args(

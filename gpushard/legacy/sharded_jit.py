@@ -12,26 +12,18 @@ from typing import Any
 import numpy as np
 
 from gpushard import tree
-from gpushard.errors import ArgumentError, ArgumentTypeError, NoDeviceError, UnsupportedError
-from gpushard.frozen import dataclass
-from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.partition_spec import P
-from gpushard.legacy.parts import (
-    Parts,
-    check_parts,
-    get_num_partitions,
-    parts_in,
-    reconcile_num_partitions,
-)
-from gpushard.placement.defaults import local_devices
-from gpushard.placement.device_put import implicitly_put
-from gpushard.transforms.jit.abstract import eval_shape
-from gpushard.transforms.jit.jit import jit
-from gpushard.transforms.mapping.device_axis import DeviceFrame, list_sharding
-from gpushard.transforms.values.frames import Frame, Names, frames, innermost
-from gpushard.transforms.values.mapped import Mapped, mapped
-from gpushard.transforms.values.relabel import relabel
-from gpushard.transforms.values.signature import (
+from gpushard._frozen import dataclass
+from gpushard._geometry.named_sharding import NamedSharding
+from gpushard._geometry.partition_spec import P
+from gpushard._placement.defaults import local_devices
+from gpushard._placement.device_put import implicitly_put
+from gpushard._transforms.jit.abstract import eval_shape
+from gpushard._transforms.jit.jit import jit
+from gpushard._transforms.mapping.device_axis import DeviceFrame, list_sharding
+from gpushard._transforms.values.frames import Frame, Names, frames, innermost
+from gpushard._transforms.values.mapped import Mapped, mapped
+from gpushard._transforms.values.relabel import relabel
+from gpushard._transforms.values.signature import (
     by_position,
     check_function,
     check_leaf,
@@ -40,6 +32,14 @@ from gpushard.transforms.values.signature import (
     label_arguments,
     match_container,
     title,
+)
+from gpushard.errors import ArgumentError, ArgumentTypeError, NoDeviceError, UnsupportedError
+from gpushard.legacy.parts import (
+    Parts,
+    check_parts,
+    get_num_partitions,
+    parts_in,
+    reconcile_num_partitions,
 )
 
 

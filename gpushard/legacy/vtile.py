@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 
 from gpushard import tree
-from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.numpy import moveaxis
-from gpushard.transforms.mapping.vmap import vmap
-from gpushard.transforms.values.signature import (
+from gpushard._transforms.mapping.vmap import vmap
+from gpushard._transforms.values.signature import (
     by_position,
     check_axis,
     check_function,
@@ -22,6 +20,8 @@ from gpushard.transforms.values.signature import (
     mapped_leaves,
     title,
 )
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.numpy import moveaxis
 
 
 def vtile(

@@ -10,10 +10,27 @@ from typing import Any, cast
 import numpy as np
 
 from gpushard import tree
-from gpushard.array.array import Array
+from gpushard._array.array import Array
+from gpushard._geometry.named_sharding import NamedSharding
+from gpushard._geometry.partition_spec import P
+from gpushard._placement.defaults import get_mesh, local_devices
+from gpushard._placement.device_put import implicitly_put
+from gpushard._placement.donation import donated_arrays, give_up
+from gpushard._transforms.jit.arguments import Options, check_numbers, indices_of
+from gpushard._transforms.jit.jit import jit
+from gpushard._transforms.jit.stages import Lowered
+from gpushard._transforms.values.doors import check_constant, enter, leave
+from gpushard._transforms.values.frames import Frame, NamedDim, Names
+from gpushard._transforms.values.mapped import Mapped, as_mapped
+from gpushard._transforms.values.signature import (
+    check_function,
+    check_leaf,
+    each_result,
+    label_arguments,
+    place_of,
+    title,
+)
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.partition_spec import P
 from gpushard.legacy.named_axes import (
     Entry,
     Resources,
@@ -28,23 +45,6 @@ from gpushard.legacy.named_axes import (
     sizes_of,
 )
 from gpushard.numpy import stack
-from gpushard.placement.defaults import get_mesh, local_devices
-from gpushard.placement.device_put import implicitly_put
-from gpushard.placement.donation import donated_arrays, give_up
-from gpushard.transforms.jit.arguments import Options, check_numbers, indices_of
-from gpushard.transforms.jit.jit import jit
-from gpushard.transforms.jit.stages import Lowered
-from gpushard.transforms.values.doors import check_constant, enter, leave
-from gpushard.transforms.values.frames import Frame, NamedDim, Names
-from gpushard.transforms.values.mapped import Mapped, as_mapped
-from gpushard.transforms.values.signature import (
-    check_function,
-    check_leaf,
-    each_result,
-    label_arguments,
-    place_of,
-    title,
-)
 
 _Dims = dict[Hashable, NamedDim]
 

@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 
 from gpushard import tree
-from gpushard.array import Array
-from gpushard.errors import AddressError, ArgumentError, ArgumentTypeError
-from gpushard.geometry.mesh import Mesh
-from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.partition_spec import PartitionSpec
-from gpushard.multihost.group import group
-from gpushard.placement.defaults import local_devices
-from gpushard.placement.device_put import device_get, device_put
-from gpushard.placement.make_array import (
+from gpushard._array import Array
+from gpushard._geometry.mesh import Mesh
+from gpushard._geometry.named_sharding import NamedSharding
+from gpushard._geometry.partition_spec import PartitionSpec
+from gpushard._placement.defaults import local_devices
+from gpushard._placement.device_put import device_get, device_put
+from gpushard._placement.make_array import (
     global_shape_of,
     make_array_from_process_local_data,
     make_array_from_single_device_arrays,
     num_addressable_indices,
 )
-from gpushard.typing import HostArray
+from gpushard._typing import HostArray
+from gpushard.errors import AddressError, ArgumentError, ArgumentTypeError
+from gpushard.multihost.group import group
 
 
 def host_local_array_to_global_array(local_inputs: Any, global_mesh: Mesh, pspecs: Any) -> Any:

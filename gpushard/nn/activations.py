@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions import elementwise as ew
+from gpushard._functions.elementwise import clip, where
+from gpushard._functions.special import erfc
+from gpushard._ops.axes import one_from_end
+from gpushard._placement.public import public
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError
-from gpushard.functions import elementwise as ew
-from gpushard.functions.elementwise import clip, where
-from gpushard.functions.special import erfc
 from gpushard.numpy.elementwise import tanh
-from gpushard.ops.axes import one_from_end
-from gpushard.placement.public import public
 
 __all__ = [
     "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh",

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions import elementwise as ew
+from gpushard._functions.checks import check_choice
+from gpushard._functions.elementwise import where
+from gpushard._ops.bind import bind
+from gpushard._ops.table.contractions import EINSUM
+from gpushard._placement.arguments import as_value
+from gpushard._placement.public import public
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions import elementwise as ew
-from gpushard.functions.checks import check_choice
-from gpushard.functions.elementwise import where
 from gpushard.nn.normalizing import logsumexp, softmax
-from gpushard.ops.bind import bind
-from gpushard.ops.table.contractions import EINSUM
-from gpushard.placement.arguments import as_value
-from gpushard.placement.public import public
 
 __all__ = ["dot_product_attention"]
 

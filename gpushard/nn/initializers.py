@@ -19,14 +19,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gpushard import random
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.checks import as_dtype, as_shape, check_choice, number_of
+from gpushard._functions.elementwise import exp, log1p, sqrt
+from gpushard._functions.manipulation import moveaxis
+from gpushard._ops.axes import from_end, one_from_end
+from gpushard._placement.arguments import settle
+from gpushard._placement.creation import full
 from gpushard.errors import ArgumentError
-from gpushard.functions.checks import as_dtype, as_shape, check_choice, number_of
-from gpushard.functions.elementwise import exp, log1p, sqrt
-from gpushard.functions.manipulation import moveaxis
-from gpushard.ops.axes import from_end, one_from_end
-from gpushard.placement.arguments import settle
-from gpushard.placement.creation import full
 
 __all__ = [
     "Initializer", "constant", "delta_orthogonal", "glorot_normal", "glorot_uniform", "he_normal",

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions import elementwise as ew
+from gpushard._functions import special
+from gpushard._functions.checks import check_choice, element_count, on_host
+from gpushard._functions.docstrings import described
+from gpushard._functions.manipulation import expand_dims
+from gpushard._ops.axes import from_end, one_from_end
+from gpushard._placement.arguments import as_value, operands, settle
+from gpushard._placement.creation import zeros_like
+from gpushard._placement.public import public
 from gpushard.dtypes import kind_of
-from gpushard.functions import elementwise as ew
-from gpushard.functions import special
-from gpushard.functions.checks import check_choice, element_count, on_host
-from gpushard.functions.docstrings import described
-from gpushard.functions.manipulation import expand_dims
-from gpushard.ops.axes import from_end, one_from_end
-from gpushard.placement.arguments import as_value, operands, settle
-from gpushard.placement.creation import zeros_like
-from gpushard.placement.public import public
 
 __all__ = ["log_softmax", "logmeanexp", "logsumexp", "one_hot", "softmax", "standardize"]
 

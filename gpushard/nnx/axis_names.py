@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array.array import Array
+from gpushard._array.array import Array
+from gpushard._geometry.mesh import Mesh
+from gpushard._geometry.named_sharding import NamedSharding
+from gpushard._geometry.partition_spec import PartitionSpec
+from gpushard._placement.defaults import get_mesh
+from gpushard._transforms.tracing.constraints import with_sharding_constraint
+from gpushard._transforms.values.frames import innermost
+from gpushard._typing import Shape
 from gpushard.errors import ArgumentTypeError, ShardingError
-from gpushard.geometry.mesh import Mesh
-from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.partition_spec import PartitionSpec
-from gpushard.placement.defaults import get_mesh
-from gpushard.transforms.tracing.constraints import with_sharding_constraint
-from gpushard.transforms.values.frames import innermost
-from gpushard.typing import Shape
 
 
 def spec_of(names: Any) -> PartitionSpec:

@@ -16,7 +16,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpushard import tree
-from gpushard.array.array import ConcreteArray
+from gpushard._array.array import ConcreteArray
+from gpushard._transforms.tracing.trace import Tracer
+from gpushard._transforms.values.mapped import Mapped
 from gpushard.nnx.graph import leaves_by_path, leaves_in_order, state_of
 from gpushard.nnx.graphdef import GraphDef, build, check_assignable, path_text
 from gpushard.nnx.levels import OUTSIDE, Leveled, level, new_level
@@ -24,8 +26,6 @@ from gpushard.nnx.splitter import Part, Splitter
 from gpushard.nnx.state import State
 from gpushard.nnx.variable import Variable, put
 from gpushard.nnx.walk import Path
-from gpushard.transforms.tracing.trace import Tracer
-from gpushard.transforms.values.mapped import Mapped
 from gpushard.tree.node import NODES, GetAttrKey, Node
 
 __all__ = ["NodeStates", "clear_non_graph_nodes"]

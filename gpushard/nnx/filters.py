@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from types import EllipsisType
 from typing import TypeAlias
 
+from gpushard._frozen import dataclass
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.frozen import dataclass
 
 # fmt: off
 __all__ = [

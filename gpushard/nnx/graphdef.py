@@ -19,9 +19,9 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from gpushard.array.array import Array
-from gpushard.array.aval import ShapeDtypeStruct
-from gpushard.cache import exact_key
+from gpushard._array.array import Array
+from gpushard._array.aval import ShapeDtypeStruct
+from gpushard._cache import exact_key
 from gpushard.errors import ArgumentTypeError
 from gpushard.nnx.levels import OUTSIDE, Leveled, level
 from gpushard.nnx.module import Module

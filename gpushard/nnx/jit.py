@@ -13,28 +13,28 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from gpushard import tree
-from gpushard.array.array import Array
-from gpushard.cache import BoundedCache
+from gpushard._array.array import Array
+from gpushard._cache import BoundedCache
+from gpushard._placement.device_put import implicitly_put
+from gpushard._runtime.runtime import Device
+from gpushard._transforms.jit.arguments import Call, Options, among, check_options, options_of
+from gpushard._transforms.jit.jit import OPTIONS, Jitted
+from gpushard._transforms.jit.stages import Lowered
+from gpushard._transforms.tracing.constraints import apply_shardings, place_arguments
+from gpushard._transforms.tracing.trace import tracing
+from gpushard._transforms.values.frames import innermost
+from gpushard._transforms.values.signature import (
+    check_function,
+    imitate,
+    label_arguments,
+    title,
+)
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.nnx.boundary import Outside, call_with_graphs, graph_leaves
 from gpushard.nnx.graph import clone
 from gpushard.nnx.levels import Leveled
 from gpushard.nnx.places import Places, check_aliases
 from gpushard.nnx.stages import Traced
-from gpushard.placement.device_put import implicitly_put
-from gpushard.runtime.runtime import Device
-from gpushard.transforms.jit.arguments import Call, Options, among, check_options, options_of
-from gpushard.transforms.jit.jit import OPTIONS, Jitted
-from gpushard.transforms.jit.stages import Lowered
-from gpushard.transforms.tracing.constraints import apply_shardings, place_arguments
-from gpushard.transforms.tracing.trace import tracing
-from gpushard.transforms.values.frames import innermost
-from gpushard.transforms.values.signature import (
-    check_function,
-    imitate,
-    label_arguments,
-    title,
-)
 
 __all__ = ["JitWrapped", "Missing", "eval_shape", "jit"]
 

@@ -15,10 +15,10 @@ from contextvars import ContextVar
 from types import FrameType
 from typing import Any, TypeAlias
 
+from gpushard._transforms.tracing.trace import tracing
+from gpushard._transforms.values.captured import Guard, watch
+from gpushard._transforms.values.frames import innermost
 from gpushard.errors import TraceContextError
-from gpushard.transforms.tracing.trace import tracing
-from gpushard.transforms.values.captured import Guard, watch
-from gpushard.transforms.values.frames import innermost
 
 Level: TypeAlias = tuple[Any, Any, Any]
 """The innermost active calls: of an nnx transform, of a mapped and of a traced function."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NoReturn, Self
 
+from gpushard._placement.device_put import register_placeable
+from gpushard._transforms.values.captured import CONTAINERS, guard
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.nnx.filters import Filter, to_predicate
 from gpushard.nnx.levels import Leveled, level
 from gpushard.nnx.variable import Variable, describe_value, put, without_slots
 from gpushard.nnx.walk import iter_graph
-from gpushard.placement.device_put import register_placeable
-from gpushard.transforms.values.captured import CONTAINERS, guard
 
 __all__ = ["Module"]
 

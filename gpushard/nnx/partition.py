@@ -8,15 +8,15 @@ from collections.abc import Callable
 from typing import Any
 
 from gpushard import tree as trees
+from gpushard._functions.checks import as_shape
+from gpushard._geometry.mesh import AbstractMesh, Mesh
+from gpushard._geometry.named_sharding import NamedSharding
+from gpushard._geometry.partition_spec import PartitionSpec
+from gpushard._placement.device_put import device_put
 from gpushard.errors import ArgumentTypeError
-from gpushard.functions.checks import as_shape
-from gpushard.geometry.mesh import AbstractMesh, Mesh
-from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.nnx.axis_names import check_rank, mesh_here, spec_of
 from gpushard.nnx.module import Module
 from gpushard.nnx.variable import Annotated, Variable
-from gpushard.placement.device_put import device_put
 
 __all__ = ["get_named_sharding", "get_partition_spec", "with_partitioning"]
 

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpushard import tree
-from gpushard.array.array import Array
+from gpushard._array.array import Array
+from gpushard._placement.device_put import implicitly_put
+from gpushard._transforms.tracing.constraints import apply_shardings
+from gpushard._transforms.values.signature import check_leaf
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.nnx.boundary import NodeStates, graph_leaves
 from gpushard.nnx.graphdef import path_text
@@ -15,9 +18,6 @@ from gpushard.nnx.splitter import Part
 from gpushard.nnx.state_sharding import PrefixMapping
 from gpushard.nnx.variable import Variable
 from gpushard.nnx.walk import all_paths
-from gpushard.placement.device_put import implicitly_put
-from gpushard.transforms.tracing.constraints import apply_shardings
-from gpushard.transforms.values.signature import check_leaf
 
 
 class Places:

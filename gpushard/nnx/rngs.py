@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 
 from gpushard import random
-from gpushard.array import Array
-from gpushard.array.key_array import is_keys
-from gpushard.cache import hold_while_forking
+from gpushard._array import Array
+from gpushard._array.key_array import is_keys
+from gpushard._cache import hold_while_forking
+from gpushard._functions.checks import as_shape
+from gpushard._placement.creation import zeros
+from gpushard._typing import Shape
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import as_shape
 from gpushard.nnx.filters import to_predicate
 from gpushard.nnx.module import Module
 from gpushard.nnx.variable import RngCount, RngKey, put
 from gpushard.nnx.walk import Path, iter_graph
-from gpushard.placement.creation import zeros
-from gpushard.typing import Shape
 
 __all__ = ["RngStream", "Rngs", "fork_rngs", "restore_rngs", "split_rngs"]
 

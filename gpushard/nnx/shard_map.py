@@ -7,18 +7,18 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from gpushard import tree
-from gpushard.geometry.mesh import AbstractMesh, Mesh
-from gpushard.geometry.partition_spec import P
-from gpushard.nnx.boundary import Outside, call_with_graphs
-from gpushard.nnx.jit import Missing
-from gpushard.nnx.places import Places, check_aliases
-from gpushard.transforms.mapping.shard_map import shard_map as of_arrays
-from gpushard.transforms.values.signature import (
+from gpushard._geometry.mesh import AbstractMesh, Mesh
+from gpushard._geometry.partition_spec import P
+from gpushard._transforms.mapping.shard_map import shard_map as of_arrays
+from gpushard._transforms.values.signature import (
     by_position,
     check_function,
     parameter_names,
     result_names,
 )
+from gpushard.nnx.boundary import Outside, call_with_graphs
+from gpushard.nnx.jit import Missing
+from gpushard.nnx.places import Places, check_aliases
 
 __all__ = ["shard_map"]
 

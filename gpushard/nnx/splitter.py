@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, TypeAlias
 
-from gpushard.cache import exact_key
+from gpushard._cache import exact_key
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.nnx.graphdef import (
     ARRAY,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from gpushard import tree
+from gpushard._transforms.jit import stages
 from gpushard.errors import ArgumentTypeError, UnsupportedError
 from gpushard.nnx.boundary import Outside, is_states
 from gpushard.nnx.graphdef import path_text
-from gpushard.transforms.jit import stages
 
 __all__ = ["Compiled", "Lowered", "Traced"]
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self
 import numpy as np
 
 from gpushard import tree
-from gpushard.array.array import Array
+from gpushard._array.array import Array
+from gpushard._ops.bind import bind
+from gpushard._transforms.values.captured import CONTAINERS, guard
 from gpushard.errors import ArgumentTypeError
 from gpushard.nnx.axis_names import apply_names
 from gpushard.nnx.levels import Leveled, level
-from gpushard.ops.bind import bind
-from gpushard.transforms.values.captured import CONTAINERS, guard
 from gpushard.tree.node import NODES, GetAttrKey, Node
 
 if TYPE_CHECKING:

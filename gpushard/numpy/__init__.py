@@ -25,8 +25,12 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from gpushard import dtypes
-from gpushard.array import Array
-from gpushard.array.protocols import provide
+from gpushard._array import Array
+from gpushard._array.protocols import provide
+from gpushard._placement import creation
+from gpushard._placement.creation import *
+from gpushard._placement.npy import load as load
+from gpushard._placement.npy import save as save
 from gpushard.numpy import protocol
 from gpushard.numpy.adding_removing import *
 from gpushard.numpy.bits import *
@@ -55,10 +59,6 @@ from gpushard.numpy.sorting import *
 from gpushard.numpy.statistical import *
 from gpushard.numpy.user_ufuncs import *
 from gpushard.numpy.windows import *
-from gpushard.placement import creation
-from gpushard.placement.creation import *
-from gpushard.placement.npy import load as load
-from gpushard.placement.npy import save as save
 
 ndarray = Array
 asanyarray = ascontiguousarray = asarray

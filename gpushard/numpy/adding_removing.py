@@ -6,22 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.checks import as_shape, check_choice
+from gpushard._functions.concrete import concrete
+from gpushard._functions.docstrings import described
+from gpushard._functions.sorting import along
+from gpushard._functions.values import is_value
+from gpushard._ops.axes import from_end
+from gpushard._ops.bind import bind
+from gpushard._ops.table.movement import REPEAT_EACH
+from gpushard._placement.arguments import as_value, host_data
+from gpushard._placement.creation import zeros
+from gpushard._placement.public import public
 from gpushard.errors import ArgumentTypeError, ArrayIndexError
-from gpushard.functions.checks import as_shape, check_choice
-from gpushard.functions.concrete import concrete
-from gpushard.functions.docstrings import described
-from gpushard.functions.sorting import along
-from gpushard.functions.values import is_value
 from gpushard.numpy import statistical
 from gpushard.numpy.joining import concat
 from gpushard.numpy.manipulation import broadcast_to, moveaxis, part, tile
-from gpushard.ops.axes import from_end
-from gpushard.ops.bind import bind
-from gpushard.ops.table.movement import REPEAT_EACH
-from gpushard.placement.arguments import as_value, host_data
-from gpushard.placement.creation import zeros
-from gpushard.placement.public import public
 
 __all__ = ["append", "delete", "insert", "resize", "trim_zeros"]
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.checks import check_key, integer
+from gpushard._functions.sorting import along
+from gpushard._placement.public import public
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import check_key, integer
-from gpushard.functions.sorting import along
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.padding import pad
-from gpushard.placement.public import public
 
 __all__ = ["packbits", "unpackbits"]
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.checks import as_dtype
+from gpushard._functions.values import is_value
+from gpushard._placement.arguments import as_value
+from gpushard._placement.public import public
 from gpushard.dtypes import kind_of, result_type
 from gpushard.errors import ArgumentError, ArgumentTypeError, TracedValueError
-from gpushard.functions.checks import as_dtype
-from gpushard.functions.values import is_value
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.joining import concatenate
 from gpushard.numpy.linear_algebra import matmul
 from gpushard.numpy.manipulation import atleast_2d, squeeze
-from gpushard.placement.arguments import as_value
-from gpushard.placement.public import public
 
 __all__ = ["corrcoef", "cov"]
 

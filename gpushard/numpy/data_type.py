@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from gpushard import dtypes
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions import promotion
+from gpushard._functions.checks import as_dtype, check_choice
+from gpushard._functions.docstrings import described
+from gpushard._placement.arguments import as_value, settle
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentTypeError
-from gpushard.functions import promotion
-from gpushard.functions.checks import as_dtype, check_choice
-from gpushard.functions.docstrings import described
-from gpushard.placement.arguments import as_value, settle
 
 __all__ = [
     "astype", "bool", "bool_", "can_cast", "cdouble", "complex64", "complex128",

@@ -10,22 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.checks import check_choice, count
+from gpushard._functions.values import is_value
+from gpushard._ops.axes import from_end, one_from_end
+from gpushard._ops.bind import bind
+from gpushard._ops.scalars import is_number
+from gpushard._ops.table import elementwise as rows
+from gpushard._placement.arguments import as_value, host_data
+from gpushard._placement.public import public
 from gpushard.dtypes import can_cast, kind_of, result_type, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import check_choice, count
-from gpushard.functions.values import is_value
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.data_type import result_type as promoted
 from gpushard.numpy.joining import concat
 from gpushard.numpy.manipulation import broadcast_to, but_first, but_last, lengthwise, part
-from gpushard.ops.axes import from_end, one_from_end
-from gpushard.ops.bind import bind
-from gpushard.ops.scalars import is_number
-from gpushard.ops.table import elementwise as rows
-from gpushard.placement.arguments import as_value, host_data
-from gpushard.placement.public import public
 
 __all__ = ["diff", "ediff1d", "gradient", "trapezoid", "unwrap"]
 

@@ -12,19 +12,19 @@ from typing import Any, Protocol, overload
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions import elementwise
+from gpushard._functions.checks import as_dtype, refuse_out
+from gpushard._functions.docstrings import named
+from gpushard._functions.indexing import nonzero
+from gpushard._ops.bind import bind
+from gpushard._ops.table.elementwise import I0
+from gpushard._placement.arguments import as_value, operands, settle
+from gpushard._placement.public import public, public_array
 from gpushard.dtypes import kind_of, result_type
 from gpushard.errors import ArgumentError
-from gpushard.functions import elementwise
-from gpushard.functions.checks import as_dtype, refuse_out
-from gpushard.functions.docstrings import named
-from gpushard.functions.indexing import nonzero
 from gpushard.numpy import ufuncs
 from gpushard.numpy.ufunc_methods import UfuncMethods
-from gpushard.ops.bind import bind
-from gpushard.ops.table.elementwise import I0
-from gpushard.placement.arguments import as_value, operands, settle
-from gpushard.placement.public import public, public_array
 
 __all__ = [
     "abs", "absolute", "acos", "acosh", "add", "angle", "arccos", "arccosh", "arcsin",

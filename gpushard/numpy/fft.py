@@ -16,21 +16,21 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.checks import check_choice, integer, number_of, refuse_out
+from gpushard._functions.docstrings import described, named
+from gpushard._functions.statistical import in_type
+from gpushard._ops.axes import from_end, one_from_end
+from gpushard._ops.bind import bind
+from gpushard._ops.row import Row
+from gpushard._ops.table import fft as rows
+from gpushard._placement.arguments import as_value, settle
+from gpushard._placement.creation import place_of
+from gpushard._placement.public import public
 from gpushard.errors import ArgumentError
-from gpushard.functions.checks import check_choice, integer, number_of, refuse_out
-from gpushard.functions.docstrings import described, named
-from gpushard.functions.statistical import in_type
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.manipulation import roll
 from gpushard.numpy.ranges import arange
-from gpushard.ops.axes import from_end, one_from_end
-from gpushard.ops.bind import bind
-from gpushard.ops.row import Row
-from gpushard.ops.table import fft as rows
-from gpushard.placement.arguments import as_value, settle
-from gpushard.placement.creation import place_of
-from gpushard.placement.public import public
 
 __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift",

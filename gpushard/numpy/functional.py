@@ -10,25 +10,25 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.checks import as_dtype, as_shape, check_dtype, listed, number_of
+from gpushard._functions.docstrings import described
+from gpushard._functions.values import is_value
+from gpushard._ops.axes import from_end, one_from_end
+from gpushard._ops.bind import bind
+from gpushard._ops.scalars import is_number
+from gpushard._ops.table import elementwise as rows
+from gpushard._placement.arguments import as_value, settle
+from gpushard._placement.creation import asarray
+from gpushard._placement.public import public
+from gpushard._transforms.mapping.vmap import vmap
+from gpushard._transforms.values.signature import check_function
+from gpushard._typing import Shape
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import as_dtype, as_shape, check_dtype, listed, number_of
-from gpushard.functions.docstrings import described
-from gpushard.functions.values import is_value
 from gpushard.numpy.grids import meshgrid
 from gpushard.numpy.joining import stack
 from gpushard.numpy.manipulation import expand_dims, moveaxis, squeeze
 from gpushard.numpy.ranges import arange
-from gpushard.ops.axes import from_end, one_from_end
-from gpushard.ops.bind import bind
-from gpushard.ops.scalars import is_number
-from gpushard.ops.table import elementwise as rows
-from gpushard.placement.arguments import as_value, settle
-from gpushard.placement.creation import asarray
-from gpushard.placement.public import public
-from gpushard.transforms.mapping.vmap import vmap
-from gpushard.transforms.values.signature import check_function
-from gpushard.typing import Shape
 
 __all__ = ["apply_along_axis", "apply_over_axes", "fromfunction", "piecewise", "vectorize"]
 

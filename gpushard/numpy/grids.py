@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
-from gpushard.dtypes import kind_of, result_type
-from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import (
+from gpushard._array import Array
+from gpushard._functions.checks import (
     as_dtype,
     as_shape,
     check_choice,
@@ -19,22 +17,24 @@ from gpushard.functions.checks import (
     count,
     integer,
 )
-from gpushard.functions.docstrings import described
-from gpushard.functions.values import is_traced
+from gpushard._functions.docstrings import described
+from gpushard._functions.values import is_traced
+from gpushard._ops.bind import bind
+from gpushard._ops.row import Row
+from gpushard._ops.table import creation as rows
+from gpushard._ops.table.elementwise import WHERE
+from gpushard._ops.table.movement import PAD
+from gpushard._placement.arguments import as_value, settle
+from gpushard._placement.creation import create, kept_at, place_of, zeros
+from gpushard._placement.public import public
+from gpushard._typing import HostArray, Shape
+from gpushard.dtypes import kind_of, result_type
+from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.joining import stack
 from gpushard.numpy.manipulation import broadcast_to, expand_dims
 from gpushard.numpy.ranges import arange
 from gpushard.numpy.statistical import cumprod
-from gpushard.ops.bind import bind
-from gpushard.ops.row import Row
-from gpushard.ops.table import creation as rows
-from gpushard.ops.table.elementwise import WHERE
-from gpushard.ops.table.movement import PAD
-from gpushard.placement.arguments import as_value, settle
-from gpushard.placement.creation import create, kept_at, place_of, zeros
-from gpushard.placement.public import public
-from gpushard.typing import HostArray, Shape
 
 __all__ = [
     "diag", "diagflat", "eye", "identity", "indices", "meshgrid", "tri", "tril", "triu",

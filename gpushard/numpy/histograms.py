@@ -9,26 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.checks import check_choice, check_ordered, check_vector, count
+from gpushard._functions.concrete import concrete
+from gpushard._functions.docstrings import described
+from gpushard._functions.values import is_traced, is_value
+from gpushard._ops.bind import bind
+from gpushard._ops.table import counting
+from gpushard._ops.table import elementwise as rows
+from gpushard._ops.table.creation import ARANGE
+from gpushard._placement.arguments import as_value, host_data, settle
+from gpushard._placement.creation import create_on
+from gpushard._placement.defaults import default_sharding
+from gpushard._placement.device_put import as_sharding
+from gpushard._placement.public import public
 from gpushard.dtypes import is_custom, kind_of, result_type, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError, TracedValueError
-from gpushard.functions.checks import check_choice, check_ordered, check_vector, count
-from gpushard.functions.concrete import concrete
-from gpushard.functions.docstrings import described
-from gpushard.functions.values import is_traced, is_value
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.manipulation import lengthwise, part
 from gpushard.numpy.quantiles import percentile
-from gpushard.ops.bind import bind
-from gpushard.ops.table import counting
-from gpushard.ops.table import elementwise as rows
-from gpushard.ops.table.creation import ARANGE
-from gpushard.placement.arguments import as_value, host_data, settle
-from gpushard.placement.creation import create_on
-from gpushard.placement.defaults import default_sharding
-from gpushard.placement.device_put import as_sharding
-from gpushard.placement.public import public
 
 __all__ = ["bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.checks import as_dtype, element_count, integer, on_host, ranged
+from gpushard._functions.docstrings import described
+from gpushard._placement.creation import asarray, ones
+from gpushard._placement.device_put import device_get
+from gpushard._placement.npy import PathLike, checked_path
+from gpushard._transforms.values.signature import check_function
 from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
-from gpushard.functions.checks import as_dtype, element_count, integer, on_host, ranged
-from gpushard.functions.docstrings import described
-from gpushard.placement.creation import asarray, ones
-from gpushard.placement.device_put import device_get
-from gpushard.placement.npy import PathLike, checked_path
-from gpushard.transforms.values.signature import check_function
 
 __all__ = [
     "array2string", "array_repr", "array_str", "errstate", "frombuffer", "fromiter",

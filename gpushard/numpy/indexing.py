@@ -16,10 +16,9 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from gpushard.array import Array
-from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions import indexing, updating
-from gpushard.functions.bounds import (
+from gpushard._array import Array
+from gpushard._functions import indexing, updating
+from gpushard._functions.bounds import (
     as_int64,
     as_integers,
     bounded,
@@ -27,7 +26,7 @@ from gpushard.functions.bounds import (
     has_traced,
     unravelled,
 )
-from gpushard.functions.checks import (
+from gpushard._functions.checks import (
     as_shape,
     check_choice,
     count,
@@ -37,20 +36,21 @@ from gpushard.functions.checks import (
     listed,
     on_host,
 )
-from gpushard.functions.docstrings import described
-from gpushard.functions.indexing import count_true
-from gpushard.functions.values import is_value
-from gpushard.geometry.tiling import MOST_ELEMENTS
+from gpushard._functions.docstrings import described
+from gpushard._functions.indexing import count_true
+from gpushard._functions.values import is_value
+from gpushard._geometry.tiling import MOST_ELEMENTS
+from gpushard._ops.scalars import is_number
+from gpushard._placement.arguments import as_value, settle
+from gpushard._placement.creation import array, place_of
+from gpushard._placement.device_put import device_put
+from gpushard._placement.public import public, public_array
+from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.data_type import result_type
 from gpushard.numpy.joining import concatenate, stack
 from gpushard.numpy.manipulation import broadcast_arrays
 from gpushard.numpy.ranges import arange, linspace
-from gpushard.ops.scalars import is_number
-from gpushard.placement.arguments import as_value, settle
-from gpushard.placement.creation import array, place_of
-from gpushard.placement.device_put import device_put
-from gpushard.placement.public import public, public_array
 
 __all__ = [
     "argwhere", "c_", "choose", "compress", "diag_indices", "diag_indices_from", "extract",

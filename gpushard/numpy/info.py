@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from gpushard._placement.defaults import devices, get_default_device
+from gpushard._runtime.runtime import Device
 from gpushard.errors import ArgumentError
-from gpushard.placement.defaults import devices, get_default_device
-from gpushard.runtime.runtime import Device
 
 __all__ = ["__array_namespace_info__"]
 

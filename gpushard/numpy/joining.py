@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.checks import check_dims, integer
+from gpushard._functions.concrete import concrete
+from gpushard._functions.values import is_value
+from gpushard._ops.axes import one_from_end
+from gpushard._placement.arguments import as_value
+from gpushard._placement.joining import concat, joined, joining, stack
+from gpushard._placement.public import public
 from gpushard.errors import ArgumentError
-from gpushard.functions.checks import check_dims, integer
-from gpushard.functions.concrete import concrete
-from gpushard.functions.values import is_value
 from gpushard.numpy.manipulation import part
-from gpushard.ops.axes import one_from_end
-from gpushard.placement.arguments import as_value
-from gpushard.placement.joining import concat, joined, joining, stack
-from gpushard.placement.public import public
 
 __all__ = [
     "array_split", "block", "column_stack", "concat", "concatenate", "dsplit", "dstack",

@@ -10,24 +10,24 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions import linear_algebra as products
+from gpushard._functions import manipulation
+from gpushard._functions.checks import check_dtype, integer, refuse_out
+from gpushard._functions.linear_algebra import in_preferred, in_types, shape_of
+from gpushard._functions.values import is_value, wanted
+from gpushard._ops.axes import from_end, one_from_end
+from gpushard._ops.bind import bind
+from gpushard._ops.table.contractions import DOT, EINSUM, LETTERS, OUTER, TENSORDOT, VECDOT
+from gpushard._placement.arguments import operands
+from gpushard._placement.public import public, public_array
+from gpushard._transforms.mapping.named_einsum import replace_names
+from gpushard._typing import Shape
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions import linear_algebra as products
-from gpushard.functions import manipulation
-from gpushard.functions.checks import check_dtype, integer, refuse_out
-from gpushard.functions.linear_algebra import in_preferred, in_types, shape_of
-from gpushard.functions.values import is_value, wanted
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.manipulation import expand_dims, moveaxis, roll
 from gpushard.numpy.padding import pad
 from gpushard.numpy.subscripts import from_lists, parse
-from gpushard.ops.axes import from_end, one_from_end
-from gpushard.ops.bind import bind
-from gpushard.ops.table.contractions import DOT, EINSUM, LETTERS, OUTER, TENSORDOT, VECDOT
-from gpushard.placement.arguments import operands
-from gpushard.placement.public import public, public_array
-from gpushard.transforms.mapping.named_einsum import replace_names
-from gpushard.typing import Shape
 
 __all__ = [
     "cross", "dot", "einsum", "einsum_path", "inner", "kron", "matmul", "matrix_transpose",

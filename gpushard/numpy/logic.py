@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.checks import broadcast, refuse_out
+from gpushard._functions.concrete import concrete
+from gpushard._functions.docstrings import described
+from gpushard._functions.values import is_traced, is_value
+from gpushard._ops.scalars import is_number
+from gpushard._placement.arguments import host_data
+from gpushard._placement.public import public
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentTypeError
-from gpushard.functions.checks import broadcast, refuse_out
-from gpushard.functions.concrete import concrete
-from gpushard.functions.docstrings import described
-from gpushard.functions.values import is_traced, is_value
 from gpushard.numpy import elementwise as ew
-from gpushard.ops.scalars import is_number
-from gpushard.placement.arguments import host_data
-from gpushard.placement.public import public
 
 __all__ = [
     "allclose", "array_equal", "array_equiv", "isclose", "iscomplex", "iscomplexobj",

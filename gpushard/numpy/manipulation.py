@@ -11,18 +11,18 @@ from typing import Any, Protocol, cast, overload
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions import manipulation
+from gpushard._functions.checks import broadcast, integer
+from gpushard._functions.docstrings import described, named
+from gpushard._functions.indexing import take
+from gpushard._functions.values import is_traced
+from gpushard._ops.axes import from_end, one_from_end
+from gpushard._ops.bind import bind
+from gpushard._ops.table import movement
+from gpushard._placement.arguments import as_value, as_view
+from gpushard._placement.public import public, public_array
 from gpushard.errors import ArgumentError
-from gpushard.functions import manipulation
-from gpushard.functions.checks import broadcast, integer
-from gpushard.functions.docstrings import described, named
-from gpushard.functions.indexing import take
-from gpushard.functions.values import is_traced
-from gpushard.ops.axes import from_end, one_from_end
-from gpushard.ops.bind import bind
-from gpushard.ops.table import movement
-from gpushard.placement.arguments import as_value, as_view
-from gpushard.placement.public import public, public_array
 
 __all__ = [
     "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_shapes",

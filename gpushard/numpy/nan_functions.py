@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.checks import as_dtype, correction_of, number_of, refuse_out
+from gpushard._functions.statistical import all_take_part, extreme, in_type, variance_of
+from gpushard._ops.axes import from_end
+from gpushard._ops.bind import bind
+from gpushard._ops.row import Row
+from gpushard._ops.table import elementwise as rows
+from gpushard._ops.table import reductions
+from gpushard._ops.table.nan_moments import NANMEAN, NANSTD, NANVAR
+from gpushard._placement.public import public, public_like
 from gpushard.dtypes import finfo, kind_of, real_of
-from gpushard.functions.checks import as_dtype, correction_of, number_of, refuse_out
-from gpushard.functions.statistical import all_take_part, extreme, in_type, variance_of
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
-from gpushard.ops.axes import from_end
-from gpushard.ops.bind import bind
-from gpushard.ops.row import Row
-from gpushard.ops.table import elementwise as rows
-from gpushard.ops.table import reductions
-from gpushard.ops.table.nan_moments import NANMEAN, NANSTD, NANVAR
-from gpushard.placement.public import public, public_like
 
 __all__ = [
     "nan_to_num", "nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean",

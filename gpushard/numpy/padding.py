@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 
 from gpushard import tree
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.checks import check_choice, count, number_of
+from gpushard._functions.values import is_traced, is_value
+from gpushard._ops.bind import bind
+from gpushard._ops.table.movement import PAD
+from gpushard._placement.creation import asarray
+from gpushard._placement.public import public
 from gpushard.dtypes import kind_of, result_type
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import check_choice, count, number_of
-from gpushard.functions.values import is_traced, is_value
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.functional import apply_along_axis
 from gpushard.numpy.joining import concat
 from gpushard.numpy.manipulation import broadcast_to, flip, repeat
 from gpushard.numpy.quantiles import median
-from gpushard.ops.bind import bind
-from gpushard.ops.table.movement import PAD
-from gpushard.placement.creation import asarray
-from gpushard.placement.public import public
 
 __all__ = ["pad"]
 

@@ -7,12 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.checks import check_vector, count
+from gpushard._functions.concrete import concrete
+from gpushard._functions.values import is_traced, is_value
+from gpushard._ops.bind import bind
+from gpushard._ops.table import signals as rows
+from gpushard._placement.arguments import as_value, host_data
+from gpushard._placement.creation import zeros, zeros_like
+from gpushard._placement.public import public
 from gpushard.dtypes import finfo, kind_of
 from gpushard.errors import ArgumentError
-from gpushard.functions.checks import check_vector, count
-from gpushard.functions.concrete import concrete
-from gpushard.functions.values import is_traced, is_value
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.adding_removing import trim_zeros
@@ -22,11 +27,6 @@ from gpushard.numpy.linalg.decompositions import eigvals
 from gpushard.numpy.linalg.solving import inv, lstsq
 from gpushard.numpy.padding import pad
 from gpushard.numpy.signals import convolve
-from gpushard.ops.bind import bind
-from gpushard.ops.table import signals as rows
-from gpushard.placement.arguments import as_value, host_data
-from gpushard.placement.creation import zeros, zeros_like
-from gpushard.placement.public import public
 
 __all__ = [
     "poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub",

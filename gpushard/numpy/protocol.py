@@ -12,14 +12,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gpushard.array import Array
-from gpushard.array.callers import caller, is_in_place
+from gpushard._array import Array
+from gpushard._array.callers import caller, is_in_place
+from gpushard._functions.checks import check_choice, refuse_out
+from gpushard._functions.values import is_value
+from gpushard._ops.scalars import is_number
 from gpushard.errors import ArgumentTypeError
-from gpushard.functions.checks import check_choice, refuse_out
-from gpushard.functions.values import is_value
 from gpushard.numpy import linear_algebra, ufuncs
 from gpushard.numpy.ufunc_methods import UfuncMethods
-from gpushard.ops.scalars import is_number
 
 EXTENSIONS = {
     "fft": "gpushard.numpy.fft",

@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.checks import check_choice, check_ordered, refuse_out
+from gpushard._functions.values import is_value
+from gpushard._ops.axes import from_end
+from gpushard._ops.bind import bind
+from gpushard._ops.row import Row
+from gpushard._ops.table import order_statistics as rows
+from gpushard._placement.arguments import host_data
+from gpushard._placement.public import public, public_like
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import check_choice, check_ordered, refuse_out
-from gpushard.functions.values import is_value
 from gpushard.numpy.statistical import weights_of
-from gpushard.ops.axes import from_end
-from gpushard.ops.bind import bind
-from gpushard.ops.row import Row
-from gpushard.ops.table import order_statistics as rows
-from gpushard.placement.arguments import host_data
-from gpushard.placement.public import public, public_like
 
 __all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
 

@@ -8,23 +8,23 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.checks import as_dtype, count, integer, number_of
+from gpushard._functions.concrete import concrete
+from gpushard._functions.docstrings import described
+from gpushard._functions.statistical import in_type
+from gpushard._functions.values import is_traced
+from gpushard._ops.axes import one_from_end
+from gpushard._ops.programs.calls import quietly
+from gpushard._ops.scalars import KINDS, is_number
+from gpushard._ops.table import creation as rows
+from gpushard._placement.arguments import operands
+from gpushard._placement.creation import create, kept_at, place_of
 from gpushard.dtypes import real_of
 from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
-from gpushard.functions.checks import as_dtype, count, integer, number_of
-from gpushard.functions.concrete import concrete
-from gpushard.functions.docstrings import described
-from gpushard.functions.statistical import in_type
-from gpushard.functions.values import is_traced
 from gpushard.numpy.data_type import result_type
 from gpushard.numpy.elementwise import equal, floor, log10, power, sign, subtract, where
 from gpushard.numpy.manipulation import broadcast_arrays, expand_dims, moveaxis, shape
-from gpushard.ops.axes import one_from_end
-from gpushard.ops.programs.calls import quietly
-from gpushard.ops.scalars import KINDS, is_number
-from gpushard.ops.table import creation as rows
-from gpushard.placement.arguments import operands
-from gpushard.placement.creation import create, kept_at, place_of
 
 __all__ = ["arange", "geomspace", "linspace", "logspace"]
 

@@ -8,18 +8,18 @@ from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 
-from gpushard.array import Array
-from gpushard.functions.checks import check_hint, count, number_of
-from gpushard.functions.concrete import concrete
-from gpushard.functions.values import is_value
+from gpushard._array import Array
+from gpushard._functions.checks import check_hint, count, number_of
+from gpushard._functions.concrete import concrete
+from gpushard._functions.values import is_value
+from gpushard._ops.axes import one_from_end
+from gpushard._ops.bind import bind
+from gpushard._ops.table.searching import ISIN
+from gpushard._ops.table.sets import COUNTS, INDICES, INVERSE, UNIQUE, Wish
+from gpushard._placement.public import public
 from gpushard.numpy.data_type import result_type
 from gpushard.numpy.joining import concat
 from gpushard.numpy.manipulation import moveaxis
-from gpushard.ops.axes import one_from_end
-from gpushard.ops.bind import bind
-from gpushard.ops.table.searching import ISIN
-from gpushard.ops.table.sets import COUNTS, INDICES, INVERSE, UNIQUE, Wish
-from gpushard.placement.public import public
 
 __all__ = [
     "intersect1d", "isin", "setdiff1d", "setxor1d", "union1d", "unique", "unique_all",

@@ -6,21 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.checks import as_dtype, check_choice, check_precision
+from gpushard._functions.values import is_traced, is_value, wanted
+from gpushard._ops.bind import bind
+from gpushard._ops.row import Row
+from gpushard._ops.scalars import is_number
+from gpushard._ops.table import signals as rows
+from gpushard._placement.arguments import as_value, operands
+from gpushard._placement.public import public
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import as_dtype, check_choice, check_precision
-from gpushard.functions.values import is_traced, is_value, wanted
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.indexing import take
 from gpushard.numpy.joining import concat
 from gpushard.numpy.sorting import argsort
-from gpushard.ops.bind import bind
-from gpushard.ops.row import Row
-from gpushard.ops.scalars import is_number
-from gpushard.ops.table import signals as rows
-from gpushard.placement.arguments import as_value, operands
-from gpushard.placement.public import public
 
 __all__ = ["convolve", "correlate", "interp"]
 

@@ -10,22 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions import sorting
+from gpushard._functions.checks import check_hint, check_vector, count, listed
+from gpushard._functions.docstrings import described
+from gpushard._functions.sorting import METHODS, along
+from gpushard._functions.values import is_value, wanted
+from gpushard._ops.axes import one_from_end
+from gpushard._ops.bind import bind
+from gpushard._ops.scalars import is_number
+from gpushard._ops.table import sorting as rows
+from gpushard._placement.arguments import as_value, host_data, operands, settle
+from gpushard._placement.public import public, public_array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions import sorting
-from gpushard.functions.checks import check_hint, check_vector, count, listed
-from gpushard.functions.docstrings import described
-from gpushard.functions.sorting import METHODS, along
-from gpushard.functions.values import is_value, wanted
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.manipulation import flip
-from gpushard.ops.axes import one_from_end
-from gpushard.ops.bind import bind
-from gpushard.ops.scalars import is_number
-from gpushard.ops.table import sorting as rows
-from gpushard.placement.arguments import as_value, host_data, operands, settle
-from gpushard.placement.public import public, public_array
 
 __all__ = [
     "argpartition", "argsort", "digitize", "lexsort", "partition", "searchsorted", "sort",

@@ -11,17 +11,17 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions import cumulative, statistical
+from gpushard._functions.checks import refuse_out
+from gpushard._functions.values import is_value
+from gpushard._ops.axes import from_end
+from gpushard._placement.arguments import host_data
+from gpushard._placement.public import public, public_array
 from gpushard.dtypes import kind_of, result_type, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions import cumulative, statistical
-from gpushard.functions.checks import refuse_out
-from gpushard.functions.values import is_value
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.manipulation import broadcast_to, lengthwise
-from gpushard.ops.axes import from_end
-from gpushard.placement.arguments import host_data
-from gpushard.placement.public import public, public_array
 
 __all__ = [
     "all", "amax", "amin", "any", "argmax", "argmin", "average", "count_nonzero", "cumprod",

@@ -6,9 +6,9 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+from gpushard._ops.table.contractions import LETTERS
+from gpushard._typing import Shape
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.ops.table.contractions import LETTERS
-from gpushard.typing import Shape
 
 _DOTS = "..."
 

@@ -11,24 +11,24 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._frozen import dataclass
+from gpushard._functions import cumulative, sorting, statistical
+from gpushard._functions.bounds import as_integers
+from gpushard._functions.checks import as_dtype, refuse_out
+from gpushard._functions.concrete import concrete
+from gpushard._functions.index_parsing import parse
+from gpushard._functions.indexing import read_at, take
+from gpushard._functions.loops import fori_loop, while_loop
+from gpushard._functions.updating import At, finished, target, updated
+from gpushard._functions.values import is_traced, is_value
+from gpushard._ops.axes import from_end, one_from_end
+from gpushard._ops.bind import bind
+from gpushard._ops.table.elementwise import WHERE
+from gpushard._placement.arguments import as_value
 from gpushard.errors import ArgumentError, ArrayIndexError
-from gpushard.frozen import dataclass
-from gpushard.functions import cumulative, sorting, statistical
-from gpushard.functions.bounds import as_integers
-from gpushard.functions.checks import as_dtype, refuse_out
-from gpushard.functions.concrete import concrete
-from gpushard.functions.index_parsing import parse
-from gpushard.functions.indexing import read_at, take
-from gpushard.functions.loops import fori_loop, while_loop
-from gpushard.functions.updating import At, finished, target, updated
-from gpushard.functions.values import is_traced, is_value
 from gpushard.numpy.joining import concat, stack
 from gpushard.numpy.manipulation import broadcast_to, moveaxis
-from gpushard.ops.axes import from_end, one_from_end
-from gpushard.ops.bind import bind
-from gpushard.ops.table.elementwise import WHERE
-from gpushard.placement.arguments import as_value
 
 _OF_NUMBERS: dict[np.ufunc, Callable[..., Any]] = {
     np.add: statistical.sum,

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.checks import as_dtype, number_of
+from gpushard._functions.values import is_value, wanted
+from gpushard._ops.bind import bind
+from gpushard._ops.table.elementwise import ufunc_row
+from gpushard._placement.arguments import operands
 from gpushard.dtypes import can_cast, check_casting, is_custom
 from gpushard.errors import ArgumentTypeError
-from gpushard.functions.checks import as_dtype, number_of
-from gpushard.functions.values import is_value, wanted
-from gpushard.ops.bind import bind
-from gpushard.ops.table.elementwise import ufunc_row
-from gpushard.placement.arguments import operands
 
 _PYTHON = {"i": int, "f": float, "c": complex}
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
-from gpushard.functions.checks import integer, number_of
-from gpushard.functions.docstrings import described
+from gpushard._array import Array
+from gpushard._functions.checks import integer, number_of
+from gpushard._functions.docstrings import described
+from gpushard._placement.creation import kept_at, place_of
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.ranges import arange
-from gpushard.placement.creation import kept_at, place_of
 
 __all__ = ["bartlett", "blackman", "hamming", "hanning", "kaiser"]
 

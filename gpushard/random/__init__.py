@@ -17,7 +17,7 @@ each device draws its own shard.
 (2, 3)
 """
 
-from gpushard.array.key_array import KeyArray
+from gpushard._array.key_array import KeyArray
 from gpushard.random import distributions, keys, order, vectors
 from gpushard.random.distributions import *
 from gpushard.random.keys import *

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.values import is_value
+from gpushard._ops.bind import bind
+from gpushard._ops.table import elementwise
+from gpushard._ops.table import random as table
 from gpushard.errors import ArgumentTypeError
-from gpushard.functions.values import is_value
-from gpushard.ops.bind import bind
-from gpushard.ops.table import elementwise
-from gpushard.ops.table import random as table
 from gpushard.random.sampling import documented, dtype_of, is_high, is_whole, sample
 
 __all__ = [

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
-from gpushard.array.aval import KEY, KeyDType
-from gpushard.array.key_array import KeyArray, elements_of, is_keys, keys_of
+from gpushard._array import Array
+from gpushard._array.aval import KEY, KeyDType
+from gpushard._array.key_array import KeyArray, elements_of, is_keys, keys_of
+from gpushard._functions.checks import as_shape, integer
+from gpushard._functions.values import is_value
+from gpushard._ops.bind import bind
+from gpushard._ops.table import random_keys
+from gpushard._ops.table.packed_keys import PACK, UNPACK
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import as_shape, integer
-from gpushard.functions.values import is_value
-from gpushard.ops.bind import bind
-from gpushard.ops.table import random_keys
-from gpushard.ops.table.packed_keys import PACK, UNPACK
 from gpushard.random.placing import bind_at, new_data
 
 __all__ = [

@@ -10,22 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
-from gpushard.array.key_array import keys_of
+from gpushard._array import Array
+from gpushard._array.key_array import keys_of
+from gpushard._functions.checks import as_shape
+from gpushard._functions.values import is_value
+from gpushard._ops.axes import one_from_end
+from gpushard._ops.bind import bind
+from gpushard._ops.prng.distribution import Distribution, Domain
+from gpushard._ops.table import movement, random_order
+from gpushard._ops.table import random as table
+from gpushard._placement.device_put import as_host_array, implicitly_put
+from gpushard._typing import Shape
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import as_shape
-from gpushard.functions.values import is_value
-from gpushard.ops.axes import one_from_end
-from gpushard.ops.bind import bind
-from gpushard.ops.prng.distribution import Distribution, Domain
-from gpushard.ops.table import movement, random_order
-from gpushard.ops.table import random as table
-from gpushard.placement.device_put import as_host_array, implicitly_put
 from gpushard.random.distributions import randint
 from gpushard.random.keys import single_key
 from gpushard.random.placing import beside, bind_at, moved_to
 from gpushard.random.sampling import dtype_of, is_high, parameter, sample
-from gpushard.typing import Shape
 
 __all__ = ["categorical", "choice", "permutation", "shuffle"]
 

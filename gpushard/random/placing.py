@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpushard.array.array import Array, ConcreteArray
-from gpushard.functions.values import is_traced, is_value, wanted
-from gpushard.geometry.sharding import Sharding
-from gpushard.ops.bind import bind
-from gpushard.ops.row import Params, Row
-from gpushard.placement.defaults import default_sharding, everywhere
-from gpushard.placement.device_put import as_sharding, device_put
-from gpushard.typing import Shape
+from gpushard._array.array import Array, ConcreteArray
+from gpushard._functions.values import is_traced, is_value, wanted
+from gpushard._geometry.sharding import Sharding
+from gpushard._ops.bind import bind
+from gpushard._ops.row import Params, Row
+from gpushard._placement.defaults import default_sharding, everywhere
+from gpushard._placement.device_put import as_sharding, device_put
+from gpushard._typing import Shape
 
 
 def bind_at(

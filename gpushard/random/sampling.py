@@ -9,17 +9,17 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.checks import as_dtype, as_shape, broadcast, check_choice
+from gpushard._functions.docstrings import complete
+from gpushard._functions.values import is_value
+from gpushard._ops.prng.distribution import Distribution, Domain
+from gpushard._ops.table.random import ANY
+from gpushard._placement.device_put import as_host_array
+from gpushard._typing import Shape
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import as_dtype, as_shape, broadcast, check_choice
-from gpushard.functions.docstrings import complete
-from gpushard.functions.values import is_value
-from gpushard.ops.prng.distribution import Distribution, Domain
-from gpushard.ops.table.random import ANY
-from gpushard.placement.device_put import as_host_array
 from gpushard.random.keys import single_key
 from gpushard.random.placing import bind_at
-from gpushard.typing import Shape
 
 _F = TypeVar("_F", bound=Callable[..., Array])
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.checks import as_shape, broadcast, check_choice, count
+from gpushard._ops.bind import bind
+from gpushard._ops.prng.distribution import floats
+from gpushard._ops.table import elementwise, linalg, movement
+from gpushard._ops.table import random as table
+from gpushard._placement.device_put import implicitly_put
 from gpushard.errors import ArgumentError
-from gpushard.functions.checks import as_shape, broadcast, check_choice, count
-from gpushard.ops.bind import bind
-from gpushard.ops.prng.distribution import floats
-from gpushard.ops.table import elementwise, linalg, movement
-from gpushard.ops.table import random as table
-from gpushard.placement.device_put import implicitly_put
 from gpushard.random.distributions import binomial, exponential, generalized_normal, normal, uniform
 from gpushard.random.keys import split
 from gpushard.random.placing import moved_to

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions import elementwise as ew
+from gpushard._functions import special
+from gpushard._functions.docstrings import described
+from gpushard._ops.scalars import is_number
+from gpushard._placement.arguments import as_value, operands, settle
+from gpushard._placement.public import public, public_array
 from gpushard.dtypes import finfo
 from gpushard.errors import ArgumentError
-from gpushard.functions import elementwise as ew
-from gpushard.functions import special
-from gpushard.functions.docstrings import described
-from gpushard.ops.scalars import is_number
-from gpushard.placement.arguments import as_value, operands, settle
-from gpushard.placement.public import public, public_array
 from gpushard.special.ufuncs import binom
 
 __all__ = [

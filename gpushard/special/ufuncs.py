@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from gpushard.array import Array
-from gpushard.functions import elementwise, special
-from gpushard.functions.docstrings import named
-from gpushard.functions.values import wanted
-from gpushard.ops.bind import bind
-from gpushard.ops.table.elementwise import ufunc_row
-from gpushard.placement.arguments import operands, settle
-from gpushard.runtime.namespace import special_ufunc
+from gpushard._array import Array
+from gpushard._functions import elementwise, special
+from gpushard._functions.docstrings import named
+from gpushard._functions.values import wanted
+from gpushard._ops.bind import bind
+from gpushard._ops.table.elementwise import ufunc_row
+from gpushard._placement.arguments import operands, settle
+from gpushard._runtime.namespace import special_ufunc
 
 __all__ = [
     "bdtr", "bdtrc", "bdtri", "beta", "betainc", "betaincc", "betainccinv", "betaincinv",

@@ -12,24 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array.array import Array, array_like
-from gpushard.errors import ExecutionError, OutOfMemoryError
-from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.sharding import Sharding
-from gpushard.movement.buffer import devices_of
-from gpushard.movement.update import update
-from gpushard.ops.bind import bind
-from gpushard.ops.indexing import index_piece, parse_index
-from gpushard.ops.table import movement
-from gpushard.placement.device_put import device_put, reshard
-from gpushard.placement.make_array import (
+from gpushard._array.array import Array, array_like
+from gpushard._geometry.named_sharding import NamedSharding
+from gpushard._geometry.sharding import Sharding
+from gpushard._movement.buffer import devices_of
+from gpushard._movement.update import update
+from gpushard._ops.bind import bind
+from gpushard._ops.indexing import index_piece, parse_index
+from gpushard._ops.table import movement
+from gpushard._placement.device_put import device_put, reshard
+from gpushard._placement.make_array import (
     make_array_from_callback,
     make_array_from_single_device_arrays,
 )
-from gpushard.runtime import current
-from gpushard.runtime.backend import HOST_DOMAIN
+from gpushard._runtime import current
+from gpushard._runtime.backend import HOST_DOMAIN
+from gpushard._typing import HostArray, Shape
+from gpushard.errors import ExecutionError, OutOfMemoryError
 from gpushard.testing.deferred import deferred
-from gpushard.typing import HostArray, Shape
 
 _LARGE = 400  # arrays with more elements do not grow
 _SHAPES = ((7, 9), (1, 5), (4, 4), (3, 8))

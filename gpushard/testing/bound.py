@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from gpushard._typing import IntArray
 from gpushard.testing.topology import Topology
-from gpushard.typing import IntArray
 
 BoolArray = npt.NDArray[np.bool_]
 Box = tuple[tuple[int, int], ...]

@@ -14,23 +14,23 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array.array import Array
+from gpushard._array.array import Array
+from gpushard._geometry.mesh import Mesh
+from gpushard._geometry.named_sharding import NamedSharding
+from gpushard._geometry.partition_spec import PartitionSpec
+from gpushard._placement.device_put import device_put, reshard
+from gpushard._runtime.backend import HOST_DOMAIN, Item
+from gpushard._runtime.memory import Memory
+from gpushard._runtime.phase import Phase
+from gpushard._runtime.pool import Room
+from gpushard._runtime.runtime import Runtime
+from gpushard._runtime.stream import Stream, Tick
+from gpushard._runtime.view import View
+from gpushard._typing import HostArray, LocalArray
 from gpushard.errors import DeletedArrayError, ExecutionError, OutOfMemoryError
-from gpushard.geometry.mesh import Mesh
-from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.partition_spec import PartitionSpec
-from gpushard.placement.device_put import device_put, reshard
-from gpushard.runtime.backend import HOST_DOMAIN, Item
-from gpushard.runtime.memory import Memory
-from gpushard.runtime.phase import Phase
-from gpushard.runtime.pool import Room
-from gpushard.runtime.runtime import Runtime
-from gpushard.runtime.stream import Stream, Tick
-from gpushard.runtime.view import View
 from gpushard.testing.deferred import deferred
 from gpushard.testing.programs import check_nothing_left, run_on
 from gpushard.testing.runtime import using
-from gpushard.typing import HostArray, LocalArray
 
 
 def raises(kind: type[BaseException], function: Callable[[], Any]) -> BaseException:

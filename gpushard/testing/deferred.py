@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gpushard.array.array import Array, array_like
+from gpushard._array.array import Array, array_like
+from gpushard._movement.buffer import ShardedBuffer, devices_of
+from gpushard._runtime.backend import HOST_DOMAIN
+from gpushard._runtime.launch import Outputs, allocate_now, launch, room_on
+from gpushard._runtime.memory import Claim, Memory
+from gpushard._runtime.pool import Room
+from gpushard._typing import LocalArray
 from gpushard.errors import ConfigurationError
-from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.runtime.backend import HOST_DOMAIN
-from gpushard.runtime.launch import Outputs, allocate_now, launch, room_on
-from gpushard.runtime.memory import Claim, Memory
-from gpushard.runtime.pool import Room
-from gpushard.typing import LocalArray
 
 
 def deferred(

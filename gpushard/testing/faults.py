@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
-from gpushard.runtime.backend import Item
-from gpushard.runtime.memory import Account, Memory
-from gpushard.runtime.phase import Phase
-from gpushard.runtime.pool import NoRoomError, Pool
-from gpushard.runtime.runtime import Runtime
-from gpushard.runtime.stream import Stream
+from gpushard._runtime.backend import Item
+from gpushard._runtime.memory import Account, Memory
+from gpushard._runtime.phase import Phase
+from gpushard._runtime.pool import NoRoomError, Pool
+from gpushard._runtime.runtime import Runtime
+from gpushard._runtime.stream import Stream
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -16,9 +16,9 @@ from collections.abc import Hashable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from gpushard._typing import IntArray
 from gpushard.errors import ArgumentError
 from gpushard.testing.topology import Pair, Topology
-from gpushard.typing import IntArray
 
 FloatArray = npt.NDArray[np.float64]
 

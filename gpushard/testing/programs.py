@@ -19,12 +19,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from gpushard._geometry.mesh import Mesh
+from gpushard._geometry.named_sharding import NamedSharding
+from gpushard._geometry.partition_spec import PartitionSpec
+from gpushard._geometry.sharding import Sharding, SingleDeviceSharding
+from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
-from gpushard.geometry.mesh import Mesh
-from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.partition_spec import PartitionSpec
-from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing.actor import Actor, ProgramState
 from gpushard.testing.runtime import using
 from gpushard.testing.sim import SimRuntime

@@ -7,11 +7,11 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+from gpushard._runtime import current
+from gpushard._runtime.cuda.devices.probe import probe
+from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
 from gpushard.errors import RaceError
-from gpushard.runtime import current
-from gpushard.runtime.cuda.devices.probe import probe
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing.sim import SimRuntime
 from gpushard.testing.topology import Topology
 

@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from gpushard._typing import IntArray
 from gpushard.errors import ArgumentError
-from gpushard.typing import IntArray
 
 LATENCY = 10e-6  # seconds per item of work in the presets: about a launch and a wait for an event
 _GB = 1e9

@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
-from gpushard.runtime.backend import Backend, Item
-from gpushard.runtime.phase import BoxCopy, Phase
-from gpushard.runtime.runtime import Runtime
+from gpushard._runtime.backend import Backend, Item
+from gpushard._runtime.phase import BoxCopy, Phase
+from gpushard._runtime.runtime import Runtime
+from gpushard._typing import LocalArray
 from gpushard.testing.makespan import Work
 from gpushard.testing.topology import Pair
-from gpushard.typing import LocalArray
 
 T = TypeVar("T")
 

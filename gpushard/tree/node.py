@@ -8,8 +8,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from types import NoneType
 from typing import Any, TypeAlias
 
+from gpushard._frozen import dataclass
 from gpushard.errors import ArgumentTypeError, TreeError
-from gpushard.frozen import dataclass
 
 __all__ = [
     "DictKey", "FlattenedIndexKey", "GetAttrKey", "KeyEntry", "KeyPath", "SequenceKey", "is_node",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import NoneType
 from typing import Any, TypeAlias
 
-from gpushard.cache import exact_key, has_lookalikes
+from gpushard._cache import exact_key, has_lookalikes
 from gpushard.errors import ArgumentTypeError, TreeError
 from gpushard.tree.node import NODES, KeyPath, Node, keystr, known_node, namedtuple_node
 

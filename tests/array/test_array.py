@@ -16,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
+from gpushard._runtime.backend import HOST_DOMAIN
+from gpushard._runtime.runtime import Runtime
 from gpushard.errors import (
     ArgumentError,
     DeletedArrayError,
     DeserializationError,
     TransferGuardError,
 )
-from gpushard.runtime.backend import HOST_DOMAIN
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing import runtime
 from tests.share import examples
 

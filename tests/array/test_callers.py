@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.array.views import LIBRARIES
+from gpushard._array.views import LIBRARIES
 from gpushard.errors import ArgumentError
 
 CODE = """

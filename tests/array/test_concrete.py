@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.array.array import ConcreteArray
+from gpushard._array.array import ConcreteArray
+from gpushard._functions.concrete import concrete
 from gpushard.errors import ArgumentTypeError
-from gpushard.functions.concrete import concrete
 from tests.right_calls import right
 
 PACKAGE = Path(gs.__file__).parent
 
 READERS = {
-    "array/array.py": "what `concrete` does",
-    "array/text.py": "reads the edges of what is printed",
-    "ops/ragged.py": "counts, of an operation's own buffers",
-    "transforms/tracing/executable.py": "conditions and counts: what control flow runs next",
+    "_array/array.py": "what `concrete` does",
+    "_array/text.py": "reads the edges of what is printed",
+    "_ops/ragged.py": "counts, of an operation's own buffers",
+    "_transforms/tracing/executable.py": "conditions and counts: what control flow runs next",
 }
 """Files above `movement` that read buffers, and why."""
 
@@ -43,8 +43,8 @@ PROTOCOLS = (
 
 
 ASKING = {
-    ("gpushard.functions.checks", "__index__"): "an argument that has to be an integer",
-    ("gpushard.array.conversions", "tobytes"): "what `bytes(x)` is",
+    ("gpushard._functions.checks", "__index__"): "an argument that has to be an integer",
+    ("gpushard._array.conversions", "tobytes"): "what `bytes(x)` is",
 }
 """Who asks as programs do, and why."""
 
@@ -53,7 +53,7 @@ def test_buffers_are_read_in_few_places() -> None:
     readers = set()
     for path in PACKAGE.rglob("*.py"):
         name = path.relative_to(PACKAGE).as_posix()
-        if name.startswith(("movement/", "testing/")):
+        if name.startswith(("_movement/", "testing/")):
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Name) and node.id in ("read_host", "start_read"):

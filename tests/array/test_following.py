@@ -10,7 +10,7 @@ import pytest
 
 import gpushard as gs
 import gpushard.numpy as gnp
-from gpushard.array import eager
+from gpushard._array import eager
 from gpushard.errors import ArgumentError, ShardingError
 from gpushard.testing import runtime
 

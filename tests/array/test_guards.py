@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, HOST_TO_DEVICE, check_transfer
+from gpushard._array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, HOST_TO_DEVICE, check_transfer
 from gpushard.errors import TransferGuardError
 
 pytestmark = pytest.mark.usefixtures("rt")

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.functions import bounds, indexing, masks
-from gpushard.functions.concrete import at_hand, concrete
-from gpushard.ops.aval import Aval
-from gpushard.ops.index_arrays import Indexed
-from gpushard.ops.row import Site
-from gpushard.ops.table import gather
-from gpushard.ops.table.scatter import SCATTER
+from gpushard._functions import bounds, indexing, masks
+from gpushard._functions.concrete import at_hand, concrete
+from gpushard._ops.aval import Aval
+from gpushard._ops.index_arrays import Indexed
+from gpushard._ops.row import Site
+from gpushard._ops.table import gather
+from gpushard._ops.table.scatter import SCATTER
 from gpushard.testing import runtime
 from tests.traffic import received
 

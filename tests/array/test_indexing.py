@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import gpushard as gs
+from gpushard._runtime.backend import HOST_DOMAIN
+from gpushard._runtime.runtime import Runtime
 from gpushard.errors import ArrayIndexError
-from gpushard.runtime.backend import HOST_DOMAIN
-from gpushard.runtime.runtime import Runtime
 
 pytestmark = pytest.mark.usefixtures("rt")
 

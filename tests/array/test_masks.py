@@ -11,8 +11,8 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.functions import masks
-from gpushard.movement import reshard
+from gpushard._functions import masks
+from gpushard._movement import reshard
 from gpushard.testing.faults import InjectedError, faults
 from tests.traffic import received
 

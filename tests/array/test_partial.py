@@ -8,8 +8,8 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
+from gpushard._functions.concrete import at_hand
 from gpushard.errors import AddressError
-from gpushard.functions.concrete import at_hand
 
 VALUE = np.arange(32.0).reshape(8, 4)
 

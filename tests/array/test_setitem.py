@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.array.data import Detached
-from gpushard.runtime.runtime import Runtime
+from gpushard._array.data import Detached
+from gpushard._runtime.runtime import Runtime
 from gpushard.testing.actor import updated
 from gpushard.testing.deferred import deferred, gated
 from tests.late import late_devices
@@ -554,7 +554,7 @@ def test_an_interrupt_before_anything_is_written_changes_nothing(
 ) -> None:
     with testing.runtime():
         x = rows()
-        monkeypatch.setattr("gpushard.array.assignment.owns_alone", interrupted)
+        monkeypatch.setattr("gpushard._array.assignment.owns_alone", interrupted)
         with pytest.raises(KeyboardInterrupt):
             x[...] = 0
         assert np.array_equal(np.asarray(x), OLD)

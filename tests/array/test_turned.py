@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard._ops.bind import bind
+from gpushard._ops.programs.local import Local
+from gpushard._ops.row import Row
+from gpushard._ops.rule import Rule
+from gpushard._runtime.runtime import Runtime
+from gpushard._typing import LocalArray
 from gpushard.errors import ArgumentError, DeletedArrayError, ExecutionError
-from gpushard.ops.bind import bind
-from gpushard.ops.programs.local import Local
-from gpushard.ops.row import Row
-from gpushard.ops.rule import Rule
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing import runtime
-from gpushard.typing import LocalArray
 
 gnp = gs.numpy
 SPECS = [(), ("x", "y"), (("x", "y"),), (None, "x"), ("y",)]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
-from gpushard.array.views import LIBRARIES
+from gpushard._array.views import LIBRARIES
 from tests.movement.strategies import indices
 from tests.share import examples
 

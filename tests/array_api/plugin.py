@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 import gpushard as gs
-from gpushard.array import array as array_module
-from gpushard.ops import dispatch
-from gpushard.ops.row import Case
+from gpushard._array import array as array_module
+from gpushard._ops import dispatch
+from gpushard._ops.row import Case
 from tests.array_api.runs import RUNS
 
 _seen: collections.Counter[str] = collections.Counter()

@@ -15,7 +15,7 @@ from bench.chip import Lab, WallClock, cases_of
 from bench.groups import gpu
 from bench.measure import measure
 from bench.report import group_json, tables
-from gpushard.runtime.cuda.devices.probe import probe
+from gpushard._runtime.cuda.devices.probe import probe
 from tests.runtime.cuda.fake_driver import FakeDriver
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.cli import analysis
-from gpushard.cli.main import main
+from gpushard._cli import analysis
+from gpushard._cli.main import main
 from gpushard.testing import runtime
 
 RANDOM = np.random.default_rng(11)

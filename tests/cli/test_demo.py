@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import gpushard as gs
-from gpushard.cli import demo, measure
-from gpushard.cli.main import main
-from gpushard.cli.measure import Measurement, format_bytes, format_seconds, measure_reshard
+from gpushard._cli import demo, measure
+from gpushard._cli.main import main
+from gpushard._cli.measure import Measurement, format_bytes, format_seconds, measure_reshard
 from gpushard.testing import runtime
 from tests.share import examples
 

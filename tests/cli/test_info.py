@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.cli.main import main
+from gpushard._cli.main import main
+from gpushard._runtime.backend import DeviceInfo
 from gpushard.config import Settings
-from gpushard.runtime.backend import DeviceInfo
 from gpushard.testing import runtime
 from tests.runtime.cuda import fakes
 
@@ -212,14 +212,14 @@ def test_a_backend_that_does_not_start_leaves_everything_else(tmp_path: Path) ->
     program = """
 import sys
 from tests.runtime.cuda import fakes
-from gpushard.cli.main import main
+from gpushard._cli.main import main
 
 def start(settings):
     raise fakes.CUDARuntimeError(46)
 
 fakes.CudaBackend = start
 sys.modules["cupy"] = fakes.cupy(2)
-sys.modules["gpushard.runtime.cuda.backend"] = fakes
+sys.modules["gpushard._runtime.cuda.backend"] = fakes
 sys.exit(main(["info"]))
 """
     environment = {k: v for k, v in os.environ.items() if not k.startswith("GPUSHARD_")}
@@ -332,7 +332,7 @@ def test_names_that_the_output_cannot_write_are_escaped(
 
 
 def test_the_command_line_imports_neither_scikit_learn_nor_cupy() -> None:
-    code = "import sys, gpushard.cli.main as m; print(*{'sklearn', 'cupy'} & set(sys.modules))"
+    code = "import sys, gpushard._cli.main as m; print(*{'sklearn', 'cupy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("\n", "")
 

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpushard._runtime.backend import Item
+from gpushard._runtime.host import HostBackend
+from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
-from gpushard.runtime.backend import Item
-from gpushard.runtime.host import HostBackend
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing.conformance import BackendConformance
 
 

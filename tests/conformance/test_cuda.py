@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from gpushard._runtime.checking.checker import Checker
+from gpushard._runtime.cuda.backend import CudaBackend
+from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
-from gpushard.runtime.checking.checker import Checker
-from gpushard.runtime.cuda.backend import CudaBackend
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing.conformance import ArrayConformance, BackendConformance
 from tests.gpu.device import SPLITS, Split, late_driver, make_gpu_runtime, needs_gpu
 from tests.runtime.cuda.fake_driver import FakeDriver

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from gpushard._runtime.checking.checker import Checker
+from gpushard._runtime.host import HostBackend
+from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
-from gpushard.runtime.checking.checker import Checker
-from gpushard.runtime.host import HostBackend
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing.conformance import ArrayConformance, BackendConformance
 
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from gpushard._runtime.checking.checker import Checker
+from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
-from gpushard.runtime.checking.checker import Checker
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing.conformance import ArrayConformance, BackendConformance
 from gpushard.testing.sim import SimBackend
 

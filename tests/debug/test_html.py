@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
+from gpushard._geometry.mesh import Mesh
+from gpushard._geometry.named_sharding import NamedSharding
+from gpushard._geometry.partition_spec import P
+from gpushard._geometry.pictures import picture
+from gpushard._runtime.host.backend import HostBackend
 from gpushard.debug.html import _notes, svg
-from gpushard.geometry.mesh import Mesh
-from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.partition_spec import P
-from gpushard.geometry.pictures import picture
-from gpushard.runtime.host.backend import HostBackend
 from tests.geometry.test_pictures import CUBE, SPECS
 
 SVG = "{http://www.w3.org/2000/svg}"

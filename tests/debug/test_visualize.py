@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
+from gpushard._geometry.mesh import Mesh
+from gpushard._geometry.named_sharding import NamedSharding
+from gpushard._geometry.partition_spec import P
+from gpushard._geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.debug import terminal
 from gpushard.debug.terminal import to_scale
-from gpushard.geometry.mesh import Mesh
-from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.partition_spec import P
-from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from tests.geometry.test_pictures import CUBE, SPECS, Staggered
 
 COLORS = re.compile(r"\x1b\[[0-9;]*m")

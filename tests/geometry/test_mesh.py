@@ -16,14 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushard.errors import ArgumentTypeError, MeshError
-from gpushard.geometry.mesh import (
+from gpushard._geometry.mesh import (
     AbstractMesh,
     AxisType,
     Mesh,
     create_device_mesh,
     current_mesh,
 )
+from gpushard.errors import ArgumentTypeError, MeshError
 
 shapes = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple)
 

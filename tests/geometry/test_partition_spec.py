@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpushard._geometry.partition_spec import UNCONSTRAINED, P, PartitionSpec
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.geometry.partition_spec import UNCONSTRAINED, P, PartitionSpec
 
 names = st.sampled_from("xyz")
 groups = st.lists(names, max_size=3)

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushard.geometry.colors import colors, is_dark
-from gpushard.geometry.mesh import Mesh
-from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.partition_spec import P
-from gpushard.geometry.pictures import Tile, format_ids, picture
-from gpushard.geometry.sharding import Sharding
+from gpushard._geometry.colors import colors, is_dark
+from gpushard._geometry.mesh import Mesh
+from gpushard._geometry.named_sharding import NamedSharding
+from gpushard._geometry.partition_spec import P
+from gpushard._geometry.pictures import Tile, format_ids, picture
+from gpushard._geometry.sharding import Sharding
 
 CUBE = Mesh(np.arange(8).reshape(2, 2, 2), ("x", "y", "z"))
 SPECS = [

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from gpushard._geometry.mesh import AbstractMesh, Mesh
+from gpushard._geometry.named_sharding import NamedSharding
+from gpushard._geometry.partition_spec import UNCONSTRAINED, P, PartitionSpec
+from gpushard._geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
-from gpushard.geometry.mesh import AbstractMesh, Mesh
-from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.partition_spec import UNCONSTRAINED, P, PartitionSpec
-from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from tests.share import examples
 
 Shape = tuple[int, ...]

@@ -10,10 +10,10 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 import gpushard as gs
+from gpushard._geometry.box import block_bounds
+from gpushard._geometry.free_boxes import tiling_from_indices
+from gpushard._geometry.tiling import Assignment, Tiling, check_shape, replica_numbers
 from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
-from gpushard.geometry.box import block_bounds
-from gpushard.geometry.free_boxes import tiling_from_indices
-from gpushard.geometry.tiling import Assignment, Tiling, check_shape, replica_numbers
 from tests.share import examples
 
 Index = tuple[slice, ...]

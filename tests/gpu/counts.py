@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 import gpushard as gs
+from gpushard._ops.bind import bind
+from gpushard._ops.dispatch import create
+from gpushard._ops.row import Row
 from gpushard.errors import GpushardError
-from gpushard.ops.bind import bind
-from gpushard.ops.dispatch import create
-from gpushard.ops.row import Row
 from gpushard.testing.runtime import using
 from tests.gpu.device import Split, make_gpu_runtime
 from tests.ops.cases import FORMS, MADE, Case, cases, reduce_of
@@ -117,7 +117,7 @@ def counted() -> Counts:
 
 def counting_driver() -> Any:
     """A driver with `inside`: what was counted within items."""
-    base: Any = importlib.import_module("gpushard.runtime.cuda.driver.cupy_driver").CupyDriver
+    base: Any = importlib.import_module("gpushard._runtime.cuda.driver.cupy_driver").CupyDriver
 
     class CountingDriver(base):
         inside = Counts()

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpushard._runtime.checking.checker import Checker
+from gpushard._runtime.cuda.backend import CudaBackend
+from gpushard._runtime.cuda.devices.probe import probe
+from gpushard._runtime.runtime import Runtime
+from gpushard._runtime.stream import Tick
 from gpushard.config import Settings
-from gpushard.runtime.checking.checker import Checker
-from gpushard.runtime.cuda.backend import CudaBackend
-from gpushard.runtime.cuda.devices.probe import probe
-from gpushard.runtime.runtime import Runtime
-from gpushard.runtime.stream import Tick
 from gpushard.testing.runtime import using
 from tests.runtime.cuda.fake_driver import POISON, FakeDriver, array_at
 
@@ -71,7 +71,7 @@ CYCLES_PER_US = 1700
 def late_driver() -> type:
     """A `CupyDriver` that puts a spinning kernel before what a stream is given, now and then."""
     cupy = importlib.import_module("cupy")
-    base: Any = importlib.import_module("gpushard.runtime.cuda.driver.cupy_driver").CupyDriver
+    base: Any = importlib.import_module("gpushard._runtime.cuda.driver.cupy_driver").CupyDriver
 
     class LateDriver(base):
         def __init__(self, seed: int, share: float = 0.5, most_us: int = 300) -> None:

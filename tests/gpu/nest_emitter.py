@@ -25,13 +25,13 @@ from unittest import mock
 import numpy as np
 
 import gpushard as gs
-from gpushard.ops.programs.calls import KernelCall, Work
-from gpushard.ops.programs.launched import Launched, launched_nest
-from gpushard.runtime.cuda import backend
-from gpushard.runtime.cuda.kernels import fused, nesting, passes, thread_nests
-from gpushard.runtime.launch import Outputs
-from gpushard.runtime.nests import Nest
-from gpushard.runtime.runtime import Runtime
+from gpushard._ops.programs.calls import KernelCall, Work
+from gpushard._ops.programs.launched import Launched, launched_nest
+from gpushard._runtime.cuda import backend
+from gpushard._runtime.cuda.kernels import fused, nesting, passes, thread_nests
+from gpushard._runtime.launch import Outputs
+from gpushard._runtime.nests import Nest
+from gpushard._runtime.runtime import Runtime
 from tests.gpu.device import Split, gpu_runtime
 from tests.runtime.nests import nest_definition, nest_families
 from tests.runtime.nests.nest_emitters import chosen, is_of_nothing
@@ -290,7 +290,7 @@ def compare(cases: Sequence[Case]) -> Report:
 def _compare(runtime: Runtime, cases: Sequence[Case], report: Report) -> None:
     of_gpus: Any = runtime.backend
     driver = of_gpus._driver
-    cupy_driver = importlib.import_module("gpushard.runtime.cuda.driver.cupy_driver")
+    cupy_driver = importlib.import_module("gpushard._runtime.cuda.driver.cupy_driver")
     batch, known = Batch(driver), []
     for case in cases:
         program = program_of(case)

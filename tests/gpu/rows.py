@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.runtime.cuda.kernels import fused
-from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement
-from gpushard.runtime.cuda.kernels.thread_nests import ThreadNest, function_of
-from gpushard.runtime.kernel_checks import Program
-from gpushard.runtime.nests import Load, Op
-from gpushard.typing import Dtype
+from gpushard._runtime.cuda.kernels import fused
+from gpushard._runtime.cuda.kernels.elementwise import Signature, Statement
+from gpushard._runtime.cuda.kernels.thread_nests import ThreadNest, function_of
+from gpushard._runtime.kernel_checks import Program
+from gpushard._runtime.nests import Load, Op
+from gpushard._typing import Dtype
 from tests.runtime.nests import dealt_nests
 
 STATEMENTS: dict[Any, str] = {

@@ -20,8 +20,8 @@ from typing import Any
 from unittest import mock
 
 import gpushard as gs
+from gpushard._ops.row import Row
 from gpushard.errors import GpushardError
-from gpushard.ops.row import Row
 from gpushard.testing.runtime import using
 from tests.gpu.counts import calls_of
 from tests.gpu.device import SPLITS, Split, gpu_runtime, make_driver, make_gpu_runtime
@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1, help="take one row of so many, 0 for none")
     options = parser.parse_args()
     start = time.monotonic()
-    importlib.import_module("gpushard.runtime.cuda.driver.cupy_driver")
+    importlib.import_module("gpushard._runtime.cuda.driver.cupy_driver")
     options.folder.mkdir(parents=True, exist_ok=True)
     programs = keep_programs(options.folder, chosen(101), options.programs)
     sources.keep(options.folder)

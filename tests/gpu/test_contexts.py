@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard._runtime.cuda.backend import CudaBackend
+from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
-from gpushard.runtime.cuda.backend import CudaBackend
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing.runtime import using
 from tests.gpu.device import FOUND
 
@@ -52,8 +52,8 @@ class Watched:
 
 @pytest.mark.skipif(FOUND.gpus < 2, reason="needs two GPUs")
 def test_calls_make_no_context_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = importlib.import_module("gpushard.runtime.cuda.driver.cupy_driver")
-    scope = importlib.import_module("gpushard.runtime.cuda.driver.cupy_scope")
+    driver = importlib.import_module("gpushard._runtime.cuda.driver.cupy_driver")
+    scope = importlib.import_module("gpushard._runtime.cuda.driver.cupy_scope")
     watched = Watched(driver.runtime, 1)
     for module in (driver, scope):
         monkeypatch.setattr(module, "runtime", watched)

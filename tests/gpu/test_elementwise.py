@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.ops.programs.launched import Launched
+from gpushard._ops.programs.launched import Launched
 from tests.gpu.device import Split, gpu_runtime, needs_gpu
 
 UFUNCS = [u for name, u in vars(np).items() if isinstance(u, np.ufunc) and u.__name__ == name]
@@ -44,7 +44,7 @@ def test_no_function_is_left_to_cupy_unseen() -> None:
 )
 def test_results_are_cupys(ufunc: np.ufunc) -> None:
     cupy: Any = importlib.import_module("cupy")
-    namespace = importlib.import_module("gpushard.runtime.cuda.kernels.namespace")
+    namespace = importlib.import_module("gpushard._runtime.cuda.kernels.namespace")
     function = getattr(namespace, ufunc.__name__, None)
     if not isinstance(function, cupy.ufunc):
         pytest.skip("it is no ufunc of CuPy")

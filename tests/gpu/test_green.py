@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard._runtime import current
+from gpushard._runtime.cuda.backend import CudaBackend
+from gpushard._runtime.cuda.devices.probe import probe
+from gpushard._runtime.cuda.driver.libraries import installed_version
+from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
 from gpushard.errors import ConfigurationError
-from gpushard.runtime import current
-from gpushard.runtime.cuda.backend import CudaBackend
-from gpushard.runtime.cuda.devices.probe import probe
-from gpushard.runtime.cuda.driver.libraries import installed_version
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing import runtime
 from gpushard.testing.conformance import ArrayConformance
 
@@ -60,7 +60,7 @@ def places(driver: Any, stream: Any) -> set[int]:
 
 @pytest.fixture
 def driver() -> Any:
-    return importlib.import_module("gpushard.runtime.cuda.driver.cupy_driver").CupyDriver()
+    return importlib.import_module("gpushard._runtime.cuda.driver.cupy_driver").CupyDriver()
 
 
 def most_parts(driver: Any) -> int:

@@ -13,7 +13,7 @@ import pytest
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import testing
-from gpushard.runtime.cuda import backend
+from gpushard._runtime.cuda import backend
 from tests.gpu.device import SPLITS, Split, gpu_runtime, needs_gpu
 from tests.share import seeds
 from tests.softgpu import counters

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpushard.runtime.cuda.driver.driver import Table
-from gpushard.runtime.cuda.kernels.batches import THREADS
-from gpushard.runtime.cuda.kernels.fills import INLINE_FILLS
-from gpushard.runtime.cuda.kernels.pieces import BASES, ENDS, INLINE_PIECES, MOST_OPERANDS, Pieces
-from gpushard.runtime.cuda.kernels.sources import kernel_source
+from gpushard._runtime.cuda.driver.driver import Table
+from gpushard._runtime.cuda.kernels.batches import THREADS
+from gpushard._runtime.cuda.kernels.fills import INLINE_FILLS
+from gpushard._runtime.cuda.kernels.pieces import BASES, ENDS, INLINE_PIECES, MOST_OPERANDS, Pieces
+from gpushard._runtime.cuda.kernels.sources import kernel_source
 from tests.gpu.device import needs_gpu
 from tests.kernels import boxes, test_fill
 
@@ -83,7 +83,7 @@ def gpu() -> Iterator[Gpu]:
 
 
 def test_boxes_are_copied_by_value_and_by_table(gpu: Gpu) -> None:
-    from gpushard.runtime.cuda.driver.cupy_driver import CupyDriver
+    from gpushard._runtime.cuda.driver.cupy_driver import CupyDriver
 
     driver = CupyDriver()
     driver.prepare(0)
@@ -146,7 +146,7 @@ def test_structs_are_as_large_as_the_kernels_think(gpu: Gpu) -> None:
     function = gpu.cupy.RawModule(code=code, options=("-std=c++17",)).get_function("sizes")
     (out,) = gpu.put(np.zeros(4, np.uint32))
     gpu.launch(function.kernel, 1, out)
-    from gpushard.runtime.cuda.kernels.pieces import BATCH, PIECE
+    from gpushard._runtime.cuda.kernels.pieces import BATCH, PIECE
 
     expected = [dtype.itemsize for dtype in (PIECE, BATCH, ENDS, BASES)]
     assert list(struct.unpack("4I", gpu.get(out).tobytes())) == expected

@@ -23,13 +23,13 @@ import gpushard as gs
 from bench.case import Config
 from bench.groups import gpu_nccl
 from bench.measure import measure
+from gpushard._runtime.backend import WorkFailure
+from gpushard._runtime.cuda.backend import CudaBackend
+from gpushard._runtime.cuda.nccl import Communicators, Parcel
+from gpushard._runtime.current import make_runtime
+from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
 from gpushard.errors import ExecutionError, OutOfMemoryError
-from gpushard.runtime.backend import WorkFailure
-from gpushard.runtime.cuda.backend import CudaBackend
-from gpushard.runtime.cuda.nccl import Communicators, Parcel
-from gpushard.runtime.current import make_runtime
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing.runtime import using
 from tests.gpu.device import FOUND
 from tests.share import seeds

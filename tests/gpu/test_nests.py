@@ -11,9 +11,9 @@ import pytest
 
 import gpushard as gs
 import gpushard.numpy as gnp
-from gpushard.runtime.cuda.kernels import fused, thread_nests
-from gpushard.runtime.cuda.kernels.reduction import MOST_ELEMENTS
-from gpushard.runtime.kernel_checks import BrokenKernelError
+from gpushard._runtime.cuda.kernels import fused, thread_nests
+from gpushard._runtime.cuda.kernels.reduction import MOST_ELEMENTS
+from gpushard._runtime.kernel_checks import BrokenKernelError
 from tests.gpu import nest_emitter
 from tests.gpu.device import Split, gpu_runtime, needs_gpu
 from tests.runtime.nests import nest_families

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard._ops.row import Row
 from gpushard.errors import ArgumentTypeError
-from gpushard.ops.row import Row
 from gpushard.testing.runtime import using
 from tests.gpu.device import CUPY_LACKS, DRIVERS, SPLITS, Split, make_driver, make_gpu_runtime
 from tests.ops.cases import SAMPLE, cases

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.runtime.runtime import Runtime
+from gpushard._runtime.runtime import Runtime
 from gpushard.testing import deferred
 from gpushard.testing.programs import check_nothing_left, run_on
 from tests.gpu.device import DRIVERS, Split, gpu_runtime, make_driver

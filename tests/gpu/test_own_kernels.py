@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.ops.aval import Aval
-from gpushard.ops.index_arrays import Indexed
-from gpushard.ops.row import Row, Site
-from gpushard.ops.table import (
+from gpushard._ops.aval import Aval
+from gpushard._ops.index_arrays import Indexed
+from gpushard._ops.row import Row, Site
+from gpushard._ops.table import (
     counting,
     creation,
     elementwise,
@@ -96,7 +96,7 @@ def test_updates_are_the_hosts_to_the_bit(name: str, dtype: str) -> None:
         site = Site(((0,) * x.ndim,) * 3, (0,) * x.ndim, shape)
         want = np.empty_like(x)
         scatter.SCATTER.kernel(np, avals, (indexed, ufunc))(site, x, values, at, out=want)
-        cupy = importlib.import_module("gpushard.runtime.cuda.kernels.namespace")
+        cupy = importlib.import_module("gpushard._runtime.cuda.kernels.namespace")
         found = cupy.empty(shape, dtype)
         given = [cupy.asarray(array) for array in (x, values, at)]
         scatter.SCATTER.kernel(cupy, avals, (indexed, ufunc))(site, *given, out=found)

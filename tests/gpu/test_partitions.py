@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.runtime.cuda import backend
+from gpushard._runtime.cuda import backend
 from tests.gpu.device import Split, gpu_runtime, needs_gpu
 from tests.softgpu import counters
 from tests.softgpu.run import ACTIVE

@@ -16,9 +16,9 @@ import pytest
 
 import gpushard as gs
 import gpushard.numpy as gnp
-from gpushard.runtime.cuda.kernels import fused, nesting, units
-from gpushard.runtime.cuda.kernels.division import pack_divisor
-from gpushard.runtime.nests import Result
+from gpushard._runtime.cuda.kernels import fused, nesting, units
+from gpushard._runtime.cuda.kernels.division import pack_divisor
+from gpushard._runtime.nests import Result
 from tests.gpu import nest_emitter, rows
 from tests.gpu.device import Split, gpu_runtime, needs_gpu
 from tests.gpu.rows import Kernel, lengths_of
@@ -99,7 +99,7 @@ def compare(
 
 
 def test_functions_of_several_passes_drawn_from_seeds(driver: Any) -> None:
-    cupy_driver = importlib.import_module("gpushard.runtime.cuda.driver.cupy_driver")
+    cupy_driver = importlib.import_module("gpushard._runtime.cuda.driver.cupy_driver")
     seen: Counter[Any] = Counter()
     for seed in range(some(48, 480)):
         kernel = rows.drawn(seed)
@@ -120,7 +120,7 @@ def test_functions_of_several_passes_drawn_from_seeds(driver: Any) -> None:
 
 
 def test_functions_with_short_loops_drawn_from_seeds(driver: Any) -> None:
-    cupy_driver = importlib.import_module("gpushard.runtime.cuda.driver.cupy_driver")
+    cupy_driver = importlib.import_module("gpushard._runtime.cuda.driver.cupy_driver")
     seen: Counter[Any] = Counter()
     for seed in range(some(48, 480)):
         kernel = rows.drawn_short(seed)

@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.runtime.cuda.kernels import elementwise, fused, reduction, units
-from gpushard.runtime.cuda.kernels.batches import THREADS
-from gpushard.runtime.cuda.kernels.calls import Calls
-from gpushard.runtime.cuda.kernels.division import pack_divisor
-from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement
-from gpushard.runtime.cuda.kernels.thread_nests import ThreadNest
-from gpushard.runtime.nests import Load, Op
+from gpushard._runtime.cuda.kernels import elementwise, fused, reduction, units
+from gpushard._runtime.cuda.kernels.batches import THREADS
+from gpushard._runtime.cuda.kernels.calls import Calls
+from gpushard._runtime.cuda.kernels.division import pack_divisor
+from gpushard._runtime.cuda.kernels.elementwise import Signature, Statement
+from gpushard._runtime.cuda.kernels.thread_nests import ThreadNest
+from gpushard._runtime.nests import Load, Op
 from tests.gpu.device import Split, gpu_runtime, needs_gpu
 from tests.runtime.nests.dealt_nests import dealt, op, statements
 

@@ -11,7 +11,7 @@ import pytest
 
 import gpushard as gs
 import gpushard.numpy as gnp
-from gpushard.runtime.cuda.kernels import limits, products
+from gpushard._runtime.cuda.kernels import limits, products
 from tests.gpu import nest_emitter
 from tests.gpu.device import Split, gpu_runtime, needs_gpu
 from tests.runtime.nests.nest_emitters import chosen
@@ -25,7 +25,7 @@ pytestmark = needs_gpu
 def texts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The kernels that are compiled, all of which count with 64 bits."""
     found: list[str] = []
-    driver: Any = importlib.import_module("gpushard.runtime.cuda.driver.cupy_driver").CupyDriver
+    driver: Any = importlib.import_module("gpushard._runtime.cuda.driver.cupy_driver").CupyDriver
     compiled = driver._compile
 
     def noted(self: Any, gpu: int, key: Any, name: str, text: str, *options: str) -> int:
@@ -130,7 +130,7 @@ def test_integer_matrices_have_more_rows_than_a_grid_of_cupys() -> None:
 
 def unallocated(shape: Any, strides: Any, dtype: Any) -> Any:
     """Return an array of CuPy's that has no memory: only its shape is looked at."""
-    module = importlib.import_module("gpushard.runtime.cuda.driver.cupy_driver")
+    module = importlib.import_module("gpushard._runtime.cuda.driver.cupy_driver")
     return module.CupyDriver().array(0, 1 << 20, 1 << 40, shape, np.dtype(dtype), None, strides)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 import gpushard as gs
-from gpushard.runtime.runtime import Runtime
+from gpushard._runtime.runtime import Runtime
 from gpushard.testing import runtime
 
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard._runtime.backend import Item
+from gpushard._runtime.host.dlpack import read
+from gpushard._runtime.host.views import writable
+from gpushard._runtime.runtime import Runtime
+from gpushard._runtime.stream import Stream
 from gpushard.config import Settings
 from gpushard.errors import ArgumentError, ExecutionError, ExportError, ProtocolError
 from gpushard.interop.exports import place_name
-from gpushard.runtime.backend import Item
-from gpushard.runtime.host.dlpack import read
-from gpushard.runtime.host.views import writable
-from gpushard.runtime.runtime import Runtime
-from gpushard.runtime.stream import Stream
 from gpushard.testing import deferred
 from gpushard.testing.runtime import using
 from gpushard.testing.sim import SimBackend

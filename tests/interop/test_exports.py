@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
+from gpushard._runtime.host import dlpack
+from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
 from gpushard.errors import (
     ArgumentError,
@@ -18,8 +20,6 @@ from gpushard.errors import (
     ExecutionError,
     ExportError,
 )
-from gpushard.runtime.host import dlpack
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing import deferred, gated, runtime
 from gpushard.testing.programs import check_nothing_left, random_shardings
 from gpushard.testing.runtime import using

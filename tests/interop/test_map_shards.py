@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
+from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
 from gpushard.errors import ArgumentTypeError, ExecutionError, OutOfMemoryError, ShardingError
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing import deferred, runtime, simulated
 from gpushard.testing.programs import check_nothing_left, random_shardings
 from gpushard.testing.runtime import using

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.runtime import current
+from gpushard._runtime import current
 from gpushard.testing import actor, programs
 from gpushard.testing.actor import Actor
 from tests.share import some

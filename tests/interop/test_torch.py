@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
+from gpushard._runtime.runtime import Runtime
 from gpushard.errors import ArgumentError, ArgumentTypeError, DeletedArrayError, ExportError
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing import deferred, runtime
 from tests.share import examples
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpushard.runtime.cuda.kernels.batches import Allocation
+from gpushard._runtime.cuda.kernels.batches import Allocation
 
 KERNELS = Path(__file__).parents[2] / "kernels"
 HERE = Path(__file__).parent

@@ -12,11 +12,11 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.runtime.cuda.kernels import fills, fused, pieces
-from gpushard.runtime.cuda.kernels.thread_nests import function_of
-from gpushard.runtime.nests import Nest
-from gpushard.transforms.regions import layout as region_layout
-from gpushard.transforms.regions.layout import nest_of
+from gpushard._runtime.cuda.kernels import fills, fused, pieces
+from gpushard._runtime.cuda.kernels.thread_nests import function_of
+from gpushard._runtime.nests import Nest
+from gpushard._transforms.regions import layout as region_layout
+from gpushard._transforms.regions.layout import nest_of
 from tests.kernels.harness import KERNELS, NVCC
 from tests.runtime.nests.dealt_nests import dealt_out
 
@@ -139,7 +139,7 @@ def test_nests_compile_at_run_time(
     nvrtc: ModuleType, name: str, architecture: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cupy, core = pytest.importorskip("cupy"), pytest.importorskip("cupy._core.core")
-    statement = pytest.importorskip("gpushard.runtime.cuda.driver.cupy_driver")._statement
+    statement = pytest.importorskip("gpushard._runtime.cuda.driver.cupy_driver")._statement
     nests: list[Nest] = []
     monkeypatch.setattr(
         region_layout, "nest_of", lambda laid: nests.append(nest_of(laid)) or nests[-1]

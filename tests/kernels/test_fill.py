@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpushard.runtime.cuda.kernels.fills import INLINE_FILLS, Filling, Fills, make_fills
+from gpushard._runtime.cuda.kernels.fills import INLINE_FILLS, Filling, Fills, make_fills
 from tests.kernels.boxes import address, strided
 from tests.kernels.harness import SANITIZERS, allocation, build, differing, encoded, run
 from tests.share import some

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpushard.ops.aval import Aval
-from gpushard.ops.prng import giles
-from gpushard.ops.row import Row, Site
-from gpushard.ops.table import random
+from gpushard._ops.aval import Aval
+from gpushard._ops.prng import giles
+from gpushard._ops.row import Row, Site
+from gpushard._ops.table import random
 from tests.kernels.harness import KERNELS, SANITIZERS, build, run
 from tests.share import some
 

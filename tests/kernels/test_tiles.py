@@ -6,8 +6,8 @@ import collections
 import subprocess
 from pathlib import Path
 
-from gpushard.runtime.cuda.kernels.batches import THREADS
-from gpushard.runtime.cuda.kernels.pieces import SIDES, TILES, WORDS
+from gpushard._runtime.cuda.kernels.batches import THREADS
+from gpushard._runtime.cuda.kernels.pieces import SIDES, TILES, WORDS
 from tests.kernels.harness import SANITIZERS, build
 
 BANKS = 32

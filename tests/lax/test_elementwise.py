@@ -363,7 +363,7 @@ NEXT_TO_ARRAYS = {
 def test_numbers_next_to_arrays_go_nowhere(name: str) -> None:
     """They are operands as they are: no device gets an array of them first."""
     x = gs.device_put(np.arange(4, dtype=np.float32))
-    with mock.patch("gpushard.placement.arguments.device_put", side_effect=AssertionError):
+    with mock.patch("gpushard._placement.arguments.device_put", side_effect=AssertionError):
         found, wanted = NEXT_TO_ARRAYS[name](x)
     assert found.dtype == np.float32 and not found.weak_type
     np.testing.assert_array_equal(np.asarray(found), np.asarray(wanted))

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard._ops.table import cumulative
 from gpushard.lax import reductions
-from gpushard.ops.table import cumulative
 from tests.lax.calls import (
     Call,
     check,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.ops.table import windows as table_of_windows
+from gpushard._ops.table import windows as table_of_windows
 from tests.lax.calls import (
     Call,
     check,

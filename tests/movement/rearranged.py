@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from gpushard.movement.planning import maps
-from gpushard.movement.planning.maps import Rearrangement, reshape
+from gpushard._movement.planning import maps
+from gpushard._movement.planning.maps import Rearrangement, reshape
 from tests.movement.element_oracle import Shape
 
 Numpy = Callable[[Sequence[np.ndarray], Any], np.ndarray]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.runtime.runtime import Runtime
+from gpushard._runtime.runtime import Runtime
 from tests.movement.element_oracle import Box, Shape, Side
 
 AXES = "xyz"

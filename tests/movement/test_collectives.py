@@ -10,8 +10,8 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.collectives import (
+from gpushard._movement.buffer import ShardedBuffer
+from gpushard._movement.collectives import (
     all_gather,
     all_reduce,
     all_to_all,
@@ -20,7 +20,7 @@ from gpushard.movement.collectives import (
     rows_of,
     tiling_over,
 )
-from gpushard.runtime.runtime import Runtime
+from gpushard._runtime.runtime import Runtime
 from gpushard.testing.deferred import deferred
 from tests.share import seeds
 

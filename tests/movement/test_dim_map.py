@@ -9,9 +9,9 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from gpushard import testing
-from gpushard.movement.planning import dims
-from gpushard.movement.planning.dims import DimMap, Runs, cut_dim, cut_runs, identity, permutation
-from gpushard.movement.planning.reshard import make_plan
+from gpushard._movement.planning import dims
+from gpushard._movement.planning.dims import DimMap, Runs, cut_dim, cut_runs, identity, permutation
+from gpushard._movement.planning.reshard import make_plan
 from tests.movement.element_oracle import Side
 from tests.movement.strategies import sharding_of
 

@@ -7,8 +7,8 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
+from gpushard._runtime.runtime import Runtime
 from gpushard.errors import DeletedArrayError, ExecutionError, OutOfMemoryError
-from gpushard.runtime.runtime import Runtime
 
 P = gs.P
 DATA = np.arange(64, dtype=np.float32).reshape(16, 4)

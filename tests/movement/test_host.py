@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from gpushard.geometry.free_boxes import tiling_from_indices
-from gpushard.geometry.tiling import Tiling
-from gpushard.movement.host import blocks_of, can_alias
+from gpushard._geometry.free_boxes import tiling_from_indices
+from gpushard._geometry.tiling import Tiling
+from gpushard._movement.host import blocks_of, can_alias
 
 
 @dataclass(frozen=True)

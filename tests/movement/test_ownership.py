@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.movement import ownership
-from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.collectives import tiling_over
+from gpushard._movement import ownership
+from gpushard._movement.buffer import ShardedBuffer
+from gpushard._movement.collectives import tiling_over
 from gpushard.testing import runtime
 
 

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.movement.execute import run as run_plan
-from gpushard.movement.planning.dims import Piece, permutation
-from gpushard.movement.reshard import plan_for
-from gpushard.ops.indexing import index_piece, parse_index
-from gpushard.runtime.backend import HOST_DOMAIN
-from gpushard.runtime.runtime import Runtime
+from gpushard._movement.execute import run as run_plan
+from gpushard._movement.planning.dims import Piece, permutation
+from gpushard._movement.reshard import plan_for
+from gpushard._ops.indexing import index_piece, parse_index
+from gpushard._runtime.backend import HOST_DOMAIN
+from gpushard._runtime.runtime import Runtime
 from tests.movement.element_oracle import Box, Part, Shape, Side, Spec, all_specs, bounds, charges
 from tests.movement.strategies import (
     DEVICES,

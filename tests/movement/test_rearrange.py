@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.planning import maps
-from gpushard.movement.planning.digits import cut_blocks, cut_intervals
-from gpushard.movement.planning.maps import Side, reshape
-from gpushard.movement.rearrange import plan_for, rearrange
-from gpushard.runtime.backend import HOST_DOMAIN
-from gpushard.runtime.runtime import Runtime
+from gpushard._movement.buffer import ShardedBuffer
+from gpushard._movement.planning import maps
+from gpushard._movement.planning.digits import cut_blocks, cut_intervals
+from gpushard._movement.planning.maps import Side, reshape
+from gpushard._movement.rearrange import plan_for, rearrange
+from gpushard._runtime.backend import HOST_DOMAIN
+from gpushard._runtime.runtime import Runtime
 from gpushard.testing.deferred import deferred, gated
 from gpushard.testing.faults import InjectedError, faults
 from tests.movement.rearranged import OPERATIONS, Drawn

@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard import testing
+from gpushard._movement import rearrange as rearranging
+from gpushard._movement.plan import Plan
+from gpushard._movement.planning import broadcast_tree, maps
+from gpushard._movement.planning.copies import Copies, expand
+from gpushard._movement.planning.dims import identity, permutation
+from gpushard._movement.planning.maps import Rearrangement, reshape
+from gpushard._movement.planning.reshard import make_plan
+from gpushard._movement.planning.update import make_update, touch
+from gpushard._movement.rearrange import rearrange
+from gpushard._movement.reshard import plan_for
+from gpushard._ops.indexing import index_piece, parse_index
+from gpushard._runtime.runtime import Runtime
 from gpushard.errors import DeletedArrayError, ExecutionError
-from gpushard.movement import rearrange as rearranging
-from gpushard.movement.plan import Plan
-from gpushard.movement.planning import broadcast_tree, maps
-from gpushard.movement.planning.copies import Copies, expand
-from gpushard.movement.planning.dims import identity, permutation
-from gpushard.movement.planning.maps import Rearrangement, reshape
-from gpushard.movement.planning.reshard import make_plan
-from gpushard.movement.planning.update import make_update, touch
-from gpushard.movement.rearrange import rearrange
-from gpushard.movement.reshard import plan_for
-from gpushard.ops.indexing import index_piece, parse_index
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing import nvlink, record_work, simulate
 from gpushard.testing.deferred import deferred
 from tests.movement.element_oracle import Shape, Side, all_specs

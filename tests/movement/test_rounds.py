@@ -13,11 +13,11 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
+from gpushard._movement.plan import Plan, Staging
+from gpushard._movement.planning.maps import roll
+from gpushard._movement.rearrange import plan_for, rearrange
+from gpushard._runtime.chunks import LEAST_SLOT
 from gpushard.errors import OutOfMemoryError
-from gpushard.movement.plan import Plan, Staging
-from gpushard.movement.planning.maps import roll
-from gpushard.movement.rearrange import plan_for, rearrange
-from gpushard.runtime.chunks import LEAST_SLOT
 from gpushard.testing.runtime import SimRuntime
 from tests.share import seeds, some
 

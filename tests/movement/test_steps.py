@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.movement.planning.holders import holdings
-from gpushard.movement.planning.rearrange import make_rearrange
-from gpushard.movement.planning.reshard import make_plan
-from gpushard.ops.indexing import index_piece, parse_index
-from gpushard.runtime.runtime import Runtime
+from gpushard._movement.planning.holders import holdings
+from gpushard._movement.planning.rearrange import make_rearrange
+from gpushard._movement.planning.reshard import make_plan
+from gpushard._ops.indexing import index_piece, parse_index
+from gpushard._runtime.runtime import Runtime
 from tests.movement.element_oracle import Shape, Side
 from tests.movement.rearranged import OPERATIONS
 from tests.movement.strategies import DEVICES, free_boxes, grids, indices, sharding_of, sides

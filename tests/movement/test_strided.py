@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from gpushard.movement.planning.strided import FEW, StridedCopies, join_copies
+from gpushard._movement.planning.strided import FEW, StridedCopies, join_copies
 from tests.share import seeds
 
 

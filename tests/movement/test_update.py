@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard import testing
+from gpushard._movement.update import overlay_of, plan_for, touched_by
+from gpushard._ops.indexing import index_piece, parse_index
 from gpushard.config import Settings
-from gpushard.movement.update import overlay_of, plan_for, touched_by
-from gpushard.ops.indexing import index_piece, parse_index
 from gpushard.testing.actor import updated
 from gpushard.testing.deferred import deferred, gated
 from gpushard.testing.runtime import using

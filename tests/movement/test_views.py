@@ -7,9 +7,9 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.movement.buffer import devices_of
-from gpushard.movement.reshard import Mover
-from gpushard.runtime.runtime import Runtime
+from gpushard._movement.buffer import devices_of
+from gpushard._movement.reshard import Mover
+from gpushard._runtime.runtime import Runtime
 
 P = gs.P
 SETTINGS = {

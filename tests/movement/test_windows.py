@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.movement import reshard
-from gpushard.movement.planning import windows
-from gpushard.movement.planning.reshard import make_plan
+from gpushard._movement import reshard
+from gpushard._movement.planning import windows
+from gpushard._movement.planning.reshard import make_plan
 from tests.movement.test_joining import Counted
 from tests.share import examples
 

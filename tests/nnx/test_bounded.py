@@ -14,8 +14,8 @@ import pytest
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import P, nnx
+from gpushard._transforms.jit import jit as tracing
 from gpushard.errors import TraceContextError
-from gpushard.transforms.jit import jit as tracing
 from tests.share import some
 
 TURNS = some(8, 200)

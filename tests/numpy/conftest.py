@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpushard.runtime.runtime import Runtime
+from gpushard._runtime.runtime import Runtime
 from gpushard.testing import runtime
 
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard._ops.aval import Aval
+from gpushard._ops.row import Row, Site
+from gpushard._ops.table import creation
+from gpushard._runtime.runtime import Runtime
 from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
 from gpushard.legacy import OpSharding
 from gpushard.numpy import ranges
-from gpushard.ops.aval import Aval
-from gpushard.ops.row import Row, Site
-from gpushard.ops.table import creation
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing import runtime
 from tests.numpy.compare import LAYOUTS, agree, memory_of, put, same, value
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard._ops.table.cumulative import doubling
 from gpushard.errors import ArgumentError
-from gpushard.ops.table.cumulative import doubling
 from tests.numpy.calls import KINDS, Call, alike, everywhere, with_nans
 from tests.numpy.compare import LAYOUTS, placed, same
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard._ops.aval import Aval
+from gpushard._ops.row import Row
+from gpushard._ops.table import linalg
 from gpushard.errors import ArgumentTypeError
-from gpushard.ops.aval import Aval
-from gpushard.ops.row import Row
-from gpushard.ops.table import linalg
 from tests.numpy.compare import put, same
 
 pytestmark = pytest.mark.usefixtures("rt")

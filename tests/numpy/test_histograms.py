@@ -11,10 +11,10 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
+from gpushard._ops.search import search
+from gpushard._ops.table import counting
 from gpushard.errors import ArgumentError
 from gpushard.numpy.histograms import RULES
-from gpushard.ops.search import search
-from gpushard.ops.table import counting
 from tests.numpy.calls import Call, alike, everywhere
 from tests.numpy.compare import LAYOUTS, memory_of, placed, put, same
 from tests.traffic import received

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard._ops.aval import Aval
+from gpushard._ops.table.contractions import EINSUM
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.ops.aval import Aval
-from gpushard.ops.table.contractions import EINSUM
 from tests.numpy.compare import agree, memory_of, put, same, value
 
 gnp = gs.numpy

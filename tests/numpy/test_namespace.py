@@ -8,8 +8,8 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
+from gpushard._functions.docstrings import complete, described, named
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.docstrings import complete, described, named
 from tests.numpy.compare import placed, put
 
 gnp = gs.numpy

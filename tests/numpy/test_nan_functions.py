@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.ops.aval import Aval
-from gpushard.ops.table.nan_moments import NANMEAN, NANVAR
+from gpushard._ops.aval import Aval
+from gpushard._ops.table.nan_moments import NANMEAN, NANVAR
 from tests.numpy.calls import KINDS, Call, alike, everywhere, with_nans
 from tests.numpy.compare import LAYOUTS, placed, put, same, value
 

@@ -9,7 +9,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import random
-from gpushard.array.key_array import KeyArray
+from gpushard._array.key_array import KeyArray
 from gpushard.errors import GpushardError
 from tests.right_calls import right
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.ops.table import order_statistics
-from gpushard.ops.table.order_statistics import METHODS
+from gpushard._ops.table import order_statistics
+from gpushard._ops.table.order_statistics import METHODS
 from tests.numpy.calls import KINDS, Call, alike, everywhere, with_nans
 from tests.numpy.compare import LAYOUTS, placed, put, same, value
 

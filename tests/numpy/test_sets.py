@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard import testing
+from gpushard._ops.table import sets
 from gpushard.numpy import sets as uniques
-from gpushard.ops.table import sets
 from tests.numpy.compare import LAYOUTS, put, same, value
 from tests.numpy.test_sorting import DTYPES, mixed, placed
 from tests.share import examples

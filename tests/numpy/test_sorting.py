@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
+from gpushard._ops.table import sorting
 from gpushard.errors import ArgumentError
-from gpushard.ops.table import sorting
 from tests.numpy.compare import LAYOUTS, agree, put, same, value
 from tests.share import examples
 

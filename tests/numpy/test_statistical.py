@@ -8,10 +8,10 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
+from gpushard._ops.aval import Aval
+from gpushard._ops.row import Site
+from gpushard._ops.table import reductions
 from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
-from gpushard.ops.aval import Aval
-from gpushard.ops.row import Site
-from gpushard.ops.table import reductions
 from tests.numpy.compare import LAYOUTS, agree, memory_of, placed, put, same
 from tests.traffic import received
 

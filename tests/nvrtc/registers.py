@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-from gpushard.runtime.cuda.kernels import fused, reduction
-from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement, source
-from gpushard.runtime.cuda.kernels.sources import kernel_source
-from gpushard.runtime.nests import Nest
+from gpushard._runtime.cuda.kernels import fused, reduction
+from gpushard._runtime.cuda.kernels.elementwise import Signature, Statement, source
+from gpushard._runtime.cuda.kernels.sources import kernel_source
+from gpushard._runtime.nests import Nest
 from tests.gpu import rows
 from tests.nvrtc.compiler import Compiled, Source
 from tests.nvrtc.jobs import Job, run

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from gpushard.runtime.cuda.kernels.elementwise import NAMES
+from gpushard._runtime.cuda.kernels.elementwise import NAMES
 
 _KERNEL = re.compile(
     r"__global__\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?void\s+"

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpushard.runtime.cuda.kernels import fused, reduction
-from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement, source
-from gpushard.runtime.cuda.kernels.limits import MOST_SHARED_BYTES
-from gpushard.runtime.cuda.kernels.sources import kernel_source
-from gpushard.runtime.nests import Load
+from gpushard._runtime.cuda.kernels import fused, reduction
+from gpushard._runtime.cuda.kernels.elementwise import Signature, Statement, source
+from gpushard._runtime.cuda.kernels.limits import MOST_SHARED_BYTES
+from gpushard._runtime.cuda.kernels.sources import kernel_source
+from gpushard._runtime.nests import Load
 from tests.nvrtc import jobs
 from tests.nvrtc.compiler import Compiled, Source, nvrtc
 from tests.nvrtc.jobs import TARGETS, WARNINGS, Job, problem, run, share

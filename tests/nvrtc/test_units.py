@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from gpushard.runtime.cuda.kernels import elementwise, fused, reduction
-from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement
-from gpushard.runtime.nests import Load
+from gpushard._runtime.cuda.kernels import elementwise, fused, reduction
+from gpushard._runtime.cuda.kernels.elementwise import Signature, Statement
+from gpushard._runtime.nests import Load
 from tests.gpu import rows
 from tests.nvrtc.compiler import Source, nvrtc
 from tests.nvrtc.jobs import TARGETS, problem

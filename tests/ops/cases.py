@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 import gpushard as gs
+from gpushard._ops.aval import Aval
+from gpushard._ops.bind import bind
+from gpushard._ops.programs.move import Move, Replace
+from gpushard._ops.programs.reduce import Reduce
+from gpushard._ops.row import Row, Site
+from gpushard._ops.table.linalg import SVD
 from gpushard.errors import ArgumentTypeError
-from gpushard.ops.aval import Aval
-from gpushard.ops.bind import bind
-from gpushard.ops.programs.move import Move, Replace
-from gpushard.ops.programs.reduce import Reduce
-from gpushard.ops.row import Row, Site
-from gpushard.ops.table.linalg import SVD
 from tests.ops.forms import (
     core,
     fft,

@@ -17,9 +17,9 @@ import numpy as np
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.ops.bind import bind
-from gpushard.ops.table import elementwise, movement, reductions
-from gpushard.ops.table.elementwise import ufunc_row
+from gpushard._ops.bind import bind
+from gpushard._ops.table import elementwise, movement, reductions
+from gpushard._ops.table.elementwise import ufunc_row
 
 MESHES = (((4, 2), ("x", "y")), ((3, 2), ("x", "y")), ((2, 2, 2), ("x", "y", "z")), ((7,), ("x",)))
 DTYPES = ("?", "i1", "u1", "i4", "i8", "f2", "f4", "f8", "c8", "c16")

@@ -11,8 +11,8 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.ops.bind import bind
-from gpushard.ops.row import Row
+from gpushard._ops.bind import bind
+from gpushard._ops.row import Row
 from tests.ops.cases import AXES, FORMS, Case, cases
 from tests.share import some
 

@@ -10,16 +10,16 @@ import numpy as np
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.array.methods import Methods
-from gpushard.functions import indexing, updating
-from gpushard.functions.values import Value
-from gpushard.ops.aval import Aval
-from gpushard.ops.bind import _plain as holder
-from gpushard.ops.bind import bind, set_eager
-from gpushard.ops.row import Params, Row
-from gpushard.ops.scalars import KINDS
-from gpushard.ops.table import movement
-from gpushard.ops.table.elementwise import ufunc_row
+from gpushard._array.methods import Methods
+from gpushard._functions import indexing, updating
+from gpushard._functions.values import Value
+from gpushard._ops.aval import Aval
+from gpushard._ops.bind import _plain as holder
+from gpushard._ops.bind import bind, set_eager
+from gpushard._ops.row import Params, Row
+from gpushard._ops.scalars import KINDS
+from gpushard._ops.table import movement
+from gpushard._ops.table.elementwise import ufunc_row
 from tests.ops.cases import moves
 
 

@@ -14,14 +14,14 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.ops import choose
-from gpushard.ops.aval import Aval
-from gpushard.ops.bind import bind
-from gpushard.ops.derived import derived
-from gpushard.ops.rule import elementwise, parse
-from gpushard.ops.table import reductions
-from gpushard.ops.table.contractions import DOT
-from gpushard.ops.table.elementwise import ufunc_row
+from gpushard._ops import choose
+from gpushard._ops.aval import Aval
+from gpushard._ops.bind import bind
+from gpushard._ops.derived import derived
+from gpushard._ops.rule import elementwise, parse
+from gpushard._ops.table import reductions
+from gpushard._ops.table.contractions import DOT
+from gpushard._ops.table.elementwise import ufunc_row
 from tests.ops.test_bind import Counted
 from tests.traffic import received
 

@@ -9,10 +9,10 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
+from gpushard._ops.aval import Aval
+from gpushard._ops.committed import common_devices, common_memory, is_committed
+from gpushard._ops.operand import Scalar, Sharded
 from gpushard.errors import ShardingError
-from gpushard.ops.aval import Aval
-from gpushard.ops.committed import common_devices, common_memory, is_committed
-from gpushard.ops.operand import Scalar, Sharded
 
 FLOAT = np.dtype(float)
 

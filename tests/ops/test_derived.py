@@ -10,11 +10,11 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
+from gpushard._ops.bind import bind
+from gpushard._ops.derived import derived
+from gpushard._ops.row import Row
+from gpushard._ops.table import elementwise, movement, reductions, scatter
 from gpushard.errors import NamedDimsError
-from gpushard.ops.bind import bind
-from gpushard.ops.derived import derived
-from gpushard.ops.row import Row
-from gpushard.ops.table import elementwise, movement, reductions, scatter
 from tests.ops.cases import AXES, FORMS, MADE, Case, cases, moves, unless_refused
 
 SIZES = {"split": 2, "whole": 3, "both": 4}

@@ -12,7 +12,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.movement.buffer import ShardedBuffer
+from gpushard._movement.buffer import ShardedBuffer
 from tests.late import late_devices
 from tests.traffic import received
 

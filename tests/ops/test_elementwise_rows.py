@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.array import operators
+from gpushard._array import operators
+from gpushard._ops.aval import Aval
+from gpushard._ops.bind import bind
+from gpushard._ops.row import Params, Row
+from gpushard._ops.table.contractions import EINSUM
+from gpushard._ops.table.elementwise import ASTYPE, CLIP, COPY, REAL, ufunc_row
 from gpushard.errors import ArgumentTypeError
-from gpushard.ops.aval import Aval
-from gpushard.ops.bind import bind
-from gpushard.ops.row import Params, Row
-from gpushard.ops.table.contractions import EINSUM
-from gpushard.ops.table.elementwise import ASTYPE, CLIP, COPY, REAL, ufunc_row
 from tests.numpy.compare import memory_of
 
 

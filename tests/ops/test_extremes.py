@@ -7,9 +7,9 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.ops.aval import Aval
-from gpushard.ops.row import Site
-from gpushard.ops.table.reductions import ARGMAX, ARGMIN
+from gpushard._ops.aval import Aval
+from gpushard._ops.row import Site
+from gpushard._ops.table.reductions import ARGMAX, ARGMIN
 from tests.traffic import received
 
 P = gs.P

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.ops.programs.reduce import as_state, finished, merged_rows
+from gpushard._ops.programs.reduce import as_state, finished, merged_rows
 
 
 def add(a: Any, b: Any, m: int, n: int) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpushard.ops.index_arrays import Indexed, integers
+from gpushard._ops.index_arrays import Indexed, integers
 
 
 @pytest.mark.parametrize("paired", [4, 1])

@@ -10,12 +10,12 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
+from gpushard._ops import narrow
+from gpushard._ops.aval import Aval
+from gpushard._ops.bind import bind
+from gpushard._ops.row import Row
+from gpushard._ops.table import contractions
 from gpushard.errors import ArgumentTypeError
-from gpushard.ops import narrow
-from gpushard.ops.aval import Aval
-from gpushard.ops.bind import bind
-from gpushard.ops.row import Row
-from gpushard.ops.table import contractions
 from tests.ops.cases import AXES, FORMS, Case, cases
 from tests.ops.forms import fft, linalg, random, special
 

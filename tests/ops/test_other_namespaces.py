@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpushard.ops.aval import Aval
-from gpushard.ops.row import Row, Site
+from gpushard._ops.aval import Aval
+from gpushard._ops.row import Row, Site
 from tests.ops.cases import FORMS, Case, cases
 from tests.share import some
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.ops.programs.owners import PART, Owners
-from gpushard.ops.table import gather
-from gpushard.runtime.runtime import Runtime
+from gpushard._ops.programs.owners import PART, Owners
+from gpushard._ops.table import gather
+from gpushard._runtime.runtime import Runtime
 from gpushard.testing.deferred import gated
 from tests import share
 

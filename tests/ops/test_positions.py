@@ -7,10 +7,10 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.ops.aval import Aval
-from gpushard.ops.bind import bind
-from gpushard.ops.row import Site
-from gpushard.ops.table.positions import FURTHEST, NONZERO
+from gpushard._ops.aval import Aval
+from gpushard._ops.bind import bind
+from gpushard._ops.row import Site
+from gpushard._ops.table.positions import FURTHEST, NONZERO
 
 
 @pytest.mark.parametrize("density", [0, 0.001, 0.5, 1])

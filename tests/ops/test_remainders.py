@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
-from gpushard.ops import remainders
-from gpushard.ops.remainders import remainder
+from gpushard._ops import remainders
+from gpushard._ops.remainders import remainder
 from gpushard.testing import runtime
 
 _TYPES = [*np.typecodes["AllInteger"]]

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpushard.ops.aval import Aval
-from gpushard.ops.row import Row
-from gpushard.ops.table import creation
-from gpushard.ops.table.rows import ROWS, lines, why_whole
+from gpushard._ops.aval import Aval
+from gpushard._ops.row import Row
+from gpushard._ops.table import creation
+from gpushard._ops.table.rows import ROWS, lines, why_whole
 from tests.ops.cases import FORMS, MADE
 from tests.ops.test_rules import rules_of
 

@@ -13,16 +13,16 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.ops.aval import Aval
-from gpushard.ops.dispatch import create
-from gpushard.ops.indexing import open_index
-from gpushard.ops.programs.move import Move
-from gpushard.ops.programs.owners import FromOwners
-from gpushard.ops.row import Row, Site
-from gpushard.ops.rule import Rule
-from gpushard.ops.table import contractions, linalg
-from gpushard.ops.table.scatter import UPDATE
-from gpushard.ops.table.windows import REDUCE_WINDOW
+from gpushard._ops.aval import Aval
+from gpushard._ops.dispatch import create
+from gpushard._ops.indexing import open_index
+from gpushard._ops.programs.move import Move
+from gpushard._ops.programs.owners import FromOwners
+from gpushard._ops.row import Row, Site
+from gpushard._ops.rule import Rule
+from gpushard._ops.table import contractions, linalg
+from gpushard._ops.table.scatter import UPDATE
+from gpushard._ops.table.windows import REDUCE_WINDOW
 from tests.late import late_devices
 from tests.ops.cases import (
     AXES,

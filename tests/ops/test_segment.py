@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpushard.ops.programs.launched import Group, waits_alike
-from gpushard.ops.programs.segment import Part, Segment, _Block, _laid_out, segment_of
-from gpushard.runtime.launch import one_room
-from gpushard.runtime.memory import Account, Memory
-from gpushard.runtime.pool import Room
-from gpushard.runtime.stream import Stream
+from gpushard._ops.programs.launched import Group, waits_alike
+from gpushard._ops.programs.segment import Part, Segment, _Block, _laid_out, segment_of
+from gpushard._runtime.launch import one_room
+from gpushard._runtime.memory import Account, Memory
+from gpushard._runtime.pool import Room
+from gpushard._runtime.stream import Stream
 from tests.runtime.test_stream import Queue
 
 BYTES = 304  # of each result

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard._ops import choose, rule
 from gpushard.errors import ArgumentError
-from gpushard.ops import choose, rule
 from gpushard.testing import runtime
 
 

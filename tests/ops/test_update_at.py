@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpushard.ops import update_at as module
-from gpushard.ops.update_at import _rounds, _sort_updates
+from gpushard._ops import update_at as module
+from gpushard._ops.update_at import _rounds, _sort_updates
 
 
 def test_a_round_has_each_position_once_and_rounds_are_in_order(monkeypatch) -> None:

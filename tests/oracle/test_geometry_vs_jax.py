@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpushard._geometry.mesh import AbstractMesh, Mesh
+from gpushard._geometry.named_sharding import NamedSharding
+from gpushard._geometry.partition_spec import P
+from gpushard._geometry.sharding import SingleDeviceSharding
 from gpushard.errors import ShardingError
-from gpushard.geometry.mesh import AbstractMesh, Mesh
-from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.partition_spec import P
-from gpushard.geometry.sharding import SingleDeviceSharding
 
 Shape = tuple[int, ...]
 MESH_SHAPES = [

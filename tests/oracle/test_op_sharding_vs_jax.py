@@ -8,11 +8,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushard.geometry.mesh import Mesh
-from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.older.listed_sharding import GSPMDSharding
-from gpushard.geometry.older.op_sharding import OpSharding
-from gpushard.geometry.partition_spec import P
+from gpushard._geometry.mesh import Mesh
+from gpushard._geometry.named_sharding import NamedSharding
+from gpushard._geometry.older.listed_sharding import GSPMDSharding
+from gpushard._geometry.older.op_sharding import OpSharding
+from gpushard._geometry.partition_spec import P
 from tests.geometry.older.test_op_sharding import shardings
 from tests.oracle.test_geometry_vs_jax import random_cases
 from tests.share import examples

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpushard.runtime.runtime import Runtime
+from gpushard._runtime.runtime import Runtime
 from gpushard.testing import runtime
 
 SETTINGS: dict[str, dict[str, Any]] = {

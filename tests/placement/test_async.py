@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard._runtime.launch import room_on
+from gpushard._runtime.runtime import Runtime
 from gpushard.errors import ExecutionError
-from gpushard.runtime.launch import room_on
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing import gated, runtime
 
 T = TypeVar("T")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard._placement.defaults import everywhere
 from gpushard.errors import ArgumentTypeError, ShardingError
-from gpushard.placement.defaults import everywhere
 from gpushard.testing import runtime
 
 

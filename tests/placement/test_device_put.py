@@ -9,6 +9,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import tree
+from gpushard._runtime.runtime import Runtime
 from gpushard.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -16,7 +17,6 @@ from gpushard.errors import (
     ShardingError,
     TreeError,
 )
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing import runtime
 
 pytestmark = pytest.mark.usefixtures("rt")

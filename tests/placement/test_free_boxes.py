@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.runtime.backend import HOST_DOMAIN
-from gpushard.runtime.runtime import Runtime
+from gpushard._runtime.backend import HOST_DOMAIN
+from gpushard._runtime.runtime import Runtime
 from tests.movement.strategies import DEVICES, Free, OwnSharding, free_boxes, numbers, sharding_of
 from tests.share import examples
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
+from gpushard._placement.make_array import global_shape_of, local_slices
 from gpushard.errors import ShardingError
-from gpushard.placement.make_array import global_shape_of, local_slices
 
 Shape = tuple[int, ...]
 

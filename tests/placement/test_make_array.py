@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard._placement import make_array
 from gpushard.errors import ArgumentTypeError
-from gpushard.placement import make_array
 
 pytestmark = pytest.mark.usefixtures("rt")
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard._placement import npy
 from gpushard.errors import ExecutionError, FileAccessError, FileFormatError
-from gpushard.placement import npy
 from gpushard.testing import gated
 
 pytestmark = pytest.mark.usefixtures("rt")

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import random, testing
-from gpushard.errors import DeletedArrayError, ShardingError
-from gpushard.geometry.older.sharding_spec import (
+from gpushard._geometry.older.sharding_spec import (
     Chunked,
     Replicated,
     ShardedAxis,
@@ -24,6 +23,7 @@ from gpushard.geometry.older.sharding_spec import (
     Unstacked,
     spec_to_indices,
 )
+from gpushard.errors import DeletedArrayError, ShardingError
 from gpushard.sharding import GSPMDSharding, PmapSharding
 from tests.late import late_devices
 from tests.share import examples, seeds

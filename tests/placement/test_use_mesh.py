@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard._placement.defaults import cut_spec, spread
 from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
-from gpushard.placement.defaults import cut_spec, spread
 from gpushard.testing import runtime
 
 gnp = gs.numpy

@@ -10,11 +10,11 @@ from scipy import special, stats
 
 import gpushard as gs
 from gpushard import random
+from gpushard._ops.prng import giles
+from gpushard._ops.prng.special import _polynomial, erf, erfinv, log_factorial
+from gpushard._ops.table import random as rows
+from gpushard._ops.table.random_order import _rounds
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.ops.prng import giles
-from gpushard.ops.prng.special import _polynomial, erf, erfinv, log_factorial
-from gpushard.ops.table import random as rows
-from gpushard.ops.table.random_order import _rounds
 from gpushard.random.sampling import documented
 
 COUNT = 20000

@@ -11,6 +11,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import random
+from gpushard._ops.prng.threefry import threefry
 from gpushard.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -19,7 +20,6 @@ from gpushard.errors import (
     GpushardError,
     ShardingError,
 )
-from gpushard.ops.prng.threefry import threefry
 from gpushard.testing import runtime
 from tests import right_calls
 from tests.right_calls import attempt, functions, special

@@ -10,11 +10,11 @@ import pytest
 
 import gpushard as gs
 from gpushard import random
-from gpushard.movement import reshard
-from gpushard.ops.prng import blocks
-from gpushard.ops.prng.blocks import each_block
-from gpushard.ops.prng.stream import Stream
-from gpushard.runtime.runtime import Runtime
+from gpushard._movement import reshard
+from gpushard._ops.prng import blocks
+from gpushard._ops.prng.blocks import each_block
+from gpushard._ops.prng.stream import Stream
+from gpushard._runtime.runtime import Runtime
 from gpushard.testing import runtime
 from tests.random.test_distributions import is_refused
 
@@ -102,7 +102,7 @@ def test_the_length_of_what_is_drawn_at_a_time_does_not_matter(
 ) -> None:
     call, key = CALLS[name], random.key(11)
     wanted = np.asarray(call(key))
-    monkeypatch.setattr("gpushard.ops.prng.blocks.ELEMENTS", 1000)
+    monkeypatch.setattr("gpushard._ops.prng.blocks.ELEMENTS", 1000)
     np.testing.assert_array_equal(np.asarray(call(key)), wanted)
 
 
@@ -127,7 +127,7 @@ def moved(monkeypatch: pytest.MonkeyPatch) -> Moves:
         seen.append(int(np.prod(sources[0].tiling.shape)))
         return original(plan, sources, name)
 
-    monkeypatch.setattr("gpushard.movement.reshard.run", counted)
+    monkeypatch.setattr("gpushard._movement.reshard.run", counted)
     return seen
 
 
@@ -218,7 +218,7 @@ def test_a_position_needs_more_than_32_bits() -> None:
 
 @pytest.mark.parametrize("size", [1, 5, 16, 64, 1 << 20])
 def test_positions_of_blocks(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr("gpushard.ops.prng.blocks.ELEMENTS", size)
+    monkeypatch.setattr("gpushard._ops.prng.blocks.ELEMENTS", size)
     whole = (4, 5, 6, 7)
     numbers = np.arange(4 * 5 * 6 * 7).reshape(whole)
     for start, local in [

@@ -8,11 +8,11 @@ import pytest
 
 import gpushard as gs
 from gpushard import random
-from gpushard.ops.bind import bind
-from gpushard.ops.prng.blocks import even, evenly
-from gpushard.ops.prng.rejection import _invert, binomial, log_gamma, poisson
-from gpushard.ops.prng.stream import Stream
-from gpushard.ops.table import random as rows
+from gpushard._ops.bind import bind
+from gpushard._ops.prng.blocks import even, evenly
+from gpushard._ops.prng.rejection import _invert, binomial, log_gamma, poisson
+from gpushard._ops.prng.stream import Stream
+from gpushard._ops.table import random as rows
 
 DOUBLE = np.dtype(np.float64)
 POSITIONS = np.array([0, 1, 63, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 3 * 2**32 + 7], np.uint64)

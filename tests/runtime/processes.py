@@ -18,8 +18,8 @@ signal.alarm(30)
 
 import numpy as np
 import gpushard as gs
-from gpushard.runtime import current
-from gpushard.runtime.launch import room_on
+from gpushard._runtime import current
+from gpushard._runtime.launch import room_on
 from gpushard.testing import gated
 from gpushard.testing.deferred import deferred
 

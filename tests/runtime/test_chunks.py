@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from gpushard.runtime.chunks import ALIGNMENT, Move, bytes_of, chunks, lay_out
+from gpushard._runtime.chunks import ALIGNMENT, Move, bytes_of, chunks, lay_out
 from tests.share import seeds
 
 

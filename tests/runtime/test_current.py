@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
+from gpushard._runtime import current
+from gpushard._runtime.cuda.devices.probe import Availability
+from gpushard._runtime.host.backend import HostBackend
 from gpushard.config import BACKENDS, Settings
 from gpushard.errors import ConfigurationError, ReentrantCallError
-from gpushard.runtime import current
-from gpushard.runtime.cuda.devices.probe import Availability
-from gpushard.runtime.host.backend import HostBackend
 from gpushard.testing import runtime
 from tests.runtime.cuda import fakes
 
@@ -105,9 +105,9 @@ def test_runtimes_for_tests_are_on_the_host_unless_told(monkeypatch: pytest.Monk
 
 def test_nothing_of_the_backend_is_loaded_before_it_is_chosen() -> None:
     program = (
-        "import sys, gpushard as gs, gpushard.testing, gpushard.cli.main\n"
+        "import sys, gpushard as gs, gpushard.testing, gpushard._cli.main\n"
         "gs.configure(backend='host'); gs.devices()\n"
-        "print(*{'cupy', 'pynvml', 'gpushard.runtime.cuda.backend'} & set(sys.modules))"
+        "print(*{'cupy', 'pynvml', 'gpushard._runtime.cuda.backend'} & set(sys.modules))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],

@@ -234,7 +234,7 @@ def test_50_forks_while_two_threads_work():
 
 def test_an_array_that_another_thread_was_assigning_to_has_no_value_in_the_child():
     run_forking("""
-        from gpushard.array import assignment
+        from gpushard._array import assignment
 
         writing, gate, rewrite = threading.Event(), threading.Event(), assignment.rewrite
 
@@ -272,7 +272,7 @@ def test_an_array_that_another_thread_was_assigning_to_has_no_value_in_the_child
 def test_a_child_of_a_fork_in_the_middle_of_a_submission_collects_garbage():
     run_forking("""
         import gc
-        from gpushard.runtime import forks
+        from gpushard._runtime import forks
 
         forks._PATIENCE = 0.05
         inside, gate = threading.Event(), threading.Event()
@@ -309,7 +309,7 @@ def test_a_pool_of_forked_processes_reads_arrays_of_the_parent():
 def test_a_fork_while_another_thread_changes_every_cache():
     run_forking("""
         import contextlib, gc
-        from gpushard.cache import BoundedCache
+        from gpushard._cache import BoundedCache
 
         caches = [thing for thing in gc.get_objects() if type(thing) is BoundedCache]
         inside, gate = threading.Event(), threading.Event()

@@ -9,9 +9,9 @@ import pytest
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import testing
-from gpushard.ops.aval import Aval
-from gpushard.ops.table.elementwise import ufunc_row
-from gpushard.runtime.host.ufuncs import INCOMPLETE, host_ufunc
+from gpushard._ops.aval import Aval
+from gpushard._ops.table.elementwise import ufunc_row
+from gpushard._runtime.host.ufuncs import INCOMPLETE, host_ufunc
 from tests.share import some
 
 UFUNCS = sorted(

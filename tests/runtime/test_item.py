@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpushard.runtime.backend import Item, WorkFailure
-from gpushard.runtime.memory import Memory
+from gpushard._runtime.backend import Item, WorkFailure
+from gpushard._runtime.memory import Memory
 
 
 class Precious:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gpushard.runtime.kernel_checks import MOST_STACK, BrokenKernelError, Program, Task, check
-from gpushard.runtime.kernel_tree import (
+from gpushard._runtime.kernel_checks import MOST_STACK, BrokenKernelError, Program, Task, check
+from gpushard._runtime.kernel_tree import (
     Array,
     Atom,
     Call,

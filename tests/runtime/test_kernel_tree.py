@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpushard.runtime.kernel_tree import (
+from gpushard._runtime.kernel_tree import (
     SPARE,
     Along,
     Array,

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpushard._runtime.launch import Outputs, allocate, allocate_now, launch, one_room, room_on
+from gpushard._runtime.memory import Memory
+from gpushard._runtime.pool import Room
+from gpushard._runtime.runtime import Runtime
 from gpushard.errors import OutOfMemoryError
-from gpushard.runtime.launch import Outputs, allocate, allocate_now, launch, one_room, room_on
-from gpushard.runtime.memory import Memory
-from gpushard.runtime.pool import Room
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing import runtime
 from gpushard.testing.deferred import Gate
 

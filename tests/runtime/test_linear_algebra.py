@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard import numpy as gnp
-from gpushard.runtime.host import backend as host_backend
-from gpushard.runtime.host import linear_algebra
-from gpushard.runtime.host.linear_algebra import Library, Limits, library_in, numpy_library
+from gpushard._runtime.host import backend as host_backend
+from gpushard._runtime.host import linear_algebra
+from gpushard._runtime.host.linear_algebra import Library, Limits, library_in, numpy_library
 from gpushard.testing import runtime
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpushard.runtime.memory import Account, Claims
-from gpushard.runtime.pool import NoRoomError, Pool, size_class
-from gpushard.runtime.stream import Stream
+from gpushard._runtime.memory import Account, Claims
+from gpushard._runtime.pool import NoRoomError, Pool, size_class
+from gpushard._runtime.stream import Stream
 from tests.runtime.test_stream import Queue
 from tests.share import examples
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from gpushard.errors import OutOfMemoryError
-from gpushard.runtime.memory import Account
-from gpushard.runtime.pool import NoRoomError
-from gpushard.runtime.reclaim import (
+from gpushard._runtime.memory import Account
+from gpushard._runtime.pool import NoRoomError
+from gpushard._runtime.reclaim import (
     name_operation,
     out_of_memory,
     pools_of_chip,
     reclaim,
     reclaim_locked,
 )
+from gpushard.errors import OutOfMemoryError
 
 
 class Noting:

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.movement.host_staging import slot_in
-from gpushard.runtime import runtime as runtime_module
-from gpushard.runtime.launch import room_on
-from gpushard.runtime.pool import size_class
+from gpushard._movement.host_staging import slot_in
+from gpushard._runtime import runtime as runtime_module
+from gpushard._runtime.launch import room_on
+from gpushard._runtime.pool import size_class
 from gpushard.testing import runtime, simulated
 from gpushard.testing.programs import check_nothing_left
 

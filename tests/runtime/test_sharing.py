@@ -12,9 +12,9 @@ import pytest
 
 import gpushard as gs
 from gpushard import random
-from gpushard.ops.prng import blocks
-from gpushard.runtime.host.workers import Workers
-from gpushard.runtime.sharing import share
+from gpushard._ops.prng import blocks
+from gpushard._runtime.host.workers import Workers
+from gpushard._runtime.sharing import share
 from gpushard.testing import runtime
 
 

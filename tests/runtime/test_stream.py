@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushard.runtime.stream import Stream
+from gpushard._runtime.stream import Stream
 
 
 class Queue:

@@ -16,15 +16,15 @@ import pytest
 
 import gpushard as gs
 from gpushard import numpy as gnp
+from gpushard._ops.bind import bind
+from gpushard._ops.table.elementwise import ufunc_row
+from gpushard._runtime.backend import Item, Pace, WorkFailure
+from gpushard._runtime.host import backend as host_backend
+from gpushard._runtime.host import workers as host_workers
+from gpushard._runtime.host.backend import batches, cut
+from gpushard._runtime.host.workers import Workers
+from gpushard._runtime.launch import room_on
 from gpushard.config import Settings
-from gpushard.ops.bind import bind
-from gpushard.ops.table.elementwise import ufunc_row
-from gpushard.runtime.backend import Item, Pace, WorkFailure
-from gpushard.runtime.host import backend as host_backend
-from gpushard.runtime.host import workers as host_workers
-from gpushard.runtime.host.backend import batches, cut
-from gpushard.runtime.host.workers import Workers
-from gpushard.runtime.launch import room_on
 from gpushard.testing import runtime
 from tests.share import seeds
 from tests.stress.schedules import run_schedule

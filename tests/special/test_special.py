@@ -18,10 +18,10 @@ from scipy.special import _support_alternative_backends
 
 import gpushard as gs
 from gpushard import special
+from gpushard._ops.aval import Aval
+from gpushard._ops.table.elementwise import ufunc_row
+from gpushard._runtime.namespace import special_functions, special_ufunc
 from gpushard.errors import ArgumentTypeError, MissingLibraryError
-from gpushard.ops.aval import Aval
-from gpushard.ops.table.elementwise import ufunc_row
-from gpushard.runtime.namespace import special_functions, special_ufunc
 from gpushard.special import ufuncs
 from tests.numpy.compare import LAYOUTS, placed, put, same
 from tests.numpy.matrices import ONE_RUNTIME, close
@@ -317,13 +317,13 @@ def test_gpus_have_cupys(monkeypatch: pytest.MonkeyPatch) -> None:
     package.special = theirs  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "cupyx", types.ModuleType("cupyx"))
     monkeypatch.setitem(sys.modules, "cupyx.scipy", package)
-    monkeypatch.delitem(sys.modules, "gpushard.runtime.cuda.kernels.special", raising=False)
-    xp = types.ModuleType("gpushard.runtime.cuda.kernels.namespace")
+    monkeypatch.delitem(sys.modules, "gpushard._runtime.cuda.kernels.special", raising=False)
+    xp = types.ModuleType("gpushard._runtime.cuda.kernels.namespace")
     assert special_functions(xp).erf is erf
     operand = [Aval((3,), np.dtype("l"))]
     kernel = ufunc_row(special_ufunc("erf")).kernel(xp, operand, ())
     assert kernel(np.arange(3)).dtype == np.float64 and seen == [np.float64]
     with pytest.raises(ArgumentTypeError, match="erfcx is not available on GPUs"):
         ufunc_row(special_ufunc("erfcx")).kernel(xp, operand, ())
-    monkeypatch.delitem(sys.modules, "gpushard.runtime.cuda.kernels.special")
+    monkeypatch.delitem(sys.modules, "gpushard._runtime.cuda.kernels.special")
     importlib.invalidate_caches()

@@ -20,9 +20,9 @@ from types import MappingProxyType
 from tests.stress.sites import PACKAGE, Site, parse
 
 OUT_OF_REACH = {
-    "runtime/cuda/driver/cupy_driver.py": "every line calls CuPy",
-    "runtime/cuda/kernels/special.py": "every line calls CuPy",
-    "runtime/cuda/driver/green_driver.py": "every line calls the driver of a GPU",
+    "_runtime/cuda/driver/cupy_driver.py": "every line calls CuPy",
+    "_runtime/cuda/kernels/special.py": "every line calls CuPy",
+    "_runtime/cuda/driver/green_driver.py": "every line calls the driver of a GPU",
     "interop/torch.py": "every line calls PyTorch",
     "testing": "tools for tests",
 }

@@ -16,7 +16,7 @@ import numpy as np
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.geometry import sharding as shardings
+from gpushard._geometry import sharding as shardings
 
 
 def resident() -> int:

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from gpushard._runtime.host import backend as host
 from gpushard.errors import OutOfMemoryError
-from gpushard.runtime.host import backend as host
 from gpushard.testing import runtime
 from gpushard.testing.actor import ACTIONS, Actor, Known, ProgramState
 from gpushard.testing.programs import check_nothing_left, random_shardings

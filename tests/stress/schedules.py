@@ -17,9 +17,9 @@ from types import FrameType
 from typing import Any
 from unittest import mock
 
-from gpushard.runtime.backend import Item
-from gpushard.runtime.host import workers
-from gpushard.runtime.stream import Stream
+from gpushard._runtime.backend import Item
+from gpushard._runtime.host import workers
+from gpushard._runtime.stream import Stream
 from tests.stress.interrupter import _places
 
 _TRACED = (workers.__file__,)

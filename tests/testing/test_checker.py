@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard._runtime.backend import Pace
+from gpushard._runtime.checking.checker import Access, Checker, Shadow
+from gpushard._runtime.launch import room_on
+from gpushard._runtime.memory import Claim
+from gpushard._runtime.stream import Stream
 from gpushard.errors import RaceError
-from gpushard.runtime.backend import Pace
-from gpushard.runtime.checking.checker import Access, Checker, Shadow
-from gpushard.runtime.launch import room_on
-from gpushard.runtime.memory import Claim
-from gpushard.runtime.stream import Stream
 from gpushard.testing import deferred, runtime, simulated
 
 STREAMS = {"inline_bytes": 0, "small_bytes": 0, "host_devices": 2}

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.runtime.backend import Item
-from gpushard.runtime.launch import room_on
+from gpushard._runtime.backend import Item
+from gpushard._runtime.launch import room_on
 from gpushard.testing import simulated
 from gpushard.testing.sim import DeadlockError, StuckError
 from gpushard.testing.sim.backend import POISON

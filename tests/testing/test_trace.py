@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.runtime.runtime import Runtime
+from gpushard._runtime.runtime import Runtime
 from gpushard.testing import record_work, runtime
 from gpushard.testing.trace import CALLER
 

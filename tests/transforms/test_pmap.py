@@ -12,7 +12,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.geometry.older.sharding_spec import Chunked, Unstacked
+from gpushard._geometry.older.sharding_spec import Chunked, Unstacked
 from tests.late import late_devices
 from tests.share import some
 from tests.transforms.mapping.bodies import WITH_GROUPS, Blocks, Lax, Step, random_body

@@ -8,9 +8,9 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.checks import check_choice, check_precision, integer
 from gpushard.errors import ArgumentError
-from gpushard.functions.checks import check_choice, check_precision, integer
 from gpushard.lax import ConvDimensionNumbers, conv_general_dilated
 from gpushard.nn import initializers
 from gpushard.nnx.layers.weights import (

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from gpushard import random
-from gpushard.array import Array
-from gpushard.array.key_array import is_keys
+from gpushard._array import Array
+from gpushard._array.key_array import is_keys
+from gpushard._functions.checks import integer
+from gpushard._ops.axes import from_end
+from gpushard._placement.creation import zeros_like
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import integer
 from gpushard.nnx.layers.weights import as_input, number
 from gpushard.nnx.module import Module
 from gpushard.nnx.rngs import Rngs, RngStream
 from gpushard.numpy.elementwise import where
-from gpushard.ops.axes import from_end
-from gpushard.placement.creation import zeros_like
 
 
 class Dropout(Module):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentTypeError
 from gpushard.nn import initializers

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
-from gpushard.functions.checks import check_precision
+from gpushard._array import Array
+from gpushard._functions.checks import check_precision
 from gpushard.nn import initializers
 from gpushard.nnx.layers.weights import (
     KERNEL,

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._ops.axes import from_end
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError
 from gpushard.lax import pmean
@@ -25,7 +26,6 @@ from gpushard.nnx.module import Module
 from gpushard.nnx.rngs import Rngs
 from gpushard.numpy.data_type import result_type
 from gpushard.numpy.elementwise import maximum, square
-from gpushard.ops.axes import from_end
 
 
 class LayerNorm(Module):

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.checks import as_dtype, count
+from gpushard._placement.arguments import as_value
+from gpushard._typing import Shape
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import as_dtype, count
 from gpushard.nn import initializers
 from gpushard.nnx.rngs import Rngs, draw_keys
 from gpushard.nnx.variable import Param, Variable
-from gpushard.placement.arguments import as_value
-from gpushard.typing import Shape
 
 KERNEL = initializers.lecun_normal()
 """The default initializer of kernels."""

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.checks import as_shape
+from gpushard._ops.axes import from_end
+from gpushard._placement.public import public
 from gpushard.errors import ArgumentError
-from gpushard.functions.checks import as_shape
 from gpushard.numpy.indexing import take
 from gpushard.numpy.manipulation import moveaxis
-from gpushard.ops.axes import from_end
-from gpushard.placement.public import public
 
 __all__ = ["sliding_window_view"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple, overload
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._ops.bind import bind
+from gpushard._ops.table import linalg as rows
+from gpushard._placement.public import public
 from gpushard.errors import ArgumentError
-from gpushard.ops.bind import bind
-from gpushard.ops.table import linalg as rows
-from gpushard.placement.public import public
 
 __all__ = [
     "EigResult", "EighResult", "QRResult", "SVDResult", "cholesky", "eig", "eigh", "eigvals",

@@ -12,23 +12,23 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.checks import check_dims, check_key
+from gpushard._ops.axes import from_end
+from gpushard._ops.bind import bind
+from gpushard._ops.scalars import is_number
+from gpushard._ops.table.contractions import EINSUM, LETTERS
+from gpushard._ops.table.linalg import INV
+from gpushard._ops.table.reductions import COUNT_NONZERO
+from gpushard._placement.arguments import as_value
+from gpushard._placement.public import public
 from gpushard.dtypes import kind_of, real_of, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import check_dims, check_key
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.linalg.decompositions import eigvalsh, svdvals
 from gpushard.numpy.linalg.solving import cutoff
 from gpushard.numpy.manipulation import expand_dims, moveaxis
-from gpushard.ops.axes import from_end
-from gpushard.ops.bind import bind
-from gpushard.ops.scalars import is_number
-from gpushard.ops.table.contractions import EINSUM, LETTERS
-from gpushard.ops.table.linalg import INV
-from gpushard.ops.table.reductions import COUNT_NONZERO
-from gpushard.placement.arguments import as_value
-from gpushard.placement.public import public
 
 __all__ = ["cond", "matrix_norm", "matrix_rank", "norm", "vector_norm"]
 

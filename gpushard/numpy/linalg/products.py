@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.checks import check_precision, integer, listed, refuse_out
+from gpushard._functions.docstrings import described
+from gpushard._ops.axes import one_from_end
+from gpushard._placement.arguments import as_value, settle
+from gpushard._placement.creation import ones_like
+from gpushard._placement.public import public
 from gpushard.errors import ArgumentError
-from gpushard.functions.checks import check_precision, integer, listed, refuse_out
-from gpushard.functions.docstrings import described
 from gpushard.numpy import linear_algebra
 from gpushard.numpy.grids import tril, triu
 from gpushard.numpy.linalg.solving import inv
-from gpushard.ops.axes import one_from_end
-from gpushard.placement.arguments import as_value, settle
-from gpushard.placement.creation import ones_like
-from gpushard.placement.public import public
 
 __all__ = ["cross", "diagonal", "matrix_power", "multi_dot", "outer", "trace"]
 

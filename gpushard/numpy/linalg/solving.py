@@ -11,25 +11,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard._array import Array
+from gpushard._functions.checks import check_hint, integer, number_of
+from gpushard._functions.concrete import concrete
+from gpushard._functions.docstrings import described
+from gpushard._functions.linear_algebra import shape_of
+from gpushard._functions.values import is_traced
+from gpushard._ops.aval import Aval
+from gpushard._ops.axes import from_end
+from gpushard._ops.bind import bind
+from gpushard._ops.table import linalg as rows
+from gpushard._placement.arguments import as_value, operands, settle
+from gpushard._placement.public import public
+from gpushard._typing import Shape
 from gpushard.errors import ArgumentError
-from gpushard.functions.checks import check_hint, integer, number_of
-from gpushard.functions.concrete import concrete
-from gpushard.functions.docstrings import described
-from gpushard.functions.linear_algebra import shape_of
-from gpushard.functions.values import is_traced
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.linalg.decompositions import svd
 from gpushard.numpy.linear_algebra import matmul
 from gpushard.numpy.manipulation import moveaxis, reshape
-from gpushard.ops.aval import Aval
-from gpushard.ops.axes import from_end
-from gpushard.ops.bind import bind
-from gpushard.ops.table import linalg as rows
-from gpushard.placement.arguments import as_value, operands, settle
-from gpushard.placement.public import public
-from gpushard.typing import Shape
 
 __all__ = [
     "SlogdetResult", "det", "inv", "lstsq", "pinv", "slogdet", "solve", "tensorinv",

@@ -11,17 +11,17 @@ from typing import Any, cast
 
 import numpy as np
 
+from gpushard._runtime.backend import Backend, DeviceInfo, Item, Memories, Pace, Tasks
+from gpushard._runtime.checking.checker import Checker
+from gpushard._runtime.host import NumpyStore
+from gpushard._runtime.phase import BoxCopy, Phase
+from gpushard._runtime.runtime import Runtime
+from gpushard._runtime.stream import Event, Stream, Tick
+from gpushard._typing import HostArray
 from gpushard.config import Settings
-from gpushard.runtime.backend import Backend, DeviceInfo, Item, Memories, Pace, Tasks
-from gpushard.runtime.checking.checker import Checker
-from gpushard.runtime.host import NumpyStore
-from gpushard.runtime.phase import BoxCopy, Phase
-from gpushard.runtime.runtime import Runtime
-from gpushard.runtime.stream import Event, Stream, Tick
 from gpushard.testing.sim.schedule import Schedule, StuckError, Timing
 from gpushard.testing.sim.threads import SimLock, Threads
 from gpushard.testing.topology import Topology, nvlink, pcie, two_hosts
-from gpushard.typing import HostArray
 
 POISON = 0xA5  # fills memory without a value
 TURNS = 1_000_000

@@ -6,8 +6,8 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable
 
-from gpushard.runtime.backend import Item
-from gpushard.runtime.stream import Stream, Tick
+from gpushard._runtime.backend import Item
+from gpushard._runtime.stream import Stream, Tick
 from gpushard.testing.topology import Pair, Topology
 
 

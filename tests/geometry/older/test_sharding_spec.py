@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpushard import ShapeDtypeStruct
-from gpushard.errors import ArgumentTypeError, ImmutableError, ShardingError, UnstackedError
-from gpushard.geometry.mesh import Mesh
-from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.older.listed_sharding import GSPMDSharding, PmapSharding
-from gpushard.geometry.older.op_sharding import OpSharding
-from gpushard.geometry.older.sharding_spec import (
+from gpushard._geometry.mesh import Mesh
+from gpushard._geometry.named_sharding import NamedSharding
+from gpushard._geometry.older.listed_sharding import GSPMDSharding, PmapSharding
+from gpushard._geometry.older.op_sharding import OpSharding
+from gpushard._geometry.older.sharding_spec import (
     Chunked,
     NoSharding,
     Replicated,
@@ -30,7 +29,8 @@ from gpushard.geometry.older.sharding_spec import (
     tile_aval_nd,
     untile_aval_nd,
 )
-from gpushard.geometry.partition_spec import P
+from gpushard._geometry.partition_spec import P
+from gpushard.errors import ArgumentTypeError, ImmutableError, ShardingError, UnstackedError
 from tests.share import examples
 
 Shape = tuple[int, ...]

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.ops.indexing import open_index, parse_index
-from gpushard.ops.row import Row
-from gpushard.ops.table import contractions, creation, elementwise, movement, reductions
-from gpushard.ops.table.elementwise import ufunc_row
+from gpushard._ops.indexing import open_index, parse_index
+from gpushard._ops.row import Row
+from gpushard._ops.table import contractions, creation, elementwise, movement, reductions
+from gpushard._ops.table.elementwise import ufunc_row
 from tests.ops.forms.form import Form
 
 

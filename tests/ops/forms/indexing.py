@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.ops.index_arrays import Indexed
-from gpushard.ops.indexing import open_index, parse_index
-from gpushard.ops.row import Row
-from gpushard.ops.table import gather, positions, scatter
+from gpushard._ops.index_arrays import Indexed
+from gpushard._ops.indexing import open_index, parse_index
+from gpushard._ops.row import Row
+from gpushard._ops.table import gather, positions, scatter
 from tests.ops.forms.form import Form
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.ops.row import Row
-from gpushard.ops.table import linalg
+from gpushard._ops.row import Row
+from gpushard._ops.table import linalg
 from tests.ops.forms.form import Form
 
 

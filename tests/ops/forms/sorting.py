@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.ops.row import Row
-from gpushard.ops.table import searching, sets, sorting
-from gpushard.ops.table.sets import COUNTS, INDICES, INVERSE, Wish
+from gpushard._ops.row import Row
+from gpushard._ops.table import searching, sets, sorting
+from gpushard._ops.table.sets import COUNTS, INDICES, INVERSE, Wish
 from tests.ops.forms.form import Form
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gpushard.ops.row import Row
-from gpushard.ops.table import special
-from gpushard.ops.table.elementwise import ufunc_row
-from gpushard.runtime.namespace import special_ufunc
+from gpushard._ops.row import Row
+from gpushard._ops.table import special
+from gpushard._ops.table.elementwise import ufunc_row
+from gpushard._runtime.namespace import special_ufunc
 from tests.ops.forms.form import Form
 
 FORMS: dict[Row, list[Form]] = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpushard.ops.row import Row
-from gpushard.ops.table import windows
+from gpushard._ops.row import Row
+from gpushard._ops.table import windows
 from tests.ops.forms.form import Form
 
 FORMS: dict[Row, list[Form]] = {

@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.runtime.cuda.devices.green import Partition, equal_groups
-from gpushard.runtime.cuda.driver.driver import Gpu, Share
-from gpushard.runtime.cuda.kernels.batches import THREADS
-from gpushard.runtime.cuda.kernels.elementwise import SCALAR_BYTES, Signature
-from gpushard.runtime.cuda.kernels.fills import FILL_BATCH, INLINE_FILLS, Fills
-from gpushard.runtime.cuda.kernels.pieces import BATCH, INLINE_PIECES, Pieces
-from gpushard.runtime.host.store import allocate
-from gpushard.runtime.host.views import address
+from gpushard._runtime.cuda.devices.green import Partition, equal_groups
+from gpushard._runtime.cuda.driver.driver import Gpu, Share
+from gpushard._runtime.cuda.kernels.batches import THREADS
+from gpushard._runtime.cuda.kernels.elementwise import SCALAR_BYTES, Signature
+from gpushard._runtime.cuda.kernels.fills import FILL_BATCH, INLINE_FILLS, Fills
+from gpushard._runtime.cuda.kernels.pieces import BATCH, INLINE_PIECES, Pieces
+from gpushard._runtime.host.store import allocate
+from gpushard._runtime.host.views import address
 
 POISON = 0xA5
 SHARE = 8

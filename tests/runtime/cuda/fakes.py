@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from gpushard._runtime.backend import DeviceInfo
+from gpushard._runtime.cuda.devices.selection import select
+from gpushard._runtime.cuda.driver.cupy_private import NAMES
+from gpushard._runtime.cuda.driver.libraries import Libraries
+from gpushard._runtime.host import HostBackend
 from gpushard.config import Settings
-from gpushard.runtime.backend import DeviceInfo
-from gpushard.runtime.cuda.devices.selection import select
-from gpushard.runtime.cuda.driver.cupy_private import NAMES
-from gpushard.runtime.cuda.driver.libraries import Libraries
-from gpushard.runtime.host import HostBackend
 
 STATUSES = {
     3: "cudaErrorInitializationError: initialization error",
@@ -300,5 +300,5 @@ class CudaBackend(HostBackend):
 def install(monkeypatch: pytest.MonkeyPatch, *, gpus: int = len(BUS_IDS)) -> None:
     """Let this process have CuPy, GPUs and a CUDA backend."""
     backend = types.SimpleNamespace(CudaBackend=CudaBackend)
-    monkeypatch.setitem(sys.modules, "gpushard.runtime.cuda.backend", backend)
+    monkeypatch.setitem(sys.modules, "gpushard._runtime.cuda.backend", backend)
     monkeypatch.setitem(sys.modules, "cupy", cupy(gpus))

@@ -17,14 +17,14 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard._runtime.backend import Item
+from gpushard._runtime.checking.checker import Checker
+from gpushard._runtime.cuda.backend import CudaBackend
+from gpushard._runtime.cuda.streams import CudaEvent
+from gpushard._runtime.reclaim import pools_of_chip
+from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
 from gpushard.errors import DeviceLostError, OutOfMemoryError
-from gpushard.runtime.backend import Item
-from gpushard.runtime.checking.checker import Checker
-from gpushard.runtime.cuda.backend import CudaBackend
-from gpushard.runtime.cuda.streams import CudaEvent
-from gpushard.runtime.reclaim import pools_of_chip
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing import deferred
 from gpushard.testing.runtime import using
 from tests.runtime.cuda.fake_driver import STICKY, FakeDriver, FakeError

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from gpushard._runtime.cuda.driver.green_driver import GreenDriver
 from gpushard.errors import ConfigurationError
-from gpushard.runtime.cuda.driver.green_driver import GreenDriver
 from tests.runtime.cuda import fakes
 from tests.runtime.cuda.fake_bindings import Bindings
 
@@ -51,7 +51,7 @@ class Cuda:
 @pytest.fixture
 def cuda(oracle: Callable[[str, str, str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> Any:
     oracle("cupy", "CuPy", "pip install cupy-cuda13x")
-    module = pytest.importorskip("gpushard.runtime.cuda.driver.cupy_driver")
+    module = pytest.importorskip("gpushard._runtime.cuda.driver.cupy_driver")
     return Cuda(module, monkeypatch)
 
 

@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.array.array import ConcreteArray
+from gpushard._array.array import ConcreteArray
+from gpushard._movement.buffer import ShardedBuffer
+from gpushard._movement.reshard import plan_for
+from gpushard._ops.programs.launched import Launched
+from gpushard._runtime.backend import Reducing
+from gpushard._runtime.checking.checker import Checker
+from gpushard._runtime.cuda import backend
+from gpushard._runtime.cuda.backend import CudaBackend
+from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
 from gpushard.errors import ExecutionError, OutOfMemoryError
-from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.reshard import plan_for
-from gpushard.ops.programs.launched import Launched
-from gpushard.runtime.backend import Reducing
-from gpushard.runtime.checking.checker import Checker
-from gpushard.runtime.cuda import backend
-from gpushard.runtime.cuda.backend import CudaBackend
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing import deferred
 from gpushard.testing.runtime import using
 from tests.runtime.cuda.fake_driver import FakeDriver

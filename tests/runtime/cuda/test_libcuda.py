@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import dataclasses, json
-from gpushard.runtime.cuda.devices.probe import probe
+from gpushard._runtime.cuda.devices.probe import probe
 print(json.dumps(dataclasses.asdict(probe())))
 """
 

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import sys
 from gpushard.errors import ConfigurationError
-from gpushard.runtime.cuda.driver.green_driver import GreenDriver
+from gpushard._runtime.cuda.driver.green_driver import GreenDriver
 green = GreenDriver(13000, 13000)
 try:
     shares = green.divide(0, int(sys.argv[1]))

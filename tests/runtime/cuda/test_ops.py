@@ -7,11 +7,11 @@ import itertools
 import pytest
 
 import gpushard as gs
+from gpushard._ops.row import Row
+from gpushard._runtime.checking.checker import Checker
+from gpushard._runtime.cuda.backend import CudaBackend
+from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
-from gpushard.ops.row import Row
-from gpushard.runtime.checking.checker import Checker
-from gpushard.runtime.cuda.backend import CudaBackend
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing.runtime import using
 from tests.ops.cases import AXES, SAMPLE, cases
 from tests.runtime.cuda.fake_driver import FakeDriver

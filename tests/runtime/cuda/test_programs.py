@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from gpushard._runtime.checking.checker import Checker
+from gpushard._runtime.cuda.backend import CudaBackend
+from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
-from gpushard.runtime.checking.checker import Checker
-from gpushard.runtime.cuda.backend import CudaBackend
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing.programs import check_nothing_left, run_on
 from gpushard.testing.runtime import using
 from tests.runtime.cuda.fake_driver import FakeDriver

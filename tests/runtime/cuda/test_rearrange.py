@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.movement.planning import maps
-from gpushard.movement.planning.maps import Rearrangement, reshape
-from gpushard.movement.rearrange import rearrange
+from gpushard._movement.planning import maps
+from gpushard._movement.planning.maps import Rearrangement, reshape
+from gpushard._movement.rearrange import rearrange
 from tests.movement.strategies import numbers
 from tests.runtime.cuda.test_backend import cuda
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.runtime.cuda.backend import CudaBackend
-from gpushard.transforms.regions import layout
+from gpushard._runtime.cuda.backend import CudaBackend
+from gpushard._transforms.regions import layout
 from tests.runtime.cuda.test_launched import cuda
 
 LONGEST = 1000

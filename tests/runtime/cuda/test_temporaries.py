@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard._runtime.checking.checker import Checker
+from gpushard._runtime.cuda.backend import CudaBackend
+from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
 from gpushard.errors import OutOfMemoryError
-from gpushard.runtime.checking.checker import Checker
-from gpushard.runtime.cuda.backend import CudaBackend
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing import deferred
 from gpushard.testing.runtime import using
 from tests.runtime.cuda.fake_driver import FakeDriver, FakeEvent, FakeStream, array_at

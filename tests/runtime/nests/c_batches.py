@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from gpushard.runtime.host.nests import c_kernels
+from gpushard._runtime.host.nests import c_kernels
 
 FLAGS = ["-O0", "-w", "-fopenmp-simd", "-fwrapv", "-ffp-contract=off", "-fPIC", "-shared"]
 SANITIZERS = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.runtime.cuda.kernels import fused
-from gpushard.runtime.cuda.kernels.elementwise import Statement
-from gpushard.runtime.cuda.kernels.thread_nests import ThreadNest, thread_nest
-from gpushard.runtime.nests import Load, Nest, Op, Result
-from gpushard.typing import Dtype
+from gpushard._runtime.cuda.kernels import fused
+from gpushard._runtime.cuda.kernels.elementwise import Statement
+from gpushard._runtime.cuda.kernels.thread_nests import ThreadNest, thread_nest
+from gpushard._runtime.nests import Load, Nest, Op, Result
+from gpushard._typing import Dtype
 
 
 def op(

@@ -15,14 +15,14 @@ from unittest import mock
 
 import numpy as np
 
-from gpushard.runtime.backend import ROOM
-from gpushard.runtime.cuda.kernels.thread_nests import ThreadNest, function_of, launched_kernel
-from gpushard.runtime.memory import packed
-from gpushard.runtime.nests import Load, Op
-from gpushard.runtime.runtime import Runtime
+from gpushard._runtime.backend import ROOM
+from gpushard._runtime.cuda.kernels.thread_nests import ThreadNest, function_of, launched_kernel
+from gpushard._runtime.memory import packed
+from gpushard._runtime.nests import Load, Op
+from gpushard._runtime.runtime import Runtime
+from gpushard._typing import Dtype, Shape
 from gpushard.testing import simulated
 from gpushard.testing.sim.backend import SimBackend
-from gpushard.typing import Dtype, Shape
 
 MOST_ELEMENTS = 5000
 """Elements of a row that kernels reduce for what follows in them."""

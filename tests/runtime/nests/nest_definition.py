@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.runtime.nests import Nest, Op
+from gpushard._runtime.nests import Nest, Op
 
 Index = dict[int, int]
 """The index of each loop."""

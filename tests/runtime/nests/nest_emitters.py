@@ -27,12 +27,12 @@ from unittest import mock
 
 import numpy as np
 
-from gpushard.runtime.cuda.kernels import thread_nests
-from gpushard.runtime.cuda.kernels.thread_nests import thread_nest
-from gpushard.runtime.host.nests import c_kernels, c_schedule, tiles
-from gpushard.runtime.host.nests.c_kernels import c_kernel
-from gpushard.runtime.host.nests.tiles import straight_kernel, tile_kernel
-from gpushard.runtime.nests import Nest
+from gpushard._runtime.cuda.kernels import thread_nests
+from gpushard._runtime.cuda.kernels.thread_nests import thread_nest
+from gpushard._runtime.host.nests import c_kernels, c_schedule, tiles
+from gpushard._runtime.host.nests.c_kernels import c_kernel
+from gpushard._runtime.host.nests.tiles import straight_kernel, tile_kernel
+from gpushard._runtime.nests import Nest
 from tests.runtime.nests import fused_loops, nest_definition, nest_families
 from tests.runtime.nests.c_batches import compiled_together
 from tests.runtime.nests.nest_families import Case

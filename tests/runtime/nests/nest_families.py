@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.runtime.nests import Load, Nest, Op, Result
+from gpushard._runtime.nests import Load, Nest, Op, Result
 
 Loops = frozenset[int]
 Operand = int | Loops

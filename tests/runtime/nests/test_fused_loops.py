@@ -11,8 +11,8 @@ import pytest
 
 import gpushard as gs
 import gpushard.numpy as gnp
-from gpushard.runtime.cuda.kernels import thread_nests
-from gpushard.transforms.graph.ops import Region
+from gpushard._runtime.cuda.kernels import thread_nests
+from gpushard._transforms.graph.ops import Region
 from tests.runtime.nests import nest_emitters
 from tests.runtime.nests.fused_loops import MOST_ARRAYS, MOST_ELEMENTS, launching
 from tests.share import some

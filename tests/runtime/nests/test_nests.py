@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import testing
-from gpushard.runtime import kernel_checks
-from gpushard.runtime.host.nests import blocks, c_kernels, tiles
-from gpushard.runtime.host.nests.c_kernels import c_kernel
-from gpushard.runtime.host.nests.c_source import c_source
-from gpushard.runtime.host.nests.tiles import straight_kernel, tile_kernel
-from gpushard.runtime.kernel_checks import BrokenKernelError, Program, check
-from gpushard.runtime.kernel_tree import (
+from gpushard._runtime import kernel_checks
+from gpushard._runtime.host.nests import blocks, c_kernels, tiles
+from gpushard._runtime.host.nests.c_kernels import c_kernel
+from gpushard._runtime.host.nests.c_source import c_source
+from gpushard._runtime.host.nests.tiles import straight_kernel, tile_kernel
+from gpushard._runtime.kernel_checks import BrokenKernelError, Program, check
+from gpushard._runtime.kernel_tree import (
     Atom,
     Declare,
     Expr,
@@ -38,7 +38,7 @@ from gpushard.runtime.kernel_tree import (
     product,
     total,
 )
-from gpushard.runtime.nests import Load, Nest, Op, Result, merged
+from gpushard._runtime.nests import Load, Nest, Op, Result, merged
 from tests.runtime.cuda.kernels.test_thread_nests import nest as nest_of_sums
 from tests.runtime.nests import nest_definition, nest_emitters, nest_families
 from tests.share import examples, some

@@ -13,7 +13,7 @@ import pytest
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import errors, lax, testing
-from gpushard.transforms.control_flow import bodies
+from gpushard._transforms.control_flow import bodies
 from tests.late import late_devices
 from tests.share import some
 

@@ -12,8 +12,8 @@ import pytest
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import P, lax, testing
+from gpushard._transforms.tracing.executable import Executable
 from gpushard.debug import count_traffic
-from gpushard.transforms.tracing.executable import Executable
 from tests.transforms.graph import least_bytes
 
 KNOWN: dict[str, tuple[Callable[..., Any], list[tuple[tuple[int, ...], Any]]]] = {

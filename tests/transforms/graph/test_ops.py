@@ -12,9 +12,9 @@ import pytest
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import lax
-from gpushard.transforms.graph import ops
-from gpushard.transforms.graph.graph import Graph, Op
-from gpushard.transforms.tracing import executable
+from gpushard._transforms.graph import ops
+from gpushard._transforms.graph.graph import Graph, Op
+from gpushard._transforms.tracing import executable
 
 
 def traced(function: Any) -> Graph:

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import lax, testing
-from gpushard.geometry import sharding
-from gpushard.ops.aval import Aval
-from gpushard.ops.operand import Sharded
-from gpushard.transforms.graph import propagate
-from gpushard.transforms.graph.graph import Graph
-from gpushard.transforms.graph.priced import _has_a_say
+from gpushard._geometry import sharding
+from gpushard._ops.aval import Aval
+from gpushard._ops.operand import Sharded
+from gpushard._transforms.graph import propagate
+from gpushard._transforms.graph.graph import Graph
+from gpushard._transforms.graph.priced import _has_a_say
 from tests.share import examples, some
 from tests.traffic import received
 from tests.transforms.graph import least_bytes

@@ -11,10 +11,10 @@ import pytest
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import testing
+from gpushard._ops import dispatch
+from gpushard._transforms.graph.steps import bound, program_for
+from gpushard._transforms.tracing import trace
 from gpushard.errors import ArgumentError
-from gpushard.ops import dispatch
-from gpushard.transforms.graph.steps import bound, program_for
-from gpushard.transforms.tracing import trace
 
 P = gs.P
 

@@ -28,10 +28,10 @@ import numpy as np
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import lax, testing
-from gpushard.runtime.cuda.kernels import thread_nests
-from gpushard.runtime.host.nests import c_schedule, kernels, tiles
-from gpushard.runtime.runtime import Runtime
-from gpushard.transforms.regions import layout
+from gpushard._runtime.cuda.kernels import thread_nests
+from gpushard._runtime.host.nests import c_schedule, kernels, tiles
+from gpushard._runtime.runtime import Runtime
+from gpushard._transforms.regions import layout
 from tests.runtime.nests.c_batches import compiled_together
 from tests.runtime.nests.fused_loops import launching
 

@@ -17,8 +17,8 @@ import pytest
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import errors, lax, testing
-from gpushard.transforms.jit import jit as module
-from gpushard.transforms.values.signature import parameter_names
+from gpushard._transforms.jit import jit as module
+from gpushard._transforms.values.signature import parameter_names
 
 P = gs.P
 

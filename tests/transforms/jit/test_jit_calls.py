@@ -18,8 +18,8 @@ import pytest
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import errors, lax, nnx, stages, testing
-from gpushard.movement.buffer import ShardedBuffer
-from gpushard.runtime.host.nests import compiled
+from gpushard._movement.buffer import ShardedBuffer
+from gpushard._runtime.host.nests import compiled
 
 P = gs.P
 NS = gs.NamedSharding
@@ -61,7 +61,7 @@ def test_python_runs_once_for_arguments_of_a_kind() -> None:
 
 
 def test_many_shapes_are_forgotten_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpushard.transforms.jit.jit._CACHE_BYTES", 100_000)
+    monkeypatch.setattr("gpushard._transforms.jit.jit._CACHE_BYTES", 100_000)
     jitted = gs.jit(lambda x: x * 2)
     for n in range(1, 80):
         jitted(np.zeros(n))

@@ -11,9 +11,9 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.ops.bind import bind
-from gpushard.ops.row import Row
-from gpushard.ops.table import contractions
+from gpushard._ops.bind import bind
+from gpushard._ops.row import Row
+from gpushard._ops.table import contractions
 from tests.late import late_devices
 from tests.ops.cases import AXES, FORMS, Case, cases, unless_refused
 from tests.share import some

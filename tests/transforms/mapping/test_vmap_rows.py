@@ -11,10 +11,10 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.ops import derived
-from gpushard.ops.bind import bind
-from gpushard.ops.row import Row
-from gpushard.ops.table.rows import ROWS, how_mapped
+from gpushard._ops import derived
+from gpushard._ops.bind import bind
+from gpushard._ops.row import Row
+from gpushard._ops.table.rows import ROWS, how_mapped
 from tests.late import late_devices
 from tests.ops.cases import AXES, FORMS, Case, cases, unless_refused
 

@@ -9,10 +9,10 @@ from unittest import mock
 
 import numpy as np
 
-from gpushard.ops.programs import launched
-from gpushard.ops.programs.calls import KernelCall, Work
-from gpushard.runtime.cuda.kernels.thread_nests import COUNTERS, launched_kernel
-from gpushard.transforms.regions import layout
+from gpushard._ops.programs import launched
+from gpushard._ops.programs.calls import KernelCall, Work
+from gpushard._runtime.cuda.kernels.thread_nests import COUNTERS, launched_kernel
+from gpushard._transforms.regions import layout
 from tests.runtime.cuda.kernels.test_thread_nests import FLOAT, nest
 
 

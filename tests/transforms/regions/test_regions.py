@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import testing
-from gpushard.runtime.host.nests import tiles
-from gpushard.transforms.graph.ops import Region
-from gpushard.transforms.regions import regions
+from gpushard._runtime.host.nests import tiles
+from gpushard._transforms.graph.ops import Region
+from gpushard._transforms.regions import regions
 from tests.share import examples
 
 P = gs.P

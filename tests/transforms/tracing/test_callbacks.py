@@ -15,8 +15,8 @@ import pytest
 
 import gpushard as gs
 from gpushard import legacy, testing
+from gpushard._runtime.callbacks import CallingThread
 from gpushard.errors import CallbackError, ReentrantCallError
-from gpushard.runtime.callbacks import CallingThread
 from tests.late import late_devices
 from tests.share import seeds, some
 
@@ -578,7 +578,7 @@ def test_at_exit_callbacks_are_made_and_failures_shown() -> None:
 def test_a_callback_that_hangs_does_not_keep_the_process() -> None:
     done = ran(
         "import threading, gpushard as gs\n"
-        "from gpushard.runtime import callbacks\n"
+        "from gpushard._runtime import callbacks\n"
         "callbacks._PATIENCE = 0.05\n"
         "gs.debug.callback(threading.Event().wait)\n"
         "print('over')\n"

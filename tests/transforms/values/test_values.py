@@ -15,8 +15,8 @@ import pytest
 
 import gpushard as gs
 from gpushard import errors, testing
-from gpushard.array.array import ConcreteArray
-from gpushard.functions.concrete import at_hand
+from gpushard._array.array import ConcreteArray
+from gpushard._functions.concrete import at_hand
 
 P = gs.P
 VALUE = np.arange(64.0).reshape(8, 8)

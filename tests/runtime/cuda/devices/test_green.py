@@ -11,11 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
-from gpushard.config import Settings
-from gpushard.errors import ConfigurationError
-from gpushard.runtime import current
-from gpushard.runtime.cuda.backend import CudaBackend
-from gpushard.runtime.cuda.devices.green import (
+from gpushard._runtime import current
+from gpushard._runtime.cuda.backend import CudaBackend
+from gpushard._runtime.cuda.devices.green import (
     Partition,
     Split,
     check_driver,
@@ -23,8 +21,10 @@ from gpushard.runtime.cuda.devices.green import (
     extra,
     too_few,
 )
-from gpushard.runtime.runtime import Runtime
-from gpushard.runtime.stream import Tick
+from gpushard._runtime.runtime import Runtime
+from gpushard._runtime.stream import Tick
+from gpushard.config import Settings
+from gpushard.errors import ConfigurationError
 from gpushard.testing.conformance import give
 from tests.runtime.cuda.fake_driver import FakeDriver
 

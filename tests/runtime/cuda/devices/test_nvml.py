@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushard.runtime.cuda.devices.nvml import GpuFacts, NvmlReport, normalize_bus_id, read_nvml
+from gpushard._runtime.cuda.devices.nvml import GpuFacts, NvmlReport, normalize_bus_id, read_nvml
 from tests.runtime.cuda.fakes import (
     ASKED_OF_A_GPU,
     Gpu,

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushard.runtime.cuda.devices.probe import CUPY_PACKAGES, Availability, probe, version_text
-from gpushard.runtime.cuda.driver.cupy_private import lacking
-from gpushard.runtime.cuda.driver.libraries import Libraries, one_line
+from gpushard._runtime.cuda.devices.probe import CUPY_PACKAGES, Availability, probe, version_text
+from gpushard._runtime.cuda.driver.cupy_private import lacking
+from gpushard._runtime.cuda.driver.libraries import Libraries, one_line
 from tests.runtime.cuda.fakes import STATUSES, CUDARuntimeError, cupy, libraries
 
 WHEEL = {"cupy-cuda13x": "14.2.0"}

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpushard._runtime.cuda.devices.selection import select
 from gpushard.config import MOST_PARTITIONS, Settings
 from gpushard.errors import ConfigurationError
-from gpushard.runtime.cuda.devices.selection import select
 
 counts = st.integers(1, MOST_PARTITIONS)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpushard.runtime.cuda.devices.topology import Topology
+from gpushard._runtime.cuda.devices.topology import Topology
 from tests.runtime.cuda.test_backend import cuda
 
 

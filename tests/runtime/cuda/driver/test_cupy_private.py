@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import gpushard
+from gpushard._runtime.cuda.driver.cupy_private import NAMES, private
 from gpushard.errors import MissingLibraryError
-from gpushard.runtime.cuda.driver.cupy_private import NAMES, private
 from tests.runtime.cuda.fakes import cupy
 
 PACKAGE = Path(gpushard.__file__).parent
-OWNER = PACKAGE / "runtime" / "cuda" / "driver" / "cupy_private.py"
+OWNER = PACKAGE / "_runtime" / "cuda" / "driver" / "cupy_private.py"
 ATTRIBUTES = {
     part for name in NAMES.values() for part in name.path.split(".") if part.startswith("_")
 }

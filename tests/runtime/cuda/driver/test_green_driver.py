@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from gpushard._runtime.cuda.driver.green_driver import GreenDriver
+from gpushard._runtime.cuda.driver.libraries import Libraries
 from gpushard.errors import ConfigurationError
-from gpushard.runtime.cuda.driver.green_driver import GreenDriver
-from gpushard.runtime.cuda.driver.libraries import Libraries
 from tests.runtime.cuda import fake_bindings, fakes
 from tests.runtime.cuda.fake_bindings import FUNCTIONS, Bindings, CUresult
 

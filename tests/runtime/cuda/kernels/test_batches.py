@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-from gpushard.runtime.cuda.kernels import batches
-from gpushard.runtime.cuda.kernels.batches import Allocation, check_units, first_blocks
+from gpushard._runtime.cuda.kernels import batches
+from gpushard._runtime.cuda.kernels.batches import Allocation, check_units, first_blocks
 
 
 def test_a_launch_has_no_more_blocks_than_a_grid() -> None:

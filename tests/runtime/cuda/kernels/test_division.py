@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushard.runtime.cuda.kernels.division import pack_divisor
+from gpushard._runtime.cuda.kernels.division import pack_divisor
 
 END = 2**31
 

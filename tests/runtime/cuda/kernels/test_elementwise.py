@@ -8,7 +8,13 @@ import re
 import numpy as np
 import pytest
 
-from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement, can_be, is_known, source
+from gpushard._runtime.cuda.kernels.elementwise import (
+    Signature,
+    Statement,
+    can_be,
+    is_known,
+    source,
+)
 
 SINGLE, DOUBLE, HALF = map(np.dtype, "fde")
 COMPLEX, LONG = map(np.dtype, "Fg")

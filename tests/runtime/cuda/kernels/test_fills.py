@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushard.runtime.cuda.kernels.batches import Allocation
-from gpushard.runtime.cuda.kernels.fills import (
+from gpushard._runtime.cuda.kernels.batches import Allocation
+from gpushard._runtime.cuda.kernels.fills import (
     INLINE_FILLS,
     LONG_RUN,
     UNITS_PER_BLOCK,

@@ -13,11 +13,11 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from gpushard.runtime.cuda.kernels import fused, nesting, reduction
-from gpushard.runtime.cuda.kernels.elementwise import Signature
-from gpushard.runtime.cuda.kernels.thread_nests import thread_nest
-from gpushard.runtime.kernel_checks import BrokenKernelError, Program, check
-from gpushard.runtime.kernel_tree import (
+from gpushard._runtime.cuda.kernels import fused, nesting, reduction
+from gpushard._runtime.cuda.kernels.elementwise import Signature
+from gpushard._runtime.cuda.kernels.thread_nests import thread_nest
+from gpushard._runtime.kernel_checks import BrokenKernelError, Program, check
+from gpushard._runtime.kernel_tree import (
     EVERY_THREAD,
     ROW_THREADS,
     SPARE,
@@ -46,7 +46,7 @@ from gpushard.runtime.kernel_tree import (
     statements_of,
     without_units,
 )
-from gpushard.runtime.nests import Load, Nest
+from gpushard._runtime.nests import Load, Nest
 from tests.gpu import nest_emitter, rows
 from tests.runtime.cuda.kernels.test_thread_nests import nest as nest_of_sums
 from tests.runtime.nests import nest_emitters, nest_families

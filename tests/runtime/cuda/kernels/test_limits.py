@@ -16,17 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
+from gpushard._runtime.backend import ROOM, Reducing
+from gpushard._runtime.cuda.backend import CudaBackend
+from gpushard._runtime.cuda.kernels import elementwise, fused, limits, reduction
+from gpushard._runtime.cuda.kernels.batches import MOST_UNITS, THREADS, Allocation
+from gpushard._runtime.cuda.kernels.elementwise import MOST_CALLS, Signature, Statement
+from gpushard._runtime.cuda.kernels.fills import FILL_BATCH, Filling, make_fills
+from gpushard._runtime.cuda.kernels.pieces import BASES, BATCH, Box, make_pieces
+from gpushard._runtime.cuda.kernels.thread_nests import ThreadNest, thread_nest
+from gpushard._runtime.nests import Load
+from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
-from gpushard.runtime.backend import ROOM, Reducing
-from gpushard.runtime.cuda.backend import CudaBackend
-from gpushard.runtime.cuda.kernels import elementwise, fused, limits, reduction
-from gpushard.runtime.cuda.kernels.batches import MOST_UNITS, THREADS, Allocation
-from gpushard.runtime.cuda.kernels.elementwise import MOST_CALLS, Signature, Statement
-from gpushard.runtime.cuda.kernels.fills import FILL_BATCH, Filling, make_fills
-from gpushard.runtime.cuda.kernels.pieces import BASES, BATCH, Box, make_pieces
-from gpushard.runtime.cuda.kernels.thread_nests import ThreadNest, thread_nest
-from gpushard.runtime.nests import Load
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing.runtime import using
 from tests.runtime.cuda.fake_driver import FakeDriver
 from tests.runtime.cuda.kernels.test_thread_nests import summed

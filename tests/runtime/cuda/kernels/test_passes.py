@@ -10,10 +10,10 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from gpushard.runtime.cuda.kernels import passes
-from gpushard.runtime.cuda.kernels.passes import Passes
-from gpushard.runtime.kernel_checks import BrokenKernelError, Program, check
-from gpushard.runtime.kernel_tree import (
+from gpushard._runtime.cuda.kernels import passes
+from gpushard._runtime.cuda.kernels.passes import Passes
+from gpushard._runtime.kernel_checks import BrokenKernelError, Program, check
+from gpushard._runtime.kernel_tree import (
     PARTS,
     Along,
     Array,

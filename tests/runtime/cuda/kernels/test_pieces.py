@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushard.runtime.cuda.kernels.batches import DIMS, MOST_UNITS, Allocation, divider, merge_dims
-from gpushard.runtime.cuda.kernels.pieces import (
+from gpushard._runtime.cuda.kernels.batches import DIMS, MOST_UNITS, Allocation, divider, merge_dims
+from gpushard._runtime.cuda.kernels.pieces import (
     INLINE_PIECES,
     SIDES,
     TILES,
@@ -217,12 +217,12 @@ def test_constants_are_those_of_the_kernels() -> None:
     """Where a docstring says which constant of a kernel a number is, they are equal."""
     kernels = "".join(path.read_text() for path in (ROOT / "kernels").glob("*.cu*"))
     found = 0
-    for path in (ROOT / "gpushard" / "runtime" / "cuda" / "kernels").glob("*.py"):
+    for path in (ROOT / "gpushard" / "_runtime" / "cuda" / "kernels").glob("*.py"):
         named = re.findall(
             r'^([A-Z_]+) = .*\n"""[^"]*`(k\w+)` of the kernel', path.read_text(), re.M
         )
         for name, constant in named:
-            module = importlib.import_module(f"gpushard.runtime.cuda.kernels.{path.stem}")
+            module = importlib.import_module(f"gpushard._runtime.cuda.kernels.{path.stem}")
             value = re.search(rf"constexpr \w+ {constant} = (\d+)", kernels)
             assert value is not None, constant
             assert getattr(module, name) == int(value[1]), (name, constant)

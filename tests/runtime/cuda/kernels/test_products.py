@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushard.runtime.cuda.kernels import limits, products
+from gpushard._runtime.cuda.kernels import limits, products
 from tests.share import examples
 
 

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from gpushard.runtime.cuda.kernels import limits, scans
+from gpushard._runtime.cuda.kernels import limits, scans
 
 EDGE = 2**31
 

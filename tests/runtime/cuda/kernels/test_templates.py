@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushard.runtime.copy_engine import by_engine
-from gpushard.runtime.cuda.kernels.templates import make_template
-from gpushard.runtime.host.views import address
-from gpushard.runtime.phase import Copy, Phase
-from gpushard.runtime.view import View, dense_strides
+from gpushard._runtime.copy_engine import by_engine
+from gpushard._runtime.cuda.kernels.templates import make_template
+from gpushard._runtime.host.views import address
+from gpushard._runtime.phase import Copy, Phase
+from gpushard._runtime.view import View, dense_strides
 from tests.runtime.cuda.fake_driver import FakeDriver
 from tests.share import seeds
 

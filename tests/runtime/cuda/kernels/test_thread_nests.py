@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from gpushard.runtime.cuda.kernels.thread_nests import COUNTERS, launched_kernel, thread_nest
-from gpushard.runtime.nests import SHORT, Load, Nest, Op, Result
+from gpushard._runtime.cuda.kernels.thread_nests import COUNTERS, launched_kernel, thread_nest
+from gpushard._runtime.nests import SHORT, Load, Nest, Op, Result
 
 FLOAT = np.dtype(np.float64)
 Loops = Sequence[int]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushard.runtime.cuda.memory.slabs import GRANULE, SlabRange, Slabs
+from gpushard._runtime.cuda.memory.slabs import GRANULE, SlabRange, Slabs
 
 SLAB = 16 * GRANULE
 

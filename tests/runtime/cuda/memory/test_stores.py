@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.runtime.cuda.memory.stores import GpuStore
+from gpushard._runtime.cuda.memory.stores import GpuStore
 from tests.runtime.cuda.fake_driver import FakeDriver
 
 

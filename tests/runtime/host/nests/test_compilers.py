@@ -14,7 +14,7 @@ import pytest
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import testing
-from gpushard.runtime.host.nests import compiled
+from gpushard._runtime.host.nests import compiled
 
 VALUE = np.linspace(-2, 2, 1 << 15)
 

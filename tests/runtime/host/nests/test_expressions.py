@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpushard.runtime.host.nests.expressions import (
+from gpushard._runtime.host.nests.expressions import (
     PRELUDE,
     TYPES,
     expression,
     is_reduction,
     literal,
 )
-from gpushard.runtime.kernel_tree import Atom
+from gpushard._runtime.kernel_tree import Atom
 
 ARITHMETIC = ("add", "subtract", "multiply")
 ORDERS = ("less", "less_equal", "greater", "greater_equal")

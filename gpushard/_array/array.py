@@ -1,0 +1,485 @@
+"""`Array`: a NumPy-like array with elements spread over devices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from gpushard._array.assignment import assign, renew
+from gpushard._array.aval import ShapeDtypeStruct
+from gpushard._array.conversions import Conversions
+from gpushard._array.data import Data, Handle, KnownShards, Turned, handle, is_gone, shard_of
+from gpushard._array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
+from gpushard._array.methods import Methods
+from gpushard._array.pickling import rebuild
+from gpushard._array.protocols import Protocols
+from gpushard._array.shard import Shards
+from gpushard._array.text import describe, describe_deleted
+from gpushard._array.views import is_called_by_library, view
+from gpushard._functions.checks import sharding_at
+from gpushard._functions.concrete import Concrete, concrete
+from gpushard._functions.index_parsing import parse
+from gpushard._functions.indexing import read
+from gpushard._geometry.format import Format, Layout
+from gpushard._geometry.named_sharding import NamedSharding
+from gpushard._geometry.partition_spec import PartitionSpec
+from gpushard._geometry.sharding import GridSharding, Sharding
+from gpushard._movement.buffer import ShardedBuffer, devices_of
+from gpushard._movement.host import HostRead, StagedRead, read_host, start_read
+from gpushard._movement.plan import Plan
+from gpushard._movement.reshard import move, plan_for
+from gpushard._ops.table.movement import INDEX
+from gpushard._runtime.runtime import Device
+from gpushard._typing import HostArray, Shape, shown_as
+from gpushard.errors import ArgumentError, ArgumentTypeError, GpushardError
+from gpushard.profiler import span
+
+
+class Array(Shards, Conversions, Protocols, Methods):
+    """An array spread over devices as its sharding says.
+
+    Arrays are values: an operation on one array never changes another. `x[index] = value` gives `x`
+    a new value, and writes to memory only if nothing else shares it. Create arrays with
+    `device_put`, `make_array_from_callback` and similar functions, not with this class. It is
+    the common class of arrays of numbers, of random keys, and of traced values.
+    """
+
+    __slots__ = ()
+    __array_priority__ = 100
+
+    _shape: Shape
+    _dtype: np.dtype[Any]
+    _weak_type: bool
+    _sharding: Sharding
+    _committed: bool
+
+    def __new__(cls, *args: Any, **named: Any) -> Any:
+        """Create an array with data, as `pathlib.Path` creates paths of a platform."""
+        return object.__new__(ConcreteArray if cls is Array else cls)
+
+    @property
+    def shape(self) -> Shape:
+        """Sizes of the dims."""
+        return self._shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+        return self._dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of dims."""
+        return len(self._shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self._shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self._dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements, each counted once."""
+        return self.size * self._dtype.itemsize
+
+    @property
+    def sharding(self) -> Sharding:
+        """The layout of the elements over devices."""
+        raise self._without_data("x.sharding")
+
+    @property
+    def committed(self) -> bool:
+        """Whether a user chose the devices; uncommitted arrays follow others."""
+        raise self._without_data("x.committed")
+
+    @property
+    def weak_type(self) -> bool:
+        """Whether the dtype came from a Python scalar, so other dtypes override it."""
+        return self._weak_type
+
+    @property
+    def format(self) -> Format:
+        """The order of elements in the memory of a shard, and the sharding."""
+        return Format(self.layout, self.sharding)
+
+    @property
+    def layout(self) -> Layout:
+        """The order of elements in the memory of a shard."""
+        return Layout(tuple(range(self.ndim)))
+
+    @property
+    def aval(self) -> ShapeDtypeStruct:
+        """Shape, dtype and weak type."""
+        return ShapeDtypeStruct(self._shape, self._dtype, weak_type=self.weak_type)
+
+    @property
+    def device(self) -> Device | Sharding:
+        """The place for new data of any rank on the devices of this array.
+
+        For an array on one device it is that device. Otherwise it is a replicated sharding over the
+        array's mesh, or over its devices. For a user's own sharding it is that sharding.
+        """
+        if self.sharding.num_devices == 1:
+            return next(iter(self.devices()))
+        if isinstance(self.sharding, NamedSharding):
+            return self.sharding.with_spec(PartitionSpec())
+        return self.sharding.beside
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        """Whether every device holds the whole array."""
+        if isinstance(self.sharding, GridSharding):
+            return self.sharding.is_fully_replicated
+        return bool((self.sharding.tiling(self._shape).volumes == self.size).all())
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        """Whether this process can reach every shard."""
+        return self.sharding.is_fully_addressable
+
+    def devices(self) -> set[Device]:
+        """Return the set of devices that hold the array."""
+        return {place.device for place in devices_of(self._live().tiling)}
+
+    def platform(self) -> str:
+        """Return the platform of the devices: "cpu" or "gpu"."""
+        return devices_of(self._live().tiling)[0].platform
+
+    def on_device_size_in_bytes(self) -> int:
+        """Return the bytes of all shards, replicas included."""
+        return int(self._live().tiling.volumes.sum()) * self._dtype.itemsize
+
+    def unsafe_buffer_pointer(self) -> int:
+        """Return the address of the data of an array on one device.
+
+        Raises:
+          ArgumentError: the array has several shards.
+        """
+        buffer = self._live()
+        if len(buffer.values) != 1:
+            raise ArgumentError(
+                f"the array has {len(buffer.values)} shards and no single address; take "
+                "x.addressable_data(i).unsafe_buffer_pointer()",
+                argument="self",
+                shards=len(buffer.values),
+            )
+        return buffer.runtime.backend.address(buffer.values[0])
+
+    def block_until_ready(self) -> Array:
+        """Wait until the value is computed, and return this array.
+
+        Raises:
+          ExecutionError: the work that computes it failed.
+        """
+        self._read().wait()
+        return self
+
+    def is_ready(self) -> bool:
+        """Test whether a read would return without waiting; True also if the work failed."""
+        return self._read().is_ready()
+
+    def to_device(self, device: Device | Sharding, /, *, stream: None = None) -> Array:
+        """Return the array on another device or in another sharding.
+
+        Args:
+          device: a device, or a sharding.
+          stream: must be None; gpushard orders its own work.
+
+        Raises:
+          ArgumentError: `stream` is not None.
+        """
+        if stream is not None:
+            raise ArgumentError.refusing(
+                "stream", stream, "must be None; gpushard orders its own work"
+            )
+        sharding = sharding_at(device)
+        return self._moved(sharding, "x.to_device(device)")
+
+    def plan(self, sharding: Sharding) -> Plan:
+        """Return the plan for moving this array to another sharding.
+
+        Args:
+          sharding: the new sharding.
+        """
+        return plan_for(self._live(), sharding.tiling(self._shape)).plan
+
+    def _moved(self, sharding: Sharding, what: str) -> Array:
+        """Return this array in another sharding; blocks that both have are shared, not copied.
+
+        Args:
+          sharding: the new sharding.
+          what: the name of the caller, for transfer guards.
+        """
+        raise self._without_data(what)
+
+    def __getitem__(self, index: Any) -> Array:
+        """Return the part that an index selects, as in NumPy; it stays on the devices.
+
+        Integers, slices, `...` and None select a part. Integer arrays and lists, on the host or
+        sharded, and masks select elements: see `gpushard._functions.indexing`. Positions out of
+        bounds raise. To check positions on devices, and to count the elements of a mask, the host
+        reads one number. `x.at[index].get(mode=...)` does not check.
+
+        Raises:
+          ArrayIndexError: the index does not fit the array, or a position is out of bounds.
+        """
+        parsed, arrays = parse(self._shape, index)
+        if arrays:
+            return read(self, parsed, arrays)
+        part: Array = view(self, INDEX, (parsed.entries,))
+        return part
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Replace a part of this array, as in NumPy: the array gets a new value.
+
+        Everything else that shares memory with this array keeps its value. If nothing shares the
+        memory, the part is written in place. Two threads that assign to one array at once need a
+        lock: each reads a complete value, but one of the two assignments may be lost. An
+        uncommitted array moves to the devices of committed indices and values with dims.
+
+        Args:
+          index: an index as in NumPy. With arrays in it, the array gets a new block of memory.
+            `x[mask] = value` with one value for all selected elements moves nothing.
+          value: a number, an array of gpushard, or an argument of `numpy.asarray`. It is broadcast
+            to the part, and converted to the dtype as in NumPy. If an element gets several values,
+            the last one stays.
+
+        Raises:
+          ArrayIndexError: the index has too many entries, or a position is out of bounds.
+          ArgumentError: the value cannot be broadcast to the part.
+          ArgumentTypeError: the value cannot be converted.
+          ArgumentRangeError: a Python integer does not fit into the dtype.
+          DeletedArrayError: this array, or the value, was deleted.
+          OutOfMemoryError: a device has no room for new blocks.
+        """
+        raise self._without_data("x[index] = value")
+
+    def __iter__(self) -> Iterator[Array]:
+        """Yield the parts along the first dim; they stay on the devices."""
+        if not self._shape:
+            raise TypeError("iteration over a 0-d array")
+        rest = tuple([(0, 1, n) for n in self._shape[1:]])
+        return (view(self, INDEX, ((i, *rest),)) for i in range(self._shape[0]))
+
+    def __len__(self) -> int:
+        if not self._shape:
+            raise TypeError("len() of unsized object")
+        return self._shape[0]
+
+    def __array__(
+        self, dtype: Any = None, context: None = None, copy: bool | None = None
+    ) -> HostArray:
+        value = concrete(self, "numpy.asarray(x)", explicit=False)
+        if copy:
+            return np.array(value, dtype=dtype)
+        return np.asarray(value, dtype=dtype, copy=copy)
+
+    @property
+    def device_buffer(self) -> Any:
+        """Gone; raises with the new name."""
+        raise AttributeError("device_buffer is gone; use x.addressable_data(0)")
+
+    @property
+    def device_buffers(self) -> Any:
+        """Gone; raises with the new name."""
+        raise AttributeError("device_buffers is gone; use [s.data for s in x.addressable_shards]")
+
+    def copy_to_host_async(self) -> None:
+        """Start to copy the value to the host for a later read; never waits."""
+        data = self._held()
+        if data.host is None:
+            check_transfer(DEVICE_TO_HOST, "copy_to_host_async()", explicit=True)
+            with span("copy_to_host_async"):
+                data.host = start_read(data.buffer)
+
+    def delete(self) -> None:
+        """Free the array's memory, unless other arrays share it; a second call has no effect."""
+        raise self._without_data("x.delete()")
+
+    def is_deleted(self) -> bool:
+        """Test whether the array was deleted or donated, or an assignment to it was interrupted."""
+        return False
+
+    def _live(self) -> ShardedBuffer:
+        return self._held().buffer
+
+    def _read(self) -> ShardedBuffer:
+        """Return the data with the value, in any order of dims."""
+        return self._live()
+
+    def _held(self) -> Data:
+        raise self._without_data("this")
+
+    def _known_shards(self) -> KnownShards:
+        raise self._without_data("x.addressable_shards")
+
+    def _without_data(self, name: str) -> GpushardError:
+        return ArgumentTypeError(
+            f"{name} needs an array's data, and a {type(self).__name__} has none",
+            argument="self",
+            type=type(self),
+        )
+
+
+class ConcreteArray(Handle, Array, Concrete):
+    """An array with data.
+
+    Args:
+      buffer: the data.
+      sharding: the layout over devices.
+      committed: whether a user chose the devices.
+      weak_type: whether the dtype came from a Python scalar.
+    """
+
+    __slots__ = ()
+
+    __setitem__ = assign
+    _renew = renew
+    _viewed = view  # remembers the array that a part was taken from
+
+    def __init__(
+        self,
+        buffer: ShardedBuffer,
+        sharding: Sharding,
+        *,
+        committed: bool = True,
+        weak_type: bool = False,
+    ) -> None:
+        runtime = buffer.runtime
+        self._data = Data(buffer, runtime)
+        self._shape = buffer.tiling.shape
+        self._dtype = buffer.dtype
+        self._sharding = sharding
+        self._committed = committed
+        self._weak_type = weak_type
+        self._view = None
+        self._origin = None
+        if runtime.settings.enable_checks:
+            buffer.check()
+        runtime.register(self)
+
+    @property
+    def sharding(self) -> Sharding:
+        """The layout of the elements over devices."""
+        return self._sharding
+
+    @property
+    def committed(self) -> bool:
+        """Whether a user chose the devices; uncommitted arrays follow others."""
+        return self._committed
+
+    def _moved(self, sharding: Sharding, what: str) -> Array:
+        data = self._live()
+        check_transfer(DEVICE_TO_DEVICE, what, explicit=True)
+        moved = move(data, sharding.tiling(self._shape))
+        return type(self)(moved, sharding, weak_type=self._weak_type)
+
+    def _concrete(self, why: str, explicit: bool | None) -> HostArray:
+        data = self._held()
+        host = data.host  # read once: another thread may change it
+        if host is None:
+            if explicit is not None:
+                check_transfer(DEVICE_TO_HOST, why, explicit=explicit)
+            with span("Array._value"):
+                host = data.host = read_host(data.buffer)
+        elif isinstance(host, HostRead | StagedRead):
+            with span("Array._value"):
+                host = data.host = host.wait()
+        return host
+
+    def _at_hand(self, why: str) -> HostArray | None:
+        runtime = self._held().runtime
+        if self.nbytes > runtime.settings.inline_bytes or not runtime.backend.host_readable:
+            return None
+        return self._concrete(why, None)
+
+    def __repr__(self) -> str:
+        if is_gone(self._data):
+            return describe_deleted(self._shape, self._dtype)
+        check_transfer(DEVICE_TO_HOST, "repr(x)", explicit=False)
+        return describe(self._live(), self._sharding, self.weak_type)
+
+    def __copy__(self) -> Array:
+        """Return another handle on this array's memory; arrays are values."""
+        data = self._data
+        if type(data) is not Turned:
+            data_now = self._held()
+            data = Data(data_now.buffer, data_now.runtime)
+            data.host, data.furthest = data_now.host, data_now.furthest
+        return self._handle(data, self._sharding)
+
+    def _as_it_is(self) -> Array:
+        """Return the array's present value; later assignments do not change it.
+
+        The result is another handle on the data, so assignments do not write to them in place.
+        `live_arrays` does not list it.
+        """
+        data = self._data  # read once: another thread may change it
+        if type(data) is not Turned:
+            data = self._held()
+        return handle(
+            type(self), data, self._shape, self._dtype, self._sharding, self._committed,
+            self._weak_type,
+        )  # fmt: skip
+
+    def __deepcopy__(self, memo: Any) -> Array:
+        return self.__copy__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        value = concrete(self, "pickling", explicit=False)
+        state = np.array(value), self._sharding, self.committed, self.weak_type
+        return _from_pickle, state
+
+    def _rebound(self, symbol: str, result: Any) -> Any:
+        value = super()._rebound(symbol, result)
+        if value is NotImplemented or (self._view is None and self._origin is None):
+            return value
+        if not is_called_by_library():
+            return value
+        self[...] = value
+        return self
+
+    def _shard_at(self, box: tuple[tuple[int, int], ...]) -> Array | None:
+        """Return the shard that is exactly a box, uncommitted; None if there is none."""
+        buffer = self._live()
+        position = buffer.tiling.homes.get(box)
+        if position is None:
+            return None
+        part, sharding = shard_of(buffer, self._sharding, position)
+        shard: ConcreteArray = self._handle(Data(part, part.runtime), sharding)
+        shard._committed = False
+        return shard
+
+    def _known_shards(self) -> KnownShards:
+        data = self._held()
+        if data.shards is None:
+            like = self._handle(data, self._sharding, registered=False)
+            like._data = None  # shards do not keep the array's data
+            known = KnownShards(data.buffer, self._sharding, like._handle)
+            if data.shards is None:  # no call before the next line, so no thread switch
+                data.shards = known
+        return data.shards
+
+
+def array_like(x: Any, buffer: ShardedBuffer) -> Array:
+    """Wrap data as an array with the class and the sharding of another array."""
+    array: Array = type(x)(buffer, x.sharding, committed=x.committed, weak_type=x.weak_type)
+    return array
+
+
+def _from_pickle(
+    value: HostArray, sharding: Sharding, committed: bool, weak_type: bool
+) -> ConcreteArray:
+    return rebuild(ConcreteArray, value, sharding, committed, weak_type)
+
+
+shown_as("Array", *ConcreteArray.__mro__)
+ConcreteArray.__name__ = ConcreteArray.__qualname__ = "Array"  # the name that users know

@@ -1,0 +1,297 @@
+"""The methods of `numpy.ndarray` on arrays; most call a function of values."""
+
+from __future__ import annotations
+
+import abc
+import copy as python_copy
+from typing import Any, Self
+
+import numpy as np
+
+from gpushard._array.aval import KeyDType
+from gpushard._array.operators import Operators
+from gpushard._functions import (
+    cumulative,
+    elementwise,
+    indexing,
+    linear_algebra,
+    manipulation,
+    sorting,
+    statistical,
+    updating,
+)
+from gpushard._functions.checks import as_dtype, check_order
+from gpushard._functions.values import method, view
+from gpushard._geometry.sharding import Sharding
+from gpushard._ops.axes import one_from_end
+from gpushard._ops.bind import bind
+from gpushard._ops.table import elementwise as rows
+from gpushard._ops.table.elementwise import ufunc_row
+from gpushard.dtypes import can_cast, kind_of
+from gpushard.errors import ArgumentError, ArgumentTypeError
+
+_CONJUGATE = ufunc_row(np.conjugate)
+
+
+class Methods(Operators):
+    """Methods of arrays, concrete and traced."""
+
+    __slots__ = ()
+
+    @property
+    @abc.abstractmethod
+    def ndim(self) -> int:
+        """Number of dims."""
+
+    all = method(statistical.all)
+    any = method(statistical.any)
+    argmax = method(statistical.argmax)
+    argmin = method(statistical.argmin)
+    argpartition = method(sorting.argpartition)
+    argsort = method(sorting.argsort)
+    choose = method(indexing.choose)
+    clip = method(elementwise.clip)
+    cumprod = method(cumulative.cumprod)
+    cumsum = method(cumulative.cumsum)
+    diagonal = method(manipulation.diagonal)
+    dot = method(linear_algebra.dot)
+    max = method(statistical.max)
+    mean = method(statistical.mean)
+    min = method(statistical.min)
+    nonzero = method(indexing.nonzero)
+    prod = method(statistical.prod)
+    ravel = method(manipulation.ravel)
+    repeat = method(manipulation.repeat)
+    round = __round__ = method(elementwise.round)
+    searchsorted = method(sorting.searchsorted)
+    squeeze = method(manipulation.squeeze)
+    std = method(statistical.std)
+    sum = method(statistical.sum)
+    swapaxes = method(manipulation.swapaxes)
+    take = method(indexing.take)
+    trace = method(manipulation.trace)
+    var = method(statistical.var)
+
+    @property
+    def T(self) -> Self:
+        """The array with its dims in reverse order; each keeps its mesh axes.
+
+        Products such as `x.T @ y` read the elements as they lie in `x`. For other functions the
+        elements move when they are first needed, so an `OutOfMemoryError` may occur then.
+        """
+        return manipulation.permute_dims(self)
+
+    @property
+    def mT(self) -> Self:
+        """The array with its last two dims exchanged; each keeps its mesh axes.
+
+        Raises:
+          ArgumentError: the array has fewer than two dims.
+        """
+        if self.ndim < 2:
+            raise ArgumentError(
+                f"x.mT needs at least two dims, the shape is {self.shape}; use x.T",
+                argument="self",
+                shape=self.shape,
+            )
+        return manipulation.swapaxes(self, -1, -2)
+
+    @property
+    def real(self) -> Self:
+        """The real part."""
+        real = kind_of(self.dtype) in "biuf"
+        return view(self, None) if real else bind(rows.REAL, (self,))
+
+    @property
+    def imag(self) -> Self:
+        """The imaginary part; zeros for real numbers."""
+        return bind(rows.IMAG, (self,))
+
+    def astype(
+        self, dtype: Any, order: str = "K", casting: Any = "unsafe", *, copy: bool = True
+    ) -> Self:
+        """Return the array with another dtype.
+
+        Args:
+          dtype: the type.
+          order: "C", or an order with the same meaning here; elements are row-major.
+          casting: the allowed conversions, as in `numpy.can_cast`; by default all.
+          copy: has no effect: arrays are values, so an array that has the dtype is not copied.
+
+        Raises:
+          ArgumentTypeError: `casting` does not allow the conversion.
+        """
+        of_keys = isinstance(dtype, KeyDType) and self.dtype == dtype
+        target = dtype if of_keys else as_dtype(dtype)
+        check_order(order)
+        if not can_cast(self.dtype, target, casting):
+            raise ArgumentTypeError(
+                f"astype: {self.dtype} does not convert to {target} under casting={casting!r}; "
+                'use casting="unsafe", or another dtype',
+                argument="dtype",
+                dtype=target,
+            )
+        if target == self.dtype and not getattr(self, "weak_type", False):
+            return python_copy.copy(self)
+        return bind(rows.ASTYPE, (self,), (target,))
+
+    def view(self, dtype: Any = None) -> Self:
+        """Reinterpret the bytes of the elements as another type; the result is a new value.
+
+        Args:
+          dtype: the type. If its size differs, the last dim gets longer or shorter.
+
+        Raises:
+          ArgumentError: the bytes along the last dim are not a multiple of the new size.
+
+        >>> import gpushard as gs
+        >>> gs.numpy.asarray([1.0, -1.0], "f4").view("i4")
+        Array([ 1065353216, -1082130432], dtype=int32)
+        """
+        if dtype is None:
+            return python_copy.copy(self)
+        return bind(rows.VIEW, (self,), (as_dtype(dtype),))
+
+    def byteswap(self) -> Self:
+        """Reverse the bytes of each element, and of each part of complex numbers.
+
+        >>> import gpushard as gs
+        >>> gs.numpy.asarray([1, 256], "u2").byteswap()
+        Array([256,   1], dtype=uint16)
+        """
+        shape, dtype = self.shape, self.dtype
+        parts = 2 if kind_of(dtype) == "c" else 1
+        if dtype.itemsize == parts:
+            return self.copy()
+        octets = self.reshape((*shape, 1)).view(np.uint8)
+        octets = octets.reshape((*shape, parts, dtype.itemsize // parts))
+        reverse = indexing.read_at(octets, (..., slice(None, None, -1)))
+        return reverse.reshape((*shape, dtype.itemsize)).view(dtype).reshape(shape)
+
+    def conj(self) -> Self:
+        """Return the complex conjugate."""
+        if kind_of(self.dtype) in "biuf":
+            return python_copy.copy(self)
+        return bind(_CONJUGATE, (self,))
+
+    conjugate = conj
+
+    def copy(self) -> Self:
+        """Return a copy of the array."""
+        return bind(rows.COPY, (self,))
+
+    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Self:
+        """Return the elements in row-major order in another shape; one size may be -1.
+
+        Args:
+          *shape: the sizes, or a tuple of them.
+          order: must be "C".
+          copy: True for a copy in new memory; other values have no effect.
+
+        Raises:
+          ArgumentError: the sizes do not fit.
+        """
+        sizes = shape[0] if len(shape) == 1 else shape
+        return manipulation.reshape(self, sizes, order, copy=copy)
+
+    def flatten(self, order: str = "C") -> Self:
+        """Return the elements in row-major order as one dim.
+
+        Args:
+          order: must be "C", or an order with the same meaning here.
+        """
+        return python_copy.copy(self.ravel(order))
+
+    def transpose(self, *axes: Any) -> Self:
+        """Return the array with its dims in another order; each keeps its mesh axes.
+
+        Args:
+          *axes: the dims in their new order, or a tuple of them; by default reversed.
+        """
+        order = axes[0] if len(axes) == 1 and np.ndim(axes[0]) else axes
+        return manipulation.permute_dims(self, order if axes and axes[0] is not None else None)
+
+    def sort(
+        self,
+        axis: int = -1,
+        kind: Any = None,
+        order: Any = None,
+        *,
+        descending: bool = False,
+        stable: Any = True,
+    ) -> None:
+        """Sort this array along a dim: the array gets a new value, as by `x[...] = value`.
+
+        Args:
+          axis: the dim.
+          kind: one of NumPy's; the result does not depend on it.
+          order: must be None.
+          descending: whether the greatest element comes first; NaNs always come last.
+          stable: has no effect: equal elements always keep their order.
+        """
+        at, how = one_from_end(axis, self.ndim, "sort"), {"descending": descending}
+        self._assign(sorting.sort(self, at, kind, order, stable=stable, **how))
+
+    def partition(self, kth: Any, axis: int = -1, kind: Any = None, order: Any = None) -> None:
+        """Move elements to their positions in sorted order, with lesser elements before them.
+
+        Args:
+          kth: the positions, an integer or several.
+          axis: the dim.
+          kind: as in NumPy; the result does not depend on it.
+          order: must be None.
+        """
+        at = one_from_end(axis, self.ndim, "partition")
+        self._assign(sorting.partition(self, kth, at, kind, order))
+
+    @property
+    def at(self) -> updating.Indexer[Self]:
+        """Indexer for `x.at[index].set(value)`: a new array with a part replaced; `x` stays."""
+        return updating.Indexer(self)
+
+    def fill(self, value: Any) -> None:
+        """Replace all elements by a number: `x[...] = value`.
+
+        Args:
+          value: the number.
+        """
+        self._assign(value)
+
+    def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
+        """Replace elements, numbered in row-major order: `x.ravel()[indices] = values`.
+
+        Args:
+          indices: the numbers of elements.
+          values: the new elements; they repeat if there are too few.
+          mode: as for `take`.
+
+        Raises:
+          ArrayIndexError: a position is out of bounds.
+        """
+        updating.put(self, indices, values, mode)
+
+    def compress(
+        self,
+        condition: Any,
+        axis: int | None = None,
+        out: Any = None,
+        *,
+        out_sharding: Sharding | None = None,
+    ) -> Self:
+        """Select the slices along a dim for which a condition holds.
+
+        Args:
+          condition: a vector, which may be shorter than the dim.
+          axis: the dim; by default all elements in row-major order.
+          out: must be None; results are values.
+          out_sharding: the sharding of the result; by default it is not moved.
+
+        Raises:
+          ArgumentError: the condition does not have one dim.
+          ArrayIndexError: the condition holds beyond the end of the dim.
+        """
+        return indexing.compress(condition, self, axis, out, out_sharding=out_sharding)
+
+    def _assign(self, value: Any) -> None:
+        array: Any = self
+        array[...] = value

@@ -1,0 +1,211 @@
+"""`NamedSharding`: a mesh and a `PartitionSpec`."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from typing import Any, Self
+
+import numpy as np
+
+from gpushard._geometry.memory_kind import check_kind, place_on
+from gpushard._geometry.mesh import AbstractMesh, Mesh, mesh_around
+from gpushard._geometry.partition_spec import UNCONSTRAINED, PartitionSpec, refuse_unreduced
+from gpushard._geometry.sharding import GridSharding
+from gpushard._geometry.tiling import Assignment
+from gpushard._typing import Device, IntArray
+from gpushard.errors import ArgumentTypeError, NoMeshError, ShardingError
+
+
+class NamedSharding(GridSharding):
+    """Lays out an array over a mesh as a `PartitionSpec` says.
+
+    The number of blocks of dim i is the product of the sizes of the axes in `spec[i]`. The block
+    number of a device is the mixed-radix number of its coordinates on these axes, with the first
+    axis most significant. Devices along other axes hold replicas.
+
+    Args:
+      mesh: the devices.
+      spec: the axes that split each dim. Only `lax.with_sharding_constraint` accepts a dim that is
+        `UNCONSTRAINED`, and chooses its axes; the sharding of an array has none.
+      memory_kind: "device" (the default), "pinned_host" or "unpinned_host".
+
+    Raises:
+      ShardingError: the spec names an axis that the mesh does not have, or one axis twice.
+
+    >>> mesh = Mesh([["a", "b"], ["c", "d"]], ("x", "y"))
+    >>> NamedSharding(mesh, PartitionSpec("x")).devices_indices_map((5,))["c"]
+    (slice(3, 5, None),)
+    """
+
+    def __init__(
+        self, mesh: Mesh | AbstractMesh, spec: PartitionSpec, *, memory_kind: str | None = None
+    ) -> None:
+        if not isinstance(mesh, Mesh | AbstractMesh):
+            raise ArgumentTypeError.refusing("mesh", mesh, "must be a Mesh or an AbstractMesh")
+        if not isinstance(spec, PartitionSpec):
+            raise ArgumentTypeError(
+                f"spec={spec!r} must be a PartitionSpec, such as P('{mesh.axis_names[0]}')"
+                if mesh.axis_names
+                else f"spec={spec!r} must be a PartitionSpec, such as P()",
+                argument="spec",
+            )
+        _check_spec(mesh, spec)
+        self.mesh = mesh
+        self.spec = spec
+        self._memory_kind = check_kind(memory_kind)
+        self._hash = hash((mesh, spec, self._memory_kind))
+        self._assignments: dict[int, Assignment] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            type(other) is NamedSharding
+            and self._hash == other._hash
+            and self.mesh == other.mesh
+            and self.spec == other.spec
+            and self._memory_kind == other._memory_kind
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _named_sharding, (self.mesh, self.spec, self._memory_kind)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name!r}: {size}" for name, size in self.mesh.shape.items())
+        entries = ", ".join(map(repr, self.spec))
+        kind = "" if self._memory_kind == "device" else f", memory_kind={self._memory_kind!r}"
+        return f"NamedSharding(mesh=({sizes}), spec=P({entries}){kind})"
+
+    @functools.cached_property
+    def device_set(self) -> set[Device]:
+        """The devices of the mesh."""
+        return set(self._concrete_mesh().assignment)
+
+    @functools.cached_property
+    def num_devices(self) -> int:
+        """Number of devices of the mesh, abstract or not."""
+        return self.mesh.size
+
+    @functools.cached_property
+    def is_fully_replicated(self) -> bool:
+        """Whether all axes in the spec have size 1."""
+        sizes = [self.mesh.shape[axis] for axis in self.spec.all_axes()]
+        return not self.leaves_open and all(size == 1 for size in sizes)
+
+    @functools.cached_property
+    def is_fully_addressable(self) -> bool:
+        """Whether this process can reach every device."""
+        return not self._concrete_mesh().is_multi_process
+
+    @property
+    def leaves_open(self) -> bool:
+        """Whether the spec leaves a dim open, so no array can have this sharding."""
+        return any(entry is UNCONSTRAINED for entry in self.spec)
+
+    def with_memory_kind(self, kind: str) -> Self:
+        """Return this sharding in another memory of the devices."""
+        return type(self)(self.mesh, self.spec, memory_kind=kind)
+
+    def with_spec(self, spec: PartitionSpec) -> Self:
+        """Return the sharding with another spec, over this mesh and memory."""
+        return type(self)(self.mesh, spec, memory_kind=self._memory_kind)
+
+    def assignment(self, ndim: int) -> Assignment:
+        """Return the block numbers of every device for arrays of `ndim` dims."""
+        if len(self.spec) > ndim:
+            raise ShardingError(
+                f"{self.spec!r} has {len(self.spec)} entries for an array of {ndim} dims; give at "
+                "most one entry per dim",
+                argument="spec",
+                spec=self.spec,
+                ndim=ndim,
+            )
+        assignment = self._assignments.get(ndim)
+        if assignment is None:
+            if self.leaves_open:
+                raise ShardingError(
+                    f"{self.spec!r} leaves a dim UNCONSTRAINED; an array's own sharding must say "
+                    "how every dim is split, lax.with_sharding_constraint takes others",
+                    argument="spec",
+                    spec=self.spec,
+                )
+            assignment = self._assignments[ndim] = self._make_assignment(ndim)
+        return assignment
+
+    def _make_assignment(self, ndim: int) -> Assignment:
+        mesh = self._concrete_mesh()
+        coordinates = dict(zip(mesh.axis_names, np.indices(mesh.axis_sizes), strict=True))
+        blocks = np.zeros((ndim, mesh.size), np.int64)
+        counts = []
+        for dim in range(ndim):
+            number: IntArray = np.zeros(mesh.axis_sizes, np.int64)
+            count = 1
+            for axis in self.spec.axes(dim):
+                number = number * mesh.shape[axis] + coordinates[axis]
+                count *= mesh.shape[axis]
+            blocks[dim] = number.ravel()
+            counts.append(count)
+        places = tuple(place_on(device, self._memory_kind) for device in mesh.assignment)
+        return Assignment(places, tuple(counts), blocks)
+
+    def _concrete_mesh(self) -> Mesh:
+        if isinstance(self.mesh, AbstractMesh):
+            raise ShardingError(
+                f"{self!r} has an abstract mesh and so no devices; use a Mesh",
+                argument="mesh",
+                mesh=self.mesh,
+            )
+        return self.mesh
+
+
+def _named_sharding(mesh: Mesh, spec: PartitionSpec, kind: str) -> NamedSharding:
+    return NamedSharding(mesh, spec, memory_kind=kind)
+
+
+def _check_spec(mesh: Mesh | AbstractMesh, spec: PartitionSpec) -> None:
+    refuse_unreduced(spec)
+    unknown = sorted(spec.reduced.difference(mesh.axis_names))
+    if unknown:
+        raise ShardingError(
+            f"{spec!r} has the axis {unknown[0]!r} in reduced, the mesh has {dict(mesh.shape)}; "
+            "use one of its axes",
+            argument="spec",
+            spec=spec,
+            axis=unknown[0],
+        )
+    for axis, times in Counter(spec.all_axes()).items():
+        if axis not in mesh.axis_names:
+            raise ShardingError(
+                f"{spec!r} names the axis {axis!r}, the mesh has {dict(mesh.shape)}; use one of "
+                "its axes",
+                argument="spec",
+                spec=spec,
+                axis=axis,
+                mesh_shape=dict(mesh.shape),
+            )
+        if times > 1:
+            raise ShardingError(
+                f"{spec!r} names the axis {axis!r} {times} times; an axis can split one dim only",
+                argument="spec",
+                spec=spec,
+                axis=axis,
+            )
+
+
+def over_mesh(spec: PartitionSpec, argument: str) -> NamedSharding:
+    """Return the sharding of a bare spec over the current mesh.
+
+    Raises:
+      NoMeshError: there is no current mesh.
+    """
+    mesh = mesh_around()
+    if mesh is None:
+        raise NoMeshError(
+            f"{argument}={spec!r} needs a mesh; place within `with mesh:` or use "
+            "NamedSharding(mesh, spec)",
+            argument=argument,
+            spec=spec,
+        )
+    return NamedSharding(mesh, spec)

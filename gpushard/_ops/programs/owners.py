@@ -1,0 +1,276 @@
+"""Operations that take elements from where they lie, whichever device of the domain has them.
+
+Where positions along split dims are known only when the data are, no block of the result needs a
+block of the operand more than another: each call gets all blocks of its memory domain that may have
+something for it, as they lie, and takes what it needs from its owner. Nothing is moved before, and
+nothing of the result's size is made but the result.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard._frozen import dataclass
+from gpushard._geometry.mesh import Mesh
+from gpushard._geometry.tiling import Tiling
+from gpushard._movement.buffer import ShardedBuffer
+from gpushard._movement.planning.holders import holdings
+from gpushard._ops.choose import Given, Price
+from gpushard._ops.operand import Sharded
+from gpushard._ops.programs.calls import KernelCall, LocalCalls, Work, calls_of
+from gpushard._ops.programs.local import Computation
+from gpushard._ops.row import Adapter, Case, Kernel, KernelMaker, Program, ShardedCall, Strategy
+from gpushard._ops.rule import Rule, Splits
+from gpushard._ops.shardings import places_of, splits_as
+from gpushard._runtime.launch import Outputs
+from gpushard._runtime.memory import Memory
+from gpushard._typing import Index, LocalArray, Shape
+
+PART = 64 << 10
+"""What is taken is split only into parts of so many bytes: what follows on smaller ones costs more
+calls than it saves bytes."""
+
+_STEPS = 8  # such calls find owners, sort by them, take from each and put what they took in order
+
+
+@dataclass(frozen=True)
+class Owners:
+    """The blocks that a call takes elements from: a grid along the dims in question."""
+
+    starts: tuple[tuple[int, ...], ...]  # where blocks start along each of these dims
+    # What of every block is in question: all of it along these dims, a range along others; empty
+    # where that is the whole block.
+    part: Index
+    shape: Shape = ()  # of what the call makes
+    volume: int = 0  # elements of all blocks that are in question
+
+    @functools.cached_property
+    def counts(self) -> Shape:
+        """How many blocks there are along each of these dims."""
+        return tuple([len(starts) for starts in self.starts])
+
+    @functools.cached_property
+    def steps(self) -> tuple[int, ...]:
+        """How far blocks start from one another along each of these dims; 0 where that differs."""
+        steps = [starts[1] if len(starts) > 1 else 1 for starts in self.starts]
+        return tuple(
+            step if starts == tuple(range(0, len(starts) * step, step)) and len(starts) > 1 else 0
+            for step, starts in zip(steps, self.starts, strict=True)
+        )
+
+    @functools.cached_property
+    def numbers(self) -> LocalArray:
+        """The numbers of the blocks, in the smallest type: few bits are sorted by radix."""
+        count = math.prod(self.counts)
+        return np.arange(count).astype(np.min_scalar_type(count))
+
+    def find(self, axis: int, at: LocalArray, size: int) -> tuple[LocalArray, LocalArray]:
+        """Return which block along a dim has each position, and the positions within that.
+
+        Args:
+          axis: which of the dims in question.
+          at: not negative. Beyond the end it is in no block, and the numbers say nothing.
+          size: length of the dim.
+
+        >>> [part.tolist() for part in Owners(((0, 3, 6),), ()).find(0, np.array([7, 2, 3]), 9)]
+        [[2, 0, 1], [1, 2, 0]]
+        """
+        starts, step = self.starts[axis], self.steps[axis]
+        if step:
+            number = at // step
+            if size > step * len(starts):  # the last one is longer
+                number = np.minimum(number, len(starts) - 1)
+            return number, at - number * step
+        begins = np.array(starts, np.int64)
+        number = begins.searchsorted(at, side="right") - 1
+        return number, at - begins[number]
+
+
+@dataclass(frozen=True, eq=False)
+class FromOwners(Strategy):
+    """Elements of the first operand are taken from where they lie, or else another strategy runs.
+
+    That is priced: what is taken depends on the data.
+    """
+
+    # Makes the kernel that takes what it needs from several blocks of the first operand, cut along
+    # its reduced dims: `kernel(Owners, *blocks, *other operands)`.
+    kernel: KernelMaker
+    otherwise: Strategy  # what runs where a domain lacks blocks, or where they form no grid
+
+    @property
+    def whole(self) -> str:  # type: ignore[override]
+        """Why the other strategy needs dims whole."""
+        return self.otherwise.whole
+
+    @property
+    def numbers(self) -> bool:  # type: ignore[override]
+        """Whether it takes Python numbers as they are."""
+        return self.otherwise.numbers
+
+    def price(self, case: Case) -> Price | None:
+        """Price the other strategy."""
+        return self.otherwise.price(case)
+
+    def wanted(self, case: Case, mesh: Mesh, operands: Sequence[Given]) -> Splits | None:
+        """Return the splits of the dims that are kept, and of those that say where elements are."""
+        result = case.results[0]
+        return _as_taken(case.rule, mesh, operands, math.prod(result.shape) * result.dtype.itemsize)
+
+    def adapted(self, adapter: Adapter) -> Strategy:
+        """Return the other strategy, adapted."""
+        return self.otherwise.adapted(adapter)
+
+    def compile(self, case: Case, call: ShardedCall | None) -> Program:
+        """Make the calls that take the first operand as it lies.
+
+        Otherwise parts would be merged, or the first operand moved so that all of it is at hand.
+        The latter is the shorter way for a small one.
+        """
+        calls = None if call is None else self._compiled(case, call)
+        return self.otherwise.compile(case, call) if calls is None else calls
+
+    def _compiled(self, case: Case, call: ShardedCall) -> Program | None:
+        first, choice, settings = case.operands[0], call.choice, case.runtime.settings
+        if choice is None or not isinstance(first, Sharded):
+            return None
+        if first.sharding.memory_kind != "device":
+            return None
+        backend = case.runtime.backend
+        large = math.prod(first.aval.shape) * first.aval.dtype.itemsize >= settings.small_bytes
+        merges = any(choice.splits[factor] for factor in case.rule.reduced)
+        if not (merges or (large and backend.host_readable)):
+            return None
+        (end,) = call.ends
+        splits = splits_as(case.rule, choice.mesh, end.sharding)
+        calls = [call]
+        if splits is not None:
+            places = places_of(case.rule, choice.mesh, splits, case.operands)
+            calls.insert(0, dataclasses.replace(call, operands=places, results=(end,)))
+        kernel = self.kernel(backend.namespace, case.avals, case.params)
+        for each in calls:
+            owned = _owned(case, each, kernel, first.tiling)
+            if owned is not None:
+                places = ((first.sharding, first.tiling), *each.operands[1:])
+                return Computation(case, dataclasses.replace(each, operands=places), owned)
+        return None
+
+
+def _as_taken(rule: Rule, mesh: Mesh, operands: Sequence[Given], nbytes: int) -> Splits | None:
+    """Return the splits of what is taken from an operand by others, which say where it is.
+
+    Its dims stay split as they are, and those of the others as these are, by axes that are free.
+    Where none is, the dim that replaces indexed ones gets their axes, if all parts are large.
+
+    None if no indexed dim is split, or if splits contradict.
+    """
+    if operands[0].axes is None:
+        return None
+    axes = {
+        factor: names
+        for factor, names in zip(rule.operands[0], operands[0].axes, strict=True)
+        if names and factor is not None
+    }
+    replaced = tuple(name for factor in rule.reduced for name in axes.pop(factor, ()))
+    if not replaced:
+        return None
+    kept = {name for names in axes.values() for name in names}
+    for dims, operand in zip(rule.operands[1:], operands[1:], strict=True):
+        for factor, names in zip(dims, operand.axes or (), strict=False):
+            free = tuple(name for name in names if name not in kept or factor in rule.operands[0])
+            if free and factor is not None and axes.setdefault(factor, free) != free:
+                return None
+    new = [f for f in rule.results[0] if f is not None and f not in rule.operands[0]]
+    if not any(factor in axes for factor in new):
+        parts, others = (math.prod(mesh.shape[n] for n in names) for names in (replaced, kept))
+        long = [factor for factor in new if rule.sizes[factor] >= parts]
+        if long and nbytes >= parts * others * PART:
+            axes[long[0]] = replaced
+    used = [name for names in axes.values() for name in names]
+    if len(set(used)) < len(used):
+        return None
+    return tuple(axes.get(factor, ()) for factor in range(len(rule.sizes)))
+
+
+class Owned(LocalCalls):
+    """Calls that take from all blocks of their domain.
+
+    `inputs` has for each call the devices whose blocks of the first operand it takes.
+    """
+
+    def __init__(self, inputs: Sequence[Sequence[int]], work: Work) -> None:
+        super().__init__(work, steps=_STEPS)
+        self._inputs = dict(zip(self.calls, inputs, strict=True))
+
+    def run_parts(
+        self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]] = ()
+    ) -> list[Outputs]:
+        """Make the calls; the first operand is laid out as it comes."""
+        settled = [operand.settled or operand.is_settled() for operand in operands]
+        here = self._here and all(settled)
+        rows = [self._arguments(operands, call) for call in self.calls]
+        if here and self._small:
+            return self._call_here(list(zip(*rows, strict=True)))
+        return self.launch(rows, functools.partial(self._reads, operands), here=here)
+
+    def _arguments(self, operands: Sequence[ShardedBuffer], call: KernelCall) -> list[Any]:
+        first, *others = operands
+        blocks = [first.values[position] for position in self._inputs[call]]
+        return blocks + [operand.values[call.home] for operand in others]
+
+    def _reads(self, operands: Sequence[ShardedBuffer], call: KernelCall) -> list[Memory]:
+        first, *others = operands
+        blocks = [first.claims[position].memory for position in self._inputs[call]]
+        return blocks + [operand.claims[call.home].memory for operand in others]
+
+
+def _owned(case: Case, call: ShardedCall, kernel: Kernel, lies: Tiling) -> Owned | None:
+    """Return calls that take the first operand as it lies.
+
+    None if each has all that it needs in one block, if a domain lacks blocks, if these form no
+    grid, or if there is nothing to take. `lies` has the boxes of the first operand.
+    """
+    row, rule, tilings = case.row, case.rule, call.tilings
+    results = [result.tiling for result in call.results]
+    sizes = [aval.dtype.itemsize for aval in case.avals]
+    if lies.assignment.spans is not None or set(lies.devices) != set(results[0].devices):
+        return None
+    searched = [dim for dim, factor in enumerate(rule.operands[0]) if factor in rule.reduced]
+    if all(lies.assignment.counts[dim] == 1 for dim in searched):
+        return None
+    read = list(zip(tilings[1:], sizes[1:], strict=True))
+    calls, of_device = calls_of(row, read, results)
+    kept = [dim for dim in range(lies.ndim) if dim not in searched]
+    starts = tuple(tuple(np.unique(lies.edges[dim])[:-1].tolist()) for dim in searched)
+    count = math.prod(map(len, starts))
+    if not count:
+        return None
+    held = holdings(lies.assignment)
+    own = holdings(results[0].assignment).device_domain
+    inputs, placed = [], []
+    for own_call in calls:
+        low, high = tilings[0].starts[kept, own_call.home], tilings[0].stops[kept, own_call.home]
+        first = lies.starts[:, held.home]
+        holds = (first[kept] <= low[:, None]) & (lies.stops[kept][:, held.home] >= high[:, None])
+        holds = holds.all(axis=0) & (held.domain == own[own_call.home])
+        homes = held.home[holds & (lies.volumes[held.home] > 0)]
+        if len(homes) != count:
+            return None
+        inputs.append(homes[np.lexsort(lies.starts[searched][::-1, homes])].tolist())
+        part = [slice(None)] * lies.ndim
+        for dim, start, stop in zip(kept, low.tolist(), high.tolist(), strict=True):
+            begin = int(lies.starts[dim, homes[0]])
+            if start > begin or stop < lies.stops[dim, homes[0]]:
+                part[dim] = slice(start - begin, stop - begin)
+        whole = all(of == slice(None) for of in part)
+        volume = math.prod([lies.shape[dim] for dim in searched]) * math.prod((high - low).tolist())
+        grid = Owners(starts, () if whole else tuple(part), own_call.shapes[0], volume)
+        placed.append(dataclasses.replace(own_call, site=(grid,)))
+    dtypes = [result.dtype for result in case.results]
+    return Owned(inputs, Work(case.runtime, row.name, kernel, placed, of_device, results, dtypes))

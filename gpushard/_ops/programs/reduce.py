@@ -1,0 +1,443 @@
+"""Reductions whose factors are split: every block's own state, merged in mesh order.
+
+Within a memory domain the states of its devices are merged directly. Between domains each merges
+its own first. Then every one of them merges a piece of the block, for which it takes that piece of
+the others' states, and the pieces go to whoever wants the block. So a block of s bytes that d
+domains have parts of and n domains want moves (d - 1) + (n - 1) times s bytes. Where every domain
+wants a part of its own, that is the piece it merges, and (d - 1) times s bytes move.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gpushard._frozen import dataclass
+from gpushard._geometry.free_boxes import tiling_from_indices
+from gpushard._geometry.tiling import Tiling
+from gpushard._movement.buffer import ShardedBuffer
+from gpushard._movement.collectives import all_reduce, reduce_scatter, rows_of, tiling_over
+from gpushard._movement.planning.holders import holdings
+from gpushard._ops.aval import Aval, Dtype
+from gpushard._ops.choose import Price, Prices
+from gpushard._ops.in_order import InOrder
+from gpushard._ops.programs.calls import KernelCall, LocalCalls, Work, calls_of
+from gpushard._ops.programs.launched import Launched, launched, launched_merges
+from gpushard._ops.programs.local import Computation
+from gpushard._ops.row import Adapter, Case, KernelMaker, Params, ShardedCall, State, Strategy, only
+from gpushard._ops.rule import Splits
+from gpushard._ops.shardings import refines
+from gpushard._runtime.launch import Outputs
+from gpushard._typing import Index, LocalArray, Shape
+
+
+class Fold(LocalCalls):
+    """Calls that each take several parts of a state.
+
+    For each call `inputs` has the numbers of its parts, and `regions` what index of them it takes.
+    """
+
+    def __init__(
+        self, inputs: Sequence[Sequence[int]], regions: Sequence[Index | None], work: Work
+    ) -> None:
+        super().__init__(work)
+        self._inputs = dict(zip(self.calls, inputs, strict=True))
+        self._regions = dict(zip(self.calls, regions, strict=True))
+
+    def run_parts(
+        self, operands: Sequence[ShardedBuffer | Outputs], scalars: Sequence[tuple[int, Any]] = ()
+    ) -> list[Outputs]:
+        """Make the calls; the operands have every part of each array of a state."""
+        here = self._here and all(parts.settled for parts in operands)
+        rows = [self._take(operands, call) for call in self.calls]
+        return self.launch(
+            rows,
+            lambda call: [p.claims[n].memory for n in self._inputs[call] for p in operands],
+            here=here,
+        )
+
+    def _take(self, state: Sequence[ShardedBuffer | Outputs], call: KernelCall) -> list[LocalArray]:
+        taken = [parts.values[n] for n in self._inputs[call] for parts in state]
+        region = self._regions[call]
+        return taken if region is None else [array[region] for array in taken]
+
+
+def _merged(
+    width: int, merge: Any, counts: Sequence[int], arrays: Sequence[Any], out: Any = None
+) -> State:
+    """Merge states in order; what comes back is fresh, also if there is one only, or `out`."""
+    state, count = tuple(arrays[:width]), counts[0]
+    if len(counts) == 1:
+        return tuple(array.copy() for array in state)
+    if isinstance(merge, InOrder) and (whole := merge.at_once(arrays, out)) is not None:
+        return (whole,)
+    for n, more in enumerate(counts[1:], 1):
+        state = merge(state, tuple(arrays[n * width : (n + 1) * width]), count, more)
+        count += more
+    return state
+
+
+def finished(
+    width: int, merge: Any, finish: Any, counts: Sequence[int], *arrays: Any, out: Any = None
+) -> Any:
+    """Merge states and finish the last one: the kernel of a block of the result."""
+    result = finish(_merged(width, merge, counts, arrays, out), sum(counts))
+    if out is not None and result is not out:
+        out[...] = result
+    return result
+
+
+def as_state(width: int, merge: Any, counts: Sequence[int], *arrays: Any, out: Any = None) -> Any:
+    """Merge states: the kernel of what one domain contributes to a block."""
+    return _given(_merged(width, merge, counts, arrays, out if width == 1 else None), out)
+
+
+def merged_rows(merge: Any, counts: Sequence[int], *matrices: Any, out: Any = None) -> Any:
+    """Merge the rows of matrices: the kernel of one part of a block between domains."""
+    arrays = [matrix[row] for row in range(len(counts)) for matrix in matrices]
+    width = len(matrices)
+    return _given(_merged(width, merge, counts, arrays, out if width == 1 else None), out)
+
+
+def _given(state: State, out: Any) -> Any:
+    targets = (out,) if out is not None and not isinstance(out, tuple) else out
+    for target, array in zip(targets or (), state, strict=True) if targets else ():
+        if target is not array:
+            target[...] = array
+    return state if len(state) > 1 else state[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Reduce(Strategy):
+    """Every device reduces its blocks to a state, and the states of split factors are merged.
+
+    Each part gives a state, states are merged two at a time in mesh order, and the last one is
+    finished. The arrays of a state have the shape of the result; `xp` is NumPy or CuPy.
+    """
+
+    states: Callable[[Sequence[Aval], Params], tuple[Dtype, ...]]  # types of the arrays of a state
+    local: KernelMaker  # makes the kernel that gives the state of a block: a tuple
+    # Makes `merge(a, b, m, n)`: of states of m and n elements. It may overwrite nothing.
+    merge: Callable[[Any, Sequence[Aval], Params], Callable[[State, State, int, int], State]]
+    # Makes `finish(state, n)`: the result from the state of all n elements.
+    finish: Callable[[Any, Sequence[Aval], Params], Callable[[State, int], LocalArray]]
+    plain: bool = False  # whether the state of one element is the element, if it has its type
+    numbers = False
+
+    def price(self, case: Case) -> Price:
+        """Price what operands receive, and merging."""
+        nbytes = sum(dtype.itemsize for dtype in self.states(case.avals, case.params))
+
+        def price(prices: Prices, splits: Splits) -> int | None:
+            if not prices.merges(splits):
+                return None
+            return prices.operand_bytes(splits) + prices.merge_bytes(splits, nbytes)
+
+        return price
+
+    def compile(self, case: Case, call: ShardedCall | None) -> Computation:
+        """Make a reduction that merges where the result is wanted, if it can."""
+        assert call is not None
+        (natural,), (end,) = call.results, call.ends
+        if refines(end.tiling, natural.tiling):
+            call = dataclasses.replace(call, results=(end,))
+        (result,) = call.results
+        reduced = Reduced(self, case, call.tilings, natural.tiling, result.tiling)
+        return Computation(case, call, Merge(reduced))
+
+    def adapted(self, adapter: Adapter) -> Reduce:
+        """Return it for another row."""
+        return Reduce(
+            lambda avals, params: self.states(adapter.avals(avals), adapter.params(params)),
+            adapter.local(self.local),
+            lambda xp, avals, params: self.merge(xp, adapter.avals(avals), adapter.params(params)),
+            adapter.finish(self.finish),
+            self.plain,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Reduced:
+    """A reduction over split factors that is to be compiled."""
+
+    strategy: Reduce  # how parts come together
+    case: Case
+    operands: Sequence[Tiling]  # boxes of the operands when the kernel runs
+    # Boxes of the result as the operands' splits give them: what the parts are parts of.
+    natural: Tiling
+    result: Tiling  # boxes of the result, each within the natural one of its device
+
+    @functools.cached_property
+    def dtypes(self) -> tuple[Dtype, ...]:
+        """Types of the arrays of a state."""
+        return self.strategy.states(self.case.avals, self.case.params)
+
+    def make(self, maker: Callable[[Any, Sequence[Aval], Params], Any]) -> Any:
+        """Make a function of the reduction, from what makes it."""
+        return maker(self.case.runtime.backend.namespace, self.case.avals, self.case.params)
+
+    def region(self, home: int) -> Index | None:
+        """Return where in its natural box the box of a device lies; None if it is all of it."""
+        shape = self.result.shard_shapes[home]
+        if shape == self.natural.shard_shapes[home]:
+            return None
+        starts = (self.result.starts[:, home] - self.natural.starts[:, home]).tolist()
+        return tuple(slice(a, a + n) for a, n in zip(starts, shape, strict=True))
+
+    @functools.cached_property
+    def counts(self) -> list[int]:
+        """Return how many elements each device reduces to one."""
+        rule = self.case.rule
+        counts = np.ones(len(self.natural.devices), np.int64)
+        seen: set[int] = set()
+        for dims, tiling in zip(rule.operands, self.operands, strict=False):
+            for dim, factor in enumerate(dims):
+                if factor in rule.reduced and factor not in seen:
+                    seen.add(factor)
+                    counts *= tiling.stops[dim] - tiling.starts[dim]
+        result: list[int] = counts.tolist()
+        return result
+
+
+Wanted: TypeAlias = tuple[int, int]
+"""(memory domain, box of the result)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A natural block whose parts lie in several domains, or not where they are wanted."""
+
+    members: tuple[tuple[int, ...], ...]  # the calls whose parts each domain merges, in mesh order
+    wanting: dict[Wanted, int]  # what is wanted of it where, with the device that pays
+
+    @property
+    def calls(self) -> list[int]:
+        """All of these calls."""
+        return [call for calls in self.members for call in calls]
+
+
+class Between:
+    """The merging of one block between domains: an all-reduce or a reduce-scatter of its parts.
+
+    Of `calls`, which made the parts, each reduced `own` elements.
+    """
+
+    def __init__(
+        self, reduced: Reduced, block: Block, calls: Sequence[KernelCall], own: Sequence[int]
+    ) -> None:
+        homes = [calls[numbers[0]].home for numbers in block.members]
+        boxes = [box for _, box in block.wanting]
+        wanted = sum(int(reduced.result.volumes[home]) for home in block.wanting.values())
+        once = len(set(boxes)) == len(boxes) and wanted == int(reduced.natural.volumes[homes[0]])
+        # Whether every domain merges just what it wants, which no other one does.
+        self.scatters = once and len(boxes) > 1
+        self._name = reduced.case.row.name
+        self._dtypes = reduced.dtypes
+        self._members: list[Any] = [reduced.natural.devices[home] for home in homes]
+        self._shape: Shape = reduced.natural.shard_shapes[homes[0]]
+        self._wanting: list[Any] = [reduced.result.devices[h] for h in block.wanting.values()]
+        width, merge = len(self._dtypes), reduced.make(reduced.strategy.merge)
+        own_parts = Work(
+            reduced.case.runtime,
+            self._name,
+            functools.partial(as_state, width, merge),
+            [
+                KernelCall(home, (self._shape,) * width, (tuple(own[n] for n in numbers),))
+                for home, numbers in zip(homes, block.members, strict=True)
+            ],
+            [-1] * len(reduced.natural.devices),
+            [reduced.natural] * width,
+            self._dtypes,
+        )
+        self._own = Fold(block.members, [None] * len(homes), own_parts)
+        self._sums = tuple(sum(own[n] for n in numbers) for numbers in block.members)
+        self._rows_kernel = functools.partial(merged_rows, merge)
+        if not self.scatters:
+            pieces = tiling_over(self._members, (math.prod(self._shape),), 0)
+        else:
+            whole = tuple(slice(0, n) for n in self._shape)
+            regions = [reduced.region(home) or whole for home in block.wanting.values()]
+            places = dict(zip(self._wanting, regions, strict=True))
+            rows = {place: (slice(0, len(homes)), *box) for place, box in places.items()}
+            self._cut = tiling_from_indices((len(homes), *self._shape), rows)
+            pieces = tiling_from_indices(self._shape, places)
+        self._merged = self._merging(reduced, pieces)
+
+    def _merging(self, reduced: Reduced, tiling: Tiling) -> LocalCalls:
+        """Return the calls that merge the rows of matrices, a piece each."""
+        width = len(self._dtypes)
+        holders = [n for n in range(len(tiling.devices)) if tiling.volumes[n]]
+        return LocalCalls(
+            Work(
+                reduced.case.runtime,
+                self._name,
+                self._rows_kernel,
+                [KernelCall(n, (tiling.shard_shapes[n],) * width, (self._sums,)) for n in holders],
+                [holders.index(n) if n in holders else -1 for n in range(len(tiling.devices))],
+                [tiling] * width,
+                self._dtypes,
+            )
+        )
+
+    def run(self, state: Sequence[Outputs]) -> list[Outputs]:
+        """Return for each array of a state that of what is wanted, for each that wants some."""
+        row = self._shape if self.scatters else (math.prod(self._shape),)
+        rows = [
+            rows_of(self._members, parts.values, parts.claims, dtype, row, settled=parts.settled)
+            for parts, dtype in zip(self._own.run_parts(state), self._dtypes, strict=True)
+        ]
+        if self.scatters:
+            made = reduce_scatter(rows, self._cut, self._merged.run, self._name)
+            return [Outputs(buffer.values, buffer.claims, buffer.settled) for buffer in made]
+        made = all_reduce(rows, self._wanting, self._merged.run, self._name)
+        return [
+            Outputs(
+                [value.reshape(self._shape) for value in whole.values], whole.claims, whole.settled
+            )
+            for whole in made
+        ]
+
+
+class Merge:
+    """A reduction over split factors, ready to run."""
+
+    def __init__(self, reduced: Reduced) -> None:
+        row, dtypes, runtime = reduced.case.row, reduced.dtypes, reduced.case.runtime
+        self.dtypes = dtypes
+        """Types of the arrays of a state."""
+        self.natural = reduced.natural
+        """Boxes of these arrays."""
+        counts = reduced.counts
+        tilings = [reduced.natural] * len(dtypes)
+        sizes = [aval.dtype.itemsize for aval in reduced.case.avals]
+        read = list(zip(reduced.operands, sizes, strict=True))
+        calls, of_device = calls_of(row, read, tilings, [n > 0 for n in counts])
+        self.calls = calls
+        """Who gives the parts."""
+        kernel = reduced.make(reduced.strategy.local)
+        work = Work(runtime, row.name, kernel, calls, of_device, tilings, dtypes)
+        taken = zip(reduced.case.avals, reduced.operands, strict=True)
+        blocks = [(aval.dtype, tiling) for aval, tiling in taken]
+        self._local = launched(work, blocks) or LocalCalls(work, threaded=row.threaded)
+        # The operand's blocks that are states as they are, and these states' shapes.
+        self._views: list[tuple[int, Shape]] = []
+        if (
+            reduced.strategy.plain
+            and set(counts) == {1}
+            and reduced.case.avals[0].dtype == dtypes[0]
+        ):
+            self._views = [(call.home, call.shapes[0]) for call in calls]
+        sources = _find(reduced, of_device)
+        own = [counts[call.home] for call in calls]
+        self._across = [Between(reduced, block, calls, own) for block in sources.across]
+        self._last = _last(reduced, sources, own, [a.scatters for a in self._across])
+
+    def run(
+        self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]]
+    ) -> list[ShardedBuffer]:
+        """Run the reduction."""
+        state = self._viewed(operands[0]) or self._local.run_parts(operands, scalars)
+        return [self.merged(state)]
+
+    def merged(self, state: list[Outputs]) -> ShardedBuffer:
+        """Merge the parts that the calls give: for each array of a state one for each call."""
+        for across in self._across:
+            for parts, more in zip(state, across.run(state), strict=True):
+                parts.values.extend(more.values)
+                parts.claims.extend(more.claims)
+                parts.settled = parts.settled and more.settled
+        (made,) = self._last.run_parts(state)
+        return self._last.assemble(0, made)
+
+    def _viewed(self, operand: ShardedBuffer) -> list[Outputs]:
+        """Return an operand as states, if each of its blocks has one element to reduce."""
+        if not self._views:
+            return []
+        values = [operand.values[home].reshape(shape) for home, shape in self._views]
+        kept = [operand.claims[home] for home, _ in self._views]
+        return [Outputs(values, kept, operand.is_settled())]
+
+
+@dataclasses.dataclass(eq=False)
+class _Found:
+    """How the parts of what is reduced come together."""
+
+    # What is merged within its domain: the calls, in mesh order, and the device that pays.
+    within: dict[Wanted, tuple[list[int], int]]
+    across: list[Block]  # what is not
+    of_device: list[Wanted]  # what each device wants
+
+
+def _find(reduced: Reduced, of_device: Sequence[int]) -> _Found:
+    target = holdings(reduced.result.assignment)
+    domains = target.device_domain.tolist()
+    boxes = reduced.result.assignment.flat.tolist()
+    blocks = reduced.natural.assignment.flat.tolist()
+    flats = [tiling.assignment.flat.tolist() for tiling in reduced.operands]
+    parts: dict[int, dict[tuple[int, ...], dict[int, int]]] = {}  # block: part: domain: call
+    for position, call in enumerate(of_device):
+        if call >= 0:
+            part = tuple(flat[position] for flat in flats)
+            of_part = parts.setdefault(blocks[position], {}).setdefault(part, {})
+            of_part.setdefault(domains[position], call)
+    parts_of_blocks = _Found({}, [], list(zip(domains, boxes, strict=True)))
+    wanting: dict[int, dict[Wanted, int]] = {}
+    for position, volume in enumerate(reduced.result.volumes.tolist()):
+        if volume:
+            home = int(target.home[target.of_device[position]])
+            wanting.setdefault(blocks[position], {})[parts_of_blocks.of_device[position]] = home
+    for block, wanted in wanting.items():
+        lacking = {}
+        for key, home in wanted.items():
+            if all(key[0] in at for at in parts[block].values()):
+                calls = [at[key[0]] for at in parts[block].values()]
+                parts_of_blocks.within[key] = calls, home
+            else:
+                lacking[key] = home
+        if lacking:
+            members: dict[int, list[int]] = {}
+            for at in parts[block].values():
+                domain, call = next(iter(at.items()))
+                members.setdefault(domain, []).append(call)
+            parts_of_blocks.across.append(Block(tuple(map(tuple, members.values())), lacking))
+    return parts_of_blocks
+
+
+def _last(
+    reduced: Reduced, merges: _Found, own: Sequence[int], scatters: Sequence[bool]
+) -> Fold | Launched:
+    """Return the calls that merge what is within a domain, and finish everything."""
+    inputs = [calls for calls, _ in merges.within.values()]
+    homes = [home for _, home in merges.within.values()]
+    sizes = [tuple(own[n] for n in numbers) for numbers in inputs]
+    regions = [reduced.region(home) for home in homes]
+    number = len(own)
+    for block, cut in zip(merges.across, scatters, strict=True):
+        for home in block.wanting.values():
+            inputs.append([number])
+            homes.append(home)
+            sizes.append((sum(own[call] for call in block.calls),))
+            regions.append(None if cut else reduced.region(home))
+            number += 1
+    shapes = reduced.result.shard_shapes
+    calls = [
+        KernelCall(home, (shapes[home],), (size,)) for home, size in zip(homes, sizes, strict=True)
+    ]
+    keys = [*merges.within, *(key for block in merges.across for key in block.wanting)]
+    of_key = {key: n for n, key in enumerate(keys)}
+    of_device = [of_key.get(key, -1) for key in merges.of_device]
+    case, results = reduced.case, [reduced.result]
+    merge, finish = reduced.make(reduced.strategy.merge), reduced.make(reduced.strategy.finish)
+    kernel = functools.partial(finished, len(reduced.dtypes), merge, finish)
+    dtypes = [aval.dtype for aval in case.results]
+    work = Work(case.runtime, case.row.name, kernel, calls, of_device, results, dtypes)
+    if isinstance(merge, InOrder) and finish is only and not merges.across and not any(regions):
+        fold = launched_merges(work, inputs, functools.partial(merge.elementwise, dtypes[0]))
+        if fold is not None:
+            return fold
+    return Fold(inputs, regions, work)

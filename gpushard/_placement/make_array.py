@@ -1,0 +1,462 @@
+"""Make arrays from callbacks, from the data of a process, and from arrays on single devices."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard import tree
+from gpushard._array.array import Array, ConcreteArray
+from gpushard._array.guards import HOST_TO_DEVICE, check_transfer
+from gpushard._array.key_array import KeyArray, elements_of
+from gpushard._array.partial import array_of
+from gpushard._functions.checks import (
+    as_dtype,
+    as_shape,
+    check_dtype,
+    integer,
+    listed,
+    place_tiling,
+)
+from gpushard._functions.values import is_traced
+from gpushard._geometry.columns import distinct_columns
+from gpushard._geometry.format import Format
+from gpushard._geometry.memory_kind import device_of
+from gpushard._geometry.sharding import Sharding
+from gpushard._geometry.tiling import Tiling
+from gpushard._movement.buffer import ShardedBuffer, devices_of
+from gpushard._movement.host import blocks_of, from_host
+from gpushard._placement.device_put import as_host_array, as_sharding
+from gpushard._runtime import current
+from gpushard._runtime.runtime import Device
+from gpushard._typing import HostArray, Index, IntArray, Shape
+from gpushard.errors import (
+    ArgumentTypeError,
+    ArrayIndexError,
+    ShardingError,
+    TracedArgumentError,
+)
+
+_BATCH_NBYTES = 64 << 20
+
+
+def make_array_from_callback(
+    shape: Any,
+    sharding: Sharding | Format,
+    data_callback: Callable[[Index], Any],
+    *,
+    dtype: Any = None,
+) -> Array:
+    """Make an array from a function that returns the data of a box.
+
+    Args:
+      shape: shape of the array.
+      sharding: the sharding of the array.
+      data_callback: takes slices of the global array, or an integer for an unstacked dim, and
+        returns their data. It is called once for every distinct box of this process, so once for a
+        replicated array, and not for boxes without elements.
+      dtype: type of the elements; by default that of the first data.
+
+    Returns:
+      The array.
+
+    Raises:
+      ShardingError: the sharding does not fit the shape, or data has another shape than its box.
+      ArgumentTypeError: data is not numeric, or its dtype differs from the first.
+
+    >>> import gpushard as gs
+    >>> sharding = gs.NamedSharding(gs.make_mesh((2,), "x"), gs.P("x"))
+    >>> make_array_from_callback((4,), sharding, lambda index: np.arange(4)[index] * 2)
+    Array([0, 2, 4, 6], dtype=int64, sharding=NamedSharding(mesh=('x': 2), spec=P('x')))
+    """
+    sizes = as_shape(shape)
+    sharding = as_sharding(sharding, len(sizes), "sharding")
+    tiling = place_tiling(sharding, sizes)
+    wanted = None if dtype is None else as_dtype(dtype)
+    if not callable(data_callback):
+        raise ArgumentTypeError.refusing(
+            "data_callback", data_callback, "must be a function from slices to their data"
+        )
+    check_transfer(HOST_TO_DEVICE, "make_array_from_callback(...)", explicit=True)
+    blocks = blocks_of(tiling.local)
+    sample = blocks.distinct[0] if blocks.distinct else 0
+    # The first box; `read` pops it, so it lives no longer than the others.
+    data = data_callback(sharding.shard_index(blocks.indices[sample]))
+    kind = KeyArray if isinstance(data, KeyArray) else ConcreteArray
+    first = [_checked_data(data, kind, sharding.stacked(blocks.shapes[sample]), None)]
+    del data
+    first_dtype = first[0].dtype
+    expected = check_dtype(first_dtype, "data_callback") if wanted is None else wanted
+    if not np.can_cast(first_dtype, expected, "same_kind"):
+        raise ArgumentTypeError(
+            f"data_callback returned {first_dtype}, which dtype={expected} cannot hold; convert "
+            "the data, or choose another dtype",
+            argument="data_callback",
+            dtype=first_dtype,
+            expected=expected,
+        )
+
+    def read(index: Index, box_shape: Shape) -> HostArray:
+        if first:
+            return first.pop().reshape(box_shape)
+        data = data_callback(sharding.shard_index(index))
+        return _checked_data(data, kind, sharding.stacked(box_shape), first_dtype).reshape(
+            box_shape
+        )
+
+    runtime = devices_of(tiling)[0].runtime
+    buffer = from_host(runtime, tiling.local, expected, read, batch_nbytes=_BATCH_NBYTES)
+    return array_of(kind, buffer, sharding)
+
+
+def make_array_from_process_local_data(
+    sharding: Any, local_data: Any, global_shape: Any = None
+) -> Any:
+    """Make an array, or a pytree of arrays, from the data of this process.
+
+    Args:
+      sharding: the sharding of the array: a sharding, a device, or a `PartitionSpec` over the
+        current mesh. For several arrays, a pytree that is a prefix of `local_data`.
+      local_data: data, or a pytree of data. Along each dim it has either the whole array, or only
+        the slices of this process's devices, packed one after the other.
+      global_shape: shape of the array, a tuple, or a prefix pytree of shapes. By default each dim
+        is the length of the local data, divided by the share of its blocks in this process.
+
+    Returns:
+      The array, or arrays in the structure of `local_data`.
+
+    Raises:
+      ShardingError: a dim of the data has neither the global size nor that of this process's part.
+      TreeError: `sharding` or `global_shape` is not a prefix of `local_data`.
+
+    >>> import gpushard as gs
+    >>> sharding = gs.NamedSharding(gs.make_mesh((2,), "x"), gs.P("x"))
+    >>> make_array_from_process_local_data(sharding, np.arange(4))
+    Array([0, 1, 2, 3], dtype=int64, sharding=NamedSharding(mesh=('x': 2), spec=P('x')))
+    """
+    leaves, structure = tree.flatten(local_data)
+    names = "sharding", "local_data"
+    shardings = tree.broadcast_prefix(sharding, local_data, names=names)
+    shapes = tree.broadcast_prefix(
+        global_shape, local_data, _is_shape, names=("global_shape", "local_data")
+    )
+    each = zip(shardings, leaves, shapes, strict=True)
+    return tree.unflatten(structure, [_from_local_data(*arguments) for arguments in each])
+
+
+def _is_shape(x: Any) -> bool:
+    """Test for a shape, or for None in place of one."""
+    if isinstance(x, list | tuple):
+        return all(isinstance(n, int | np.integer) for n in x)
+    return x is None
+
+
+def _from_local_data(sharding: Any, local_data: Any, global_shape: Any) -> Array:
+    kind = KeyArray if isinstance(local_data, KeyArray) else ConcreteArray
+    data = _host_data(local_data, kind, "local_data")
+    sharding = as_sharding(sharding, data.ndim, "sharding")
+    if global_shape is None:
+        shape = global_shape_of(sharding, data.shape)
+    else:
+        shape = as_shape(global_shape, "global_shape")
+    tiling = place_tiling(sharding, shape)
+    to_local = local_slices(tiling, data.shape)
+    check_transfer(HOST_TO_DEVICE, "make_array_from_process_local_data(...)", explicit=True)
+    buffer = from_host(
+        devices_of(tiling)[0].runtime,
+        tiling.local,
+        check_dtype(data.dtype, "local_data"),
+        lambda index, _: data[to_local(index)],
+    )
+    return array_of(kind, buffer, sharding)
+
+
+def make_array_from_single_device_arrays(
+    shape: Any, sharding: Sharding, arrays: Sequence[Array], *, dtype: Any = None
+) -> Array:
+    """Make an array with the given arrays as its shards, without a copy.
+
+    Args:
+      shape: shape of the array.
+      sharding: the sharding of the array.
+      arrays: an array on each addressable device of the sharding, in any order.
+      dtype: type of the elements; needed only if there are no arrays.
+
+    Returns:
+      The array; it shares memory with `arrays`.
+
+    Raises:
+      ArgumentTypeError: an entry is not an `Array`, or dtypes differ.
+      TracedArgumentError: an entry is a traced value.
+      ShardingError: devices or shard shapes do not match the sharding.
+
+    >>> import gpushard as gs
+    >>> sharding = gs.NamedSharding(gs.make_mesh((2,), "x"), gs.P("x"))
+    >>> parts = [gs.device_put(np.full(2, d.id), d) for d in gs.devices()[:2]]
+    >>> make_array_from_single_device_arrays((4,), sharding, parts)
+    Array([0, 0, 1, 1], dtype=int64, sharding=NamedSharding(mesh=('x': 2), spec=P('x')))
+    """
+    arrays = listed(arrays, "make_array_from_single_device_arrays", "arrays", "a list of arrays")
+    _refuse_traced(arrays, "arrays", "make_array_from_single_device_arrays")
+    shape = as_shape(shape)
+    sharding = as_sharding(sharding, len(shape), "sharding")
+    tiling = place_tiling(sharding, shape).local
+    parts = _by_device(tiling, arrays)
+    expected = as_dtype(dtype) if dtype is not None else parts[0].dtype
+    _check_parts(parts, sharding, tiling, expected)
+    buffers = [part._live() for part in parts]
+    kind: Any = type(parts[0]) if parts else ConcreteArray
+    stored = buffers[0].dtype if parts else expected
+    values = [b.values[0] for b in buffers]
+    if sharding.unstacked:
+        shapes = [tiling.shard_shapes[position] for position in tiling.addressable]
+        values = [value.reshape(shape) for value, shape in zip(values, shapes, strict=True)]
+    buffer = ShardedBuffer(tiling, stored, values, [b.claims[0] for b in buffers])
+    return array_of(kind, buffer, sharding)
+
+
+def live_arrays(platform: str | None = None) -> list[Array]:
+    """List all arrays in use that are not deleted.
+
+    Args:
+      platform: "cpu" or "gpu", to list only arrays on its devices.
+    """
+    arrays = [a for a in current.current().live_arrays() if not a.is_deleted()]
+    return [array for array in arrays if platform in (None, array.platform())]
+
+
+def num_addressable_indices(sharding: Sharding, dim: int, global_shape: Any) -> int:
+    """Count the distinct indices of a dim that the devices of this process hold.
+
+    Args:
+      sharding: the sharding of the array.
+      dim: the dim.
+      global_shape: shape of the array.
+
+    Raises:
+      ArrayIndexError: the array has no such dim.
+    """
+    if not isinstance(sharding, Sharding):
+        raise ArgumentTypeError.refusing(
+            "sharding", sharding, "must be a Sharding", "num_addressable_indices"
+        )
+    dim = integer(dim, "num_addressable_indices", "dim")
+    tiling = sharding.tiling(as_shape(global_shape, "global_shape"))
+    if not 0 <= dim < tiling.ndim:
+        raise ArrayIndexError(
+            f"dim={dim} is out of bounds for global_shape={tiling.shape}; use 0 to "
+            f"{tiling.ndim - 1}",
+            argument="dim",
+            dim=dim,
+            ndim=tiling.ndim,
+        )
+    return int(sum(stop - start for start, stop in _local_intervals(tiling, dim)))
+
+
+def local_slices(tiling: Tiling, local_shape: Shape) -> Callable[[Index], Index]:
+    """Return a function that converts global slices to slices of densely packed local data."""
+    if len(local_shape) != tiling.ndim:
+        raise ShardingError(
+            f"local_data has {len(local_shape)} dims, global_shape={tiling.shape} has "
+            f"{tiling.ndim}; they must agree",
+            argument="local_data",
+            local_shape=local_shape,
+            global_shape=tiling.shape,
+        )
+    packed: list[tuple[list[int], list[int]]] = []
+    for dim, (local, size) in enumerate(zip(local_shape, tiling.shape, strict=True)):
+        intervals = _local_intervals(tiling, dim)
+        starts = [start for start, _ in intervals]
+        lengths = [stop - start for start, stop in intervals]
+        if local == size:
+            packed.append(([0], [0]))
+        elif local == sum(lengths):
+            packed.append((starts, np.cumsum([0, *lengths])[:-1].tolist()))
+        else:
+            raise ShardingError(
+                f"local_data has {local} elements in dim {dim}; give all {size} of "
+                f"global_shape={tiling.shape} or the {sum(lengths)} that this process addresses",
+                argument="local_data",
+                dim=dim,
+                local_shape=local_shape,
+                global_shape=tiling.shape,
+            )
+
+    def to_local(index: Index) -> Index:
+        result = []
+        for part, (starts, offsets), size in zip(index, packed, tiling.shape, strict=True):
+            start, stop, _ = part.indices(size)
+            at = 0
+            if start < stop:
+                interval = bisect.bisect_right(starts, start) - 1
+                at = offsets[interval] + start - starts[interval]
+            result.append(slice(at, at + stop - start))
+        return tuple(result)
+
+    return to_local
+
+
+def _local_intervals(tiling: Tiling, dim: int) -> list[tuple[int, int]]:
+    """Return the intervals of a dim that this process holds, ascending, with each element once."""
+    local = list(tiling.addressable)
+    bounds: IntArray = np.stack([tiling.starts[dim, local], tiling.stops[dim, local]])
+    result: list[tuple[int, int]] = []
+    for start, stop in bounds[:, distinct_columns(bounds)[0]].T.tolist():
+        if result and start <= result[-1][1]:
+            result[-1] = (result[-1][0], max(stop, result[-1][1]))
+        elif start < stop:
+            result.append((start, stop))
+    return result
+
+
+def global_shape_of(sharding: Sharding, local_shape: Shape) -> Shape:
+    """Divide local sizes by the share of each dim's blocks in this process."""
+    counts = sharding.tiling(local_shape).assignment
+    local = list(sharding.tiling(local_shape).addressable)
+    if len(local) == len(counts.devices):
+        return local_shape
+    return tuple(
+        size * count // len(np.unique(blocks[local]))
+        for size, count, blocks in zip(local_shape, counts.counts, counts.blocks, strict=True)
+    )
+
+
+def _check_parts(
+    parts: Sequence[Array], sharding: Sharding, tiling: Tiling, expected: np.dtype[Any]
+) -> None:
+    """Check that arrays can be the shards of a tiling, in the order of its devices."""
+    devices = map(device_of, tiling.devices)
+    shapes = map(sharding.stacked, tiling.shard_shapes)
+    for device, part, shard_shape in zip(devices, parts, shapes, strict=True):
+        if part.sharding.memory_kind != sharding.memory_kind:
+            raise ShardingError(
+                f"arrays hold memory_kind={part.sharding.memory_kind!r} on {device!r}; the "
+                f"sharding has {sharding.memory_kind!r}. Move them with device_put, or use "
+                "sharding.with_memory_kind",
+                argument="arrays",
+                device=device,
+                kind=part.sharding.memory_kind,
+                expected=sharding.memory_kind,
+            )
+        if part.dtype != expected:
+            raise ArgumentTypeError(
+                f"arrays hold {part.dtype} on {device!r} and {expected} elsewhere; all must have "
+                "one dtype",
+                argument="arrays",
+                device=device,
+                dtype=part.dtype,
+                expected=expected,
+            )
+        if part.shape != shard_shape:
+            raise ShardingError(
+                f"arrays hold the shape {part.shape} on {device!r}; {sharding} of shape "
+                f"{tiling.shape} needs {shard_shape} there",
+                argument="arrays",
+                device=device,
+                shape=part.shape,
+                expected=shard_shape,
+            )
+
+
+def _refuse_traced(values: Sequence[Any], argument: str, function: str) -> None:
+    """Check that no value is traced.
+
+    Raises:
+      TracedArgumentError: a value is traced.
+    """
+    traced = [x for x in values if is_traced(x)]
+    if not traced:
+        return
+    kinds = [
+        f"traced {x.dtype}{list(x.shape)}" if is_traced(x) else type(x).__name__ for x in values
+    ]
+    why = traced[0]._without_data(function)
+    raise TracedArgumentError(
+        f"{argument} has the types {', '.join(dict.fromkeys(kinds))}: {why}",
+        argument=argument,
+        types=kinds,
+        arg=why.arg,
+        line=why.line,
+    )
+
+
+def _by_device(tiling: Tiling, arrays: Sequence[Array]) -> list[Array]:
+    """Sort single-device arrays in the tiling's order of devices."""
+    placed: dict[Hashable, Array] = {}
+    for position, array in enumerate(arrays):
+        placed[device_of_array(array, "arrays", position)] = array
+    wanted = [device_of(tiling.devices[position]) for position in tiling.addressable]
+    missing = [device for device in wanted if device not in placed]
+    surplus = [device for device in placed if device not in set(wanted)]
+    if missing or surplus or len(arrays) != len(wanted):
+        raise ShardingError(
+            f"arrays lie on {len(placed)} devices, {len(arrays)} in number; the sharding has "
+            f"{len(wanted)}. Without an array: {missing}; not in the sharding: {surplus}. Give "
+            "one array per device",
+            argument="arrays",
+            missing=missing,
+            surplus=surplus,
+        )
+    return [placed[device] for device in wanted]
+
+
+def device_of_array(x: Any, argument: str, position: int | None = None) -> Device:
+    """Return the device of a single-device array; errors name its argument and position."""
+    name = argument if position is None else f"{argument}[{position}]"
+    each = "it" if position is None else "each"
+    if not isinstance(x, Array):
+        raise ArgumentTypeError(
+            f"{name} is a {type(x).__name__}; {each} must be an Array on one device, "
+            "place it with device_put(x, device)",
+            argument=argument,
+            position=position,
+            type=type(x),
+        )
+    devices = list(x.devices())
+    if len(devices) != 1:
+        raise ShardingError(
+            f"{name} lies on {len(devices)} devices; {each} must lie on one",
+            argument=argument,
+            position=position,
+            devices=len(devices),
+        )
+    return devices[0]
+
+
+def _host_data(data: Any, kind: type[ConcreteArray], argument: str) -> HostArray:
+    """Convert data for one class of arrays to host data; keys become elements of 64 bits."""
+    if kind is KeyArray and isinstance(data, KeyArray):
+        return np.asarray(elements_of(data))
+    if kind is KeyArray:
+        raise ArgumentTypeError(
+            f"{argument} holds a {type(data).__name__} after a KeyArray; make all of it keys",
+            argument=argument,
+            type=type(data),
+        )
+    return as_host_array(data, argument)[0]
+
+
+def _checked_data(
+    data: Any, kind: type[ConcreteArray], shape: Shape, dtype: np.dtype[Any] | None
+) -> HostArray:
+    _refuse_traced([data], "data_callback", "make_array_from_callback")
+    array = _host_data(data, kind, "data_callback")
+    if array.shape != shape:
+        raise ShardingError(
+            f"data_callback returned the shape {array.shape} for a box of shape {shape}; return "
+            "exactly the data of its slices",
+            argument="data_callback",
+            shape=array.shape,
+            expected=shape,
+        )
+    if dtype is not None and array.dtype != dtype:
+        raise ArgumentTypeError(
+            f"data_callback returned {array.dtype} after {dtype}; return one dtype for all boxes",
+            argument="data_callback",
+            dtype=array.dtype,
+            expected=dtype,
+        )
+    return array

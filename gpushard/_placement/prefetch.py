@@ -1,0 +1,94 @@
+"""Move batches to devices in advance, and free unused memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from gpushard._placement.device_put import device_put
+from gpushard._runtime import current
+from gpushard.errors import ArgumentError, ArgumentTypeError
+
+
+def prefetch(batches: Iterable[Any], sharding: Any = None, *, size: int = 2) -> Iterator[Any]:
+    """Yield batches on devices, and move the next batches there in advance.
+
+    When you take a batch, `prefetch` places the batch `size` positions after the last one. So
+    copies to the devices run while the devices compute. At most `size` batches are held, in
+    addition to the last one that you took.
+
+    Args:
+      batches: pytrees of arrays on the host.
+      sharding: the place of every batch, as `device_put` takes it.
+      size: the number of batches to place in advance, at least 1.
+
+    Yields:
+      The batches, in order, as `device_put` returns them.
+
+    Raises:
+      ArgumentError: `size` is less than 1.
+      ArgumentTypeError: `batches` cannot be iterated over.
+      ShardingError: the sharding does not fit a batch; the batches before it come first.
+
+    >>> import numpy as np
+    >>> batches = ({"x": np.full(2, i)} for i in range(3))
+    >>> [batch["x"].tolist() for batch in prefetch(batches)]
+    [[0, 0], [1, 1], [2, 2]]
+    """
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        raise ArgumentError.refusing(
+            "size",
+            size,
+            "must be an integer of at least 1: the number of batches to place in advance",
+        )
+    try:
+        return _put_ahead(iter(batches), sharding, size)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"batches is a {type(batches).__name__}; give an iterable, such as a "
+            "generator of arrays",
+            argument="batches",
+            type=type(batches),
+        ) from None
+
+
+def _put_ahead(batches: Iterator[Any], sharding: Any, size: int) -> Iterator[Any]:
+    waiting: deque[Any] = deque()
+    error: Exception | None = None
+    ended = False
+    try:
+        while True:
+            while not ended and len(waiting) < size:
+                try:
+                    waiting.append(device_put(next(batches), sharding))
+                except StopIteration:
+                    ended = True
+                except Exception as raised:  # raised when its batch is due
+                    error, ended = raised, True
+            if not waiting:
+                break
+            yield waiting.popleft()
+        if error is not None:
+            raise error
+    finally:
+        del error  # breaks a cycle: the error refers to this frame, which refers to the source
+
+
+def empty_cache() -> int:
+    """Return unused memory to the system, for other users of the device.
+
+    Memory of deleted arrays is cached for new ones. This call frees memory that is not in use at
+    this moment. Memory that is still being read or written stays.
+
+    Returns:
+      The number of bytes freed.
+
+    >>> import numpy as np
+    >>> from gpushard.testing import runtime
+    >>> with runtime(small_bytes=0):
+    ...     device_put(np.zeros(1024)).delete()
+    ...     empty_cache()
+    8192
+    """
+    return current.current().empty_cache()

@@ -1,0 +1,240 @@
+"""Expressions in C of elementwise operations: what NumPy's function gives for each element.
+
+Results have the bits of NumPy's but for `exp` and `tanh`, which are polynomials here (Moshier's
+Cephes library, 1984 to 2000, for `tanh`; Taylor's series and Cephes' for `exp`) that keep below 4.5
+units in the last place, and are NaN, infinite and denormal where NumPy's are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard._runtime.kernel_tree import Atom, Expr
+from gpushard._runtime.nests import REDUCTIONS
+from gpushard._typing import Dtype
+
+TYPES = {
+    np.dtype(np.float32): "float",
+    np.dtype(np.float64): "double",
+    np.dtype(np.int32): "int32_t",
+    np.dtype(np.int64): "int64_t",
+    np.dtype(np.bool_): "uint8_t",
+}
+"""Types that expressions have."""
+
+_CASTS = {np.dtype(np.bool_): "_Bool"}  # what is not 0 is True: an integer would be cut off
+
+_INFIX = {
+    "add": "+", "subtract": "-", "multiply": "*",
+    "equal": "==", "not_equal": "!=", "less": "<", "less_equal": "<=", "greater": ">",
+    "greater_equal": ">=",
+}  # fmt: skip
+
+_OF_FLOATS = {
+    "sqrt": "__builtin_sqrt{f}({0})", "exp": "gs_exp{f}({0})", "tanh": "gs_tanh{f}({0})",
+    "divide": "{0} / {1}", "reciprocal": "1 / {0}", "isnan": "{0} != {0}",
+    "floor": "__builtin_floor{f}({0})", "ceil": "__builtin_ceil{f}({0})",
+    "trunc": "__builtin_trunc{f}({0})", "rint": "__builtin_rint{f}({0})",
+    "absolute": "__builtin_fabs{f}({0})", "fabs": "__builtin_fabs{f}({0})",
+    "sign": "{0} != {0} ? {0} : ({0} > 0) - ({0} < 0)",
+}  # fmt: skip
+
+_OF_NUMBERS = {
+    "negative": "-{0}", "positive": "{0}", "square": "{0} * {0}", "conjugate": "{0}",
+    "absolute": "{0} < 0 ? -{0} : {0}", "sign": "({0} > 0) - ({0} < 0)",
+    "maximum": "({0} >= {1} || {0} != {0}) ? {0} : {1}",
+    "minimum": "({0} <= {1} || {0} != {0}) ? {0} : {1}",
+}  # fmt: skip
+
+_OF_BOOLS = {
+    "logical_and": "{0} & {1}", "logical_or": "{0} | {1}", "logical_xor": "{0} ^ {1}",
+    "logical_not": "!{0}", "bitwise_and": "{0} & {1}", "bitwise_or": "{0} | {1}",
+    "bitwise_xor": "{0} ^ {1}", "invert": "!{0}",
+}  # fmt: skip
+
+
+def literal(value: Any, dtype: Dtype) -> Expr | None:
+    """Write a number in C; None where the type does not have it.
+
+    >>> print(literal(0.5, np.dtype(np.float32)), literal(-3, np.dtype(np.int64)))
+    ((float)0x1.0000000000000p-1) ((int64_t)-3LL)
+    """
+    name = TYPES.get(dtype)
+    if name is None or (dtype.kind in "ib" and isinstance(value, np.floating)):  # out of range
+        return None
+    if dtype.kind in "ib":
+        number = int(value)
+        text = "(-9223372036854775807LL - 1)" if number == -(2**63) else f"{number}LL"
+        return Atom(f"(({name}){text})")
+    value = float(value)
+    if math.isnan(value):
+        return Atom(f'(({name})__builtin_nan(""))')
+    if math.isinf(value):
+        return Atom(f"(({name}){'-' * (value < 0)}__builtin_inf())")
+    return Atom(f"(({name}){value.hex()})")
+
+
+def cast(x: Expr, name: str) -> Expr:
+    """Convert an expression to a type of C."""
+    return Expr(f"({name}){{}}", (x,))
+
+
+def expression(
+    name: str,
+    operands: Sequence[Expr],
+    types: Sequence[Dtype],
+    dtype: Dtype,
+    numbers: Sequence[Any],
+) -> Expr | None:
+    """Write an operation in C; None where there is no expression for it.
+
+    Args:
+      name: the operation.
+      operands: what it takes.
+      types: their types, when the operation sees them.
+      dtype: of the result.
+      numbers: of each operand the value if it is a number, else None.
+
+    >>> double = np.dtype(float)
+    >>> print(expression("add", [Atom("a"), Atom("b")], [double] * 2, double, [None, None]))
+    ((double)a) + ((double)b)
+    """
+    if dtype not in TYPES or any(t not in TYPES for t in types):
+        return None
+    typed = [cast(x, _CASTS.get(t, TYPES[t])) for x, t in zip(operands, types, strict=True)]
+    kinds = {t.kind for t in types}
+    suffix = "f" if types[0] == np.dtype(np.float32) else ""
+    if name in ("astype", "copy"):
+        if dtype.kind == "b":
+            return Expr("{} != 0", (operands[0],))
+        return None if types[0].kind == "f" and dtype.kind != "f" else operands[0]
+    if name == "where":
+        chosen = [cast(x, TYPES[dtype]) for x in operands[1:]]
+        return Expr("{} ? {} : {}", (operands[0], *chosen))
+    if name == "power":
+        square = numbers[1] is not None and numbers[1] == 2 and kinds <= {"i", "f"}
+        return Expr("{0} * {0}", (typed[0],)) if square else None
+    if kinds == {"b"} and name not in _OF_BOOLS and _INFIX.get(name) not in ("==", "!="):
+        return None
+    form = f"{{0}} {_INFIX[name]} {{1}}" if name in _INFIX else None
+    if form is None and kinds == {"f"}:
+        form = _OF_FLOATS.get(name)
+    if form is None and kinds <= {"i", "f"}:
+        form = _OF_NUMBERS.get(name)
+    if form is None and kinds == {"b"}:
+        form = _OF_BOOLS.get(name)
+    return None if form is None else Expr(form.replace("{f}", suffix), tuple(typed))
+
+
+def is_reduction(name: str, own: Dtype, dtype: Dtype) -> bool:
+    """Whether elements of a type are reduced to those of another one in C.
+
+    >>> is_reduction("sum", np.dtype(np.int32), np.dtype(np.int64))
+    True
+    """
+    reduction = REDUCTIONS[name]
+    if reduction.combine is np.add:
+        return own.kind + dtype.kind in ("ii", "if", "ff")
+    extreme = reduction.start is None and own == dtype and own.kind != "b"
+    return reduction.position or extreme
+
+
+PRELUDE = r"""
+#include <stdint.h>
+
+#ifdef __FMA__
+#define FMA(a, b, c) __builtin_fma(a, b, c)
+#define FMAF(a, b, c) __builtin_fmaf(a, b, c)
+#else
+#define FMA(a, b, c) ((a) * (b) + (c))
+#define FMAF(a, b, c) ((a) * (b) + (c))
+#endif
+
+static inline float gs_scalef(float y, int k) {
+  int half = k >> 1;
+  union { int32_t i; float f; } a = {(half + 127) << 23}, b = {(k - half + 127) << 23};
+  return y * a.f * b.f;
+}
+
+static inline float gs_expf(float x) {
+  float c = x > 89.0f ? 89.0f : x;
+  c = c < -104.0f ? -104.0f : c;
+  float n = __builtin_rintf(c * 0x1.715476p+0f);
+  float r = FMAF(n, -0.693359375f, c);
+  r = FMAF(n, 2.12194440e-4f, r);
+  float p = 1.9875691500e-4f;
+  p = FMAF(p, r, 1.3981999507e-3f);
+  p = FMAF(p, r, 8.3334519073e-3f);
+  p = FMAF(p, r, 4.1665795894e-2f);
+  p = FMAF(p, r, 1.6666665459e-1f);
+  p = FMAF(p, r, 5.0000001201e-1f);
+  p = FMAF(p, r * r, r) + 1.0f;
+  return gs_scalef(p, (int)(n == n ? n : 0.0f));
+}
+
+static inline double gs_scale(double y, int k) {
+  int half = k >> 1;
+  union { int64_t i; double f; } a = {(int64_t)(half + 1023) << 52};
+  union { int64_t i; double f; } b = {(int64_t)(k - half + 1023) << 52};
+  return y * a.f * b.f;
+}
+
+static inline double gs_exp(double x) {
+  double c = x > 710.0 ? 710.0 : x;
+  c = c < -746.0 ? -746.0 : c;
+  double n = __builtin_rint(c * 0x1.71547652b82fep+0);
+  double r = FMA(n, -6.93147180369123816490e-01, c);
+  r = FMA(n, -1.90821492927058770002e-10, r);
+  double p = 1.0 / 6227020800.0;
+  p = FMA(p, r, 1.0 / 479001600.0);
+  p = FMA(p, r, 1.0 / 39916800.0);
+  p = FMA(p, r, 1.0 / 3628800.0);
+  p = FMA(p, r, 1.0 / 362880.0);
+  p = FMA(p, r, 1.0 / 40320.0);
+  p = FMA(p, r, 1.0 / 5040.0);
+  p = FMA(p, r, 1.0 / 720.0);
+  p = FMA(p, r, 1.0 / 120.0);
+  p = FMA(p, r, 1.0 / 24.0);
+  p = FMA(p, r, 1.0 / 6.0);
+  p = FMA(p, r, 0.5);
+  p = FMA(p, r * r, r) + 1.0;
+  return gs_scale(p, (int)(n == n ? n : 0.0));
+}
+
+static inline float gs_tanhf(float x) {
+  float a = __builtin_fabsf(x);
+  float c = a > 10.0f ? 10.0f : a;  // from there on it is 1
+  union { float f; uint32_t i; } n = {FMAF(c, 0x1.715476p+1f, 0x1.8p+23f)};
+  union { uint32_t i; float f; } scale = {(n.i + 127) << 23};
+  float whole = n.f - 0x1.8p+23f;
+  float r = FMAF(whole, -0.693359375f, c + c);
+  r = FMAF(whole, 2.12194440e-4f, r);
+  float e = 1.3981999507e-3f;
+  e = FMAF(1.9875691500e-4f, r, e);
+  e = FMAF(e, r, 8.3334519073e-3f);
+  e = FMAF(e, r, 4.1665795894e-2f);
+  e = FMAF(e, r, 1.6666665459e-1f);
+  e = FMAF(e, r, 5.0000001201e-1f);
+  e = FMAF(e, r * r, r);
+  float m = FMAF(e, scale.f, scale.f - 1.0f);  // exp(2a) - 1, with all digits near 0, too
+  return __builtin_copysignf(m / (m + 2.0f), x);
+}
+
+static inline double gs_tanh(double x) {
+  double z = x * x, a = __builtin_fabs(x);
+  double p = -9.64399179425052238628e-1;
+  p = FMA(p, z, -9.92877231001918586564e1);
+  p = FMA(p, z, -1.61468768441708447952e3);
+  double q = z + 1.12811678491632931402e2;
+  q = FMA(q, z, 2.23548839060100448583e3);
+  q = FMA(q, z, 4.84406305325125486048e3);
+  double low = FMA(a * z, p / q, a);
+  double high = 1.0 - 2.0 / (gs_exp(a + a) + 1.0);
+  return __builtin_copysign(a < 0.625 ? low : high, x);
+}
+"""
+"""What expressions call."""

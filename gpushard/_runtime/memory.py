@@ -1,0 +1,245 @@
+"""Memory: root allocations that know who wrote and who uses them, and the claims on them.
+
+A `Memory` is one root allocation with its clocks. A `Claim` is the right to it: arrays, views,
+exports and running calls hold references to one claim, and when the last is gone the memory goes
+back to its pool. It keeps its clock there, so that the next taker waits for every earlier user and
+a release never waits for anyone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from gpushard._runtime.stream import Clock, Stream, Tick
+from gpushard.errors import ReentrantCallError
+
+BLOCK_ALIGNMENT = 256
+"""Bytes that blocks in one memory are aligned to, as those of CUDA's own allocations are."""
+
+
+def packed(sizes: Iterable[int], alignment: int = BLOCK_ALIGNMENT) -> tuple[tuple[int, ...], int]:
+    """Return where blocks of so many bytes begin in one memory, and the bytes of that.
+
+    >>> packed([256, 4, 0, 300])
+    ((0, 256, 512, 512), 1024)
+    """
+    starts, end = [], 0
+    for nbytes in sizes:
+        starts.append(end)
+        end += -(-nbytes // alignment) * alignment
+    return tuple(starts), end
+
+
+class Account:
+    """What one device is charged for, up to a limit in bytes."""
+
+    __slots__ = ("allocations", "in_use", "largest", "limit", "owner", "peak")
+
+    def __init__(self, owner: str, limit: int | None = None) -> None:
+        self.owner = owner
+        self.limit = limit
+        self.in_use = 0
+        self.peak = 0
+        self.allocations = 0
+        self.largest = 0
+
+    def restart(self, limit: int | None) -> None:
+        """Be as if nothing was ever charged."""
+        self.limit = limit
+        self.in_use = self.peak = self.allocations = self.largest = 0
+
+    def fits(self, nbytes: int) -> bool:
+        """Whether the quota leaves room for `nbytes` more."""
+        return self.limit is None or self.in_use + nbytes <= self.limit
+
+
+class Keeper(Protocol):
+    """What memory comes from, and goes back to."""
+
+    def charge(self, memory: Memory) -> None:
+        """Let the accounts of a memory pay for it."""
+
+    def release(self, memory: Memory) -> None:
+        """Take back memory that nobody claims any more."""
+
+
+class Memory:
+    """One root allocation.
+
+    Args:
+      raw: the backend's buffer; None when the shards of a small array own theirs.
+      nbytes: bytes asked for.
+      capacity: bytes that the pool holds for it; 0 when it is not pooled.
+      charges: the accounts that pay, with the bytes.
+      pool: where it goes back to.
+    """
+
+    __slots__ = (
+        "borrower",
+        "capacity",
+        "charges",
+        "error",
+        "home",
+        "nbytes",
+        "pool",
+        "raw",
+        "released",
+        "used",
+        "written",
+    )
+
+    def __init__(
+        self,
+        raw: Any,
+        nbytes: int,
+        capacity: int,
+        charges: tuple[tuple[Account, int], ...],
+        pool: Keeper,
+    ) -> None:
+        self.raw = raw
+        self.nbytes = nbytes
+        self.capacity = capacity
+        self.charges = charges
+        self.pool = pool
+        # The item that writes the current content; None when it is known to be there.
+        self.written: Tick | None = None
+        # The last item of each stream that reads it, or that used it before it was freed.
+        self.used: Clock = {}
+        self.error: BaseException | None = None  # why the content will never be there
+        # When it was freed, as a number that grows with every release to its pool; 0 for never.
+        self.released = 0
+        self.home: Stream | None = None  # once freed: the stream that wrote it last
+        # The stream whose items a library uses it in, without a tick that says which.
+        self.borrower: Stream | None = None
+
+    def pending(self) -> bool:
+        """Whether its content is still to be written."""
+        written = self.written
+        return written is not None and not written[0].finished(written[1])
+
+    def busy(self) -> bool:
+        """Whether some item still reads or writes it; under the lock, forgets what is over."""
+        if self.written is None and not self.used:
+            return False
+        self.used = {s: n for s, n in self.used.items() if not s.finished(n)}
+        if not self.pending():
+            self.written = None
+        return self.written is not None or bool(self.used)
+
+    def wait_idle(self) -> None:
+        """Wait until no item reads or writes it, so that the host may write it."""
+        for stream, tick in list(self.clock()):
+            stream.synchronize(tick)
+        self.written, self.used = None, {}
+
+    def clock(self) -> tuple[Tick, ...]:
+        """The ticks that whoever overwrites it has to wait for."""
+        written, used = self.written, self.used
+        if used:
+            return tuple(used.items()) if written is None else (written, *used.items())
+        return () if written is None else (written,)
+
+    def covered(self, stream: Stream) -> bool:
+        """Whether `stream` may overwrite it without a wait."""
+        written = self.written
+        if written is not None and written[0] is not stream and not stream.covers(*written):
+            return False
+        for other, tick in self.used.items():
+            if other is not stream and not stream.covers(other, tick):
+                return False
+        return True
+
+
+class Claim:
+    """The right to a memory, shared by reference; the memory is free when no reference is left."""
+
+    __slots__ = ("__weakref__", "memory")
+    memory: Memory
+
+
+class _ClaimEnd(weakref.ref[Claim]):
+    """Watches a claim; when it dies, `Claims._ended.append` is called with this, from C."""
+
+    __slots__ = ("memory",)
+    memory: Memory
+
+
+class Claims:
+    """All claims of a runtime, and the queue of those that began without the lock, or ended."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, _ClaimEnd] = {}
+        # Ends of claims; those that began, each in a tuple, to be charged first.
+        self.queue: deque[Any] = deque()
+        self._end = self.queue.append
+        self._followed: list[weakref.ref[Claim]] = []
+
+    def memories(self) -> list[Memory]:
+        """Return the memories that are claimed."""
+        return [end.memory for end in self._open.values()]
+
+    def make(self, memory: Memory) -> Claim:
+        """Return the claim on a fresh memory."""
+        claim = Claim()  # without a call of Python's, as each result has one
+        claim.memory = memory
+        end = _ClaimEnd(claim, self._end)
+        end.memory = memory
+        self._open[id(end)] = end
+        return claim
+
+    def begin(self, memory: Memory) -> Claim:
+        """Return the claim on a fresh memory that `drain` is to charge; needs no lock."""
+        claim, queue = Claim(), self.queue
+        claim.memory = memory
+        end = _ClaimEnd(claim, self._end)
+        end.memory = memory
+        queue.append((end,))
+        return claim
+
+    def drain(self) -> None:
+        """Charge claims that began, give back the memory of those that ended; under the lock.
+
+        What an interrupt cuts short here comes again after `repair`. What comes meanwhile, from
+        other threads and signal handlers, is for the next time: this ends, however busy they are.
+        """
+        queue, still_open = self.queue, self._open
+        for _ in range(len(queue)):
+            end = queue[0]
+            if type(end) is tuple:
+                (end,) = end
+                if id(end) not in still_open:
+                    end.memory.pool.charge(end.memory)
+                    still_open[id(end)] = end
+            elif (key := id(end)) in still_open:
+                memory = end.memory
+                borrower = memory.borrower
+                if borrower is not None:  # any item that was launched so far may have used it
+                    memory.written, memory.used = (borrower, borrower.issued), {}
+                memory.pool.release(memory)
+                del still_open[key]
+            queue.popleft()
+
+    def follow(self, drain: Callable[[], object]) -> None:
+        """From now on, when a claim ends, call what drains under the submission lock."""
+        for end in list(self._open.values()):
+            if (claim := end()) is not None:
+                gone = functools.partial(self._drain_at_once, end, drain)
+                self._followed.append(weakref.ref(claim, gone))
+
+    def _drain_at_once(self, end: _ClaimEnd, drain: Callable[[], object], _: object) -> None:
+        self.queue.append(end)  # its own callback comes after this one
+        if sys.is_finalizing():
+            return
+        with contextlib.suppress(ReentrantCallError):  # it ended within a submission
+            drain()
+
+    def repair(self) -> list[Memory]:
+        """Forget claims whose end was cut short, and return the memories that are claimed."""
+        self._open = {key: end for key, end in self._open.items() if end() is not None}
+        return self.memories()

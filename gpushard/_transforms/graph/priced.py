@@ -1,0 +1,142 @@
+"""Price an operation: the bytes that it moves for given layouts of operands and results. Pure.
+
+Prices are those of dispatch: bytes that all devices receive, as if each were a memory domain. They
+depend on shapes and shardings only, never on the machine.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from gpushard._frozen import dataclass
+from gpushard._geometry.sharding import Sharding
+from gpushard._geometry.tiling import Tiling
+from gpushard._movement.planning.dims import Piece
+from gpushard._movement.planning.rearrange import make_rearrange
+from gpushard._movement.planning.reshard import make_plan
+from gpushard._movement.planning.windows import started
+from gpushard._ops.operand import Sharded, in_memory
+from gpushard._ops.programs.local import Local
+from gpushard._ops.programs.move import Move
+from gpushard._ops.programs.owners import FromOwners
+from gpushard._ops.programs.reduce import Reduce
+from gpushard._ops.row import Case, Strategy
+from gpushard._ops.shardings import sharded_call
+from gpushard._transforms.graph.graph import Operation, Var
+from gpushard._transforms.graph.ops import RowOp
+from gpushard._transforms.graph.steps import lacking
+
+Place: TypeAlias = tuple[Sharding, Tiling]
+"""A layout of a value: its sharding, and the tiling of its shape."""
+
+
+@dataclass(frozen=True, eq=False)
+class Laid:
+    """The layouts of an operation, and the bytes that it moves."""
+
+    results: tuple[Place, ...]  # layouts of its results
+    wants: tuple[Place | None, ...]  # layout in which it takes each array; None for any
+    own: int  # bytes that it moves itself, without bringing arrays into these layouts
+    total: int  # all bytes that it moves
+
+
+def priced(case: Case) -> Laid:
+    """Lay out an operation as dispatch does, and count the bytes that move."""
+    strategy, call = sharded_call(case)
+    if call is None:
+        return _moved(strategy, case)
+    arrays = [(x, lies) for x, lies in zip(case.operands, call.operands, strict=True) if lies]
+    wants: list[Place | None] = [None] * len(arrays)
+    nbytes = 0 if call.choice is None else call.choice.nbytes
+    before = brought = 0
+    for n, (x, place) in enumerate(arrays):
+        if not isinstance(x, Sharded) or place[1] is x.tiling:
+            continue
+        wants[n] = place
+        inside = in_memory(x, "device")
+        assert isinstance(inside, Sharded)
+        before += lacking(x.tiling, place[1]) * x.aval.dtype.itemsize
+        if call.choice is not None and _has_a_say(inside, call.choice.mesh.assignment):
+            brought += lacking(inside.tiling, place[1]) * x.aval.dtype.itemsize
+    ends = tuple((end.sharding, end.tiling) for end in call.ends)
+    own = nbytes - brought
+    if case.out is None and call.choice is not None and not call.choice.aimed:
+        own += sum(
+            lacking(x.tiling, end.tiling) * x.aval.dtype.itemsize
+            for x, end in zip(call.results, call.ends, strict=True)
+        )
+    if len(ends) > 1 or type(strategy) not in (Local, Reduce):  # which bring operands themselves
+        return Laid(ends, (None,) * len(arrays), own + before, own + before)
+    return Laid(ends, tuple(wants), own, own + before)
+
+
+def _has_a_say(x: Sharded, devices: Sequence[Any]) -> bool:
+    """Whether dispatch counts the bytes that an operand moves."""
+    return x.committed or set(x.tiling.devices) == set(devices)
+
+
+def can_price(step: Operation) -> bool:
+    """Whether an operation has other layouts whose prices are known."""
+    op = step.op
+    if not isinstance(op, RowOp) or op.row.creates or not step.operands:
+        return False
+    places = [x.sharding for x in (*step.operands, *step.results) if isinstance(x, Var)]
+    if any(place.memory_kind != "device" for place in places):
+        return False
+    last = op.row.strategies[-1]
+    if isinstance(last, Move):
+        fixed = last.starts is None or not last.starts(op.params)
+        return fixed and all(isinstance(x, Var) for x in step.operands)
+    return type(last) in (Local, Reduce, FromOwners)
+
+
+def _moved(strategy: Strategy, case: Case) -> Laid:
+    """Price an operation that only moves elements."""
+    assert isinstance(strategy, Move)
+    program = strategy.compile(case, None)
+    (result,) = program.results
+    arrays = [x for x in case.operands if isinstance(x, Sharded)]
+    nbytes = sum(between(strategy, case, [x.tiling for x in arrays], result.tiling).values())
+    nbytes *= result.aval.dtype.itemsize
+    return Laid(((result.sharding, result.tiling),), (None,) * len(arrays), nbytes, nbytes)
+
+
+@dataclass(frozen=True)
+class _Alone:
+    """A device that is a memory domain of its own."""
+
+    memory_domain: int
+
+
+def between(
+    move: Move, case: Case, sources: Sequence[Tiling], to: Tiling, numbers: Sequence[Any] = ()
+) -> dict[Any, int]:
+    """Count the elements that each device receives; `numbers` are the starts of a part."""
+    if len(to.devices) == 1 or all(x.assignment.is_replicated for x in sources):
+        same = all(set(to.devices) <= set(x.devices) for x in sources)
+        if same:
+            return {}
+    shapes = [x.aval.shape for x in case.operands if isinstance(x, Sharded)]
+    how = move.how(shapes, case.params)
+    devices = {
+        device: _Alone(n)
+        for n, device in enumerate(dict.fromkeys(d for x in (*sources, to) for d in x.devices))
+    }
+
+    def apart(tiling: Tiling) -> Tiling:
+        own, assignment = copy.copy(tiling), copy.copy(tiling.assignment)
+        assignment.devices = tuple(devices[device] for device in tiling.devices)
+        own.assignment = assignment
+        return own
+
+    if isinstance(how, Piece):
+        starts = () if move.starts is None else move.starts(case.params)
+        how = started(how, tuple(numbers), starts) if starts and numbers else how
+        plan = make_plan(apart(sources[0]), apart(to), how, 1)
+    else:
+        each, which = [apart(x) for x in sources], range(len(sources))
+        plan = make_rearrange(how, each, which, apart(to), 1, [0] * len(each))
+    places = list(devices)
+    return {places[n]: elements for n, elements in plan.received.items()}

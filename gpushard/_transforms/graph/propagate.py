@@ -1,0 +1,443 @@
+"""Search for layouts of the values of a graph so that few bytes move in total.
+
+A graph comes laid out as dispatch lays out its operations one by one. Arguments, results,
+constraints, and values of operations that have no rule keep their layouts. All others may change.
+The search chooses where the result of each operation lies. Dispatch then chooses where the
+operation takes its operands, by the same prices.
+
+`jit` tries other layouts for each value, starting from the layouts that its users need. It then
+tries the operands of that value, back to arguments and constraints. A layout is kept if fewer bytes
+move in total. If several operations take a value in the same layout, it moves there once.
+
+An example: `x.sum(2) + w` on 4 devices, each a memory domain. `x` has 8 x 8 x 8 numbers of 4 bytes
+and its last axis is split; `w` has 8 x 8, and its columns are split.
+
+1. Each device sums its part of `x`. As recorded, the parts are merged everywhere: an all-reduce, in
+   which each device receives 384 bytes. The addition then reads columns, which moves nothing.
+2. The addition takes the sum with its columns split. The search tries that layout for the sum.
+   Each device then needs the merged columns of its own only: a reduce-scatter, in which each
+   receives 192 bytes. Fewer bytes move, so the layout is kept.
+3. The sum would take `x` as it lies, so there is nothing to try for its operand, and the search is
+   over: 768 bytes move instead of 1,536.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from gpushard._geometry.mesh import Mesh
+from gpushard._geometry.named_sharding import NamedSharding
+from gpushard._geometry.sharding import Sharding
+from gpushard._geometry.tiling import Tiling
+from gpushard._movement.buffer import devices_of
+from gpushard._ops.aval import Aval
+from gpushard._ops.choose import Given, assignments, sharding_of
+from gpushard._ops.gather_guard import watched
+from gpushard._ops.operand import Literal, Sharded
+from gpushard._ops.rule import elementwise
+from gpushard._ops.scalars import kind_of_number
+from gpushard._transforms.graph.graph import Graph, Operation, Var
+from gpushard._transforms.graph.ops import Reshard, RowOp
+from gpushard._transforms.graph.priced import Laid, Place, can_price, priced
+from gpushard._transforms.graph.simplify import simplified
+from gpushard._transforms.graph.steps import bound, case_of, closed, keeps, lacking, resharded
+
+_PRICES = 200
+"""Most operations that the search prices, next to those of the graph as recorded."""
+
+_LAID = 2000
+"""Most times that the search lays out an operation again, plus four for each operation."""
+
+_TURNS = 16
+"""Most times that the search goes through all values."""
+
+_DEPTH = 24
+"""Most operations through which a new layout is followed back to operands."""
+
+_EVERY = 64
+"""If a value has no more layouts than this, and there are few values, all are tried."""
+
+
+def optimized(graph: Graph) -> Graph:
+    """Simplify a graph and search for better layouts; the new graph moves no more bytes."""
+    return simplified(propagated(simplified(graph)))
+
+
+def propagated(graph: Graph) -> Graph:
+    """Lay out the values between arguments and results so that fewer bytes move."""
+    steps = graph.needed()
+    if not any(step.moved or _rearranges(step) for step in steps):
+        return graph
+    layout = Layout(graph, steps)
+    layout.improve()
+    return _Build(layout).graph
+
+
+def _rearranges(step: Operation) -> bool:
+    """Whether an operation may move elements that `Operation.moved` does not count."""
+    if not isinstance(step.op, RowOp) or not step.op.only_moves or not can_price(step):
+        return False
+    return not all(x.tiling.assignment.is_replicated for x in (*step.arrays, *step.results))
+
+
+class Layout:
+    """The layouts of all values of a graph, and the bytes that move with them.
+
+    Args:
+      graph: the graph.
+      steps: those of its operations that are needed.
+    """
+
+    def __init__(self, graph: Graph, steps: Sequence[Operation]) -> None:
+        self.graph = graph
+        self.steps = steps
+        self.total = 0
+        """Bytes that all devices receive, as if each were a memory domain."""
+        self.place: dict[Var, Place] = {}
+        self.out: dict[int, Sharding] = {}
+        """The sharding of the result, by the number of an operation, unless dispatch chooses."""
+        self.laid: dict[int, Laid] = {}
+        self.maker: dict[Var, int] = {}
+        self.users: dict[Var, list[int]] = {}
+        self.asked: dict[Var, dict[Tiling, list[Any]]] = {}  # how often where, and the sharding
+        self._journal: list[tuple[Any, ...]] = []
+        self._known: dict[Any, Laid] = {}
+        self.priced = [can_price(step) for step in steps]
+        for x in (*graph.inputs, *graph.constants):
+            self.place[x] = x.sharding, x.tiling
+        for number, step in enumerate(steps):
+            for x in dict.fromkeys(step.arrays):
+                self.users.setdefault(x, []).append(number)
+            for x in step.results:
+                self.maker[x] = number
+                self.place[x] = x.sharding, x.tiling
+        self._left = 0
+        for number in range(len(steps)):
+            self._lay(number)
+        for x in graph.results:
+            self._ask(x, (x.sharding, x.tiling), 1)
+        self._most = len(self._known) + _PRICES
+        self._left = _LAID + 4 * len(steps)
+
+    def improve(self) -> None:
+        """Try layouts until none is better, or the search has taken long enough."""
+        few = sum(map(self.is_open, range(len(self.steps)))) <= 24
+        for every in (False, True) if few else (False,):
+            better, turns = True, 0
+            while better and turns < _TURNS and not self._is_spent():
+                better, turns = False, turns + 1
+                for number in reversed(range(len(self.steps))):
+                    if self.is_open(number):
+                        for sharding in self._candidates(number, every=every):
+                            better = self._pull(number, sharding) or better
+
+    def _is_spent(self) -> bool:
+        """Whether the search has taken long enough. Steps are counted, so results do not vary."""
+        return self._left < 0 or len(self._known) >= self._most
+
+    def is_open(self, number: int) -> bool:
+        """Whether the search may change the layout of the result of an operation."""
+        step = self.steps[number]
+        if isinstance(step.op, Reshard):
+            wanted = step.op.wanted
+            return isinstance(wanted, NamedSharding) and wanted.leaves_open
+        return self.priced[number] and len(step.results) == 1
+
+    def keeps(self, number: int, sharding: Sharding) -> bool:
+        """Whether a sharding of the result of an operation agrees with what a user asked for."""
+        op = self.steps[number].op
+        return not isinstance(op, Reshard) or keeps(sharding, op.wanted)
+
+    def _candidates(self, number: int, *, every: bool) -> Iterator[Sharding]:
+        """Yield the shardings that the search tries for the result of an operation."""
+        step = self.steps[number]
+        (x,) = step.results
+        own = self.place[x]
+        asked = self.asked.get(x, {})
+        alone = self.laid[number].total == 0 and all(tiling is own[1] for tiling in asked)
+        if alone:
+            return
+        candidates = [places[1] for places in list(asked.values())]
+        seen: set[Tiling] = set()
+        if number in self.out or not self.laid[number].own:
+            seen.add(own[1])
+        else:  # where it lies now: asked for by name, it may cost fewer bytes than dispatch chose
+            candidates.append(own[0])
+        if every:
+            candidates += self._every(x)
+        for sharding in candidates:
+            if not isinstance(sharding, NamedSharding) or sharding.memory_kind != "device":
+                continue
+            if not self.keeps(number, sharding):
+                continue
+            tiling = sharding.tiling(x.shape)
+            if tiling not in seen and set(tiling.devices) == set(own[1].devices):
+                seen.add(tiling)
+                yield sharding
+
+    def _every(self, x: Var) -> list[Sharding]:
+        """Return all shardings of a value over its mesh, if they are few; else none."""
+        mesh = getattr(x.sharding, "mesh", None)
+        if not isinstance(mesh, Mesh):
+            return []
+        rule = elementwise([x.shape], x.shape)
+        ways = assignments(rule, mesh, [Given(None, None, 1)])
+        if len(ways) > _EVERY:
+            return []
+        return [sharding_of(mesh, rule.results[0], splits) for splits in ways]
+
+    def _pull(self, number: int, sharding: Sharding) -> bool:
+        """Try a sharding for a result, then for its operands; return whether any was better."""
+        if self._is_spent():
+            return False
+        best, kept = self.total, 0
+        self._journal = []
+        line = [(number, sharding)]
+        pulled = set()
+        for _ in range(_DEPTH):
+            if not line:
+                break
+            number, sharding = line.pop(0)
+            pulled.add(number)
+            self._choose(number, sharding)
+            if self.total < best:
+                best, kept = self.total, len(self._journal)
+            arrays = self.steps[number].arrays
+            for x, want in zip(arrays, self.laid[number].wants, strict=False):
+                if want is None or want[1] is self.place[x][1]:
+                    continue
+                maker = self.maker.get(x)
+                if maker is None or maker in pulled or not self.is_open(maker):
+                    continue
+                same_devices = set(want[1].devices) == set(self.place[x][1].devices)
+                if same_devices and self.keeps(maker, want[0]):
+                    line.append((maker, want[0]))
+        self._undo(kept)
+        return kept > 0
+
+    def _choose(self, number: int, sharding: Sharding | None) -> None:
+        """Set the sharding of a result, and lay out the operations that follow from it."""
+        self._journal.append(("out", number, self.out.get(number)))
+        self._set_out(number, sharding)
+        waiting = [number]
+        while waiting:
+            number = heapq.heappop(waiting)
+            while waiting and waiting[0] == number:
+                heapq.heappop(waiting)
+            for x in self._lay(number):
+                for user in self.users.get(x, ()):
+                    heapq.heappush(waiting, user)
+
+    def _set_out(self, number: int, sharding: Sharding | None) -> None:
+        if sharding is None:
+            self.out.pop(number, None)
+        else:
+            self.out[number] = sharding
+
+    def _lay(self, number: int) -> list[Var]:
+        """Lay out an operation again; return its results whose layouts have changed."""
+        step, laid = self.steps[number], self._laid(number)
+        self._left -= 1
+        before = self.laid.get(number)
+        if before is laid:
+            return []
+        self._journal.append(("laid", number, before))
+        self._set_laid(number, laid)
+        changed = []
+        for x, place in zip(step.results, laid.results, strict=True):
+            if place[1] is not self.place[x][1]:
+                self._journal.append(("place", x, self.place[x]))
+                self._set_place(x, place)
+                changed.append(x)
+        return changed
+
+    def _set_laid(self, number: int, laid: Laid | None) -> None:
+        arrays = self.steps[number].arrays
+        for sign, each in ((-1, self.laid.get(number)), (1, laid)):
+            if each is not None:
+                self.total += sign * each.own
+                for x, want in zip(arrays, each.wants, strict=False):
+                    if want is not None:
+                        self._ask(x, want, sign)
+        if laid is None:
+            del self.laid[number]
+        else:
+            self.laid[number] = laid
+
+    def _set_place(self, x: Var, place: Place) -> None:
+        asked = self.asked.get(x, {})
+        self.total -= sum(self.cost(x, tiling) for tiling in asked)
+        self.place[x] = place
+        self.total += sum(self.cost(x, tiling) for tiling in asked)
+
+    def _ask(self, x: Var, place: Place, sign: int) -> None:
+        """Count one operation more (sign 1) or less (-1) that takes a value in a layout."""
+        asked = self.asked.setdefault(x, {})
+        count = asked.setdefault(place[1], [0, place[0]])
+        if count[0] == (0 if sign > 0 else 1):
+            self.total += sign * self.cost(x, place[1])
+        count[0] += sign
+        if not count[0]:
+            del asked[place[1]]
+
+    def cost(self, x: Var, tiling: Tiling) -> int:
+        """Return the bytes that move to bring a value into a layout."""
+        return lacking(self.place[x][1], tiling) * x.dtype.itemsize
+
+    def _undo(self, kept: int) -> None:
+        """Undo all changes but the first `kept`."""
+        for kind, of, before in reversed(self._journal[kept:]):
+            if kind == "out":
+                self._set_out(of, before)
+            elif kind == "laid":
+                self._set_laid(of, before)
+            else:
+                self._set_place(of, before)
+
+    def _laid(self, number: int) -> Laid:
+        """Price an operation for the present layouts of its operands."""
+        step, out = self.steps[number], self.out.get(number)
+        op, arrays = step.op, step.arrays
+        places = [self.place[x] for x in arrays]
+        tilings = [tiling for _, tiling in places]
+        if isinstance(op, Reshard):
+            key: Any = (number, *tilings, out)
+            return self._price(key, lambda: _moved_to(step, op, places[0], out))
+        if not self.priced[number]:
+            return self._price(number, lambda: _as_it_lies(step))
+        assert isinstance(op, RowOp)
+        kinds = [(x.dtype, x.committed, x.weak) for x in arrays]
+        hosted = [(x.shape, x.dtype, x.weak) for x in step.operands if isinstance(x, Literal)]
+        numbers = map(kind_of_number, op.numbers)
+        key = (
+            op.row, op.params, op.scalars, out,
+            *numbers, *hosted, *(isinstance(x, Var) for x in step.operands), *kinds, *tilings,
+        )  # fmt: skip
+        return self._price(key, lambda: _priced(step, op, places, out, key))
+
+    def _price(self, key: Any, make: Callable[[], Laid]) -> Laid:
+        """Return the price under a key, and compute it at first."""
+        laid = self._known.get(key)
+        if laid is None:
+            laid = self._known[key] = make()
+        return laid
+
+
+def _as_it_lies(step: Operation) -> Laid:
+    """Lay out an operation whose operands and results stay where they are."""
+    ends = tuple((x.sharding, x.tiling) for x in step.results)
+    return Laid(ends, tuple((x.sharding, x.tiling) for x in step.arrays), 0, 0)
+
+
+def _moved_to(step: Operation, move: Reshard, lies: Place, out: Sharding | None) -> Laid:
+    """Lay out a reshard of a value that lies somewhere."""
+    (x,) = step.results
+    to = x.sharding if move.wanted is None else out or closed(move.wanted, lies[0])
+    place = to, to.tiling(x.shape)
+    return Laid((place,), (place,), 0, 0)
+
+
+def _priced(
+    step: Operation, op: RowOp, places: Sequence[Place], out: Sharding | None, key: tuple[Any, ...]
+) -> Laid:
+    """Lay out an operation of the table on values that lie somewhere, as dispatch would."""
+    plans = devices_of(step.results[0].tiling)[0].runtime.plans
+    laid: Laid | None = plans.get(("price", *key))
+    if laid is None:
+        lies = dict(zip(step.arrays, places, strict=True))
+        operands = [at(x, lies[x]) if isinstance(x, Var) else x for x in step.operands]
+        laid = priced(case_of(op, operands, out))
+        plans.put(("price", *key), laid, 500 + 300 * len(places))
+    return laid
+
+
+def at(x: Var, place: Place) -> Var:
+    """Return a value with another layout."""
+    if place[1] is x.tiling:
+        return x
+    return Var(x.dtype, place[1], place[0], x.committed, x.weak)
+
+
+class _Build:
+    """Builds the graph of a layout, with an operation for each value that moves."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._steps: list[Operation] = []
+        self._now: dict[Var, Var] = {}
+        self._copies: dict[tuple[Var, Tiling], Var] = {}
+        own = layout.graph
+        for number, step in enumerate(layout.steps):
+            self._add(number, step)
+        results = [self._result(x) for x in own.results]
+        self.graph = dataclasses.replace(own, steps=self._steps, results=results)
+        """The graph."""
+
+    def _add(self, number: int, step: Operation) -> None:
+        """Add an operation."""
+        laid = self._layout.laid[number]
+        if isinstance(step.op, Reshard):
+            (x,), (to,) = step.arrays, laid.results
+            now = self._now.get(x, x)
+            reshard = resharded(self._copies.get((now, to[1]), now), to[0], step.op.wanted)
+            self._steps.append(reshard)
+            self._now[step.results[0]] = reshard.results[0]
+            if now.committed:
+                self._copies.setdefault((now, to[1]), reshard.results[0])
+            return
+        wants = iter(laid.wants)
+        operands: list[Var | Literal] = [
+            self._brought(x, next(wants), step.name, laid.total) if isinstance(x, Var) else x
+            for x in step.operands
+        ]
+        ends = [tiling for _, tiling in laid.results]
+        same = [x.tiling for x in step.results] == ends and _alike(operands, step.operands)
+        if same or not isinstance(step.op, RowOp):  # only rows can be laid out elsewhere
+            moved = laid.own if self._layout.priced[number] else step.moved
+            self._steps.append(dataclasses.replace(step, operands=tuple(operands), moved=moved))
+            return
+        new = bound(step, operands, self._layout.out.get(number), laid.own)
+        if [x.tiling for x in new.results] != ends:
+            new = bound(step, operands, laid.results[0][0], laid.own)
+        self._steps.append(new)
+        self._now.update(zip(step.results, new.results, strict=True))
+
+    def _brought(self, x: Var, want: Place | None, name: str, total: int) -> Var:
+        """Return a value in the layout in which an operation takes it."""
+        now = self._now.get(x, x)
+        if want is None or want[1] is now.tiling:
+            return now
+        copy = self._copies.get((now, want[1]))
+        if copy is None:
+            limit = devices_of(now.tiling)[0].runtime.settings.large_move_bytes
+            lies = Sharded(Aval(now.shape, now.dtype), now.tiling, now.sharding, now.committed)
+            watch = ""
+            if want[1] is not x.tiling:  # else the place that it has if operations run one by one
+                watch = watched(name, [lies], [want[1]], total, limit) or ""
+            step = resharded(now, want[0], watch=watch)
+            self._steps.append(step)
+            copy = self._copies[now, want[1]] = step.results[0]
+        return copy
+
+    def _result(self, x: Var) -> Var:
+        """Return a result of the graph in the layout that it had before the search."""
+        now = self._now.get(x, x)
+        if now is x or (
+            now.tiling is x.tiling and now.sharding == x.sharding and now.committed == x.committed
+        ):
+            return now
+        step = resharded(now, x.sharding, x.sharding)
+        step.results[0].committed = x.committed
+        self._steps.append(step)
+        return step.results[0]
+
+
+def _alike(operands: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether the program of some operands is also that of others."""
+    return all(
+        x is y or (x.tiling is y.tiling and x.committed == y.committed)
+        for x, y in zip(operands, others, strict=True)
+    )

@@ -1,0 +1,324 @@
+"""`shard_map` and `smap`: map a function over the blocks of arrays, one on each device."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from gpushard import tree
+from gpushard._functions.checks import listed
+from gpushard._geometry.mesh import AbstractMesh, Mesh
+from gpushard._geometry.named_sharding import NamedSharding
+from gpushard._geometry.partition_spec import PartitionSpec
+from gpushard._ops.rule import Splits
+from gpushard._transforms.mapping.specs import (
+    check_axes,
+    check_leaf_spec,
+    check_nested,
+    find_mesh,
+    manual_axes,
+    mapped_axes,
+    match_specs,
+)
+from gpushard._transforms.values.doors import check_constant, enter_blocks, leave_blocks
+from gpushard._transforms.values.frames import Frame, Names, Source
+from gpushard._transforms.values.mapped import Mapped, as_mapped, broadcast_along, element_along
+from gpushard._transforms.values.relabel import Labels, labels
+from gpushard._transforms.values.signature import (
+    by_position,
+    check_axis,
+    check_function,
+    is_array,
+    label_arguments,
+    result_names,
+    title,
+)
+from gpushard._typing import Shape
+from gpushard.errors import ArgumentError, ArgumentTypeError
+
+
+def shard_map(
+    f: Any = None,
+    mesh: Mesh | AbstractMesh | None = None,
+    in_specs: Any = None,
+    out_specs: Any = None,
+    check_rep: bool = True,
+    auto: Collection[str] = frozenset(),
+    *,
+    axis_names: Collection[str] = frozenset(),
+    check_vma: bool | None = None,
+) -> Any:
+    """Map a function over the blocks of arrays: it sees one block of each argument.
+
+    Python calls the function once, for the blocks of all devices. Elements move between devices
+    only in the collectives of `gpushard.lax`, and on the way in, if an argument does not lie as its
+    spec says. Blocks are views of the arguments, and results are views of the returned blocks: no
+    element is copied on the same device.
+
+    Args:
+      f: the function; without it, `shard_map` returns a decorator.
+      mesh: the mesh. An `AbstractMesh`, or None, stands for the mesh around the call: of the
+        enclosing mapped function, of `set_mesh` or `use_mesh`, or of an argument.
+      in_specs: for each argument a `PartitionSpec` with the mesh axes that split it, or None to
+        pass the whole argument to all devices. A pytree of these may be a prefix of the positional
+        arguments. Keyword arguments are passed whole.
+      out_specs: for each result a `PartitionSpec` with the mesh axes along which its blocks are
+        joined, or None. A pytree of these may be a prefix of the result.
+      check_rep: whether to check that a result is equal along mesh axes that its spec does not
+        name. Without the check, `shard_map` takes the first block along these axes.
+      auto: mesh axes that the function is not mapped over; arrays may be split along them.
+      axis_names: the mesh axes to map over; all others are `auto`. By default all axes except those
+        of an enclosing `shard_map`.
+      check_vma: another name of `check_rep`.
+
+    Returns:
+      A function of whole arrays.
+
+    Raises:
+      ArgumentTypeError: f is no function, or an argument is neither an array nor a number.
+      ArgumentError: axes do not divide a dimension, or a spec does not fit its argument. Or a
+        result varies along an axis that its spec does not name.
+      MeshError: no mesh is given or around the call, or it differs from the mesh around the call.
+
+    >>> import gpushard as gs
+    >>> mesh = gs.make_mesh((4,), "x")
+    >>> total = gs.shard_map(lambda x: gs.lax.psum(x.sum(), "x"), mesh, gs.P("x"), gs.P())
+    >>> int(total(gs.numpy.arange(8)))
+    28
+    """
+    how = (mesh, in_specs, out_specs, check_rep if check_vma is None else check_vma)
+    auto = listed(auto, "shard_map", "auto", "the names of axes")
+    axis_names = listed(axis_names, "shard_map", "axis_names", "the names of axes")
+    if mesh is not None and not isinstance(mesh, Mesh | AbstractMesh):
+        raise ArgumentTypeError.refusing(
+            "mesh", mesh, "must be a Mesh or an AbstractMesh", "shard_map"
+        )
+    if mesh is not None:
+        check_axes(mesh, auto, axis_names, "shard_map")
+    axes = frozenset(auto), frozenset(axis_names)
+    return _map_blocks(f, *how, *axes) if f is not None else lambda f: _map_blocks(f, *how, *axes)
+
+
+def smap(f: Any = None, /, *, in_axes: Any, out_axes: Any, axis_name: str) -> Any:
+    """Map a function over the blocks of arrays along one axis of the mesh around the call.
+
+    The function sees one block of each argument. Arrays stay split along the other mesh axes.
+
+    Args:
+      f: the function; without it, `smap` returns a decorator.
+      in_axes: for each argument the array axis that the mesh axis splits, or None to pass the whole
+        argument to all blocks. Negative axes count from the end. A pytree of these may be a prefix
+        of the arguments.
+      out_axes: for each result the array axis along which blocks are joined, or None for a result
+        that is equal in all blocks. A pytree of these may be a prefix of the result.
+      axis_name: the mesh axis.
+
+    Returns:
+      A function of whole arrays.
+
+    Raises:
+      ArgumentTypeError: f is no function, axis_name is no string, or an axis is no integer.
+      ArgumentError: the mesh axis does not divide an array axis, or an array axis is beyond its
+        argument. Or a result with None in `out_axes` differs between blocks.
+      MeshError: there is no mesh around the call.
+
+    >>> import gpushard as gs
+    >>> with gs.set_mesh(gs.make_mesh((4, 2), ("x", "y"))):
+    ...     rows = gs.smap(lambda x: x[:1], in_axes=0, out_axes=0, axis_name="x")
+    ...     rows(gs.numpy.arange(8)).tolist()
+    [0, 2, 4, 6]
+    """
+    if not isinstance(axis_name, str):
+        raise ArgumentTypeError.refusing(
+            "axis_name", axis_name, "must be the name of a mesh axis", "smap"
+        )
+    if f is None:
+        return lambda f: smap(f, in_axes=in_axes, out_axes=out_axes, axis_name=axis_name)
+    check_function(f, "smap")
+    in_axes, what = by_position(in_axes), title("smap", f)
+
+    def outs(out: Any) -> tuple[list[Any], list[PartitionSpec], list[tuple[str, str]]]:
+        leaves, structure = tree.flatten(out)
+        names = result_names(structure)
+        specs = _specs_along(axis_name, out_axes, out, (what, "out_axes"), names.__getitem__)
+        return leaves, specs, [(name, "out_axes") for name in names]
+
+    @functools.wraps(f)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        label = label_arguments(f, args, kwargs)
+        specs = _specs_along(axis_name, in_axes, args, (what, "in_axes"), label)
+        wanted = tree.unflatten(tree.structure(args), specs)
+        only = frozenset({axis_name})
+        return _map_blocks(f, None, wanted, outs, True, frozenset(), only, "smap")(*args, **kwargs)
+
+    return call
+
+
+def _specs_along(
+    axis: str, dims: Any, full: Any, where: tuple[str, str], label: Callable[[int], str]
+) -> list[PartitionSpec]:
+    """Make specs that split one dim of each leaf of a tree over a mesh axis."""
+    names = (where[1], "args" if where[1] == "in_axes" else "the result")
+    each = tree.broadcast_prefix(dims, full, lambda dim: dim is None, names=names)
+    specs = []
+    for number, (leaf, dim) in enumerate(zip(tree.leaves(full), each, strict=True)):
+        if dim is not None:
+            dim = check_axis(dim, np.ndim(leaf), *where, label(number))
+        specs.append(PartitionSpec() if dim is None else PartitionSpec(*[None] * dim, axis))
+    return specs
+
+
+def _map_blocks(
+    f: Any,
+    mesh: Any,
+    in_specs: Any,
+    out_specs: Any,
+    check: bool,
+    auto: frozenset[str],
+    names: frozenset[str],
+    name: str = "shard_map",
+) -> Any:
+    check_function(f, name)
+    in_specs = by_position(in_specs)
+    what = title(name, f)
+    one_for_all = type(in_specs) is PartitionSpec
+    plain = in_specs if type(in_specs) is tuple else (in_specs,)
+    if not all(isinstance(spec, PartitionSpec) for spec in plain):
+        plain = ()
+
+    @functools.wraps(f)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        own_mesh = find_mesh(mesh, args, what)
+        if mesh is None:
+            check_axes(own_mesh, auto, names, what)
+        frame = Frame(what, own_mesh, label_arguments(f, args, kwargs))
+        manual = manual_axes(own_mesh, auto if names else auto | mapped_axes(frame), names)
+        if len(manual) < len(own_mesh.axis_names):
+            frame.auto = tuple([axis for axis in own_mesh.axis_names if axis not in manual])
+        check_nested(frame, own_mesh, manual)
+        for axis in manual:
+            frame.name(axis, own_mesh.shape[axis], (axis,))
+        leaves: Sequence[Any] = args
+        specs: Sequence[Any] = plain * len(args) if one_for_all else plain
+        if len(specs) != len(args) or not all(map(is_array, args)):
+            leaves, specs = match_specs(args, in_specs, "in_specs", "args")
+        inside: Any = []
+        every = list(zip(leaves, specs, strict=True))
+        for number, (leaf, spec) in enumerate(every):
+            splits = check_leaf_spec(
+                leaf, spec, own_mesh, manual, (what, "in_specs"), frame.label, number, every=every
+            )
+            inside.append(_enter(leaf, spec, splits, frame, number))
+        with frame:
+            if leaves is not args:
+                inside = tree.unflatten(tree.structure(args), inside)
+            whole = {key: tree.map(lambda x: as_mapped(x, frame), x) for key, x in kwargs.items()}
+            out = f(*inside, **whole)
+            return _results(f, out, out_specs, frame, check)
+
+    return call
+
+
+def _results(f: Any, out: Any, out_specs: Any, frame: Frame, check: bool) -> Any:
+    """Join the blocks that a function returned to arrays."""
+    if type(out_specs) is PartitionSpec and is_array(out):
+        return _result(f, out, out_specs, frame, check, "the result")
+    if callable(out_specs):  # `smap` makes specs of the results
+        leaves, specs, names = out_specs(out)
+    else:
+        leaves, specs = match_specs(out, out_specs, "out_specs", "the result")
+        names = [(name, "out_specs") for name in result_names(tree.structure(out))]
+    results = [
+        _result(f, leaf, spec, frame, check, *name)
+        for leaf, spec, name in zip(leaves, specs, names, strict=True)
+    ]
+    return tree.unflatten(tree.structure(out), results)
+
+
+def _enter(x: Any, spec: PartitionSpec, splits: Splits, frame: Frame, number: int) -> Mapped:
+    """Make the value that a function sees of an argument: a block, with the names of its axes."""
+    source: Source = (frame, number)
+    outer: Names = ()
+    if type(x) is Mapped:
+        x._check_open()
+        x, outer, source = x._value, x._names, x._source or source
+    shape, axes = x._shape if is_array(x) else np.shape(x), {a for dim in splits for a in dim}
+    both = axes & {axis for name in outer for axis in name.place or ()}
+    if both:
+        raise ArgumentError(
+            f"{frame.what}: in_specs has {spec} for {frame.label(number)}, but {sorted(both)} "
+            "split the axis of an enclosing vmap (spmd_axis_name=). Try: name other axes in one of "
+            "them",
+            argument="in_specs",
+            axes=sorted(both),
+        )
+    names = tuple([name for name in frame.dims if name.name in axes])
+    own_labels = _labels(spec, frame, outer, shape, _auto_axes(x, shape, len(outer), splits, frame))
+    return enter_blocks(x, own_labels, outer + names, frame, source)
+
+
+def _result(
+    f: Any,
+    x: Any,
+    spec: PartitionSpec,
+    frame: Frame,
+    check: bool,
+    arg: str,
+    argument: str = "out_specs",
+) -> Any:
+    """Join a returned block to an array that a spec splits."""
+    manual, mesh = _manual(frame), frame.mesh
+    assert mesh is not None
+    where = frame.what, argument
+    splits = check_leaf_spec(x, spec, mesh, manual, where, lambda _: arg, 0, divides=False)
+    axes = {axis for dim in splits for axis in dim}
+    x, names = as_mapped(x, frame), tuple([name for name in frame.dims if name.name in axes])
+    if check:
+        way = "a spec that names it, check_rep=False for the first block"
+        check_constant(x, names, frame, f, arg, (argument, spec), way)
+    x = element_along(x, [name for name in x._names if name in frame.dims and name not in names])
+    outer = tuple([name for name in x._names if name not in names])
+    x = broadcast_along(x, outer + names)
+    sizes = mesh.shape
+    body = [
+        n * math.prod([sizes[axis] for axis in dim])
+        for n, dim in zip(x._shape, splits, strict=True)
+    ]
+    whole = (*x._value._shape[: len(outer)], *body)
+    others = _auto_axes(x._value, x._value._shape, len(x._names), (), frame)
+    return leave_blocks(x, _labels(spec, frame, outer, whole, others), outer, frame)
+
+
+def _manual(frame: Frame) -> tuple[str, ...]:
+    """List the mesh axes that a call maps over: the names of its dims."""
+    return tuple([cast("str", name.name) for name in frame.dims])
+
+
+def _labels(
+    spec: PartitionSpec, frame: Frame, outer: Names, shape: Shape, others: Splits
+) -> Labels:
+    """Look up how the mesh axes of a call become named dims of an array."""
+    assert frame.mesh is not None
+    lead = tuple([name.place or () for name in outer])
+    return labels(frame.mesh, _manual(frame), spec, shape, lead, others)
+
+
+def _auto_axes(x: Any, shape: Shape, lead: int, splits: Splits, frame: Frame) -> Splits:
+    """List for each dim after the first `lead` ones the auto axes that split it.
+
+    An auto axis stays if it divides the block that mapped axes leave of the dim.
+    """
+    sharding = getattr(x, "_sharding", None)
+    if not frame.auto or not isinstance(sharding, NamedSharding) or sharding.mesh != frame.mesh:
+        return ((),) * (len(shape) - lead)
+    others = []
+    for dim in range(lead, len(shape)):
+        axes = tuple([axis for axis in sharding.spec.axes(dim) if axis in frame.auto])
+        mapped_over = splits[dim - lead] if splits else ()
+        parts = math.prod(sharding.mesh.shape[axis] for axis in (*mapped_over, *axes))
+        others.append(axes if shape[dim] % parts == 0 else ())
+    return tuple(others)

@@ -1,0 +1,207 @@
+"""`pmap` and `soft_pmap`: map a function over an axis with its elements on different devices."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeVar, cast
+
+from gpushard import tree
+from gpushard._geometry.mesh import check_devices
+from gpushard._placement.defaults import local_devices
+from gpushard._placement.donation import donated_arrays, give_up
+from gpushard._runtime.current import current
+from gpushard._runtime.runtime import Device, Runtime
+from gpushard._transforms.jit.arguments import (
+    Call,
+    Options,
+    among,
+    check_not_both,
+    check_numbers,
+    indices_of,
+)
+from gpushard._transforms.jit.jit import jit
+from gpushard._transforms.jit.stages import Lowered
+from gpushard._transforms.mapping.device_axis import DeviceCall, DeviceFrame
+from gpushard._transforms.values.frames import frames
+from gpushard._transforms.values.signature import (
+    by_position,
+    check_axis_name,
+    check_function,
+    label_arguments,
+    title,
+)
+from gpushard.errors import ArgumentError, ArgumentTypeError
+
+_STATIC = "static_broadcasted_argnums"
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def pmap(
+    fun: _F,
+    axis_name: Hashable = None,
+    *,
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    static_broadcasted_argnums: int | Sequence[int] = (),
+    devices: Sequence[Any] | None = None,
+    backend: str | None = None,
+    axis_size: int | None = None,
+    donate_argnums: int | Sequence[int] = (),
+    global_arg_shapes: Any = None,
+) -> _F:
+    """Map a function over an axis of its arguments, with each element on its own device.
+
+    The function sees arrays without the mapped axis. If it calls another `pmap` over m elements,
+    each of the n outer elements uses m devices, n times m in all.
+
+    Args:
+      fun: the function.
+      axis_name: a name for the mapped axis, by which the collectives of `gpushard.lax` find it.
+      in_axes: for each argument that is not static the axis to map over, or None to copy the whole
+        argument to all devices. A pytree of these may be a prefix of the arguments. Keyword
+        arguments are mapped over axis 0.
+      out_axes: the position of the mapped axis in each result, or None for a result that is equal
+        on all devices. A pytree of these may be a prefix of the result.
+      static_broadcasted_argnums: numbers of arguments that the function gets unchanged; their
+        values must be hashable.
+      devices: one device for each element. By default the first of `gpushard.devices()`.
+      backend: the platform of the devices, "cpu" or "gpu".
+      axis_size: the size of the mapped axis; needed if `in_axes` is None for all arguments.
+      donate_argnums: numbers of donated arguments. `pmap` deletes their arrays once the function
+        has returned; if the function raises, they stay.
+      global_arg_shapes: for each argument that is not static the shape that the function sees, or
+        None. A pytree of these may be a prefix of the arguments. With several processes this is the
+        shape in all of them together; gpushard has one process.
+
+    Returns:
+      A function that takes and returns arrays with the mapped axis. Its results lie in a
+      `PmapSharding`, which unstacks the mapped axis, and that of an inner `pmap`, too. Its method
+      `lower` is that of `jit`.
+
+    Raises:
+      ArgumentTypeError: fun is no function, or an argument is neither an array nor a number.
+      ArgumentError: no argument is mapped, the sizes of mapped axes differ, or an axis is beyond an
+        argument.
+      NoDeviceError: the axis has more elements than there are devices.
+
+    >>> import gpushard as gs
+    >>> share = gs.pmap(lambda x: x / gs.lax.psum(x, "i"), "i")
+    >>> share(gs.numpy.asarray([1.0, 3.0])).tolist()
+    [0.25, 0.75]
+    """
+    check_function(fun, "pmap")
+    what = title("pmap", fun)
+    size = check_axis_name(axis_name, axis_size, what)
+    static = indices_of(static_broadcasted_argnums, _STATIC, what)
+    donated = indices_of(donate_argnums, "donate_argnums", what)
+    options = Options(donated=(donated, ()))
+    if devices is not None and not len(check_devices(devices)):
+        raise ArgumentError(f"{what}: devices=[] is empty. Try: leave it out", argument="devices")
+    in_axes = by_position(in_axes)
+
+    def open_call(args: Any, kwargs: Any) -> tuple[DeviceCall, Call]:
+        """Check a call, and return it with and without its mapping over devices."""
+        if static or donated:
+            for numbers, argument in ((static, _STATIC), (donated, "donate_argnums")):
+                check_numbers(numbers, len(args), argument, what)
+            check_not_both(among(static, len(args)), among(donated, len(args)), what)
+        plain_call = Call(fun, what, args, kwargs, (static, ()), _STATIC, ArgumentTypeError)
+        if devices is None:
+            pool = _pool(current(), backend), False
+        elif any(isinstance(frame, DeviceFrame) for frame in frames()):
+            raise ArgumentError(
+                f"{what}: devices= within another pmap, which uses the devices. Try: leave it out",
+                argument="devices",
+            )
+        else:
+            pool = tuple(devices), True
+        each = plain_call.args, plain_call.kwargs
+        mapped_call = DeviceCall(fun, what, each, in_axes, axis_name, size, pool, plain_call.label)
+        if global_arg_shapes is not None:
+            mapped_call.check_shapes(plain_call.args, global_arg_shapes)
+        return mapped_call, plain_call
+
+    @functools.wraps(fun)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        mapped_call, plain_call = open_call(args, kwargs)
+        given_up = donated_arrays(options.donated_leaves(args, {}), what) if donated else ()
+        result = mapped_call.run(plain_call if static else fun, out_axes)
+        give_up(given_up)
+        return result
+
+    def lower(*args: Any, **kwargs: Any) -> Lowered:
+        """Trace and lower a call; a `ShapeDtypeStruct` may stand for an array."""
+        traced = jit(call, static_argnums=static, donate_argnums=donated)
+        return cast("Lowered", traced.lower(*args, **kwargs))
+
+    call.lower = lower  # type: ignore[attr-defined]
+    return call  # type: ignore[return-value]
+
+
+def soft_pmap(
+    fun: _F,
+    axis_name: Hashable = None,
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    *,
+    axis_size: int | None = None,
+    backend: str | None = None,
+) -> _F:
+    """Map a function over an axis that may have more elements than there are devices.
+
+    Each device gets an equal chunk of the elements. The function sees arrays without the mapped
+    axis, and collectives work on all of its elements.
+
+    Args:
+      fun: the function.
+      axis_name: a name for the mapped axis, by which the collectives of `gpushard.lax` find it.
+      in_axes: for each argument 0, or None to pass the whole argument to all elements. A pytree of
+        these may be a prefix of the arguments.
+      out_axes: for each result 0, or None for a result that is equal for all elements. A pytree of
+        these may be a prefix of the result.
+      axis_size: the size of the mapped axis; needed if `in_axes` is None for all arguments.
+      backend: the platform of the devices, "cpu" or "gpu".
+
+    Returns:
+      A function that takes and returns arrays with the mapped axis; each device has a chunk of the
+      results.
+
+    Raises:
+      ArgumentTypeError: fun is no function, or an argument is neither an array nor a number.
+      ArgumentError: an axis is neither 0 nor None, or the elements do not divide into equal chunks.
+
+    >>> import gpushard as gs
+    >>> share = gs.soft_pmap(lambda x: x / gs.lax.psum(x, "i"), "i")
+    >>> share(gs.numpy.ones(2 * gs.device_count())).shape == (2 * gs.device_count(),)
+    True
+    """
+    check_function(fun, "soft_pmap")
+    what = title("soft_pmap", fun)
+    size = check_axis_name(axis_name, axis_size, what)
+    for argument, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
+        wrong = [axis for axis in tree.leaves(axes) if axis != 0 or type(axis) is not int]
+        if wrong:
+            raise ArgumentError(
+                f"{what}: {argument} has {wrong[0]!r}, and can only have 0 and None. Try: move the "
+                f"axis to the front, with gpushard.numpy.moveaxis(x, {wrong[0]!r}, 0)",
+                argument=argument,
+                axis=wrong[0],
+            )
+    in_axes = by_position(in_axes)
+
+    @functools.wraps(fun)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        pool = _pool(current(), backend), None
+        label = label_arguments(fun, args, kwargs)
+        mapped_call = DeviceCall(fun, what, (args, kwargs), in_axes, axis_name, size, pool, label)
+        return mapped_call.run(fun, out_axes)
+
+    return call  # type: ignore[return-value]
+
+
+@functools.lru_cache(maxsize=16)
+def _pool(runtime: Runtime, backend: str | None) -> tuple[Device, ...]:
+    """List the devices of the current runtime on a platform."""
+    return tuple(local_devices(backend))

@@ -1,0 +1,457 @@
+"""Lay out a region, and make it one operation of a graph.
+
+The results of a region keep the layouts that they have in the graph. The boxes of their dims are
+the boxes of the loops, and these say which part of each operand a device reads. For
+`(x[1:] - x[:-1]) * 2` with `x` of 9 numbers, split over 2 devices:
+
+    results           0..4 on device 0, 4..8 on device 1        the boxes of the only loop
+    reads of x[1:]    1..5              5..9                    loop + 1
+    reads of x[:-1]   0..4              4..8                    loop
+    boxes of x        0..5              4..9                    all reads of a device in one block
+
+`x` itself is split 0..5 and 5..9, so device 1 receives one number. A region is not made if more
+bytes would move than by its operations one by one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard._geometry.free_boxes import tiling_of_boxes
+from gpushard._geometry.tiling import Tiling
+from gpushard._movement.buffer import ShardedBuffer, devices_of
+from gpushard._movement.reshard import Mover
+from gpushard._ops.aval import Aval
+from gpushard._ops.programs.calls import LocalCalls, Work, calls_of
+from gpushard._ops.programs.launched import Launched, launched_nest
+from gpushard._ops.programs.local import Local
+from gpushard._ops.programs.reduce import Merge
+from gpushard._ops.row import Row, Runnable
+from gpushard._ops.rule import elementwise
+from gpushard._ops.scalars import converter
+from gpushard._runtime.launch import Outputs
+from gpushard._runtime.nests import LARGE, SHORT, Load, Nest, Op, Result
+from gpushard._transforms.graph.graph import Operation, Var
+from gpushard._transforms.graph.ops import Region, RowOp
+from gpushard._transforms.graph.steps import program_for
+from gpushard._transforms.regions.halos import halos, in_parts
+from gpushard._transforms.regions.views import RegionView
+from gpushard._typing import IntArray, Shape
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Member:
+    """An operation of a region."""
+
+    step: Operation
+    op: RowOp  # what it does
+    views: Sequence[RegionView]  # its arrays
+    own: Sequence[tuple[int | None, ...]]  # for each array the loops of its dims
+    dims: tuple[int | None, ...]  # the loops of the dims of its result
+    reduced: tuple[int, ...] = ()  # loops that it reduces
+    name: str = ""  # name of its reduction; "" if it is elementwise
+    ends: bool = False  # whether its result is known only when all loops have ended
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RegionLayout:
+    """A region with its loops, and the boxes of its operands and results."""
+
+    members: Sequence[Member]
+    sizes: tuple[int, ...]  # of the loops
+    inner: frozenset[int]
+    operands: list[Var]  # the arrays that the kernel reads
+    loads: tuple[Load, ...]
+    places: dict[tuple[int, int], int]  # the load of each operand of each member, if it is one
+    tilings: list[Tiling]  # boxes of the operands that the kernel reads
+    results: Sequence[Member]
+    merges: list[Merge | None]  # for each result what merges the parts of devices
+
+    @property
+    def natural(self) -> list[Tiling]:
+        """Boxes of the results that the kernel writes, before parts are merged."""
+        return [
+            member.step.results[0].tiling if merge is None else merge.natural
+            for member, merge in zip(self.results, self.merges, strict=True)
+        ]
+
+
+Boxes = tuple[IntArray, IntArray]
+
+_Read = tuple[Var, tuple[int | None, ...], Shape]
+"""An array, the loops that its dims run along, and the first element of each dim that is read."""
+
+
+def merge_of(member: Member) -> Merge | None:
+    """Find what merges the parts of a reduction; None if there is nothing to merge, or more."""
+    work = program_for(member.op, member.step.operands).alone if member.ends else None
+    return work if isinstance(work, Merge) else None
+
+
+def laid_out(
+    members: Sequence[Member],
+    results: Sequence[Member],
+    sizes: Sequence[int],
+    inner: frozenset[int],
+) -> RegionLayout | None:
+    """Lay out a region as its results lie; None if they disagree, or more bytes would move."""
+    boxes: dict[int, Boxes] = {}
+    merges = [merge_of(member) for member in results]
+    devices = results[0].step.results[0].tiling.devices
+    count = len(devices)
+    zero = np.zeros(count, np.int64)
+
+    def put(dims: Sequence[int | None], tiling: Tiling) -> bool:
+        for dim, loop in enumerate(dims):
+            box = tiling.starts[dim], tiling.stops[dim]
+            own = (zero, zero + 1) if loop is None else boxes.setdefault(loop, box)
+            if not all(np.array_equal(a, b) for a, b in zip(own, box, strict=True)):
+                return False  # or a dim of length 1 that some device has nothing of
+        return tiling.devices == devices
+
+    def whole(loop: int) -> bool:
+        box = zero, zero + sizes[loop]
+        own = boxes.setdefault(loop, box)
+        return all(np.array_equal(a, b) for a, b in zip(own, box, strict=True))
+
+    for member, merge in zip(results, merges, strict=True):
+        if merge is None:
+            if not put(member.dims, member.step.results[0].tiling):
+                return None
+        else:
+            if len(merge.dtypes) != 1 or merge.dtypes[0] != member.step.results[0].dtype:
+                return None
+            for x, dims in zip(member.step.arrays, member.own, strict=True):
+                if not put(dims, x.tiling):
+                    return None
+    for member in members:
+        reduced = member.reduced if merge_of(member) is None else ()
+        if not all(whole(loop) for loop in reduced) or (member.ends and member not in results):
+            return None
+    for loop, size in enumerate(sizes):
+        boxes.setdefault(loop, (zero, zero + size))
+    empty = {loop: begin >= end for loop, (begin, end) in boxes.items()}
+    nowhere = zero > 0
+    for member in results:  # where a loop has no elements, nothing is done in the others
+        own = [empty[loop] for loop in (*member.dims, *member.reduced) if loop is not None]
+        if not np.array_equal(np.any([nowhere, *own], 0), np.any([nowhere, *empty.values()], 0)):
+            return None
+    return _read(members, results, merges, tuple(sizes), inner, boxes)
+
+
+def _read(
+    members: Sequence[Member],
+    results: Sequence[Member],
+    merges: list[Merge | None],
+    sizes: tuple[int, ...],
+    inner: frozenset[int],
+    boxes: dict[int, Boxes],
+) -> RegionLayout | None:
+    """Find the reads of a region, and the boxes of its operands."""
+    inside = {member.step.results[0] for member in members}
+    places: dict[tuple[int, int], _Read] = {}
+    for number, member in enumerate(members):
+        for at, (view, own) in enumerate(zip(member.views, member.own, strict=True)):
+            if view.base not in inside:
+                places[number, at] = view.base, view.under(own), view.starts
+    reads = list(dict.fromkeys(places.values()))
+    result = results[0].step.results[0].tiling
+    if any(x.tiling.devices != result.devices for x, *_ in reads):
+        return None
+    groups = _grouped(reads, boxes)
+    operands = [group[0][0] for group in groups]
+    tilings, received = [], 0
+    array_of: dict[_Read, int] = {}
+    ends: list[tuple[IntArray, IntArray]] = []  # first elements that are read: least, greatest
+    for number, (x, group) in enumerate(zip(operands, groups, strict=True)):
+        cut, low, high = _cut(x, group, boxes)
+        ends.append((low, high))
+        array_of |= dict.fromkeys(group, number)
+        if cut is not x.tiling:
+            mover = Mover(devices_of(cut)[0].runtime, x.tiling, cut, x.dtype.itemsize, "fused")
+            received += mover.bytes_received
+        tilings.append(cut)
+    views = {id(v): v.moved for m in members for v in m.views}
+    if received > sum(member.step.moved for member in members) + sum(views.values()):
+        return None
+    loads = tuple(
+        Load(
+            n, operands[n].dtype, dims, tuple(int(x) for x in np.subtract(begin, ends[n][0])),
+            tuple(int(x) for x in np.subtract(ends[n][1], ends[n][0])),
+        )
+        for read in reads
+        for n, (_, dims, begin) in [(array_of[read], read)]
+    )  # fmt: skip
+    load_of = {at: reads.index(read) for at, read in places.items()}
+    return RegionLayout(members, sizes, inner, operands, loads, load_of, tilings, results, merges)
+
+
+def _grouped(reads: Sequence[_Read], boxes: dict[int, Boxes]) -> list[list[_Read]]:
+    """Group the reads of each array: those of a group are cut out of the array as one block.
+
+    Reads along the same loops share a block, as those of a stencil do, unless it has more elements
+    than a block for each: `x[:9] + x[-9:]` needs nothing of what lies between.
+    """
+    alike: dict[Any, list[_Read]] = {}
+    for read in reads:
+        alike.setdefault(read[:2], []).append(read)
+    groups: list[list[_Read]] = []
+    for (x, _), own in alike.items():
+        cut = _cut(x, own, boxes)[0]
+        apart = sum(int(_cut(x, [read], boxes)[0].volumes.sum()) for read in own)
+        shared = cut is x.tiling or int(cut.volumes.sum()) <= apart
+        groups += [own] if shared else [[read] for read in own]
+    return groups
+
+
+def _cut(
+    x: Var, reads: Sequence[_Read], boxes: dict[int, Boxes]
+) -> tuple[Tiling, IntArray, IntArray]:
+    """Find the boxes of an operand that hold all its reads.
+
+    Returns:
+      The boxes, and for each dim the least and the greatest first element, counted from these.
+    """
+    begins = np.array([begin for *_, begin in reads])
+    low, high = begins.min(axis=0), begins.max(axis=0)
+    zero = np.zeros(len(x.tiling.devices), np.int64)
+    starts, stops = [], []
+    for dim, n in enumerate(x.shape):
+        spans = []
+        for (_, dims, _), first in zip(reads, begins[:, dim], strict=True):
+            loop = dims[dim]
+            a, b = boxes[loop] if loop is not None else (zero, zero + 1)
+            spans.append((a + first, b + first))
+        starts.append(np.min([a for a, _ in spans], axis=0))
+        stops.append(np.max([b for _, b in spans], axis=0))
+        if (x.tiling.stops[dim] - x.tiling.starts[dim] == n).all():
+            before, behind = starts[dim], n - stops[dim]
+            if (before == before[0]).all() and (behind == behind[0]).all():
+                # Blocks have all of it: they are read where they lie, and nothing is cut off.
+                starts[dim], stops[dim] = starts[dim] - before, stops[dim] + behind
+                low[dim] -= before[0]
+                high[dim] += behind[0]
+    cut = x.tiling
+    if x.shape and not (np.array_equal(cut.starts, starts) and np.array_equal(cut.stops, stops)):
+        cut = tiling_of_boxes(x.shape, cut.devices, np.array(starts), np.array(stops))
+    return cut, low, high
+
+
+def op_of(
+    step: Operation, op: RowOp, name: str, arrays: Sequence[int | None],
+    dims: Sequence[int | None] = (), reduced: tuple[int, ...] = (),
+) -> Op:  # fmt: skip
+    """Write an operation of a graph as one of a loop nest.
+
+    Args:
+      step: the operation of the graph.
+      op: what it does.
+      name: name of its reduction; "" if it is elementwise.
+      arrays: places of its arrays in the nest.
+      dims: loops of the dims of its result.
+      reduced: loops that it reduces.
+    """
+    row, avals, (result,) = op.row, op.avals(step.operands), step.results
+    results = row.infer(avals, op.params)
+    inside = avals if row.loop is None or name else [
+        Aval((), t) if at in op.scalars else aval
+        for at, (aval, t) in enumerate(zip(avals, row.loop(avals), strict=False))
+    ]  # fmt: skip
+    numbers, places = iter(op.numbers), iter(arrays)
+    operands: list[Any] = [
+        (None, converter(row, results, avals, at)(next(numbers)))
+        if at in op.scalars else (next(places), None)
+        for at in range(len(avals))
+    ]  # fmt: skip
+    types = row.loop(avals)[: len(avals)] if row.loop and not name else [a.dtype for a in inside]
+    plain = row
+    while plain.within is not None:  # in a nest, loops stand for the named dims in front
+        plain = plain.within
+    backend = devices_of(result.tiling)[0].runtime.backend
+    kernel = None if name else plain.kernel(backend.namespace, inside, op.params)
+    loops = frozenset(loop for loop in dims if loop is not None)
+    return Op(
+        name or row.name, tuple(operands), result.dtype, loops, tuple(types), kernel, reduced
+    )  # fmt: skip
+
+
+def nest_of(laid: RegionLayout) -> Nest:
+    """Write a region as a loop nest."""
+    places: dict[Var, int] = {}
+    first = len(laid.loads)
+    ops: list[Op] = []
+    for number, member in enumerate(laid.members):
+        bases = [view.base for view in member.views]
+        arrays = [
+            places[base] if base in places else laid.places[number, at]
+            for at, base in enumerate(bases)
+        ]
+        places[member.step.results[0]] = first + len(ops)
+        ops.append(op_of(member.step, member.op, member.name, arrays, member.dims, member.reduced))
+    ends = tuple(Result(places[m.step.results[0]], m.dims) for m in laid.results)
+    boxes = [(load.dims, laid.tilings[load.operand]) for load in laid.loads]
+    boxes += [(m.dims, tiling) for m, tiling in zip(laid.results, laid.natural, strict=True)]
+    short = _short(laid, boxes)
+    return Nest(
+        laid.sizes, len(laid.operands), laid.loads, tuple(ops), ends, short, laid.inner - short,
+        _split(laid, boxes, short),
+    )  # fmt: skip
+
+
+def _short(
+    laid: RegionLayout, boxes: Sequence[tuple[tuple[int | None, ...], Tiling]]
+) -> frozenset[int]:
+    """Choose the loops with few elements that kernels may unroll.
+
+    A loop is unrolled if an operation of the region reduces it and another needs the result, or if
+    no array has a long loop after it.
+    """
+    reduced = {loop for member in laid.members if not member.ends for loop in member.reduced}
+    outer = {
+        loop for dims, _ in boxes for at, loop in enumerate(dims)
+        if any(x is not None and laid.sizes[x] > SHORT for x in dims[at:])
+    }  # fmt: skip
+    return frozenset([
+        n for n, size in enumerate(laid.sizes) if size <= SHORT and (n in reduced or n not in outer)
+    ])  # fmt: skip
+
+
+def _split(
+    laid: RegionLayout,
+    boxes: Sequence[tuple[tuple[int | None, ...], Tiling]],
+    loops: frozenset[int],
+) -> frozenset[int]:
+    """Find the loops whose elements are split over devices."""
+    return frozenset([
+        loop for dims, tiling in boxes for dim, loop in enumerate(dims)
+        if loop in loops and (tiling.stops[dim] - tiling.starts[dim] < laid.sizes[loop]).any()
+    ])  # fmt: skip
+
+
+def one(laid: RegionLayout) -> Operation | None:
+    """Make a region one operation of the graph; return None if there is no kernel for it."""
+    nest = nest_of(laid)
+    results = [member.step.results[0] for member in laid.results]
+    runtime = devices_of(results[0].tiling)[0].runtime
+    tilings = laid.natural
+    name = "fused " + " ".join(member.step.name for member in laid.members)
+    kernel = runtime.backend.compile(nest, [tiling.shard_shapes for tiling in laid.tilings])
+    if kernel is None:
+        return None
+    split = None
+    if not kernel.launched and nest.large >= LARGE:
+        split = halos(nest, laid.operands, laid.tilings, tilings)
+    read = laid.tilings if split is None else split.tilings
+    sources = [*range(len(laid.operands)), *(split.sources if split else [])]
+    sizes = [laid.operands[n].dtype.itemsize for n in sources]
+    calls, of_device = calls_of(_REGION, list(zip(read, sizes, strict=True)), tilings)
+    through = nest.large * max(x.dtype.itemsize for x in results) // max(len(calls), 1)
+    calls = [
+        dataclasses.replace(
+            call,
+            reads=max(call.reads, through),  # small operands may meet in many pairs
+            site=() if split is None else (split.parts[call.home],),
+        )
+        for call in calls
+    ]
+    function = kernel.function if split is None else in_parts(kernel.function, len(laid.operands))
+    work = Work(runtime, name, function, calls, of_device, tilings, [x.dtype for x in results])
+    local: LocalCalls
+    numbers, scratch = list(enumerate(kernel.numbers, len(laid.operands))), 0
+    if kernel.launched:
+        launched = launched_nest(work, nest, kernel, laid.tilings)
+        if launched is None:
+            return None
+        local, scratch = launched
+    else:
+        local = LocalCalls(work, steps=kernel.steps)
+    movers = []
+    for at, (n, tiling, size) in enumerate(zip(sources, read, sizes, strict=True)):
+        own = laid.operands[n].tiling
+        if tiling is not own or at != n:
+            movers.append((n, at, Mover(runtime, own, tiling, size, name)))
+    moved = sum(mover.bytes_received for *_, mover in movers)
+    parts = zip(laid.merges, tilings, results, strict=True)
+    scratch += sum(mover.bytes_written for *_, mover in movers) + sum(
+        int(tiling.volumes.sum()) * x.dtype.itemsize for merge, tiling, x in parts if merge
+    )
+    region = Region(
+        name,
+        Fused(local, numbers, of_device, movers, laid.merges, scratch),
+        members=tuple(m.step for m in laid.members),
+        brings=tuple((laid.operands[n].tiling, read[at], sizes[at]) for n, at, _ in movers),
+        merges=tuple(m.step for m, x in zip(laid.results, laid.merges, strict=True) if x),
+    )
+    scope = " ".join(dict.fromkeys(m.step.scope for m in laid.members if m.step.scope))
+    return Operation(region, tuple(laid.operands), tuple(results), moved, scope)
+
+
+class Fused(Runnable):
+    """A region, ready to run: operands are moved, the kernel is called, parts are merged."""
+
+    def __init__(
+        self,
+        calls: LocalCalls,
+        numbers: Sequence[tuple[int, Any]],
+        of_device: Sequence[int],
+        movers: Sequence[tuple[int, int, Mover]],
+        merges: Sequence[Merge | None],
+        scratch: int = 0,
+    ) -> None:
+        self._calls, self._numbers, self._movers = calls, numbers, movers
+        self._scratch = scratch
+        self._nbytes = 6000 + 900 * len(of_device) + sum(mover.nbytes for *_, mover in movers)
+        self._merges = [
+            None if merge is None else (merge, [of_device[call.home] for call in merge.calls])
+            for merge in merges
+        ]
+        self._more = sum(source != at for source, at, _ in movers)
+        self._alone = not movers and not any(merges) and len(calls.dtypes) == len(merges)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes itself, about."""
+        return self._nbytes
+
+    @property
+    def scratch(self) -> int:
+        """Bytes that it holds while it runs, next to operands and results."""
+        return self._scratch
+
+    def launches(self, numbers: Sequence[Any]) -> tuple[Launched, Sequence[tuple[int, Any]]] | None:
+        """Return the launches that it is, and the numbers that they take; None if it is more."""
+        if self._movers or any(self._merges) or not isinstance(self._calls, Launched):
+            return None
+        return self._calls.launches(self._numbers)
+
+    def run(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
+        """Move operands, call the kernel, and merge parts of results."""
+        if self._alone:
+            return self._calls.run(operands, self._numbers)
+        read = [*operands, *[None] * self._more]
+        for source, at, move in self._movers:
+            read[at] = move(operands[source])
+        results = []
+        parts = self._calls.run_parts(read, self._numbers)
+        for n, (part, merge) in enumerate(zip(parts, self._merges, strict=False)):
+            if merge is None:
+                results.append(self._calls.assemble(n, part))
+                continue
+            values = [part.values[number] for number in merge[1]]
+            claims = [part.claims[number] for number in merge[1]]
+            results.append(merge[0].merged([Outputs(values, claims, part.settled)]))
+        return results
+
+
+_REGION = Row(
+    "fused",
+    lambda avals, params: (),
+    lambda avals, params: elementwise([], ()),
+    lambda xp, avals, params: len,
+    (Local(),),
+)
+"""What stands for regions where blocks are listed."""

@@ -1,0 +1,444 @@
+"""Run a graph: prepare its operations once, and call them in a flat list.
+
+`prepare` is the only place that decides how an operation of a graph runs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard._array.array import Array, ConcreteArray
+from gpushard._array.aval import KEY, KeyDType
+from gpushard._array.data import array_of_buffer
+from gpushard._array.key_array import ELEMENT, KeyArray
+from gpushard._movement.buffer import ShardedBuffer, devices_of
+from gpushard._movement.host import read_host
+from gpushard._movement.reshard import Mover
+from gpushard._ops.bind import bind
+from gpushard._ops.dispatch import create
+from gpushard._ops.gather_guard import check_gather
+from gpushard._ops.row import Run, Runnable
+from gpushard._ops.table.movement import CONCATENATE, STACK
+from gpushard._placement.device_put import device_put
+from gpushard._runtime.reclaim import name_operation
+from gpushard._runtime.runtime import Runtime
+from gpushard._transforms.graph.costs import received
+from gpushard._transforms.graph.graph import Graph, Op, Operation, Var, lines
+from gpushard._transforms.graph.ops import (
+    Branch,
+    Callback,
+    For,
+    Inline,
+    Region,
+    Relabel,
+    Reshard,
+    RowOp,
+    Scan,
+    Segment,
+    Stacked,
+    While,
+)
+from gpushard._transforms.graph.steps import program_for
+from gpushard._transforms.regions.regions import fuse_regions
+from gpushard._transforms.regions.segments import group_into_segments
+from gpushard._transforms.values.relabel import relabel_buffer
+from gpushard.errors import OutOfMemoryError
+
+SEVERAL = 64
+"""Most arrays that are put together at once."""
+
+
+class Executable:
+    """A graph, prepared to run. Operations that no result or effect needs are left out.
+
+    Args:
+      graph: the graph.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.steps = steps = fuse_regions(graph)
+        """The operations; a region counts as one."""
+        self.ready = {step: prepare(step.op, step) for step in steps}
+        """Each operation of `steps` and `parts`, prepared to run."""
+        self.parts = group_into_segments(graph, steps, self.ready)
+        """The same operations, those of a segment as one: a GPU is given them at once."""
+        self.ready |= {part: prepare(part.op) for part in self.parts if part not in self.ready}
+        self.graph = graph
+        self.runtime: Any = None
+        """The runtime of the results; None if there are none."""
+        if graph.results:
+            self.runtime = devices_of(graph.results[0].tiling)[0].runtime
+        places: dict[Var, int] = {}
+
+        def place(x: Any) -> int:
+            if not isinstance(x, Var):  # data on the host
+                hosted.append(x.data)
+                return -len(hosted)
+            return places.setdefault(x, len(places))
+
+        hosted: list[Any] = []
+        for var in (*graph.inputs, *graph.constants):
+            place(var)
+        calls = [
+            (self.ready[step], [place(x) for x in step.operands], step.op.numbers, step.results)
+            for step in self.parts
+        ]
+        results = [place(x) for x in graph.results]
+        last: dict[int, int] = {}
+        for number, (_, operands, _, produced) in enumerate(calls):
+            for at in (*operands, *map(place, produced)):
+                last[at] = number
+        permanent = {*results, *(places[var] for var in graph.constants)}
+        self._calls: list[tuple[Run, list[int], tuple[Any, ...], list[int], list[int]]] = []
+        for number, (ready, operands, numbers, produced) in enumerate(calls):
+            to = [place(x) for x in produced]
+            ended = {at for at in (*operands, *to) if at >= 0 and last[at] == number} - permanent
+            self._calls.append((ready.run, operands, numbers, to, sorted(ended)))
+        self._results = results
+        self._constants = [x._live() for x in graph.constants.values()]
+        self._rest = [None] * (len(places) - len(graph.inputs) - len(self._constants))
+        self._hosted = hosted[::-1]  # their places are negative: they count from the end
+
+    @property
+    def nbytes(self) -> int:
+        """Approximate bytes of this object and its graph, without the arrays of constants."""
+        steps = dict.fromkeys((*self.graph.steps, *self.steps))
+        return 4000 + 5000 * len(steps) + sum(ready.nbytes for ready in self.ready.values())
+
+    def text(self) -> str:
+        """List the operations as text, one a line, with the bytes they move and their launches."""
+        return "\n".join(lines(self.graph, self.steps, shardings=True, note=self._note))
+
+    def launches(self, step: Operation) -> int | None:
+        """Count the kernel launches of an operation; None if the count is not known.
+
+        On the host it is 0: each device calls a function.
+        """
+        ready = self.ready.get(step)
+        if (
+            ready is None and not step.op.bodies
+        ):  # an operation in the text of a loop: not in a region
+            ready = prepare(step.op, step)
+        launches = None if ready is None else ready.launches(step.op.numbers)
+        if launches is not None:
+            return len(launches[0].groups)
+        host = (
+            not step.results or devices_of(step.results[0].tiling)[0].runtime.backend.host_readable
+        )
+        return 0 if host else None
+
+    def graph_launches(self) -> list[tuple[int, int]]:
+        """Return for each segment its number of launches, and that of a replay of it."""
+        return [part.op.kernels.counts for part in self.parts if isinstance(part.op, Segment)]
+
+    def run(self, inputs: list[Any]) -> list[ShardedBuffer]:
+        """Run the graph.
+
+        Args:
+          inputs: buffers of the arguments, in order. The list is used up. A buffer that no array
+            holds is freed after the last operation that needs it.
+
+        Returns:
+          Buffers of the results; some may be among the inputs.
+
+        Raises:
+          OutOfMemoryError: a device has no room. No array has changed.
+        """
+        held: list[Any] = inputs  # not a copy, which would keep all of them until the end
+        held += (*self._constants, *self._rest, *self._hosted)
+        for run, operands, numbers, to, ended in self._calls:
+            try:
+                produced = run([held[at] for at in operands], numbers)
+            except MemoryError as error:  # from the pool, or from a library that a kernel calls
+                raise self._explain(error, run) from None
+            for at, buffer in zip(to, produced, strict=True):
+                held[at] = buffer
+            produced = buffer = None  # type: ignore[assignment]  # else they hold memory
+            for at in ended:
+                held[at] = None
+        return [held[at] for at in self._results]
+
+    def _explain(self, error: MemoryError, run: Run) -> OutOfMemoryError:
+        """Return the error for an operation without room, with the name of the operation."""
+        step, ready = next(x for x in self.ready.items() if x[1].run == run)
+        return name_operation(error, step.name, ready.moves)
+
+    def _note(self, step: Operation) -> str:
+        """Return a note for the text of an operation: its scope, bytes received, and launches."""
+        moved = sum(received(step).values())
+        launches = self.launches(step)
+        notes = [
+            step.scope,
+            f"{moved:,} bytes received" if moved else "",
+            f"launches: {launches}" if launches else "",
+        ]
+        return "; ".join(filter(None, notes))
+
+
+def prepare(op: Op, step: Operation | None = None) -> Runnable:
+    """Prepare an operation to run.
+
+    Args:
+      op: the kind of operation, and its parameters.
+      step: the operation in its graph, for kinds that depend on the layout of operands and results.
+    """
+    match op:
+        case RowOp() if step is not None:
+            return _Creation(op, step) if op.row.creates else program_for(op, step.operands)
+        case Reshard() if step is not None:
+            return _Resharding(op, step)
+        case Relabel() if step is not None:
+            return _Relabeling(step)
+        case While():
+            return _WhileLoop(op)
+        case For():
+            return _ForLoop(op)
+        case Scan():
+            return _ScanLoop(op)
+        case Branch():
+            return _OneBranch(op)
+        case Inline():
+            return _InlineCall(op)
+        case Callback():
+            return _HostCall(op)
+        case Region():
+            return op.kernel
+        case Segment():
+            return op.kernels
+    raise NotImplementedError(type(op))
+
+
+class _Creation(Runnable):
+    """Creates an array of numbers."""
+
+    def __init__(self, op: RowOp, step: Operation) -> None:
+        (x,) = step.results
+        self._row, self._dtype = op.row, x.dtype
+        self._tiling, self._mover = x.tiling, None
+        if x.sharding.memory_kind != "device":
+            self._tiling = x.sharding.with_memory_kind("device").tiling(x.shape)
+        if self._tiling is not x.tiling:
+            runtime, itemsize = devices_of(x.tiling)[0].runtime, x.dtype.itemsize
+            self._mover = Mover(runtime, self._tiling, x.tiling, itemsize, op.name)
+
+    def run(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
+        """Create the array."""
+        buffer = create(self._row, self._tiling, self._dtype, numbers)
+        return [buffer if self._mover is None else self._mover(buffer)]
+
+
+class _Resharding(Runnable):
+    """Moves a value to another sharding."""
+
+    def __init__(self, op: Reshard, step: Operation) -> None:
+        (x,), (result,) = step.arrays, step.results
+        self._mover = None
+        if result.tiling is not x.tiling:
+            runtime = devices_of(x.tiling)[0].runtime
+            self._mover = Mover(runtime, x.tiling, result.tiling, x.dtype.itemsize, op.name)
+            self.moves = op.watch or None
+
+    @property
+    def nbytes(self) -> int:
+        """Approximate bytes of this object."""
+        return 0 if self._mover is None else self._mover.nbytes
+
+    def run(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
+        """Reshard the value."""
+        if self._mover is None:
+            return [operands[0]]
+        if self.moves is not None:
+            check_gather(self.moves)
+        return [self._mover(operands[0])]
+
+
+class _Relabeling(Runnable):
+    """Reads the memory of a value as blocks of other shapes."""
+
+    def __init__(self, step: Operation) -> None:
+        self._tiling = step.results[0].tiling
+
+    def run(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
+        """Wrap the memory in a buffer with the other shapes."""
+        return [relabel_buffer(operands[0], self._tiling)]
+
+
+class _HostCall(Runnable):
+    """Calls a function on the host."""
+
+    def __init__(self, op: Callback) -> None:
+        self._call = op.call
+
+    def run(self, operands: Sequence[Any], numbers: Sequence[Any]) -> Sequence[ShardedBuffer]:
+        """Call the function."""
+        return self._call(operands)
+
+
+class GraphRunner(Runnable):
+    """Runs graphs: the bodies of a loop or a branch."""
+
+    def __init__(self, op: Op) -> None:
+        self.executables = [Executable(body) for body in op.bodies]
+        """The graphs, prepared to run."""
+
+    @property
+    def nbytes(self) -> int:
+        """Approximate bytes of this object."""
+        return sum(executable.nbytes for executable in self.executables)
+
+
+class _WhileLoop(GraphRunner):
+    """Runs a graph as long as another one returns True."""
+
+    def __init__(self, op: While) -> None:
+        super().__init__(op)
+        self._carries = len(op.body.carried)
+        self._ahead = self._carries + op.test.captured
+
+    def run(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
+        """Run the loop."""
+        test, body = self.executables
+        carry = list(operands[: self._carries])
+        of_test, of_body = operands[self._carries : self._ahead], operands[self._ahead :]
+        while read_host(test.run([*carry, *of_test])[0]).any():
+            carry += of_body  # the same list, so that `run` can free the old values
+            carry = body.run(carry)
+        return carry
+
+
+class _ForLoop(GraphRunner):
+    """Runs a graph a number of times."""
+
+    def __init__(self, op: For) -> None:
+        super().__init__(op)
+        self._carries = len(op.body.carried)
+
+    def run(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
+        """Run the loop. A number says how often, or else the first two operands: end and start."""
+        (body,) = self.executables
+        first = 0 if numbers else 1
+        ahead = first + self._carries
+        carry, captured = list(operands[first:ahead]), operands[ahead:]
+        times = numbers[0] if numbers else int(read_host(operands[0])) - int(read_host(carry[0]))
+        for _ in range(times):
+            carry += captured  # the same list, so that `run` can free the old values
+            carry = body.run(carry)
+        return carry[1:]
+
+
+class _ScanLoop(GraphRunner):
+    """Runs a graph on each slice of arrays."""
+
+    def __init__(self, op: Scan) -> None:
+        super().__init__(op)
+        self._carries, self._count, self._stacked = op.carries, op.count, op.stacked
+        self._arrays = op.carries + len(op.slices)
+        # One program takes all slices of an array: its number says which.
+        self._slices = [prepare(step.op, step).run for step in op.slices]
+        self._order = range(op.count - 1, -1, -1) if op.reverse else range(op.count)
+
+    def run(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
+        """Run the loop."""
+        (body,), carries = self.executables, self._carries
+        carry: Sequence[Any] = operands[:carries]
+        wholes, captured = operands[carries : self._arrays], operands[self._arrays :]
+        rows: list[Any] = [None] * self._count
+        for i in self._order:
+            parts = [take([x], (i,))[0] for take, x in zip(self._slices, wholes, strict=True)]
+            results = body.run([*carry, *parts, *captured])
+            carry, rows[i] = results[:carries], results[carries:]
+        columns = [[row[n] for row in rows] for n in range(len(self._stacked))]
+        return [*carry, *map(self._whole, self._stacked, columns)]
+
+    def _whole(self, x: Stacked, column: Sequence[ShardedBuffer]) -> ShardedBuffer:
+        """Stack the results of all turns."""
+        if not column:
+            whole: Any = device_put(np.empty(x.whole.shape, x.whole.dtype), x.whole.sharding)
+        else:
+            whole = stack(
+                [
+                    array_of(share_buffer(each), x.each, each.runtime, keys=x.keys)
+                    for each in column
+                ],
+                x.dim,
+            )
+        buffer: ShardedBuffer = whole._live()
+        return buffer
+
+
+def stack(column: Sequence[Any], dim: int) -> Any:
+    """Stack arrays along a new dim, `SEVERAL` at a time."""
+    axis = dim - column[0].ndim
+    blocks = [
+        bind(STACK, column[n : n + SEVERAL], (axis - 1,)) for n in range(0, len(column), SEVERAL)
+    ]
+    while len(blocks) > 1:
+        blocks = [
+            bind(CONCATENATE, blocks[n : n + SEVERAL], (axis - 1,))
+            for n in range(0, len(blocks), SEVERAL)
+        ]
+    return blocks[0]
+
+
+class _OneBranch(GraphRunner):
+    """Runs one of several graphs."""
+
+    def __init__(self, op: Branch) -> None:
+        super().__init__(op)
+        self._by_truth = op.name == "cond"
+        self._first = 1 + len(op.branches[0].carried)  # the first operand that a graph captures
+        ends = [*itertools.accumulate([x.captured for x in op.branches], initial=self._first)]
+        self._captured = [*map(slice, ends, ends[1:])]
+
+    def run(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
+        """Run the graph that the first operand chooses."""
+        value = read_host(operands[0])
+        number = int(value != 0) if self._by_truth else int(value)
+        number = min(max(number, 0), len(self.executables) - 1)
+        captured = operands[self._captured[number]]
+        return self.executables[number].run([*operands[1 : self._first], *captured])
+
+
+class _InlineCall(GraphRunner):
+    """Runs a graph."""
+
+    def run(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
+        """Run the graph."""
+        return self.executables[0].run(list(operands))
+
+
+def share_buffer(buffer: ShardedBuffer) -> ShardedBuffer:
+    """Wrap the memory of a buffer in another one, for results that may be the same buffer."""
+    return ShardedBuffer(buffer.tiling, buffer.dtype, buffer.values, buffer.claims, buffer.settled)
+
+
+def var_of(x: Any, sharding: Any = None) -> Var:
+    """Create a value of a graph for an array, or for any object with a shape and a dtype.
+
+    Args:
+      x: the array, or the object.
+      sharding: its sharding, unless it has one itself.
+    """
+    dtype = ELEMENT if isinstance(x.dtype, KeyDType) else np.dtype(x.dtype)
+    if isinstance(x, Array):
+        return Var(dtype, x._held().tiling, x._sharding, x._committed, x._weak_type)
+    chosen = getattr(x, "sharding", None)
+    lies, weak = chosen or sharding, bool(getattr(x, "weak_type", False))
+    return Var(dtype, lies.tiling(x.shape), lies, chosen is not None, weak)
+
+
+def array_of(buffer: ShardedBuffer, var: Var, runtime: Runtime, *, keys: bool) -> ConcreteArray:
+    """Create an array of a buffer that a graph has computed for a value.
+
+    Args:
+      buffer: the buffer.
+      var: the value.
+      runtime: the runtime of its devices.
+      keys: whether the elements are random keys.
+    """
+    kind, dtype = (KeyArray, KEY) if keys else (ConcreteArray, var.dtype)
+    return array_of_buffer(kind, buffer, runtime, dtype, var.sharding, var.committed, var.weak)

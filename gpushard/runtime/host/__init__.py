@@ -1,8 +1,0 @@
-"""The host backend: virtual devices on NumPy memory, run by worker threads."""
-
-from __future__ import annotations
-
-from gpushard.runtime.host.backend import HostBackend
-from gpushard.runtime.host.store import NumpyStore
-
-__all__ = ["HostBackend", "NumpyStore"]
