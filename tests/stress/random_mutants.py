@@ -51,12 +51,12 @@ STAGES = {
 OF_STAGES = {
     "softgpu": ("",),
     "nests": (
-        "transforms/",
-        "runtime/nests",
-        "runtime/loop_groups",
-        "runtime/host/nests/",
-        "runtime/kernel_",
-        "runtime/cuda/kernels/",
+        "_transforms/",
+        "_runtime/nests",
+        "_runtime/loop_groups",
+        "_runtime/host/nests/",
+        "_runtime/kernel_",
+        "_runtime/cuda/kernels/",
     ),
 }
 """How the paths of the files begin that they tell something of."""

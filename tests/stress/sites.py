@@ -24,10 +24,10 @@ _parsing = threading.Lock()
 
 PACKAGE = Path(__file__).parents[2] / "gpushard"
 FILES = tuple(
-    f"runtime/{name}.py"
+    f"_runtime/{name}.py"
     for name in ("runtime", "launch", "reclaim", "memory", "pool", "stream", "callbacks")
 )
-FOLDERS = ("runtime/cuda", "movement", "ops", "array", "placement")
+FOLDERS = ("_runtime/cuda", "_movement", "_ops", "_array", "_placement")
 
 WAITS = {"wait", "wait_for", "wait_idle", "synchronize", "_wait"}
 OVER = {
