@@ -92,10 +92,10 @@ class Eager:
             raise name_operation(error, row.name, getattr(program, "moves", None)) from None
         if len(result) > 1:
             return _arrays(result, program, runtime)
-        (buffer,), (form,) = result, program.results
+        form = program.results[0]
         aval, committed = form.aval, program.committed
         return array_of_buffer(
-            ConcreteArray, buffer, runtime, aval.dtype, form.sharding, committed, aval.weak
+            ConcreteArray, result[0], runtime, aval.dtype, form.sharding, committed, aval.weak
         )
 
 
