@@ -62,7 +62,7 @@ def bound(
         for old, new in zip(step.results, program.results, strict=True)
     ]
     moved = program.bytes_received if moved is None else moved
-    return Operation(op, tuple(operands), tuple(results), moved)
+    return Operation(op, tuple(operands), tuple(results), moved, step.scope)
 
 
 def resharded(

@@ -392,6 +392,23 @@ def test_names_of_parts() -> None:
     assert "a/b/head" in f.lower(gnp.ones(3)).compile().as_text()
 
 
+def test_an_operation_that_is_laid_out_anew_keeps_the_name_of_its_part() -> None:
+    with testing.runtime(host_devices=4, host_domains=4):
+        mesh = gs.make_mesh((4,), ("x",))
+        x, w = (
+            gs.device_put(np.ones(shape, "f"), gs.NamedSharding(mesh, gs.P(*[None] * dim, "x")))
+            for shape, dim in (((8, 8, 8), 2), ((8, 8), 1))
+        )
+
+        def f(x: Any, w: Any) -> Any:
+            with gs.named_scope("part"):
+                total = x.sum(2)  # which `jit` scatters over the columns that `w` has
+            return total + w
+
+        text = gs.jit(f).lower(x, w).compile().as_text()
+    assert "= sum a  # part; 768 bytes received" in text
+
+
 def test_what_is_known_of_values() -> None:
     with testing.runtime(host_devices=2):
         sharding = gs.NamedSharding(gs.make_mesh((2,), ("x",)), P("x"))
