@@ -271,7 +271,7 @@ def _is_abstract(x: Any) -> bool:
 
 
 def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
-    """Return the dtype that an array of a type has; 64-bit types stay.
+    """Return the dtype that arrays of a type have; unlike in JAX, 64-bit types are not narrowed.
 
     Args:
       dtype: a type, or the name of one.

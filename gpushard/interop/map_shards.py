@@ -168,10 +168,10 @@ def _run(
     inputs: Sequence[ShardedBuffer],
     declared: Sequence[_Declared],
 ) -> list[ShardedBuffer]:
-    """Call `f` between two items of every device's stream, which declare the memory that it uses.
+    """Call `f` between two markers on every device's stream; they declare the memory that it uses.
 
-    The first items wait for inputs and memory. Readers of the outputs wait for the last items.
-    These are always submitted, since `f` may have launched work before it raised.
+    The marker before the call waits for inputs and memory. Readers of the outputs wait for the
+    marker after the call, which is always submitted: `f` may have launched work before it raised.
     """
     runtime, streams = devices[0].runtime, [device.stream for device in devices]
 

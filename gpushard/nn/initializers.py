@@ -303,7 +303,7 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
 
     Args:
       scale: the factor of the kernels.
-      column_axis: the axis of columns among the last two, inputs and outputs.
+      column_axis: which of the last two axes, inputs or outputs, has the columns.
       dtype: the default dtype of the initializer; float64 by default.
     """
     matrices = orthogonal(scale, column_axis, dtype)

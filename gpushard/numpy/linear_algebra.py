@@ -308,7 +308,7 @@ def cross(
     such vectors is a number, the third element of the result; the other two would be 0.
 
     Args:
-      b: an array; the two broadcast.
+      b: an array; its shape and that of `a` broadcast.
       axisa: the axis of the vectors in `a`.
       axisb: the axis of the vectors in `b`.
       axisc: the axis of the vectors in the result. Ignored if the products are numbers.

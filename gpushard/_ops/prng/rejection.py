@@ -142,8 +142,8 @@ def poisson(stream: Stream, dtype: Dtype, rate: Any) -> Any:
 def binomial(stream: Stream, dtype: Dtype, n: Any, p: Any) -> Any:
     """Draw binomial numbers as float64; NaN unless n is at least 0, and 0 <= p <= 1.
 
-    Small means use inversion; others use Hörmann's BTRS, "The generation of binomial random
-    variates" (1993).
+    If n * p is small, the numbers are drawn by inversion. Otherwise they are drawn by Hörmann's
+    BTRS, "The generation of binomial random variates" (1993).
     """
     xp = stream.xp
     n, p = (

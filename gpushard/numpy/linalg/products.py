@@ -46,7 +46,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1, out_sharding: Any = None) -> A
     """Compute cross products of vectors of three elements.
 
     Args:
-      x2: an array; the two broadcast.
+      x2: an array; its shape and that of `x1` broadcast.
       axis: the axis of the vectors.
 
     Raises:

@@ -186,12 +186,12 @@ def _inverses(s: Any, share: Any, shape: Shape) -> Any:
 
 
 def cutoff(s: Any, share: Any, shape: Shape) -> Any:
-    """Return the singular value up to which singular values count as 0.
+    """Compute the threshold (NumPy's `rcond`) at or below which singular values count as 0.
 
     Args:
       s: singular values, along the last dim.
-      share: the share of the greatest: a number, or an array for the matrices; None for eps times
-        the longer dim.
+      share: the threshold divided by the largest singular value: a number, or an array with one
+        for each matrix. None means eps times the longer side of a matrix.
       shape: the shape of the matrices.
     """
     if share is None:
